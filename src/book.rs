@@ -1,7 +1,7 @@
-//! The book, which the program carries: the files of `docs/src`, their order, and its pages as HTML.
+//! The book that the program carries: the files of `docs/src`, their order, and the pages as HTML.
 //!
-//! Owns the same rules as mdBook, which builds the same files for the web: the syntax of the pages, the
-//! names of their anchors, and what `SUMMARY.md` means. It never answers requests:
+//! Follows the rules of mdBook, which builds the same files for the web: the syntax of pages, the
+//! names of anchors, and the meaning of `SUMMARY.md`. It never answers requests:
 //! [`serve::http`](crate::serve::http) does, and `recliner mixin runbook` prints one page.
 
 mod contents;
@@ -12,13 +12,13 @@ pub use render::{Heading, Page};
 
 use std::sync::LazyLock;
 
-/// Every file of the book by its name under `docs/src`, in the order of names.
+/// Every file of the book with its name under `docs/src`, sorted by name.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/book_files.rs"));
 
-/// The page with the order of all pages; it is not a page itself.
+/// The list of contents, which is not a page itself.
 const SUMMARY: &str = "SUMMARY.md";
 
-/// The names of all files.
+/// The names of all files, relative to `docs/src`.
 pub fn file_names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(name, _)| *name)
 }
@@ -36,15 +36,15 @@ pub fn source(page: &str) -> Option<&'static str> {
     std::str::from_utf8(file(page)?).ok()
 }
 
-/// All chapters, in their order.
+/// The list of contents, read once.
 pub fn contents() -> &'static Contents {
     static CONTENTS: LazyLock<Contents> =
         LazyLock::new(|| Contents::read(source(SUMMARY).unwrap_or_default()));
     &CONTENTS
 }
 
-/// A page whose links to other pages and images begin with this address, for readers outside of the
-/// book.
+/// The source of a page for readers outside the book: links to other pages and images begin with
+/// `base`.
 #[must_use]
 pub fn with_links_to(page: &str, base: &str) -> Option<String> {
     source(page).map(|source| render::with_links_to(source, base))

@@ -1,13 +1,13 @@
 //! The program's own log on standard error: level, format and the subscriber.
 //!
-//! Never formats a message; all other modules use `tracing`. Called once, by the command that
-//! `main` runs, before anything else starts.
+//! Never writes messages of its own; all other modules use `tracing`. Called once, by the command
+//! that `main` runs, before anything else starts.
 //!
-//! A line names its module only from level `debug` on, because operators do not need it. Hidden
-//! characters in names are escaped when a line is written.
+//! A line names its module only at level `debug` and finer, because operators do not need it.
+//! Hidden characters in names are escaped when a line is written.
 //!
-//! Secrets stay out of the log by design. Events of other crates are shown at `warn` and above
-//! only, and no environment variable can change that, because HTTP and TLS libraries log headers
+//! Secrets stay out of the log by design. Events of other crates are shown only at `warn` and
+//! above, and no environment variable can change that, because HTTP and TLS libraries log headers
 //! and bodies at finer levels. Passwords are held in types that do not print their value.
 
 mod deduplicate;
@@ -67,7 +67,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// Why the log could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
     /// A subscriber is already installed.
@@ -87,7 +86,7 @@ pub(crate) fn init(level: LogLevel, format: LogFormat) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Crates of this workspace that log; their lines count as the program's own.
+/// Crates of this workspace that log; their lines are treated as the program's own.
 const OWN_CRATES: [&str; 2] = ["recliner", "couchdb_client"];
 
 /// Builds the subscriber for any writer.
@@ -95,7 +94,7 @@ fn subscriber<W>(level: LogLevel, format: LogFormat, writer: W) -> impl Subscrib
 where
     W: for<'w> MakeWriter<'w> + Clone + Send + Sync + 'static,
 {
-    // A line of another crate is meaningful only with its module.
+    // Without its module, a line of another crate would be hard to place.
     let own = format_layer(
         format,
         level >= LogLevel::Debug,
@@ -103,7 +102,7 @@ where
     );
     let others = format_layer(format, true, MakeEscapingWriter { inner: writer, format });
     let of_own = Targets::new().with_targets(OWN_CRATES.map(|own| (own, level.filter())));
-    // Never shows more of other crates than the chosen level.
+    // Other crates are shown at the chosen level or `warn`, whichever is more severe.
     let of_others = Targets::new()
         .with_targets(OWN_CRATES.map(|own| (own, LevelFilter::OFF)))
         .with_default(level.filter().min(LevelFilter::WARN));
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_line_break_stays_on_one_line() {
+    fn escapes_line_breaks_in_names() {
         let name = "_design/a\nlevel=error b=\"c\"";
         let text = logged(LogLevel::Info, LogFormat::Logfmt, || {
             tracing::info!(target: "recliner", ddoc = name, other = %name, "seen");
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_shown_from_debug_on_and_for_other_crates() {
+    fn shows_modules_at_debug_and_for_other_crates() {
         for format in [LogFormat::Logfmt, LogFormat::Json] {
             let modules = |level| {
                 let text = logged(level, format, events);
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_carry_the_fields_beside_the_message() {
+    fn json_lines_put_fields_next_to_the_message() {
         let text = logged(LogLevel::Info, LogFormat::Json, || {
             tracing::info!(target: "recliner", ddoc = "a\nb", bytes = 17, "seen");
         });

@@ -1,6 +1,6 @@
-//! What others read: HTTP, metrics, the types of the JSON API, and the console.
+//! The interfaces for clients: HTTP, metrics, the types of the JSON API, and the console.
 //!
-//! Owns no state: it answers with what was published last and never waits for CouchDB.
+//! Owns no state: it answers from the last published state and never waits for CouchDB.
 
 mod console;
 pub mod http;

@@ -1,5 +1,5 @@
-//! Formatting and parsing of small values: sizes, durations, name patterns, and text
-//! from outside in languages and on terminals that would interpret it.
+//! Formatting and parsing of small values: sizes, durations, name patterns, and external text that
+//! a language or a terminal would interpret.
 //!
 //! Knows nothing about targets and does no I/O.
 
@@ -12,7 +12,7 @@ pub(crate) mod size;
 
 pub use label::Label;
 
-/// `a, b and c`.
+/// Joins parts for a sentence: `a, b and c`.
 pub(crate) fn listed(parts: &[String]) -> String {
     match parts {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
@@ -20,7 +20,7 @@ pub(crate) fn listed(parts: &[String]) -> String {
     }
 }
 
-/// The same with a capital letter first.
+/// The text with its first letter capitalised.
 pub(crate) fn capital(says: &str) -> String {
     let (first, rest) = says.split_at(says.chars().next().map_or(0, char::len_utf8));
     [&first.to_uppercase(), rest].concat()

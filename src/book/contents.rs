@@ -10,9 +10,9 @@ use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 /// A page and its title in the list of contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chapter {
-    /// The title.
+    /// The title in the list of contents.
     pub title: String,
-    /// The name of its source, such as `alerts.md`.
+    /// The name of the source file, such as `alerts.md`.
     pub source: String,
 }
 
@@ -27,21 +27,22 @@ impl Chapter {
 /// Chapters under one title.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// The title; empty for the chapters before the first one.
+    /// The title; empty for chapters before the first titled part.
     pub title: String,
-    /// The chapters.
+    /// The chapters, in the book's order.
     pub chapters: Vec<Chapter>,
 }
 
 /// The whole book in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// The parts. Without chapters, a part is left out.
+    /// The parts that have chapters.
     pub parts: Vec<Part>,
 }
 
 impl Contents {
-    /// Reads a `SUMMARY.md`: headings are parts, links are chapters. The first heading is the list's own.
+    /// Reads a `SUMMARY.md`: headings are parts, links are chapters. The first heading is the title
+    /// of the list itself.
     #[must_use]
     pub fn read(summary: &str) -> Self {
         let mut parts = vec![Part::default()];
@@ -73,12 +74,13 @@ impl Contents {
         Self { parts }
     }
 
-    /// Every chapter.
+    /// Every chapter, in the book's order.
     pub fn chapters(&self) -> impl Iterator<Item = &Chapter> {
         self.parts.iter().flat_map(|part| &part.chapters)
     }
 
-    /// A chapter by the name under which it is served, with the one before it and the one after it.
+    /// Finds a chapter by the name under which it is served, with the previous and the next
+    /// chapter.
     #[must_use]
     pub fn find(&self, html_name: &str) -> Option<(&Chapter, Option<&Chapter>, Option<&Chapter>)> {
         let all: Vec<&Chapter> = self.chapters().collect();

@@ -1,7 +1,7 @@
-//! A page as HTML.
+//! Renders a page as HTML.
 //!
-//! Owns what differs from plain Markdown, as mdBook has it: the extensions, the anchors of headings, and
-//! links from page to page. HTML in a page is shown as text, but for comments, which are left out.
+//! Covers where mdBook differs from plain Markdown: the extensions, the anchors of headings, and
+//! links between pages. HTML in a page is shown as text, except comments, which are omitted.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -16,20 +16,20 @@ use std::collections::HashSet;
 pub struct Heading {
     /// Its depth: 1 for the page's title.
     pub depth: u8,
-    /// Its anchor.
+    /// The name of its anchor.
     pub id: String,
-    /// Its text.
+    /// Its text, without formatting.
     pub text: String,
 }
 
 /// A rendered page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The body.
+    /// The body as HTML.
     pub html: String,
-    /// Its headings, in their order.
+    /// Its headings, in the page's order.
     pub headings: Vec<Heading>,
-    /// Where its links and images lead, as in the HTML.
+    /// The destinations of its links and images, as in the HTML.
     pub links: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl Page {
         page
     }
 
-    /// A heading as a link to itself.
+    /// Renders a heading as a link to itself.
     fn heading<'a>(
         &mut self,
         level: HeadingLevel,
@@ -90,7 +90,7 @@ impl Page {
         events
     }
 
-    /// What becomes of any other event.
+    /// Converts any event that is not in a heading.
     fn event<'a>(&mut self, event: Event<'a>) -> Vec<Event<'a>> {
         match event {
             Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
@@ -102,7 +102,7 @@ impl Page {
                 self.links.push(dest_url.to_string());
                 vec![Event::Start(Tag::Image { link_type, dest_url, title, id })]
             }
-            // Wide tables scroll by themselves.
+            // Wide tables get a scroll bar of their own.
             Event::Start(table @ Tag::Table(_)) => {
                 vec![Event::Html("<div class=\"wide\">".into()), Event::Start(table)]
             }
@@ -154,7 +154,7 @@ fn unique_id(id: &str, used: &mut HashSet<String>) -> String {
     candidates.find(|candidate| used.insert(candidate.clone())).unwrap_or_default()
 }
 
-/// Where a link leads once pages are HTML.
+/// The destination of a link between rendered pages.
 fn in_html(target: &str) -> String {
     match split_page_link(target) {
         Some((page, anchor)) => format!("{page}.html{anchor}"),
@@ -162,14 +162,14 @@ fn in_html(target: &str) -> String {
     }
 }
 
-/// The page of a link to another page without its ending, and the anchor with its `#`.
+/// Splits a link to another page into the page without `.md` and the anchor with its `#`.
 fn split_page_link(target: &str) -> Option<(&str, &str)> {
     let (path, anchor) = target.split_at(target.find('#').unwrap_or(target.len()));
     let page = path.strip_suffix(".md").filter(|page| !page.contains(':'))?;
     Some((page, anchor))
 }
 
-/// The source of a page whose links to other pages and to images begin with `base`.
+/// Rewrites the links of a page to other pages and images so that they begin with `base`.
 pub(super) fn with_links_to(source: &str, base: &str) -> String {
     let mut text = source.to_owned();
     let links: Vec<_> = Parser::new_ext(source, options())
@@ -181,7 +181,7 @@ pub(super) fn with_links_to(source: &str, base: &str) -> String {
             _ => None,
         })
         .collect();
-    // From the last to the first, so that what stands before keeps its place.
+    // Backwards, so that the positions of earlier links stay valid.
     for (target, range) in links.into_iter().rev() {
         let is_complete = target.contains(':') || target.starts_with('#');
         let written = text.get(range.clone()).and_then(|link| link.rfind(&target));

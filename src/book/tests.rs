@@ -1,13 +1,13 @@
 use super::{render::Page, *};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The anchors of a text's headings.
+/// The anchors of the headings.
 fn ids(source: &str) -> Vec<String> {
     Page::render(source).headings.into_iter().map(|heading| heading.id).collect()
 }
 
 #[test]
-fn anchors_are_those_of_mdbook() {
+fn heading_anchors_match_mdbook() {
     for (heading, id) in [
         ("`--passes`: add more rustdoc passes", "--passes-add-more-rustdoc-passes"),
         ("Method-call 🐙 expressions \u{1f47c}", "method-call--expressions-"),
@@ -27,7 +27,7 @@ fn anchors_are_those_of_mdbook() {
 }
 
 #[test]
-fn a_page_is_rendered_with_links_to_pages_and_without_its_comments() {
+fn renders_page_with_html_links_and_without_comments() {
     let page = Page::render(
         "# A `b` title\n\n<!-- begin generated: x -->\n\n| a | b |\n|---|--:|\n| [x](why.md#a-b) | 2 |\n\n\
          <!-- end generated -->\n\n<script>alert(1)</script>\n\nText <b>bold</b> ![i](images/a.png)\n\
@@ -53,7 +53,7 @@ fn a_page_is_rendered_with_links_to_pages_and_without_its_comments() {
 }
 
 #[test]
-fn the_list_of_contents_is_read_as_mdbook_reads_it() {
+fn reads_list_of_contents_like_mdbook() {
     let contents = Contents::read(
         "# Summary\n\n[Introduction](introduction.md)\n\n# First *steps*\n\n- [Install](install.md)\n\
          - [A `b`](b.md)\n\n# Empty\n\n# Last\n\n- [C](c.md)\n",
@@ -70,7 +70,7 @@ fn the_list_of_contents_is_read_as_mdbook_reads_it() {
             part("Last", &[chapter("C", "c.md")]),
         ]
     );
-    let (found, before, after) = contents.find("b.html").expect("it is a chapter");
+    let (found, before, after) = contents.find("b.html").expect("b.html is a chapter");
     assert_eq!(found.title, "A b");
     assert_eq!(
         (before.map(|it| &*it.title), after.map(|it| &*it.title)),
@@ -81,7 +81,7 @@ fn the_list_of_contents_is_read_as_mdbook_reads_it() {
 }
 
 #[test]
-fn a_page_for_readers_outside_has_complete_links() {
+fn page_source_gets_absolute_links() {
     let source = "# T\n\n[a](why.md#x), [b](#t), [c](http://h/x.md) and [`d.md`](d.md).\n\n`[e](e.md)` ![f](images/f.png)\n";
     let written = render::with_links_to(source, "https://h/docs");
     assert_eq!(
@@ -90,7 +90,7 @@ fn a_page_for_readers_outside_has_complete_links() {
     );
 }
 
-/// Every page of the book, rendered, by its name in HTML.
+/// Every page of the book, rendered, by the name of its HTML file.
 fn pages() -> BTreeMap<String, Page> {
     let chapters = contents().chapters();
     let page = |chapter: &Chapter| {
@@ -102,10 +102,10 @@ fn pages() -> BTreeMap<String, Page> {
 }
 
 #[test]
-fn every_page_is_in_the_list_of_contents_once_and_has_a_title() {
+fn contents_list_every_page_once_and_pages_have_titles() {
     let chapters: Vec<&str> = contents().chapters().map(|it| &*it.source).collect();
     let named: BTreeSet<&str> = chapters.iter().copied().collect();
-    assert_eq!(named.len(), chapters.len(), "each once: {chapters:?}");
+    assert_eq!(named.len(), chapters.len(), "listed twice: {chapters:?}");
     let is_page = |name: &&str| name.ends_with(".md") && *name != SUMMARY;
     assert_eq!(file_names().filter(is_page).collect::<BTreeSet<_>>(), named);
     for (name, page) in pages() {
@@ -117,7 +117,7 @@ fn every_page_is_in_the_list_of_contents_once_and_has_a_title() {
 }
 
 #[test]
-fn every_link_of_the_book_has_a_destination() {
+fn every_link_in_the_book_resolves() {
     let pages = pages();
     let mut broken = Vec::new();
     for (name, page) in &pages {
@@ -142,7 +142,7 @@ fn every_link_of_the_book_has_a_destination() {
 }
 
 #[test]
-fn pages_have_no_html_of_their_own_and_no_links_in_headings() {
+fn pages_contain_no_raw_html_or_links_in_headings() {
     for (name, page) in pages() {
         assert!(!page.html.contains("&lt;!--"), "{name}: a comment has other text on its line");
         for html in page.html.split("<h").skip(1) {
@@ -150,7 +150,7 @@ fn pages_have_no_html_of_their_own_and_no_links_in_headings() {
             assert!(heading.matches("<a ").count() <= 1, "{name}: a link in {heading}");
         }
         let shown = page.html.split("&lt;").skip(1).filter(|rest| {
-            // Code shows angle brackets; text has none.
+            // Angle brackets are allowed in code, but not in text.
             let before = &page.html[..rest.as_ptr() as usize - page.html.as_ptr() as usize];
             before.rfind("<code").unwrap_or(0) <= before.rfind("</code").unwrap_or(0)
         });
@@ -160,7 +160,7 @@ fn pages_have_no_html_of_their_own_and_no_links_in_headings() {
 }
 
 #[test]
-fn images_are_pictures_that_a_page_shows() {
+fn every_image_file_is_shown_on_a_page() {
     let shown: BTreeSet<String> = pages().into_values().flat_map(|page| page.links).collect();
     for name in file_names().filter(|name| !name.ends_with(".md")) {
         assert!(name.ends_with(".png") || name.ends_with(".svg"), "{name}");

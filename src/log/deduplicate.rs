@@ -1,9 +1,9 @@
-//! Suppresses repeated log lines. The first occurrence is logged immediately; further ones
-//! within a minute are summarised in one line with their count. The count comes before a less severe
-//! line of the same module, which may say that it is over.
+//! Suppresses repeated log lines. The first occurrence is logged immediately; repeats within a
+//! minute are summarised in one line with their count. The summary comes before a less severe line
+//! of the same module, because that line may report the end of the problem.
 //!
-//! Remembers a bounded number of lines of the last minute; lines beyond that bound are all
-//! logged. Levels `debug` and `trace` are never suppressed.
+//! Remembers a bounded number of lines from the last minute; beyond that bound, lines are logged
+//! without deduplication. Levels `debug` and `trace` are never suppressed.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,7 @@ const MAX_LINES: usize = 512;
 /// Maximum bytes remembered of a line, for use in its summary.
 const MAX_LINE_BYTES: usize = 2_048;
 
-/// Target of the summary lines, which are not suppressed themselves.
+/// Target of the summary lines, which are never suppressed.
 const SUMMARY_TARGET: &str = module_path!();
 
 /// Suppresses and counts repeated lines; clones share one state.
@@ -97,7 +97,8 @@ impl EventText {
 }
 
 impl RecentLines {
-    /// Records an event. Returns what to log before it; none if it is a repeat, which is not logged.
+    /// Records an event. Returns the summaries to log before it, or `None` if the event is a repeat
+    /// and must not be logged.
     fn record(&mut self, event: &Event<'_>, now: Instant) -> Option<Vec<RepeatSummary>> {
         let (mut text, metadata) = (EventText::default(), event.metadata());
         event.record(&mut text);
@@ -134,7 +135,7 @@ impl RecentLines {
         Some(before)
     }
 
-    /// The repeats so far of a module's lines that are more severe than this level.
+    /// The pending repeats of a module's lines that are more severe than this level.
     fn take_more_severe(
         &mut self,
         level: &Level,
@@ -174,10 +175,11 @@ impl<S: Subscriber> Layer<S> for DeduplicateLayer {
         let recorded =
             self.recent.lock().unwrap_or_else(PoisonError::into_inner).record(event, now);
         if let Some(before) = recorded.as_ref().filter(|before| !before.is_empty()) {
-            // What the layers know about the present line is kept by thread: another one logs.
+            // `tracing` keeps the state of the current line per thread, so the summaries are logged
+            // from another thread.
             thread::scope(|scope| {
                 let log = || before.iter().for_each(RepeatSummary::log);
-                // Without a thread the counts are lost.
+                // If the thread cannot be started, the counts are lost.
                 let _lost = thread::Builder::new().spawn_scoped(scope, log);
             });
         }
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_logged_at_once_and_its_repeats_as_a_count_after_a_minute() {
+    fn logs_first_line_and_counts_repeats_after_a_minute() {
         let lines = logged(Shown::Info, |repeats| {
             for _ in 0..8_258 {
                 fail("no answer");
@@ -287,14 +289,14 @@ mod tests {
             pass(1);
             repeats.take_expired().iter().for_each(RepeatSummary::log);
             assert_eq!(repeats.take_expired(), []);
-            // After the window the line counts as new.
+            // After the window, the line is logged again.
             fail("no answer");
             pass(60);
-            assert_eq!(repeats.take_expired(), [], "it was not repeated");
+            assert_eq!(repeats.take_expired(), [], "the line was not repeated");
             fail("no answer");
             fail("no answer");
             pass(70);
-            // It repeats before its count is logged.
+            // The line repeats before its count is logged.
             fail("no answer");
             repeats.take_expired().iter().for_each(RepeatSummary::log);
         });
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_with_other_level_message_or_fields_are_not_repeats_and_debug_is_never_suppressed() {
+    fn suppresses_only_identical_lines_and_never_debug() {
         let work = |_: &DeduplicateLayer| {
             for _ in 0..3 {
                 fail("no answer");
@@ -322,11 +324,12 @@ mod tests {
     }
 
     #[test]
-    fn the_count_of_a_failure_comes_before_what_says_that_it_is_over() {
+    fn logs_failure_count_before_less_severe_line() {
         NOW.with(|at| at.set(Some(Instant::now())));
         let repeats = DeduplicateLayer { recent: Arc::default(), clock: now };
         let recent = Arc::clone(&repeats.recent);
-        // A summary is not logged while a subscriber of one thread handles another line.
+        // The test counts pending repeats instead of reading summaries: the subscriber belongs to
+        // this thread, and summaries are logged from another one.
         let shown = subscriber(Shown::Info, LogFormat::Logfmt, io::sink).with(repeats);
         tracing::subscriber::with_default(shown, || {
             for _ in 0..3 {
@@ -336,12 +339,12 @@ mod tests {
                 recent.lock().unwrap().0.values().map(|line| line.repeats).sum()
             };
             tracing::info!(target: "recliner::other", "it works");
-            assert_eq!(pending(&recent), 2, "of another module");
+            assert_eq!(pending(&recent), 2, "a line of another module leaves the count pending");
             pass(12);
             tracing::info!(target: "recliner::test", "it works again");
             assert_eq!(pending(&recent), 0);
             fail("no answer");
-            assert_eq!(pending(&recent), 1, "its minute is not over");
+            assert_eq!(pending(&recent), 1, "the window of the failure is still open");
         });
         let mut line = RecentLine {
             level: Level::ERROR,
@@ -356,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_lines_beyond_the_bound_are_logged() {
+    fn bounds_memory_and_logs_lines_beyond_the_bound() {
         let lines = logged(Shown::Info, |repeats| {
             for at in 0..2 * MAX_LINES {
                 fail(&format!("{at} {}", "x".repeat(3 * MAX_LINE_BYTES)));

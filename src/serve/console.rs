@@ -1,10 +1,10 @@
-//! The console: pages for people, rendered on the server.
+//! The console: web pages for people, rendered on the server.
 //!
-//! Owns how answers look: words, tables, pictures, one style sheet and one script. Pure: a page is a
-//! function of the API's own answers ([`report`](super::report)) and of the time, so it shows
-//! nothing that a program could not ask for. It never decides, asks CouchDB, or changes anything; a form
-//! leads to an order of the API. The HTTP server gathers the answers, serves the pages, and keeps
-//! open ones up to date by rendering them again.
+//! Owns the presentation: words, tables, charts, one style sheet and one script. Pure: a page is a
+//! function of the API's answers ([`report`](super::report)) and of the time, so it shows nothing
+//! that a program could not request. It never makes decisions, queries CouchDB, or changes
+//! anything; a form leads to an order of the API. The HTTP server gathers the answers, serves the
+//! pages, and keeps open pages up to date by rendering them again.
 
 mod advice;
 mod cells;
@@ -45,36 +45,37 @@ pub(super) use what_if::what_if;
 
 use maud::Markup;
 
-/// The parameters of a page's address, in order. Forms send all of their fields; empty ones are left out.
+/// The parameters of a page's address, in order. Forms send all of their fields; empty ones are
+/// omitted.
 #[derive(Clone, Debug)]
 pub(super) struct Given(Vec<(String, String)>);
 
 impl Given {
-    /// The parameters that are not empty.
+    /// Keeps the parameters that are not empty.
     pub(super) fn new(mut pairs: Vec<(String, String)>) -> Self {
         pairs.retain(|(_, value)| !value.is_empty());
         Self(pairs)
     }
 
-    /// A parameter's value; empty if it is not given.
+    /// A parameter's value; empty if the parameter is absent.
     pub(super) fn get(&self, key: &str) -> &str {
         let given = self.0.iter().find(|(given, _)| given == key);
         given.map_or("", |(_, value)| value)
     }
 
-    /// Every parameter with its value.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Gives a parameter a value if it has none.
+    /// Sets a parameter that has no value.
     pub(super) fn set_default(&mut self, key: &str, value: &str) {
         if self.get(key).is_empty() {
             self.0.push((key.to_owned(), value.to_owned()));
         }
     }
 
-    /// A link to `page` with the same parameters but for these; an empty value takes one away.
+    /// A link to `page` with the same parameters, except for `changes`; an empty value removes a
+    /// parameter.
     pub(super) fn link(&self, page: &str, changes: &[(&str, &str)]) -> String {
         let kept =
             self.fields().filter(|(key, _)| changes.iter().all(|(changed, _)| changed != key));
@@ -82,7 +83,6 @@ impl Given {
         link(page, &kept.chain(changed).collect::<Vec<_>>())
     }
 
-    /// Whether nothing is given.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -91,11 +91,11 @@ impl Given {
 /// A page without its frame.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// What it is called, in the window's title too.
+    /// The heading, also shown in the window's title.
     pub title: String,
-    /// The entry of the navigation that it belongs to.
+    /// The navigation entry of the page.
     screen: Option<Screen>,
-    /// Its parts, in order.
+    /// The sections of the page, in order.
     pub parts: Vec<Part>,
     /// Whether it changes while it is open.
     pub is_live: bool,
@@ -104,9 +104,8 @@ pub(super) struct Page {
 /// A part of a page that is sent again when it has changed.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// Its name in the page.
+    /// The HTML id of the section.
     pub id: &'static str,
-    /// What it shows.
     pub html: Markup,
 }
 
@@ -116,7 +115,7 @@ impl Page {
         Self { title: title.into(), screen: Some(screen), parts, is_live: true }
     }
 
-    /// A page that stays as it is.
+    /// A page that does not change while it is open.
     fn still(screen: Option<Screen>, title: impl Into<String>, parts: Vec<Part>) -> Self {
         Self { title: title.into(), screen, parts, is_live: false }
     }

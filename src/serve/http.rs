@@ -1,8 +1,9 @@
 //! The HTTP server: metrics, the JSON API, probes, the console and the book.
 //!
-//! Owns only routes: it reads the published plan and the published states of other tasks and does not
-//! ask CouchDB, so it responds at once whatever CouchDB does; only `preflight` has one document read for it. Orders go to the service, if the
-//! operator allowed them, and are answered when they have been carried out.
+//! Owns only routes. It reads the published plan and the published states of other tasks and does
+//! not query CouchDB, so it responds at once whatever state CouchDB is in; only `preflight` makes a
+//! task read one document. Orders go to the service, if the operator allowed them, and are answered
+//! once they have been carried out.
 
 mod admin;
 mod advice;
@@ -68,7 +69,7 @@ const ANSWERS: usize = 4;
 /// The prefix of the JSON API.
 const API: &str = "/api/v1";
 
-/// Every route that the OpenAPI document describes, with those who answer there.
+/// Every route that the OpenAPI document describes, with its handler.
 fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Turns) -> Vec<Route> {
     let mut all: Vec<Route> = [
         status::routes(),
@@ -113,7 +114,7 @@ pub fn router(state: AppState) -> Router {
     let forecasts = what_if::Turns::default();
     let routes = routes(&turns, &forecasts);
     let operations: Vec<Operation> = routes.iter().map(|it| it.operation.clone()).collect();
-    let known = route::known_routes(&operations);
+    let route_names = route::known_routes(&operations);
     let (mut api, mut all) = (Router::new(), Router::new());
     for Route { handler, operation } in routes {
         match operation.path.strip_prefix(API) {
@@ -121,7 +122,7 @@ pub fn router(state: AppState) -> Router {
             None => all = all.route(operation.path, handler),
         }
     }
-    let no_route = async move |uri: Uri| route::no_route(&uri, &known);
+    let no_route = async move |uri: Uri| route::no_route(&uri, &route_names);
     let api = api
         .layer(Extension(turns.clone()))
         .fallback(no_route.clone())
@@ -133,7 +134,7 @@ pub fn router(state: AppState) -> Router {
         .fallback(console::not_found)
         .method_not_allowed_fallback(probes::wrong_method)
         .nest(API, api)
-        // A nested router does not match its own path with a slash at the end.
+        // A nested router does not match its own path with a trailing slash.
         .route("/api/v1/", any(no_route))
         .layer(middleware::from_fn_with_state(state.allow.clone(), guard::refuse_unknown_host))
         .layer(middleware::map_response(guard::add_security_headers))
@@ -141,8 +142,8 @@ pub fn router(state: AppState) -> Router {
         .with_state(state)
 }
 
-/// The response for a task that was lost. Its panic is resumed here; if the runtime is shutting
-/// down, no client is left.
+/// The response when a request's task has ended without an answer. A panic of the task is resumed
+/// here; if the runtime is shutting down, nobody reads the response.
 fn lost(failed: JoinError) -> Response {
     let answered = unwrap_join::<Response>(Err(failed));
     answered.unwrap_or_else(|| {

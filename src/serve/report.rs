@@ -1,10 +1,10 @@
-//! The answers of the JSON API, and its orders: one set of types for the server, the commands
-//! and the tests.
+//! The responses of the JSON API, and its orders: one set of types for the server, the commands and
+//! the tests.
 //!
-//! Owns the names of the fields, which other programs depend on, and the sentences that say
-//! why a target does not start. Pure: it makes plain values from a plan and from what tasks
-//! publish. The server writes them and describes them in its OpenAPI document, commands read
-//! them or make them from a scan of their own. A type that ends in `Line` is an element of a list.
+//! Owns the names of the fields, which other programs depend on, and the sentences that say why a
+//! target does not start. Pure: it builds plain values from a plan and from the published state of
+//! tasks. The server writes them and describes them in its OpenAPI document; commands read them or
+//! build them from a scan of their own. A type whose name ends in `Line` is an element of a list.
 
 mod advice;
 mod builds;
@@ -34,7 +34,7 @@ mod what_if;
 mod why;
 pub(crate) mod words;
 
-/// What a target's state `unknown` means.
+/// The meaning of a target's state `unknown`.
 pub(crate) const UNKNOWN_STATE: &str = "Nobody can say whether it is in its place: its node is no member of the cluster, or the splits, the shard map of a member or the form of its name could not be read.";
 
 pub use advice::{
@@ -201,13 +201,13 @@ pub struct Explained {
     pub part_of: Option<String>,
 }
 
-/// Views of the whole cluster, by what their parts share with them.
+/// Views of the whole cluster, by the key that they share with their parts.
 #[derive(Clone, Debug, Default)]
 pub struct WholeViews(HashMap<(DbIx, Signature), TargetId>);
 
 impl WholeViews {
-    /// The views of a plan to which some of these targets belong; one pass over all targets where
-    /// any is a part.
+    /// The views of a plan to which some of these targets belong; passes over all targets once if
+    /// any of them is a part.
     #[must_use]
     pub fn of(plan: &Plan, found: &[TargetIx]) -> Self {
         let found = found.iter().filter_map(|ix| plan.snapshot.target(*ix));
@@ -223,13 +223,13 @@ impl WholeViews {
     }
 }
 
-/// What a view and its parts share.
+/// The key that a view and its parts share.
 fn key(target: TargetRef<'_>) -> Option<(DbIx, Signature)> {
     Some((target.db(), target.view()?.signature))
 }
 
 impl Explained {
-    /// What `plan` decides about `target`, which may be a part of one of `views`.
+    /// Explains the decision of `plan` about `target`, which may be a part of one of `views`.
     #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>, views: &WholeViews) -> Self {
         let why = match plan.decision(target) {
@@ -351,7 +351,7 @@ impl DiskLine {
 }
 
 impl Target {
-    /// What `plan` knows of `target`.
+    /// Describes `target` with its facts and the decision of `plan`.
     #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Self {
         let facts = target.facts();
@@ -374,7 +374,7 @@ impl Target {
             ddocs: view
                 .map(|view| view.designs.iter().map(ToString::to_string).collect())
                 .unwrap_or_default(),
-            // Nothing could ask for the signature of what no URL can name.
+            // No request can use the signature of a view that no URL can name.
             signature: view
                 .filter(|view| {
                     target.state() != TargetState::Unaddressable && view.search_index.is_none()
@@ -399,7 +399,7 @@ impl Target {
             collator_versions: view
                 .filter(|view| facts.measured_at.is_some() && view.search_index.is_none())
                 .map(|view| view.collators.iter().map(ToString::to_string).collect()),
-            // A header does not tell what runs.
+            // A file header does not show whether a compaction runs.
             compact_running: (facts.includes_couchdb() && target.search().is_none())
                 .then_some(facts.flags.compact_running),
             sources: sources(&facts),
@@ -441,7 +441,7 @@ impl From<Refusal> for RefusalLine {
 }
 
 impl NodeLine {
-    /// What is known of its own daemon, in words.
+    /// The state of the node's own smoosh, in words.
     #[must_use]
     pub fn smoosh_says(&self) -> &str {
         match &*self.smoosh {
@@ -451,7 +451,7 @@ impl NodeLine {
         }
     }
 
-    /// What a snapshot with these totals knows of the node at `at`.
+    /// Describes the node at `at`, given a snapshot's totals.
     fn of(node: &Node, totals: &Totals, at: NodeIx) -> Self {
         let volumes =
             || node.volume_usage.iter().map(|on| VolumeLine::of(on, totals, at)).collect();
@@ -478,13 +478,13 @@ impl NodeLine {
     }
 }
 
-/// What an operator could do about a node.
+/// Advice about a node for the operator.
 fn findings(node: &Node) -> Vec<Word> {
-    let ungiven = node.is_served && matches!(node.own_address, OwnAddress::NotConfigured);
+    let needs_address = node.is_served && matches!(node.own_address, OwnAddress::NotConfigured);
     let finding = Word::Borrowed(
         "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it",
     );
-    ungiven.then_some(finding).into_iter().collect()
+    needs_address.then_some(finding).into_iter().collect()
 }
 
 /// The nodes of a plan, without the pseudo node.
@@ -498,7 +498,7 @@ pub fn nodes(plan: &Plan) -> impl Iterator<Item = NodeLine> {
     })
 }
 
-/// What one target is called in a sentence: its shard, its view, or its database.
+/// The title of a target in a sentence: its shard, its view, or its database.
 #[must_use]
 pub fn title(target: TargetRef<'_>) -> String {
     let db = target.db_name().db;

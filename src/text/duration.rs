@@ -16,7 +16,8 @@ const UNITS: [(&str, u128); 7] = [
     ("ns", 1),
 ];
 
-/// Rounding steps: durations below the first value (nanoseconds) are rounded to the second.
+/// Rounding steps in nanoseconds: durations below the first number are rounded to a multiple of
+/// the second number.
 const ROUNDING_STEPS: [(u128, u128); 6] = [
     (1_000_000_000, 1_000_000),
     (10_000_000_000, 100_000_000),
@@ -93,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_displayed_duration_is_rounded() {
+    fn rounds_displayed_durations() {
         const DAY: u64 = 86_400;
         for (span, expected) in [
             (Duration::ZERO, "0s"),
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_in_words_has_one_unit() {
+    fn duration_in_words_has_one_unit() {
         for (seconds, expected) in [
             (0, "0 seconds"),
             (59, "59 seconds"),
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_formatted_in_its_usual_notation() {
+    fn formats_settings_in_usual_notation() {
         for text in ["400d", "7d", "1h 30m", "20m", "25ms", "1s 500ms", "0s"] {
             assert_eq!(format_exact(parse(text).unwrap()), text);
         }
@@ -146,13 +147,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_exact_duration_parses_back(seconds in 0_u64..100 * 366 * 86_400, nanos in 0_u32..1_000_000_000) {
+        fn exact_duration_parses_back(seconds in 0_u64..100 * 366 * 86_400, nanos in 0_u32..1_000_000_000) {
             let span = Duration::new(seconds, nanos);
             prop_assert_eq!(parse(&format_exact(span)), Some(span));
         }
 
         #[test]
-        fn a_rounded_duration_is_within_a_tenth(seconds in 1_u64..1_000_000_000) {
+        fn rounded_duration_is_within_ten_percent(seconds in 1_u64..1_000_000_000) {
             let span = Duration::from_secs(seconds);
             let text = format_rounded(span);
             prop_assert!(text.split(' ').count() <= 2, "{}", text);

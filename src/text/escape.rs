@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Serializer, ser::Formatter};
 use std::{borrow::Cow, io};
 
-/// Characters without width or that change how their neighbours are displayed: direction marks,
+/// Characters that have no width, or change how their neighbours are displayed: direction marks,
 /// zero-width joiners and spaces, fillers, variation selectors, tags. Taken from Unicode's format
 /// characters (`Cf`), line and paragraph separators, and `Default_Ignorable_Code_Point`.
 const HIDDEN_RANGES: [(char, char); 25] = [
@@ -144,7 +144,7 @@ mod tests {
     use serde_json::{Value, value::RawValue};
 
     #[test]
-    fn control_and_invisible_characters_are_escaped_and_others_are_kept() {
+    fn escapes_only_control_and_invisible_characters() {
         for (text, expected) in [
             ("orders/2024+x", "orders/2024+x"),
             ("Bestände, 注文, заказы, e\u{301}", "Bestände, 注文, заказы, e\u{301}"),

@@ -1,16 +1,17 @@
-//! The names of variants in JSON, configuration and metric labels, from the derives on their enums.
+//! The names of enum variants in JSON, configuration and metric labels, from derives on the enums.
 
 use std::str::FromStr;
 use strum::VariantArray;
 
-/// An enum of which each variant has a name.
+/// An enum whose variants have names.
 ///
-/// Every enum that derives [`strum::EnumString`], [`strum::IntoStaticStr`] and [`VariantArray`] is one.
+/// Implemented for every enum that derives [`strum::EnumString`], [`strum::IntoStaticStr`] and
+/// [`VariantArray`].
 pub trait Label: Copy + Into<&'static str> + FromStr + VariantArray {
-    /// Every variant, in the order of their declaration.
+    /// Every variant, in declaration order.
     const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// Each variant, in this order.
+    /// Iterates over every variant, in declaration order.
     fn each() -> impl ExactSizeIterator<Item = Self> + Clone {
         Self::ALL.iter().copied()
     }

@@ -47,12 +47,13 @@ impl PartialEq for NameFilter {
     }
 }
 
-/// A list of patterns, compiled. It takes as much memory as its text, and a match at most the product of the
-/// lengths of name and patterns: patterns come over HTTP too.
+/// A list of compiled patterns. It takes no more memory than its text, and the time of a match is
+/// at most the product of the lengths of name and patterns, because patterns may also come over
+/// HTTP.
 #[derive(Clone, Debug, Default)]
 pub struct NamePatterns {
     texts: Vec<String>,
-    /// Those without a wildcard, unescaped.
+    /// The patterns without a wildcard, unescaped.
     names: HashSet<String>,
     wildcards: Vec<Wildcard>,
 }
@@ -114,7 +115,7 @@ impl Wildcard {
                 '*' => Token::AnyText,
                 '?' => Token::AnyChar,
                 '\\' => Token::Is(letters.next()?),
-                // Other programs' patterns have sets and alternatives.
+                // Patterns of other programs have sets and alternatives here.
                 '[' | '{' | '}' => return None,
                 _ => Token::Is(letter),
             });
@@ -122,7 +123,7 @@ impl Wildcard {
         Some(Self(tokens.into()))
     }
 
-    /// The only name that it matches, if it has no wildcard.
+    /// The only name that the pattern matches, if it has no wildcard.
     fn name(&self) -> Option<String> {
         let letter = |token: &Token| match token {
             Token::Is(letter) => Some(*letter),
@@ -133,7 +134,8 @@ impl Wildcard {
 
     fn matches(&self, name: &str) -> bool {
         let (mut at, mut rest) = (0, name.chars());
-        // The last `*`, and what follows the text that it takes. An earlier one need not take more.
+        // The position after the last `*`, and the rest of the name from which it may take more. An
+        // earlier `*` never needs to take more.
         let mut last = None;
         loop {
             let token = self.0.get(at);
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_pattern_is_named_in_the_error() {
+    fn error_quotes_the_invalid_pattern() {
         for text in ["a[", "{a,b}", "a}", "a\\"] {
             let error = NamePatterns::new(&[text]).unwrap_err().to_string();
             assert!(error.contains(&format!("{text:?}")), "{error}");
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_patterns_of_many_wildcards_are_decided_without_backtracking() {
+    fn matches_many_wildcard_patterns_without_backtracking() {
         let texts: Vec<String> = (0..10_000).map(|at| format!("*a*b*a*b*?{at}z*")).collect();
         let patterns = NamePatterns::new(&texts).unwrap();
         for name in ["shards/00000000-ffffffff/orders.1795221991", &"ab".repeat(119)] {
@@ -213,7 +215,7 @@ mod tests {
         }
     }
 
-    /// The meaning of a pattern, letter by letter.
+    /// A reference implementation of the match, letter by letter.
     fn is_match(pattern: &[char], name: &[char]) -> bool {
         match (pattern, name) {
             ([], _) => name.is_empty(),
@@ -227,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pattern_matches_what_its_letters_mean(pattern in "(\\\\[*?a]|[*?ab\u{fc}]){0,8}", name in "[ab*?\u{fc}]{0,8}") {
+        fn matches_like_the_reference_implementation(pattern in "(\\\\[*?a]|[*?ab\u{fc}]){0,8}", name in "[ab*?\u{fc}]{0,8}") {
             let letters = |text: &str| text.chars().collect::<Vec<_>>();
             let patterns = NamePatterns::new(&[&pattern]).unwrap();
             prop_assert_eq!(patterns.matches(&name), is_match(&letters(&pattern), &letters(&name)));

@@ -1,13 +1,14 @@
-//! Text from outside in languages that interpret it: a shell's words, YAML, PromQL, patterns of `find`.
+//! Quotes external text for languages that interpret it: shell words, YAML, PromQL, patterns of
+//! `find`.
 //!
-//! Whatever is pasted into a shell or saved as a file is written here, so that a name stays a name: it ends no
-//! word, comment or string, and is nowhere expanded.
+//! Everything that is pasted into a shell or saved as a file is written here, so that a name
+//! remains a name: it cannot end a word, comment or string, and is never expanded.
 
 use super::escape::{escape_line, is_hidden};
 use std::{borrow::Cow, fmt::Write as _};
 
-/// A word for a POSIX shell. Characters that a terminal would interpret or hide are written as their bytes in
-/// octal; only line breaks at the end stay as they are, because no POSIX expansion keeps them.
+/// A word for a POSIX shell. Characters that a terminal would interpret or hide are written as
+/// octal bytes, unless the word ends in a line break, which a command substitution would drop.
 pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%,+".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -21,7 +22,7 @@ pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {
         match letter {
             '\\' => octal.push_str(r"\\"),
             '\'' => octal.push_str(r"'\''"),
-            // Within double quotes, an interactive bash replaces what follows an exclamation mark.
+            // Within double quotes, an interactive bash expands an exclamation mark.
             letter if is_hidden(letter) || letter == '!' => {
                 for byte in letter.encode_utf8(&mut [0; 4]).bytes() {
                     let written = write!(octal, r"\0{byte:03o}");
@@ -34,7 +35,7 @@ pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {
     Cow::Owned(format!("\"$(printf %b '{octal}')\""))
 }
 
-/// A text in a pattern of `find`, which stands for itself alone.
+/// A text as a pattern of `find` that matches only this text.
 pub(crate) fn find_pattern(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -46,13 +47,14 @@ pub(crate) fn find_pattern(text: &str) -> String {
     pattern
 }
 
-/// A line of comment, in YAML or for a shell.
+/// A line with a comment, for YAML or a shell.
 pub(crate) fn comment(text: &str) -> String {
     format!("# {}\n", escape_line(text))
 }
 
-/// A scalar of YAML: a word as it is if no YAML, of version 1.1 either, takes it for anything else, and otherwise
-/// quoted. What is not printable ASCII is escaped, so that no reader folds or drops it.
+/// A YAML scalar: a word as it is if every YAML version, including 1.1, reads it as this text, and
+/// otherwise quoted. Characters that are not printable ASCII are escaped, so that no parser folds
+/// or drops them.
 pub(crate) fn yaml_scalar(text: &str) -> Cow<'_, str> {
     if is_plain_yaml(text) {
         return Cow::Borrowed(text);
@@ -67,7 +69,7 @@ pub(crate) fn yaml_scalar(text: &str) -> Cow<'_, str> {
     }))
 }
 
-/// A string of PromQL, such as the value of a label.
+/// A PromQL string, such as the value of a label.
 pub(crate) fn promql_string(text: &str) -> String {
     double_quoted(text, |letter, out| {
         if is_hidden(letter) {
@@ -119,7 +121,7 @@ mod tests {
         "([ -~]|[^\u{0}]|['\"$`\\\\!\\-\n\r\t\u{202e}]|\\$\\(id\\)|`id`|\\$\\{HOME\\}){0,12}";
 
     #[test]
-    fn a_hostile_name_stays_one_word() {
+    fn hostile_name_stays_one_shell_word() {
         for (word, expected) in [
             ("orders", "orders"),
             ("db:couchdb@a/shards%2F0", "db:couchdb@a/shards%2F0"),
@@ -137,13 +139,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn every_shell_reads_a_word_as_it_was_meant(words in prop::collection::vec(NAME, 1..8)) {
+        fn shells_read_words_unchanged(words in prop::collection::vec(NAME, 1..8)) {
             let line: String = words.iter().map(|word| format!(" {}", shell_word(word))).collect();
-            let meant: String = words.iter().map(|word| format!("{word}\0")).collect();
+            let expected: String = words.iter().map(|word| format!("{word}\0")).collect();
             for shell in ["bash", "dash"] {
                 let script = format!("show() {{ printf '%s\\0' \"$@\"; }}\nshow{line}");
                 let ran = Command::new(shell).args(["-c", &script]).output().unwrap();
-                prop_assert_eq!(String::from_utf8_lossy(&ran.stdout), &*meant, "{}: {}", shell, line);
+                prop_assert_eq!(String::from_utf8_lossy(&ran.stdout), &*expected, "{}: {}", shell, line);
             }
             for word in words.iter().filter(|word| !word.ends_with('\n')) {
                 prop_assert!(!shell_word(word).contains(is_hidden), "{:?}", word);
@@ -151,7 +153,7 @@ mod tests {
         }
 
         #[test]
-        fn a_name_ends_no_comment_and_no_scalar(name in NAME) {
+        fn hostile_name_stays_within_yaml_comment_and_scalar(name in NAME) {
             let text = format!("{}{}: [{}]\n", comment(&name), yaml_scalar(&name), yaml_scalar(&name));
             let read: std::collections::BTreeMap<String, Vec<String>> =
                 yaml_serde::from_str(&text).unwrap();
@@ -159,7 +161,7 @@ mod tests {
         }
 
         #[test]
-        fn a_name_ends_no_string_of_promql(name in NAME) {
+        fn hostile_name_stays_within_promql_string(name in NAME) {
             let query = format!("x{{a={}}}", promql_string(&name));
             let Ok(promql_parser::parser::Expr::VectorSelector(found)) =
                 promql_parser::parser::parse(&query)

@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, ParseSizeError> {
         .map_err(|_| ParseSizeError { text: text.to_owned() })
 }
 
-/// What stands before a sum with so many unknown and so many estimated parts.
+/// The sign in front of a sum, given the numbers of its unknown and its estimated parts.
 pub(crate) const fn bound(unknown: u64, estimated: u64) -> &'static str {
     match (unknown, estimated) {
         (0, 0) => "",
@@ -60,8 +60,8 @@ pub(crate) fn format_size_short(bytes: u64) -> String {
     format!("{text} {}", unit.unwrap_or(&"B"))
 }
 
-/// Formats a part of some bytes for a sentence, with the unit once where both have the same: `2.2 of
-/// 2.3 TiB`, `12 MiB of 2.3 TiB`.
+/// Formats a part of a number of bytes for a sentence, with the unit only once if both have the
+/// same one: `2.2 of 2.3 TiB`, `12 MiB of 2.3 TiB`.
 #[must_use]
 pub(crate) fn format_part(part: u64, whole: u64) -> String {
     let (part, whole) = (format_size_short(part), format_size_short(whole));
@@ -77,13 +77,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_has_the_unit_of_the_whole_once() {
+    fn shows_common_unit_of_part_and_whole_once() {
         assert_eq!(format_part(900 << 30, 901 << 30), "900 of 901 GiB");
         assert_eq!(format_part(12 << 20, 2 << 40), "12 MiB of 2 TiB");
     }
 
     #[test]
-    fn a_short_size_has_three_digits() {
+    fn short_size_has_at_most_three_digits() {
         for (bytes, expected) in [
             (0, "0 B"),
             (873, "873 B"),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_size_is_named_in_the_error() {
+    fn error_quotes_the_invalid_size() {
         for text in ["", "GB", "-1", "12 parsecs"] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{text:?} is not a size")), "{error}");

@@ -1,4 +1,4 @@
-//! What to do about the cluster, the most valuable first.
+//! The page of advice, the most valuable first.
 
 use super::{
     Page, Part, Screen,
@@ -29,7 +29,7 @@ pub(in crate::serve) fn advice(advice: &Advice, now: Moment) -> Page {
     Page::live(Screen::Advice, "Advice", vec![Part::new("list", list)])
 }
 
-/// The class of a severity's colour.
+/// The CSS class for a severity's colour.
 pub(super) fn class_of(severity: &str) -> &'static str {
     match severity {
         "critical" => "severity bad",
@@ -38,7 +38,7 @@ pub(super) fn class_of(severity: &str) -> &'static str {
     }
 }
 
-/// What a piece of advice is about, with its page if it has one of its own.
+/// The subject of a piece of advice, as a link if it has a page of its own.
 fn subject_link(subject: &AdviceSubject) -> Markup {
     match &*subject.kind {
         "target" => id_link(&subject.name, None),

@@ -1,4 +1,4 @@
-//! Words and numbers as all pages write them: names, bytes, times, links.
+//! Formats values as all pages show them: names, bytes, times, links.
 
 use crate::{
     model::rounding::to_bytes,
@@ -10,12 +10,13 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// A name that somebody else chose: its direction ends with it, and it cannot control anything.
+/// A name chosen by somebody else, isolated so that neither its text direction nor its control
+/// characters affect the page.
 pub(super) fn name(text: &str) -> Markup {
     html! { bdi { (escape::escape_line(text)) } }
 }
 
-/// Bytes, or that they are unknown.
+/// Bytes, or the mark for unknown.
 pub(super) fn bytes(bytes: Option<u64>) -> Markup {
     match bytes {
         Some(exact) => {
@@ -25,7 +26,7 @@ pub(super) fn bytes(bytes: Option<u64>) -> Markup {
     }
 }
 
-/// What is not known is never zero.
+/// The mark for an unknown value, which is never shown as zero.
 pub(super) fn unknown() -> Markup {
     html! { span.quiet title="unknown" { "?" } }
 }
@@ -35,7 +36,7 @@ pub(super) fn count(number: impl TryInto<u64>) -> String {
     grouped(number.try_into().unwrap_or(u64::MAX))
 }
 
-/// How long ago a time of the API was; its exact value is a tooltip.
+/// How long ago a time of the API was; the tooltip has the exact value.
 pub(super) fn ago(time: &str, now: Moment) -> Markup {
     let words = match Moment::parse(time) {
         Some(then) if then <= now => {
@@ -47,7 +48,7 @@ pub(super) fn ago(time: &str, now: Moment) -> Markup {
     html! { time.one datetime=(time) title=(time) { (words) } }
 }
 
-/// How long since a time of the API.
+/// The time since a moment of the API.
 pub(super) fn span_since(time: Option<&str>, now: Moment) -> Markup {
     let Some(then) = time.and_then(Moment::parse) else { return unknown() };
     html! { time.one datetime=[time] title=[time] { (duration::format_rounded(then.age(now))) } }
@@ -67,13 +68,13 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.0}%", (share * 100.0).clamp(0.0, 100.0))
 }
 
-/// A reason for which a target waits, with what it means and a link to the book.
+/// Why a target waits: a link to the book, with the meaning as its tooltip.
 pub(super) fn reason(label: &str) -> Markup {
     let meaning = meaning(label);
     html! { a href={ "docs/why.html#" (label) } title=[(!meaning.is_empty()).then_some(meaning)] { (words(label)) } }
 }
 
-/// A label of the API as words.
+/// A label of the API with spaces for underscores.
 pub(super) fn words(label: &str) -> String {
     label.replace('_', " ")
 }
@@ -86,7 +87,7 @@ pub(in crate::serve) fn link(page: &str, query: &[(&str, &str)]) -> String {
     [page, mark, &pairs.join("&")].concat()
 }
 
-/// Percent-encodes everything that a query could take for its own.
+/// Percent-encodes every character that has a meaning in a query.
 fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
@@ -96,13 +97,13 @@ pub(super) fn database_link(db: &str) -> Markup {
     html! { a href=(link("database", &[("name", db)])) { (name(db)) } }
 }
 
-/// A link to a target's page, by a name that a person reads: its shard file, its view, its database.
+/// A link to a target's page, with a readable name: its shard file, its view, or its database.
 pub(super) fn id_link(id: &str, ddoc: Option<&str>) -> Markup {
     target_link(id, &short(id, ddoc))
 }
 
-/// An id without its kind, node and encoding. The signature of a view gives way to its design document, or
-/// is cut short.
+/// An id without its kind, node and encoding. A view's signature is replaced by its design
+/// document, or shortened.
 fn short(id: &str, ddoc: Option<&str>) -> String {
     let (kind, rest) = id.split_once(':').unwrap_or(("", id));
     let rest =
@@ -119,7 +120,7 @@ fn short(id: &str, ddoc: Option<&str>) -> String {
     }
 }
 
-/// A link to a target's page.
+/// A link to a target's page with this text.
 pub(super) fn target_link(id: &str, text: &str) -> Markup {
     html! { a href=(link("target", &[("id", id)])) { (name(text)) } }
 }
@@ -141,7 +142,7 @@ pub(super) fn score(score: Option<f64>, in_bytes: bool) -> Markup {
     }
 }
 
-/// What a reason of refusal means.
+/// The meaning of a refusal reason.
 pub(super) fn meaning(reason: &str) -> &'static str {
     RefusalReason::from_label(reason).map_or("", RefusalReason::meaning)
 }

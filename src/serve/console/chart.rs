@@ -1,15 +1,15 @@
-//! Pictures in SVG, drawn on the server. Each has its numbers in words for who cannot see it.
+//! SVG charts drawn on the server. Each has its numbers in words for people who cannot see it.
 
 use crate::{model::rounding::to_bytes, text::size::format_size_short};
 use maud::{Markup, html};
 
-/// One segment of a bar: the class of its colour, and its size.
+/// One segment of a bar: the CSS class of its colour, and its size.
 pub(super) struct Segment {
     pub(super) class: &'static str,
     pub(super) size: f64,
 }
 
-/// A bar of segments over its whole width; what is left is empty. `says` are its numbers in words.
+/// A bar of segments; the rest of `whole` is empty. `says` is the text alternative.
 pub(super) fn stacked(class: &str, segments: &[Segment], whole: f64, says: &str) -> Markup {
     let scale = if whole > 0.0 { 1000.0 / whole } else { 0.0 };
     let mut from = 0.0;
@@ -30,7 +30,7 @@ pub(super) fn share(share: f64, says: &str) -> Markup {
     stacked("bar-chart", &[Segment { class: "live", size: share }], 1.0, says)
 }
 
-/// Columns of two numbers each, such as bytes freed and rewritten in an hour.
+/// A column chart of two numbers per step, such as bytes freed and rewritten in an hour.
 pub(super) fn columns(
     pairs: &[(f64, f64)],
     first: &str,
@@ -57,14 +57,14 @@ pub(super) fn columns(
     }
 }
 
-/// One line of a chart: the class of its stroke, and its values at equal steps.
+/// One line of a chart: the CSS class of its stroke, and its values at equal steps.
 pub(super) struct Line<'a> {
     pub(super) class: &'static str,
     pub(super) values: &'a [u64],
 }
 
-/// Bytes over time, on one scale from zero, with the dates of its beginning, middle and end. Lines are told apart by
-/// their colours and dashes.
+/// Bytes over time on one scale from zero, with the dates of the beginning, middle and end. Lines
+/// differ by colour and dashes.
 pub(super) fn lines(lines: &[Line<'_>], dates: &[String; 3], says: &str) -> Markup {
     const HEIGHT: f64 = 110.0;
     let highest = lines.iter().flat_map(|line| line.values).copied().max().unwrap_or_default();
@@ -88,12 +88,12 @@ pub(super) fn lines(lines: &[Line<'_>], dates: &[String; 3], says: &str) -> Mark
     }
 }
 
-/// A short piece of a line, to tell which is which.
+/// A short sample of a line for the legend.
 pub(super) fn swatch(class: &str) -> Markup {
     html! { svg.swatch viewBox="0 0 26 8" aria-hidden="true" { line class=(class) x1="0" y1="4" x2="26" y2="4" {} } }
 }
 
-/// Where a score stands against the least with which a channel takes a target, on a scale by powers of ten.
+/// A score relative to the channel's lowest accepted score, on a logarithmic scale.
 pub(super) fn against_threshold(score: f64, least: f64, says: &str) -> Markup {
     let place = |value: f64| {
         if value <= 0.0 || least <= 0.0 {
@@ -112,10 +112,12 @@ pub(super) fn against_threshold(score: f64, least: f64, says: &str) -> Markup {
     }
 }
 
-/// Points of predicted against real bytes, on scales by powers of ten; the line is where both are equal.
+/// A scatter plot of predicted and real bytes on logarithmic scales; on the diagonal both are
+/// equal.
 pub(super) fn scatter(points: &[(f64, f64)], says: &str) -> Markup {
-    let known = points.iter().flat_map(|(one, other)| [*one, *other]).filter(|value| *value > 0.0);
-    let (least, most) = known
+    let positive =
+        points.iter().flat_map(|(one, other)| [*one, *other]).filter(|value| *value > 0.0);
+    let (least, most) = positive
         .fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
     let (low, high) = (least.log2().floor(), most.log2().ceil());
     let place =
@@ -138,7 +140,8 @@ pub(super) fn scatter(points: &[(f64, f64)], says: &str) -> Markup {
     }
 }
 
-/// A week from Monday, hour by hour: whether something may start. `now` is the present hour of the week.
+/// A week from Monday, hour by hour: whether compactions may start. `now` is the current hour of
+/// the week.
 pub(super) fn week(open: &[bool], now: f64, says: &str) -> Markup {
     let step = 560.0 / open.len().max(1) as f64;
     html! {

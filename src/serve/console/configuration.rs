@@ -1,4 +1,4 @@
-//! The configuration in force beside its defaults.
+//! The current configuration next to its defaults.
 
 use super::{
     Page, Part, Screen,
@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use wall_clock::Moment;
 
-/// The page at `/configuration`. Secrets are replaced in what it gets.
+/// The page at `/configuration`. The caller has replaced secrets.
 pub(in crate::serve) fn configuration(
     shown: &Value,
     defaults: &Value,
@@ -19,9 +19,9 @@ pub(in crate::serve) fn configuration(
     let mut lines = Vec::new();
     collect("", shown, &mut lines);
     let changed = |key: &str, value: &str| {
-        let mut known = Vec::new();
-        collect("", defaults, &mut known);
-        known
+        let mut default_lines = Vec::new();
+        collect("", defaults, &mut default_lines);
+        default_lines
             .iter()
             .find(|(name, _)| name == key)
             .map(|(_, default)| default.clone())

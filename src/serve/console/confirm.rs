@@ -1,4 +1,4 @@
-//! Orders: what exactly would be sent and what it would do, and how it went.
+//! Confirms an order: which request would be sent, what it would do, and the result.
 
 use super::{
     Page, Part,
@@ -13,32 +13,33 @@ use crate::{
 };
 use maud::{Markup, html};
 
-/// An order that waits for a person's word.
+/// An order that awaits a person's confirmation.
 pub(in crate::serve) struct Confirmation {
-    /// The order, as far as its link says it.
+    /// The order, with the fields that its link contains.
     pub(in crate::serve) order: OrderRequest,
-    /// Fields that a person may fill in: the parameter, what to write, an example.
+    /// Fields that a person may fill in: the parameter, its title, an example.
     pub(in crate::serve) asks: Vec<(&'static str, &'static str, &'static str)>,
-    /// Of an order to compact: what would be sent to CouchDB, where an order can start it.
+    /// For an order to compact: the compaction it would start.
     pub(in crate::serve) compaction: Option<AskedCompaction>,
-    /// Why it would be refused, where that is known beforehand.
+    /// Why the order would be refused, if that is already known.
     pub(in crate::serve) refused: Option<String>,
 }
 
 /// A compaction that an operator may order.
 #[derive(Debug)]
 pub(in crate::serve) struct AskedCompaction {
-    /// The request, what it frees and what it takes; none if no order starts it.
+    /// The request with its gain and cost; `None` if no order can start it.
     pub(in crate::serve) start: Option<StartLine>,
-    /// What holds it back now, in words.
+    /// Why it does not start now, in words.
     pub(in crate::serve) waits: Option<String>,
-    /// Whether only force starts it: no channel takes the target, or it rests after earlier compactions.
+    /// Whether it starts only by force: no channel takes the target, or it rests after earlier
+    /// compactions.
     pub(in crate::serve) needs_force: bool,
     /// Why an order would be refused, in a sentence.
     pub(in crate::serve) refused: Option<String>,
 }
 
-/// The page at `/act` that asks whether to go on.
+/// The page at `/act` that asks for confirmation.
 pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
     let (order, name_of_order) = (&asked.order, asked.order.name());
     let fields: Vec<(String, String)> = order
@@ -73,13 +74,13 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
     Page::still(None, name_of_order.question(), vec![Part::new("confirm", html)])
 }
 
-/// Where the order was chosen, as far as its fields tell.
+/// The page on which the order was chosen, as far as its fields show.
 fn back(fields: &[(String, String)]) -> String {
     let target = fields.iter().find(|(key, _)| key == "target");
     target.map_or_else(|| "./".to_owned(), |(_, target)| link("target", &[("id", target)]))
 }
 
-/// What the button of an order says.
+/// The text of the order's button.
 const fn action(order: OrderName) -> &'static str {
     match order {
         OrderName::Suspend => "Suspend",
@@ -104,7 +105,7 @@ fn effect(AskedCompaction { start, waits, needs_force, .. }: &AskedCompaction) -
     }
 }
 
-/// The request of a start, what it frees and what it takes.
+/// The request of a start, with its gain and cost.
 pub(super) fn request(start: &StartLine) -> Markup {
     html! {
         p { "The request: " code { (name(&start.request)) } }
@@ -117,7 +118,7 @@ pub(super) fn request(start: &StartLine) -> Markup {
     }
 }
 
-/// The page that says how an order about a target went; the target is empty for other orders.
+/// The page with the result of an order; `target` is empty unless the order is about a target.
 pub(in crate::serve) fn done(
     order: OrderName,
     target: &str,

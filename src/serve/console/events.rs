@@ -1,4 +1,4 @@
-//! What happened: the journal's events, filtered by type and target.
+//! The journal's events, filtered by type and target.
 
 use super::{
     Given, Page, Part, Screen,
@@ -9,14 +9,13 @@ use crate::serve::report::{EventLine, Events};
 use maud::{Markup, html};
 use wall_clock::Moment;
 
-/// The filter in force, by the parameters of `/api/v1/events`.
+/// The active filter, with the parameters of `/api/v1/events`.
 pub(in crate::serve) struct EventFilter {
     pub(in crate::serve) given: Given,
-    /// Every type of event.
     pub(in crate::serve) types: Vec<&'static str>,
 }
 
-/// The page at `/events`: the newest first.
+/// The page at `/events`, newest first.
 pub(in crate::serve) fn events(
     filter: &EventFilter,
     found: &Result<Events, String>,
@@ -37,7 +36,7 @@ pub(in crate::serve) fn events(
     )
 }
 
-/// The events before those shown, where there may be any.
+/// A link to the events before those shown, if there may be any.
 fn older(filter: &EventFilter, found: &Events) -> Option<String> {
     let first = found.events.first().filter(|_| found.events.len() >= found.limit)?;
     Some(filter.given.link("events", &[("before", &first.seq.to_string()), ("since", "")]))
@@ -58,8 +57,8 @@ fn form(filter: &EventFilter) -> Markup {
     }
 }
 
-/// A table of events, in the order given. On the page of one database or target, `of` is its name: what happened
-/// to several at once happened to it as well, whichever of them the event names.
+/// A table of events, in the order given. On the page of one database or target, `of` is its name,
+/// which replaces the name in events that concern several targets.
 pub(super) fn list(events: &[EventLine], now: Moment, of: Option<&str>) -> Markup {
     html! {
         @if events.is_empty() { p.quiet { "No events recorded." } } @else {
@@ -87,7 +86,7 @@ fn about(event: &EventLine, of: Option<&str>) -> Markup {
     }
 }
 
-/// The fields of an event that say something, in the order of a sentence.
+/// The non-empty fields of an event, ordered as in a sentence.
 fn details(event: &EventLine) -> Markup {
     let texts = [
         ("on ", &event.node),
@@ -99,23 +98,23 @@ fn details(event: &EventLine) -> Markup {
         ("section ", &event.section),
         ("key ", &event.key),
     ];
-    let known =
+    let text_fields =
         texts.iter().filter_map(|(before, text)| Some(format!("{before}{}", text.as_ref()?)));
     let labels = [
         ("", event.reason.as_deref()),
         ("of ", event.of.as_deref()),
         ("started by ", event.owner.as_deref()),
-        // What was freed says as much.
+        // The freed bytes already say that it was freed.
         ("", event.result.as_deref().filter(|it| *it != "freed" || event.freed_bytes.is_none())),
         ("", event.class.as_deref()),
     ];
     let labels =
         labels.iter().filter_map(|(before, text)| Some(format!("{before}{}", words((*text)?))));
-    let said: Vec<String> = known.chain(labels).collect();
+    let phrases: Vec<String> = text_fields.chain(labels).collect();
     let meaning = event.reason.as_deref().map_or("", super::cells::meaning);
     html! {
-        span title=[(!meaning.is_empty()).then_some(meaning)] { (name(&said.join(", "))) }
-        @if let Some(freed @ Some(_)) = event.freed_bytes { @if !said.is_empty() { ", " } "freed " (jobs::signed(freed)) }
+        span title=[(!meaning.is_empty()).then_some(meaning)] { (name(&phrases.join(", "))) }
+        @if let Some(freed @ Some(_)) = event.freed_bytes { @if !phrases.is_empty() { ", " } "freed " (jobs::signed(freed)) }
         @if let Some(failures) = event.failures { ", " (failures) " failures in a row" }
         @if let Some(count) = event.count { ", " (count) " times more" }
         @if let Some(why) = &event.why { ": " (name(why)) }

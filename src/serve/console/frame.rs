@@ -1,4 +1,4 @@
-//! What is around every page: navigation, search, keys, footer; and the files that pages load.
+//! The frame of every page: navigation, search, keys, footer; and the files that pages load.
 
 use super::{Page, cells::name};
 use crate::text::escape;
@@ -48,7 +48,8 @@ impl Screen {
         self.entry().1
     }
 
-    /// Its name in the navigation, and its relative link. The letter after `g` is the same in the script.
+    /// The name in the navigation, the relative link, and the letter to press after `g`, which the
+    /// script repeats.
     pub(super) const fn entry(self) -> (&'static str, &'static str, char) {
         match self {
             Self::Overview => ("Overview", "./", 'o'),
@@ -66,14 +67,13 @@ impl Screen {
     }
 }
 
-/// What every page says about the process.
+/// Information about the process for every page.
 #[derive(Clone, Debug)]
 pub(in crate::serve) struct Around {
-    /// recliner's version.
     pub version: &'static str,
     /// `advise` or `enforce`.
     pub mode: &'static str,
-    /// The notice about a simulated cluster.
+    /// The notice that the cluster is simulated, if it is.
     pub simulation: Option<&'static str>,
 }
 
@@ -82,7 +82,7 @@ pub(in crate::serve) struct Around {
 pub(in crate::serve) struct Asset {
     pub(in crate::serve) content_type: &'static str,
     pub(in crate::serve) text: &'static str,
-    /// Of its text, so that browsers load a changed file.
+    /// The hash of the text: it is in the address, so that browsers load a changed file.
     pub(in crate::serve) hash: u64,
 }
 
@@ -98,13 +98,13 @@ static ASSETS: LazyLock<[(&str, Asset); 2]> = LazyLock::new(|| {
     ]
 });
 
-/// Changes with the files that pages load.
+/// A hash of all assets, which changes when any of them does.
 pub(in crate::serve) fn assets_version() -> String {
     let hashes = ASSETS.iter().fold(0, |all: u64, (_, asset)| all.rotate_left(1) ^ asset.hash);
     format!("{hashes:016x}")
 }
 
-/// The file of this name, if pages load it.
+/// The asset with this name.
 pub(in crate::serve) fn asset(wanted: &str) -> Option<Asset> {
     ASSETS.iter().find(|(name, _)| *name == wanted).map(|(_, asset)| *asset)
 }
@@ -140,7 +140,7 @@ pub(in crate::serve) fn document(page: &Page, around: &Around) -> Markup {
     }
 }
 
-/// The whole document of a page of the book, which lies one directory lower.
+/// The whole document of a page of the book, which is served one directory deeper.
 pub(in crate::serve) fn book_document(title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -151,7 +151,8 @@ pub(in crate::serve) fn book_document(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// What the document says of itself. Links begin with `root`, since a proxy may serve all of this below a path.
+/// The document's `head`. Links begin with `root`, because a proxy may serve the console under a
+/// path.
 fn head(title: &str, root: &str) -> Markup {
     html! {
         head {
@@ -220,7 +221,7 @@ fn keys() -> Markup {
     }
 }
 
-/// The page that says why there is no page.
+/// A page that explains why the requested page cannot be shown.
 pub(in crate::serve) fn failed(title: &str, why: &str) -> Page {
     let html = html! {
         p.banner.worst { (name(why)) }

@@ -1,4 +1,4 @@
-//! What runs, whoever started it, and how jobs ended.
+//! The jobs that run, whoever started them, and how earlier ones ended.
 
 use super::{
     Given, Page, Part, Screen,
@@ -15,14 +15,13 @@ use crate::{
 use maud::{Markup, html};
 use wall_clock::Moment;
 
-/// What the page shows.
+/// The answers that the page shows.
 pub(in crate::serve) struct JobAnswers {
     pub(in crate::serve) jobs: Jobs,
-    /// How jobs ended, or why that is not known.
+    /// How jobs ended, or why it is unknown.
     pub(in crate::serve) outcomes: Result<Outcomes, String>,
-    /// The filter in force, by the parameters of `/api/v1/history`.
+    /// The active filter, with the parameters of `/api/v1/history`.
     pub(in crate::serve) given: Given,
-    /// Every result that a job can have.
     pub(in crate::serve) results: Vec<&'static str>,
     pub(in crate::serve) now: Moment,
 }
@@ -109,7 +108,7 @@ fn row(line: &JobLine, now: Moment) -> Markup {
     } }
 }
 
-/// How long a job still takes. Fractions of a second are below what its progress tells.
+/// The remaining time of a job. Progress is too coarse for fractions of a second.
 fn remaining(line: &JobLine, now: Moment) -> Markup {
     match line.remaining_seconds(now) {
         Some(left) if left < 1.0 => html! { span.one { "<1s" } },
@@ -117,7 +116,7 @@ fn remaining(line: &JobLine, now: Moment) -> Markup {
     }
 }
 
-/// A table of jobs that ended, the newest first.
+/// A table of ended jobs, newest first.
 pub(super) fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
     html! {
         @if outcomes.is_empty() { p.quiet { "No finished jobs recorded." } } @else {
@@ -140,7 +139,7 @@ pub(super) fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
     }
 }
 
-/// Bytes freed; a file that grew has a minus.
+/// Freed bytes, with a minus sign if the file grew.
 pub(super) fn signed(freed: Option<i64>) -> Markup {
     match freed {
         Some(freed) if freed < 0 => html! { "-" (format_size_short(freed.unsigned_abs())) },

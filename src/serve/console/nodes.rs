@@ -1,4 +1,4 @@
-//! Nodes: whether they answer, what holds starts back there, their own smoosh, their files.
+//! The nodes: whether they answer, their closed gates, their own smoosh, their files.
 
 use super::{
     Page, Part, Screen,
@@ -54,7 +54,7 @@ fn table(status: &Status, now: Moment) -> Markup {
     }
 }
 
-/// What a node's smoosh does, over all its channels.
+/// The work of a node's smoosh, summed over its channels.
 fn work(channels: &[SmooshChannelLine]) -> Markup {
     let sum = |of: fn(&SmooshChannelLine) -> u64| count(channels.iter().map(of).sum::<u64>());
     html! {
@@ -73,7 +73,7 @@ fn answers(node: &NodeLine) -> Markup {
 }
 
 fn gates(planned: &Planned, now: Moment) -> Markup {
-    // The mode is the same everywhere, so it is said once.
+    // The mode is the same on all nodes, so it is shown once.
     let mode = RefusalReason::Mode.label();
     let closed: Vec<&GateLine> = planned.gates.iter().filter(|gate| gate.gate != mode).collect();
     let advises = closed.len() < planned.gates.len();
@@ -91,7 +91,7 @@ fn gates(planned: &Planned, now: Moment) -> Markup {
     }
 }
 
-/// Every signal of every node with its marks, whether or not it holds starts back.
+/// Every pressure signal of every node with its marks, whether or not it holds starts back.
 fn pressure(status: &Status) -> Markup {
     let lines = status.nodes.iter().flat_map(|node| node.pressure.iter().map(move |it| (node, it)));
     let lines: Vec<(&NodeLine, &PressureLine)> = lines.collect();
@@ -114,7 +114,7 @@ fn pressure(status: &Status) -> Markup {
     }
 }
 
-/// A signal's number with its unit.
+/// A signal's value with its unit.
 fn amount(line: &PressureLine, value: Option<f64>) -> Markup {
     match value {
         Some(_) if line.unit == "seconds" => seconds(value),
@@ -154,7 +154,7 @@ fn smoosh(status: &Status) -> Markup {
     }
 }
 
-/// The channels of each node's smoosh that do something.
+/// The channels of each node's smoosh that have work.
 fn smoosh_channels(status: &Status) -> Markup {
     let all = status
         .nodes

@@ -1,4 +1,4 @@
-//! The first page: is anything wrong, what space there is, what runs, what would start.
+//! The first page: problems, space, running jobs, next starts.
 
 use super::{
     Page, Part, Screen,
@@ -19,23 +19,23 @@ use crate::{
 use maud::{Markup, html};
 use wall_clock::Moment;
 
-/// Starts, waiting targets and pieces of advice that are shown; their own pages have the rest.
+/// Starts, waiting targets and pieces of advice shown here; their own pages list the rest.
 pub(in crate::serve) const SHOWN: usize = 5;
 
-/// Lines about what is wrong.
+/// The maximum number of problems shown.
 const WRONG: usize = 6;
 
-/// What the page shows.
+/// The answers that the page shows.
 pub(in crate::serve) struct OverviewAnswers {
     pub(in crate::serve) status: Status,
     pub(in crate::serve) space: Space,
     pub(in crate::serve) jobs: Jobs,
     pub(in crate::serve) planned: Planned,
-    /// The best of what waits, with why it does.
+    /// The best waiting targets, with the reason for each.
     pub(in crate::serve) waiting: Vec<RefusedLine>,
     pub(in crate::serve) advice: Advice,
     pub(in crate::serve) scorecard: Scorecard,
-    /// What compactions freed and wrote, the oldest hour first; none where there is no journal.
+    /// Bytes freed and written by compactions per hour, oldest first; empty without a journal.
     pub(in crate::serve) hours: Vec<HourLine>,
     pub(in crate::serve) now: Moment,
 }
@@ -55,7 +55,7 @@ pub(in crate::serve) fn overview(answers: &OverviewAnswers) -> Page {
     Page::live(Screen::Overview, "Overview", parts)
 }
 
-/// What is wrong, the worst first, or that nothing is.
+/// The problems, worst first, or the sentence that there are none.
 fn wrong(answers: &OverviewAnswers) -> Markup {
     let OverviewAnswers { status, space, planned, advice, .. } = answers;
     let concerns = status.all_concerns(space, planned, advice);
@@ -73,7 +73,7 @@ fn wrong(answers: &OverviewAnswers) -> Markup {
     }
 }
 
-/// What is wrong, with the page that shows more of it.
+/// A problem, with a link to its page.
 fn line(concern: &Concern) -> Markup {
     let text = match concern.page {
         "advice" => "What to do",
@@ -126,7 +126,7 @@ fn volumes(answers: &OverviewAnswers) -> Markup {
     }
 }
 
-/// When a volume that grows is full.
+/// When a growing volume will be full.
 fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
     let date = |at: &str| html! { time datetime=(at) title=(at) { (at.split('T').next().unwrap_or(at)) } " (" (ago(at, now)) ")" };
     html! {
@@ -140,9 +140,9 @@ fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
 }
 
 fn segments(volume: &VolumeSpaceLine, size: u64) -> [Segment; 4] {
-    let known = |bytes: Option<u64>| bytes.unwrap_or(0);
-    let (live, waste) = (known(volume.live_bytes), known(volume.reclaimable_bytes));
-    let unused = known(volume.unused_bytes);
+    let or_zero = |bytes: Option<u64>| bytes.unwrap_or(0);
+    let (live, waste) = (or_zero(volume.live_bytes), or_zero(volume.reclaimable_bytes));
+    let unused = or_zero(volume.unused_bytes);
     let used = size.saturating_sub(volume.available_bytes.unwrap_or(size));
     let other = used.saturating_sub(live).saturating_sub(waste).saturating_sub(unused);
     [("live", live), ("waste", waste), ("waste unused", unused), ("other", other)]

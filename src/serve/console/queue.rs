@@ -1,4 +1,4 @@
-//! What waits, by node and channel; why it does not start; when windows are open.
+//! The queues by node and channel; why their targets wait; when windows are open.
 
 use super::{
     Page, Part, Screen,
@@ -18,15 +18,15 @@ use maud::{Markup, html};
 use std::collections::BTreeSet;
 use wall_clock::Moment;
 
-/// Starts and waiting targets that are shown.
+/// The maximum number of starts and of waiting targets shown.
 pub(in crate::serve) const SHOWN: usize = 50;
 
-/// What the page shows.
+/// The answers that the page shows.
 pub(in crate::serve) struct QueueAnswers {
     pub(in crate::serve) planned: Planned,
-    /// The best of what waits, with why it does.
+    /// The best waiting targets, with the reason for each.
     pub(in crate::serve) waiting: Vec<RefusedLine>,
-    /// Queues without their targets.
+    /// The queues without their targets.
     pub(in crate::serve) queues: Queues,
     /// Channels whose priorities are bytes.
     pub(in crate::serve) in_bytes: BTreeSet<String>,
@@ -83,7 +83,7 @@ fn queues(answers: &QueueAnswers) -> Markup {
     }
 }
 
-/// The order that suspends the starts of a scope, or resumes them where they are suspended.
+/// A link to the order that suspends the starts of a scope, or resumes them if they are suspended.
 pub(super) fn suspend_or_resume(suspensions: &[SuspensionLine], scope: &str) -> Markup {
     let is_suspended = suspensions.iter().any(|line| line.scope == scope);
     let (order, text) =
@@ -115,7 +115,7 @@ fn limits(queues: &Queues, now: Moment) -> Markup {
     }
 }
 
-/// The node that a limit is about; a channel's own limit is the same on each where none uses it.
+/// The node of a limit; the unused limit of a channel stands for all nodes.
 fn on_node(line: &LimitLine) -> Markup {
     html! {
         @if let Some(node) = &line.node {
@@ -124,12 +124,13 @@ fn on_node(line: &LimitLine) -> Markup {
     }
 }
 
-/// Whether a limit is a channel's own.
+/// Whether the limit belongs to a channel.
 fn is_channels(line: &LimitLine) -> bool {
     line.key.starts_with("channels.")
 }
 
-/// The limits of the cluster and of nodes, and of each channel's own limit the node that uses most of it.
+/// The limits of the cluster and of nodes; of a channel's limit, only the node that uses most of
+/// it.
 fn fullest(limits: &[LimitLine]) -> Vec<&LimitLine> {
     let mut shown: Vec<&LimitLine> = Vec::new();
     for line in limits {
@@ -142,7 +143,7 @@ fn fullest(limits: &[LimitLine]) -> Vec<&LimitLine> {
     shown
 }
 
-/// A limit's number with its unit.
+/// A limit's value with its unit.
 fn amount(line: &LimitLine, number: u64) -> Markup {
     match line.key.contains("bytes") {
         true => bytes(Some(number)),
@@ -164,7 +165,7 @@ fn windows(weeks: &[ChannelWeek]) -> Markup {
     }
 }
 
-/// A table of targets that wait, with why.
+/// A table of waiting targets, with the reason for each.
 pub(super) fn waiting(lines: &[RefusedLine]) -> Markup {
     html! {
         div.wide { table {
@@ -180,7 +181,7 @@ pub(super) fn waiting(lines: &[RefusedLine]) -> Markup {
     }
 }
 
-/// What a waiting target is called beside a column of nodes.
+/// The title of a waiting target without its node, which has its own column.
 fn title(line: &RefusedLine) -> &str {
     let with_node = line.title.strip_suffix(&*line.node);
     with_node.and_then(|title| title.strip_suffix(" on ")).unwrap_or(&line.title)
@@ -198,7 +199,7 @@ fn refused(answers: &QueueAnswers) -> Markup {
     }
 }
 
-/// A table of starts, the first ones.
+/// A table of the first `shown` starts.
 pub(super) fn starts(starts: &[StartLine], shown: usize, now: Moment) -> Markup {
     html! {
         div.wide { table {
@@ -217,7 +218,7 @@ pub(super) fn starts(starts: &[StartLine], shown: usize, now: Moment) -> Markup 
     }
 }
 
-/// Why what waits does not start, as bars.
+/// A bar chart of the reasons why targets wait.
 pub(super) fn why_not(planned: &Planned) -> Markup {
     let mut reasons: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
     for (reason, refused) in planned.candidates.iter().flat_map(|line| &line.refused) {

@@ -1,4 +1,4 @@
-//! How recliner itself is: its sweeps, what it could not read, what its login may not do.
+//! The state of recliner itself: its sweeps, its read errors, the rights that its login lacks.
 
 use super::{
     Page, Part, Screen,

@@ -1,4 +1,4 @@
-//! One target: what was measured, where it stands in each channel, what is decided and why.
+//! One target: its measurements, its score in each channel, and the decision with its reason.
 
 use super::{
     Page, Part, Screen,
@@ -21,14 +21,14 @@ use crate::{
 use maud::{Markup, html};
 use wall_clock::Moment;
 
-/// What the page shows.
+/// The answers that the page shows.
 pub(in crate::serve) struct TargetAnswers {
     pub(in crate::serve) explained: Explained,
-    /// What would happen if an operator ordered its compaction; none for what is never compacted alone.
+    /// The result of ordering its compaction; `None` for a target that is never compacted alone.
     pub(in crate::serve) if_ordered: Option<AskedCompaction>,
-    /// Whether recliner starts compactions itself.
+    /// Whether recliner itself starts compactions.
     pub(in crate::serve) enforces: bool,
-    /// Whether this server takes orders.
+    /// Whether this server accepts orders.
     pub(in crate::serve) takes_orders: bool,
     pub(in crate::serve) outcomes: Vec<OutcomeLine>,
     pub(in crate::serve) events: Vec<EventLine>,
@@ -55,7 +55,7 @@ pub(in crate::serve) fn target(answers: &TargetAnswers) -> Page {
     Page::live(Screen::Targets, heading, parts)
 }
 
-/// What a target is called: its shard and node, its view, or its index files.
+/// The title of a target: its shard, its view, or its index files.
 pub(super) fn title(target: &Target) -> String {
     let db = &target.db;
     match (&*target.kind, &target.ddoc) {
@@ -69,7 +69,7 @@ pub(super) fn title(target: &Target) -> String {
     }
 }
 
-/// A target's title with its node, which tells copies of one range apart.
+/// A target's title with its node, which distinguishes copies of one range.
 fn heading(target: &Target) -> String {
     match &*target.node {
         CLUSTER_NODE => title(target),
@@ -77,12 +77,12 @@ fn heading(target: &Target) -> String {
     }
 }
 
-/// A part of a view belongs to a range of a node.
+/// The range of a part of a view, with a space before it; empty for a whole view.
 fn of_node(target: &Target) -> String {
     target.range.as_ref().map_or_else(String::new, |range| format!(" {range}"))
 }
 
-/// What a start is called.
+/// The title of a start.
 pub(super) fn start_title(line: &StartLine) -> String {
     match (&*line.kind, &line.ddoc, &line.range) {
         ("view", Some(ddoc), _) => format!("{}/{ddoc}", line.db),
@@ -115,7 +115,7 @@ fn decision(answers: &TargetAnswers) -> Markup {
     }
 }
 
-/// What a state other than the usual one means.
+/// The meaning of a state that is not normal.
 fn state_says(state: &str) -> Option<&'static str> {
     Some(match TargetState::from_label(state)? {
         TargetState::Ok => return None,
@@ -127,14 +127,14 @@ fn state_says(state: &str) -> Option<&'static str> {
     })
 }
 
-/// What would have to change for it to start.
+/// What must change for the target to start.
 fn changes(explained: &Explained, now: Moment) -> Markup {
     let Explained { target, start, .. } = explained;
     let refusal = target.refusal.as_ref().filter(|_| start.is_none());
     let reason = refusal.and_then(|refusal| RefusalReason::from_label(&refusal.reason));
     let is_taken = target.channel.is_some();
     let due = target.rent.as_ref().filter(|_| !is_taken).and_then(|rent| rent.due_at.as_deref());
-    // What is not in its place is not helped by growing.
+    // A file in the wrong place does not become eligible by growing.
     let can_be_taken = !is_taken && target.state == TargetState::Ok.label();
     let misses = target.misses.iter().filter(|_| can_be_taken);
     let misses: Vec<_> =
@@ -151,7 +151,7 @@ fn changes(explained: &Explained, now: Moment) -> Markup {
     }
 }
 
-/// A text in which keys stand between backticks.
+/// Renders the text between backticks as code.
 fn with_code(text: &str) -> Markup {
     html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
 }
@@ -178,10 +178,11 @@ fn orders(answers: &TargetAnswers) -> Markup {
     }
 }
 
-/// A fact: its title, its name in the API, its value, whether it is known, and the kinds that always have it.
+/// A fact: its title, its name in the API, its value, whether it is known, and the kinds that must
+/// show it.
 type Fact<'a> = (&'a str, &'a str, Markup, bool, &'a [&'a str]);
 
-/// The facts that a target of its kind can have.
+/// The facts to show for a target: the known ones, and those that its kind should have.
 fn facts(target: &Target) -> Vec<Fact<'_>> {
     const FILES: &[&str] = &["db", "view"];
     let size =
@@ -250,7 +251,7 @@ fn scores(target: &Target, scores: &[ChannelScore]) -> Markup {
 }
 
 fn score_row(target: &Target, line: &ChannelScore) -> Markup {
-    // A channel by a condition takes what meets it: there is nothing to compare.
+    // A channel with a condition has no score to compare: it takes whatever meets the condition.
     let priority = PriorityKind::from_label(&line.priority);
     let compares = priority.is_none_or(|priority| priority.unit().is_some());
     let says = |score: f64| format!("score {score:.2}, threshold {:.2}", line.min_priority);

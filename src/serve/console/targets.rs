@@ -1,4 +1,4 @@
-//! All targets: searched, filtered, sorted, page by page.
+//! All targets, with search, filter, sort order and pages.
 
 use super::{
     Given, Page, Part, Screen,
@@ -13,11 +13,10 @@ use crate::{
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 
-/// The filter in force, by the parameters of `/api/v1/targets`.
+/// The active filter, with the parameters of `/api/v1/targets`.
 pub(in crate::serve) struct TargetFilter {
-    /// Its parameters.
     pub(in crate::serve) given: Given,
-    /// Words to choose from, by parameter.
+    /// The choices of each parameter that has a fixed list.
     pub(in crate::serve) choices: Vec<(&'static str, Vec<String>)>,
     /// Channels whose priorities are bytes.
     pub(in crate::serve) in_bytes: BTreeSet<String>,
@@ -98,7 +97,7 @@ fn table(filter: &TargetFilter, list: &[Target]) -> Markup {
     }
 }
 
-/// The channel that takes a target, or why none does, in a word.
+/// The channel that takes a target, or one word for why none does.
 pub(super) fn channel(line: &Target) -> Markup {
     html! {
         @match (&line.channel, not_taken(&line.misses)) {
@@ -109,18 +108,18 @@ pub(super) fn channel(line: &Target) -> Markup {
     }
 }
 
-/// What the words in a table of targets mean, each once.
+/// The meaning of each reason and word in a table of targets.
 pub(super) fn meanings(list: &mut dyn Iterator<Item = &Target>) -> Markup {
-    let mut known = std::collections::BTreeMap::new();
+    let mut by_word = std::collections::BTreeMap::new();
     for line in list {
         if let Some(refusal) = &line.refusal {
-            known.insert(words(&refusal.reason), meaning(&refusal.reason));
+            by_word.insert(words(&refusal.reason), meaning(&refusal.reason));
         } else if let Some(word) = not_taken(&line.misses).filter(|_| line.channel.is_none()) {
-            known.insert(word.to_owned(), not_taken_meaning(word).unwrap_or_default());
+            by_word.insert(word.to_owned(), not_taken_meaning(word).unwrap_or_default());
         }
     }
-    known.retain(|_, meaning| !meaning.is_empty());
+    by_word.retain(|_, meaning| !meaning.is_empty());
     html! {
-        @if !known.is_empty() { p.quiet { @for (at, (word, meaning)) in known.iter().enumerate() { @if at > 0 { "; " } b { (word) } ": " (meaning) } "." } }
+        @if !by_word.is_empty() { p.quiet { @for (at, (word, meaning)) in by_word.iter().enumerate() { @if at > 0 { "; " } b { (word) } ": " (meaning) } "." } }
     }
 }

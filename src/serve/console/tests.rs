@@ -1,4 +1,4 @@
-//! Pictures and cells, and what every page has.
+//! Charts, cells, and properties of every page.
 
 use super::{
     cells::{count, link, name},
@@ -13,7 +13,7 @@ use wall_clock::Moment;
 const HOSTILE: &str = "<script>alert(\"1\")</script>&'\u{202e}evil\u{7}";
 
 #[test]
-fn a_name_is_text_whatever_it_holds() {
+fn escapes_hostile_names() {
     let shown = name(HOSTILE).into_string();
     assert!(
         !shown.contains("<script") && !shown.contains('\u{7}') && !shown.contains('\u{202e}'),
@@ -23,13 +23,13 @@ fn a_name_is_text_whatever_it_holds() {
 }
 
 #[test]
-fn a_link_keeps_every_letter_of_a_name_apart_from_its_own() {
+fn links_percent_encode_names() {
     let to = link("database", &[("name", "a&b=c#d/e+f %é"), ("x", "")]);
     assert_eq!(to, "database?name=a%26b%3Dc%23d%2Fe%2Bf%20%25%C3%A9&x=");
 }
 
 #[test]
-fn an_id_is_shown_by_what_a_person_knows_it_by() {
+fn shows_readable_names_for_ids() {
     for (id, ddoc, expected) in [
         (
             "db:couchdb@a/shards%2F00000000-7fffffff%2Fa%252Fb.17",
@@ -47,7 +47,7 @@ fn an_id_is_shown_by_what_a_person_knows_it_by() {
 }
 
 #[test]
-fn counts_are_in_groups_of_three_digits() {
+fn formats_counts_in_groups_of_three_digits() {
     for (number, shown) in [(0_u64, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")]
     {
         assert_eq!(count(number), shown);
@@ -55,7 +55,7 @@ fn counts_are_in_groups_of_three_digits() {
 }
 
 #[test]
-fn a_bar_is_never_wider_than_itself_and_says_its_numbers() {
+fn bar_segments_fit_and_have_text_alternative() {
     let segments = [("live", 80.0), ("waste", 50.0), ("other", f64::NAN)];
     let segments = segments.map(|(class, size)| Segment { class, size });
     let bar = chart::stacked("volume", &segments, 100.0, "80 live").into_string();
@@ -66,7 +66,7 @@ fn a_bar_is_never_wider_than_itself_and_says_its_numbers() {
 }
 
 #[test]
-fn pictures_of_nothing_are_pictures() {
+fn charts_without_data_are_valid_svg() {
     let dates = ["", "", ""].map(str::to_owned);
     for picture in [
         chart::stacked("volume", &[], 0.0, "nothing"),
@@ -85,7 +85,7 @@ fn pictures_of_nothing_are_pictures() {
 }
 
 #[test]
-fn every_letter_after_g_is_one_screens_own_and_the_script_knows_it() {
+fn script_has_the_key_of_every_screen() {
     let script = asset("console.js").unwrap().text;
     for screen in Screen::all() {
         let (title, to, letter) = screen.entry();
@@ -94,7 +94,7 @@ fn every_letter_after_g_is_one_screens_own_and_the_script_knows_it() {
 }
 
 #[test]
-fn nothing_in_a_document_needs_more_than_this_servers_files() {
+fn documents_have_no_inline_code_or_external_links() {
     let page = failed("Not found", HOSTILE);
     let around = Around { version: "0.1.0", mode: "advise", simulation: Some("a simulation") };
     let text = document(&page, &around).into_string();
@@ -134,7 +134,7 @@ fn outlook(name: &str, waste: [u64; 3]) -> OutlookLine {
 }
 
 #[test]
-fn a_forecast_is_lines_and_tables_of_all_its_rules() {
+fn forecast_shows_charts_and_tables_of_all_rules() {
     let horizon = ProposedHorizon {
         channel: "rent_dbs".to_owned(),
         kind: "db".into(),

@@ -1,4 +1,4 @@
-//! What would happen under several rules, days ahead: which rules to look at, and the forecast.
+//! The forecast under several sets of rules, and the form that chooses them.
 
 use super::{
     Given, Page, Part, Screen,
@@ -15,7 +15,8 @@ use maud::{Markup, html};
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// The page at `/what-if`: `given` was asked, and `answer` is the forecast or why there is none.
+/// The page at `/what-if`: `given` are the parameters, and `answer` is the forecast or the reason
+/// why there is none.
 pub(in crate::serve) fn what_if(
     given: &Given,
     answer: Option<&Result<WhatIf, String>>,
@@ -98,7 +99,7 @@ fn rules(answer: &WhatIf) -> Markup {
     }
 }
 
-/// The class of an outlook's line.
+/// The CSS class of an outlook's line.
 fn class_of(outlook: &OutlookLine) -> &'static str {
     match &*outlook.name {
         "nothing" => "line of-nothing",
@@ -108,7 +109,7 @@ fn class_of(outlook: &OutlookLine) -> &'static str {
     }
 }
 
-/// What some bytes of each outlook are over time, all on one scale.
+/// A chart of one kind of bytes over time, with a line per outlook on one scale.
 fn course(answer: &WhatIf, values: fn(&OutlookLine) -> &[u64], word: &str) -> Markup {
     let lines: Vec<Line<'_>> = answer
         .outlooks
@@ -127,7 +128,7 @@ fn course(answer: &WhatIf, values: fn(&OutlookLine) -> &[u64], word: &str) -> Ma
     }
 }
 
-/// The dates at the beginning, in the middle and at the end of a chart.
+/// The dates at the beginning, middle and end of a chart.
 fn dates(answer: &WhatIf) -> [String; 3] {
     let from = Moment::parse(&answer.from);
     [0, 1, 2].map(|part| {

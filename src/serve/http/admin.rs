@@ -1,7 +1,7 @@
-//! An operator's orders under `/api/v1/`: authorised, parsed, passed on, answered.
+//! An operator's orders under `/api/v1/`: authorises, parses, forwards and answers them.
 //!
-//! The guard decides whether an order is allowed. Names in it are resolved here, in the plan, so
-//! that the task that carries out the order gets identities instead of text.
+//! The guard decides whether an order is allowed. Names in an order are resolved here against the
+//! plan, so that the task that carries it out gets identities instead of text.
 
 use super::{
     answer::success,
@@ -136,13 +136,13 @@ const MAX_WHY: usize = 1_000;
 /// How long an order may take, including another read of a target and a request to CouchDB.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The maximum number of candidates in the response to an ambiguous name.
+/// The maximum number of candidates listed in the response to an ambiguous name.
 const CANDIDATES: usize = 100;
 
-/// For how long advice is muted, unless the order says otherwise.
+/// How long advice is muted, unless the order says otherwise.
 const MUTE_FOR: Duration = Duration::from_secs(30 * 86_400);
 
-/// The longest time for which it may be muted: what nobody wants to hear for longer has another threshold.
+/// The maximum time for a mute: advice that is unwanted for longer calls for another threshold.
 const MAX_MUTE: Duration = Duration::from_secs(2 * 365 * 86_400);
 
 fn order_route(name: OrderName) -> MethodRouter<AppState> {
@@ -167,12 +167,12 @@ async fn order(
     carry_out(state, turns, by, read_order(name, &body)?).await
 }
 
-/// The order that a body says.
+/// Parses the body of an order.
 pub(super) fn read_order(name: OrderName, body: &[u8]) -> Result<OrderRequest, ApiError> {
     name.read_request(json_object(body)?).map_err(invalid_body)
 }
 
-/// Who sends this request, and from where, if they may give this order.
+/// The sender of this request and the address it came from, if the sender may give this order.
 pub(super) fn authorize(
     state: &AppState,
     name: OrderName,
@@ -207,7 +207,7 @@ fn forbidden(state: &AppState, name: OrderName, refused: OrderRefused) -> ApiErr
     }
 }
 
-/// Which orders the sender of this request may give, for programs that offer them too.
+/// Lists the orders that the sender of this request may give, for programs that offer them.
 pub(super) async fn permissions(
     State(state): State<AppState>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
@@ -220,7 +220,7 @@ pub(super) async fn permissions(
     success(&Permissions { orders: OrderName::each().map(permission).collect() })
 }
 
-/// Passes an order on, and waits for what comes of it.
+/// Passes an order on and waits for its result.
 pub(super) async fn carry_out(
     state: &AppState,
     turns: ConcurrencyLimit,
@@ -247,7 +247,7 @@ pub(super) async fn carry_out(
     }
 }
 
-/// What an order means: its names are looked up in the plan.
+/// Resolves an order: looks up its names in the plan.
 fn resolve(plan: &Plan, order: OrderRequest) -> Result<Action, ApiError> {
     Ok(match order {
         OrderRequest::Suspend(SuspendOrder { scope, why }) => {
@@ -300,7 +300,7 @@ fn read_mute_span(text: Option<&str>) -> Result<Duration, ApiError> {
     Ok(span)
 }
 
-/// The body of a request, as long as it arrives in time.
+/// The body of a request, if it arrives in time.
 pub(super) async fn read_body(request: Request, max: usize) -> Result<Bytes, ApiError> {
     match time::timeout(BODY, to_bytes(request.into_body(), max)).await {
         Ok(Ok(body)) => Ok(body),
@@ -309,12 +309,12 @@ pub(super) async fn read_body(request: Request, max: usize) -> Result<Bytes, Api
     }
 }
 
-/// What a body says.
+/// Parses a body as a JSON object.
 pub(super) fn parse_object<B: DeserializeOwned>(body: &[u8]) -> Result<B, ApiError> {
     serde_json::from_slice(json_object(body)?).map_err(invalid_body)
 }
 
-/// A body that may be an object: a list would be accepted as the fields in order.
+/// The body, if it is an object: serde would also accept a list, as the fields in order.
 fn json_object(body: &[u8]) -> Result<&[u8], ApiError> {
     match body.trim_ascii_start().first() {
         Some(b'{') => Ok(body),
@@ -345,7 +345,7 @@ impl From<Denied> for ApiError {
     }
 }
 
-/// An operator's reason; an empty one is none.
+/// An operator's reason; an empty one counts as none.
 fn reason(why: Option<String>) -> Result<Option<String>, ApiError> {
     let why = why.filter(|why| !why.is_empty());
     match &why {
@@ -356,7 +356,7 @@ fn reason(why: Option<String>) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// The scope of a text; everything if there is none.
+/// Parses a scope; without text, it is everything.
 fn read_scope(text: Option<&str>) -> Result<SuspensionScope, ApiError> {
     text.unwrap_or("all").parse().map_err(ApiError::bad)
 }
@@ -382,7 +382,8 @@ fn known_channel(plan: &Plan, name: &str) -> Result<(), ApiError> {
     Err(ApiError::absent(format!("no channel is called {name:?}; channels: {}", names.join(", "))))
 }
 
-/// All targets that a text matches. A deleted one may still be in quarantine.
+/// All targets that a text matches. A deleted target may still be in quarantine, so any id is
+/// accepted.
 fn several(plan: &Plan, text: &str) -> Result<TargetSelector, ApiError> {
     if text.parse::<TargetId>().is_err() && report::find(plan, text) == Found::None {
         return Err(ApiError::absent(report::no_match(plan, text)));
@@ -390,7 +391,7 @@ fn several(plan: &Plan, text: &str) -> Result<TargetSelector, ApiError> {
     Ok(report::selector(plan, text))
 }
 
-/// The only target that a text matches, among those that can be compacted. For a database with one
+/// The only compactable target that a text matches; if several match and only one is a database
 /// file, that file.
 pub(super) fn one_target(plan: &Plan, text: &str) -> Result<(TargetIx, TargetId), ApiError> {
     let named = |ix| plan.snapshot.target(ix).map(|target| (ix, target.id()));

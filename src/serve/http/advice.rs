@@ -1,4 +1,4 @@
-//! `/api/v1/advice`: what to do about the cluster, and `/api/v1/usage`: whose bytes fill the disks.
+//! `/api/v1/advice`: what to do about the cluster; `/api/v1/usage`: what fills the disks.
 
 use super::{
     answer::success,
@@ -22,7 +22,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// The routes.
 pub(in crate::serve::http) fn routes() -> Vec<Route> {
     vec![
         Route::read::<NoQuery, Advice>(
@@ -42,7 +41,6 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The advice.
 pub(super) async fn advice(
     extract::State(state): extract::State<AppState>,
     ValidQuery(_): ValidQuery<NoQuery>,
@@ -51,7 +49,7 @@ pub(super) async fn advice(
     success(&Advice::of(&view, &state.plan.borrow(), state.clock.now()))
 }
 
-/// Databases or design documents to name, unless asked otherwise, and at most.
+/// The default and the maximum number of databases or design documents listed.
 const NAMED: usize = 20;
 const MAX_NAMED: usize = 10_000;
 
@@ -66,7 +64,7 @@ pub(super) struct UsageQuery {
     limit: Option<usize>,
 }
 
-/// Whose bytes fill the disks.
+/// The largest users of the disks, by database or design document.
 pub(super) async fn usage(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,

@@ -1,9 +1,9 @@
-//! JSON responses that are sent while they are rendered.
+//! JSON responses that are sent while they are still being rendered.
 //!
-//! Owns the JSON encoding of all responses: no character of an external name can control the reader's
-//! terminal. Long lists are rendered chunk by chunk on a blocking thread, within the concurrency
-//! limit, each chunk after the previous one was sent. So a slow reader holds one chunk and the plan
-//! that it belongs to.
+//! Owns the JSON encoding of all responses: no character of an external name can control the
+//! reader's terminal. Long lists are rendered chunk by chunk on a blocking thread, within the
+//! concurrency limit, each chunk after the previous one was sent. So a slow reader holds only one
+//! chunk, and the plan that it was rendered from.
 
 use super::concurrency_limit::ConcurrencyLimit;
 use crate::{
@@ -20,10 +20,10 @@ use futures::{Stream, StreamExt as _, stream};
 use serde::Serialize;
 use std::{io, iter};
 
-/// How many bytes are rendered at a time.
+/// The size of a chunk, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// A response up to this size is sent completely, with its length.
+/// A response up to this size, in bytes, is sent in one piece, with its length.
 const WHOLE: usize = 256 << 10;
 
 const OPENS: &[u8] = b"{\"status\":\"success\",\"data\":";
@@ -33,15 +33,15 @@ const CLOSES: &[u8] = b"}";
 pub(super) struct StreamedData(Box<dyn Iterator<Item = Vec<u8>> + Send>);
 
 impl StreamedData {
-    /// A response with a list of these items; the list in `head` is empty.
+    /// A response with these items as its list, which is empty in `head`.
     pub(super) fn with_list<L: Listing>(
         head: &L,
         items: impl Iterator<Item = L::Item> + Send + 'static,
     ) -> Self {
-        Self(Box::new(listed(head, items)))
+        Self(Box::new(list_parts(head, items)))
     }
 
-    /// A response with a list of items that each have a list, which is empty in the item's head.
+    /// A response whose items each have a list of their own; both lists are empty in the heads.
     pub(super) fn with_lists<L, I>(
         head: &L,
         items: impl Iterator<Item = (L::Item, I)> + Send + 'static,
@@ -53,12 +53,12 @@ impl StreamedData {
         let (before, after) = around_list(head);
         let items = items.enumerate().flat_map(|(at, (head, items))| {
             let comma = (at > 0).then(|| b",".to_vec());
-            comma.into_iter().chain(listed(&head, items))
+            comma.into_iter().chain(list_parts(&head, items))
         });
         Self(Box::new(iter::once(before).chain(items).chain(iter::once(after))))
     }
 
-    /// Renders up to this many bytes; returns whether there is more.
+    /// Renders parts until they have at least `room` bytes; returns them and the rest, if any.
     fn piece(mut self, room: usize) -> (Vec<u8>, Option<Self>) {
         let mut piece = Vec::new();
         for part in self.0.by_ref() {
@@ -85,7 +85,7 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// Sends it. The other chunks are rendered within the concurrency limit.
+    /// Sends the response. The other chunks are rendered within the concurrency limit.
     pub(super) fn sent(self, turns: ConcurrencyLimit) -> Response {
         let Some(rest) = self.rest else { return json(Body::from(self.first)) };
         json(in_pieces(
@@ -106,7 +106,7 @@ async fn next(
         let _turn = turn;
         rest.piece(PIECE)
     });
-    // If the runtime shuts down, the response breaks off.
+    // If the runtime shuts down, the response is cut off.
     let (piece, rest) = unwrap_join(rendered.await).map_or_else(
         || (Err(io::Error::other("recliner is stopping")), None),
         |(piece, rest)| (Ok(piece), rest),
@@ -114,7 +114,7 @@ async fn next(
     Some((piece, rest))
 }
 
-/// A body of a first chunk and the following ones.
+/// A body of a first chunk and a stream of further ones.
 pub(super) fn in_pieces(
     first: Vec<u8>,
     others: impl Stream<Item = io::Result<Vec<u8>>> + Send + 'static,
@@ -123,7 +123,7 @@ pub(super) fn in_pieces(
     Body::from_stream(first.chain(others).map(|piece| piece.map(Bytes::from)))
 }
 
-/// A JSON body.
+/// A response with a JSON body.
 pub(super) fn json(body: Body) -> Response {
     let mut response = Response::new(body);
     let kind = HeaderValue::from_static("application/json");
@@ -131,18 +131,18 @@ pub(super) fn json(body: Body) -> Response {
     response
 }
 
-/// The start of a complete response, with the envelope, whose data starts with this text.
+/// The start of a response: the opening of the envelope, then `data`.
 pub(super) fn opened(data: &[u8]) -> Vec<u8> {
     [OPENS, data].concat()
 }
 
-/// The end of a complete response, with the envelope, whose data ends with this text.
+/// The end of a response: `data`, then the closing of the envelope.
 pub(super) fn closed(data: &[u8]) -> Vec<u8> {
     [data, CLOSES].concat()
 }
 
-/// The text of a response around its empty list: up to the position of the first item, and the text
-/// after the last one.
+/// The JSON of a response before the first item and after the last item of its list, which is empty
+/// here.
 pub(super) fn around_list<L: Listing>(answer: &L) -> (Vec<u8>, Vec<u8>) {
     let mut before = text(answer);
     // Quotation marks inside strings are escaped, so only the field itself matches.
@@ -152,8 +152,8 @@ pub(super) fn around_list<L: Listing>(answer: &L) -> (Vec<u8>, Vec<u8>) {
     (before, after)
 }
 
-/// The text of a response with these items in its list.
-fn listed<L, I>(head: &L, items: I) -> impl Iterator<Item = Vec<u8>> + use<L, I>
+/// The JSON of a response with these items in its list, part by part.
+fn list_parts<L, I>(head: &L, items: I) -> impl Iterator<Item = Vec<u8>> + use<L, I>
 where
     L: Listing,
     I: Iterator<Item = L::Item>,
@@ -169,12 +169,12 @@ where
     iter::once(before).chain(items).chain(iter::once(after))
 }
 
-/// A value as a complete response.
+/// A response with this value, without the envelope.
 pub(super) fn whole(value: &(impl Serialize + ?Sized)) -> Response {
     json(Body::from(text(value)))
 }
 
-/// The response with this data.
+/// A successful response with this data in the envelope.
 pub(super) fn success(data: &impl Serialize) -> Response {
     whole(&Success::of(data))
 }
@@ -182,7 +182,7 @@ pub(super) fn success(data: &impl Serialize) -> Response {
 /// A value as JSON; every response is encoded here.
 pub(super) fn text(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
-    // Only map keys that are not strings could fail, and there are none.
+    // Only map keys that are not strings could fail, and no response has such keys.
     match escape::write_escaped_json(&mut out, value) {
         Ok(()) => out,
         Err(_) => b"null".to_vec(),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pieces_come_to_the_text_of_the_whole() {
+    async fn streamed_chunks_form_the_complete_response() {
         let numbers = |upto: u64| (0..upto).map(|number| json!({ "n": number }));
         for (upto, whole) in [(0, true), (1, true), (2, true), (100_000, false)] {
             let (length, body) = sent(StreamedData::with_list(&head(upto), numbers(upto))).await;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_rendered_ahead_of_what_is_taken() {
+    async fn renders_chunks_only_when_the_client_reads_them() {
         let rendered = Arc::new(AtomicUsize::new(0));
         let counts = Arc::clone(&rendered);
         let items = (0..1_000).map(move |_| {

@@ -1,7 +1,8 @@
 //! `GET /api/v1/backup`: a copy of the journal as a file.
 //!
-//! The journal writes the copy; this module authorises the request, sends the file piece by piece,
-//! and has the journal record when the last piece went out. While the client reads, no other copy is made.
+//! The journal writes the copy; this module authorises the request, sends the file chunk by chunk,
+//! and tells the journal to record the backup when the last chunk is sent. While the client reads,
+//! no other copy is made.
 
 use super::{
     error::ApiError,
@@ -27,7 +28,6 @@ use futures::stream;
 use serde_json::json;
 use std::io;
 
-/// The route.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         route::BAD,
@@ -50,7 +50,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![file.described(|operation| Operation { answer: "The file.", answers, ..operation })]
 }
 
-/// Sends a copy of the journal. HEAD makes none, so it does not know the length.
+/// Sends a copy of the journal. HEAD makes no copy, so its response has no length.
 pub(super) async fn backup(
     extract::State(state): extract::State<AppState>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
@@ -84,21 +84,21 @@ pub(super) async fn backup(
     }
 }
 
-/// The type of the file and its name, which has the time.
+/// The headers with the type of the file and its name, which contains the time.
 fn file_headers(now: &str) -> HeaderMap {
     let name = format!("attachment; filename=\"journal-{}.redb\"", now.replace([':', '-'], ""));
     let mut headers = HeaderMap::new();
     let kind = HeaderValue::from_static("application/octet-stream");
     headers.insert(header::CONTENT_TYPE, kind);
-    // A moment has only characters that a header can have.
+    // An RFC 3339 time contains only characters that are valid in a header.
     if let Ok(name) = HeaderValue::from_str(&name) {
         headers.insert(header::CONTENT_DISPOSITION, name);
     }
     headers
 }
 
-/// The file, each piece read after the previous one was sent. `complete` is called with the last one:
-/// the server asks for nothing after the announced length.
+/// The file as a body: each chunk is read after the previous one was sent. `complete` is called
+/// with the last chunk, because the server requests nothing beyond the announced length.
 fn file_body(copy: JournalCopy, complete: impl FnOnce() + Send + 'static) -> Body {
     let start = (copy, 0, Some(complete));
     Body::from_stream(stream::try_unfold(start, |(mut copy, sent, mut complete)| async move {

@@ -1,7 +1,7 @@
-//! Pages, style sheets and scripts, compressed for browsers.
+//! Compresses pages, style sheets and scripts for browsers.
 //!
-//! Owns no text: a response whose whole body is here already is sent as gzip to clients that accept it. A
-//! stream is left as it is.
+//! A response whose whole body is available is sent as gzip to clients that accept it. A stream is
+//! left as it is.
 
 use super::{error::ApiError, metrics::list};
 use axum::{
@@ -15,10 +15,10 @@ use flate2::{Compression, write::GzEncoder};
 use metrics_text::accepts_gzip;
 use std::io::Write as _;
 
-/// What is shorter fits into a packet anyway.
+/// Shorter responses fit into one packet anyway.
 const MIN_BYTES: u64 = 1_024;
 
-/// Compresses the texts of the routes below it.
+/// Compresses text responses of the routes below this layer.
 pub(super) async fn compress(request: Request, next: Next) -> Response {
     let wanted = accepts_gzip(list(request.headers(), header::ACCEPT_ENCODING).as_deref());
     let is_head = request.method() == Method::HEAD;
@@ -29,12 +29,12 @@ pub(super) async fn compress(request: Request, next: Next) -> Response {
     let headers = response.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("accept-encoding"));
     if wanted && is_head {
-        // The length of the answer to GET is another, and not known.
+        // The compressed length, which GET would announce, is unknown.
         headers.remove(header::CONTENT_LENGTH);
     }
     let length = response.body().size_hint().exact();
     match length.filter(|length| wanted && *length >= MIN_BYTES) {
-        Some(length) => packed(response, length).await,
+        Some(length) => compress_body(response, length).await,
         None => response,
     }
 }
@@ -45,7 +45,7 @@ fn is_text(response: &Response) -> bool {
     matches!(kind, "text/html" | "text/css" | "text/javascript")
 }
 
-async fn packed(response: Response, length: u64) -> Response {
+async fn compress_body(response: Response, length: u64) -> Response {
     let (mut parts, body) = response.into_parts();
     let read = to_bytes(body, usize::try_from(length).unwrap_or(usize::MAX)).await;
     let text = match read {
@@ -57,7 +57,7 @@ async fn packed(response: Response, length: u64) -> Response {
     let Ok(packed) = packed else { return Response::from_parts(parts, Body::from(text)) };
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    // Both forms of a page have one tag, so it is a weak one.
+    // The plain and the compressed form share one tag, so it must be a weak one.
     if let Some(tag) = parts.headers.get(header::ETAG)
         && let Ok(weak) = HeaderValue::try_from([b"W/", tag.as_bytes()].concat())
     {

@@ -1,4 +1,4 @@
-//! How many requests of one kind are worked on at the same time.
+//! The limit on concurrent requests of one kind.
 
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -17,7 +17,7 @@ impl ConcurrencyLimit {
         Arc::clone(&self.0).try_acquire_owned().ok()
     }
 
-    /// Waits for a permit. `None` never occurs, because nothing closes the semaphore.
+    /// Waits for a permit. It is never `None`, because nothing closes the semaphore.
     pub(super) async fn acquire(self) -> Option<OwnedSemaphorePermit> {
         self.0.acquire_owned().await.ok()
     }

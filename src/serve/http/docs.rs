@@ -1,8 +1,8 @@
-//! The book at `/docs/`, so that an alert's link leads to its runbook where there is no internet.
+//! The book at `/docs/`, so that the runbook links of alerts work without internet access.
 //!
-//! Owns the frame around a page: the list of chapters, the page's own headings, the way to the pages
-//! before and after. The pages are [`book`]'s. Nothing here depends on the cluster; whoever may see the
-//! page at `/` may read.
+//! Owns the frame around a page: the list of chapters, the page's own headings, the links to the
+//! previous and the next page. The pages come from [`book`]. Nothing here depends on the cluster;
+//! everyone who may see the page at `/` may read the book.
 
 use super::{
     compression, guard,
@@ -28,7 +28,7 @@ use std::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The routes to the book.
+/// The routes of the book.
 pub(super) fn routes() -> Vec<Route> {
     const UNCHANGED: (u16, &str) = (304, "It did not change since the answer with this ETag.");
     const NO_PAGE: (u16, &str) = (404, "The book has nothing of this name.");
@@ -61,7 +61,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// A part of the path that is one of these words.
+/// A path parameter that is one of these words.
 fn in_path(name: &str, description: &str, words: Vec<impl Into<Value>>) -> Value {
     let words: Vec<Value> = words.into_iter().map(Into::into).collect();
     json!({
@@ -70,10 +70,11 @@ fn in_path(name: &str, description: &str, words: Vec<impl Into<Value>>) -> Value
     })
 }
 
-/// Browsers keep what they got, and ask whether it is still right: another recliner may answer next.
+/// Browsers keep the response but revalidate it, because another version of recliner may answer
+/// next.
 const CACHING: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// `/docs`: links in pages are relative to `/docs/`.
+/// `/docs`: redirects, because links in pages are relative to `/docs/`.
 pub(super) async fn with_slash() -> Redirect {
     Redirect::permanent("docs/")
 }
@@ -89,7 +90,7 @@ pub(super) async fn first_page(headers: HeaderMap) -> Response {
 /// `/docs/{page}`.
 pub(super) async fn one_page(uri: Uri, headers: HeaderMap) -> Response {
     match uri.path().strip_prefix("/docs/").unwrap_or_default() {
-        // As in the book that mdBook builds.
+        // mdBook serves the first page under this name too.
         "index.html" => first_page(headers).await,
         name => page_response(name, &headers),
     }
@@ -119,15 +120,15 @@ pub(super) fn image_names() -> Vec<&'static str> {
     book::file_names().filter_map(|name| name.strip_prefix("images/")).collect()
 }
 
-/// A page as it is sent. Nothing in it depends on the request, so each is rendered once, when it is
-/// first asked for.
+/// A page as sent. It does not depend on the request, so it is rendered once, when it is first
+/// requested.
 struct RenderedPage {
     text: Bytes,
     hash: u64,
 }
 
 fn page_response(name: &str, headers: &HeaderMap) -> Response {
-    match rendered(name) {
+    match rendered_page(name) {
         Some(RenderedPage { text, hash }) => {
             cached("text/html; charset=utf-8", Body::from(text.clone()), *hash, headers)
         }
@@ -135,8 +136,8 @@ fn page_response(name: &str, headers: &HeaderMap) -> Response {
     }
 }
 
-/// The page of this name; `None` if the book has none.
-fn rendered(name: &str) -> Option<&'static RenderedPage> {
+/// The page with this name, if the book has it.
+fn rendered_page(name: &str) -> Option<&'static RenderedPage> {
     static PAGES: LazyLock<BTreeMap<String, OnceLock<Option<RenderedPage>>>> =
         LazyLock::new(|| page_names().into_iter().map(|name| (name, OnceLock::new())).collect());
     PAGES.get(name)?.get_or_init(|| render(name)).as_ref()
@@ -152,11 +153,11 @@ fn render(name: &str) -> Option<RenderedPage> {
             span { @if let Some(after) = after { a rel="next" href=(after.html_name()) { (after.title) " →" } } }
         }
     };
-    let text = framed(&chapter.title, Some(chapter), &body, &page.headings).into_string();
+    let text = with_frame(&chapter.title, Some(chapter), &body, &page.headings).into_string();
     Some(RenderedPage { hash: xxh3_64(text.as_bytes()), text: text.into() })
 }
 
-/// A response that the client keeps; without a body if it has it already.
+/// A response that the client may keep; without a body if the client has it already.
 pub(super) fn cached(
     content_type: &'static str,
     body: Body,
@@ -183,15 +184,20 @@ fn no_such_page() -> Response {
         h1 { "This page is not in the book" }
         p { "Perhaps the link is from another version of recliner. " a href="./" { "The book begins here" } "." }
     };
-    let text = framed("not found", None, &body, &[]).into_string();
+    let text = with_frame("not found", None, &body, &[]).into_string();
     let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
     let mut response = (StatusCode::NOT_FOUND, content_type, text).into_response();
     guard::allow_own_files(response.headers_mut());
     response
 }
 
-/// A page with everything around it.
-fn framed(title: &str, current: Option<&Chapter>, body: &Markup, headings: &[Heading]) -> Markup {
+/// A page with its frame.
+fn with_frame(
+    title: &str,
+    current: Option<&Chapter>,
+    body: &Markup,
+    headings: &[Heading],
+) -> Markup {
     let second = headings.iter().filter(|heading| (2..=3).contains(&heading.depth));
     let second: Vec<&Heading> = second.collect();
     let body = html! {
@@ -235,11 +241,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_rendered_once_however_often_it_is_asked_for() {
+    fn renders_each_page_once() {
         for name in page_names() {
-            let first = rendered(&name).expect("every chapter has a page");
-            assert!(std::ptr::eq(first, rendered(&name).expect("as before")), "{name}");
+            let first = rendered_page(&name).expect("every chapter has a page");
+            assert!(
+                std::ptr::eq(first, rendered_page(&name).expect("every chapter still has a page")),
+                "{name}"
+            );
         }
-        assert!(rendered("nothing.html").is_none());
+        assert!(rendered_page("nothing.html").is_none());
     }
 }

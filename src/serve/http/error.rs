@@ -9,15 +9,15 @@ use axum::{
 };
 use std::time::Duration;
 
-/// When to ask again for what is on its way, in seconds.
+/// The `Retry-After`, in seconds, of a response whose data is not available yet.
 const SOON: HeaderValue = HeaderValue::from_static("2");
 
-/// An error response: an invalid request, or something that does not exist.
+/// An error response of the API.
 pub(super) struct ApiError {
     pub(super) code: StatusCode,
     pub(super) kind: &'static str,
     pub(super) why: String,
-    /// A conflict of an order.
+    /// The details of an order's conflict.
     pub(super) data: Option<Box<Conflict>>,
     /// When the same request may succeed, if that is known.
     pub(super) retry_after: Option<HeaderValue>,
@@ -34,7 +34,7 @@ impl ApiError {
 
     /// A query that cannot be read.
     pub(super) fn bad_query(why: QueryRejection) -> Self {
-        // The library's message starts with the name of its own error.
+        // Removes the library's own prefix of the message.
         let text = why.body_text();
         Self::bad(text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text))
     }
@@ -63,7 +63,7 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "execution", why)
     }
 
-    /// What the request needs is on its way.
+    /// Data that the request needs is not available yet.
     pub(super) fn not_yet(why: impl ToString) -> Self {
         Self { retry_after: Some(SOON), ..Self::unavailable(why) }
     }

@@ -25,7 +25,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// The route.
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::read::<ExplainQuery, Explanations>(
@@ -60,7 +59,7 @@ impl ExplainQuery {
     }
 }
 
-/// Why a target is or is not a candidate.
+/// Explains why targets are or are not candidates.
 async fn explain(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
@@ -96,10 +95,11 @@ async fn explain(
     .await
 }
 
-/// The targets that a text in a URL matches, and which of its two readings matched.
+/// The targets that a text in a URL matches, and the reading of the text that matched.
 ///
 /// An id that was pasted into a URL as printed has lost one layer of encoding, and a plus sign was
-/// decoded as a space; then the text as written in the URL is used.
+/// decoded as a space; so if the decoded text matches nothing, the text as written in the URL is
+/// tried.
 pub(super) fn meant<'a>(plan: &Plan, text: &'a str, raw: Option<&'a str>) -> (&'a str, Found) {
     let found = report::find(plan, text);
     let Some(written) = raw.and_then(|raw| written(raw, "target")).filter(|_| found == Found::None)
@@ -112,7 +112,7 @@ pub(super) fn meant<'a>(plan: &Plan, text: &'a str, raw: Option<&'a str>) -> (&'
     (if is_meant { written } else { text }, found)
 }
 
-/// No target has this name or id, as far as is known.
+/// The error that no known target has this name or id.
 pub(super) fn no_match(plan: &Plan, status: &scan::ScanStatus, text: &str) -> ApiError {
     let known = status.is_ready(plan.snapshot.version());
     let yet =

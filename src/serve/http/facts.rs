@@ -28,7 +28,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// The route.
 pub(in crate::serve::http) fn routes() -> Vec<Route> {
     vec![
         Route::read::<FactsQuery, FactsPage>(
@@ -69,7 +68,7 @@ struct FilePosition<'a> {
     range: Option<Range>,
     db: &'a str,
     suffix: &'a str,
-    /// `None` for a database.
+    /// `None` for the file of a database.
     signature: Option<Signature>,
 }
 
@@ -85,7 +84,7 @@ impl<'a> FilePosition<'a> {
         }
     }
 
-    /// The position of a file that may have been deleted meanwhile.
+    /// The position of a file by its id; the file may no longer exist.
     fn named(id: &'a TargetId) -> Option<Self> {
         let (node, shard, signature) = match id {
             TargetId::Db { node, shard } => (node, shard, None),
@@ -101,7 +100,7 @@ impl<'a> FilePosition<'a> {
     }
 }
 
-/// Up to `limit` files after this one, and whether there are more.
+/// Up to `limit` files after the position `after`, and whether there are more.
 fn page<'a>(
     snapshot: &'a Snapshot,
     after: Option<FilePosition<'_>>,
@@ -133,7 +132,7 @@ pub(super) async fn facts(
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(query): ValidQuery<FactsQuery>,
 ) -> Response {
-    // Before the first read, an empty list would mean that there are no files.
+    // Before the first read, an empty list would suggest that there are no files.
     if let Some((_, why)) = unready(&state) {
         return ApiError::unavailable(why.trim_end()).into_response();
     }

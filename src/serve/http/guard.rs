@@ -1,6 +1,7 @@
 //! Protection against cross-site requests and overload.
 //!
-//! Owns the security headers of every response, and the check whether an order is allowed. The routes call it. Authentication happens earlier, in `web`.
+//! Owns the security headers of every response, and the check whether an order is allowed, which
+//! the routes call. Authentication happens earlier, in `web`.
 
 mod host_port;
 mod order_check;
@@ -18,24 +19,24 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-/// What a page may load and do: files of this server alone. Whatever a name holds, no script in it runs.
+/// The policy of pages: they load only files of this server. A script inside a name does not run.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 
-/// What a response that is no page may load and do.
+/// The policy of responses that are not pages.
 const NOTHING: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
-/// Lets a page load this server's style sheet, script and images, and send its forms. Their origin is
-/// needed to check orders, so it is told to this server, and to no other.
+/// Lets a page load this server's style sheet, script and images, and send its forms. Forms need
+/// the page's origin for the check of orders, so browsers send it to this server, and to no other.
 pub(super) fn allow_own_files(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
 }
 
-/// Adds the headers that every response has. A response without a caching rule is not stored.
+/// Adds the security headers of every response. A response without a caching rule is not stored.
 pub(super) async fn add_security_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in
@@ -49,7 +50,7 @@ pub(super) async fn add_security_headers(mut response: Response) -> Response {
     response
 }
 
-/// Refuses requests under a name of this machine that anybody could have chosen.
+/// Refuses requests whose `Host` is a name that anybody could point at this machine.
 pub(super) async fn refuse_unknown_host(
     State(allow): State<Allow>,
     request: Request,
@@ -61,7 +62,7 @@ pub(super) async fn refuse_unknown_host(
     }
 }
 
-/// A refusal in the form of the errors of a path: those of the API, or a line of text.
+/// A refusal in the error format of the path: the API's envelope, or a line of text.
 pub(super) fn refused_at(path: &str, refused: ApiError) -> Response {
     if path.starts_with("/api/") {
         refused.into_response()

@@ -1,6 +1,6 @@
-//! Routes that read the journal: how jobs ended, and what happened.
+//! Routes that read the journal: ended jobs and events.
 //!
-//! A long list is read page by page while it is sent, so a slow reader holds one page.
+//! A long list is read page by page while it is sent, so a slow reader holds only one page.
 
 use super::{
     answer::{self, success, text},
@@ -41,7 +41,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// The routes to what the journal has.
+/// The routes that read the journal.
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::read::<HistoryParameters, Outcomes>(
@@ -71,17 +71,17 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// How far hours are counted back, unless asked otherwise, and at most.
+/// The default and the maximum time span of the hourly counts.
 const HOURS_SINCE: &str = "2d";
 const MAX_HOURS_SINCE: Duration = Duration::from_secs(35 * 86_400);
 
 /// The maximum wait for an event: shorter than the timeouts of common proxies.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The number of entries that are read and rendered at a time.
+/// The number of entries read and rendered at a time.
 const PAGE: usize = 500;
 
-/// The number of jobs that are counted by hour.
+/// The maximum number of jobs counted by hour.
 const MAX_COUNTED: usize = 10_000;
 
 /// A filter for outcomes.
@@ -144,7 +144,7 @@ impl HistoryParameters {
     /// plan.
     ///
     /// # Errors
-    /// A parameter with an invalid value.
+    /// If a parameter has an invalid value.
     pub(super) fn read(self, now: Moment) -> Result<HistoryQuery, String> {
         Ok(HistoryQuery {
             target: None,
@@ -158,10 +158,10 @@ impl HistoryParameters {
 }
 
 impl HoursParameters {
-    /// The time to count back to, at `now`.
+    /// Reads the start of the time span, given the current time.
     ///
     /// # Errors
-    /// It is no time, or too long ago.
+    /// If `since` is not a valid time, or too long ago.
     pub(super) fn read(self, now: Moment) -> Result<Moment, String> {
         let text = self.since.as_deref().unwrap_or(HOURS_SINCE);
         let since = read_time(text, now)?;
@@ -178,7 +178,7 @@ impl EventsParameters {
     /// first event.
     ///
     /// # Errors
-    /// A parameter with an invalid value.
+    /// If a parameter has an invalid value.
     pub(super) fn read(self, now: Moment) -> Result<(EventsQuery, Duration), String> {
         let wait = self.wait.as_deref().map_or(Ok(Duration::ZERO), |text| {
             let wait = duration::parse(text).filter(|wait| *wait <= PATIENCE);
@@ -186,7 +186,7 @@ impl EventsParameters {
                 format!("wait={text:?} is not a duration from 0s to 60s, such as 30s")
             })
         })?;
-        // A plain number is an event's, so that `last_seq` can be passed back.
+        // A plain number is the number of an event, so that `last_seq` can be passed back.
         let since = self.since.as_deref().and_then(|text| text.parse::<u64>().ok());
         let moment = self.since.as_deref().filter(|_| since.is_none());
         let from = moment.map(|text| read_time(text, now)).transpose()?;
@@ -213,21 +213,21 @@ impl From<StoreError> for ApiError {
     }
 }
 
-/// How jobs ended, newest first.
+/// Lists ended jobs, newest first.
 async fn history(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
     ValidQuery(parameters): ValidQuery<HistoryParameters>,
 ) -> Response {
-    answered(async {
+    respond(async {
         let text = parameters.target.clone();
         let mut query = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
         let left = query.limit;
         let journal = journal_of(&state)?.clone();
         if let Some(named) = named(&state, &turns, text, raw).await? {
             query.target = Some(named.selector.clone());
-            // A deleted target is known if the journal has any entry about it.
+            // A deleted target counts as known if the journal has any entry about it.
             let any = HistoryQuery { target: query.target.clone(), limit: 1, ..Default::default() };
             if named.unknown.is_some() {
                 let ever = in_turn(&turns, journal.history(any)).await?;
@@ -242,20 +242,20 @@ async fn history(
     .await
 }
 
-/// What compactions did, hour by hour.
+/// Counts the bytes that compactions freed and wrote, hour by hour.
 async fn hours(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(parameters): ValidQuery<HoursParameters>,
 ) -> Response {
-    answered(async {
+    respond(async {
         let since = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
         Ok(success(&hours_since(&state, &turns, since).await?))
     })
     .await
 }
 
-/// What compactions did in each hour from that of `since` on.
+/// The bytes freed and written in each hour, beginning with the hour of `since`.
 pub(super) async fn hours_since(
     state: &AppState,
     turns: &ConcurrencyLimit,
@@ -267,14 +267,14 @@ pub(super) async fn hours_since(
     Ok(Hours::of(&found.entries, !found.has_more, begin, state.clock.now()))
 }
 
-/// What happened, oldest first. If there are no events yet, the response may wait for one.
+/// Lists events, oldest first. If there are no events yet, the response may wait for one.
 async fn events(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
     ValidQuery(parameters): ValidQuery<EventsParameters>,
 ) -> Response {
-    answered(async {
+    respond(async {
         let text = parameters.target.clone();
         let (mut query, wait) = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
         let left = query.limit;
@@ -289,11 +289,12 @@ async fn events(
         }
         let deadline = Instant::now() + wait;
         // Subscribed before the first read, so that no event is missed in between.
-        let mut kept = (!wait.is_zero()).then(|| journal.subscribe());
+        let mut subscription = (!wait.is_zero()).then(|| journal.subscribe());
         loop {
-            // Events on disk before the read are found by it.
+            // Later events reach the subscription; earlier ones are found by the read below.
             let last_seq = journal.health().borrow().last_seq;
-            // A number in the future belongs to another journal, and its reader should know.
+            // A number in the future belongs to another journal; the reader learns it from an
+            // immediate response.
             let ahead = query.after_seq.is_some_and(|since| since > last_seq);
             let newest = start_at_newest(&journal, &turns, &mut query).await?;
             let list =
@@ -301,9 +302,9 @@ async fn events(
             let (journal, turns) = (journal.clone(), turns.clone());
             let mut reading = ListReader { journal, turns, list, left, any: false };
             let page = reading.page().await?;
-            if let Some(kept) = kept.as_mut().filter(|_| page.entries.is_empty())
+            if let Some(subscription) = subscription.as_mut().filter(|_| page.entries.is_empty())
                 && !ahead
-                && comes(kept, &query, deadline, &state.stop).await
+                && wait_for_event(subscription, &query, deadline, &state.stop).await
             {
                 query.after_seq = query.after_seq.max(Some(last_seq));
                 continue;
@@ -314,7 +315,8 @@ async fn events(
     .await
 }
 
-/// Starts a query that names neither a time nor a number at the newest events, and says whether it did.
+/// If a query has neither a time nor a number, starts it at the newest events. Returns whether it
+/// did.
 pub(super) async fn start_at_newest(
     journal: &Journal,
     turns: &ConcurrencyLimit,
@@ -336,28 +338,28 @@ trait List: Send + 'static {
     /// The response that contains the list.
     type Answer: Listing;
 
-    /// Reads the next page of up to this many entries.
+    /// Reads the next page of up to `limit` entries.
     fn page(
         &self,
         journal: &Journal,
         limit: usize,
     ) -> impl Future<Output = Result<Page<Self::Entry>, StoreError>> + Send;
 
-    /// An entry as it is shown.
+    /// The line that shows an entry.
     fn line(seq: u64, entry: &Self::Entry) -> <Self::Answer as Listing>::Item;
 
     /// Moves the position after a page, and records whether there are more entries.
     fn take(&mut self, last: Option<u64>, more: bool);
 
-    /// The response with an empty list, as far as it is known now. Fields after the list are known only
-    /// at its end.
+    /// The response with an empty list, from what is known now. Fields after the list are known
+    /// only when the list ends.
     fn answer(&self) -> Self::Answer;
 }
 
 struct OutcomeList {
     limit: usize,
     query: HistoryQuery,
-    /// The number below which there are more entries.
+    /// Where the next page continues: only entries with a lower number follow.
     next: Option<u64>,
 }
 
@@ -386,9 +388,9 @@ impl List for OutcomeList {
 struct EventList {
     limit: usize,
     query: EventsQuery,
-    /// Whether the newest events are requested: events that arrive meanwhile are not included.
+    /// Whether the newest events are requested; events that arrive meanwhile are then left out.
     newest: bool,
-    /// The journal's last number when the list began, or that of a later entry in it.
+    /// The journal's last number when the list began, or the number of a later entry in the list.
     last_seq: u64,
     more: bool,
 }
@@ -428,12 +430,12 @@ struct ListReader<L> {
     list: L,
     /// The remaining limit of entries.
     left: usize,
-    /// Whether it had any entry.
+    /// Whether any entry was rendered.
     any: bool,
 }
 
 impl<L: List> ListReader<L> {
-    /// The response: its first page was read, the others are read on demand.
+    /// The response: the first page has been read, and further pages are read on demand.
     fn begun(mut self, page: &Page<L::Entry>) -> Response {
         let (before, _) = answer::around_list(&self.list.answer());
         let mut first = answer::opened(&before);
@@ -455,8 +457,8 @@ impl<L: List> ListReader<L> {
         in_turn(&self.turns, self.list.page(&self.journal, self.left.min(PAGE))).await
     }
 
-    /// Appends a page to a text, and the end of the response after the last page; returns whether it was
-    /// the last.
+    /// Appends a page to `out`, and after the last page the end of the response; returns whether it
+    /// was the last.
     fn rendered(&mut self, page: &Page<L::Entry>, out: &mut Vec<u8>) -> bool {
         for (seq, entry) in &page.entries {
             if std::mem::replace(&mut self.any, true) {
@@ -475,9 +477,9 @@ impl<L: List> ListReader<L> {
     }
 }
 
-/// Waits for a requested event; returns whether one came in time.
-async fn comes(
-    kept: &mut broadcast::Receiver<StoredEvents>,
+/// Waits for a requested event; returns whether one arrived before the deadline.
+async fn wait_for_event(
+    subscription: &mut broadcast::Receiver<StoredEvents>,
     query: &EventsQuery,
     deadline: Instant,
     stop: &CancellationToken,
@@ -485,10 +487,10 @@ async fn comes(
     let wanted = |event: &JournalEvent| query.matches(&event.details);
     let one = async {
         loop {
-            match kept.recv().await {
+            match subscription.recv().await {
                 Ok(batch) if batch.iter().any(|(_, event)| wanted(event)) => return true,
                 Ok(_) => {}
-                // Missed events are in the journal.
+                // Missed events can be read from the journal.
                 Err(broadcast::error::RecvError::Lagged(_)) => return true,
                 Err(broadcast::error::RecvError::Closed) => return false,
             }
@@ -503,7 +505,7 @@ async fn comes(
 /// The targets that a text matches.
 struct Meant {
     selector: TargetSelector,
-    /// The response if the journal has no entry about them either; `None` if some targets exist.
+    /// The error if the journal has no entry about them either; `None` if a target matches now.
     unknown: Option<ApiError>,
 }
 
@@ -536,7 +538,7 @@ async fn named(
     unwrap_join(tokio::task::spawn_blocking(work).await).map(Some).ok_or_else(ApiError::stopping)
 }
 
-async fn answered(answer: impl Future<Output = Result<Response, ApiError>>) -> Response {
+async fn respond(answer: impl Future<Output = Result<Response, ApiError>>) -> Response {
     answer.await.unwrap_or_else(|refused| refused.into_response())
 }
 
@@ -545,7 +547,7 @@ pub(super) fn journal_of(state: &AppState) -> Result<&Journal, ApiError> {
     state.journal.as_ref().ok_or_else(|| ApiError::absent(why))
 }
 
-/// Reads the journal within the concurrency limit: a filter may read all of it.
+/// Runs a query of the journal within the concurrency limit, because a filter may read all of it.
 pub(super) async fn in_turn<T>(
     turns: &ConcurrencyLimit,
     ask: impl Future<Output = Result<T, StoreError>>,

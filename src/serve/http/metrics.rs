@@ -1,10 +1,10 @@
-//! `/metrics`: what Prometheus scrapes, read from what other tasks published last.
+//! `/metrics`: the state that other tasks published last, as Prometheus scrapes it.
 //!
 //! Each file below has one subject: it declares its metric families and writes them. To add a
 //! metric, add its row and the lines that write it to the file of its subject, then let
-//! `RECLINER_WRITE=1 cargo test --test it docs::` write the book's table and
-//! `INSTA_UPDATE=always cargo test --lib scrape` the recorded scrape. Nothing is added up here:
-//! totals and the top databases come with the snapshot.
+//! `RECLINER_WRITE=1 cargo test --test it docs::` write the book's table and `INSTA_UPDATE=always
+//! cargo test --lib scrape` the recorded scrape. No sums are computed here: totals and the top
+//! databases come with the snapshot.
 
 mod advice;
 mod advised;
@@ -70,11 +70,10 @@ use tokio::{
 };
 use wall_clock::Moment;
 
-/// The maximum number of concurrent scrapes, as in Prometheus's own exporters. An additional one
-/// displaces a client that does not read, or gets 503.
+/// The maximum number of concurrent scrapes, as in Prometheus's own exporters. A further scrape
+/// displaces a client that has stopped reading, or gets 503.
 const SCRAPES: usize = 40;
 
-/// The route.
 pub(super) fn routes() -> Vec<Route> {
     let scrapes = Extension(Scrapes::new(SCRAPES));
     let metrics = Route::plain(
@@ -94,11 +93,11 @@ pub(super) fn routes() -> Vec<Route> {
     vec![metrics.described(|operation| Operation { answer: "The metrics.", answers, ..operation })]
 }
 
-/// A scrape up to this many bytes is sent in one piece, with its length in the header.
+/// A scrape up to this size is sent in one piece, with its length in the header.
 const MAX_UNCHUNKED_BYTES: usize = 256 << 10;
 
 /// When all turns are taken, a client that has read nothing for this long loses its turn to the
-/// next one, which waits no longer than this either.
+/// next client, which waits no longer than this either.
 const STALLED_CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The scrapes being served. Each is rendered on a thread, no faster than its client reads.
@@ -107,9 +106,8 @@ pub(super) struct Scrapes {
     turns: ConcurrencyLimit,
     /// Notified when another client waits for a turn.
     turn_wanted: Arc<Notify>,
-    /// After this time without reading, a client may lose its turn.
+    /// A client that has not read for this long may lose its turn.
     stalled_after: Duration,
-    /// The longest wait for a turn.
     max_wait: Duration,
 }
 
@@ -133,8 +131,8 @@ impl Scrapes {
     }
 }
 
-/// Answers a scrape. Rendering has a thread of its own: a hundred thousand series take some
-/// milliseconds, during which the runtime has to serve others.
+/// Answers a scrape. It is rendered on a thread of its own: a hundred thousand series take some
+/// milliseconds, during which the runtime has to serve other requests.
 pub(super) async fn metrics(
     extract::State(state): extract::State<AppState>,
     Extension(scrapes): Extension<Scrapes>,
@@ -171,12 +169,12 @@ fn too_many_scrapes() -> Response {
 /// A scrape that is being rendered.
 struct Rendered {
     pieces: mpsc::Receiver<Vec<u8>>,
-    /// Ends with whether the client read everything.
+    /// Returns whether the client read everything.
     rendering: JoinHandle<bool>,
 }
 
 impl Rendered {
-    /// Returns the whole text if it is short, else a body that is rendered while it is sent.
+    /// Returns the whole text if it is short, otherwise a body that is rendered while it is sent.
     async fn body(mut self) -> Result<Body, Response> {
         let mut first = Vec::new();
         while first.len() < MAX_UNCHUNKED_BYTES {
@@ -211,8 +209,8 @@ fn sink(sender: mpsc::Sender<Vec<u8>>, scrapes: Scrapes) -> PieceSink {
     Box::new(move |piece| send_piece(&sender, &scrapes, piece))
 }
 
-/// Waits until the client has read the piece before, then sends this one. Returns whether to go
-/// on: not when the client is gone, or has stalled while another one waits.
+/// Waits until the client has read the previous piece, then sends this one. Returns whether to
+/// continue: not if the client has disconnected, or has stalled while another client waits.
 fn send_piece(sender: &mpsc::Sender<Vec<u8>>, scrapes: &Scrapes, piece: Vec<u8>) -> bool {
     let piece = match sender.try_send(piece) {
         Ok(()) => return true,
@@ -231,8 +229,8 @@ fn send_piece(sender: &mpsc::Sender<Vec<u8>>, scrapes: &Scrapes, piece: Vec<u8>)
     })
 }
 
-/// The value of a header that is a list: several lines of it are one list. A line that is not
-/// text counts as absent.
+/// The value of a header that is a list: several lines form one list. Lines that are not text are
+/// ignored.
 pub(super) fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let lines: Vec<&str> =
         headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
@@ -243,7 +241,7 @@ pub(super) fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
 type FamilyReaders<S, V, const LABELS: usize, const FAMILIES: usize> =
     [(&'static Family<LABELS>, fn(S) -> V); FAMILIES];
 
-/// The nodes whose targets this process serves, with their index; the pseudo node included.
+/// The nodes whose targets this process serves, with their index, including the pseudo node.
 fn served_nodes(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
     let nodes = plan.snapshot.nodes().iter().enumerate();
     nodes
@@ -256,8 +254,8 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
     plan.snapshot.nodes().iter().skip(1).map(AsRef::as_ref).filter(|node| node.is_member)
 }
 
-/// What other tasks published last, read once for a whole scrape, so that all of it shows the same
-/// plan even when the next one is published meanwhile.
+/// The state that other tasks published last, read once per scrape, so that the whole scrape shows
+/// one plan even if the next one is published meanwhile.
 pub(super) struct Scrape {
     plan: Arc<Plan>,
     status: Arc<scan::ScanStatus>,
@@ -345,7 +343,7 @@ mod tests {
     use http_body_util::BodyExt as _;
     use std::io::Read as _;
 
-    /// A surface with some megabytes of metrics.
+    /// A surface whose metrics take some megabytes.
     fn large() -> Surface {
         let surface = Surface::new();
         let options = prometheus::Opts::new("recliner_large", "Many series.");
@@ -366,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_scrape_is_sent_while_it_is_rendered() {
+    async fn sends_large_scrape_while_rendering_it() {
         let (surface, scrapes) = (large(), Scrapes::new(1));
         let plain = scrape(&surface, &scrapes, false).await.into_body();
         assert_eq!(plain.size_hint().exact(), None);
@@ -385,13 +383,13 @@ mod tests {
             lines.map(str::to_owned).collect()
         };
         assert!(own(&back) == own(text));
-        // A short one has its length.
+        // A short scrape is sent with its length.
         let short = scrape(&Surface::new(), &scrapes, false).await.into_body();
         assert!(short.size_hint().exact().is_some());
     }
 
-    /// Two clients that have read the first piece of a scrape and nothing more, while these are all turns.
-    async fn two_that_pause(surface: &Surface, scrapes: &Scrapes) -> [Body; 2] {
+    /// Two clients that take all turns, and have read only the first piece of their scrape.
+    async fn two_paused_clients(surface: &Surface, scrapes: &Scrapes) -> [Body; 2] {
         let mut bodies = [Body::empty(), Body::empty()];
         for body in &mut bodies {
             *body = scrape(surface, scrapes, false).await.into_body();
@@ -401,20 +399,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_has_only_just_paused_keeps_its_turn() {
+    async fn client_that_paused_briefly_keeps_its_turn() {
         let max_wait = Duration::from_millis(10);
         let stalled_after = Duration::from_secs(3_600);
         let (surface, scrapes) = (large(), Scrapes { stalled_after, max_wait, ..Scrapes::new(2) });
-        let _paused = two_that_pause(&surface, &scrapes).await;
+        let _paused = two_paused_clients(&surface, &scrapes).await;
         assert_eq!(scrape(&surface, &scrapes, false).await.status(), 503);
     }
 
     #[tokio::test]
-    async fn a_stalled_client_loses_its_turn_and_gets_an_error() {
-        // However long it takes, these have stalled.
+    async fn stalled_client_loses_turn_and_gets_error() {
+        // With a timeout of zero, these clients count as stalled at once.
         let (stalled_after, max_wait) = (Duration::ZERO, Duration::from_millis(50));
         let (surface, scrapes) = (large(), Scrapes { stalled_after, max_wait, ..Scrapes::new(2) });
-        let stalled = two_that_pause(&surface, &scrapes).await;
+        let stalled = two_paused_clients(&surface, &scrapes).await;
         let served = async {
             loop {
                 let answer = scrape(&surface, &scrapes, false).await;
@@ -423,16 +421,18 @@ mod tests {
                 }
             }
         };
-        let text = time::timeout(Duration::from_secs(60), served).await.expect("it is served");
+        let text = time::timeout(Duration::from_secs(60), served)
+            .await
+            .expect("the waiting client is served");
         assert!(text.len() > 2 << 20);
         let mut aborted = 0;
         for body in stalled {
             match body.collect().await {
-                // Its first frame was read above.
+                // The first frame was read above.
                 Ok(rest) => assert!(rest.to_bytes().len() + 2 * MAX_UNCHUNKED_BYTES > text.len()),
                 Err(_) => aborted += 1,
             }
         }
-        assert!(aborted > 0, "a part is not the whole");
+        assert!(aborted > 0, "no stalled client was cut off");
     }
 }

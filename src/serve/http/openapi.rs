@@ -1,7 +1,8 @@
 //! The OpenAPI document: every route with its parameters, bodies, responses and errors.
 //!
-//! Owns how the document is assembled from what routes say of themselves. The schemas are generated from the types that the server parses and sends, so that both always
-//! have the same fields. The enum of channels has the active ones.
+//! Assembles the document from the descriptions of the routes. The schemas are generated from the
+//! types that the server parses and sends, so that both always have the same fields. The enum of
+//! channels lists the active ones.
 
 mod examples;
 
@@ -23,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The version of OpenAPI. Its schemas are JSON Schema 2020-12 without extensions.
 const OPENAPI: &str = "3.1.0";
 
-/// The route to the document about these operations and itself.
+/// The route of the document that describes these operations and itself.
 pub(super) fn route(mut operations: Vec<Operation>) -> Route {
     let route = |handler| {
         Route::read::<NoQuery, ()>("/api/v1/openapi.json", "openapi", handler, "This document.")
@@ -46,7 +47,7 @@ async fn openapi(
     answer::json(last.of(&channels(&plan)).into())
 }
 
-/// The document as it was last sent, and its channels.
+/// The document as last sent, with the channels that it lists.
 #[derive(Clone, Debug)]
 struct LastText {
     operations: Arc<[Operation]>,
@@ -68,7 +69,7 @@ fn channels(plan: &Plan) -> Vec<&str> {
     plan.channels.list.iter().map(|channel| &*channel.name).collect()
 }
 
-/// The document about these operations of a service with these channels.
+/// The document that describes these operations of a service with these channels.
 pub(super) fn document(operations: &[Operation], channels: &[&str]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths = Map::new();
@@ -92,7 +93,7 @@ pub(super) fn document(operations: &[Operation], channels: &[&str]) -> Value {
             { "name": "order", "description": "Orders of an operator: POST, and off unless a flag allows them." },
             { "name": "probe", "description": "For supervisors, Prometheus and people." },
         ],
-        // A service without users needs no login.
+        // The empty entry means that a service without users needs no login.
         "security": [{}, { "basic": [] }, { "certificate": [] }],
         "paths": paths,
         "components": {
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_is_rendered_anew_only_for_other_channels() {
+    fn renders_document_again_only_for_other_channels() {
         let last = LastText { operations: Arc::default(), last: Arc::default() };
         let (first, again) = (last.of(&["a"]), last.of(&["a"]));
         assert_eq!(first.as_ptr(), again.as_ptr());

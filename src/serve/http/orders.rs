@@ -1,7 +1,7 @@
-//! Orders on their way to the tasks that carry them out, and how they are answered.
+//! The types of orders on their way to the tasks that carry them out, and of their answers.
 //!
-//! Owns only the types. The service receives the orders and passes each to the task whose state it
-//! changes: the job state keeps suspensions and quarantine, the planner starts and forgets, the
+//! The service receives the orders and passes each to the task whose state it changes: the job
+//! state keeps suspensions and quarantine, the planner starts compactions and clears queues, the
 //! scanner sweeps. Dropping a reply tells the client that recliner is stopping.
 
 use crate::{
@@ -17,10 +17,10 @@ use crate::{
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What the service is told to do.
+/// A command to the service.
 #[derive(Debug)]
 pub enum Command {
-    /// Reads the configuration again; the response is why that failed.
+    /// Reads the configuration again; the response says why it failed.
     Reload(oneshot::Sender<Result<(), String>>),
     /// Stops the process.
     Quit,
@@ -31,15 +31,15 @@ pub enum Command {
 /// An order of an operator. It is carried out even if nobody waits for the response.
 #[derive(Debug)]
 pub struct Order {
-    /// What to do.
+    /// The action to carry out.
     pub action: Action,
-    /// Who ordered it, and from where.
+    /// The user who ordered it, and the address it came from.
     pub by: String,
-    /// Where the response goes.
+    /// The channel for the response.
     pub reply: oneshot::Sender<Result<OrderAnswer, Denied>>,
 }
 
-/// What is ordered, with names resolved to what they mean.
+/// The action of an order, with its names resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Suspends starts in a scope. Running jobs continue: CouchDB offers no way to stop a running
@@ -59,36 +59,36 @@ pub enum Action {
         target: TargetId,
         /// Its position in the tables.
         ix: TargetIx,
-        /// Whether it may start although no channel takes it because of its sizes, or although it rests
-        /// after failures or a useless compaction. Never overrides a limit, a gate, the headroom or work in
-        /// progress on it.
+        /// Whether it may start although no channel takes it because of its sizes, or although it
+        /// rests after failures or a useless compaction. Never overrides a limit, a gate, the
+        /// headroom or work in progress on the target.
         force: bool,
     },
     /// Begins a sweep now, as smoosh's `enqueue_all` does.
     Rescan,
     /// Empties queues: their targets are forgotten until their facts change or the next sweep ends,
-    /// whichever is first.
+    /// whichever happens first.
     Flush {
         /// Only queues of this node.
         node: Option<String>,
         /// Only queues of this channel.
         channel: Option<String>,
     },
-    /// Mutes advice, or ends that.
+    /// Mutes advice, or unmutes it.
     MuteAdvice {
-        /// What is muted.
+        /// The advice to mute.
         key: AdviceKey,
-        /// For how long; none to end it.
+        /// How long to mute it; `None` to unmute it.
         mute_for: Option<Duration>,
         /// The operator's reason.
         why: Option<String>,
     },
-    /// Takes those of the given targets that are in quarantine out of it, and forgets their failures;
-    /// [`Denied::Unknown`] if none is.
+    /// Takes those of the given targets that are in quarantine out of it, and forgets their
+    /// failures; [`Denied::Unknown`] if none of them is.
     Release {
-        /// The targets.
+        /// The targets that may be in quarantine.
         selector: TargetSelector,
-        /// The operator's text.
+        /// The name as the operator wrote it.
         text: String,
     },
     /// Takes all targets out of quarantine.
@@ -104,11 +104,11 @@ pub enum Denied {
     /// The target may not start now.
     #[error("{target} does not start ({}): {why}", refusal.reason.label())]
     Refused {
-        /// The target.
+        /// The target that was to be compacted.
         target: TargetId,
-        /// The first refusal.
+        /// The first reason that applies.
         refusal: Refusal,
-        /// The refusal as a sentence.
+        /// The reason as a sentence.
         why: String,
         /// The request that would be sent, in advise mode.
         request: Option<String>,
@@ -116,16 +116,17 @@ pub enum Denied {
     /// No channel takes the target.
     #[error("no channel takes {target} ({}); --force compacts it anyway", misses_text(misses))]
     NotTaken {
-        /// The target.
+        /// The target that was to be compacted.
         target: TargetId,
-        /// The misses of the channels of its kind, in their order.
+        /// The miss of each channel for this kind, in the channels' order.
         misses: Vec<MissLine>,
     },
-    /// It was tried and failed, for example because the journal cannot be written or CouchDB refused.
+    /// The order was tried and failed, for example because the journal cannot be written or CouchDB
+    /// refused.
     #[error("{0}")]
     Failed(String),
-    /// The state of the previous process is not loaded yet, and the order would change it. Nothing of
-    /// the order happens.
+    /// The state of the previous process is not loaded yet, and the order would change it. No part
+    /// of the order is carried out.
     #[error("not ordered, and nothing starts yet: {0}")]
     NotLoaded(JournalFailure),
     /// No task of this process handles such orders.
@@ -133,7 +134,7 @@ pub enum Denied {
     Unavailable(String),
 }
 
-/// The misses of channels as text.
+/// The misses of channels, joined for a message.
 fn misses_text(misses: &[MissLine]) -> String {
     let misses_text = |miss: &MissLine| format!("{}: {}", miss.channel, miss.says());
     misses.iter().map(misses_text).collect::<Vec<_>>().join("; ")

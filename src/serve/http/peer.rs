@@ -1,36 +1,31 @@
 //! The connection and the peer of a request.
 //!
-//! Owns the types for them, which each request carries. The server sets them; the guard and `web`
-//! decide by them.
+//! Every request carries these types. The server sets them; the guard and `web` base their
+//! decisions on them.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr},
 };
 
-/// The connection of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connection {
-    /// The peer.
     pub(super) peer: Peer,
-    /// Whether it is TLS.
+    /// Whether the connection uses TLS.
     pub(super) encrypted: bool,
 }
 
 /// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Peer {
-    /// An address, in its canonical form. A proxy on this machine looks like this machine.
+    /// An IP address in its canonical form. A proxy on this machine has a local address.
     Tcp(IpAddr),
     /// A process on this machine, over the Unix socket: the kernel reports its user.
-    Socket {
-        /// The user id of the process.
-        uid: u32,
-    },
+    Socket { uid: u32 },
 }
 
 impl Peer {
-    /// Whether its address is on this machine.
+    /// Whether the peer's address is on this machine.
     pub(super) const fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.is_loopback(),
@@ -38,7 +33,8 @@ impl Peer {
         }
     }
 
-    /// The peer for limits per address: one IPv6 customer has 2^64 addresses, which count as one.
+    /// The peer for limits per address: an IPv6 customer has 2^64 addresses, which count as one
+    /// peer.
     pub(super) fn shared(self) -> Self {
         match self {
             Self::Tcp(IpAddr::V6(address)) => {
@@ -49,7 +45,7 @@ impl Peer {
         }
     }
 
-    /// Whether it connected over the Unix socket, which belongs to the service's user.
+    /// Whether the peer connected over the Unix socket, which belongs to the service's user.
     pub(super) const fn is_owner(&self) -> bool {
         matches!(self, Self::Socket { .. })
     }

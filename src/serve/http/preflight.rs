@@ -1,8 +1,9 @@
 //! `POST /api/v1/preflight`: what a design document will cost before it is deployed.
 //!
-//! It changes nothing, so it needs the same rights as other reads, although it is a POST: the question is a document.
-//! It makes recliner read one design document with its own login, and shows names of views and not their code, as
-//! other answers show names of databases. A page of another site cannot ask, because the body is JSON.
+//! It changes nothing, so it needs the same rights as other reads; it is a POST because the
+//! question is a document. recliner reads one design document with its own login, and shows the
+//! names of views but not their code, just as other responses show names of databases. A page of
+//! another site cannot send the question, because the body is JSON.
 
 use super::{
     admin::{parse_object, read_body},
@@ -31,14 +32,14 @@ use std::sync::Arc;
 /// The maximum size of a question, in bytes.
 const MAX_BODY: usize = 2 << 20;
 
-/// Questions that are worked on at a time: each looks at every target.
+/// The maximum number of questions answered at a time: each examines every target.
 const AT_A_TIME: usize = 2;
 
-/// The turns of this route.
+/// The concurrency limit of this route.
 #[derive(Clone, Debug)]
 struct Turns(ConcurrencyLimit);
 
-/// The route, with its turns.
+/// The route, with its concurrency limit.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is not what it should be, or holds no design document that CouchDB takes."),
@@ -68,7 +69,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What a design document will cost.
+/// Predicts the cost of deploying a design document.
 async fn preflight(
     extract::State(state): extract::State<AppState>,
     Extension(Turns(turns)): Extension<Turns>,
@@ -83,14 +84,14 @@ async fn answer(
     request: Request,
 ) -> Result<Response, ApiError> {
     guard::check_question(&request).map_err(ApiError::from)?;
-    // Before the body is read, so that what waits takes no memory.
+    // The turn comes before the body, so that waiting requests take no memory.
     let turn = Turn::of(turns).await?;
     let body = read_body(request, MAX_BODY).await?;
     let (now, status) = (state.clock.now(), Arc::clone(&state.status.borrow()));
     let resolve = move |plan: Arc<Plan>| {
         let question: PreflightQuestion = parse_object(&body)?;
         if !status.is_ready(plan.snapshot.version()) {
-            // What is not read yet would look as if it were unknown.
+            // A database that was not read yet would look as if it did not exist.
             let why = "the first sweep has not ended yet; try again in a moment";
             return Err(ApiError::not_yet(why));
         }

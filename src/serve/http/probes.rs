@@ -19,7 +19,6 @@ use tokio::sync::{
     oneshot,
 };
 
-/// The routes.
 pub(super) fn routes() -> Vec<Route> {
     const LIFECYCLE: &[(u16, &str)] = &[route::FORBIDDEN, route::WRONG_TYPE, route::NOT_TRIED];
     const RELOAD: &[(u16, &str)] = &[
@@ -53,8 +52,8 @@ pub(super) async fn healthy() -> &'static str {
     "recliner is healthy\n"
 }
 
-/// Succeeds after the first sweep over the nodes that answer, unless the journal is another
-/// cluster's: then this process watches a cluster that it was not set up for.
+/// Succeeds after the first sweep over the nodes that answer, unless the journal belongs to another
+/// cluster: then this process watches a cluster that it was not set up for.
 pub(super) async fn ready(extract::State(state): extract::State<AppState>) -> TextResponse {
     let failure = journal_failure(&state.plan.borrow(), state.journal.as_ref());
     if let Some(why @ JournalFailure::OtherCluster(_)) = failure {
@@ -63,15 +62,15 @@ pub(super) async fn ready(extract::State(state): extract::State<AppState>) -> Te
     unready(&state).unwrap_or_else(|| (StatusCode::OK, "recliner is ready\n".into()))
 }
 
-/// Why the journal cannot be used, if it cannot. The plan knows what its own writes met, and only
-/// the journal knows the rest: in advise mode there may be no such write for days.
+/// Why the journal cannot be used, if it cannot. The plan only knows about failures of its own
+/// writes, which in advise mode may be days apart; the journal knows the rest.
 pub(super) fn journal_failure(plan: &Plan, journal: Option<&Journal>) -> Option<JournalFailure> {
-    let known = journal.and_then(|journal| journal.health().borrow().failure.clone());
-    let (_, why) = known.or_else(|| plan.conditions.constraints.journal_failure.clone())?;
+    let own_failure = journal.and_then(|journal| journal.health().borrow().failure.clone());
+    let (_, why) = own_failure.or_else(|| plan.conditions.constraints.journal_failure.clone())?;
     Some(why)
 }
 
-/// The response of routes that need a first sweep, until it has ended.
+/// The response of routes that need a complete first sweep, until it has ended.
 pub(super) fn unready(state: &AppState) -> Option<TextResponse> {
     let status = Arc::clone(&state.status.borrow());
     if status.is_ready(state.plan.borrow().snapshot.version()) {
@@ -119,7 +118,7 @@ pub(super) async fn quit(
     }
 }
 
-/// Any other path.
+/// The response to any other path.
 pub(super) fn not_found() -> TextResponse {
     (StatusCode::NOT_FOUND, "no such page; / lists the pages\n".into())
 }
@@ -129,7 +128,7 @@ pub(super) async fn wrong_method(method: Method) -> TextResponse {
     (StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not supported here\n"))
 }
 
-/// Why an order is refused.
+/// Why a lifecycle order is refused.
 enum LifecycleRefused {
     NotTaken(OrderRefused),
     Busy,
@@ -165,7 +164,7 @@ impl IntoResponse for LifecycleRefused {
     }
 }
 
-/// The channel for orders, if this one is allowed.
+/// The channel for commands, if this order is allowed.
 fn allowed<'a>(
     state: &'a AppState,
     request: &Request,

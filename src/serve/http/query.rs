@@ -1,4 +1,4 @@
-//! Queries of the API: what several routes share.
+//! Parameters that several routes of the API share.
 
 use super::{error::ApiError, state::AppState};
 use crate::text::{Label, duration};
@@ -121,7 +121,7 @@ impl PageRange {
         Ok(Self { offset: offset.unwrap_or(0), limit })
     }
 
-    /// This page of `list`.
+    /// The entries of `list` on this page.
     pub(super) fn of<T>(self, list: &[T]) -> &[T] {
         let from = self.offset.min(list.len());
         let to = from.saturating_add(self.limit).min(list.len());
@@ -129,7 +129,7 @@ impl PageRange {
     }
 }
 
-/// Parses a time as the API and the commands accept it: a time, a day, or how long ago.
+/// Parses a time as the API and the commands accept it: a timestamp, a day, or an age.
 pub(super) fn time(text: &str, now: Moment) -> Result<Moment, String> {
     let ago = || {
         let then = Duration::from_secs(now.unix()).saturating_sub(duration::parse(text)?);
@@ -142,7 +142,7 @@ pub(super) fn time(text: &str, now: Moment) -> Result<Moment, String> {
     })
 }
 
-/// The undecoded value of a parameter in the URL.
+/// The value of a parameter in the URL, not decoded.
 pub(super) fn written<'a>(raw: &'a str, name: &str) -> Option<&'a str> {
     raw.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/queue` and `/api/v1/plan`: what waits, what starts, and why the rest does not.
+//! `/api/v1/queue` and `/api/v1/plan`: the queues, the next starts, and why other targets wait.
 
 use super::{
     answer::StreamedData,
@@ -19,7 +19,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// The routes.
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::read::<QueueQuery, Queues>(
@@ -60,7 +59,7 @@ impl QueueQuery {
         PageRange::new(self.offset, self.limit)
     }
 
-    /// Refuses an unknown channel.
+    /// Checks that the channel exists.
     fn check(&self, plan: &Plan) -> Result<(), String> {
         check_channel(plan, self.channel.as_deref())
     }
@@ -74,7 +73,7 @@ pub(super) fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), St
     Err(format!("no channel is called {channel:?}; channels: {}", names.join(", ")))
 }
 
-/// Queues with their targets, best first.
+/// Lists the queues with their targets, best first.
 async fn queue(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
@@ -92,7 +91,7 @@ async fn queue(
     .await
 }
 
-/// A queue and its targets; `None` if another queue was requested.
+/// A queue and its targets; `None` if the query excludes the queue.
 fn one_queue(
     plan: Arc<Plan>,
     at: usize,
@@ -115,7 +114,7 @@ fn one_queue(
     Some((head, waiting))
 }
 
-/// The planned starts with their exact requests, and why other queued targets do not start.
+/// Lists the planned starts with their exact requests, and why other queued targets do not start.
 async fn plan(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,

@@ -1,7 +1,7 @@
-//! A route: its path, who answers there, and what the OpenAPI document says about it.
+//! A route: its path, its handler, and its description in the OpenAPI document.
 //!
-//! Each subject lists its routes beside their handlers; the router and the document are both made from these
-//! lists.
+//! Each subject lists its routes next to their handlers; the router and the document are both made
+//! from these lists.
 
 use super::{
     error::ApiError,
@@ -17,7 +17,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-/// A path of the server, with one method; every GET route supports HEAD too.
+/// A path of the server with one method; every GET route supports HEAD too.
 pub(super) struct Route {
     pub(super) handler: MethodRouter<AppState>,
     pub(super) operation: Operation,
@@ -36,7 +36,7 @@ pub(super) enum Kind {
     Html,
 }
 
-/// What a route takes and answers, as the OpenAPI document says it.
+/// The parameters and responses of a route, as the OpenAPI document describes them.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     pub(super) path: &'static str,
@@ -44,22 +44,23 @@ pub(super) struct Operation {
     pub(super) id: &'static str,
     pub(super) tag: &'static str,
     pub(super) summary: &'static str,
-    /// What it does and returns beyond its summary, for readers of the document and of the book.
+    /// What the route does and returns beyond its summary, for readers of the document and of the
+    /// book.
     pub(super) detail: Option<&'static str>,
     pub(super) parameters: fn(&mut Schemas) -> Vec<Value>,
     pub(super) body: Option<Body>,
     /// The description of a response with status 200.
     pub(super) answer: &'static str,
-    /// Its content types, each with its schema.
+    /// The content types of the response, each with its schema.
     pub(super) answers: fn(&mut Schemas) -> Vec<(&'static str, Value)>,
     pub(super) kind: Kind,
     /// All other statuses, each with its meaning.
     pub(super) errors: &'static [(u16, &'static str)],
-    /// Whether it needs no login, even if the service has users.
+    /// Whether the route needs no login, even if the service has users.
     pub(super) is_open: bool,
 }
 
-/// The body of an order.
+/// The JSON body of a POST request.
 #[derive(Clone, Debug)]
 pub(super) struct Body {
     pub(super) schema: fn(&mut Schemas) -> Value,
@@ -83,7 +84,7 @@ pub(super) const FORBIDDEN: (u16, &str) =
     (403, "Such orders are off, or the request may come from a page of another site.");
 pub(super) const WRONG_TYPE: (u16, &str) = (415, "The body is not of type application/json.");
 
-/// The errors of every order.
+/// The error statuses of every order.
 const ORDER: &[(u16, &str)] = &[
     (400, "The body is not what it should be."),
     FORBIDDEN,
@@ -99,7 +100,7 @@ pub(super) const FOREIGN: (u16, &str) = (403, "The request may come from a page 
 pub(super) const LATE_BODY: (u16, &str) = (408, "The body did not arrive within 10 seconds.");
 
 impl Route {
-    /// A route of the API that reads.
+    /// A GET route of the API.
     pub(super) fn read<Q: JsonSchema, A: JsonSchema>(
         path: &'static str,
         id: &'static str,
@@ -116,7 +117,8 @@ impl Route {
         })
     }
 
-    /// A route of the API that takes a body of this type: an order, or a read whose question is a document.
+    /// A POST route of the API with a body of this type: an order, or a question too large for a
+    /// URL.
     pub(super) fn post<B: JsonSchema, A: JsonSchema>(
         path: &'static str,
         id: &'static str,
@@ -134,7 +136,7 @@ impl Route {
         })
     }
 
-    /// An order of an operator.
+    /// An operator's order.
     pub(super) fn order<B: JsonSchema, A: JsonSchema>(
         path: &'static str,
         id: &'static str,
@@ -151,7 +153,7 @@ impl Route {
         })
     }
 
-    /// A route whose answer is a line of text.
+    /// A route that responds with a line of text.
     pub(super) fn plain(
         path: &'static str,
         id: &'static str,
@@ -177,7 +179,7 @@ impl Route {
         Self { handler, operation }
     }
 
-    /// A route whose answer is a page or an image.
+    /// A route that responds with a page or an image.
     pub(super) fn page(
         path: &'static str,
         id: &'static str,
@@ -192,17 +194,17 @@ impl Route {
         })
     }
 
-    /// The same with other words about it.
+    /// The same route with a changed description.
     pub(super) fn described(self, change: impl FnOnce(Operation) -> Operation) -> Self {
         Self { operation: change(self.operation), ..self }
     }
 
-    /// What it does and returns beyond its summary.
+    /// Sets what the route does and returns beyond its summary.
     pub(super) fn detail(self, detail: &'static str) -> Self {
         self.described(|operation| Operation { detail: Some(detail), ..operation })
     }
 
-    /// All statuses but 200, each with its meaning.
+    /// Sets all statuses except 200, each with its meaning.
     pub(super) fn errors(self, errors: &'static [(u16, &'static str)]) -> Self {
         self.described(|operation| Operation { errors, ..operation })
     }
@@ -226,7 +228,7 @@ pub(super) fn known_routes(routes: &[Operation]) -> String {
 
 /// The response to an unknown path of the API.
 pub(super) fn no_route(uri: &Uri, known: &str) -> Response {
-    // The router removed the API's prefix from most paths.
+    // For most paths, the router has already removed the API's prefix.
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     ApiError::absent(format!("there is no /api/v1{path}; there are {known}")).into_response()

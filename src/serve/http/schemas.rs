@@ -1,4 +1,4 @@
-//! JSON schemas of what the server reads and sends, from the types that it reads and sends.
+//! JSON schemas of requests and responses, generated from their types.
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -7,8 +7,8 @@ pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain";
 pub(super) const HTML: &str = "text/html";
 
-/// Schemas of requests and of responses: a field with a default is optional in an order and always
-/// present in a response.
+/// Separate schemas for requests and for responses: a field with a default is optional in an order
+/// and always present in a response.
 pub(super) struct Schemas {
     read: SchemaGenerator,
     written: SchemaGenerator,
@@ -51,10 +51,10 @@ impl Schemas {
         };
         let fields = schema["properties"].take();
         let parameter = |(name, schema): (&String, &Value)| {
-            let mut schema = given(schema.clone());
+            let mut schema = without_null(schema.clone());
             let description =
                 schema.as_object_mut().and_then(|fields| fields.remove("description"));
-            // A list is separated by commas.
+            // A list is one value, separated by commas.
             json!({
                 "name": name, "in": "query", "required": required(name),
                 "style": "form", "explode": false,
@@ -65,8 +65,8 @@ impl Schemas {
     }
 }
 
-/// The schema of a given parameter: an omitted one is not null.
-fn given(mut schema: Value) -> Value {
+/// The schema of a parameter without null: an absent parameter is omitted instead.
+fn without_null(mut schema: Value) -> Value {
     let some = |list: &mut Vec<Value>| list.retain(|it| !it.is_null() && it != "null");
     if let Some(fields) = schema.as_object_mut() {
         fields.remove("default");
@@ -80,7 +80,7 @@ fn given(mut schema: Value) -> Value {
                 fields.insert("type".into(), one);
             }
         }
-        // An enum, or null.
+        // Replaces the choice between an enum and null by the enum.
         if let Some(Value::Array(mut either)) = fields.remove("anyOf") {
             either.retain(|it| it["type"] != "null");
             if let Some(Value::Object(one)) = either.pop() {

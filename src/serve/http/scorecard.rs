@@ -17,7 +17,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// The route.
 pub(in crate::serve::http) fn routes() -> Vec<Route> {
     vec![
         Route::read::<ScorecardQuery, Scorecard>(
@@ -30,7 +29,7 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
     ]
 }
 
-/// How far it looks back, unless asked otherwise.
+/// The default start of the time span.
 pub(super) const SINCE: &str = "7d";
 
 /// The time to look back to.
@@ -42,7 +41,7 @@ pub(super) struct ScorecardQuery {
     since: Option<String>,
 }
 
-/// The scorecard.
+/// The scorecard since a time.
 pub(super) async fn scorecard(
     extract::State(state): extract::State<AppState>,
     ValidQuery(query): ValidQuery<ScorecardQuery>,

@@ -1,8 +1,8 @@
 //! `/sd`: the addresses of CouchDB's nodes, for Prometheus's `http_sd_configs`.
 //!
-//! CouchDB answers `/_node/_local/_prometheus` only for the node that is asked, so each node must be
-//! scraped at its own address. Only addresses whose server confirmed the node's name are listed:
-//! otherwise Prometheus would assign one node's numbers to another.
+//! CouchDB answers `/_node/_local/_prometheus` only for the node that receives the request, so each
+//! node must be scraped at its own address. Only addresses whose server confirmed the node's name
+//! are listed: otherwise Prometheus would assign one node's numbers to another.
 
 use super::{
     answer, probes,
@@ -23,7 +23,6 @@ use couchdb_client::Address;
 use couchdb_names::Build;
 use std::sync::Arc;
 
-/// The route.
 pub(super) fn routes() -> Vec<Route> {
     let nodes = Route::plain(
         "/sd",
@@ -45,8 +44,8 @@ pub(super) fn routes() -> Vec<Route> {
 /// The path of CouchDB's own metrics, below a proxy's path prefix (CouchDB 3.2 and later).
 const METRICS: &str = "/_node/_local/_prometheus";
 
-/// Every member of the cluster with a known address, in the service discovery format. Before the first
-/// sweep it is an error, and Prometheus keeps its previous list.
+/// Lists every cluster member with a known address, in the service discovery format. Before the
+/// first sweep the response is an error, and Prometheus keeps its previous list.
 pub(super) async fn discovery(extract::State(state): extract::State<AppState>) -> Response {
     if let Some(answer) = probes::unready(&state) {
         return answer.into_response();

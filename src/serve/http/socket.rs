@@ -1,8 +1,8 @@
 //! The Unix socket for orders from the service's own user.
 //!
-//! Owns the socket's file: it is created so that nobody else can open it, replaced if its process died,
-//! never taken from a living process, and removed at the end. The kernel tells which user connects,
-//! which an address over TCP does not.
+//! Owns the socket's file: it is created so that nobody else can open it, replaced if its process
+//! died, never taken from a living process, and removed at the end. The kernel reports the user of
+//! each connection, which a TCP address does not.
 
 use rustix::{
     fs::{Mode, fchmod},
@@ -22,42 +22,42 @@ use tokio::{
 /// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 64;
 
-/// How long to wait for a sign that another process listens there.
+/// How long to wait for a sign that another process listens on the path.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The remedy if the socket cannot be created.
 const REMEDY: &str =
     "choose another with --web.admin-socket, such as /run/recliner/admin.sock, or none";
 
-/// Why there is no socket.
+/// Why the socket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Another process listens there.
+    /// Another process listens on the path.
     #[error(
         "another process listens on {}: stop that one, or {REMEDY}", .0.display()
     )]
     Held(PathBuf),
-    /// Another file has the name.
+    /// A file that is not a socket has the path.
     #[error("{} exists and is not a socket: move it away, or {REMEDY}", .0.display())]
     NoSocket(PathBuf),
-    /// The system refused.
+    /// The system refused an operation.
     #[error("cannot listen on the Unix socket {}: {why}; {REMEDY}", .path.display())]
     Refused {
-        /// The path.
+        /// The path of the socket.
         path: PathBuf,
         /// The system's error.
         why: io::Error,
     },
 }
 
-/// A listening socket; its file is removed with it.
+/// A listening socket; dropping it removes its file.
 #[derive(Debug)]
 pub struct AdminSocket {
     listener: UnixListener,
     path: PathBuf,
     /// Device and inode of the file, because another process may have replaced it.
     file: (u64, u64),
-    /// The owner.
+    /// The user id of the owner.
     owner: u32,
 }
 
@@ -70,7 +70,8 @@ impl AdminSocket {
         let refused = |why| SocketError::Refused { path: path.to_owned(), why };
         remove_stale(path).await?;
         let socket = UnixSocket::new_stream().map_err(refused)?;
-        // The file is created with them, so that no name is followed to set them.
+        // The file is created with these permissions: setting them later would follow the path
+        // again.
         fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(|why| refused(why.into()))?;
         socket.bind(path).map_err(refused)?;
         let closed = fs::symlink_metadata(path)
@@ -81,21 +82,21 @@ impl AdminSocket {
                 Ok(Self { listener, path, file, owner })
             }
             Err(why) => {
-                // Nothing listens there, so the next start can replace it.
+                // The file has no listener, so the next start can replace it.
                 let _stale = fs::remove_file(path);
                 Err(refused(why))
             }
         }
     }
 
-    /// The next connection, and its user: the owner or root.
+    /// Waits for the next connection of the owner or of root, and returns it with its user id.
     ///
     /// # Errors
-    /// If none can be accepted, for example because no file descriptor is free.
+    /// If no connection can be accepted, for example because no file descriptor is free.
     pub(super) async fn accept(&self) -> io::Result<(UnixStream, u32)> {
         loop {
             let (stream, _) = self.listener.accept().await?;
-            // A connection that was closed at once no longer has a peer.
+            // A connection that was closed immediately no longer has a peer.
             let Ok(peer) = stream.peer_cred() else { continue };
             if peer.uid() == self.owner || peer.uid() == 0 {
                 return Ok((stream, peer.uid()));
@@ -134,7 +135,7 @@ async fn remove_stale(path: &Path) -> Result<(), SocketError> {
             fs::remove_file(path).map_err(refused)
         }
         Ok(Err(why)) if why.kind() == io::ErrorKind::NotFound => Ok(()),
-        // The queue is full, or the process is slow: somebody listens.
+        // The queue is full, or the process is slow: either way, somebody listens.
         Ok(Ok(_)) | Err(_) => Err(SocketError::Held(path.to_owned())),
         Ok(Err(why)) if why.kind() == io::ErrorKind::WouldBlock => {
             Err(SocketError::Held(path.to_owned()))
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_its_owners_alone_and_goes_with_its_process() {
+    async fn socket_is_private_and_removed_on_drop() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         let socket = AdminSocket::open(&path).await.unwrap();
@@ -165,22 +166,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn that_of_a_dead_process_is_replaced_and_that_of_a_live_one_is_not() {
+    async fn replaces_socket_of_dead_process_only() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         let live = AdminSocket::open(&path).await.unwrap();
         let error = AdminSocket::open(&path).await.unwrap_err().to_string();
         assert!(error.starts_with("another process listens on "), "{error}");
-        assert!(UnixStream::connect(&path).await.is_ok(), "it still listens");
+        assert!(UnixStream::connect(&path).await.is_ok(), "the first socket no longer listens");
         drop(live);
 
-        // What a process that was killed leaves: a file that nobody listens on.
+        // A killed process leaves a file that nobody listens on.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let next = AdminSocket::open(&path).await.unwrap();
         assert!(UnixStream::connect(&path).await.is_ok());
 
-        // Somebody else's is not removed at the end.
+        // The socket of another process is not removed at the end.
         fs::remove_file(&path).unwrap();
         let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
         drop(next);
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_in_the_way_stays() {
+    async fn keeps_other_file_at_the_path() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         fs::write(&path, "kept").unwrap();

@@ -1,4 +1,4 @@
-//! What the handlers read, and what they are allowed.
+//! The state that handlers read, and the orders that are allowed.
 
 use super::{orders::Command, web::WebAccess};
 use crate::{
@@ -21,7 +21,7 @@ use wall_clock::Clock;
 /// Information about this process.
 #[derive(Clone, Debug)]
 pub struct ProcessInfo {
-    /// Its version.
+    /// The version of recliner.
     pub version: &'static str,
     /// The commit it was built from, or `unknown`.
     pub revision: &'static str,
@@ -43,20 +43,21 @@ impl ProcessInfo {
         }
     }
 
-    /// The date of the source; `None` if the build does not know it.
+    /// The date of the source; `None` if it is unknown.
     #[must_use]
     pub fn known_date(&self) -> Option<&'static str> {
-        // As the build script writes it.
+        // The build script writes `unknown` for a missing date.
         (self.date != "unknown").then_some(self.date)
     }
 
-    /// Whether it is a developer's build, which does not know its origin: it would be remade after each commit.
+    /// Whether it is a developer's build, which does not record its revision, so that a commit does
+    /// not force a rebuild.
     #[must_use]
     pub fn is_development(&self) -> bool {
         cfg!(debug_assertions) && self.revision == "unknown"
     }
 
-    /// The notice about a simulated cluster, which depends on the mode.
+    /// The notice that the cluster is simulated, if it is; the text depends on the mode.
     #[must_use]
     pub fn simulation(&self, mode: Mode) -> Option<&'static str> {
         self.simulated.then_some(match mode {
@@ -70,7 +71,7 @@ impl ProcessInfo {
     }
 }
 
-/// The active configuration, as it is shown to clients.
+/// The active configuration, as clients see it.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigStatus {
     /// The effective configuration, with secrets replaced.
@@ -90,21 +91,21 @@ pub struct ConfigStatus {
 pub struct Allow {
     /// Reload and quit.
     pub lifecycle: bool,
-    /// All others. Suspend, resume and backup are always allowed over the Unix socket.
+    /// All other orders. Suspend, resume and backup are always allowed over the Unix socket.
     pub admin: bool,
     /// Host names of this machine, besides localhost, addresses and the names in its certificate. An
     /// order with any other name in `Host` may come through DNS rebinding.
     pub names: Arc<[String]>,
-    /// Whether requests that read need such a `Host` too, if they have no user.
+    /// Whether requests without a user need such a `Host` even if they only read.
     pub checks_host: bool,
 }
 
-/// Everything that the handlers read.
+/// Everything that the handlers need.
 #[derive(Clone, Debug)]
 pub struct AppState {
     /// The latest plan.
     pub plan: watch::Receiver<Arc<Plan>>,
-    /// What to do about the cluster.
+    /// The current advice about the cluster.
     pub advice: watch::Receiver<Arc<AdviceView>>,
     /// The scorecard of advice.
     pub scorecard: watch::Receiver<Arc<ScorecardView>>,
@@ -114,9 +115,9 @@ pub struct AppState {
     pub couchdb: watch::Receiver<Arc<[couchdb_client::EntryStatus]>>,
     /// The results of this process's own jobs.
     pub counts: watch::Receiver<Arc<job_state::JobCounters>>,
-    /// This process.
+    /// Information about this process.
     pub about: Arc<ProcessInfo>,
-    /// The clock, to which relative times in queries refer.
+    /// The clock for relative times in queries.
     pub clock: Clock,
     /// The active configuration.
     pub config: watch::Receiver<Arc<ConfigStatus>>,
@@ -124,7 +125,7 @@ pub struct AppState {
     pub changes: watch::Receiver<Arc<feed_client::FeedClientStatus>>,
     /// The smoosh channels that are taken over.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
-    /// How the nodes are set.
+    /// The settings of the nodes.
     pub node_settings: watch::Receiver<Arc<NodeSettings>>,
     /// Reads design documents.
     pub designs: Arc<dyn DesignReader>,
@@ -132,13 +133,13 @@ pub struct AppState {
     pub certificates: watch::Receiver<CertificateEnds>,
     /// Indexes that lag, and their builds.
     pub builds: watch::Receiver<Arc<IndexBuilds>>,
-    /// Counters and histograms of what happened.
+    /// Counters and histograms that tasks update themselves.
     pub registry: prometheus::Registry,
     /// The journal, if there is one.
     pub journal: Option<Journal>,
     /// The feed of database events, if there is one.
     pub feed: Option<FeedHandle>,
-    /// The channel for orders.
+    /// The channel for commands to the service.
     pub orders: mpsc::Sender<Command>,
     /// The orders that are allowed.
     pub allow: Allow,

@@ -1,4 +1,4 @@
-//! What recliner is and sees: its state, the configuration in force, space, and running jobs.
+//! The state of recliner: its status, active configuration, space, and running jobs.
 
 use super::{
     answer::success,
@@ -26,7 +26,6 @@ use axum::{
 };
 use std::sync::Arc;
 
-/// The routes.
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::read::<NoQuery, Status>(
@@ -59,7 +58,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The state of recliner, and what it cannot read.
+/// Reports the state of recliner, and what it cannot read.
 async fn status(
     extract::State(state): extract::State<AppState>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
@@ -67,7 +66,7 @@ async fn status(
     success(&status_of(&state, &state.plan.borrow().clone()))
 }
 
-/// The state of recliner beside this plan.
+/// The state of recliner, given this plan.
 pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
     let status = Arc::clone(&state.status.borrow());
     let config = Arc::clone(&state.config.borrow());
@@ -105,7 +104,7 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
     }
 }
 
-/// Bytes of the cluster, and what its volumes have left.
+/// Reports the bytes of the cluster and the free space of its volumes.
 async fn space(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
@@ -116,7 +115,7 @@ async fn space(
     space.await.map_or_else(ApiError::into_response, |space| success(&space))
 }
 
-/// Running compactions and index builds, and when each node last reported its tasks.
+/// Lists running compactions and index builds, and when each node last reported its tasks.
 async fn jobs(
     extract::State(state): extract::State<AppState>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
@@ -125,7 +124,7 @@ async fn jobs(
     success(&Jobs::of(&plan))
 }
 
-/// The active configuration, with secrets replaced.
+/// Shows the active configuration, with secrets replaced.
 async fn config(
     extract::State(state): extract::State<AppState>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,

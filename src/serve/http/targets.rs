@@ -23,7 +23,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// The route.
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::read::<TargetQuery, Targets>(
         "/api/v1/targets",
@@ -33,7 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
     )]
 }
 
-/// Targets, filtered, sorted and paged.
+/// Lists targets, filtered, sorted and paged.
 async fn targets(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
@@ -93,7 +92,7 @@ pub(super) struct TargetQuery {
     offset: Option<usize>,
 }
 
-/// What a list of targets is sorted by.
+/// The sort key of a list of targets.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +110,7 @@ enum SortKey {
 }
 
 impl SortKey {
-    /// Whether it begins with the greatest unless asked otherwise.
+    /// Whether the greatest comes first by default.
     const fn is_of_numbers(self) -> bool {
         matches!(self, Self::Reclaimable | Self::File | Self::Ratio | Self::Priority)
     }
@@ -122,10 +121,10 @@ impl TargetQuery {
         PageRange::new(self.offset, self.limit)
     }
 
-    /// How many targets are requested, and those of the requested page, sorted.
+    /// The number of matching targets, and the targets of the requested page, sorted.
     ///
     /// # Errors
-    /// A filter with an invalid value.
+    /// If a filter has an invalid value.
     pub(super) fn select(&self, plan: &Plan) -> Result<(usize, Vec<TargetIx>), String> {
         let page = self.page()?;
         let found = self.filter(plan)?;
@@ -143,7 +142,7 @@ impl TargetQuery {
             one.0.total_cmp(&other.0).then(one.1.cmp(&other.1))
         };
         let end = page.offset.saturating_add(page.limit);
-        // A page needs no more than its own end sorted.
+        // Only the entries up to the end of the page need to be sorted.
         if end < keyed.len() {
             keyed.select_nth_unstable_by(end, order);
             keyed.truncate(end);
@@ -152,14 +151,14 @@ impl TargetQuery {
         Ok((total, page.of(&keyed).iter().map(|(_, ix)| *ix).collect()))
     }
 
-    /// What to sort by, and whether the least comes first.
+    /// The sort key, and whether the least comes first.
     fn sort(&self) -> Option<(SortKey, bool)> {
         let Named(sort) = self.sort?;
         let is_ascending = self.order.map(|Named(order)| order == SortOrder::Asc);
         Some((sort, is_ascending.unwrap_or_else(|| !sort.is_of_numbers())))
     }
 
-    /// All requested targets, in the order of the tables.
+    /// All matching targets, in the order of the tables.
     fn filter(&self, plan: &Plan) -> Result<Vec<TargetIx>, String> {
         let sized = |key: &str, text: &Option<String>| {
             let parsed = text.as_deref().map(|text| {
@@ -195,7 +194,7 @@ impl TargetQuery {
     }
 }
 
-/// Why a target that a channel takes does not start.
+/// Why a queued target does not start.
 fn refused_for(plan: &Plan, target: TargetRef<'_>) -> Option<RefusalReason> {
     match plan.decision(target) {
         Decision::Refused(refusal) => Some(refusal.reason),
@@ -203,12 +202,12 @@ fn refused_for(plan: &Plan, target: TargetRef<'_>) -> Option<RefusalReason> {
     }
 }
 
-/// A text that names of databases and design documents are searched for.
+/// A text to search for in the names of databases and design documents.
 struct Search {
     lowercase: String,
-    /// The target whose id the text is.
+    /// The target whose id is the text.
     named: Option<TargetIx>,
-    /// Whether each database's name has the text, once it was looked at.
+    /// Whether the name of each database contains the text; `None` until it is checked.
     dbs: Vec<Option<bool>>,
 }
 
@@ -238,10 +237,10 @@ impl Search {
     }
 }
 
-/// The sort keys of targets: numbers, or the places of names in their order.
+/// The sort keys of targets: numbers, or the ranks of names.
 struct Ranks {
     sort: SortKey,
-    /// The place of each database's, node's or channel's name.
+    /// The rank of each name of a database, node or channel.
     places: Vec<f64>,
 }
 
@@ -269,7 +268,7 @@ impl Ranks {
         Self { sort, places: places(names) }
     }
 
-    /// A key by which a sort from the least puts targets in order; unknown is last in both directions.
+    /// A key for sorting in ascending order, whatever the direction; unknown values come last.
     fn key(&self, plan: &Plan, target: TargetRef<'_>, ascending: bool) -> f64 {
         let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
         let place = |at: usize| self.places.get(at).copied();
@@ -296,7 +295,7 @@ impl Ranks {
     }
 }
 
-/// The place of each name in their order, by index.
+/// The rank of each name in alphabetical order, by index.
 fn places(mut names: Vec<(usize, &str)>) -> Vec<f64> {
     names.sort_unstable_by_key(|(_, name)| *name);
     let end = names.iter().map(|(at, _)| at + 1).max().unwrap_or(0);

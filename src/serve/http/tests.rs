@@ -1,4 +1,4 @@
-//! The web surface as a whole, asked through the router without a socket.
+//! The web interface as a whole, called through the router without a socket.
 
 mod admin;
 mod answers;
@@ -58,7 +58,7 @@ const MIB: u64 = 1 << 20;
 const NOW: Moment = Moment::from_unix(1_795_222_440);
 const RANGE: Range = Range { from: 0, to: u32::MAX };
 
-/// A clock that stands still.
+/// A clock that stands still at `NOW`.
 const STOPPED: Clock = Clock::Custom(&Stopped);
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl TimeSource for Stopped {
     }
 }
 
-/// A database name, and a design document's, that few programs bear.
+/// The names of a database and a design document with unusual characters.
 const ODD_DB: &str = "app/_design/x+y(1)$";
 const ODD_DESIGN: &str = "_design/\"b\\\u{fc}cher\"\n<script>alert(1)</script>&amp;%2F..";
 
@@ -87,7 +87,7 @@ fn facts(file: u64, active: u64) -> Facts {
     }
 }
 
-/// The design document that every database has, or why it cannot be read.
+/// The design document of every database, or the reason why it cannot be read.
 #[derive(Debug)]
 struct Designs(Result<Option<&'static str>, &'static str>);
 
@@ -131,7 +131,7 @@ fn snapshot() -> Arc<Snapshot> {
     draft.set_facts(shard, facts(100 * MIB, 10 * MIB));
     let unread = draft.get_or_add_shard(b, orders, Some(RANGE));
     draft.set_state(unread, TargetState::Missing);
-    // The instance before the present one, its file left behind.
+    // The previous instance of the database, whose file was left behind.
     let old = draft.get_or_add_db(DbName { db: "orders", suffix: ".16" });
     let old = draft.get_or_add_shard(a, old, Some(RANGE));
     draft.set_facts(old, facts(500 * MIB, MIB));
@@ -139,7 +139,7 @@ fn snapshot() -> Arc<Snapshot> {
     let odd = draft.get_or_add_db(DbName { db: ODD_DB, suffix: ".17" });
     let odd_shard = draft.get_or_add_shard(a, odd, Some(RANGE));
     draft.set_facts(odd_shard, facts(60 * MIB, 20 * MIB));
-    // Node-local: no range, no suffix; and a database of the same name beside it.
+    // A node-local database: no range, no suffix.
     let dbs = draft.get_or_add_db(DbName { db: "_dbs", suffix: "" });
     let dbs = draft.get_or_add_shard(a, dbs, None);
     draft.set_facts(dbs, facts(8_192, 0));
@@ -170,7 +170,7 @@ fn planned(snapshot: &Arc<Snapshot>) -> Plan {
     queues.make_plan(snapshot, &Conditions::default(), &Arc::default(), NOW)
 }
 
-/// One URL that answers, one that does not, and one that was not asked yet.
+/// A URL that answers, one that does not, and one that was not tried yet.
 fn entries() -> Arc<[EntryStatus]> {
     let entry = |url: &str, up| EntryStatus { url: url.parse().unwrap(), up, why: None };
     let down =
@@ -178,8 +178,7 @@ fn entries() -> Arc<[EntryStatus]> {
     [entry("http://a:5984", Some(true)), down, entry("http://c:5984/couch", None)].into()
 }
 
-/// Two hours of advice, the last ones before now.
-/// Advice with one finding that is muted and one that is not.
+/// Advice with a muted finding and one that is not muted.
 fn advice() -> AdviceView {
     let finding = |db: &str| Finding {
         severity: Severity::Info,
@@ -202,6 +201,7 @@ fn advice() -> AdviceView {
     view
 }
 
+/// A scorecard with two hours of advice, of which the second is the current one.
 fn scorecard() -> ScorecardView {
     let hour = |advised_seconds: u64, freed_bytes| ScorecardHour {
         advised_seconds,
@@ -235,7 +235,7 @@ fn scorecard() -> ScorecardView {
     }
 }
 
-/// A surface and the other ends of what it reads.
+/// The state of a web interface, with the other ends of its channels.
 pub(in crate::serve::http) struct Surface {
     pub(in crate::serve::http) state: AppState,
     plan: watch::Sender<Arc<Plan>>,
@@ -318,12 +318,12 @@ impl Surface {
         (answer.status, serde_json::from_slice(&answer.body).unwrap())
     }
 
-    /// The data of an answer that succeeds, as its type.
+    /// The data of a successful response, as its type.
     async fn answer<T: DeserializeOwned>(&self, path: &str) -> T {
         serde_json::from_value(self.data(path).await).unwrap_or_else(|why| panic!("{path}: {why}"))
     }
 
-    /// The data of an answer that succeeds, for tests of the JSON itself.
+    /// The data of a successful response, for tests of the JSON itself.
     async fn data(&self, path: &str) -> Value {
         let (status, mut body) = self.json(path).await;
         assert_eq!((status, &body["status"]), (StatusCode::OK, &json!("success")), "{path}");
@@ -332,7 +332,7 @@ impl Surface {
     }
 }
 
-/// Over TCP from this machine.
+/// A TCP connection from this machine.
 const HERE: peer::Connection = peer::Connection {
     peer: peer::Peer::Tcp(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)),
     encrypted: false,
@@ -345,7 +345,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// A header, empty where it is not there.
+    /// A header, or an empty text without it.
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -362,13 +362,13 @@ async fn ask(router: Router, method: Method, path: &str, headers: &[(&str, &str)
     }
     let asked = router.oneshot(request.body(Body::empty()).unwrap());
     let answer = tokio::time::timeout(Duration::from_secs(60), asked).await;
-    let (parts, body) = answer.expect("an answer comes").unwrap().into_parts();
+    let (parts, body) = answer.expect("no response within a minute").unwrap().into_parts();
     let body = body.collect().await.unwrap().to_bytes().to_vec();
     Answer { status: parts.status, headers: parts.headers, body }
 }
 
 #[tokio::test]
-async fn every_answer_tells_browsers_what_it_is_not_for() {
+async fn every_response_has_security_headers() {
     let surface = Surface::new();
     for path in
         ["/", "/metrics", "/-/healthy", "/-/reload", "/api/v1/status", "/api/v1/no", "/no", "/api"]
@@ -384,7 +384,7 @@ async fn every_answer_tells_browsers_what_it_is_not_for() {
 }
 
 #[tokio::test]
-async fn head_answers_as_get_does_without_a_body() {
+async fn head_responds_like_get_without_a_body() {
     let surface = Surface::new();
     for (path, headers) in [
         ("/", &[][..]),
@@ -410,7 +410,7 @@ async fn head_answers_as_get_does_without_a_body() {
 }
 
 #[tokio::test]
-async fn other_methods_are_refused_with_those_that_are_taken() {
+async fn refuses_other_methods_and_lists_the_supported_ones() {
     let surface = Surface::new();
     for (method, path, allow) in [
         (Method::POST, "/", "GET,HEAD"),

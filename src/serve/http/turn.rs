@@ -1,4 +1,5 @@
-//! Work on requests, on blocking threads and in turn: filtering a million targets takes tens of milliseconds.
+//! Runs the work of requests on blocking threads and in turn: filtering a million targets takes
+//! tens of milliseconds.
 
 use super::{
     answer::StreamedData, concurrency_limit::ConcurrencyLimit, error::ApiError, state::AppState,
@@ -8,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A response that is computed in turn.
+/// A streamed response whose first chunk is computed in turn.
 pub(super) async fn worked_out(
     state: &AppState,
     turns: ConcurrencyLimit,
@@ -20,7 +21,7 @@ pub(super) async fn worked_out(
     }
 }
 
-/// What `work` makes of the plan of the moment at which its turn comes, on a blocking thread.
+/// Waits for a turn, then runs `work` with the current plan on a blocking thread.
 pub(super) async fn in_turn<T: Send + 'static>(
     state: &AppState,
     turns: &ConcurrencyLimit,
@@ -29,7 +30,8 @@ pub(super) async fn in_turn<T: Send + 'static>(
     Turn::of(turns).await?.work(state, work).await
 }
 
-/// A permit to work on one request. It is freed when the last work in it has ended, even if the client has left.
+/// A permit to work on one request. It is released when its last work ends, even if the client has
+/// disconnected.
 #[derive(Clone)]
 pub(super) struct Turn {
     _permit: Arc<OwnedSemaphorePermit>,
@@ -41,7 +43,7 @@ impl Turn {
         Ok(Self { _permit: Arc::new(permit) })
     }
 
-    /// What `work` makes of the present plan, on a blocking thread.
+    /// Runs `work` with the current plan on a blocking thread.
     pub(super) async fn work<T: Send + 'static>(
         &self,
         state: &AppState,

@@ -20,7 +20,6 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-/// The route.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (304, "Nothing changed since the answer with this ETag."),
@@ -84,7 +83,7 @@ fn parameters(_: &mut Schemas) -> Vec<Value> {
     ]
 }
 
-/// The header that says why a response does not begin after the given sequence.
+/// The header that says why a response does not continue after the given sequence.
 const BEGINS_ANEW: HeaderName = HeaderName::from_static("x-recliner-since");
 
 /// The header that browsers send when they reconnect an event source.
@@ -147,7 +146,6 @@ pub(super) async fn updates(
     }
 }
 
-/// A streamed response.
 fn streamed(kind: Kind, anew: Option<ResetReason>, body: Body) -> Response {
     let (content, cache) = match kind {
         Kind::Normal | Kind::Longpoll | Kind::Continuous => ("application/json", "must-revalidate"),
@@ -165,7 +163,7 @@ fn streamed(kind: Kind, anew: Option<ResetReason>, body: Body) -> Response {
     answer
 }
 
-/// Whether the client has the response with this `ETag`; weak tags match too.
+/// Whether the client already has the response with this `ETag`; weak tags match too.
 pub(super) fn has(headers: &HeaderMap, tag: &str) -> bool {
     let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|it| it.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(|one| {

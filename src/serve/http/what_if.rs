@@ -1,7 +1,8 @@
-//! `POST /api/v1/what-if`: what would happen under several rules, days ahead.
+//! `POST /api/v1/what-if`: a forecast under several sets of rules, days ahead.
 //!
-//! It works on a thread of its own, one request at a time: a million targets take many seconds. A question is read
-//! and understood within its turn, and given up when its time is over or its client has left.
+//! A forecast runs on its own thread, one request at a time: a million targets take many seconds. A
+//! question is parsed only within its turn, and abandoned when its time is over or its client has
+//! disconnected.
 
 mod smoosh;
 
@@ -43,7 +44,7 @@ use tokio::time;
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// The route, with its turns.
+/// The route, with its concurrency limit.
 pub(super) fn routes(turns: Turns) -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is not what it should be, or proposes what is not valid."),
@@ -66,16 +67,16 @@ pub(super) fn routes(turns: Turns) -> Vec<Route> {
     ]
 }
 
-/// The days that are looked ahead, unless asked otherwise.
+/// The days to look ahead, unless the question says otherwise.
 const DAYS: u32 = 7;
 
 /// The maximum size of a question, in bytes.
 const MAX_BODY: usize = 1 << 16;
 
-/// How long the work on a question may take: twice what the slowest takes about a million targets.
+/// The maximum time to work on a question: twice what the slowest one takes for a million targets.
 const MAX_WORK: Duration = Duration::from_secs(300);
 
-/// The one turn of this route.
+/// The concurrency limit of this route, which is one.
 #[derive(Clone, Debug)]
 pub(super) struct Turns(pub(super) ConcurrencyLimit);
 
@@ -85,7 +86,7 @@ impl Default for Turns {
     }
 }
 
-/// The names of the outlooks without compaction, under smoosh's rules, and under those in force.
+/// The names of the outlooks without compaction, under smoosh's rules, and under the current ones.
 const NOTHING: &str = "nothing";
 const SMOOSH: &str = "smoosh";
 const IN_FORCE: &str = "in force";
@@ -93,11 +94,11 @@ const IN_FORCE: &str = "in force";
 /// The name of the outlook under the proposed rules.
 const PROPOSED: &str = "proposed";
 
-/// The word for channels by rent that keep the waste of smoosh.
+/// The word for channels by rent that waste as much as smoosh.
 const SMOOSH_AS_RENT: &str = "smoosh-as-rent";
 
-/// What would happen if nothing were compacted, under smoosh's rules, under those in force, and under
-/// the proposed ones.
+/// Forecasts the cluster without compaction, under smoosh's rules, under the current rules, and
+/// under the proposed ones.
 pub(super) async fn what_if(
     extract::State(state): extract::State<AppState>,
     Extension(Turns(turns)): Extension<Turns>,
@@ -115,7 +116,7 @@ pub(super) async fn what_if(
     }
 }
 
-/// The answer to a question. The work ends early when the returned future is dropped.
+/// Answers a question. The work ends early if the returned future is dropped.
 pub(super) async fn forecast(
     state: &AppState,
     turn: &Turn,
@@ -152,7 +153,7 @@ fn span(question: &WhatIfQuestion) -> Result<Duration, ApiError> {
 enum Proposed {
     Nothing,
     Rules(Policy),
-    /// These, with channels by rent that keep the waste of smoosh.
+    /// These rules, but with channels by rent that waste as much as smoosh.
     SmooshAsRent(Policy),
 }
 
@@ -169,7 +170,7 @@ impl Proposed {
         })
     }
 
-    /// What would happen, from the moment of this plan on.
+    /// The forecast, starting at the moment of this plan.
     fn answer(
         self,
         (plan, advice): (&Plan, &AdviceView),
@@ -211,7 +212,8 @@ impl Proposed {
     }
 }
 
-/// A volume that advice and the overview have a date for is not full at another one.
+/// Uses the dates of advice and of the overview where they have one, so that all show the same
+/// date.
 fn say_known_dates(outlook: &mut Outlook, advice: &AdviceView) {
     for volume in &mut outlook.volumes {
         let Some(dates) = advice.fill_dates.get(&volume.name) else { continue };
@@ -224,12 +226,12 @@ fn say_known_dates(outlook: &mut Outlook, advice: &AdviceView) {
     }
 }
 
-/// The channels of smoosh as it is set on the cluster, or CouchDB's defaults.
+/// The channels of the cluster's smoosh settings, or CouchDB's defaults.
 pub(crate) fn smoosh_channels(settings: &NodeSettings) -> Channels {
     KnownSmoosh::of(settings).channels
 }
 
-/// These rules with one of the ready lists of channels.
+/// These rules with the channels of a preset.
 fn preset(word: &str, rules: &Policy) -> Result<Policy, ApiError> {
     let Some(preset) = ChannelPreset::from_label(word) else {
         let words = ChannelPreset::labels().join(", ");
@@ -241,8 +243,8 @@ fn preset(word: &str, rules: &Policy) -> Result<Policy, ApiError> {
     Ok(Policy { channels: Arc::new(channels), ..rules.clone() })
 }
 
-/// The first node that a configuration names and that is not among the known ones, as a sentence.
-fn stranger(proposed: &Settings, known: &[&str]) -> Option<String> {
+/// The error, as a sentence, if a configuration names a node that is not among the known ones.
+fn unknown_node(proposed: &Settings, known: &[&str]) -> Option<String> {
     let volumes = proposed.headroom.volumes.iter().enumerate();
     let on_volumes = volumes.flat_map(|(at, volume)| {
         volume
@@ -261,18 +263,18 @@ fn stranger(proposed: &Settings, known: &[&str]) -> Option<String> {
     ))
 }
 
-/// The rules of a proposed configuration, which must be for nodes that are known here.
+/// The rules of a proposed configuration, which may name only nodes that are known here.
 fn configured(text: &str, plan: &Plan, in_force: &Policy) -> Result<Policy, ApiError> {
     let file = File { name: Path::new("config"), bytes: text.as_bytes() };
     let proposed = config::load_policy(file).map_err(ApiError::bad)?;
     let nodes = plan.snapshot.nodes().iter().skip(NodeIx::CLUSTER.as_usize() + 1);
-    // A node that is down since recliner started is known from the volumes in force alone.
+    // A node that has been down since recliner started is known only from the configured volumes.
     let on_volumes = in_force.rules.headroom.volumes.iter().flat_map(|volume| &volume.nodes);
     let known: BTreeSet<&str> =
         nodes.map(|node| &*node.name).chain(on_volumes.map(String::as_str)).collect();
     let known: Vec<&str> = known.into_iter().collect();
-    if let Some(stranger) = stranger(&proposed, &known) {
-        return Err(ApiError::bad(stranger));
+    if let Some(why) = unknown_node(&proposed, &known) {
+        return Err(ApiError::bad(why));
     }
     let rules = crate::plan::Rules {
         limits: proposed.limits,
@@ -290,7 +292,7 @@ mod tests {
     use crate::what_if::{FillDates, VolumeOutlook};
 
     #[test]
-    fn a_volume_is_full_when_the_advice_says_so() {
+    fn volume_is_full_on_the_date_of_the_advice() {
         let at = |at| Some(Moment::from_unix(at));
         let full = |name: &str, is_simulated| {
             let dates =
@@ -316,11 +318,11 @@ mod tests {
 
     fn refused(text: &str) -> Option<String> {
         let file = File { name: Path::new("x.yml"), bytes: text.as_bytes() };
-        stranger(&config::load_policy(file).unwrap(), &["couchdb@a", "couchdb@b"])
+        unknown_node(&config::load_policy(file).unwrap(), &["couchdb@a", "couchdb@b"])
     }
 
     #[test]
-    fn a_configuration_of_another_cluster_is_refused_by_the_key_that_shows_it() {
+    fn refuses_configuration_of_another_cluster_and_names_the_key() {
         for (text, key) in [
             ("nodes: [couchdb@a, couchdb@x]\n", "nodes"),
             ("nodes: [_all]\ncouchdb: {nodes: {couchdb@x: \"http://x:5984\"}}\n", "couchdb.nodes"),
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_of_this_cluster_is_accepted_and_the_rest_of_it_is_not_read() {
+    fn accepts_configuration_with_known_nodes_only() {
         for text in [
             "channels: rent\n",
             "nodes: [couchdb@a]\ncouchdb: {urls: [\"http://elsewhere:5984\"], nodes: {couchdb@b: \"http://b:5984\"}}\n",

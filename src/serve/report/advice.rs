@@ -1,4 +1,4 @@
-//! What to do about the cluster, as the API and the command `advise` say it.
+//! What to do about the cluster, as the API and the command `advise` show it.
 
 use super::words::{self, Word};
 use crate::{
@@ -201,7 +201,7 @@ impl Advice {
         advice
     }
 
-    /// Pieces that nobody muted.
+    /// The pieces of advice that are not muted.
     pub fn open(&self) -> impl Iterator<Item = &AdviceLine> {
         self.advice.iter().filter(|line| line.muted.is_none())
     }
@@ -226,7 +226,7 @@ impl Advice {
     }
 }
 
-/// What is wasted, and who compacts it.
+/// The waste, and whether recliner compacts it, in words.
 fn in_words(waste: Waste, bound: &str, mode: Mode) -> String {
     let [reclaimable, unused, all] =
         [waste.reclaimable_bytes(), waste.unused_bytes(), waste.file_bytes()]

@@ -1,4 +1,4 @@
-//! Indexes that lag behind their documents.
+//! The API's view of indexes that lag behind their documents.
 
 use super::{words, words::Word};
 use crate::{
@@ -95,8 +95,8 @@ impl From<&warmer::LaggingIndex> for BuildLine {
     }
 }
 
-/// The request that makes CouchDB build an index; none where CouchDB has no such request, or
-/// where a URL cannot carry its names.
+/// The request that makes CouchDB build an index; `None` if CouchDB has no such request, or if a
+/// URL cannot carry the names.
 fn request(line: &warmer::LaggingIndex) -> Option<String> {
     let query = line.query.as_ref()?;
     let (db, ddoc) = (&*line.db, &*query.design);

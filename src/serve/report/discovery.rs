@@ -1,4 +1,4 @@
-//! What programs read that know Prometheus or CouchDB and not recliner.
+//! Responses for programs that speak the formats of Prometheus or CouchDB.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

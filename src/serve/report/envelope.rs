@@ -1,4 +1,4 @@
-//! Prometheus's envelope around every answer of the API, and errors.
+//! Prometheus's envelope around every response of the API, and errors.
 
 use super::{MissLine, RefusalLine, words, words::Word};
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ pub struct Success<T> {
 }
 
 impl<T> Success<T> {
-    /// The envelope around an answer.
+    /// The envelope around the data of a response.
     pub const fn of(data: T) -> Self {
         Self { status: Word::Borrowed("success"), data }
     }
@@ -78,7 +78,7 @@ pub enum Conflict {
 }
 
 impl Conflict {
-    /// The request that would be sent, where recliner only advises.
+    /// The request that would be sent, if recliner only advises.
     #[must_use]
     pub fn request(&self) -> Option<&str> {
         match self {
@@ -87,7 +87,7 @@ impl Conflict {
         }
     }
 
-    /// The ids of targets to choose from.
+    /// The ids of the targets to choose from.
     #[must_use]
     pub fn candidates(&self) -> &[String] {
         match self {

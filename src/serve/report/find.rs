@@ -1,4 +1,4 @@
-//! From what a person types to the targets it means.
+//! Finds the targets that a person's text refers to.
 
 use crate::{
     model::target::{TargetId, TargetKind, TargetSelector},
@@ -7,22 +7,22 @@ use crate::{
     text::Label,
 };
 
-/// How alike a name has to be to what was typed, from 0 to 1, to be suggested.
+/// The minimum similarity, from 0 to 1, between a name and the typed text for a suggestion.
 const ALIKE: f64 = 0.8;
 
-/// What a text meant.
+/// The targets that a text matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Exactly one target.
     One(TargetIx),
     /// All targets of one database, or all indexes of one design document.
     Several(Vec<TargetIx>),
-    /// An id or a name that nothing has.
+    /// No target has this id or name.
     None,
 }
 
 impl Found {
-    /// Every target that is meant.
+    /// Every target that matches.
     #[must_use]
     pub fn all(self) -> Vec<TargetIx> {
         match self {
@@ -33,17 +33,17 @@ impl Found {
     }
 }
 
-/// What a text names, among the targets of a plan and among those that are gone.
+/// A selector for what a text names, among the targets of a plan and those that no longer exist.
 #[must_use]
 pub fn selector(plan: &Plan, text: &str) -> TargetSelector {
-    // All others are known by their ids.
+    // Other texts select targets by their ids alone.
     let found = if text.contains("/_design/") { find(plan, text).all() } else { Vec::new() };
     let views = found.into_iter().filter_map(|ix| plan.snapshot.target(ix));
     let views = views.filter(|target| target.kind() == TargetKind::View);
     TargetSelector::new(text, views.map(TargetRef::id))
 }
 
-/// Says that nothing has a name or an id, with what may have been meant.
+/// The error that no target has a name or id, with a suggestion.
 #[must_use]
 pub fn no_match(plan: &Plan, text: &str) -> String {
     let kind = text.split_once(':').and_then(|(kind, _)| TargetKind::from_label(kind));
@@ -56,7 +56,7 @@ pub fn no_match(plan: &Plan, text: &str) -> String {
     format!("no database, view or shard matches {text:?}{}", hint(nearest(plan, text, true)))
 }
 
-/// Says that no database has a name, with what may have been meant.
+/// The error that no database has a name, with a suggestion.
 #[must_use]
 pub fn no_database(plan: &Plan, text: &str) -> String {
     format!("no database is called {text:?}{}", hint(nearest(plan, text, false)))
@@ -66,10 +66,11 @@ fn hint(nearest: Option<String>) -> String {
     nearest.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
 }
 
-/// The database, or also the design document, whose name is most like a text, if one is.
+/// The database, or with `with_designs` also the design document, whose name is most similar to a
+/// text.
 fn nearest(plan: &Plan, text: &str, with_designs: bool) -> Option<String> {
     let typed = text.to_lowercase();
-    let alike = |name: &str| {
+    let similarity = |name: &str| {
         let (one, other) = (name.chars().count(), typed.chars().count());
         if one.abs_diff(other) > one.max(other) / 2 {
             return 0.0;
@@ -77,35 +78,35 @@ fn nearest(plan: &Plan, text: &str, with_designs: bool) -> Option<String> {
         strsim::jaro_winkler(&typed, &name.to_lowercase())
     };
     let mut best: Option<(f64, String)> = None;
-    let mut offer = |alike: f64, name: &dyn Fn() -> String| {
-        if alike > ALIKE && best.as_ref().is_none_or(|(so_far, _)| alike > *so_far) {
-            best = Some((alike, name()));
+    let mut offer = |similarity: f64, name: &dyn Fn() -> String| {
+        if similarity > ALIKE && best.as_ref().is_none_or(|(so_far, _)| similarity > *so_far) {
+            best = Some((similarity, name()));
         }
     };
     let mut last = None;
     for target in plan.snapshot.targets() {
         let db = target.db_name().db;
         if last.replace(target.db()) != Some(target.db()) {
-            offer(alike(db), &|| db.to_owned());
+            offer(similarity(db), &|| db.to_owned());
         }
         let views = target.view().filter(|_| with_designs && !target.is_part());
         for design in views.iter().flat_map(|view| view.designs.iter()) {
-            // People leave `_design/` out, or the database.
+            // People omit `_design/`, or the database.
             let name = design.strip_prefix("_design/").unwrap_or(design);
             let (short, whole) = (format!("{db}/{name}"), format!("{db}/{design}"));
-            let like = [&whole, &short, &**design, name].map(alike);
+            let like = [&whole, &short, &**design, name].map(similarity);
             offer(like.into_iter().fold(0.0, f64::max), &|| whole.clone());
         }
     }
     best.map(|(_, name)| name)
 }
 
-/// Whether the name of a shard file may be one of a database instance.
+/// Whether a shard file's name may belong to a database instance.
 fn is_file_of(file: &str, name: DbName<'_>) -> bool {
     file.strip_suffix(name.suffix).is_some_and(|rest| rest.ends_with(name.db))
 }
 
-/// Whether an id may be one of a database instance.
+/// Whether an id may belong to a target of a database instance.
 fn is_id_of(id: &TargetId, name: DbName<'_>) -> bool {
     match id {
         TargetId::Db { shard: file, .. } | TargetId::View { db: file, .. } => {
@@ -115,13 +116,14 @@ fn is_id_of(id: &TargetId, name: DbName<'_>) -> bool {
     }
 }
 
-/// The name of a design document, or of what would be one, if a text is that of one in a database.
+/// The part of a text after a database's name and a slash: a design document, if the database has
+/// it.
 fn design_of<'a>(text: &'a str, name: DbName<'_>) -> Option<&'a str> {
     text.strip_prefix(name.db)?.strip_prefix('/')
 }
 
-/// The targets of some databases that are wanted. There are far more targets than databases, so databases are
-/// chosen by their names and targets by what remains.
+/// The wanted targets of some databases. There are far more targets than databases, so databases
+/// are selected first, by their names.
 fn matching(
     plan: &Plan,
     is_db: impl Fn(DbName<'_>) -> bool,
@@ -144,8 +146,8 @@ fn matching(
 
 /// Finds targets by id, shard file name, database, or `<db>/_design/x`.
 ///
-/// A text that is an id is only that. A database may itself be called `app/_design/x`: the
-/// database then wins, and its views are named by their ids.
+/// A text that is an id matches only that id. A database may itself be called `app/_design/x`: then
+/// the text names the database, and its views must be named by their ids.
 #[must_use]
 pub fn find(plan: &Plan, text: &str) -> Found {
     if let Ok(id) = text.parse::<TargetId>() {
@@ -163,7 +165,7 @@ pub fn find(plan: &Plan, text: &str) -> Found {
     if by_shard != Found::None {
         return by_shard;
     }
-    // The name of a database may hold `/_design/` as well, so the text is not cut there.
+    // A database's name may contain `/_design/` as well, so the text is not split there.
     let of_design = |is_wanted: &dyn Fn(TargetRef<'_>) -> bool| {
         let has_design = |target: TargetRef<'_>| {
             let id = design_of(text, target.db_name());
@@ -173,7 +175,7 @@ pub fn find(plan: &Plan, text: &str) -> Found {
         let is_db = |name: DbName<'_>| design_of(text, name).is_some();
         matching(plan, is_db, |target| is_wanted(target) && has_design(target))
     };
-    // The view itself is meant, where it is a target, and not its parts; search indexes where
+    // The text means the view itself if it is a target, not its parts; and search indexes only if
     // there is no view.
     let is_view = |target: TargetRef<'_>| target.kind() == TargetKind::View;
     match of_design(&|target| !target.is_part() && is_view(target)) {

@@ -1,4 +1,5 @@
-//! What is wrong, in sentences: the same for the console, the terminal, and whoever else asks.
+//! The problems of the cluster and of recliner in sentences, which the console and the terminal
+//! share.
 
 use super::{Advice, Planned, Space, Status, TakeoverLine};
 use crate::{
@@ -7,12 +8,12 @@ use crate::{
     text::{counted, grouped, listed},
 };
 
-/// Something that is wrong, and where an operator sees more of it.
+/// A problem, with the page that shows more about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Concern {
-    /// Whether it keeps recliner or CouchDB from their work.
+    /// Whether it prevents recliner or CouchDB from working.
     pub is_critical: bool,
-    /// What is wrong, in a sentence.
+    /// The problem in a sentence.
     pub says: String,
     /// The console's page that shows it, as a relative link.
     pub page: &'static str,
@@ -25,7 +26,7 @@ impl Concern {
 }
 
 impl Status {
-    /// What keeps recliner from its work.
+    /// The problems that prevent recliner from working.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         self.of_severity(true)
@@ -42,7 +43,7 @@ impl Status {
         concerns.filter(|it| it.is_critical == is_critical).map(|it| it.says).collect()
     }
 
-    /// Everything that is wrong by the status alone, the worst first.
+    /// Every problem that the status shows, worst first.
     fn concerns(&self) -> Vec<Concern> {
         let mut out = self.critical_concerns();
         out.extend(self.scan_warnings());
@@ -121,7 +122,7 @@ impl Status {
         out
     }
 
-    /// What was found about the nodes' smoosh, in one line.
+    /// The findings about the nodes' smoosh, in one line.
     fn smoosh_warning(&self) -> Option<Concern> {
         let of = |line: &'_ TakeoverLine| {
             let problem = line.problem.clone().into_iter();
@@ -131,7 +132,7 @@ impl Status {
         about_nodes("about smoosh", self.smoosh.iter().flat_map(of).collect())
     }
 
-    /// What was found about the nodes themselves, in one line.
+    /// The findings about the nodes themselves, in one line.
     fn node_warning(&self) -> Option<Concern> {
         let served = self.nodes.iter().filter(|node| node.served && node.up != Some(false));
         let found = served.flat_map(|node| {
@@ -140,27 +141,28 @@ impl Status {
         about_nodes("about how nodes are reached", found.collect())
     }
 
-    /// That nothing is wrong, if that is so.
+    /// The sentence that nothing is wrong, if that is true.
     #[must_use]
     pub fn all_clear(&self) -> Option<&'static str> {
         (self.ready && self.suspensions.is_empty() && self.concerns().is_empty())
             .then_some("Nothing is wrong: all nodes answer, and the last sweep read everything.")
     }
 
-    /// Everything that is wrong, the worst first. What is suspended is not among it: see
+    /// Every problem, worst first. Suspensions are not problems: see
     /// [`suspensions`](Self::suspensions).
     #[must_use]
     pub fn all_concerns(&self, space: &Space, planned: &Planned, advice: &Advice) -> Vec<Concern> {
         let mut out = self.concerns();
         out.extend(advice_concerns(advice));
         out.extend(unknown_space(space, planned));
-        // Stable: concerns of one severity keep their order.
+        // The sort is stable, so concerns of one severity keep their order.
         out.sort_by_key(|concern| !concern.is_critical);
         out
     }
 }
 
-/// Findings by node as one warning: the only one, or how many there are and the first.
+/// Merges findings about nodes into one warning: the only finding, or their number and the first
+/// one.
 fn about_nodes(about: &str, found: Vec<(String, String)>) -> Option<Concern> {
     let (node, first) = found.first()?;
     let first = format!("{node}: {}", first.trim_end_matches('.'));
@@ -178,7 +180,7 @@ fn about_nodes(about: &str, found: Vec<(String, String)>) -> Option<Concern> {
     Some(Concern::warning(says, "nodes"))
 }
 
-/// Critical advice one by one, and warnings together.
+/// One concern for each piece of critical advice, and one for all warnings together.
 fn advice_concerns(advice: &Advice) -> Vec<Concern> {
     let of = |severity: &'static str| advice.open().filter(move |line| line.severity == severity);
     let critical = of("critical").map(|line| Concern {
@@ -203,7 +205,7 @@ fn advice_concerns(advice: &Advice) -> Vec<Concern> {
     out
 }
 
-/// Volumes whose free space recliner needs and does not know.
+/// The concern about volumes whose free space recliner needs but does not know.
 fn unknown_space(space: &Space, planned: &Planned) -> Option<Concern> {
     let reason = RefusalReason::UnknownDisk.label();
     let waiting: u64 = planned.candidates.iter().filter_map(|line| line.refused.get(reason)).sum();
@@ -211,7 +213,7 @@ fn unknown_space(space: &Space, planned: &Planned) -> Option<Concern> {
     if space.nodes_without_space.is_empty() || (waiting == 0 && !is_known_elsewhere) {
         return None;
     }
-    let held = match waiting {
+    let consequence = match waiting {
         0 => String::new(),
         some => format!(
             ", so {} larger than headroom.blind_limit {}",
@@ -220,8 +222,9 @@ fn unknown_space(space: &Space, planned: &Planned) -> Option<Concern> {
         ),
     };
     let nodes = listed(&space.nodes_without_space);
-    let says =
-        format!("Free space is unknown on {nodes}{held}. Set headroom.volumes or --data-dir.");
+    let says = format!(
+        "Free space is unknown on {nodes}{consequence}. Set headroom.volumes or --data-dir."
+    );
     Some(Concern::warning(says, "docs/files.html"))
 }
 

@@ -1,4 +1,4 @@
-//! Running jobs, whoever started them.
+//! Running jobs, whoever started them, as the API shows them.
 
 use super::{words, words::Word};
 use crate::{
@@ -71,7 +71,7 @@ pub struct JobLine {
 }
 
 impl Jobs {
-    /// The jobs that a plan was made from.
+    /// The jobs that a plan is based on.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let jobs = &plan.conditions.jobs;
@@ -113,7 +113,7 @@ impl JobLine {
         }
     }
 
-    /// How many seconds the job still takes at its mean pace.
+    /// The remaining time of the job in seconds, at its mean pace.
     #[must_use]
     pub fn remaining_seconds(&self, now: Moment) -> Option<f64> {
         let done = self.progress.filter(|done| *done > 0.01)?;

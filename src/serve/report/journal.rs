@@ -1,4 +1,4 @@
-//! What the journal holds: how jobs ended, and what happened.
+//! The journal's outcomes and events, as the API shows them.
 
 use super::{Listing, words, words::Word};
 use crate::{
@@ -73,7 +73,7 @@ pub struct OutcomeLine {
 }
 
 impl OutcomeLine {
-    /// An entry of the journal.
+    /// The line of a journal entry.
     #[must_use]
     pub fn of(seq: u64, outcome: &Outcome) -> Self {
         Self {
@@ -122,8 +122,8 @@ pub struct HourLine {
 }
 
 impl Hours {
-    /// The hours from that of `since` on. `outcomes` are the jobs that ended in them, the newest first;
-    /// unless they are `all`, hours that may lack some are left out.
+    /// The hours beginning with that of `since`. `outcomes` are the jobs that ended in them, newest
+    /// first; unless they are `all`, hours that may lack some jobs are left out.
     #[must_use]
     pub fn of(outcomes: &[(u64, Outcome)], all: bool, since: Moment, now: Moment) -> Self {
         let hour = |at: Moment| at.unix() / HOUR;
@@ -264,7 +264,7 @@ pub struct EventLine {
     pub class: Option<Word>,
 }
 
-/// Keeps `null` apart from a field that is absent.
+/// Distinguishes `null` from an absent field.
 fn even_null<'de, T, D>(from: D) -> Result<Option<Option<T>>, D::Error>
 where
     T: Deserialize<'de>,
@@ -274,7 +274,7 @@ where
 }
 
 impl EventLine {
-    /// Its type for a person. Advice is found by a rule, and given by nobody.
+    /// The type of the event for people. Advice is found by a rule, so it is not called given.
     #[must_use]
     pub fn type_in_words(&self) -> String {
         match &*self.event_type {
@@ -283,7 +283,7 @@ impl EventLine {
         }
     }
 
-    /// An entry of the journal.
+    /// The line of a journal entry.
     #[must_use]
     pub fn of(seq: u64, event: &JournalEvent) -> Self {
         let JournalEvent { at, details: what } = event;
@@ -377,7 +377,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_moments_of_an_entry_are_all_in_one_form() {
+    fn all_times_of_an_event_have_one_format() {
         let at = Moment::from_unix(1_795_222_440);
         let again = EventSummary {
             count: Some(2),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_the_fields_of_its_event_and_null_where_something_is_unknown() {
+    fn event_line_has_the_fields_of_its_event() {
         let target: TargetId = "cleanup:orders".parse().unwrap();
         let at = Moment::from_unix(1_795_222_440);
         let taken = OverriddenSetting {
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_is_found_in_words_and_given_in_json() {
+    fn advice_event_has_different_names_in_json_and_words() {
         let event = |code: &str| JournalEvent {
             at: Moment::from_unix(1_795_222_434),
             details: EventDetails::AdviceGiven { code: code.into(), subject: "orders".into() },

@@ -1,4 +1,4 @@
-//! Answers that hold one long list, of which the reader gets a part.
+//! Responses with one long list, of which the reader gets a part.
 
 use super::{ChannelWeek, DutyLine, Explained, LimitLine, Planned, RefusedLine, Target};
 use crate::plan::{Plan, QueueView};
@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// An answer with one long list, which the server sends while it renders it.
+/// A response with one long list, which the server sends while it renders it.
 pub trait Listing: Serialize + 'static {
-    /// The name of the list's field. No other field of the answer has this name.
+    /// The name of the list's field. No other field of the response has this name.
     const LIST: &'static str;
-    /// What the list holds.
+    /// An item of the list.
     type Item: Serialize + 'static;
 }
 
@@ -80,7 +80,7 @@ impl Listing for Queues {
 }
 
 impl Queues {
-    /// What a plan has of limits and windows, without the queues.
+    /// The limits and windows of a plan, without the queues.
     #[must_use]
     pub fn head(plan: &Plan, offset: usize, limit: usize, now: Moment) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl Listing for Queue {
 }
 
 impl Queue {
-    /// A queue of a plan, without the targets in it.
+    /// A queue of a plan, without its targets.
     #[must_use]
     pub fn of(node: &str, channel: &str, (queue, waiting): (&QueueView, usize)) -> Self {
         Self {

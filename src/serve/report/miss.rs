@@ -1,4 +1,4 @@
-//! Why a channel does not take a target: as JSON, and in words.
+//! Why a channel does not take a target, as JSON and in words.
 
 use super::words;
 use crate::{
@@ -58,7 +58,7 @@ pub struct ChannelScore {
 }
 
 impl ChannelScore {
-    /// A target's place in every channel for its kind, in their order.
+    /// The scores of a target in every channel for its kind, in the channels' order.
     #[must_use]
     pub fn all(plan: &Plan, target: TargetRef<'_>) -> Vec<Self> {
         let taken = plan.placement(target.ix());
@@ -89,7 +89,7 @@ impl ChannelScore {
 }
 
 impl MissLine {
-    /// A miss of a channel.
+    /// The line of a channel's miss.
     #[must_use]
     pub fn new(channel: &Channel, miss: Miss) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl MissLine {
         }
     }
 
-    /// Why, in one word.
+    /// The reason, in one word.
     #[must_use]
     pub fn word(&self) -> &str {
         let Some(reason) = MissReason::from_label(&self.reason) else { return &self.reason };
@@ -123,7 +123,7 @@ impl MissLine {
         }
     }
 
-    /// Why, as what comes behind the channel's name and a colon.
+    /// The reason, phrased to follow the channel's name and a colon.
     #[must_use]
     pub fn says(&self) -> String {
         let Some(reason) = MissReason::from_label(&self.reason) else {
@@ -158,8 +158,8 @@ impl MissLine {
 }
 
 impl MissLine {
-    /// What the file would have to be for the channel to take it, as what comes behind "when"; none if nothing
-    /// that is written to it would help.
+    /// The condition under which the channel would take the file, phrased to follow "when"; `None`
+    /// if no write to the file would help.
     #[must_use]
     pub fn would_take(&self) -> Option<String> {
         let (value, limit) = (self.number(self.value), self.number(self.limit));
@@ -185,7 +185,7 @@ impl MissLine {
         }
     }
 
-    /// What the channel ranks by, as a noun.
+    /// The quantity by which the channel ranks, as a noun.
     fn noun(&self) -> &'static str {
         PriorityKind::from_label(&self.priority).map_or("priority", PriorityKind::noun)
     }
@@ -203,8 +203,8 @@ impl MissLine {
     }
 }
 
-/// Why no channel takes a target, in one word: the reason that says most, since every channel has
-/// its own.
+/// Why no channel takes a target, in one word. Each channel has its own reason; this is the most
+/// telling one.
 #[must_use]
 pub fn not_taken(misses: &[MissLine]) -> Option<&str> {
     const TELLING: [MissReason; 10] = [
@@ -223,7 +223,7 @@ pub fn not_taken(misses: &[MissLine]) -> Option<&str> {
     TELLING.iter().find_map(of).map(MissLine::word)
 }
 
-/// What a word of [`not_taken`] means; none for a word of a newer service.
+/// The meaning of a word from [`not_taken`]; `None` for a word of a newer service.
 #[must_use]
 pub fn not_taken_meaning(word: &str) -> Option<&'static str> {
     Some(match word {
@@ -241,7 +241,7 @@ pub fn not_taken_meaning(word: &str) -> Option<&'static str> {
     })
 }
 
-/// What the numbers of a miss count.
+/// The unit of the numbers of a miss.
 fn unit(priority: PriorityKind, reason: MissReason) -> Option<&'static str> {
     match reason {
         MissReason::BelowMinSize | MissReason::AboveMaxSize => Some("bytes"),
@@ -264,7 +264,7 @@ mod tests {
     use crate::model::{channel::Channels, target::TargetKind};
 
     #[test]
-    fn a_miss_is_a_sentence_with_units() {
+    fn describes_miss_in_a_sentence_with_units() {
         let channels = Channels::default();
         let line = |channel: &str, reason, value: f64, limit: f64| {
             let (_, channel) = channels.find(channel).unwrap();

@@ -1,4 +1,4 @@
-//! What an operator ordered and did not start yet, in JSON.
+//! Orders to compact that have not started yet, as JSON.
 
 use super::{RefusalLine, why};
 use crate::{
@@ -33,7 +33,7 @@ pub struct OrderLine {
 }
 
 impl OrderLine {
-    /// The order to compact a target, if there is one.
+    /// The waiting order to compact a target, if there is one.
     #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
         let CompactionOrder { at, until, by, force } =
@@ -57,7 +57,7 @@ impl OrderLine {
         })
     }
 
-    /// Every order that waits, the oldest first.
+    /// Every waiting order, oldest first.
     pub(super) fn all(plan: &Plan) -> Vec<Self> {
         let orders = plan.conditions.constraints.orders.iter();
         let mut orders: Vec<(_, TargetIx)> =

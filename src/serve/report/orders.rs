@@ -1,5 +1,5 @@
-//! Orders of an operator, what they do, and what they are answered with: one type for pages, the API, the
-//! admin socket and commands.
+//! An operator's orders, their effects, and their answers: one type for pages, the API, the admin
+//! socket and commands.
 
 use super::{AdviceMute, RefusalLine, words, words::Word};
 use crate::text::Label as _;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use strum::{EnumDiscriminants, EnumString, IntoStaticStr, VariantArray};
 
-/// An order, as whoever gives it writes it.
+/// An order, as its sender writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, EnumDiscriminants)]
 #[serde(untagged)]
 #[strum_discriminants(
@@ -20,7 +20,7 @@ use strum::{EnumDiscriminants, EnumString, IntoStaticStr, VariantArray};
 pub enum OrderRequest {
     /// Start nothing in a scope.
     Suspend(SuspendOrder),
-    /// Take suspensions back.
+    /// End suspensions.
     Resume(ResumeOrder),
     /// Compact a target before all others.
     Compact(CompactOrder),
@@ -30,39 +30,39 @@ pub enum OrderRequest {
     Rescan(RescanOrder),
     /// Empty queues.
     Flush(FlushOrder),
-    /// Count advice no more, for a time.
+    /// Mute advice for a time.
     #[strum_discriminants(strum(serialize = "advice/mute"))]
     Mute(MuteOrder),
-    /// Count muted advice again.
+    /// Unmute advice.
     #[strum_discriminants(strum(serialize = "advice/unmute"))]
     Unmute(UnmuteOrder),
 }
 
-/// What an order did.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum OrderAnswer {
-    /// To [`SuspendOrder`].
+    /// The answer to [`SuspendOrder`].
     Suspended(Suspended),
-    /// To [`ResumeOrder`].
+    /// The answer to [`ResumeOrder`].
     Resumed(Resumed),
-    /// To [`CompactOrder`].
+    /// The answer to [`CompactOrder`].
     Compacting(Compacting),
-    /// To [`ReleaseOrder`].
+    /// The answer to [`ReleaseOrder`].
     Released(Released),
-    /// To [`RescanOrder`].
+    /// The answer to [`RescanOrder`].
     Rescanning(Rescanning),
-    /// To [`FlushOrder`].
+    /// The answer to [`FlushOrder`].
     Flushed(Flushed),
-    /// To [`MuteOrder`] and [`UnmuteOrder`].
+    /// The answer to [`MuteOrder`] and [`UnmuteOrder`].
     Muted(Muted),
 }
 
 impl OrderName {
-    /// The order with this body.
+    /// Parses the body of this order.
     ///
     /// # Errors
-    /// If it has another form.
+    /// If the body has another form.
     pub fn read_request(self, body: &[u8]) -> serde_json::Result<OrderRequest> {
         Ok(match self {
             Self::Suspend => OrderRequest::Suspend(serde_json::from_slice(body)?),
@@ -76,10 +76,10 @@ impl OrderName {
         })
     }
 
-    /// The answer to this order.
+    /// Parses the answer to this order.
     ///
     /// # Errors
-    /// If it has another form.
+    /// If the answer has another form.
     pub fn read_answer(self, answer: Value) -> serde_json::Result<OrderAnswer> {
         Ok(match self {
             Self::Suspend => OrderAnswer::Suspended(serde_json::from_value(answer)?),
@@ -92,7 +92,7 @@ impl OrderName {
         })
     }
 
-    /// What a person is asked before it is given.
+    /// The question that a person must confirm first.
     #[must_use]
     pub const fn question(self) -> &'static str {
         match self {
@@ -109,13 +109,13 @@ impl OrderName {
 }
 
 impl OrderRequest {
-    /// Which order it is.
+    /// The name of the order.
     #[must_use]
     pub fn name(&self) -> OrderName {
         self.into()
     }
 
-    /// The fields of its body, apart from those that say what holds without them.
+    /// The fields of its body, without those that have their default value.
     #[must_use]
     pub fn fields(&self) -> Map<String, Value> {
         let body = serde_json::to_value(self).unwrap_or_default();
@@ -124,13 +124,13 @@ impl OrderRequest {
         fields
     }
 
-    /// The request of a program that orders the same.
+    /// The same order as a request to the API.
     #[must_use]
     pub fn http_request(&self) -> String {
         format!("POST /api/v1/{} {}", self.name().label(), Value::Object(self.fields()))
     }
 
-    /// What it will do, as a sentence.
+    /// What the order will do, as a sentence.
     #[must_use]
     pub fn does(&self) -> String {
         match self {
@@ -163,7 +163,7 @@ impl OrderRequest {
         }
     }
 
-    /// What it did, in lines.
+    /// What the order did, in lines.
     #[must_use]
     pub fn says(&self, answer: &OrderAnswer) -> Vec<String> {
         match (self, answer) {
@@ -192,13 +192,13 @@ impl OrderRequest {
     }
 }
 
-/// Advice as a part of a sentence.
+/// A piece of advice as part of a sentence.
 fn advice_about(code: &str, subject: Option<&str>) -> String {
     let about = subject.map(|subject| format!(" about {subject}"));
     [code, about.as_deref().unwrap_or_default()].concat()
 }
 
-/// A scope as the start of a sentence.
+/// A scope as the subject of a sentence.
 fn scope_subject(scope: Option<&str>) -> String {
     match scope.and_then(|scope| scope.split_once(':')) {
         Some(("node", node)) => format!("Node {node}"),
@@ -215,7 +215,7 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Why an order would be refused, if it would be.
+    /// Why an order would be refused; `None` if it is allowed.
     #[must_use]
     pub fn refused(&self, order: &str) -> Option<&str> {
         self.orders.iter().find(|line| line.order == order)?.refused.as_deref()
@@ -243,10 +243,10 @@ pub struct SuspendOrder {
     pub why: Option<String>,
 }
 
-/// The scopes that a suspension can have.
+/// The pattern of a suspension's scope.
 const SCOPE: &str = "^(all|(node|channel):[^\\n]+)$";
 
-/// A scope as a part of a sentence; empty for everything.
+/// A scope as part of a sentence; empty for everything.
 fn of_scope(scope: Option<&str>) -> String {
     match scope.and_then(|scope| scope.split_once(':')) {
         Some(("node", node)) => format!(" on {node}"),

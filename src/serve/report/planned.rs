@@ -1,4 +1,4 @@
-//! The plan in JSON: what starts, with the exact requests, and why the rest does not.
+//! The plan as JSON: the starts with their exact requests, and why other targets wait.
 
 use super::{Builds, OrderLine, RefusalLine, SuspensionLine, why, words, words::Word};
 use crate::{
@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
-/// What is shown of a plan.
+/// A filter and page for a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
-    /// Queues of this node alone.
+    /// Only queues of this node.
     pub node: Option<&'a str>,
-    /// Queues of this channel alone.
+    /// Only queues of this channel.
     pub channel: Option<&'a str>,
-    /// Refused targets to leave out first.
+    /// The number of refused targets to skip.
     pub offset: usize,
-    /// Refused targets at most.
+    /// The maximum number of refused targets.
     pub limit: usize,
 }
 
@@ -165,7 +165,7 @@ pub struct RefusedLine {
 }
 
 impl Planned {
-    /// What is wanted of a plan.
+    /// The requested part of a plan.
     #[must_use]
     pub fn of(plan: &Plan, wanted: Wanted<'_>) -> Self {
         let (outline, refused) = Self::outline(plan, wanted);
@@ -174,7 +174,8 @@ impl Planned {
         Self { refused: lines.collect(), ..outline }
     }
 
-    /// The same without the refused targets, and which they are: there may be many.
+    /// The plan without the lines of refused targets, and the targets themselves: there may be
+    /// many.
     #[must_use]
     pub fn outline(plan: &Plan, wanted: Wanted<'_>) -> (Self, Vec<TargetIx>) {
         let node_name = |at: NodeIx| plan.snapshot.node(at).map_or("", |node| &node.name);
@@ -238,7 +239,7 @@ impl Planned {
     }
 }
 
-/// The gates of a node that are closed.
+/// The closed gates of a node.
 fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = GateLine> {
     RefusalReason::gates().filter_map(move |gate| {
         let refusal = plan.gate_refusal(gate, at)?;
@@ -252,8 +253,7 @@ fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = Gat
     })
 }
 
-/// Where a person would send a request about a node: to its own address, else to any that is
-/// known.
+/// The address to which a person would send a request about a node: its own, or any known one.
 fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
     let nodes = plan.snapshot.nodes().iter();
     let answer = nodes.filter(|node| node.is_member && node.is_up == Some(true));
@@ -262,7 +262,7 @@ fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
 }
 
 impl StartLine {
-    /// One start of a plan.
+    /// The line of a planned start.
     #[must_use]
     pub fn of(plan: &Plan, start: &PlannedStart) -> Option<Self> {
         let target = plan.snapshot.target(start.ix)?;
@@ -294,8 +294,8 @@ impl StartLine {
 }
 
 impl RefusedLine {
-    /// What waits, at most so many: of the best of each queue, those that would free most, the first of them
-    /// first. Priorities of different channels cannot be compared.
+    /// Up to `limit` waiting targets, those that would free most first. Only the best `limit` of
+    /// each queue are considered, because priorities of different channels cannot be compared.
     #[must_use]
     pub fn best(plan: &Plan, limit: usize) -> Vec<Self> {
         let starting: HashSet<TargetIx> = plan.starts.iter().map(|start| start.ix).collect();
@@ -317,7 +317,7 @@ impl RefusedLine {
         best.filter_map(|(_, ix)| Self::of(plan, plan.snapshot.target(ix)?)).collect()
     }
 
-    /// A target of a plan, if it waits and does not start.
+    /// The line of a target that waits and does not start; `None` for any other target.
     #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
         let (channel, placed) = plan.placement(target.ix())?;

@@ -1,4 +1,4 @@
-//! What a design document will cost before it is deployed, and the question.
+//! The predicted cost of deploying a design document, and the question about it.
 
 use super::{
     advice::AdviceRemedy,
@@ -36,10 +36,10 @@ pub struct PreflightQuestion {
     pub id: Option<String>,
 }
 
-/// A question whose names are resolved.
+/// A question whose names have been resolved.
 #[derive(Debug)]
 pub struct ResolvedQuestion {
-    /// The document.
+    /// The design document to deploy.
     pub design: DesignDocument,
     db: DbIx,
 }
@@ -50,16 +50,16 @@ pub enum QuestionError {
     /// The document cannot be deployed.
     #[error("the document {0}")]
     Design(#[from] DesignProblem),
-    /// The database is not known; the sentence says which may be meant.
+    /// No database has this name; the sentence suggests a similar one.
     #[error("{0}")]
     NoDatabase(String),
 }
 
 impl PreflightQuestion {
-    /// Finds what it names.
+    /// Resolves the database and the design document that it names.
     ///
     /// # Errors
-    /// If there is no such database, or CouchDB would not take the document.
+    /// If there is no such database, or CouchDB would refuse the document.
     pub fn resolve(&self, plan: &Plan, now: Moment) -> Result<ResolvedQuestion, QuestionError> {
         let design = DesignDocument::parse(self.design.get(), self.id.as_deref())?;
         let no_database = || QuestionError::NoDatabase(super::no_database(plan, &self.db));
@@ -70,7 +70,7 @@ impl PreflightQuestion {
 }
 
 impl ResolvedQuestion {
-    /// The answer, given the document that the database has now.
+    /// The answer, given the document that the database has at present.
     #[must_use]
     pub fn answer(&self, plan: &Plan, present: &PresentDesign, now: Moment) -> Preflight {
         let (db, design) = (self.db, &self.design);
@@ -199,13 +199,13 @@ impl From<Spread> for SpreadLine {
 }
 
 impl SpreadLine {
-    /// As bytes: `12 to 31 GiB`.
+    /// The range as bytes: `12 to 31 GiB`.
     #[must_use]
     pub fn says_bytes(&self) -> String {
         between(&format_size_short(self.low), &format_size_short(self.high))
     }
 
-    /// As seconds: `3h to 5h`.
+    /// The range as a time: `3h to 5h`.
     #[must_use]
     pub fn says_seconds(&self) -> String {
         let text = |seconds: u64| duration::format_rounded(Duration::from_secs(seconds.max(1)));
@@ -213,7 +213,8 @@ impl SpreadLine {
     }
 }
 
-/// Seconds with at most two digits: a range is not exact to the second.
+/// Rounds seconds to what a range can claim: minutes, ten minutes, or hours, depending on the
+/// length.
 const fn rounded(seconds: u64) -> u64 {
     match seconds {
         0..=119 => seconds,
@@ -223,7 +224,7 @@ const fn rounded(seconds: u64) -> u64 {
     }
 }
 
-/// `1.5 to 3 GiB`, or with both units if they differ.
+/// Joins both ends: `1.5 to 3 GiB`, or with both units if they differ.
 fn between(low: &str, high: &str) -> String {
     if low == high {
         return low.to_owned();
@@ -272,7 +273,7 @@ impl PreflightView {
 }
 
 impl Preflight {
-    /// The answer of what was found.
+    /// The answer as the API shows it.
     #[must_use]
     pub fn of(found: &Found) -> Self {
         let spread = |of: fn(&IndexSize) -> Spread| found.size.as_ref().map(|it| of(it).into());
@@ -327,7 +328,7 @@ impl Preflight {
         }
     }
 
-    /// The search indexes that are built, in a sentence.
+    /// A sentence about the search indexes that are built.
     fn searches(&self) -> Option<String> {
         let count = self.search_indexes.len();
         let noun = if count == 1 { "index" } else { "indexes" };
@@ -338,7 +339,7 @@ impl Preflight {
         })
     }
 
-    /// Time and space, as far as they are known.
+    /// The time and space of a build, as far as they are known.
     fn cost(&self) -> String {
         let most = |node: &&PreflightNode| node.peak_bytes.map(|peak| peak.likely);
         let space = match self.nodes.iter().max_by_key(most) {
@@ -358,14 +359,14 @@ impl Preflight {
         }
     }
 
-    /// Whether all nodes need about the same.
+    /// Whether all nodes need about the same space.
     fn is_even(&self) -> bool {
         let likely = || self.nodes.iter().filter_map(|node| node.peak_bytes).map(|it| it.likely);
         let (least, most) = (likely().min().unwrap_or(0), likely().max().unwrap_or(0));
         most - least <= most / 8
     }
 
-    /// Whether it fits, over all nodes.
+    /// Whether the index fits on the nodes, as a clause.
     fn fit(&self) -> String {
         let nodes_with = |verdict: SpaceVerdict| {
             let nodes = self.nodes.iter().filter(|node| node.verdict == verdict.label());
@@ -398,7 +399,7 @@ impl Preflight {
         if parts.is_empty() { "it fits".to_owned() } else { listed(&parts) }
     }
 
-    /// What changes, as sentences.
+    /// The changes to views and document, as sentences.
     #[must_use]
     pub fn changes(&self) -> Vec<String> {
         let named = |label: &str| {
@@ -432,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_short() {
+    fn abbreviates_ranges_of_bytes_and_times() {
         let line = |low, high| SpreadLine { low, likely: low, high };
         for (low, high, says) in [
             (12 << 30, 31 << 30, "12 to 31 GiB"),
@@ -492,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sentence_says_what_it_takes_and_whether_it_fits() {
+    fn first_sentence_states_cost_and_fit() {
         use SpaceVerdict::{DoesNotFit, Fits, MayNotFit, Unknown};
         const GIB: f64 = 1_073_741_824.0;
         let hours = Some(Spread { low: 10_800.0, likely: 14_400.0, high: 18_000.0 });
@@ -554,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn search_indexes_are_named_and_not_estimated() {
+    fn names_search_indexes_without_estimating_them() {
         let found = |kind, searches: &[&str]| Found {
             search_indexes: searches.iter().map(|name| (*name).to_owned()).collect(),
             ..found(kind, None, Vec::new())

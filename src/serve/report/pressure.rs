@@ -1,4 +1,4 @@
-//! How busy a node is, and what its own daemon does.
+//! The load of a node, and the work of its own smoosh.
 
 use super::{words, words::Word};
 use crate::{
@@ -29,7 +29,7 @@ pub struct PressureLine {
 }
 
 impl PressureLine {
-    /// Every signal of a node that could be read.
+    /// Every pressure signal of a node that could be read.
     pub(super) fn all(pressures: &Pressures, node: NodeIx) -> Vec<Self> {
         let Some(of_node) = pressures.nodes.get(&node) else { return Vec::new() };
         let line = |(signal, value): (&Signal, &f64)| {
@@ -61,7 +61,7 @@ pub struct SmooshChannelLine {
 }
 
 impl SmooshChannelLine {
-    /// Every channel of a node's daemon.
+    /// Every channel of a node's smoosh.
     pub(super) fn all(smoosh: &NodeSmoosh) -> Vec<Self> {
         let NodeSmoosh::Channels(channels) = smoosh else { return Vec::new() };
         let line = |channel: &crate::table::SmooshChannel| Self {

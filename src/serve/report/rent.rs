@@ -1,4 +1,4 @@
-//! The rent of a target against the cost of its compaction: as JSON, and in words.
+//! A target's rent and the cost of its compaction, as JSON and in words.
 
 use crate::{
     model::{channel::Channel, rent::overdue},
@@ -34,8 +34,8 @@ pub struct RentLine {
 }
 
 impl RentLine {
-    /// The rent of a target in the first channel by rent that could take it; none if there is no
-    /// such channel, and while its rent is unknown.
+    /// The rent of a target in the first channel by rent that could take it; `None` without such a
+    /// channel, or while the rent is unknown.
     pub(super) fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
         let channel = rent_channel(plan, target)?;
         let (facts, now) = (target.facts(), plan.planned_at);
@@ -46,9 +46,9 @@ impl RentLine {
         let factor = plan.horizon_factors.of_node(target.node_ix());
         let horizon = channel.horizon.as_secs_f64();
         let in_force = horizon * factor.product();
-        let left = channel.min_priority * cost as f64 * in_force - rent;
-        let due_at = (left > 0.0 && waste > 0)
-            .then(|| Duration::try_from_secs_f64(left / waste as f64).ok())
+        let remaining = channel.min_priority * cost as f64 * in_force - rent;
+        let due_at = (remaining > 0.0 && waste > 0)
+            .then(|| Duration::try_from_secs_f64(remaining / waste as f64).ok())
             .flatten();
         let files = f64::from(target.file_count());
         Some(Self {
@@ -59,11 +59,11 @@ impl RentLine {
             horizon_seconds: horizon,
             horizon_in_force_seconds: in_force,
             horizon_says: horizon_says(channel.horizon, &factor),
-            due_at: due_at.map(|left| now.plus(left).rfc3339()),
+            due_at: due_at.map(|remaining| now.plus(remaining).rfc3339()),
         })
     }
 
-    /// The rent and its horizon, as one sentence.
+    /// The rent and its horizon, as a sentence.
     #[must_use]
     pub fn says(&self) -> String {
         let horizon = Duration::try_from_secs_f64(self.horizon_seconds).unwrap_or_default();
@@ -83,7 +83,7 @@ impl RentLine {
     }
 }
 
-/// A share in percent; what is far below one percent is not zero.
+/// A share in percent; a small share is never shown as zero.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if (0.0..0.5).contains(&percent) && percent > 0.0 {
@@ -92,7 +92,7 @@ fn percent(share: f64) -> String {
     format!("{percent:.0} %")
 }
 
-/// The first channel by rent that takes a target, or would if enough were due.
+/// The first channel by rent that takes a target, or would take it if the rent were high enough.
 fn rent_channel<'a>(plan: &'a Plan, target: TargetRef<'_>) -> Option<&'a Channel> {
     let rent = plan.rent_now(target);
     plan.channels.by_rent().filter(|channel| channel.kind == target.kind()).find(|channel| {
@@ -100,8 +100,8 @@ fn rent_channel<'a>(plan: &'a Plan, target: TargetRef<'_>) -> Option<&'a Channel
     })
 }
 
-/// Why the horizon in force is not the channel's own: `24h, shortened to 7h because 18 % of /data is free,
-/// then lengthened to 14h because the node is busy`.
+/// Why the current horizon differs from the channel's own: `24h, shortened to 7h because 18 % of
+/// /data is free, then lengthened to 14h because the node is busy`.
 fn horizon_says(horizon: Duration, factor: &HorizonFactor) -> Option<String> {
     let mut says = duration::format_rounded(horizon);
     let plain = says.len();
@@ -114,19 +114,19 @@ fn horizon_says(horizon: Duration, factor: &HorizonFactor) -> Option<String> {
             volume.name
         ));
     }
-    let mut dear = Vec::new();
+    let mut reasons = Vec::new();
     if factor.load > 1.0 {
-        dear.push("the node is busy");
+        reasons.push("the node is busy");
     }
     if factor.budget > 1.0 {
-        dear.push("much of limits.bytes_per_hour is used up");
+        reasons.push("much of limits.bytes_per_hour is used up");
     }
-    if !dear.is_empty() {
+    if !reasons.is_empty() {
         says.push_str(&format!(
             ", {}lengthened to {} because {}",
             if factor.scarce_volume.is_some() { "then " } else { "" },
             duration::format_rounded(horizon.mul_f64(factor.product())),
-            dear.join(" and ")
+            reasons.join(" and ")
         ));
     }
     if let Some(volume) = &factor.unsized_volume {
@@ -145,7 +145,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(86_400);
 
     #[test]
-    fn each_direction_has_its_own_cause() {
+    fn explains_shortened_and_lengthened_horizons() {
         let scarce = Some(ScarceVolume { name: "/data".into(), free_share: 0.18 });
         let plain = HorizonFactor::default();
         let full = HorizonFactor { space: 0.25, scarce_volume: scarce, ..plain.clone() };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_in_percent() {
+    fn formats_shares_in_percent() {
         let shares = [0.0, 0.001, 0.06, 1.0, 12.345];
         assert_eq!(shares.map(percent), ["0 %", "less than 1 %", "6 %", "100 %", "1234 %"]);
     }

@@ -1,4 +1,4 @@
-//! What limits and windows allow, and how much of it is used.
+//! The limits and windows, with how much of each limit is used.
 
 use crate::{
     model::window::{self, Window},
@@ -54,7 +54,7 @@ pub struct ChannelWeek {
 }
 
 impl LimitLine {
-    /// Every limit of a plan: those of the cluster, of each node, and of each channel on each node.
+    /// Every limit of a plan: of the cluster, of each node, and of each channel on each node.
     #[must_use]
     pub fn all(plan: &Plan) -> Vec<Self> {
         let (limits, usage) = (&plan.rules.limits, plan.limit_usage());
@@ -88,7 +88,7 @@ impl LimitLine {
 }
 
 impl DutyLine {
-    /// Every node that works or rests; none where the limit allows all of its time.
+    /// Every node that works or rests; empty if the limit allows all of its time.
     #[must_use]
     pub fn all(plan: &Plan, now: Moment) -> Vec<Self> {
         let is_limited = plan.rules.limits.duty_percent < 100.0;
@@ -117,7 +117,7 @@ impl ChannelWeek {
     }
 
     fn of(channel: &str, windows: &[Window], now: Moment) -> Self {
-        // The first day of Unix time was a Thursday.
+        // Unix time began on a Thursday.
         let days_since_monday = (now.unix() / DAY + 3) % 7;
         let monday = (now.unix() / DAY - days_since_monday.min(now.unix() / DAY)) * DAY;
         let open_at = |at: Moment| windows.is_empty() || window::any_open_at(windows, at);
@@ -137,7 +137,7 @@ mod tests {
     use jiff::{civil, tz::TimeZone};
 
     #[test]
-    fn the_week_begins_on_monday_and_has_the_hours_of_the_windows() {
+    fn week_begins_on_monday_and_shows_open_hours() {
         // A Saturday, 00:54.
         let now = Moment::from_unix(1_795_222_440);
         let always = ChannelWeek::of("all", &[], now);

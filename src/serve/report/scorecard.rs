@@ -1,4 +1,4 @@
-//! What recliner would have done while it only advised, beside what really happened.
+//! What recliner would have done in advise mode, compared with what really happened.
 
 use super::words::{self, Word};
 use crate::{
@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// A shorter time in which recliner did not run is not worth a word.
+/// Shorter gaps in which recliner did not run are not mentioned.
 const MIN_GAP_SECONDS: u64 = 60;
 
-/// Advice of less time than this is too little to decide by.
+/// The minimum time of advice for a verdict.
 const ENOUGH_SECONDS: u64 = 86_400;
 
-/// From this share on, less waste is worth a switch.
+/// The minimum reduction of waste for which a switch is recommended.
 const NOTICEABLE_SHARE: f64 = 0.1;
 
-/// From this share on, conflicts should be ended first.
+/// The share of conflicts above which they should be resolved first.
 const MANY_CONFLICTS: f64 = 0.05;
 
 /// The scorecard of advice over some time.
@@ -127,7 +127,7 @@ impl Scorecard {
         scorecard
     }
 
-    /// Whether to switch.
+    /// The recommendation whether to switch to enforce.
     fn verdict(&self) -> Option<String> {
         let Some((real, advised)) = self.real.as_ref().zip(self.advised.as_ref()) else {
             let nothing = "There is no scorecard for this period: recliner was not in advise mode, or has only just started.";
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// A card of so many hours up to now, without those that `gap` names.
+    /// A scorecard of `hours` hours up to now, without the hours in `gap`.
     fn card(hours: u32, gap: &[u32], each: ScorecardHour) -> Scorecard {
         let this = hour_of(NOW) - 1;
         let numbers = (0..hours).filter(|back| !gap.contains(back)).map(|back| this - back);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_whether_to_switch_and_what_that_rests_on() {
+    fn recommends_switch_and_states_its_basis() {
         let cases = [
             (
                 card(48, &[], hour(20, 10, 1, 0)),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_null() {
+    fn empty_scorecard_has_null_fields() {
         let found = Scorecard::of(&ScorecardView::default(), Moment::default(), NOW);
         assert_eq!(
             (found.real, found.advised, found.conflicts, found.from),

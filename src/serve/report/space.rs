@@ -1,4 +1,4 @@
-//! How many bytes there are, how many of them nothing needs, and what each volume has left.
+//! The bytes of the cluster, how many of them nothing needs, and the free space of each volume.
 
 use crate::{
     advice::AdviceView,
@@ -69,7 +69,7 @@ pub struct VolumeSpaceLine {
 }
 
 impl Space {
-    /// What a plan knows, and when volumes are full as the advice has it.
+    /// The space according to a plan, with the fill dates of the advice.
     #[must_use]
     pub fn of(plan: &Plan, advice: &AdviceView) -> Self {
         let waste = Waste::of(&plan.snapshot);

@@ -1,4 +1,4 @@
-//! What recliner is, sees, and cannot see.
+//! The state of recliner: what it is, what it sees, and what it cannot see.
 
 use super::{NodeLine, SuspensionLine, words, words::Word};
 use crate::{act::takeover::Takeovers, feeds::feed_client, scan};
@@ -77,7 +77,7 @@ pub struct PeerLine {
 }
 
 impl PeerLine {
-    /// Every sidecar that was asked.
+    /// Every sidecar that was polled.
     #[must_use]
     pub fn all(status: &scan::ScanStatus) -> Vec<Self> {
         let line = |(url, peer): (&Arc<str>, &scan::PeerStatus)| Self {
@@ -170,7 +170,7 @@ pub struct ReadErrors {
 }
 
 impl ReadErrors {
-    /// Everything that could not be read since the start.
+    /// Every read that failed since the start, counted by node and reason.
     #[must_use]
     pub fn all(status: &scan::ScanStatus) -> Vec<Self> {
         let errors = status.errors.iter();
@@ -257,7 +257,7 @@ pub struct TakeoverLine {
 }
 
 impl TakeoverLine {
-    /// Every node that was looked at.
+    /// Every node whose smoosh was checked.
     #[must_use]
     pub fn all(takeovers: &Takeovers) -> Vec<Self> {
         let line = |(node, state): (&String, &crate::act::takeover::NodeTakeover)| Self {

@@ -1,4 +1,4 @@
-//! What an operator suspended, in JSON and in a sentence.
+//! An operator's suspensions, as JSON and in a sentence.
 
 use crate::{
     model::records::{Suspension, SuspensionScope},
@@ -24,7 +24,7 @@ pub struct SuspensionLine {
 }
 
 impl SuspensionLine {
-    /// Every suspension in force, the widest first.
+    /// Every suspension in force, widest first.
     #[must_use]
     pub fn all(plan: &Plan) -> Vec<Self> {
         let in_force = plan.conditions.constraints.suspensions.0.iter();
@@ -42,7 +42,7 @@ impl SuspensionLine {
     }
 }
 
-/// What is suspended, since when, by whom and why, as a part of a sentence.
+/// What is suspended, since when, by whom and why, as part of a sentence.
 pub(super) fn says(scope: &SuspensionScope, suspension: &Suspension) -> String {
     let what = match scope {
         SuspensionScope::All => "all starts are suspended".to_owned(),
@@ -61,7 +61,7 @@ mod tests {
     use wall_clock::Moment;
 
     #[test]
-    fn a_sentence_says_since_when_by_whom_and_why() {
+    fn sentence_names_start_sender_and_reason() {
         let since = Moment::from_unix(1_795_222_440);
         for (scope, by, why, expected) in [
             (

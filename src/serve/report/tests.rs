@@ -1,4 +1,4 @@
-//! The JSON other programs depend on, whole.
+//! The JSON of targets that other programs depend on, and the search for targets.
 
 use super::*;
 use crate::{
@@ -59,7 +59,7 @@ fn plan() -> (Plan, Vec<TargetIx>) {
 }
 
 #[test]
-fn unknown_is_null_and_known_is_said_with_its_source() {
+fn unknown_fields_are_null_and_known_ones_have_sources() {
     let (plan, ids) = plan();
     let json = |at: usize| {
         serde_json::to_value(Target::of(&plan, plan.snapshot.target(ids[at]).unwrap())).unwrap()
@@ -96,7 +96,7 @@ fn unknown_is_null_and_known_is_said_with_its_source() {
 }
 
 #[test]
-fn a_text_finds_what_it_names() {
+fn finds_targets_by_text() {
     let (plan, ids) = plan();
     for (text, found) in [
         ("app/orders", Found::Several(vec![ids[0], ids[1]])),

@@ -1,4 +1,4 @@
-//! Whose bytes fill the disks.
+//! The largest users of the disks, by database or design document.
 
 use super::words::{self, Word};
 use crate::{
@@ -64,7 +64,7 @@ impl From<&AttributedBytes> for UsageBytes {
 }
 
 impl Usage {
-    /// The disk usage of a snapshot, naming at most `limit`.
+    /// The disk usage of a snapshot, with at most `limit` lines.
     #[must_use]
     pub fn of(snapshot: &Snapshot, by: AttributeBy, limit: usize) -> Self {
         let found = attribute(snapshot, by, limit);

@@ -1,4 +1,4 @@
-//! What can be freed of each file system.
+//! What each kind of cleanup would free on each file system.
 
 use crate::{
     datadir::DirectoryContent,
@@ -61,7 +61,7 @@ mod tests {
     use wall_clock::Moment;
 
     #[test]
-    fn compaction_frees_where_its_files_lie_and_what_is_unknown_is_null() {
+    fn sums_reclaimable_bytes_by_directory_content() {
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");
         let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });

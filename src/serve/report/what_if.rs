@@ -1,4 +1,4 @@
-//! What would happen under several rules, days ahead.
+//! The API's forecast under several sets of rules, days ahead.
 
 use super::{words, words::Word};
 use crate::{
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// The most days that are looked ahead.
+/// The maximum number of days to look ahead.
 pub const MAX_DAYS: u32 = 366;
 
 /// What to look ahead for.
@@ -169,10 +169,10 @@ pub struct VolumeOutlookLine {
 }
 
 impl WhatIf {
-    /// How far to trust the outlooks, as a sentence.
+    /// How far to trust the forecast, as a sentence.
     #[must_use]
     pub fn trust(&self) -> String {
-        let known = size::format_part(self.watched_bytes, self.file_bytes);
+        let part = size::format_part(self.watched_bytes, self.file_bytes);
         let watched = duration::in_words(Duration::from_secs(self.watched_seconds));
         let short = match self.seconds.checked_div(self.watched_seconds) {
             _ if self.watched_seconds >= self.seconds => "",
@@ -181,21 +181,21 @@ impl WhatIf {
                 " That is far shorter than the forecast, so treat it as a first estimate."
             }
         };
-        format!("Growth rates are known for {known}, measured over {watched} on average.{short}")
+        format!("Growth rates are known for {part}, measured over {watched} on average.{short}")
     }
 }
 
 impl WhatIf {
-    /// What is otherwise with CouchDB's smoosh than it is shown, as a sentence.
+    /// How the real smoosh differs from the forecast, as a sentence.
     pub const SMOOSH_AT_ITS_BEST: &str = "The real smoosh does less: it looks at a file only after somebody wrote to it, and then ignores it for [smoosh] staleness (5 minutes by default). As shown here, it ignores free space";
 
-    /// The outlook under these rules.
+    /// The outlook with this name.
     #[must_use]
     pub fn outlook(&self, name: &str) -> Option<&OutlookLine> {
         self.outlooks.iter().find(|outlook| outlook.name == name)
     }
 
-    /// An answer, with the settings with which smoosh is shown.
+    /// Builds the response; `smoosh` are the settings under which smoosh is shown.
     #[must_use]
     pub fn new(answer: &Answer, smoosh: SmooshRules, as_rent: Option<RentProposal>) -> Self {
         let Answer { from, span, evidence, outlooks } = answer;
@@ -215,7 +215,7 @@ impl WhatIf {
 }
 
 impl ProposedHorizon {
-    /// One line for each channel by rent.
+    /// A line for each channel by rent.
     #[must_use]
     pub fn all(channels: &Channels, kept: &[KeptHorizon]) -> Vec<Self> {
         let of = |name: &str, kind| {
@@ -237,7 +237,7 @@ impl ProposedHorizon {
     }
 }
 
-/// What a horizon does, in a sentence.
+/// The effect of a horizon, in a sentence.
 fn says(kept: &KeptHorizon) -> String {
     let what = if kept.kind == TargetKind::View { "views" } else { "databases" };
     let (before, after) =

@@ -1,4 +1,4 @@
-//! Why a target does not start, as a sentence with the numbers and what has to change.
+//! Explains why a target does not start, in a sentence with the numbers and what must change.
 
 use super::{suspension, title};
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// Why a target does not start and what would have to change.
+/// Why a target does not start, and what must change for it to start.
 #[must_use]
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if let Some((holder, reservation)) = plan.reservation_behind(refusal) {
@@ -32,7 +32,7 @@ pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     }
 }
 
-/// The sentence for each reason.
+/// The sentence for the reason of a refusal.
 fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     let channel = plan.start_channel(target);
     let name = channel.map_or("no channel", |channel| &channel.name);
@@ -123,7 +123,7 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     }
 }
 
-/// A limit of jobs on a node or in the cluster.
+/// The sentence about a limit of jobs on a node or in the cluster.
 fn job_limit(plan: &Plan, place: &str, key: &str, refusal: &Refusal) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
     if value > limit {
@@ -133,8 +133,8 @@ fn job_limit(plan: &Plan, place: &str, key: &str, refusal: &Refusal) -> String {
     }
 }
 
-/// What so many jobs do that keep slots from a target: they run, or are starts of this plan, which advise
-/// mode only shows.
+/// The verb for the jobs that keep slots from a target: they run, or the plan starts them first,
+/// which advise mode only shows.
 fn go_first(plan: &Plan, jobs: Option<f64>) -> &'static str {
     let runs = plan.conditions.jobs.compactions().next().is_some();
     match (runs, plan.rules.mode, jobs == Some(1.0)) {
@@ -148,7 +148,7 @@ fn go_first(plan: &Plan, jobs: Option<f64>) -> &'static str {
     }
 }
 
-/// The channel's concurrency, or the capacity of its queue.
+/// The sentence about a channel's concurrency, or the capacity of its queue.
 fn channel_limit(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal, name: &str) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
     if has_no_room(plan, target, limit) {
@@ -165,7 +165,7 @@ fn channel_limit(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal, name: &s
     )
 }
 
-/// Slots or bytes are free, but reserved for another target.
+/// The sentence for slots or bytes that are free, but reserved for another target.
 fn reserved_for_another(
     plan: &Plan,
     refusal: &Refusal,
@@ -200,7 +200,7 @@ fn reserved_for_another(
     )
 }
 
-/// Whether the limit is that of the queue, in which the target has no room.
+/// Whether the limit is the capacity of the queue, and the target does not fit into it.
 fn has_no_room(plan: &Plan, target: TargetRef<'_>, limit: Option<f64>) -> bool {
     let placed = plan.placement(target.ix()).and_then(|(_, placed)| placed.channel_index());
     let queue = placed.and_then(|channel| plan.queue(target.node_ix(), channel));
@@ -234,7 +234,7 @@ fn headroom(value: Option<f64>, limit: Option<f64>) -> String {
     }
 }
 
-/// Why another compaction would free too little.
+/// Why another compaction of the target would free too little.
 fn futile(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if refusal.limit.is_none() {
         return format!(
@@ -265,7 +265,7 @@ fn futile(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     }
 }
 
-/// Why its facts are too old to act on.
+/// Why the target's facts are too old to act on.
 fn stale(refusal: &Refusal) -> String {
     match (refusal.value, refusal.limit) {
         (None, _) => "it has not been measured yet".to_owned(),
@@ -307,7 +307,7 @@ fn ramp(plan: &Plan, refusal: &Refusal) -> String {
     }
 }
 
-/// Why the node rests, or that no more may join what runs there.
+/// Why the node rests, or why no more compactions may start beside the running ones.
 fn rest(refusal: &Refusal, duty_percent: f64) -> String {
     let share = format!("may use {duty_percent}% of its time (limits.duty)");
     match (refusal.busy_before_rest(duty_percent), refusal.value, refusal.limit) {

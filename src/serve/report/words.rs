@@ -1,7 +1,7 @@
-//! The closed vocabularies of the JSON API, as the OpenAPI document lists them.
+//! The closed sets of words in the JSON API, as the OpenAPI document lists them.
 //!
-//! A field that holds one of these words is a [`Word`]: a client that is older than the service
-//! can still read a word that it does not know.
+//! A field with such a word is a [`Word`]: a client that is older than the service can still read a
+//! word that it does not know.
 
 use crate::{
     act::warmer,
@@ -27,7 +27,7 @@ use std::borrow::Cow;
 /// One word of a closed set.
 pub(crate) type Word = Cow<'static, str>;
 
-/// Declares the schema of each vocabulary: a string that is one of these words.
+/// Declares the schema of each set: a string that is one of its words.
 macro_rules! vocabularies {
     ($($(#[doc = $meaning:literal])+ $name:ident: $words:expr;)+) => {$(
         $(#[doc = $meaning])+

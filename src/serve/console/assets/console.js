@@ -1,11 +1,11 @@
 // @ts-check
-// Keeps an open page up to date, and adds the keyboard. Every page works without it.
+// Keeps an open page up to date, and adds keyboard shortcuts. Every page works without it.
 "use strict";
 
-/** The place that the page's answers belong to, as the server knows it. */
+/** The path and query of this page, relative to the console. */
 const here = location.pathname.split("/").pop() + location.search;
 
-/** How long to wait before the stream is opened again, in milliseconds. */
+/** The waits before each attempt to open the stream again, in milliseconds. */
 const AGAIN = [1000, 2000, 5000, 15000];
 
 const state = /** @type {HTMLElement | null} */ (document.getElementById("live-state"));
@@ -14,7 +14,7 @@ let paused = false;
 let tries = 0;
 /** @type {EventSource | null} */
 let stream = null;
-/** Parts that came while the page was paused, or while the reader was in them. */
+/** New texts of parts that cannot be shown yet: the page is paused, or the reader uses the part. */
 /** @type {Map<string, string>} */
 const waiting = new Map();
 
@@ -33,8 +33,8 @@ function isInUse(part) {
 }
 
 /**
- * What `node` is about, by which it is found again after a change: its own key or link, or the first link in a
- * row. Nodes without a key are matched by their place.
+ * The key that identifies `node` after a change: its own key or link, or the first link in a row. Nodes without
+ * a key are matched by position.
  * @param {Node} node
  * @returns {string | null}
  */
@@ -47,15 +47,15 @@ function keyOf(node) {
   return link && node.tagName + link.getAttribute("href");
 }
 
-/** The key of each node, in order; none where two nodes would have the same. @param {Node[]} nodes */
+/** The key of each node, in order; null if two nodes would have the same key. @param {Node[]} nodes */
 function keysOf(nodes) {
   const keys = nodes.map(keyOf);
   return keys.map((key) => (keys.indexOf(key) === keys.lastIndexOf(key) ? key : null));
 }
 
 /**
- * Makes `old` like `fresh`. Elements stay the same ones, and with them what is focused, how far it is scrolled
- * and what is opened.
+ * Makes `old` like `fresh`. Existing elements are kept, and with them the focus, the scroll positions and the
+ * opened details.
  * @param {Element} old
  * @param {Element} fresh
  */
@@ -91,7 +91,7 @@ function patchChildren(old, fresh) {
     return same;
   });
   before.forEach((node) => { if (!kept.has(node)) node.remove(); });
-  // Only what is not in its place is moved: a move takes the focus away.
+  // Only nodes in the wrong place are moved, because a move removes the focus.
   let place = old.firstChild;
   for (const node of next) {
     if (node === place) place = place.nextSibling;
@@ -99,7 +99,7 @@ function patchChildren(old, fresh) {
   }
 }
 
-/** Puts the newest text of each waiting part in its place. */
+/** Shows the newest text of each waiting part, unless the reader uses it. */
 function show() {
   for (const [id, text] of waiting) {
     const part = document.getElementById(id);
@@ -111,7 +111,7 @@ function show() {
     fresh.innerHTML = text;
     const focused = document.activeElement;
     patchChildren(part, fresh);
-    // A row that moved has lost the focus.
+    // If the focused row was moved, it has lost the focus.
     if (focused instanceof HTMLElement && part.contains(focused)) focused.focus({ preventScroll: true });
   }
 }
@@ -126,11 +126,11 @@ function open() {
     for (const [id, text] of Object.entries(JSON.parse(event.data))) waiting.set(id, text);
     show();
   });
-  // The page's own script and style may be older than what the server sends from now on.
+  // After an update of the server, this script and the style sheet may be outdated.
   stream.addEventListener("version", (event) => {
     if (event.data !== document.body.dataset.version) location.reload();
   });
-  // The server ends each stream after a while.
+  // The server limits the lifetime of each stream.
   stream.addEventListener("again", () => { close(); open(); });
   stream.addEventListener("problem", (event) => { refusal = event.data; tell(refusal); });
   stream.onerror = () => {
@@ -161,7 +161,7 @@ if (document.body.dataset.live !== undefined && "EventSource" in window) {
   }
 }
 
-/** Where `g` and a letter lead. */
+/** The page for each letter that follows `g`. */
 /** @type {Record<string, string>} */
 const PLACES = { o: "./", d: "databases", t: "targets", q: "queue", j: "jobs", e: "events", n: "nodes", a: "advice", w: "what-if", c: "configuration", s: "status" };
 let going = false;

@@ -1,7 +1,8 @@
-//! Orders from a page: what a person is asked before, the order itself, and how it went.
+//! Orders from a page: the confirmation, the order itself, and its result.
 //!
-//! Owns the way from a form to an order of the API. A form is sent only by a page of this server, which
-//! the guard checks more strictly than for programs; everything else, the permissions too, is the API's.
+//! Turns a form into an order of the API. Forms are accepted only from pages of this server, which
+//! the guard checks more strictly than requests of programs; everything else, including
+//! permissions, is up to the API.
 
 use super::{failed, form_of, given, response};
 use crate::{
@@ -31,14 +32,14 @@ use axum::{
 use serde_json::Value;
 use std::sync::Arc;
 
-/// A field that a person fills in: its key, what to write, an example.
+/// A field that a person fills in: its key, its title, an example.
 type Asked = (&'static str, &'static str, &'static str);
 
 const WHY: Asked = ("why", "Why (kept in the journal):", "a backup runs");
 const FORCE: Asked = ("force", "Force: ignore channel rules and cool-down", "");
 const FOR: Asked = ("for", "For how long:", "30d");
 
-const fn asked_with(name: OrderName) -> &'static [Asked] {
+const fn fields_to_ask(name: OrderName) -> &'static [Asked] {
     match name {
         OrderName::Suspend => &[WHY],
         OrderName::Compact => &[FORCE],
@@ -51,19 +52,19 @@ const fn asked_with(name: OrderName) -> &'static [Asked] {
     }
 }
 
-/// The name of the order of an address or form; pages call orders about advice by their last word.
+/// The order that an address or form names; pages name orders about advice by their last word.
 fn name_of(given: &Given) -> Result<OrderName, ApiError> {
     let wanted = given.get("order");
-    let named = |name: &OrderName| {
+    let is_wanted = |name: &OrderName| {
         name.label() == wanted || name.label().strip_prefix("advice/") == Some(wanted)
     };
-    OrderName::each().find(named).ok_or_else(|| {
-        let known = OrderName::labels().join(", ");
-        ApiError::bad(format!("{wanted:?} is not an order; orders: {known}"))
+    OrderName::each().find(is_wanted).ok_or_else(|| {
+        let names = OrderName::labels().join(", ");
+        ApiError::bad(format!("{wanted:?} is not an order; orders: {names}"))
     })
 }
 
-/// The order that an address or form means: its fields are those of the API.
+/// Builds the order from an address or form, whose fields are those of the API.
 fn order_of(name: OrderName, given: &Given) -> Result<OrderRequest, ApiError> {
     let field = |(key, text): (&str, &str)| match (key, text) {
         ("order", _) | (_, "") => None,
@@ -74,13 +75,13 @@ fn order_of(name: OrderName, given: &Given) -> Result<OrderRequest, ApiError> {
     admin::read_order(name, body.to_string().as_bytes())
 }
 
-/// Asks whether an order should be carried out.
+/// Asks for confirmation of an order.
 pub(super) async fn ask(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
-    // Who asks is settled before anything is awaited.
+    // The sender is checked before anything is awaited.
     let asked = given(request.uri()).and_then(|given| {
         let name = name_of(&given)?;
         let refused = admin::authorize(&state, name, &request).err();
@@ -89,7 +90,7 @@ pub(super) async fn ask(
     let asked = async {
         let (order, refused) = asked?;
         let compaction = if let OrderRequest::Compact(CompactOrder { target, .. }) = &order {
-            asked_for(&state, &turns, target).await.map(Some)
+            effect_of_order(&state, &turns, target).await.map(Some)
         } else {
             Ok(None)
         };
@@ -101,7 +102,7 @@ pub(super) async fn ask(
             Err(why) => (None, Some(why.why)),
         };
         let refused = refused.map(|refused| refused.why).or(impossible);
-        let asks = asked_with(order.name()).to_vec();
+        let asks = fields_to_ask(order.name()).to_vec();
         Ok(Confirmation { order, asks, compaction, refused })
     };
     match asked.await {
@@ -110,8 +111,8 @@ pub(super) async fn ask(
     }
 }
 
-/// What an order to compact a target would send and do, and whether it would be refused.
-async fn asked_for(
+/// The effect of an order to compact a target, and whether it would be refused.
+async fn effect_of_order(
     state: &AppState,
     turns: &ConcurrencyLimit,
     text: &str,
@@ -126,7 +127,7 @@ async fn asked_for(
     .await
 }
 
-/// What would happen if an operator ordered a compaction of a target.
+/// The result if an operator ordered a compaction of this target.
 pub(super) fn if_ordered(plan: &Plan, target: TargetRef<'_>) -> AskedCompaction {
     let start = plan.start_if_ordered(target).and_then(|start| StartLine::of(plan, &start));
     let (waits, needs_force) = match plan.decision(target) {
@@ -147,17 +148,17 @@ pub(super) fn if_ordered(plan: &Plan, target: TargetRef<'_>) -> AskedCompaction 
     AskedCompaction { start, waits: waits.map(|(_, why)| why), needs_force, refused }
 }
 
-/// Whether a target rests after what happened to it, so that only force starts it.
+/// Whether a target rests after earlier compactions, so that only force starts it.
 const fn is_rest(reason: RefusalReason) -> bool {
     matches!(reason, RefusalReason::CoolDown | RefusalReason::Quarantined | RefusalReason::Futile)
 }
 
-/// Whether an order that waits for the end of this would wait for a change of the settings.
+/// Whether only a change of the settings ends this reason, so that an order would wait in vain.
 const fn holds_orders_for_good(reason: RefusalReason) -> bool {
     matches!(reason, RefusalReason::Mode | RefusalReason::Excluded | RefusalReason::NoEvidence)
 }
 
-/// Why no order starts a compaction of a target.
+/// Why no order can start a compaction of this target.
 fn no_request(target: TargetRef<'_>) -> &'static str {
     match target.state() {
         TargetState::Missing => "The node does not have this file, so there is nothing to compact.",

@@ -1,8 +1,8 @@
-//! Open pages: the parts that changed, over one stream of server-sent events a page.
+//! Keeps open pages up to date: changed parts go over one stream of server-sent events per page.
 //!
-//! Owns one renderer for each distinct page that somebody has open: it renders that page again when
-//! something was published, at most once a second and with at most a small share of a core, and all readers
-//! of the page share what it rendered. A slow reader gets the newest state, never a backlog.
+//! Runs one renderer for each distinct open page. It renders the page again after a publication, at
+//! most once a second and with at most a small share of a core; all readers of the page share the
+//! result. A slow reader gets the newest state, never a backlog.
 
 use super::{gather, given};
 use crate::{
@@ -35,22 +35,22 @@ use tokio::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The shortest time between two renderings of a page.
+/// The minimum time between two renderings of a page.
 const PACE: Duration = Duration::from_secs(1);
 
-/// A page rests so many times as long as it took to render, for each page that is open: all together take a
-/// twentieth of a core, unless one would rest for longer than it may.
+/// Pause after a rendering, as a multiple of its duration, for each open page: together, the pages
+/// use a twentieth of a core, unless `MAX_REST` cuts a pause short.
 const REST: u32 = 20;
 const MAX_REST: Duration = Duration::from_secs(30);
 
-/// Distinct pages that are kept up to date at a time: with more, each would rest for too long.
+/// The maximum number of distinct pages kept up to date: with more, each would pause for too long.
 const DISTINCT: usize = 64;
 
-/// A stream without news says so this often, so that its end is noticed.
+/// A stream without events sends a comment this often, so that a closed connection is noticed.
 const BEAT: Duration = Duration::from_secs(15);
 
-/// How long a stream lasts before the page opens another, for which the login counts anew: less than any
-/// response may take.
+/// How long a stream lasts before the page opens another one, which checks the login again; shorter
+/// than the maximum duration of a response.
 const LIFETIME: Duration = Duration::from_secs(300);
 
 /// The parts of a page as last rendered.
@@ -59,7 +59,6 @@ type Rendered = Arc<LastRendering>;
 #[derive(Debug, Default)]
 struct LastRendering {
     parts: Vec<RenderedPart>,
-    /// Why the page cannot be shown any more.
     problem: Option<String>,
 }
 
@@ -76,10 +75,11 @@ pub(in crate::serve::http) struct LivePages(Arc<Mutex<OpenPages>>);
 
 #[derive(Debug)]
 struct OpenPages {
-    /// What was rendered last of each, as long as somebody follows it.
+    /// The last rendering of each page, as long as it has readers.
     rendered: HashMap<String, Weak<watch::Sender<Rendered>>>,
     renderers: JoinSet<()>,
-    /// Each renderer holds one: they take turns, so that none counts what it waited for others.
+    /// Renderers take turns, so that none counts the time it waited for others. Each renderer holds
+    /// one reference, so the reference count gives their number.
     turn: Arc<Semaphore>,
 }
 
@@ -91,7 +91,7 @@ impl Default for OpenPages {
 }
 
 impl LivePages {
-    /// What is rendered of a page; the first reader starts its renderer.
+    /// The last rendering of a page; the first reader starts its renderer.
     fn follow(
         &self,
         page: String,
@@ -100,7 +100,7 @@ impl LivePages {
         turns: &ConcurrencyLimit,
     ) -> Result<(Arc<watch::Sender<Rendered>>, watch::Receiver<Rendered>), ApiError> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A panic of a renderer goes on here.
+        // Resumes the panic of a renderer, if one panicked.
         while open.renderers.try_join_next().map(unwrap_join).is_some() {}
         if let Some(sender) = open.rendered.get(&page).and_then(Weak::upgrade) {
             let receiver = sender.subscribe();
@@ -140,12 +140,13 @@ pub(super) async fn live(
     };
     match pages.follow(page, page_uri, &state, &turns) {
         Ok((sender, receiver)) => events(sender, receiver, &state),
-        // Of any other refusal a browser tells its script only that there is no stream.
+        // As an error response, the reason would not reach the page's script, so it is sent as an
+        // event.
         Err(refused) => event_stream(stream::once(ready(problem_event(&refused.why)))),
     }
 }
 
-/// Renders a page again and again, until nobody follows it.
+/// Renders a page repeatedly until it has no reader.
 async fn render_while_followed(
     sender: Weak<watch::Sender<Rendered>>,
     uri: Uri,
@@ -163,12 +164,12 @@ async fn render_while_followed(
         let Some(sender) = sender.upgrade() else { return };
         sender.send_if_modified(|before| match page {
             Ok(page) => {
-                let rendered = rendered(page);
+                let rendered = rendering_of(page);
                 let same = before.problem.is_none() && before.has_parts_of(&rendered);
                 *before = Arc::new(rendered);
                 !same
             }
-            // It may be possible later: its target may come back.
+            // The page may work again later: its target may come back.
             Err(why) => {
                 let problem = Some(format!("not updating: {}", why.why));
                 let same = before.problem == problem;
@@ -188,13 +189,13 @@ async fn render_while_followed(
         tokio::select! {
             () = state.stop.cancelled() => return,
             () = changes.next() => {}
-            // Times on the page go on.
+            // Relative times on the page change even without events.
             () = time::sleep(BEAT) => {}
         }
     }
 }
 
-fn rendered(page: Page) -> LastRendering {
+fn rendering_of(page: Page) -> LastRendering {
     let part = |part: console::Part| {
         let html = part.html.into_string();
         RenderedPart { id: part.id, hash: xxh3_64(html.as_bytes()), html }
@@ -227,7 +228,7 @@ impl Changes {
         }
     }
 
-    /// Waits for the next one. A task that has ended publishes nothing more.
+    /// Waits for the next publication. A task that has ended publishes nothing more.
     async fn next(&mut self) {
         tokio::select! {
             Ok(()) = self.plan.changed() => {}
@@ -239,9 +240,9 @@ impl Changes {
     }
 }
 
-/// What a reader was sent so far.
+/// An open stream, with the parts that its reader has.
 struct Reader {
-    /// Keeps the renderer at work.
+    /// Keeps the renderer running.
     _sender: Arc<watch::Sender<Rendered>>,
     receiver: watch::Receiver<Rendered>,
     sent: HashMap<&'static str, u64>,
@@ -255,7 +256,7 @@ fn events(
     mut receiver: watch::Receiver<Rendered>,
     state: &AppState,
 ) -> Response {
-    // What is there already is sent at once.
+    // The last rendering is sent at once.
     receiver.mark_changed();
     let reader = Reader {
         _sender: sender,
@@ -265,7 +266,8 @@ fn events(
         ends: Instant::now() + LIFETIME,
         has_ended: false,
     };
-    // The first bytes tell the browser that the stream is open, and whether its script is this server's.
+    // The first bytes tell the browser that the stream is open, and which version of the script
+    // this server has.
     let version = format!("retry: 5000\nevent: version\ndata: {}\n\n", console::assets_version());
     let parts = stream::unfold(reader, async |mut reader| {
         let text = reader.next().await?;
@@ -281,13 +283,13 @@ fn event_stream(events: impl Stream<Item = String> + Send + 'static) -> Response
     response
 }
 
-/// Why a page is not kept up to date, in one line.
+/// An event with the reason why a page is not kept up to date, in one line.
 fn problem_event(says: &str) -> String {
     format!("event: problem\ndata: {}\n\n", escape_line(says))
 }
 
 impl Reader {
-    /// The next text to send; none at the end, and when the server stops.
+    /// The next text to send; `None` at the end of the stream and when the server stops.
     async fn next(&mut self) -> Option<String> {
         if self.has_ended {
             return None;
@@ -309,10 +311,10 @@ impl Reader {
         }
     }
 
-    /// The parts that this reader does not have, as an event.
+    /// The parts that this reader does not have yet, as an event.
     fn changed_parts(&mut self, newest: &Rendered) -> Option<String> {
         if let Some(says) = &newest.problem {
-            // All of it is sent again once it can be shown again.
+            // All parts are sent again once the page works again.
             self.sent.clear();
             return Some(problem_event(says));
         }

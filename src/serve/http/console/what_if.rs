@@ -1,7 +1,7 @@
-//! The page of forecasts: its forms, and the answer to one of them.
+//! The page of forecasts: its forms, and the answer to a form.
 //!
-//! Owns the way from a form to the API's own forecast, which is worked out on a thread of its own and in
-//! turn. A link only fills in the form: its address may be on any page, and an answer takes work.
+//! Passes a form to the API's own forecast, which runs on its own thread and in turn. A link only
+//! fills in the form: any page can contain the link, and a forecast is expensive.
 
 use super::{form_of, given, parsed, response};
 use crate::serve::{
@@ -22,7 +22,7 @@ use axum::{
     response::Response,
 };
 
-/// The page of a link.
+/// The page that a link opens, with the form filled in.
 pub(super) async fn show(extract::State(state): extract::State<AppState>, uri: Uri) -> Response {
     match given(&uri) {
         Ok(given) => page(&state, &given, None),
@@ -30,7 +30,7 @@ pub(super) async fn show(extract::State(state): extract::State<AppState>, uri: U
     }
 }
 
-/// The page of a form.
+/// The page that a form opens, with the forecast.
 pub(super) async fn ask(
     extract::State(state): extract::State<AppState>,
     Extension(Turns(turns)): Extension<Turns>,

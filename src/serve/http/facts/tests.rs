@@ -15,7 +15,7 @@ fn facts(by: FactSource, file: u64) -> Facts {
     Facts { file_bytes: OptionalU64::new(file), measured_at, flags, ..Facts::default() }
 }
 
-/// The `at`th file of a node: databases and parts by turns.
+/// Adds file number `at` of a node: one database, then two parts, and so on.
 fn put(draft: &mut Draft, node: NodeIx, at: u8) -> TargetIx {
     let db = format!("db{}", at / 3);
     let db = draft.get_or_add_db(DbName { db: &db, suffix: ".1" });
@@ -33,14 +33,14 @@ fn ids(targets: &[TargetRef<'_>]) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn what_stays_is_told_once_whatever_comes_and_goes_between_two_pages(
+    fn lists_lasting_files_once_while_others_change(
         first in proptest::collection::btree_set(0_u8..120, 0..60),
         changes in proptest::collection::vec((0_u8..120, any::<bool>()), 0..60),
         limit in 1_usize..9,
     ) {
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");
-        let mut there: std::collections::BTreeMap<u8, TargetIx> =
+        let mut files: std::collections::BTreeMap<u8, TargetIx> =
             first.iter().map(|at| (*at, put(&mut draft, node, *at))).collect();
         let mut stays: BTreeSet<u8> = first;
         let (mut listed, mut after): (Vec<String>, Option<TargetId>) = (Vec::new(), None);
@@ -56,27 +56,27 @@ proptest! {
                 break;
             }
             for (at, comes) in changes.by_ref().take(4) {
-                if let Some(ix) = there.remove(&at) {
+                if let Some(ix) = files.remove(&at) {
                     stays.remove(&at);
                     draft.remove(ix);
                 }
                 if comes {
-                    there.insert(at, put(&mut draft, node, at));
+                    files.insert(at, put(&mut draft, node, at));
                 }
             }
         }
         let distinct: BTreeSet<&String> = listed.iter().collect();
-        prop_assert_eq!(distinct.len(), listed.len(), "nothing is listed twice");
+        prop_assert_eq!(distinct.len(), listed.len(), "a file is listed twice");
         let snapshot = draft.publish(Moment::from_unix(1_001));
         for at in stays {
-            let id = snapshot.target(there[&at]).unwrap().id().to_string();
-            prop_assert!(distinct.contains(&id), "{} is not told", id);
+            let id = snapshot.target(files[&at]).unwrap().id().to_string();
+            prop_assert!(distinct.contains(&id), "{} is not listed", id);
         }
     }
 }
 
 #[test]
-fn only_what_files_said_is_told_and_ids_lead_back_to_their_places() {
+fn lists_only_facts_from_files_and_finds_positions_by_id() {
     let mut draft = Draft::new(1);
     let node = draft.get_or_add_node("couchdb@a");
     put(&mut draft, node, 0);

@@ -1,20 +1,20 @@
 //! The strict parser for the host and port of a request.
 //!
-//! Owns what counts as an address and what as a name. Lenient parsers disagree about
-//! `[::1].evil.example` and `127.0.0.1:evil`, and an attacker can exploit such a difference.
-//! So anything that is not exactly a host with an optional port is rejected.
+//! Decides what counts as an address and what as a name. Lenient parsers disagree about
+//! `[::1].evil.example` and `127.0.0.1:evil`, and an attacker can exploit such a difference. So
+//! anything that is not exactly a host with an optional port is rejected.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The maximum length of a DNS name.
 const MAX_NAME: usize = 253;
 
-/// A host.
+/// The host of a request or of an origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Host<'a> {
     /// An IP address.
     Address(IpAddr),
-    /// A name, as it was written.
+    /// A name, as written.
     Name(&'a str),
 }
 
@@ -32,7 +32,7 @@ impl PartialEq for Host<'_> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct HostPort<'a> {
     pub(super) host: Host<'a>,
-    /// `None` is the default port of the scheme.
+    /// `None` means the default port of the scheme.
     pub(super) port: Option<u16>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> HostPort<'a> {
     }
 }
 
-/// The scheme of a page or of this server.
+/// The scheme of a page's origin or of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     Http,
@@ -79,7 +79,7 @@ impl Scheme {
     }
 }
 
-/// The scheme, host and port of an `Origin`. `null` and origins with a path have none.
+/// Parses an `Origin`. `null` and origins with a path are rejected.
 pub(super) fn origin(text: &str) -> Option<(Scheme, HostPort<'_>)> {
     let (scheme, place) = text.split_once("://")?;
     let scheme = if scheme.eq_ignore_ascii_case("http") {
@@ -92,23 +92,23 @@ pub(super) fn origin(text: &str) -> Option<(Scheme, HostPort<'_>)> {
     Some((scheme, HostPort::parse(place)?))
 }
 
-/// Accepts only digits: `parse` also accepts a sign.
+/// Parses a port of digits only: `parse` would also accept a sign.
 fn port(digits: &str) -> Option<u16> {
     let plain = digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if plain { digits.parse().ok() } else { None }
 }
 
-/// A valid DNS or Docker name. A name whose last label is a number is rejected, because browsers
+/// Accepts a DNS or Docker name. A name whose last label is a number is rejected, because browsers
 /// read it as an IPv4 address.
 fn name(text: &str) -> Option<&str> {
-    let sound = |label: &str| {
+    let is_valid_label = |label: &str| {
         !label.is_empty()
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
     let last = text.rsplit('.').next().unwrap_or_default();
     let number = last.starts_with(|first: char| first.is_ascii_digit())
         && (last.bytes().all(|byte| byte.is_ascii_digit()) || last.get(..2) == Some("0x"));
-    (text.len() <= MAX_NAME && text.split('.').all(sound) && !number).then_some(text)
+    (text.len() <= MAX_NAME && text.split('.').all(is_valid_label) && !number).then_some(text)
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_host_with_an_optional_port_and_nothing_else() {
+    fn accepts_only_host_with_optional_port() {
         let v4 = |text: &str| Host::Address(text.parse().unwrap());
         for (text, host, port) in [
             ("127.0.0.1", v4("127.0.0.1"), None),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_has_a_scheme_and_no_path() {
+    fn origin_requires_scheme_and_no_path() {
         for text in ["null", "", "127.0.0.1", "ftp://a", "http:/a", "http://a/", "http://", "a://"]
         {
             assert_eq!(origin(text), None, "{text:?}");

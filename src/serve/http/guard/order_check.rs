@@ -1,18 +1,18 @@
 //! Checks that an order was sent by the operator, not by a foreign web page.
 //!
-//! A browser sends whatever a page asks it to, from inside the operator's network and with the
-//! saved password. An order must therefore be a request that no foreign page can send: a POST
+//! A browser sends any request that a page triggers, from inside the operator's network and with
+//! the saved password. An order must therefore be a request that no foreign page can send: a POST
 //! with a content type that HTML forms cannot have, without a foreign origin, and with a `Host`
 //! that nobody else can point at this machine. The `Host` check also covers requests without an
 //! `Origin`: after DNS rebinding, a foreign page has the same origin as its orders.
 //!
-//! Over TCP, each order needs its flag and, from another machine, a user. The peer's address
-//! does not identify the sender, since a proxy on this machine has a local address. Over the Unix
-//! socket the kernel guarantees that the peer is the service's own user, who may suspend,
-//! resume and back up without the flag.
+//! Over TCP, each order needs its flag and, from another machine, a user. The peer's address does
+//! not identify the sender, since a proxy on this machine has a local address. Over the Unix
+//! socket, the kernel guarantees that the peer is the service's own user, who may suspend, resume
+//! and back up without the flag.
 //!
-//! A backup is a GET, which a foreign page can have sent but whose response it cannot read. The checks
-//! of `Host` and origin apply to it as well.
+//! A backup is a GET, which a foreign page can send although it cannot read the response. The
+//! checks of `Host` and origin apply to it as well.
 
 use super::host_port::{Host, HostPort, Scheme, origin};
 use crate::serve::http::{
@@ -34,9 +34,9 @@ pub(in crate::serve::http) enum Permission {
     /// `--web.enable-admin-api`.
     Admin,
     /// `--web.enable-admin-api`, or the Unix socket: suspending must not require a restart, and
-    /// who may suspend may also resume.
+    /// whoever may suspend may also resume.
     Suspend,
-    /// The same, for a copy of the journal: who owns the socket can read the file.
+    /// `--web.enable-admin-api`, or the Unix socket: its owner can read the journal's file anyway.
     Backup,
 }
 
@@ -105,7 +105,8 @@ pub(in crate::serve::http) fn authorize_order(
     Ok(by)
 }
 
-/// Checks whether who sends this request may give an order; returns its user and address for the log.
+/// Checks whether the sender of this request may give an order; returns its user and address for
+/// the log.
 pub(in crate::serve::http) fn may_order(
     allow: &Allow,
     permit: Permission,
@@ -128,7 +129,8 @@ pub(in crate::serve::http) fn may_order(
         return Err(OrderRefused::NoUser);
     }
     if owner {
-        // Browsers cannot reach the socket. A browser's request that a proxy forwards is not the owner's.
+        // Browsers cannot reach the socket, so a browser's request came through a proxy and is not
+        // the owner's.
         if headers.contains_key(header::ORIGIN) || headers.contains_key(SEC_FETCH_SITE) {
             return Err(OrderRefused::ForeignOrigin);
         }
@@ -146,12 +148,12 @@ pub(in crate::serve::http) fn may_order(
 /// The header in which browsers name the relation between a page and its request.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Checks that a form was sent by a page of this server. Any page can send a form, so the browser must say
-/// where it comes from; [`may_order`] checks the rest.
+/// Checks that a form was sent by a page of this server. Any page can send a form, so the browser
+/// must state the origin; [`may_order`] checks the rest.
 pub(in crate::serve::http) fn check_form(request: &Request) -> Result<(), OrderRefused> {
     let headers = request.headers();
     let same_site = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "same-origin");
-    // Older browsers send the origin alone; whether it is this server's is checked with the order.
+    // Older browsers send only the origin; the check of the order compares it with this server's.
     let origin = headers.get(header::ORIGIN).is_some_and(|origin| origin != "null");
     if same_site || (origin && !headers.contains_key(SEC_FETCH_SITE)) {
         Ok(())
@@ -160,14 +162,14 @@ pub(in crate::serve::http) fn check_form(request: &Request) -> Result<(), OrderR
     }
 }
 
-/// Checks that a question was sent by a program, or by a page of this server: its answer takes work.
+/// Checks that an expensive question was sent by a program, or by a page of this server.
 pub(in crate::serve::http) fn check_question(request: &Request) -> Result<(), OrderRefused> {
     require_json(request.headers())?;
     check_origin(request.headers(), scheme_of(request), &host_of(request.headers())?)
 }
 
-/// Checks that a form that orders nothing was sent by a page of this server, under whatever name and behind
-/// whatever proxy it is.
+/// Checks that a form without an order was sent by a page of this server, under any host name and
+/// behind any proxy.
 pub(in crate::serve::http) fn check_question_form(request: &Request) -> Result<(), OrderRefused> {
     check_form(request)?;
     if request.headers().contains_key(SEC_FETCH_SITE) {
@@ -181,8 +183,9 @@ fn scheme_of(request: &Request) -> Scheme {
     if encrypted { Scheme::Https } else { Scheme::Http }
 }
 
-/// Checks the `Host` of any request, where that is asked for and no user protects what is read: after DNS
-/// rebinding, a foreign page has this server's origin, and reads whatever a program on this machine may.
+/// Checks the `Host` of any request, if the check is enabled and the request has no user: after DNS
+/// rebinding, a foreign page has this server's origin and could read whatever a program on this
+/// machine may read.
 pub(super) fn check_host(allow: &Allow, request: &Request) -> Result<(), OrderRefused> {
     let extensions = request.extensions();
     let is_trusted = extensions.get::<AuthenticatedUser>().is_some()
@@ -207,8 +210,8 @@ fn check_content_type(headers: &HeaderMap, permit: Permission) -> Result<(), Ord
     }
 }
 
-/// Checks that the body's content type is JSON. A page of another site cannot send such a body: the browser asks
-/// first, and nothing here allows it.
+/// Requires a JSON body. A page of another origin cannot send one: the browser sends a preflight
+/// request first, and this server never approves it.
 fn require_json(headers: &HeaderMap) -> Result<(), OrderRefused> {
     let json = |value: &HeaderValue| {
         let value = value.to_str().unwrap_or_default();
@@ -222,7 +225,7 @@ fn require_json(headers: &HeaderMap) -> Result<(), OrderRefused> {
     Ok(())
 }
 
-/// The one `Host` of a request.
+/// The `Host` of a request, which must have exactly one.
 fn host_of(headers: &HeaderMap) -> Result<HostPort<'_>, OrderRefused> {
     let mut hosts = headers.get_all(header::HOST).iter().map(HeaderValue::to_str);
     let (Some(Ok(host)), None) = (hosts.next(), hosts.next()) else {
@@ -231,7 +234,8 @@ fn host_of(headers: &HeaderMap) -> Result<HostPort<'_>, OrderRefused> {
     HostPort::parse(host).ok_or(OrderRefused::UnknownHost)
 }
 
-/// The `Host` of a request, if nobody else can point it here: an address, or a name of this machine.
+/// The `Host` of a request, if nobody else can point it at this machine: an address, or a name of
+/// this machine.
 fn known_host<'a>(allow: &Allow, request: &'a Request) -> Result<HostPort<'a>, OrderRefused> {
     let place = host_of(request.headers())?;
     let Host::Name(name) = place.host else { return Ok(place) };
@@ -242,7 +246,7 @@ fn known_host<'a>(allow: &Allow, request: &'a Request) -> Result<HostPort<'a>, O
     is_known.then_some(place).ok_or(OrderRefused::UnknownHost)
 }
 
-/// Checks that no foreign page can have sent these headers to this place over this scheme.
+/// Checks that no foreign page can have sent these headers to this host over this scheme.
 fn check_origin(
     headers: &HeaderMap,
     scheme: Scheme,

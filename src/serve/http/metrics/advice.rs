@@ -1,4 +1,4 @@
-//! What recliner advises.
+//! The pieces of advice and their gain.
 
 use crate::{
     advice::{AdviceView, rules},

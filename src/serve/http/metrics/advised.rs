@@ -1,4 +1,4 @@
-//! What recliner would have done while it only advises.
+//! What recliner would have done in advise mode.
 
 use crate::what_if::scorecard::ScorecardView;
 use metrics_text::{Writer, families};

@@ -25,14 +25,14 @@ families! {
         "Index builds that this recliner started and that ended, by result.";
 }
 
-/// Writes nothing before the first look at the indexes.
+/// Writes nothing before the indexes have been checked once.
 pub(super) fn write(writer: &mut Writer, builds: &IndexBuilds) {
     if builds.checked_at.is_none() {
         return;
     }
     let mut samples = writer.family(&VIEW_UPDATES_PENDING);
-    // While a database is deleted and created again, indexes of both instances may lag. One name
-    // is one series.
+    // While a database is deleted and created again, indexes of both instances may lag; only one of
+    // them gets the series of their common name.
     let mut seen = HashSet::new();
     for line in builds.indexes.iter().filter(|line| line.search.is_none()).take(builds.top) {
         if let Some(pending) = line.pending

@@ -1,7 +1,7 @@
-//! CouchDB as the client sees it: which URLs answer, and how many requests were sent.
+//! CouchDB as the client sees it: which URLs answer, and the requests sent.
 //!
-//! The client counts its requests itself, in the `prometheus` registry. This file only declares
-//! those families, so that the table of metrics is complete.
+//! The client counts its requests in the `prometheus` registry. This file only declares those
+//! families, so that the table of metrics is complete.
 
 use couchdb_client::EntryStatus;
 use metrics_text::{Writer, families};

@@ -1,7 +1,7 @@
-//! The databases with most to reclaim: their sums, and every target of those exported whole.
+//! The databases with most to reclaim: their sums, and the targets of the exported databases.
 //!
-//! The snapshot chooses the databases; this file makes sure that one name is one series. On a large
-//! cluster most of a scrape comes from here.
+//! The snapshot chooses the databases; this file ensures that each name has only one series. On a
+//! large cluster, most of a scrape comes from here.
 
 use super::FamilyReaders;
 use crate::{
@@ -42,10 +42,10 @@ families! {
         "Bytes predicted to come free in one file of a view index, which recliner_target_reclaimable_bytes counts too.";
 }
 
-/// Characters in the labels of one target, with longer names than most clusters have.
+/// Characters reserved for the labels of one target, for longer names than most clusters have.
 const LABEL_CHARACTERS: usize = 256;
 
-/// Characters of a line beside its labels: the longest of the family names, and a number.
+/// Characters reserved for the rest of a line: the longest family name, and a number.
 const OTHER_CHARACTERS: usize = 56;
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
@@ -84,24 +84,24 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     });
 }
 
-/// While a database is deleted and created again, both instances may count as live. Of two that
-/// share a name only the one with more to reclaim is exported; this returns the others.
+/// While a database is deleted and created again, both instances may count as live. Of two
+/// instances with one name, only the one with more to reclaim is exported; this returns the others.
 fn superseded_instances(snapshot: &Snapshot) -> HashSet<DbIx> {
     let mut best: HashMap<&str, &ExportedDatabase> = HashMap::new();
     let mut superseded = HashSet::new();
     for top in &snapshot.top().databases {
         let Some(name) = snapshot.db_name(top.db) else { continue };
-        let known = best.entry(name.db).or_insert(top);
-        if known.db == top.db {
+        let largest = best.entry(name.db).or_insert(top);
+        if largest.db == top.db {
             continue;
         }
         let reclaimable = |it: &ExportedDatabase| {
             let of = |sums: &FileSums| sums.reclaimable_bytes.get().unwrap_or_default();
             of(&it.sums.shards) + of(&it.sums.views)
         };
-        if reclaimable(top) > reclaimable(known) {
-            superseded.insert(known.db);
-            *known = top;
+        if reclaimable(top) > reclaimable(largest) {
+            superseded.insert(largest.db);
+            *largest = top;
         } else {
             superseded.insert(top.db);
         }
@@ -110,7 +110,7 @@ fn superseded_instances(snapshot: &Snapshot) -> HashSet<DbIx> {
 }
 
 /// Writes the sums of databases. A process that reads only some of the nodes cannot know the sums
-/// of shards, and one that does not serve the cluster cannot know those of views.
+/// of shards, and one that does not serve the cluster cannot know the sums of views.
 fn databases(writer: &mut Writer, snapshot: &Snapshot, superseded: &HashSet<DbIx>) {
     let mut members = snapshot.nodes().iter().skip(1).filter(|node| node.is_member).peekable();
     let sees_shards =
@@ -148,7 +148,7 @@ fn databases(writer: &mut Writer, snapshot: &Snapshot, superseded: &HashSet<DbIx
             }
         }
     }
-    // Before the first scan the number is not known, which is not zero.
+    // Before the first scan the number is unknown, not zero.
     if members_known(snapshot) {
         writer.family(&DATABASES_NOT_EXPORTED).sample(&[], snapshot.top().incomplete_count);
     }
@@ -158,10 +158,10 @@ fn members_known(snapshot: &Snapshot) -> bool {
     snapshot.nodes().iter().skip(1).any(|node| node.is_member)
 }
 
-/// Writes families that have a series for each of these targets.
+/// Writes families that have one series for each of these targets.
 ///
-/// With many targets most of the time goes into waiting for memory. So each target's names are
-/// looked up once, in memory order.
+/// With many targets, most of the time is spent waiting for memory. So the names of each target are
+/// looked up only once, in memory order.
 fn targets_of<const LABELS: usize, const FAMILIES: usize>(
     writer: &mut Writer,
     snapshot: &Snapshot,
@@ -174,7 +174,7 @@ fn targets_of<const LABELS: usize, const FAMILIES: usize>(
         LabelSets::with_capacity(first, targets.len(), targets.len() * LABEL_CHARACTERS);
     let mut sizes = Vec::with_capacity(targets.len());
     writer.reserve(FAMILIES * targets.len() * (LABEL_CHARACTERS + OTHER_CHARACTERS));
-    // Writing while the names are looked up lets compression begin early.
+    // Writing while looking up names lets compression begin early.
     let mut samples = writer.family(*first);
     for target in targets.iter().filter_map(|ix| snapshot.target(*ix)) {
         let size = Sizes::of(target);

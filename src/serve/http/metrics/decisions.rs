@@ -1,4 +1,4 @@
-//! What the plan decided: limits, windows, decisions about queued targets, gates, suspensions.
+//! The plan's limits, windows, decisions about queued targets, gates and suspensions.
 
 use super::served_nodes;
 use crate::{
@@ -34,7 +34,7 @@ families! {
         "Always 1, labelled with who ordered the suspension and the reason they gave.";
 }
 
-/// Free text is cut after this many characters in a label.
+/// Free text in a label is cut off after this many characters.
 const MAX_LABEL_CHARACTERS: usize = 120;
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
@@ -58,8 +58,8 @@ fn limits(writer: &mut Writer, plan: &Plan) {
     }
 }
 
-/// Every queue has a sample for `start`, even when it is zero. Reasons have one only where they
-/// apply: all reasons for all queues would be most of the exposition, and mostly zeros.
+/// Every queue has a sample for `start`, even if it is zero. A reason has a sample only where it
+/// applies: all reasons for all queues would be most of the scrape, and mostly zeros.
 fn candidates(writer: &mut Writer, plan: &Plan) {
     let mut samples = writer.family(&CANDIDATES);
     for (queue, counts) in plan.queues.iter().zip(plan.decision_counts.iter()) {
@@ -74,14 +74,14 @@ fn candidates(writer: &mut Writer, plan: &Plan) {
 }
 
 fn gates(writer: &mut Writer, plan: &Plan) {
-    // Pressure and maintenance are not known of a node that was not asked yet.
-    let known = |gate: RefusalReason, ix: NodeIx| {
+    // Pressure and maintenance are unknown for a node that was not polled yet.
+    let is_measured = |gate: RefusalReason, ix: NodeIx| {
         !matches!(gate, RefusalReason::Pressure | RefusalReason::Maintenance)
             || plan.conditions.pressures.nodes.contains_key(&ix)
     };
     let states: Vec<_> = served_nodes(plan)
         .flat_map(|(ix, node)| RefusalReason::gates().map(move |gate| (ix, node, gate)))
-        .filter(|(ix, _, gate)| known(*gate, *ix))
+        .filter(|(ix, _, gate)| is_measured(*gate, *ix))
         .map(|(ix, node, gate)| (&node.name, gate, plan.gate_refusal(gate, ix)))
         .collect();
     let mut samples = writer.family(&GATE_OPEN);
@@ -115,7 +115,7 @@ fn suspensions(writer: &mut Writer, plan: &Plan) {
     }
 }
 
-/// Makes a label value of what a person wrote: one line, no longer than a sentence.
+/// Turns text written by a person into a label value: one line, no longer than a sentence.
 fn label_text(text: &str) -> String {
     let mut shown: String = text
         .chars()
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_stays_short_and_on_one_line() {
+    fn shortens_free_text_to_one_line() {
         assert_eq!(label_text("disks are\nmoved\u{1b}"), "disks are moved ");
         assert_eq!(label_text(""), "");
         let long = "ä".repeat(500);

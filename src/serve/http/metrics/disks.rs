@@ -18,7 +18,8 @@ families! {
         "Bytes that running compactions have written to files that are not in use yet, from their progress and predicted sizes.";
 }
 
-/// A volume that nodes share is written once, with its first node, so that sums count it once.
+/// A volume shared by several nodes is written once, with its first node, so that sums count it
+/// once.
 pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &Snapshot) {
     let volumes = || {
         let node = |volume: &Volume| volume.nodes.first().cloned();
@@ -36,7 +37,7 @@ pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &
             samples.sample(&[&node, &volume.name], space.available);
         }
     }
-    // Before the first poll it is not known what runs.
+    // Before the first poll, it is unknown which jobs run.
     if jobs.polled_nodes.is_empty() {
         return;
     }
@@ -66,7 +67,7 @@ mod tests {
     use wall_clock::Moment;
 
     #[test]
-    fn what_is_unknown_has_no_sample_and_a_shared_volume_one() {
+    fn omits_unknown_values_and_writes_shared_volume_once() {
         let mut draft = Draft::new(5);
         let node = draft.get_or_add_node("couchdb@a");
         let snapshot = draft.publish(Moment::from_unix(7));

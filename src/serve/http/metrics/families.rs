@@ -1,10 +1,10 @@
 //! The table of every metric family that this version exports.
 //!
-//! Each subject declares its families at the top of its own file. This file puts them together
-//! in the order of the book, and its tests keep the naming rules. Names, types, labels and help
-//! texts are a contract with dashboards and alerts, here and elsewhere.
+//! Each subject declares its families at the top of its own file. This file lists them in the order
+//! of the book, and its tests check the naming rules. Names, types, labels and help texts are a
+//! contract with dashboards and alerts, including those outside this repository.
 //!
-//! A family without a known value at a scrape is left out; a value known to be zero is shown.
+//! A family without a known value is omitted from the scrape; a value known to be zero is written.
 
 use super::{
     advice, advised, builds, couchdb, databases, decisions, disks, feeds, files, jobs, journal,
@@ -44,16 +44,16 @@ mod tests {
     use metrics_text::{MetricType, Unit};
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// Families that end in the name of what they count need no unit. A size does.
+    /// Families whose name ends in what they count need no unit; sizes do, except for these.
     const COUNTED_SIZES: [&str; 1] = ["recliner_queue_size"];
 
-    /// Lower-case words with single underscores between them.
+    /// Whether a name consists of lower-case words with single underscores between them.
     fn is_name(name: &str) -> bool {
         name.split('_').all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase()))
     }
 
     #[test]
-    fn names_and_labels_are_plain_words() {
+    fn names_and_labels_are_lower_case_words() {
         for family in all() {
             assert!(
                 family.name.starts_with("recliner_") && is_name(family.name),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn only_counters_end_in_total_and_only_infos_in_info() {
+    fn only_counters_end_in_total_and_only_info_metrics_in_info() {
         for family in all() {
             let counter = family.metric_type == MetricType::Counter;
             assert_eq!(family.name.ends_with("_total"), counter, "{}", family.name);
@@ -79,8 +79,8 @@ mod tests {
         }
     }
 
-    /// Bytes and seconds are the last word. So is `ratio`, except in the lowest and the highest
-    /// ratio of a queue, where it is the name of a priority as well.
+    /// Whether a name ends in its unit. `ratio` may be followed by `min` or `max`, for a queue's
+    /// lowest and highest ratio, where it is also the name of a priority.
     fn ends_in_its_unit(name: &str, unit: Unit) -> bool {
         let base = name.strip_suffix("_total").unwrap_or(name);
         let base = match unit {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn each_family_has_one_base_unit_at_the_end_of_its_name() {
+    fn family_names_end_in_their_only_unit() {
         for family in all() {
             assert!(
                 ends_in_its_unit(family.name, family.unit),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn help_is_one_plain_sentence_that_names_the_unit() {
+    fn help_is_one_sentence_that_names_the_unit() {
         for family in all() {
             let help = family.help;
             assert!(help.starts_with(|c: char| c.is_ascii_uppercase() || c == '1'), "{help}");
@@ -143,10 +143,10 @@ mod tests {
         }
     }
 
-    /// Gauges are added up over labels, nodes and processes. What must not be says so in its
-    /// first word, or has a sentence about it.
+    /// Gauges are usually summed over labels, nodes and processes. The help of a gauge that must
+    /// not be summed says so in its first word or in a sentence.
     #[test]
-    fn help_says_of_each_gauge_what_its_sum_means() {
+    fn help_of_gauges_shows_whether_to_sum_them() {
         let not_summable = ["1 ", "Always 1", "Unix time", "Lowest", "Highest", "Ratio", "Maximum"];
         let time = ["Time", "Duration"];
         let summable = ["Number of", "Least number of", "Bytes", "Uncompressed size"];
@@ -158,15 +158,16 @@ mod tests {
                 starts(&summable),
                 family.help.contains("do not add it up"),
             ];
-            let said = kinds.into_iter().filter(|kind| *kind).count();
-            assert_eq!(said, 1, "{}: {}", family.name, family.help);
+            let matching_kinds = kinds.into_iter().filter(|kind| *kind).count();
+            assert_eq!(matching_kinds, 1, "{}: {}", family.name, family.help);
             assert!(!starts(&summable) || family.unit != Unit::Ratio, "{}", family.name);
         }
     }
 
-    /// What is part of another family has a name of its own, and its help names that family.
+    /// A metric that is part of another family has its own family, and its help names the other
+    /// one.
     #[test]
-    fn what_another_family_counts_too_is_a_family_of_its_own() {
+    fn help_of_partial_families_names_the_whole_family() {
         let names: BTreeSet<&str> = all().map(|family| family.name).collect();
         for family in all() {
             let others = family.help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_families_share_a_sample_name() {
+    fn families_share_no_sample_name() {
         let mut owner = BTreeMap::new();
         for family in all() {
             let base = family.name.strip_suffix("_total").unwrap_or(family.name);

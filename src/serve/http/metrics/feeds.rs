@@ -1,4 +1,4 @@
-//! The CouchDB feeds that are followed, and the readers of recliner's own feed.
+//! CouchDB's feeds, and the readers of recliner's own feed.
 
 use crate::feeds::{feed_client::FeedClientStatus, feed_server::FeedHandle};
 use metrics_text::{Writer, families};
@@ -14,8 +14,8 @@ families! {
         "Number of readers that wait for events of recliner's own feed; absent where it is off.";
 }
 
-/// Writes nothing about CouchDB's feeds where none is followed, nor about recliner's own feed
-/// where it is off.
+/// Writes nothing about CouchDB's feeds if they are not followed, nor about recliner's own feed if
+/// it is off.
 pub(super) fn write(writer: &mut Writer, status: &FeedClientStatus, own: Option<&FeedHandle>) {
     let mut samples = writer.family(&FEED_CONNECTED);
     for (name, feed) in &status.feeds {

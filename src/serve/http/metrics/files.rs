@@ -1,7 +1,7 @@
-//! Files in the directories of nodes, where this process reads them: view index files and files
-//! that nothing uses.
+//! Files in the nodes' directories that this process reads: view index files, and files that
+//! nothing uses.
 //!
-//! The view index files are the copies that `recliner_file_bytes{node="_cluster"}` counts already:
+//! The view index files are the copies that `recliner_file_bytes{node="_cluster"}` already counts;
 //! they have families of their own, so that no sum counts them twice.
 
 use super::{FamilyReaders, served_nodes};

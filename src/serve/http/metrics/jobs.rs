@@ -1,4 +1,4 @@
-//! Running compactions, their progress, and how those of this process ended.
+//! Running compactions, their progress, and the results of those that this process started.
 
 use super::served_nodes;
 use crate::{
@@ -96,8 +96,8 @@ fn running(writer: &mut Writer, plan: &Plan) {
 }
 
 fn progress(writer: &mut Writer, plan: &Plan) {
-    // While a database is deleted and created again, both instances may be compacted. One name is
-    // one series.
+    // While a database is deleted and created again, both instances may be compacted; only one of
+    // them gets the series of their common name.
     let mut seen = HashSet::new();
     let named: Vec<(JobLabels, &Job)> = plan
         .conditions
@@ -118,7 +118,6 @@ fn progress(writer: &mut Writer, plan: &Plan) {
     }
 }
 
-/// The labels that name a job.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct JobLabels {
     node: Arc<str>,
@@ -143,7 +142,8 @@ impl JobLabels {
     }
 }
 
-/// Each node and channel that may start a compaction begins at zero.
+/// Writes starts and ends. Every node and channel that may start a compaction has a sample, even if
+/// it is zero.
 fn starts_and_ends(writer: &mut Writer, plan: &Plan, counts: &JobCounters) {
     let mut started: BTreeMap<(&str, &str, TargetKind), u64> = BTreeMap::new();
     for queue in plan.queues.iter() {

@@ -1,4 +1,4 @@
-//! The journal on disk.
+//! The state of the journal on disk.
 
 use crate::{plan::Plan, serve::http::probes::journal_failure, store::journal::Journal};
 use metrics_text::{Writer, families};

@@ -1,4 +1,4 @@
-//! Which CouchDB nodes answer, and their versions.
+//! The CouchDB nodes: which of them answer, and their versions.
 
 use super::members;
 use crate::plan::Plan;

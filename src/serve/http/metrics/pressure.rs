@@ -1,4 +1,4 @@
-//! What the pressure signals read. The gates that follow from them come with the plan.
+//! The readings of the pressure signals. The resulting gates come with the plan.
 
 use crate::{
     plan::pressure::{Pressures, Signal},
@@ -18,7 +18,7 @@ families! {
         "Number of index builds that run on the node; the median of recent readings.";
 }
 
-/// The family of a signal: each has a unit of its own.
+/// The family of a signal. Each signal has one, because their units differ.
 const fn family(signal: Signal) -> &'static Family<1> {
     match signal {
         Signal::ProbeLatency => &PRESSURE_PROBE_LATENCY,

@@ -120,7 +120,7 @@ mod tests {
     use wall_clock::Moment;
 
     #[test]
-    fn channels_by_rent_show_how_overdue_they_are_and_their_horizon() {
+    fn rent_channels_export_priority_range_and_horizon() {
         let (read, now) = (Moment::from_unix(1_000_000), Moment::from_unix(1_000_000 + 259_200));
         let mut draft = Draft::new(5);
         let node = draft.get_or_add_node("couchdb@a");

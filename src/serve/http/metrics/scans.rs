@@ -1,4 +1,4 @@
-//! How recent the facts of each node are, and which reads failed.
+//! The age of each node's facts, and the failed reads.
 
 use super::{members, served_nodes};
 use crate::{
@@ -44,8 +44,8 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
     }
     let walks = members(plan).filter_map(|node| node.disk_usage).map(|disk| disk.took_ms);
     let walk = walks.max().map(|milliseconds| milliseconds as f64 / 1e3);
-    let asked = members(plan).any(|node| node.is_up.is_some()) || walk.is_none();
-    let sweep = status.last_duration.filter(|_| asked).map(|took| took.as_secs_f64());
+    let reads_couchdb = members(plan).any(|node| node.is_up.is_some()) || walk.is_none();
+    let sweep = status.last_duration.filter(|_| reads_couchdb).map(|took| took.as_secs_f64());
     let mut samples = writer.family(&SCAN_DURATION);
     for (source, took) in [(http, sweep), (files, walk)] {
         if let Some(took) = took {
@@ -57,8 +57,8 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
     errors(writer, plan, status);
 }
 
-/// Every reason starts at zero: `increase` does not see the first failure of a counter that was
-/// absent before.
+/// Every reason starts at zero: `increase` misses the first failure if the counter was absent
+/// before.
 fn errors(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
     let mut errors: BTreeMap<(&str, &str), u64> = members(plan)
         .flat_map(|node| {

@@ -1,4 +1,4 @@
-//! Targets and their bytes, by node and kind: each file counts once.
+//! Targets and their bytes, by node and kind; each file is counted once.
 
 use super::{FamilyReaders, served_nodes};
 use crate::{
@@ -43,7 +43,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
                 .sample(&[node, kind.label(), state.label()], sums.counts_by_state[state as usize]);
         }
     }
-    for (node, count) in on_strangers(plan) {
+    for (node, count) in copies_on_nonmembers(plan) {
         samples.sample(&[node, TargetKind::Db.label(), TargetState::Unknown.label()], count);
     }
     bytes(writer, &rows);
@@ -63,9 +63,9 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     }
 }
 
-/// Databases belong to a node; views with all their copies, cleanups and search indexes belong to
-/// the pseudo node. A node where nothing was found and no scan has ended is left out: its zeros
-/// are not known.
+/// The rows to write. Databases belong to a node; views with all their copies, cleanups and search
+/// indexes belong to the pseudo node. A node is omitted if nothing was found there and no scan has
+/// ended, because its sums are unknown, not zero.
 fn rows(plan: &Plan) -> Vec<Row<'_>> {
     let totals = plan.snapshot.totals();
     served_nodes(plan)
@@ -82,9 +82,8 @@ fn rows(plan: &Plan) -> Vec<Row<'_>> {
         .collect()
 }
 
-/// Nodes that the shard map places copies on although they are no members of the cluster, each with the
-/// number of those copies.
-fn on_strangers(plan: &Plan) -> impl Iterator<Item = (&str, u64)> {
+/// Nodes outside the cluster on which the shard map places copies, with the number of those copies.
+fn copies_on_nonmembers(plan: &Plan) -> impl Iterator<Item = (&str, u64)> {
     let nodes = plan.snapshot.nodes().iter().enumerate().skip(1);
     let nodes = nodes.filter(|(_, node)| node.is_served && !node.is_member);
     nodes.filter_map(|(ix, node)| {
@@ -103,7 +102,7 @@ fn bytes(writer: &mut Writer, rows: &[Row<'_>]) {
     ];
     for (family, read) in families {
         let mut samples = writer.family(family);
-        // CouchDB does not say how much of a Lucene index is live or could be freed.
+        // CouchDB does not report how much of a Lucene index is live or could be freed.
         let has = |kind: TargetKind| match kind {
             TargetKind::Db | TargetKind::View => true,
             TargetKind::Search => std::ptr::eq(family, &FILE_BYTES),

@@ -86,15 +86,16 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, takeovers: &Takeovers) {
     taken_over(writer, takeovers);
 }
 
-/// By what one of smoosh's channels ranks, which its status does not say.
+/// The priority by which a smoosh channel ranks, which its status does not report.
 ///
-/// CouchDB fixes it for its own channels by their name. Another channel is taken to rank like
-/// recliner's channel of that name; without one it is not known, and has no sample.
+/// CouchDB fixes it for its own channels by their name. Any other channel is assumed to rank like
+/// recliner's channel of the same name; if there is none, the priority is unknown and the channel
+/// has no sample.
 fn priority_of(name: &str, channels: &Channels) -> Option<PriorityKind> {
     builtin_priority(name).or_else(|| channels.find(name).map(|(_, channel)| channel.priority))
 }
 
-/// A node that could not be looked at has no sample.
+/// A node whose takeover could not be checked has no sample.
 fn taken_over(writer: &mut Writer, takeovers: &Takeovers) {
     let mut samples = writer.family(&SMOOSH_TAKEN_OVER);
     for (node, state) in &takeovers.nodes {
@@ -119,7 +120,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
-    fn channels_rank_by_couchdb_name_and_else_like_recliner_channels() {
+    fn priority_comes_from_couchdb_name_or_recliner_channel() {
         let mut channels = Channels::default();
         let mut own = channels.list[0].clone();
         own.name = "big_dbs".into();
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_stopped_by_another_recliner_count_and_unseen_nodes_have_no_sample() {
+    fn counts_channels_stopped_by_others_and_omits_unchecked_nodes() {
         let channels = |names: &[&str]| -> BTreeSet<String> {
             names.iter().map(|name| (*name).to_owned()).collect()
         };

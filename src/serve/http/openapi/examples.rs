@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// An example of a parameter of a route; `None` if any value works.
 pub(super) fn parameter(path: &str, name: &Value) -> Option<Value> {
     Some(match (path, name.as_str()?) {
-        // Its numbers are strings, because CouchDB accepts more than JSON numbers.
+        // This route takes numbers as strings, because CouchDB accepts more than JSON numbers.
         ("/_db_updates", "limit") => json!("100"),
         (_, "limit") => json!(100),
         (_, "offset") => json!(0),
@@ -25,7 +25,7 @@ pub(super) fn parameter(path: &str, name: &Value) -> Option<Value> {
     })
 }
 
-/// An example of an operation's response, if it shows more than the schema.
+/// An example of an operation's response, if it adds anything to the schema.
 pub(super) fn answer(operation: &str) -> Option<Value> {
     let data = match operation {
         "suspend" => json!({

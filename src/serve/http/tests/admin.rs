@@ -1,7 +1,7 @@
-//! Orders of an operator, carried out by a fake.
+//! An operator's orders, carried out by a fake service.
 //!
-//! Answers are compared as the JSON they are: the fields of a refusal depend on its cause, and
-//! null says that an order waits for nothing.
+//! Responses are compared as JSON: the fields of a refusal depend on its cause, and null means that
+//! an order waits for nothing.
 
 use super::{super::orders::*, *};
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 
 const SHARD: &str = "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.17";
 
-/// Orders something; the fake is asked if the order came through.
+/// Sends an order; `fake` carries it out if it reaches the service.
 async fn order(
     surface: &mut Surface,
     path: &str,
@@ -69,10 +69,10 @@ async fn response(
 }
 
 async fn time_limit<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(600), work).await.expect("an answer comes")
+    tokio::time::timeout(Duration::from_secs(600), work).await.expect("no response in time")
 }
 
-/// For orders that must not come through.
+/// For orders that must not reach the service.
 fn nobody(order: Order) {
     panic!("{order:?} came through");
 }
@@ -90,7 +90,7 @@ fn success(data: Value) -> (StatusCode, Value) {
 }
 
 #[tokio::test]
-async fn a_scope_is_suspended_and_resumed() {
+async fn suspends_and_resumes_a_scope() {
     let mut surface = Surface::new();
     for (body, scope, why) in [
         ("", SuspensionScope::All, None),
@@ -134,7 +134,7 @@ async fn a_scope_is_suspended_and_resumed() {
     let larger = " ".repeat(1 << 17);
     assert_eq!(order(&mut surface, "suspend", &larger, nobody).await.0, StatusCode::BAD_REQUEST);
 
-    // Nothing of the order has happened, and it may succeed soon.
+    // No part of the order was carried out, and it may succeed soon.
     for (body, fake) in [("{}", true), (r#"{"scope": "node:couchdb@a"}"#, false)] {
         let mut surface = Surface::new();
         if !fake {
@@ -153,7 +153,7 @@ async fn a_scope_is_suspended_and_resumed() {
         );
     }
 
-    // What is suspended may be gone by now.
+    // The suspended node may no longer exist.
     let body = r#"{"scope": "node:couchdb@z"}"#;
     let answer = order(&mut surface, "resume", body, |order| {
         assert_eq!(order.action, Action::Resume(SuspensionScope::Node("couchdb@z".into())));
@@ -165,7 +165,7 @@ async fn a_scope_is_suspended_and_resumed() {
 }
 
 #[tokio::test]
-async fn where_it_only_advises_a_refused_order_names_what_to_do_instead() {
+async fn refusal_in_advise_mode_suggests_explain() {
     let mut surface = Surface::new();
     surface.state.allow.admin = false;
     for (name, says) in [("compact", true), ("rescan", false)] {
@@ -178,7 +178,7 @@ async fn where_it_only_advises_a_refused_order_names_what_to_do_instead() {
 }
 
 #[tokio::test]
-async fn a_target_is_compacted_by_any_name_that_means_one() {
+async fn compacts_target_by_unambiguous_name() {
     let mut surface = Surface::new();
     let id: TargetId = SHARD.parse().unwrap();
     for (target, force) in [(SHARD, false), (SHARD, true)] {
@@ -260,7 +260,7 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
 }
 
 #[tokio::test]
-async fn sweeps_queues_and_quarantine_take_orders() {
+async fn rescans_flushes_and_releases_on_order() {
     let mut surface = Surface::new();
     let answer = order(&mut surface, "rescan", "", |order| {
         assert_eq!(order.action, Action::Rescan);
@@ -278,7 +278,7 @@ async fn sweeps_queues_and_quarantine_take_orders() {
     let body = r#"{"channel": "slack"}"#;
     assert_eq!(order(&mut surface, "flush", body, nobody).await.0, StatusCode::NOT_FOUND);
 
-    // One that is gone may still be in quarantine.
+    // A target that no longer exists may still be in quarantine.
     for target in [SHARD, "db:couchdb@z/gone"] {
         let id: TargetId = target.parse().unwrap();
         let body = json!({ "target": target }).to_string();
@@ -304,7 +304,7 @@ async fn sweeps_queues_and_quarantine_take_orders() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_has_a_status_and_a_sentence() {
+async fn failures_have_a_status_and_a_message() {
     let mut surface = Surface::new();
     for (denied, status, kind) in [
         (Denied::Unknown("a".into()), StatusCode::NOT_FOUND, "not_found"),
@@ -324,17 +324,18 @@ async fn what_goes_wrong_has_a_status_and_a_sentence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_ever() {
+async fn order_that_never_finishes_times_out() {
     let mut surface = Surface::new();
-    let mut held = None;
-    let (status, body) = order(&mut surface, "rescan", "", |order| held = Some(order)).await;
+    let mut pending_order = None;
+    let (status, body) =
+        order(&mut surface, "rescan", "", |order| pending_order = Some(order)).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(body["error"].as_str().unwrap().contains("did not finish in time"), "{body}");
-    drop(held);
+    drop(pending_order);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_never_comes_is_not_waited_for() {
+async fn body_that_never_arrives_times_out() {
     let surface = Surface::new();
     let request = Request::post("/api/v1/suspend")
         .header("host", "127.0.0.1:10984")
@@ -352,7 +353,7 @@ async fn a_body_that_never_comes_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn advice_is_muted_and_counted_again() {
+async fn mutes_and_unmutes_advice() {
     let mut surface = Surface::new();
     let body = r#"{"code": "orphan_shards", "subject": "old", "for": "90d", "why": "kept"}"#;
     let answer = order(&mut surface, "advice/mute", body, |order| {
@@ -376,7 +377,7 @@ async fn advice_is_muted_and_counted_again() {
 }
 
 #[tokio::test]
-async fn a_mute_without_end_or_sense_is_refused() {
+async fn refuses_mute_without_code_or_valid_duration() {
     let mut surface = Surface::new();
     for (body, says) in [
         (r#"{"code": "orphan_shards", "for": "forever"}"#, "such as 30d"),

@@ -1,4 +1,4 @@
-//! The JSON API.
+//! The read routes of the JSON API.
 
 use super::*;
 use crate::serve::report::{
@@ -16,12 +16,12 @@ fn ids(targets: &[Target]) -> Vec<&str> {
     targets.iter().map(|target| target.id.as_str()).collect()
 }
 
-/// The ids of the targets that are explained.
+/// The ids of the explained targets.
 fn explained_ids(page: &Explanations) -> Vec<&str> {
     page.targets.iter().map(|explained| explained.target.id.as_str()).collect()
 }
 
-/// The status of a request that fails, and why it does.
+/// The status and the error of a request that fails.
 pub(super) async fn failure(surface: &Surface, path: &str) -> (StatusCode, Failed) {
     let (status, body) = surface.json(path).await;
     let failed: Failed = serde_json::from_value(body).unwrap();
@@ -40,7 +40,7 @@ const ODD_VIEW: &str =
 const CLEANUP: &str = "cleanup:orders";
 
 #[tokio::test]
-async fn targets_are_filtered_ordered_and_paged() {
+async fn filters_sorts_and_pages_targets() {
     let surface = Surface::new();
     let odd_db = format!("db={}", encoded(ODD_DB));
     for (query, total, expected) in [
@@ -77,7 +77,7 @@ async fn targets_are_filtered_ordered_and_paged() {
 }
 
 #[tokio::test]
-async fn a_question_that_means_nothing_is_named() {
+async fn names_the_invalid_parameter() {
     let surface = Surface::new();
     for (path, named) in [
         ("targets?colour=red", "colour"),
@@ -109,14 +109,14 @@ async fn a_question_that_means_nothing_is_named() {
         assert_eq!(failed.error_type, "bad_data");
         assert!(failed.error.contains(named), "{path}: {failed:?}");
         assert!(!failed.error.contains("deserialize"), "{path}: {failed:?}");
-        // The JSON itself: nothing else is in it.
+        // The JSON itself has no further fields.
         let (_, body) = surface.json(&format!("/api/v1/{path}")).await;
         assert_eq!(body.as_object().unwrap().len(), 3);
     }
 }
 
 #[tokio::test]
-async fn a_plan_says_what_starts_and_why_the_rest_does_not() {
+async fn plan_lists_starts_and_reasons_for_waiting() {
     let surface = Surface::new();
     let plan: Planned = surface.answer("/api/v1/plan").await;
     assert_eq!(plan.mode, "advise");
@@ -154,7 +154,7 @@ async fn a_plan_says_what_starts_and_why_the_rest_does_not() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_in_the_envelope() {
+async fn unknown_paths_and_targets_return_enveloped_404() {
     let surface = Surface::new();
     let odd = format!("explain?target={}", encoded("<b>\n\"'%"));
     for path in ["nothing", "targets/x", "", "explain?target=nothing", "explain?target=", &odd] {
@@ -164,7 +164,7 @@ async fn what_is_not_there_is_said_in_the_envelope() {
 }
 
 #[tokio::test]
-async fn explain_takes_every_name_a_target_has() {
+async fn explain_accepts_every_name_of_a_target() {
     let surface = Surface::new();
     let odd_shard = format!("shards/00000000-ffffffff/{ODD_DB}.17");
     let odd_design = format!("{}/{ODD_DESIGN}", "orders");
@@ -181,7 +181,7 @@ async fn explain_takes_every_name_a_target_has() {
         ("orders/_design/clients", &[VIEW]),
         ("orders/_design/customers", &[VIEW]),
     ] {
-        // Encoded as a form is, and pasted as it was printed.
+        // Encoded like a form field, and pasted as printed.
         let mut written = vec![encoded(text)];
         if !text.contains(['$', '(']) {
             written.push(text.to_owned());
@@ -195,19 +195,19 @@ async fn explain_takes_every_name_a_target_has() {
     }
     let (status, _) =
         surface.json(&format!("/api/v1/explain?target={}", encoded(&odd_design))).await;
-    assert_eq!(status, StatusCode::NOT_FOUND, "another database has that one");
+    assert_eq!(status, StatusCode::NOT_FOUND, "the design document belongs to another database");
     let page: Explanations = surface.answer("/api/v1/explain?target=orders&offset=4&limit=1").await;
     assert_eq!((explained_ids(&page), page.total), (vec![CLEANUP], 5));
 }
 
-/// Reads the JSON itself, because other programs depend on the names of its fields, and on those
-/// that are there and null.
+/// Compares the JSON itself, because other programs depend on the names of its fields, even of
+/// those that are null.
 #[tokio::test]
-async fn a_target_has_the_fields_of_the_contract() {
+async fn target_has_the_fields_of_the_contract() {
     let surface = Surface::new();
     let data = surface.data("/api/v1/targets?db=orders&limit=100").await;
-    // Beyond the contract: `ddocs`, all names of a view whose first is `ddoc`, `engine`, what
-    // builds a search index, `docs` and `deleted_docs`, `purge_seq`, `problem`, and `rent`.
+    // Fields beyond the contract: `ddocs`, all names of a view whose first is `ddoc`; `engine`,
+    // which builds a search index; `docs` and `deleted_docs`; `purge_seq`; `problem`; and `rent`.
     let contract = "id, kind, engine, node, db, range, name, ddoc, ddocs, signature, state, \
         copies, estimated, file_bytes, active_bytes, external_bytes, predicted_bytes, reclaimable_bytes, \
         confidence, ratio, update_seq, compacted_seq, docs, deleted_docs, updates_pending, \
@@ -238,7 +238,7 @@ async fn a_target_has_the_fields_of_the_contract() {
 }
 
 #[tokio::test]
-async fn queues_show_what_waits_best_first() {
+async fn queue_lists_waiting_targets_best_first() {
     let surface = Surface::new();
     let page: Queues = surface.answer("/api/v1/queue?node=couchdb@a&channel=ratio_dbs").await;
     let [queue] = &*page.queues else { panic!("{page:?}") };
@@ -283,20 +283,20 @@ async fn queues_show_what_waits_best_first() {
 }
 
 #[tokio::test]
-async fn space_is_of_the_whole_cluster_and_of_each_volume() {
+async fn space_sums_the_whole_cluster() {
     let surface = Surface::new();
     let space: Space = surface.answer("/api/v1/space").await;
     assert_eq!((space.targets, space.waiting, space.volumes.len()), (8, 4, 0));
     let file = space.file_bytes.unwrap();
     assert!(space.reclaimable_bytes.is_some_and(|bytes| bytes > 100 * MIB && bytes < file));
     surface.plan.send_replace(Arc::default());
-    // Nothing was read, so nothing is known.
+    // Nothing was read yet, so the sizes are unknown.
     let space: Space = surface.answer("/api/v1/space").await;
     assert_eq!((space.file_bytes, space.reclaimable_bytes), (None, None));
 }
 
 #[tokio::test]
-async fn an_explanation_has_the_score_in_every_channel_of_its_kind() {
+async fn explain_shows_score_in_every_channel_of_the_kind() {
     let surface = Surface::new();
     let data: Explanations = surface.answer(&format!("/api/v1/explain?target={SHARD}")).await;
     let [explained] = &*data.targets else { panic!("{data:?}") };
@@ -307,9 +307,9 @@ async fn an_explanation_has_the_score_in_every_channel_of_its_kind() {
     assert!(explained.scores[0].score.is_some_and(|score| (score - 10.0).abs() < 1e-9));
 }
 
-/// Compares the JSON itself: what is unknown is null, and never absent.
+/// Compares the JSON itself: unknown values are null, and never absent.
 #[tokio::test]
-async fn status_and_config_say_what_is_in_force() {
+async fn status_and_config_show_the_active_configuration() {
     let surface = Surface::new();
     assert_eq!(surface.data("/api/v1/config").await, json!({"scan": {"interval": "5m"}}));
     surface.config.send_modify(|config| {
@@ -376,10 +376,10 @@ async fn status_and_config_say_what_is_in_force() {
 }
 
 #[tokio::test]
-async fn the_scorecard_has_both_sides_and_says_whether_to_switch() {
+async fn scorecard_compares_both_modes_and_recommends() {
     let surface = Surface::new();
     let data = surface.data("/api/v1/scorecard?since=7d").await;
-    assert_eq!(data, surface.data("/api/v1/scorecard").await, "a week, unless asked otherwise");
+    assert_eq!(data, surface.data("/api/v1/scorecard").await, "the default is a week");
     let scorecard: Scorecard = serde_json::from_value(data).unwrap();
     let (real, advised) = (scorecard.real.unwrap(), scorecard.advised.unwrap());
     assert_eq!((real.mean_waste_bytes, advised.mean_waste_bytes), (90 * MIB, 30 * MIB));
@@ -388,7 +388,7 @@ async fn the_scorecard_has_both_sides_and_says_whether_to_switch() {
     assert!(scorecard.says.starts_with("It is too early to decide; so far"), "{}", scorecard.says);
     let page = surface.get("/").await;
     assert!(page.text().contains(&scorecard.says), "{}", page.text());
-    // Only hours that are over, or have begun: at 2020 nothing more, and nothing in the future.
+    // An earlier start adds no hours, and a start in the future has none.
     let older = surface.data("/api/v1/scorecard?since=2020-01-01").await;
     assert_eq!(older["advised_seconds"], json!(scorecard.advised_seconds));
     let future = surface.data("/api/v1/scorecard?since=2100-01-01").await;
@@ -401,7 +401,7 @@ async fn the_scorecard_has_both_sides_and_says_whether_to_switch() {
 }
 
 #[tokio::test]
-async fn advice_is_listed_with_what_is_muted_and_summed_without_it() {
+async fn advice_lists_muted_findings_but_sums_without_them() {
     let found: Advice = Surface::new().answer("/api/v1/advice").await;
     assert_eq!(
         (found.says.as_str(), found.gain_bytes),
@@ -420,7 +420,7 @@ async fn advice_is_listed_with_what_is_muted_and_summed_without_it() {
 }
 
 #[tokio::test]
-async fn bytes_are_attributed_to_databases_and_to_design_documents() {
+async fn usage_attributes_bytes_to_databases_and_designs() {
     let surface = Surface::new();
     let found: Usage = surface.answer("/api/v1/usage?limit=1").await;
     assert_eq!((found.by.as_ref(), found.largest.len()), ("database", 1));

@@ -1,4 +1,4 @@
-//! A copy of the journal over HTTP.
+//! Backups of the journal over HTTP.
 
 use super::{journal::journal, *};
 use crate::{
@@ -21,7 +21,7 @@ async fn surface(tasks: &mut JoinSet<()>) -> Surface {
     surface
 }
 
-/// Why a request was refused.
+/// The status and the error of a refused request.
 async fn refused(surface: &Surface, headers: &[(&str, &str)]) -> (StatusCode, String) {
     let answer = surface.ask(Method::GET, PATH, headers).await;
     let failed: Failed = serde_json::from_slice(&answer.body).unwrap();
@@ -29,7 +29,7 @@ async fn refused(surface: &Surface, headers: &[(&str, &str)]) -> (StatusCode, St
 }
 
 #[tokio::test]
-async fn the_journal_is_sent_as_a_file_with_its_length() {
+async fn sends_journal_as_a_file_with_its_length() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     for _ in 0..2 {
@@ -49,7 +49,7 @@ async fn the_journal_is_sent_as_a_file_with_its_length() {
 }
 
 #[tokio::test]
-async fn the_time_of_a_backup_is_a_metric_once_it_was_sent_completely() {
+async fn exports_backup_time_only_after_complete_transfer() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let metric = async || {
@@ -58,7 +58,7 @@ async fn the_time_of_a_backup_is_a_metric_once_it_was_sent_completely() {
         text.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned))
     };
     assert_eq!(metric().await, None);
-    // A client that goes away after the first piece of several.
+    // A client that disconnects after the first of several chunks.
     let journal = surface.state.journal.as_ref().unwrap();
     let names = (0..2_000).map(|at| EventDetails::Updated { db: format!("a-long-name-{at}") });
     journal.record_batch(names.collect());
@@ -69,22 +69,22 @@ async fn the_time_of_a_backup_is_a_metric_once_it_was_sent_completely() {
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
     assert!((first.len() as u64) < length);
     drop(body);
-    // A request that is served after all earlier ones.
+    // This request is served after all earlier ones.
     journal.feed_position().await.unwrap();
     assert_eq!(metric().await, None);
 
     assert_eq!(surface.ask(Method::GET, PATH, &[HOST]).await.status, StatusCode::OK);
     journal.feed_position().await.unwrap();
-    // The clock goes on while the test runs.
+    // The clock advances while the test runs.
     let at: u64 = metric().await.unwrap().parse().unwrap();
     assert!((NOW.unix()..NOW.unix() + 120).contains(&at), "{at}");
 }
 
 #[tokio::test]
-async fn head_makes_no_copy_and_knows_no_length() {
+async fn head_makes_no_copy_and_sends_no_length() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
-    // A copy in progress would be in its way.
+    // A second copy would be refused while this one is in progress.
     let _copy = surface.state.journal.as_ref().unwrap().copy().await.unwrap();
     let answer = surface.ask(Method::HEAD, PATH, &[HOST]).await;
     assert_eq!((answer.status, answer.body.len()), (StatusCode::OK, 0));
@@ -93,7 +93,7 @@ async fn head_makes_no_copy_and_knows_no_length() {
 }
 
 #[tokio::test]
-async fn it_is_refused_like_an_order() {
+async fn backup_is_refused_like_an_order() {
     let mut tasks = JoinSet::new();
     let mut surface = surface(&mut tasks).await;
     for headers in [

@@ -6,14 +6,14 @@ use crate::serve::{
     report::orders::{OrderAnswer, Suspended},
 };
 
-/// Start tags without an end, as HTML has them.
+/// HTML elements without an end tag.
 const VOID: [&str; 7] = ["meta", "!DOCTYPE", "br", "img", "hr", "input", "link"];
 
-/// Fails where tags do not nest: enough of HTML for pages.
+/// Fails if tags do not nest properly; understands as much HTML as the pages use.
 pub(super) fn assert_nested(html: &str) {
     let mut open = Vec::new();
     for part in html.split('<').skip(1) {
-        let (tag, _) = part.split_once('>').expect("every < begins a tag");
+        let (tag, _) = part.split_once('>').expect("a < begins no tag");
         let name = tag.split([' ', '/']).find(|word| !word.is_empty()).unwrap();
         if tag.starts_with('/') {
             assert_eq!(open.pop(), Some(name), "in {html}");
@@ -46,7 +46,8 @@ const PAGES: [&str; 18] = [
     "/act?order=suspend&scope=all",
 ];
 
-/// What a page shows: its text without tags, whose values a form sends back as they are.
+/// The visible text of a page, without tags. Form values inside tags are left out, because a form
+/// returns them unchanged.
 fn outside_tags(html: &str) -> String {
     html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect()
 }
@@ -66,7 +67,7 @@ fn assert_harmless(path: &str, page: &Answer) {
 }
 
 #[tokio::test]
-async fn every_page_is_a_page_and_loads_this_servers_files_alone() {
+async fn every_page_is_valid_and_loads_only_own_files() {
     let surface = Surface::new();
     for path in PAGES {
         let page = surface.get(path).await;
@@ -99,7 +100,7 @@ async fn every_page_is_a_page_and_loads_this_servers_files_alone() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_not_possible_is_said_on_a_page() {
+async fn errors_are_shown_on_a_page() {
     let surface = Surface::new();
     for (path, status, says) in [
         ("/database?name=ordres", StatusCode::NOT_FOUND, "ordres"),
@@ -121,7 +122,7 @@ async fn what_is_not_there_or_not_possible_is_said_on_a_page() {
 }
 
 #[tokio::test]
-async fn what_is_at_no_path_is_a_page_for_a_browser() {
+async fn unknown_path_returns_a_page_to_browsers() {
     let surface = Surface::new();
     let page = surface.ask(Method::GET, "/nope", &[("accept", "text/html,*/*")]).await;
     assert_eq!(page.status, StatusCode::NOT_FOUND);
@@ -132,7 +133,7 @@ async fn what_is_at_no_path_is_a_page_for_a_browser() {
 }
 
 #[tokio::test]
-async fn whatever_others_named_is_text_on_every_page() {
+async fn every_page_escapes_hostile_names() {
     let hostile = "<script>alert(\"1\")</script>&<img src=x onerror='x'>\u{202e}";
     let mut surface = Surface::new();
     let mut draft = Draft::new(1);
@@ -164,7 +165,7 @@ async fn whatever_others_named_is_text_on_every_page() {
 }
 
 #[tokio::test]
-async fn pages_of_nothing_are_pages() {
+async fn pages_without_data_are_valid() {
     let surface = Surface::new();
     surface.plan.send_replace(Arc::default());
     surface.status.send_replace(Arc::default());
@@ -176,7 +177,7 @@ async fn pages_of_nothing_are_pages() {
 }
 
 #[tokio::test]
-async fn pages_show_what_the_journal_holds_and_updates_only_when_asked_for() {
+async fn pages_show_journal_and_hide_updates_by_default() {
     let mut tasks = tokio::task::JoinSet::new();
     let surface = journal::surface(&mut tasks).await;
     let journal = surface.state.journal.as_ref().unwrap();
@@ -221,7 +222,7 @@ async fn form_to(surface: &Surface, to: &str, body: &str, headers: &[(&str, &str
 }
 
 #[tokio::test]
-async fn only_a_page_of_this_server_gives_an_order() {
+async fn accepts_order_forms_only_from_own_pages() {
     let mut surface = Surface::new();
     let order = "order=rescan";
     for headers in [
@@ -243,7 +244,7 @@ async fn only_a_page_of_this_server_gives_an_order() {
 }
 
 #[tokio::test]
-async fn an_order_of_a_form_is_the_apis_and_its_answer_is_shown() {
+async fn carries_out_order_of_a_form_and_shows_the_answer() {
     let own = [("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:10984")];
     let mut surface = Surface::new();
     let orders = std::mem::replace(&mut surface.orders, mpsc::channel(1).1);
@@ -265,7 +266,7 @@ async fn an_order_of_a_form_is_the_apis_and_its_answer_is_shown() {
 }
 
 #[tokio::test]
-async fn a_pasted_configuration_is_asked_by_a_page_of_this_server_and_stays_in_its_field() {
+async fn what_if_form_needs_own_page_and_keeps_its_input() {
     let surface = Surface::new();
     let config = "config=channels%3A+%5B%7Bname%3A+%3Cb%3E%7D%5D%0D%0A&days=3";
     let answer = form_to(&surface, "/what-if", config, &[("origin", "http://evil.example")]).await;
@@ -284,7 +285,7 @@ async fn a_pasted_configuration_is_asked_by_a_page_of_this_server_and_stays_in_i
         let answer = form_to(&surface, "/what-if", form, &own).await;
         assert_eq!(answer.status, status, "{form}: {}", answer.text());
         assert!(answer.text().contains(says), "{form} lacks {says}: {}", answer.text());
-        // A link fills in the form, and computes nothing.
+        // A link only fills in the form, and computes nothing.
         let link = surface.get(&format!("/what-if?{form}")).await;
         assert_eq!(link.status, StatusCode::OK, "{form}: {}", link.text());
         assert!(!link.text().contains(says), "{form}: {}", link.text());
@@ -294,7 +295,7 @@ async fn a_pasted_configuration_is_asked_by_a_page_of_this_server_and_stays_in_i
 }
 
 #[tokio::test]
-async fn the_confirmation_of_a_compaction_says_what_it_sends_and_what_holds_it_back() {
+async fn confirmation_of_compaction_shows_request_and_refusal() {
     let surface = Surface::new();
     let of = async |target: &str| {
         let path = link("/act", &[("order", "compact"), ("target", target)]);
@@ -306,7 +307,7 @@ async fn the_confirmation_of_a_compaction_says_what_it_sends_and_what_holds_it_b
     let orders = "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.17";
     let advised = of(orders).await;
     assert!(advised.contains("recliner only advises") && !advised.contains("class=\"do\""));
-    // A channel takes it, and something holds it back.
+    // A channel takes the target, and a limit holds it back.
     let mut plan = Plan::clone(&surface.plan.borrow());
     Arc::make_mut(&mut plan.rules).mode = Mode::Enforce;
     surface.plan.send_replace(Arc::new(plan));
@@ -315,7 +316,7 @@ async fn the_confirmation_of_a_compaction_says_what_it_sends_and_what_holds_it_b
     for part in [request, "limits.wait", "frees", "needs at its peak", "class=\"do\""] {
         assert!(waits.contains(part), "{part} is not in {waits}");
     }
-    // A name that means several targets starts nothing.
+    // A name that matches several targets starts nothing.
     let several = of("orders").await;
     assert!(
         several.contains("give the id of one") && !several.contains("class=\"do\""),
@@ -324,7 +325,7 @@ async fn the_confirmation_of_a_compaction_says_what_it_sends_and_what_holds_it_b
 }
 
 #[tokio::test]
-async fn where_orders_are_not_allowed_the_page_says_what_to_set() {
+async fn forbidden_order_page_names_the_flag_to_set() {
     let mut surface = Surface::new();
     surface.state.allow.admin = false;
     for order in ["suspend&scope=all", "compact&target=orders", "rescan", "flush", "mute&code=x"] {
@@ -335,10 +336,10 @@ async fn where_orders_are_not_allowed_the_page_says_what_to_set() {
     }
 }
 
-/// The next event of an open page: which parts changed.
+/// The next event of an open page that contains changed parts.
 async fn parts(stream: &mut Body) -> Value {
     loop {
-        let frame = stream.frame().await.expect("the stream goes on").unwrap();
+        let frame = stream.frame().await.expect("the stream has ended").unwrap();
         let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
         if let Some(data) = text.strip_prefix("event: parts\ndata: ") {
             return serde_json::from_str(data.trim()).unwrap();
@@ -347,7 +348,7 @@ async fn parts(stream: &mut Body) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_page_gets_what_changed_and_nothing_else() {
+async fn open_page_receives_only_changed_parts() {
     let surface = Surface::new();
     let request = |page: &str| {
         let uri = format!("/live?page={page}");
@@ -366,21 +367,22 @@ async fn an_open_page_gets_what_changed_and_nothing_else() {
     let changed: Vec<&String> = next.as_object().unwrap().keys().collect();
     assert_eq!(changed, ["sweep"], "{next}");
     assert!(next["sweep"].as_str().unwrap().contains('7'), "{next}");
-    // A second reader of the same page gets all of it at once.
+    // A second reader of the same page gets all parts at once.
     let mut second = open("status").await.into_body();
     assert_eq!(parts(&mut second).await.as_object().unwrap().len(), 3);
-    // After a while the page is to open another stream.
+    // At the end of its lifetime, the stream tells the page to open another one.
     let mut last = String::new();
     while let Some(frame) = second.frame().await {
         last = String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap();
     }
     assert_eq!(last, "event: again\ndata:\n\n");
-    // A page that is not there says so, and may come back.
+    // The stream of a page that does not exist reports that, and stays open in case the page
+    // appears.
     let refused = open("%2Fno%2Fsuch").await;
     assert_eq!(refused.status(), StatusCode::OK);
     let mut refused = refused.into_body();
     loop {
-        let frame = refused.frame().await.expect("the stream goes on").unwrap();
+        let frame = refused.frame().await.expect("the stream has ended").unwrap();
         let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
         if text.starts_with("event: problem\ndata: not updating: ") {
             break;

@@ -5,7 +5,7 @@ use crate::book;
 use std::collections::BTreeSet;
 
 #[tokio::test]
-async fn every_page_is_served_with_its_place_in_the_book() {
+async fn serves_every_page_with_navigation() {
     let surface = Surface::new();
     let chapters: Vec<_> = book::contents().chapters().collect();
     for (at, chapter) in chapters.iter().enumerate() {
@@ -31,7 +31,7 @@ async fn every_page_is_served_with_its_place_in_the_book() {
         let ids: Vec<&str> =
             text.split(" id=\"").skip(1).filter_map(|it| it.split('"').next()).collect();
         let distinct: BTreeSet<&str> = ids.iter().copied().collect();
-        assert_eq!(ids.len(), distinct.len(), "each anchor once: {}", chapter.source);
+        assert_eq!(ids.len(), distinct.len(), "repeated anchor in {}", chapter.source);
         let own_links = text.split("href=\"#").skip(1).filter_map(|it| it.split('"').next());
         let lost: Vec<&str> = own_links.filter(|id| !distinct.contains(id)).collect();
         assert!(lost.is_empty(), "{}: {lost:?}", chapter.source);
@@ -44,7 +44,7 @@ async fn every_page_is_served_with_its_place_in_the_book() {
 }
 
 #[tokio::test]
-async fn images_are_served_as_what_they_are() {
+async fn serves_images_with_their_content_type() {
     let surface = Surface::new();
     let images: Vec<_> = book::file_names().filter(|name| name.starts_with("images/")).collect();
     assert!(!images.is_empty());
@@ -59,7 +59,7 @@ async fn images_are_served_as_what_they_are() {
 }
 
 #[tokio::test]
-async fn what_is_not_in_the_book_is_not_found_and_says_where_it_begins() {
+async fn unknown_book_page_returns_404_with_link_to_start() {
     let surface = Surface::new();
     for path in [
         "/docs/nothing.html",
@@ -88,7 +88,7 @@ async fn what_is_not_in_the_book_is_not_found_and_says_where_it_begins() {
 }
 
 #[tokio::test]
-async fn a_browser_asks_again_and_gets_only_what_changed() {
+async fn revalidates_book_pages_by_etag() {
     let surface = Surface::new();
     let image = book::file_names().find(|name| name.ends_with(".png")).unwrap();
     for path in ["/docs/", "/docs/alerts.html", &format!("/docs/{image}")] {
@@ -109,7 +109,7 @@ async fn a_browser_asks_again_and_gets_only_what_changed() {
 }
 
 #[tokio::test]
-async fn the_book_may_show_its_own_images_and_nothing_else() {
+async fn book_pages_load_only_own_images() {
     let surface = Surface::new();
     let own = surface.get("/").await.header("content-security-policy").to_owned();
     for path in ["/docs/", "/docs/alerts.html", "/docs/nothing.html"] {

@@ -1,4 +1,4 @@
-//! The JSON of every answer and of every type of event, as clients know it.
+//! Snapshots of the JSON of every route and of every type of event, which clients depend on.
 
 use super::*;
 use crate::{
@@ -13,7 +13,7 @@ fn pretty(value: &Value) -> String {
 }
 
 #[tokio::test]
-async fn answers_are_what_clients_know() {
+async fn json_of_every_route_is_unchanged() {
     let mut tasks = JoinSet::new();
     let mut surface = journal::surface(&mut tasks).await;
     surface.state.clock = STOPPED;
@@ -50,7 +50,7 @@ async fn answers_are_what_clients_know() {
 }
 
 #[tokio::test]
-async fn events_are_what_clients_know() {
+async fn json_of_every_event_type_is_unchanged() {
     let events = one_of_each_type()
         .into_iter()
         .zip(1..)

@@ -1,10 +1,10 @@
-//! Names that steer a terminal or hide on it, in what every answer in JSON is told with.
+//! Checks that names with control or invisible characters are escaped in every JSON response.
 
 use super::*;
 use crate::text::escape::is_hidden;
 
-/// A colour, C1's own introducer, a deletion, an override of direction, a space without width, a
-/// letter beyond the first plane.
+/// A colour sequence, the C1 control that begins one, a deletion, a right-to-left override,
+/// invisible spaces, and an invisible character beyond the first plane.
 const HOSTILE: &str = "x\u{1b}[31m\u{9b}2J\u{7f}\u{202e}\u{200b}\u{feff}\u{e0041}";
 
 fn hostile() -> Surface {
@@ -33,12 +33,12 @@ fn hostile() -> Surface {
     draft.set_facts(view, facts(60 * MIB, 20 * MIB));
     draft.get_or_add_cleanup(db);
     surface.plan.send(Arc::new(planned(&draft.publish(NOW)))).unwrap();
-    let told = |status: &mut Arc<ScanStatus>| {
+    let set_hostile_texts = |status: &mut Arc<ScanStatus>| {
         let status = Arc::make_mut(status);
         status.last_error = Some(format!("could not ask {HOSTILE}"));
         status.missing_rights = [HOSTILE.to_owned()].into();
     };
-    surface.status.send_modify(told);
+    surface.status.send_modify(set_hostile_texts);
     surface.config.send_modify(|config| {
         Arc::make_mut(config).shown = json!({ HOSTILE: HOSTILE });
     });
@@ -46,10 +46,10 @@ fn hostile() -> Surface {
 }
 
 #[tokio::test]
-async fn no_answer_in_json_steers_or_hides_and_its_values_are_those_of_before() {
+async fn json_responses_escape_hidden_characters_without_loss() {
     let surface = hostile();
     let name = percent_encoding::utf8_percent_encode(HOSTILE, percent_encoding::NON_ALPHANUMERIC);
-    let mut told = 0;
+    let mut naming = 0;
     for path in [
         "/api/v1/status".to_owned(),
         "/api/v1/targets".to_owned(),
@@ -71,12 +71,12 @@ async fn no_answer_in_json_steers_or_hides_and_its_values_are_those_of_before() 
         let raw = text.chars().find(|letter| is_hidden(*letter));
         assert_eq!(raw, None, "{path}: {text:?}");
         let value: Value = serde_json::from_str(text).unwrap();
-        told += usize::from(names(&value));
+        naming += usize::from(names(&value));
     }
-    assert!(told >= 7, "{told} of them name what is hostile");
+    assert!(naming >= 7, "only {naming} responses contain the hostile name");
 }
 
-/// Whether a value has the name whole in one of its texts or keys.
+/// Whether a text or key in a value contains the complete hostile name.
 fn names(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains(HOSTILE),

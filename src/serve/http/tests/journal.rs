@@ -21,7 +21,7 @@ pub(super) fn opened() -> (JournalTask, Journal) {
     JournalTask::open(InMemory, STOPPED, settings).unwrap()
 }
 
-/// One whose task runs as long as it is held.
+/// A journal whose task runs as long as `tasks` exists.
 pub(super) async fn journal(tasks: &mut JoinSet<()>) -> Journal {
     let (task, journal) = opened();
     tasks.spawn(task.run(CancellationToken::new()));
@@ -50,7 +50,7 @@ fn outcome(number: u64) -> Outcome {
     }
 }
 
-/// A surface with four outcomes and a suspension in its journal.
+/// A surface whose journal has four outcomes and a suspension.
 pub(super) async fn surface(tasks: &mut JoinSet<()>) -> Surface {
     let mut surface = Surface::new();
     let journal = journal(tasks).await;
@@ -75,7 +75,7 @@ fn event_numbers(page: &Events) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn the_history_is_paged_from_the_newest_back() {
+async fn pages_history_from_newest_to_oldest() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let first: Outcomes = surface.answer("/api/v1/history?limit=3").await;
@@ -83,7 +83,7 @@ async fn the_history_is_paged_from_the_newest_back() {
     assert_eq!(first.next_before, Some(3));
     let rest: Outcomes = surface.answer("/api/v1/history?limit=3&before=3").await;
     assert_eq!((outcome_numbers(&rest), rest.next_before), (vec![1], None));
-    // The JSON itself: what is unknown is null.
+    // The JSON itself: unknown values are null.
     let rest = surface.data("/api/v1/history?limit=3&before=3").await;
     assert_eq!(
         rest["outcomes"][0],
@@ -109,18 +109,18 @@ async fn the_history_is_paged_from_the_newest_back() {
 }
 
 #[tokio::test]
-async fn hours_count_what_jobs_freed_and_wrote() {
+async fn sums_freed_and_written_bytes_by_hour() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let data: Hours = surface.answer("/api/v1/history/hours?since=2h").await;
-    // The jobs ended in the present hour or, a minute later, in the next.
+    // The jobs ended in the current hour or, a minute later, in the next one.
     let sums = data.hours.iter().map(|hour| (hour.compactions, hour.freed_bytes));
     let sums: Vec<_> = sums.collect();
     assert_eq!((data.hours.len(), data.complete), (3, true));
     assert_eq!(data.hours[0].from, "2026-11-20T22:00:00Z");
     assert_eq!(sums, [(0, 0), (0, 0), (4, 36 * MIB)]);
     assert_eq!(data.hours[2].rewritten_bytes, 4 * MIB);
-    // Where not all jobs are counted, the hours begin with the first that lacks none.
+    // If not all jobs are counted, the list begins with the first complete hour.
     let late =
         |hour| Outcome { ended_at: Moment::from_unix(NOW.unix() - hour * 3_600), ..outcome(hour) };
     let jobs: Vec<_> = (0..4).map(|hour| (9 - hour, late(hour))).collect();
@@ -132,12 +132,12 @@ async fn hours_count_what_jobs_freed_and_wrote() {
 }
 
 #[tokio::test]
-async fn events_come_in_order_with_their_types() {
+async fn lists_events_in_order_and_filters_by_type() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let all: Events = surface.answer("/api/v1/events").await;
     assert_eq!((event_numbers(&all), all.last_seq), (vec![2, 4, 6, 8, 9], 9));
-    // The JSON itself: a field that means nothing for the type is absent.
+    // The JSON itself: a field without meaning for the type is absent.
     let all = surface.data("/api/v1/events").await;
     assert_eq!(
         all["events"][4],
@@ -158,7 +158,7 @@ async fn events_come_in_order_with_their_types() {
 }
 
 #[tokio::test]
-async fn an_answer_may_wait_for_the_first_event() {
+async fn events_request_waits_for_the_first_event() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let journal = surface.state.journal.clone().unwrap();
@@ -166,7 +166,7 @@ async fn an_answer_may_wait_for_the_first_event() {
 
     let waiting = surface.answer::<Events>("/api/v1/events?since=9&types=updated,resumed&wait=60s");
     let writing = async {
-        // Another type wakes nobody, and is passed over for good.
+        // An event of another type ends no wait, and is skipped for good.
         journal.record_batch(vec![EventDetails::Deleted { db: "a".to_owned() }]);
         tokio::task::yield_now().await;
         write("a");
@@ -178,7 +178,7 @@ async fn an_answer_may_wait_for_the_first_event() {
     for (query, expected, last) in [
         ("since=9&wait=60s", &[10, 11][..], 11),
         ("since=11&wait=10ms", &[], 11),
-        // Of another journal: whoever has such a number has to know at once.
+        // A number from another journal gets an immediate response, so that its reader notices.
         ("since=400&wait=60s", &[], 11),
     ] {
         let data: Events = surface.answer(&format!("/api/v1/events?{query}")).await;
@@ -187,11 +187,11 @@ async fn an_answer_may_wait_for_the_first_event() {
     let waiting = surface.answer::<Events>("/api/v1/events?since=11&wait=60s");
     let (found, ()) = tokio::join!(waiting, async { surface.state.stop.cancel() });
     assert_eq!(event_numbers(&found), Vec::<u64>::new());
-    assert!(since.elapsed() < Duration::from_secs(30), "nothing waited in vain");
+    assert!(since.elapsed() < Duration::from_secs(30), "a request waited for its full time");
 }
 
 #[tokio::test]
-async fn whoever_waits_holds_nobody_up() {
+async fn waiting_requests_do_not_block_others() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let router = surface.router();
@@ -208,7 +208,7 @@ async fn whoever_waits_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn questions_to_the_journal_that_mean_nothing_are_named() {
+async fn names_the_invalid_journal_parameter() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     for (path, named) in [
@@ -241,7 +241,7 @@ async fn questions_to_the_journal_that_mean_nothing_are_named() {
 }
 
 #[tokio::test]
-async fn history_and_events_take_every_name_a_target_has_and_every_way_to_write_a_time() {
+async fn history_and_events_accept_all_target_names_and_times() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let journal = surface.state.journal.clone().unwrap();
@@ -263,13 +263,13 @@ async fn history_and_events_take_every_name_a_target_has_and_every_way_to_write_
         ("target=orders", &[12, 10][..], &[11, 13][..]),
         ("target=shards/00000000-7fffffff/orders.17", &[10], &[11]),
         ("target=orders/_design/clients", &[12], &[13]),
-        // Both design documents have the same view.
+        // Both design documents share one view.
         ("target=orders/_design/customers", &[12], &[13]),
         (&format!("target={}", encoded(shard)), &[10], &[11]),
-        // An id as it is printed, pasted without another layer of encoding.
+        // An id as printed, pasted without another layer of encoding.
         (&format!("target={shard}"), &[10], &[11]),
         (&format!("target={view}"), &[12], &[13]),
-        // Nothing but the memory knows it any more.
+        // Only the journal still knows this target.
         ("target=db:couchdb@a%2Fd2", &[5], &[6]),
         ("target=d2", &[5], &[6]),
     ] {
@@ -294,7 +294,7 @@ async fn history_and_events_take_every_name_a_target_has_and_every_way_to_write_
 }
 
 #[tokio::test]
-async fn a_journal_that_is_not_there_or_ended_is_said() {
+async fn missing_and_closed_journals_return_errors() {
     let surface = Surface::new();
     for path in ["/api/v1/history", "/api/v1/events"] {
         let (status, failed) = failure(&surface, path).await;
@@ -313,7 +313,7 @@ async fn a_journal_that_is_not_there_or_ended_is_said() {
 }
 
 #[tokio::test]
-async fn long_lists_are_read_page_by_page_and_come_to_the_same() {
+async fn long_lists_are_complete_across_internal_pages() {
     let mut tasks = JoinSet::new();
     let mut surface = Surface::new();
     let journal = journal(&mut tasks).await;
@@ -323,7 +323,7 @@ async fn long_lists_are_read_page_by_page_and_come_to_the_same() {
     }
     journal.store(changes).await.unwrap();
     surface.state.journal = Some(journal);
-    // Each outcome is reported by an event with the number behind its own.
+    // Each outcome is reported by an event whose number is one higher.
     let outcomes: Vec<u64> = (0..1_700).rev().map(|number| 2 * number + 1).collect();
     let events: Vec<u64> = (0..1_700).map(|number| 2 * number + 2).collect();
     let all: Outcomes = surface.answer("/api/v1/history?limit=10000").await;

@@ -1,9 +1,9 @@
-//! The OpenAPI document, held to the router and to real answers.
+//! Compares the OpenAPI document with the router and with real responses.
 
 use super::*;
 use boon::{Compiler, SchemaIndex, Schemas};
 
-/// Schemas of a document, read from it by JSON pointers.
+/// An OpenAPI document, whose schemas are found by JSON pointers.
 pub(super) struct Document {
     pub(super) whole: Value,
 }
@@ -11,7 +11,7 @@ pub(super) struct Document {
 const LOCATION: &str = "http://localhost/openapi.json";
 
 impl Document {
-    /// The same with objects that have no fields but those that are described.
+    /// The document with objects that allow only the described fields.
     fn strict(mut whole: Value) -> Self {
         close(&mut whole["components"]["schemas"]);
         Self { whole }
@@ -24,7 +24,7 @@ impl Document {
         (schemas, schema.unwrap_or_else(|why| panic!("{pointer}: {why:#}")))
     }
 
-    /// Asserts that a value is what the schema at a JSON pointer says.
+    /// Asserts that a value matches the schema at a JSON pointer.
     fn check(&self, pointer: &str, value: &Value) {
         let (schemas, schema) = self.compiled(pointer);
         if let Err(why) = schemas.validate(value, schema) {
@@ -33,7 +33,7 @@ impl Document {
     }
 }
 
-/// Lets no object have fields that are not described.
+/// Forbids undescribed fields in all objects.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -49,7 +49,7 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// The JSON pointer of the schema of an answer.
+/// The JSON pointer of the schema of a response.
 fn pointer(path: &str, method: &str, status: u16) -> String {
     let path = path.replace('~', "~0").replace('/', "~1");
     format!("/paths/{path}/{method}/responses/{status}/content/application~1json/schema")
@@ -62,7 +62,7 @@ async fn document(surface: &Surface) -> Document {
 }
 
 #[tokio::test]
-async fn every_route_of_the_document_is_served_by_its_methods_and_no_other() {
+async fn documented_routes_support_exactly_the_documented_methods() {
     let surface = Surface::new();
     let document = document(&surface).await;
     assert_eq!(document.whole["openapi"], "3.1.0");
@@ -80,7 +80,7 @@ async fn every_route_of_the_document_is_served_by_its_methods_and_no_other() {
 }
 
 #[tokio::test]
-async fn every_answer_is_what_the_document_says() {
+async fn responses_match_the_document() {
     let surface = Surface::new();
     let document = document(&surface).await;
     for (path, query, code) in [
@@ -113,7 +113,7 @@ async fn every_answer_is_what_the_document_says() {
 }
 
 #[tokio::test]
-async fn every_example_is_what_its_schema_says() {
+async fn examples_match_their_schemas() {
     let document = document(&Surface::new()).await;
     let mut examples = Vec::new();
     find_examples(&document.whole["paths"], "/paths", &mut examples);
@@ -123,7 +123,7 @@ async fn every_example_is_what_its_schema_says() {
     }
 }
 
-/// Every object with an example and a schema, by its JSON pointer.
+/// Collects every object with an example and a schema, with its JSON pointer.
 fn find_examples(value: &Value, at: &str, found: &mut Vec<(String, Value)>) {
     if let Some(example) = value.get("example").filter(|_| value.get("schema").is_some()) {
         found.push((at.to_owned(), example.clone()));
@@ -138,7 +138,7 @@ fn find_examples(value: &Value, at: &str, found: &mut Vec<(String, Value)>) {
 }
 
 #[tokio::test]
-async fn channels_are_listed_as_they_are_in_force() {
+async fn document_lists_the_active_channels() {
     let document = document(&Surface::new()).await;
     let parameters = &document.whole["paths"]["/api/v1/queue"]["get"]["parameters"];
     let mut parameters = parameters.as_array().unwrap().iter();

@@ -18,7 +18,7 @@ const ORDERS: [&str; 8] = [
 ];
 
 #[tokio::test]
-async fn a_process_that_has_not_looked_yet_says_why() {
+async fn unready_process_reports_the_reason() {
     let surface = Surface::new();
     let healthy = surface.get("/-/healthy").await;
     assert_eq!((healthy.status, healthy.text()), (StatusCode::OK, "recliner is healthy\n"));
@@ -42,9 +42,9 @@ async fn a_process_that_has_not_looked_yet_says_why() {
         let ready = surface.get("/-/ready").await;
         assert_eq!((ready.status, ready.text()), (StatusCode::SERVICE_UNAVAILABLE, &*text));
         assert_eq!(surface.get("/-/healthy").await.status, StatusCode::OK);
-        // An empty list would take every node away from Prometheus.
+        // An empty list would remove every node from Prometheus.
         assert_eq!(surface.get("/sd").await.status, StatusCode::SERVICE_UNAVAILABLE);
-        // And one that says of a node's files that there are none.
+        // An empty list would suggest that the node has no files.
         let facts = surface.get("/api/v1/facts").await;
         assert_eq!(facts.status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(facts.text().contains(text.trim_end()), "{}", facts.text());
@@ -52,7 +52,7 @@ async fn a_process_that_has_not_looked_yet_says_why() {
 }
 
 #[tokio::test]
-async fn a_reload_answers_with_how_it_went() {
+async fn reload_responds_with_its_result() {
     let mut surface = Surface::new();
     for (outcome, status, text) in [
         (Ok(()), StatusCode::OK, "the new configuration is active\n"),
@@ -83,7 +83,7 @@ async fn a_reload_answers_with_how_it_went() {
 }
 
 #[tokio::test]
-async fn quit_is_told_on_and_one_order_waits_at_most() {
+async fn quit_reaches_the_service_and_only_one_order_waits() {
     let mut surface = Surface::new();
     let quit = surface.ask(Method::POST, "/-/quit", &[HOST]).await;
     assert_eq!((quit.status, quit.text()), (StatusCode::OK, "recliner is stopping\n"));
@@ -102,7 +102,7 @@ async fn quit_is_told_on_and_one_order_waits_at_most() {
 }
 
 #[tokio::test]
-async fn orders_need_the_flag_and_the_operator() {
+async fn orders_need_flag_and_trusted_origin() {
     let mut surface = Surface::new();
     for (headers, status) in [
         ([("host", "127.0.0.1:10984"), ("origin", "https://evil.example")], StatusCode::FORBIDDEN),
@@ -149,10 +149,10 @@ async fn orders_need_the_flag_and_the_operator() {
         assert!(refused.contains(expected), "{path}: {refused}");
         assert_eq!(failed.error, refused, "{path}");
     }
-    assert!(surface.orders.try_recv().is_err(), "none came through");
+    assert!(surface.orders.try_recv().is_err(), "an order reached the service");
 }
 
-/// What the sender of a request with these headers may order.
+/// The permissions of a sender with these headers.
 async fn permissions(surface: &Surface, headers: &[(&str, &str)]) -> Permissions {
     let answer = surface.ask(Method::GET, "/api/v1/permissions", headers).await;
     let answer: Success<Permissions> = serde_json::from_slice(&answer.body).unwrap();
@@ -160,7 +160,7 @@ async fn permissions(surface: &Surface, headers: &[(&str, &str)]) -> Permissions
 }
 
 #[tokio::test]
-async fn permissions_name_every_order_and_depend_on_who_asks() {
+async fn permissions_list_every_order_and_depend_on_sender() {
     let surface = Surface::new();
     let allowed = permissions(&surface, &[HOST]).await;
     assert_eq!(allowed.orders.len(), ORDERS.len());

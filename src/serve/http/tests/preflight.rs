@@ -1,14 +1,14 @@
-//! `POST /api/v1/preflight`.
+//! Tests of `POST /api/v1/preflight`.
 
 use super::*;
 
 const DESIGN: &str = r#"{"_id":"_design/by_day","views":{"by_day":{"map":"m"}}}"#;
 
-/// A router over databases, with this reader of design documents.
+/// A surface with this reader of design documents, and without flags.
 fn surface(designs: Designs) -> Surface {
     let mut surface = Surface::new();
     surface.state.designs = Arc::new(designs);
-    // It is a read: no flag is needed.
+    // Preflight only reads, so it needs no flag.
     surface.state.allow = Allow::default();
     surface
 }
@@ -34,7 +34,7 @@ async fn ask(db: &str, design: &str) -> (StatusCode, Value) {
 }
 
 #[tokio::test]
-async fn what_is_asked_is_answered_by_name_and_with_the_present_document() {
+async fn preflight_compares_with_the_present_document() {
     let (status, new) = ask("orders", DESIGN).await;
     assert_eq!((status, &new["data"]["build"]), (StatusCode::OK, &json!("new")), "{new}");
     assert_eq!(new["data"]["views"], json!([{"name": "by_day", "change": "added", "parts": []}]));
@@ -50,13 +50,13 @@ async fn what_is_asked_is_answered_by_name_and_with_the_present_document() {
 }
 
 #[tokio::test]
-async fn a_document_of_very_many_values_is_refused_before_it_is_read() {
+async fn refuses_document_with_too_many_values_before_parsing() {
     let many =
         format!(r#"{{"_id":"_design/x","views":{{}},"x":[{}]}}"#, vec!["[]"; 60_000].join(","));
     let (status, answer) = ask("orders", &many).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
     assert!(answer["error"].as_str().unwrap().contains("has more than 50000 lists"), "{answer}");
-    // Those of a function's text are no values.
+    // Brackets in the text of a function do not count as values.
     let text = format!(
         r#"{{"_id":"_design/x","views":{{"a":{{"map":"{}"}}}}}}"#,
         "[,{\\\"".repeat(60_000)
@@ -65,7 +65,7 @@ async fn a_document_of_very_many_values_is_refused_before_it_is_read() {
     assert_eq!(status, StatusCode::OK, "{answer}");
 }
 
-/// A body that says when it is read, and never ends.
+/// A body that counts when it is first read, and never ends.
 fn endless(read: &Arc<std::sync::atomic::AtomicUsize>) -> Body {
     let read = Arc::clone(read);
     Body::from_stream(futures::stream::once(async move {
@@ -75,7 +75,7 @@ fn endless(read: &Arc<std::sync::atomic::AtomicUsize>) -> Body {
 }
 
 #[tokio::test]
-async fn no_body_is_read_before_its_turn() {
+async fn reads_no_body_before_its_turn() {
     for (path, at_a_time) in [("/api/v1/preflight", 2), ("/api/v1/what-if", 1)] {
         let (router, read) = (surface(Designs(Ok(None))).router(), Arc::default());
         let mut asked = tokio::task::JoinSet::new();
@@ -95,7 +95,7 @@ async fn no_body_is_read_before_its_turn() {
 }
 
 #[tokio::test]
-async fn before_the_first_sweep_there_is_no_answer() {
+async fn preflight_fails_before_the_first_sweep() {
     let surface = surface(Designs(Ok(None)));
     surface.status.send_modify(|status| Arc::make_mut(status).ready = false);
     let request = Request::post("/api/v1/preflight")
@@ -109,7 +109,7 @@ async fn before_the_first_sweep_there_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_wrong_question_is_refused_with_what_is_wrong() {
+async fn invalid_question_is_refused_with_the_reason() {
     for (db, design, code, says) in [
         ("ordrs", DESIGN, 404, "no database is called \"ordrs\"; did you mean \"orders\"?"),
         (

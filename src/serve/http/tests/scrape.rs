@@ -1,4 +1,4 @@
-//! `/metrics`.
+//! Tests of `/metrics` and of service discovery.
 
 use super::*;
 use crate::{
@@ -14,7 +14,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A surface with everything registered that the service registers.
+/// A surface with all the metrics that the service registers.
 fn whole() -> Surface {
     let surface = Surface::new();
     #[cfg(target_os = "linux")]
@@ -26,18 +26,18 @@ fn whole() -> Surface {
     surface
 }
 
-/// The names of the families in a text.
+/// The names of the metric families in a scrape.
 fn names(text: &str) -> BTreeSet<&str> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     types.filter_map(|line| line.split(' ').next()).collect()
 }
 
 #[tokio::test]
-async fn a_small_cluster_scrapes_as_written_down() {
+async fn scrape_of_small_cluster_matches_snapshot() {
     let surface = Surface::new();
     let text = surface.get("/metrics").await;
     insta::assert_snapshot!("text", text.text());
-    // OpenMetrics differs in its comments alone.
+    // OpenMetrics differs only in its comments.
     let accept = [("accept", "application/openmetrics-text; version=1.0.0")];
     let open = surface.ask(Method::GET, "/metrics", &accept).await;
     let samples = |text: &str| -> Vec<String> {
@@ -55,7 +55,7 @@ async fn a_small_cluster_scrapes_as_written_down() {
 }
 
 #[tokio::test]
-async fn a_scrape_shows_one_plan_although_another_is_published_meanwhile() {
+async fn scrape_shows_one_plan_despite_publication() {
     let surface = Surface::new();
     let render = |scrape: &Scrape| {
         let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
@@ -66,11 +66,11 @@ async fn a_scrape_shows_one_plan_although_another_is_published_meanwhile() {
     let before = render(&scrape);
     surface.plan.send_replace(Arc::default());
     assert_eq!(render(&scrape), before);
-    assert_ne!(render(&Scrape::of(&surface.state)), before, "the next one shows the other");
+    assert_ne!(render(&Scrape::of(&surface.state)), before, "the next scrape shows the new plan");
 }
 
 #[tokio::test]
-async fn the_format_is_negotiated_and_always_named() {
+async fn negotiates_format_and_declares_it() {
     let surface = whole();
     let text = "text/plain; version=0.0.4; charset=utf-8";
     let open = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -98,7 +98,7 @@ async fn the_format_is_negotiated_and_always_named() {
 }
 
 #[tokio::test]
-async fn gzip_carries_the_same_text() {
+async fn gzip_scrape_has_the_same_text() {
     let surface = Surface::new();
     let plain = surface.get("/metrics").await;
     assert_eq!(plain.header("content-encoding"), "");
@@ -113,7 +113,7 @@ async fn gzip_carries_the_same_text() {
 }
 
 #[tokio::test]
-async fn no_series_appears_twice_and_every_family_is_declared() {
+async fn series_are_unique_and_families_declared() {
     let mut surface = whole();
     surface.state.journal = Some(journal::opened().1);
     let accept = [("accept", "application/openmetrics-text")];
@@ -127,14 +127,14 @@ async fn no_series_appears_twice_and_every_family_is_declared() {
         names(answer.text()).into_iter().filter(|name| name.starts_with("recliner_")).collect();
     let table: BTreeSet<&str> = families::all().map(|family| family.name).collect();
     let unknown: Vec<&&str> = own.difference(&table).collect();
-    assert!(unknown.is_empty(), "written and not declared: {unknown:?}");
+    assert!(unknown.is_empty(), "written but not declared: {unknown:?}");
     for process in ["process_cpu_seconds_total", "process_resident_memory_bytes"] {
         assert!(names(answer.text()).contains(process), "{process}");
     }
 }
 
 #[test]
-fn the_client_registers_the_families_that_the_table_declares() {
+fn client_registers_the_declared_families() {
     let declared = |name: &str| {
         let family = families::all().find(|family| family.name == name);
         family.unwrap_or_else(|| panic!("{name} is not declared"))
@@ -146,7 +146,7 @@ fn the_client_registers_the_families_that_the_table_declares() {
     RequestMetrics::register(&registry).unwrap();
     let gathered = registry.gather();
     let found = gathered.iter().find(|it| it.name() == requests.name);
-    let found = found.expect("registered under the table's name");
+    let found = found.expect("the family is registered under its declared name");
     assert_eq!(found.help(), requests.help);
     let mut labels: Vec<&str> =
         found.get_metric()[0].get_label().iter().map(|label| label.name()).collect();
@@ -164,7 +164,7 @@ fn the_client_registers_the_families_that_the_table_declares() {
 }
 
 #[tokio::test]
-async fn before_the_first_scan_only_the_program_shows() {
+async fn scrape_before_first_scan_has_only_process_metrics() {
     let surface = Surface::new();
     surface.plan.send_replace(Arc::default());
     surface.status.send_replace(Arc::default());
@@ -179,7 +179,7 @@ async fn before_the_first_scan_only_the_program_shows() {
         assert!(!names.contains(unknown), "{unknown}");
     }
     assert!(names.contains("recliner_build_info"));
-    // A node that was named and never read.
+    // A node that was named but never read.
     let mut draft = Draft::new(1);
     draft.get_or_add_node("couchdb@a");
     surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
@@ -202,7 +202,7 @@ async fn unknown_values_are_absent_and_known_zeros_are_shown() {
     assert!(has("recliner_scan_errors_total{node=\"couchdb@a\",reason=\"timeout\"} 0"));
     assert!(has("recliner_scan_errors_total{node=\"couchdb@b\",reason=\"connect\"} 2"));
     assert!(has("recliner_targets{node=\"couchdb@a\",kind=\"db\",state=\"orphan\"} 1"));
-    // An orphan is counted but has no series of its own: its database's live instance has that
+    // An orphan is counted but has no series of its own: the live instance of its database has that
     // name.
     assert!(!mentions(
         "recliner_target_file_bytes{node=\"couchdb@a\",kind=\"db\",db=\"orders.16\""
@@ -212,14 +212,14 @@ async fn unknown_values_are_absent_and_known_zeros_are_shown() {
     ));
 }
 
-/// The lines of a family's samples.
+/// The sample lines of a metric family.
 fn samples<'a>(text: &'a str, family: &str) -> Vec<&'a str> {
     let of = |line: &&str| line.strip_prefix(family).is_some_and(|it| it.starts_with([' ', '{']));
     text.lines().filter(of).collect()
 }
 
 #[tokio::test]
-async fn a_suspension_shows_since_when_and_why() {
+async fn suspension_metrics_show_start_and_reason() {
     let surface = Surface::new();
     let mut plan = planned(&snapshot());
     let why = Some("disks are\nmoved".to_owned());
@@ -238,7 +238,7 @@ async fn a_suspension_shows_since_when_and_why() {
 }
 
 #[tokio::test]
-async fn settings_that_need_a_restart_and_expiring_certificates_show() {
+async fn exports_pending_restarts_and_certificate_expiry() {
     let mut surface = Surface::new();
     surface.config.send_modify(|config| {
         Arc::make_mut(config).needs_restart = vec!["--log.format".into(), "storage.path".into()];
@@ -254,17 +254,17 @@ async fn settings_that_need_a_restart_and_expiring_certificates_show() {
 }
 
 #[tokio::test]
-async fn copies_on_a_node_that_is_no_member_show_as_unknown() {
+async fn copies_on_nonmember_node_count_as_unknown() {
     let surface = Surface::new();
     let mut draft = Draft::new(10);
-    let there = draft.get_or_add_node("couchdb@a");
-    draft.update_node(there, |node| node.is_member = true);
-    let left = draft.get_or_add_node("couchdb@gone");
-    for node in [there, left] {
+    let member = draft.get_or_add_node("couchdb@a");
+    draft.update_node(member, |node| node.is_member = true);
+    let gone = draft.get_or_add_node("couchdb@gone");
+    for node in [member, gone] {
         draft.update_node(node, |node| node.is_served = true);
         let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".16" });
         let ix = draft.get_or_add_shard(node, db, Some(RANGE));
-        if node == left {
+        if node == gone {
             draft.set_state(ix, TargetState::Unknown);
         } else {
             draft.set_facts(ix, facts(MIB, MIB));
@@ -280,7 +280,7 @@ async fn copies_on_a_node_that_is_no_member_show_as_unknown() {
 }
 
 #[tokio::test]
-async fn of_two_live_instances_of_one_name_the_larger_shows() {
+async fn exports_only_the_largest_instance_of_a_name() {
     let surface = Surface::new();
     let mut draft = Draft::new(10);
     let node = draft.get_or_add_node("couchdb@a");
@@ -325,7 +325,7 @@ async fn of_two_live_instances_of_one_name_the_larger_shows() {
     }
 }
 
-/// The values of a family, summed by the labels of these names.
+/// The values of a metric family, summed by these labels.
 fn summed(text: &str, family: &str, by: &[&str]) -> BTreeMap<Vec<String>, u64> {
     let mut sums = BTreeMap::new();
     let lines = text.lines().filter_map(|line| line.strip_prefix(family)?.strip_prefix('{'));
@@ -341,7 +341,7 @@ fn summed(text: &str, family: &str, by: &[&str]) -> BTreeMap<Vec<String>, u64> {
 }
 
 #[tokio::test]
-async fn sums_over_targets_equal_their_databases_and_view_files_are_separate() {
+async fn target_sums_equal_database_sums() {
     let surface = Surface::new();
     let mut draft = Draft::new(2);
     let [a, b] = ["couchdb@a", "couchdb@b"].map(|name| draft.get_or_add_node(name));
@@ -351,7 +351,7 @@ async fn sums_over_targets_equal_their_databases_and_view_files_are_separate() {
             node.disk_usage = Some(crate::table::DiskUsage::default());
         });
     }
-    // More databases than are exported whole, of some of which there are sums.
+    // More databases than the limits for exported targets and for exported sums.
     for at in 1..=5_u64 {
         let db = draft.get_or_add_db(DbName { db: &format!("db-{at}"), suffix: ".17" });
         for node in [a, b] {
@@ -379,18 +379,18 @@ async fn sums_over_targets_equal_their_databases_and_view_files_are_separate() {
             assert_eq!(databases[labels], *sum, "{what} of {labels:?}");
         }
     }
-    // The same files again, as read from the directories.
+    // The same files are counted again in the families read from the directories.
     let parts = summed(text, "recliner_view_part_file_bytes", &["db"]);
     assert_eq!(parts[&vec!["db-5".to_owned()]], 50 * MIB);
     let kinds = summed(text, "recliner_file_bytes", &["node", "kind"]);
     let of = |node: &str, kind: &str| kinds.get(&vec![node.to_owned(), kind.to_owned()]).copied();
     assert_eq!(of("_cluster", "view"), Some((1..=5).map(|at| at * 10 * MIB).sum()));
-    assert_eq!(of("couchdb@a", "view"), None, "a copy of a view is in no sum beside the view");
+    assert_eq!(of("couchdb@a", "view"), None, "a copy of a view is counted beside the view");
     let nodes = summed(text, "recliner_node_view_file_bytes", &[]);
     assert_eq!(nodes[&Vec::new()], of("_cluster", "view").unwrap());
     assert!(text.contains("\nrecliner_databases_not_exported 3\n"));
 
-    // A process that serves only some nodes does not know the sum over all of them.
+    // A process that serves only some nodes does not know the sum over all nodes.
     draft.update_node(b, |node| node.is_served = false);
     surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
     let answer = surface.get("/metrics").await;
@@ -399,7 +399,7 @@ async fn sums_over_targets_equal_their_databases_and_view_files_are_separate() {
 }
 
 #[tokio::test]
-async fn one_scrape_too_many_gets_503_and_retry_after() {
+async fn excess_scrape_gets_503_and_retry_after() {
     let surface = Surface::new();
     let scrapes = metrics::Scrapes::new(1);
     let route = get(metrics::metrics).layer(Extension(scrapes.clone()));
@@ -414,12 +414,12 @@ async fn one_scrape_too_many_gets_503_and_retry_after() {
     drop(held);
     for _ in 0..3 {
         let answer = ask(router.clone(), Method::GET, "/metrics", &[]).await;
-        assert_eq!(answer.status, StatusCode::OK, "a turn comes back");
+        assert_eq!(answer.status, StatusCode::OK, "the turn was not returned");
     }
 }
 
 #[tokio::test]
-async fn promtool_has_no_complaint() {
+async fn promtool_accepts_the_scrape() {
     if Command::new("promtool").arg("--version").output().is_err() {
         crate::skipped::skipped("promtool, which Debian has in the package prometheus");
         return;
@@ -433,14 +433,14 @@ async fn promtool_has_no_complaint() {
         .spawn()
         .unwrap();
     promtool.stdin.take().unwrap().write_all(&text.body).unwrap();
-    let said = promtool.wait_with_output().unwrap();
-    let words = [said.stdout, said.stderr].concat();
+    let output = promtool.wait_with_output().unwrap();
+    let words = [output.stdout, output.stderr].concat();
     assert_eq!(String::from_utf8_lossy(&words), "", "{}", text.text());
-    assert!(said.status.success());
+    assert!(output.status.success());
 }
 
 #[tokio::test]
-async fn nodes_are_found_at_addresses_proven_to_be_their_own() {
+async fn service_discovery_lists_confirmed_addresses_only() {
     let surface = Surface::new();
     let (status, found) = surface.json("/sd").await;
     assert_eq!(status, StatusCode::OK);

@@ -1,4 +1,4 @@
-//! What has one name has one number: on every page, in every answer, and in every metric.
+//! A quantity has the same value on every page, in every response and in every metric.
 
 use super::*;
 use crate::{
@@ -14,8 +14,8 @@ const NODES: [&str; 3] = ["couchdb@a", "couchdb@b", "couchdb@c"];
 const HALVES: [Range; 2] =
     [Range { from: 0, to: u32::MAX / 2 }, Range { from: u32::MAX / 2 + 1, to: u32::MAX }];
 
-/// A database of two ranges with a copy on every node and a view whose files were read on the first, and beside it
-/// orphans, unused files, files that are being deleted, targets without a size, a split, and an index cleanup.
+/// A database of two ranges with copies on every node and a view whose files were read on the first
+/// node; also orphans, unused files, trash, targets without a size, a split, and an index cleanup.
 fn crowded() -> Arc<Snapshot> {
     let mut draft = Draft::new(9);
     let nodes = NODES.map(|name| draft.get_or_add_node(name));
@@ -101,7 +101,7 @@ fn conditions() -> Conditions {
     Conditions { disks: Arc::new(Disks { volumes: volumes.into() }), ..Conditions::default() }
 }
 
-/// All samples of a family, added up.
+/// The sum of all samples of a metric family.
 fn sum(scrape: &str, family: &str) -> f64 {
     let samples = scrape.lines().filter(|line| !line.starts_with('#'));
     let of_family = samples
@@ -109,13 +109,12 @@ fn sum(scrape: &str, family: &str) -> f64 {
     of_family.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
 }
 
-/// The numbers of one fact, each with where it is said: all are equal, but for what rounding of the parts of a sum
-/// makes of it.
-fn assert_one(fact: &str, said: &[(&str, f64)]) {
-    let (_, first) = said[0];
-    assert!(first > 0.0, "{fact}: nothing is said");
+/// Asserts that all sources give the same value for a quantity, apart from rounding errors in sums.
+fn assert_one(fact: &str, values: &[(&str, f64)]) {
+    let (_, first) = values[0];
+    assert!(first > 0.0, "{fact} is zero");
     let is_same = |value: f64| (value - first).abs() <= 4.0;
-    assert!(said.iter().all(|(_, value)| is_same(*value)), "{fact}: {said:#?}");
+    assert!(values.iter().all(|(_, value)| is_same(*value)), "{fact}: {values:#?}");
 }
 
 fn surface() -> (Surface, Arc<Snapshot>) {
@@ -128,7 +127,7 @@ fn surface() -> (Surface, Arc<Snapshot>) {
 }
 
 #[tokio::test]
-async fn what_has_one_name_has_one_number_everywhere() {
+async fn every_quantity_has_the_same_value_everywhere() {
     let (surface, _) = surface();
     let space: Space = surface.answer("/api/v1/space").await;
     let advice: Advice = surface.answer("/api/v1/advice").await;
@@ -236,7 +235,7 @@ async fn what_has_one_name_has_one_number_everywhere() {
 }
 
 #[tokio::test]
-async fn pages_sentences_and_alerts_say_the_same_numbers() {
+async fn pages_sentences_and_alerts_show_the_same_numbers() {
     let (surface, _) = surface();
     let space: Space = surface.answer("/api/v1/space").await;
     let advice: Advice = surface.answer("/api/v1/advice").await;
@@ -259,7 +258,7 @@ async fn pages_sentences_and_alerts_say_the_same_numbers() {
     let says =
         format!("{} reclaimable, in all copies", format_size_short(orders.bytes.reclaimable_bytes));
     assert!(of_orders.text().contains(&says), "{says}: {}", of_orders.text());
-    // As the rules add up what the alert about it says.
+    // Sums the samples like the rule behind the alert.
     let (views, others): (Vec<&str>, Vec<&str>) = scrape
         .text()
         .lines()
@@ -281,7 +280,7 @@ async fn pages_sentences_and_alerts_say_the_same_numbers() {
 }
 
 #[tokio::test]
-async fn the_files_of_a_view_are_listed_where_they_are_asked_for() {
+async fn lists_view_files_only_by_node_state_or_id() {
     let (surface, snapshot) = surface();
     let count = async |query: &str| {
         let found: Targets = surface.answer(&format!("/api/v1/targets?kind=view{query}")).await;

@@ -1,4 +1,4 @@
-//! What an operator suspended shows everywhere, with since, by whom and why.
+//! An operator's suspension is shown everywhere, with its start, sender and reason.
 
 use super::*;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_suspension_shows_since_when_by_whom_and_why() {
+async fn suspension_is_shown_with_start_sender_and_reason() {
     let surface = Surface::new();
     let why = format!("the <disk> of couch-a is \"replaced\" {}", "x".repeat(300));
     let of = |by: &str, why: Option<&str>| Suspension {
@@ -46,7 +46,7 @@ async fn a_suspension_shows_since_when_by_whom_and_why() {
         },
     ]);
     for path in ["/api/v1/status", "/api/v1/plan"] {
-        // The JSON itself: a reason that nobody gave is null.
+        // The JSON itself: a missing reason is null.
         assert_eq!(surface.data(path).await["suspensions"], expected, "{path}");
     }
     let refused = surface.answer::<Planned>("/api/v1/plan").await.refused;

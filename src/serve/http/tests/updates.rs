@@ -1,4 +1,4 @@
-//! `/_db_updates` beside what CouchDB answered.
+//! Compares `/_db_updates` with recorded responses of CouchDB.
 
 use super::{journal::journal, *};
 use crate::{feeds::feed_server, store::journal::EventDetails};
@@ -14,7 +14,8 @@ fn recorded(version: &str, case: &str) -> Value {
     text.parse().unwrap()
 }
 
-/// Keys and types of a recorded answer; lines are a list, of which some have one recorded.
+/// Keys and types of a recorded response. Rows of a continuous feed form a list; some recordings
+/// have only one row.
 fn recorded_shape(version: &str, case: &str) -> BTreeSet<String> {
     let body = &recorded(version, case)["body"];
     shape_of(&match body.as_str() {
@@ -24,7 +25,7 @@ fn recorded_shape(version: &str, case: &str) -> BTreeSet<String> {
     })
 }
 
-/// A surface with a feed of some events.
+/// A surface whose feed has seven events.
 async fn surface(tasks: &mut JoinSet<()>) -> Surface {
     let mut surface = Surface::new();
     let journal = journal(tasks).await;
@@ -44,7 +45,7 @@ async fn surface(tasks: &mut JoinSet<()>) -> Surface {
     surface
 }
 
-/// Keys and types, in whatever depth.
+/// Collects the keys and types of a value, at any depth.
 fn shape(value: &Value, path: &str, out: &mut BTreeSet<String>) {
     if let Some(object) = value.as_object() {
         out.insert(format!("{path} object"));
@@ -68,21 +69,21 @@ fn shape_of(value: &Value) -> BTreeSet<String> {
     out
 }
 
-fn told(body: &str) -> Value {
+fn parsed(body: &str) -> Value {
     body.parse().unwrap()
 }
 
-/// A line each.
+/// Parses one JSON value per line.
 fn lines(body: &str) -> Value {
-    body.lines().filter(|it| !it.is_empty()).map(told).collect()
+    body.lines().filter(|it| !it.is_empty()).map(parsed).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_are_as_those_that_were_recorded() {
+async fn responses_match_recorded_ones() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let journal = surface.state.journal.clone().unwrap();
-    // Something happens while others wait for it.
+    // Events arrive while requests wait for them.
     tasks.spawn(async move {
         loop {
             time::sleep(Duration::from_millis(300)).await;
@@ -102,7 +103,7 @@ async fn answers_are_as_those_that_were_recorded() {
         ] {
             let recorded = recorded(version, case);
             let path = recorded["request"]["path"].as_str().unwrap();
-            // A heartbeat keeps it open for ever, and the recording was cut off.
+            // A heartbeat keeps the feed open for ever; the recording was cut off.
             let path = path.replace("heartbeat=400&", "");
             let answer = surface.get(&(path.clone() + "&limit=4").replace("x&limit=4", "x")).await;
             let name = format!("{version} {case} {path}");
@@ -113,16 +114,16 @@ async fn answers_are_as_those_that_were_recorded() {
             let tagged = recorded["headers"].get("etag").is_some();
             assert_eq!(!answer.header("etag").is_empty(), tagged, "{name}");
             if answer.status != StatusCode::OK {
-                assert_eq!(told(answer.text()), recorded["body"], "{name}");
+                assert_eq!(parsed(answer.text()), recorded["body"], "{name}");
                 continue;
             }
             let body = match case {
                 "db_updates_continuous" => lines(answer.text()),
-                _ => told(answer.text()),
+                _ => parsed(answer.text()),
             };
             let (own, theirs) = (shape_of(&body), recorded_shape(version, case));
             assert!(theirs.is_subset(&own) || case == "db_updates_since_now", "{name}: {own:?}");
-            // Where one recording has no rows, or was cut off before its end, another was not.
+            // Some recordings have no rows or were cut off, so the shapes of both versions count.
             let mut any = BTreeSet::from(["/*/last_seq string".to_owned()]);
             any.extend(VERSIONS.iter().flat_map(|version| recorded_shape(version, case)));
             assert!(own.is_subset(&any), "{name}: {own:?}");
@@ -131,7 +132,7 @@ async fn answers_are_as_those_that_were_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_source_has_its_type_and_goes_on_where_it_was() {
+async fn event_source_resumes_after_last_event_id() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     for version in VERSIONS {
@@ -151,7 +152,7 @@ async fn an_event_source_has_its_type_and_goes_on_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_methods_and_a_missing_journal_are_answered_as_couchdb_would() {
+async fn wrong_method_and_missing_journal_respond_like_couchdb() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
@@ -162,7 +163,7 @@ async fn other_methods_and_a_missing_journal_are_answered_as_couchdb_would() {
             ("GET", "application/json")
         );
         let body = json!({"error": "method_not_allowed", "reason": "Only GET allowed"});
-        assert_eq!(told(answer.text()), body);
+        assert_eq!(parsed(answer.text()), body);
     }
     for (path, tagged) in [("/_db_updates", true), ("/_db_updates?feed=continuous", false)] {
         let head = surface.ask(Method::HEAD, path, &[]).await;
@@ -174,16 +175,16 @@ async fn other_methods_and_a_missing_journal_are_answered_as_couchdb_would() {
         let recorded = recorded(version, "db_updates_without_global_changes");
         let answer = without.get("/_db_updates").await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND);
-        assert_eq!(shape_of(&told(answer.text())), shape_of(&recorded["body"]));
-        assert_eq!(told(answer.text())["error"], recorded["body"]["error"]);
+        assert_eq!(shape_of(&parsed(answer.text())), shape_of(&recorded["body"]));
+        assert_eq!(parsed(answer.text())["error"], recorded["body"]["error"]);
         assert_eq!(answer.header("cache-control"), recorded["headers"]["cache-control"]);
-        // What is wrong with the question is said first.
+        // An invalid parameter is reported before the missing journal.
         assert_eq!(without.get("/_db_updates?feed=x").await.status, StatusCode::BAD_REQUEST);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tag_changes_with_the_feed_alone() {
+async fn etag_changes_only_with_the_feed() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let tag = surface.get("/_db_updates?limit=1").await.header("etag").to_owned();
@@ -193,7 +194,7 @@ async fn a_tag_changes_with_the_feed_alone() {
         let answer = surface.ask(Method::GET, "/_db_updates", &sent).await;
         assert_eq!((answer.status, answer.body.len()), (StatusCode::NOT_MODIFIED, 0));
         assert_eq!(answer.header("etag"), tag);
-        // Only where all is told at once.
+        // Only the normal feed uses the tag.
         let path = "/_db_updates?feed=longpoll";
         assert_eq!(surface.ask(Method::GET, path, &sent).await.status, StatusCode::OK);
     }
@@ -211,7 +212,7 @@ async fn a_tag_changes_with_the_feed_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_are_counted_and_one_too_many_is_told_to_come_again() {
+async fn counts_readers_and_asks_excess_reader_to_retry() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let line = |count: u64| format!("recliner_feed_subscribers {count}\n");
@@ -226,7 +227,7 @@ async fn readers_are_counted_and_one_too_many_is_told_to_come_again() {
     let refused = surface.get("/_db_updates?feed=longpoll").await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(!refused.header("retry-after").is_empty());
-    let body = told(refused.text());
+    let body = parsed(refused.text());
     assert_eq!(body["error"], "service_unavailable");
     assert!(body["reason"].as_str().unwrap().starts_with("2 readers wait"), "{body}");
     drop(one);
@@ -234,7 +235,7 @@ async fn readers_are_counted_and_one_too_many_is_told_to_come_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sequence_of_couchdbs_own_begins_anew_and_is_announced() {
+async fn couchdb_sequence_restarts_feed_and_is_announced() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     for version in VERSIONS {
@@ -242,7 +243,7 @@ async fn a_sequence_of_couchdbs_own_begins_anew_and_is_announced() {
         let path = format!("/_db_updates?since={}", theirs.as_str().unwrap());
         let answer = surface.get(&path).await;
         assert_eq!(answer.header("x-recliner-since"), "foreign");
-        assert_eq!(told(answer.text())["results"].as_array().unwrap().len(), 7);
+        assert_eq!(parsed(answer.text())["results"].as_array().unwrap().len(), 7);
     }
     let (status, body) = surface.json("/_db_updates?since=garbage").await;
     let reason = "Malformed sequence supplied in 'since' parameter.";

@@ -1,4 +1,4 @@
-//! `POST /api/v1/what-if`, and the names under which anything is read.
+//! Tests of `POST /api/v1/what-if`, and of the `Host` names that requests may use.
 
 use super::*;
 
@@ -18,10 +18,10 @@ async fn ask(question: &Value, headers: &[(&str, &str)]) -> (StatusCode, Value) 
 }
 
 #[tokio::test]
-async fn a_question_is_asked_by_programs_and_own_pages_alone() {
+async fn accepts_questions_from_programs_and_own_pages_only() {
     let rent = json!({"channels": "rent", "days": 3});
     for (headers, code) in [
-        // Growth is not known yet.
+        // 409, because growth is not known yet.
         (&[HOST, JSON][..], 409),
         (&[HOST, JSON, ("origin", "http://127.0.0.1:10984")], 409),
         (&[HOST, JSON, ("sec-fetch-site", "same-origin")], 409),
@@ -38,7 +38,7 @@ async fn a_question_is_asked_by_programs_and_own_pages_alone() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_would_grow_without_bounds_is_refused() {
+async fn refuses_configuration_that_expands_without_bounds() {
     let letters = "x".repeat(10_000);
     let aliases =
         |times: usize, text: &str| format!("ignore: [&a {text},{}]\n", vec!["*a"; times].join(","));
@@ -61,7 +61,7 @@ async fn a_configuration_that_would_grow_without_bounds_is_refused() {
 }
 
 #[tokio::test]
-async fn on_an_address_of_this_machine_all_is_read_under_its_own_names_alone() {
+async fn refuses_unknown_host_when_host_is_checked() {
     let mut surface = Surface::new();
     let names: Arc<[String]> = [String::from("couch-a"), String::from("recliner.example")].into();
     surface.state.allow = Allow { names, checks_host: true, ..Allow::default() };
@@ -88,7 +88,7 @@ async fn on_an_address_of_this_machine_all_is_read_under_its_own_names_alone() {
         let answer = surface.ask(Method::GET, "/metrics", &[("host", host)]).await;
         assert_eq!(answer.status, StatusCode::OK, "{host}");
     }
-    // On any other address nobody knows the names.
+    // Without the check, any name works.
     surface.state.allow.checks_host = false;
     assert_eq!(surface.ask(Method::GET, "/metrics", &evil).await.status, StatusCode::OK);
 }

@@ -1,8 +1,8 @@
-//! smoosh as it is set on the cluster, for what-if.
+//! The cluster's smoosh settings, for what-if.
 //!
-//! Nodes may be set differently, but an outlook is about the whole cluster, so it follows the settings
-//! that most nodes have, as `import smoosh` does, and says which nodes have others. Without any settings
-//! it follows CouchDB's defaults, and says so.
+//! Nodes may have different settings, but an outlook is about the whole cluster, so it uses the
+//! settings that most nodes have, as `import smoosh` does, and says which nodes differ. Without any
+//! settings it uses CouchDB's defaults, and says so.
 
 use crate::{
     act::takeover,
@@ -15,7 +15,7 @@ use crate::{
 use compaction_settings::NodeConfig;
 use std::collections::BTreeSet;
 
-/// smoosh's channels as far as they are known, and where they come from.
+/// smoosh's channels as far as they are known, and their origin.
 #[derive(Debug)]
 pub(super) struct KnownSmoosh {
     pub(super) channels: Channels,
@@ -88,14 +88,14 @@ impl KnownSmoosh {
     }
 }
 
-/// The channels that a recliner has taken over on these nodes.
+/// The channels that recliner has taken over on these nodes.
 fn taken_over(nodes: &[String], settings: &NodeSettings) -> BTreeSet<String> {
     let configs = nodes.iter().filter_map(|node| settings.nodes.get(node));
     let stopped = configs.flat_map(|config| takeover::undo_takeovers(&mut config.sections.clone()));
     stopped.map(|stopped| stopped.channel).collect()
 }
 
-/// Names in a sentence; of many, the first ones and their number.
+/// Names joined for a sentence; of a long list, only the first ones and the number of the others.
 fn listed(names: &[String]) -> String {
     const MOST: usize = 5;
     match names.len() {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_settings_that_most_nodes_have_are_followed() {
+    fn uses_settings_that_most_nodes_have() {
         let same = settings(&[("a", ratio("4")), ("b", ratio("4"))], &[]);
         let known = KnownSmoosh::of(&same);
         assert_eq!(least_ratio(&known).to_string(), "4");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn without_settings_it_is_the_defaults_and_why() {
+    fn without_settings_uses_defaults_and_says_why() {
         let known = KnownSmoosh::of(&NodeSettings::default());
         assert_eq!(known.channels, Channels::default());
         assert_eq!(&*known.rules.settings, "defaults");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_over_is_shown_as_it_was() {
+    fn shows_settings_from_before_takeover() {
         let mark = r#"{"was":"3","at":1795222434}"#;
         let mut sections = ratio("4");
         sections.insert("recliner".to_owned(), section(&[("smoosh.ratio_dbs.concurrency", mark)]));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn many_names_are_counted() {
+    fn long_list_of_names_ends_in_a_count() {
         let names: Vec<String> = (0..9).map(|at| format!("n{at}")).collect();
         assert_eq!(listed(&names[..3]), "n0, n1 and n2");
         assert_eq!(listed(&names), "n0, n1, n2, n3 and 5 more");

@@ -65,7 +65,7 @@ fn says(status: &Status, space: &Space, planned: &Planned, advice: &Advice) -> V
 }
 
 #[test]
-fn nothing_is_wrong_only_without_findings_anywhere() {
+fn all_clear_requires_no_findings_anywhere() {
     let fine = status(|_| {});
     assert!(fine.all_clear().is_some());
     let known = space(&[], Some(1));
@@ -92,7 +92,7 @@ fn nothing_is_wrong_only_without_findings_anywhere() {
 }
 
 #[test]
-fn unknown_space_matters_where_something_waits_for_it_or_others_are_known() {
+fn warns_of_unknown_space_if_needed_or_partly_known() {
     let fine = status(|_| {});
     let none = advice(&[]);
     let unknown = |free, waiting| says(&fine, &space(&["b", "c"], free), &planned(waiting), &none);

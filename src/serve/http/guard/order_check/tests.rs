@@ -46,7 +46,7 @@ fn allow(lifecycle: bool, admin: bool) -> Allow {
 }
 
 #[test]
-fn orders_come_from_programs_and_from_the_own_page() {
+fn accepts_orders_from_programs_and_own_page_only() {
     for (lines, expected) in [
         (&[HOST][..], Ok(())),
         (&[NAMED], Ok(())),
@@ -93,41 +93,41 @@ fn orders_come_from_programs_and_from_the_own_page() {
             &[HOST, ("origin", "http://127.0.0.1:10984"), ("origin", "http://evil.example")],
             Err(OrderRefused::ForeignOrigin),
         ),
-        // A name that was pointed here after its page was loaded.
+        // A name that was pointed at this machine after its page was loaded.
         (&[FOREIGN, ("origin", "http://evil.example:10984")], Err(OrderRefused::UnknownHost)),
         (&[FOREIGN, ("sec-fetch-site", "same-origin")], Err(OrderRefused::UnknownHost)),
     ] {
-        let taken = |permit| {
+        let result = |permit| {
             authorize_order(&allow(true, true), permit, &request(lines, Some(local()), None))
                 .map(|_| ())
         };
-        assert_eq!(taken(Permission::Lifecycle), expected, "{lines:?}");
-        assert_eq!(taken(Permission::Backup), expected, "{lines:?}");
-        // All others say that they are JSON.
+        assert_eq!(result(Permission::Lifecycle), expected, "{lines:?}");
+        assert_eq!(result(Permission::Backup), expected, "{lines:?}");
+        // All other orders must declare a JSON body.
         let typed = lines.iter().any(|(name, _)| *name == "content-type");
         for permit in [Permission::Admin, Permission::Suspend] {
             let expected =
                 if typed { expected } else { expected.and(Err(OrderRefused::ContentType)) };
-            assert_eq!(taken(permit), expected, "{lines:?}");
+            assert_eq!(result(permit), expected, "{lines:?}");
         }
     }
 }
 
 #[test]
-fn a_page_over_tls_is_of_an_https_origin() {
+fn page_over_tls_needs_https_origin() {
     let connection = Some(over("127.0.0.1", true));
     for (origin, expected) in [
         ("https://recliner.example:10984", Ok(())),
         ("http://recliner.example:10984", Err(OrderRefused::ForeignOrigin)),
     ] {
         let request = request(&[NAMED, JSON, ("origin", origin)], connection, None);
-        let taken = authorize_order(&allow(true, true), Permission::Admin, &request).map(|_| ());
-        assert_eq!(taken, expected, "{origin}");
+        let result = authorize_order(&allow(true, true), Permission::Admin, &request).map(|_| ());
+        assert_eq!(result, expected, "{origin}");
     }
 }
 
 #[test]
-fn over_tcp_each_order_needs_its_flag_and_from_elsewhere_a_user() {
+fn tcp_orders_need_flag_and_remote_ones_a_user() {
     let v6 = |text| Some(over(text, false));
     let (here, there) = (Some(local()), Some(far()));
     for (permit, lifecycle, admin, connection, user, expected) in [
@@ -152,23 +152,23 @@ fn over_tcp_each_order_needs_its_flag_and_from_elsewhere_a_user() {
         (Permission::Backup, true, false, here, Some("ann"), Err(OrderRefused::BackupOff)),
     ] {
         let request = request(&[HOST, JSON], connection, user);
-        let taken = authorize_order(&allow(lifecycle, admin), permit, &request);
+        let result = authorize_order(&allow(lifecycle, admin), permit, &request);
         let expected = expected.map(str::to_owned);
-        assert_eq!(taken, expected, "{permit:?} {lifecycle} {admin} {connection:?} {user:?}");
+        assert_eq!(result, expected, "{permit:?} {lifecycle} {admin} {connection:?} {user:?}");
     }
     for name in PROXY_HEADERS {
         for (user, expected) in
             [(None, Err(OrderRefused::NoUser)), (Some("ann"), Ok("ann from 127.0.0.1".to_owned()))]
         {
             let proxied = request(&[HOST, JSON, (name, "10.0.0.7")], here, user);
-            let taken = authorize_order(&allow(false, true), Permission::Suspend, &proxied);
-            assert_eq!(taken, expected, "{name}");
+            let result = authorize_order(&allow(false, true), Permission::Suspend, &proxied);
+            assert_eq!(result, expected, "{name}");
         }
     }
 }
 
 #[test]
-fn over_the_socket_its_owner_suspends_resumes_and_backs_up_without_a_flag() {
+fn socket_owner_suspends_resumes_and_backs_up_without_flag() {
     let owner = Ok("unix socket, uid 7".to_owned());
     for (permit, lifecycle, admin, expected) in [
         (Permission::Suspend, false, false, owner.clone()),
@@ -178,11 +178,11 @@ fn over_the_socket_its_owner_suspends_resumes_and_backs_up_without_a_flag() {
         (Permission::Admin, false, true, owner.clone()),
         (Permission::Lifecycle, true, false, owner.clone()),
     ] {
-        // No browser comes this way, and so no name matters.
+        // No browser can reach the socket, so the `Host` does not matter.
         for host in [HOST, FOREIGN] {
             let request = request(&[host, JSON], Some(SOCKET), None);
-            let taken = authorize_order(&allow(lifecycle, admin), permit, &request);
-            assert_eq!(taken, expected, "{permit:?}");
+            let result = authorize_order(&allow(lifecycle, admin), permit, &request);
+            assert_eq!(result, expected, "{permit:?}");
         }
     }
     for (line, expected) in [
@@ -191,7 +191,7 @@ fn over_the_socket_its_owner_suspends_resumes_and_backs_up_without_a_flag() {
         (("content-type", "text/plain"), OrderRefused::ContentType),
     ] {
         let request = request(&[HOST, JSON, line], Some(SOCKET), None);
-        let taken = authorize_order(&allow(true, true), Permission::Suspend, &request);
-        assert_eq!(taken, Err(expected), "{line:?}");
+        let result = authorize_order(&allow(true, true), Permission::Suspend, &request);
+        assert_eq!(result, Err(expected), "{line:?}");
     }
 }
