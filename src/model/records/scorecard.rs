@@ -186,7 +186,7 @@ impl ScorecardRecords {
     }
 }
 
-/// Removes and returns the oldest hours beyond [`MAX_HOURS`].
+/// Removes and returns the oldest hours beyond `MAX_HOURS`.
 pub fn take_surplus_hours(hours: &mut BTreeMap<HourNumber, ScorecardHour>) -> Vec<HourNumber> {
     let surplus = hours.len().saturating_sub(MAX_HOURS);
     let oldest: Vec<HourNumber> = hours.keys().take(surplus).copied().collect();

@@ -100,7 +100,7 @@ impl PressureGate {
     }
 
     /// Closes and opens the gate. An unknown signal does neither: then only the maximum hold opens
-    /// the gate, counted from when it closed.
+    /// the gate, counted from the earliest closing among the signals that still hold it.
     pub(super) fn update(&mut self, pressure: &Pressure, now: Moment) -> Vec<GateChange> {
         let mut changes = Vec::new();
         for (signal, history) in &mut self.signals {
