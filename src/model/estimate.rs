@@ -34,7 +34,7 @@
 //! Fitted on 501 compactions of CouchDB 3.5.0, of files from 80 KB to 81 MB, by least absolute
 //! error of the bytes freed, with equal weight for each shape of documents. A shape's line in the
 //! table uses numbers fitted without that shape; the form of the rule, its header blocks and the
-//! bend at ten rewrites a document were chosen with all shapes known.
+//! bend at ten rewrites per document were chosen with all shapes known.
 //!
 #![doc = include_str!("estimate/held_out.md")]
 
@@ -57,7 +57,7 @@ pub(super) const DB_HEADER_BYTES: u64 = 4 * 4096;
 /// average.
 pub(super) const VIEW_HEADER_BYTES: u64 = 2048;
 
-/// Above this number of rewrites a document, one more rewrite costs less than half as much as the
+/// Above this number of rewrites per document, one more rewrite costs less than half as much as the
 /// first: the entries of one document are similar and compress well together.
 ///
 /// Chosen by hand; between 6 and 30 the median error stays below 0.7 %.
@@ -108,7 +108,7 @@ pub(crate) fn fitted_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
 ///
 /// Sums stored by those versions stay wrong after an upgrade until the file is compacted, and
 /// CouchDB shows nothing that identifies such a file, so the running version decides. An unknown
-/// version is no evidence against active.
+/// version gives no reason to doubt active bytes.
 #[must_use]
 pub(crate) fn confidence(
     kind: TargetKind,

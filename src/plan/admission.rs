@@ -75,7 +75,6 @@ pub(super) struct Admission {
     reserved_for: Option<TargetIx>,
 }
 
-/// Inputs of an admission.
 #[derive(Debug)]
 pub(super) struct AdmissionInputs<'a> {
     pub(super) snapshot: &'a Arc<Snapshot>,

@@ -34,9 +34,7 @@ pub(super) enum CompactionUnit {
 /// A reason in the target's own facts for not starting it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocker {
-    /// None.
     None,
-    /// It is being compacted.
     CompactionRunning,
     /// The shard is being split or moved.
     Resharding,

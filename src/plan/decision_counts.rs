@@ -16,7 +16,6 @@ pub struct DecisionCounts {
 }
 
 impl DecisionCounts {
-    /// Counts one more refusal.
     pub(super) fn count_refusal(&mut self, reason: RefusalReason) {
         if let Some(count) = self.refusals.get_mut(reason as usize) {
             *count += 1;

@@ -1,5 +1,5 @@
-//! The expected result of a compaction: the size that the target's last compaction showed, if it
-//! showed more than the sizes do; otherwise the corrected prediction.
+//! The expected result of a compaction: from what the target's last compaction left, if that showed
+//! more than the sizes do; otherwise from the corrected prediction.
 
 use super::published::Plan;
 use crate::{

@@ -24,7 +24,7 @@ use wall_clock::{Clock, Moment};
 /// Interval between plans without any input change; needed because facts become stale with time.
 const REPLAN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Number of sweeps for which facts stay fresh at least.
+/// Minimum number of sweeps for which facts stay fresh.
 const MIN_FRESH_SWEEPS: u32 = 3;
 
 /// The planner's settings.
@@ -64,7 +64,6 @@ impl Inputs {
         }
     }
 
-    /// The current conditions.
     fn conditions(&mut self) -> Conditions {
         Conditions {
             jobs: Arc::clone(&self.jobs.borrow_and_update()),
@@ -96,7 +95,6 @@ struct IfOrdered {
     reply: oneshot::Sender<Arc<Plan>>,
 }
 
-/// Requests to the planner.
 #[derive(Debug)]
 enum PlannerCommand {
     Flush(FlushRequest),

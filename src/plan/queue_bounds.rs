@@ -54,7 +54,7 @@ pub(super) struct SpaceBounds {
     pub(super) is_falling: bool,
     /// Space left after running jobs; `None` where no volume is known.
     pub(super) free_after_running: Option<u64>,
-    /// Space left by running jobs and this plan's starts.
+    /// Space left after running jobs and this plan's starts.
     pub(super) free_after_starts: Option<u64>,
 }
 

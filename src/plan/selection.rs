@@ -116,9 +116,6 @@ struct NextStart {
 impl NextStart {
     /// The same start, if it is still admitted after other starts. Most starts leave most queues as
     /// they are, and checking one candidate takes less time than searching for the next.
-    ///
-    /// A start only uses up slots and space, so each queue is walked once: a refused candidate
-    /// stays refused.
     fn if_still_admitted(self, queue: &SelectionQueue<'_>, admission: &Admission) -> Option<Self> {
         let QueueView { node, channel_index: channel, .. } = *queue.view;
         let node = admission.admit(node, channel, queue.get(self.index)?).ok()?;

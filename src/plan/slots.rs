@@ -87,7 +87,6 @@ impl ReservedSlots {
     }
 }
 
-/// A request for slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotRequest<'a> {
     /// The nodes that hold its files.
@@ -312,7 +311,6 @@ impl JobSlots {
         self.cluster_jobs >= self.limits.cluster || self.spent_bytes > self.limits.bytes_per_hour
     }
 
-    /// Counts a start.
     pub(super) fn record_start(
         &mut self,
         copies_by_node: &[NodeCopies],

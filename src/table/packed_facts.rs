@@ -86,7 +86,6 @@ impl PackedFacts {
         }
     }
 
-    /// Unpacks the facts.
     pub(super) fn unpack(&self, kind: TargetKind) -> Facts {
         let has = |bit| self.bits & bit != 0;
         let by = match (has(BY_HTTP), has(BY_FILES)) {

@@ -31,7 +31,6 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// Rows in a block.
 const ROWS_PER_BLOCK: usize = 256;
 
 /// The format version of a block.

@@ -180,7 +180,6 @@ impl TopDatabases {
         self.limit.saturating_mul(2)
     }
 
-    /// Adds a target.
     pub(super) fn add(&mut self, db: DbIx, target: &Contribution) {
         self.update(db, target, u64::saturating_add, PartialSum::add);
     }

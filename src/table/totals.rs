@@ -97,7 +97,6 @@ pub(super) struct Contribution {
     pub(super) node: NodeIx,
     pub(super) kind: TargetKind,
     pub(super) state: TargetState,
-    /// Number of its files.
     pub(super) file_count: u32,
     /// Whether some of its files were not measured.
     pub(super) is_estimated: bool,

@@ -13,7 +13,6 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 pub(super) const DEFAULT_MIN_SIZE: u64 = 1_048_576;
 /// How long a wasted byte may remain before rewriting one byte is worth it.
 pub(super) const DEFAULT_HORIZON: Duration = Duration::from_secs(86_400);
-/// Capacity of a queue.
 pub(super) const DEFAULT_CAPACITY: usize = 9_999;
 
 /// Name, kind and priority of smoosh's channels in the order in which CouchDB 3.3 and later try

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 mod outcomes;
 
-/// What a compaction frees by the fitted rule alone.
+/// Bytes that a compaction frees according to the fitted rule alone.
 fn reclaimable_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
     Correction::NONE.reclaimable_bytes(kind, facts)
 }
@@ -38,7 +38,7 @@ fn unknown_sizes_predict_nothing() {
 }
 
 #[test]
-fn terms_add_up_as_documented() {
+fn prediction_adds_up_its_terms_as_documented() {
     let whole = db(10_000_000, 1_000_000, 1000, 4000);
     // 3000 rewrites of 1000 documents weigh 3000 / 1.3.
     let by_rewrites = 1_000_000 - 126_923 + DB_HEADER_BYTES;

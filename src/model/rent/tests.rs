@@ -124,7 +124,7 @@ fn setting_the_clock_neither_loses_nor_doubles_rent() {
 }
 
 #[test]
-fn half_a_file_of_waste_is_due_after_one_horizon() {
+fn file_that_is_half_waste_is_due_after_one_horizon() {
     let day = 86_400.0;
     for (waste, live, horizons) in [(1, 1, 1.0), (10, 1, 0.1), (1, 10, 10.0)] {
         let rent = (waste * GIB) as f64 * day * horizons;

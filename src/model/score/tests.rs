@@ -101,7 +101,7 @@ fn changes_are_checked_before_anything_else() {
 }
 
 #[test]
-fn a_file_without_active_bytes_scores_the_minimum_unless_that_is_zero_or_infinite() {
+fn file_without_active_bytes_scores_a_finite_nonzero_minimum() {
     for (priority, floor, expected) in [
         (PriorityKind::Ratio, 2.0, Some(2.0)),
         (PriorityKind::Slack, 7.0, Some(7.0)),

@@ -45,7 +45,7 @@ settings! {
     /// What must stay free on the disks.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Headroom {
-        // Learned upward.
+        // Outcomes can raise the factor in use, but never lower it.
         /// The space that a database's compaction may need, as a multiple of its active bytes.
         "headroom.factor" => factor: f64 = 2.2, Live, number(1.0..=100.0);
         /// Share of each volume that no start may use up; it needs the volume's size.

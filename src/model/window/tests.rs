@@ -40,7 +40,7 @@ fn window_across_midnight_belongs_to_the_day_it_opens() {
 }
 
 #[test]
-fn changes_are_found_across_midnight_and_weekends() {
+fn finds_next_change_across_midnight_and_weekends() {
     let nights = [window("mon-fri", "20:00", "06:00", "Europe/Berlin")];
     for (moment, change) in [
         ("2026-11-20T18:00:00Z", "2026-11-20T19:00:00Z"),

@@ -19,13 +19,11 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// The result of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BytesSample {
-    /// The number of bytes.
     pub(super) bytes: u64,
     /// When they were measured, by the local clock.
     pub(super) measured_at: Moment,
 }
 
-/// Prometheus's envelope.
 #[derive(Debug, Deserialize)]
 struct Envelope {
     #[serde(default)]
@@ -136,7 +134,6 @@ pub(super) async fn query_bytes(
     Ok(BytesSample { bytes: to_bytes(number), measured_at: at })
 }
 
-/// Why a query failed.
 enum QueryFailure {
     /// Prometheus rejects the query itself.
     BadQuery(String),

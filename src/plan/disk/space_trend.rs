@@ -15,7 +15,6 @@ use wall_clock::Moment;
 
 /// The samples used are the shortest run that spans this duration.
 const MIN_SPAN: Duration = Duration::from_secs(120);
-/// Minimum number of samples.
 const MIN_SAMPLES: usize = 3;
 /// A fall counts if it would fill the volume within this time.
 const FULL_SOON: Duration = Duration::from_secs(3_600);

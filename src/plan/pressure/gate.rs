@@ -58,7 +58,6 @@ pub(super) enum GateChange {
     HoldExpired(Signal, Option<f64>),
 }
 
-/// One node's gate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PressureGate {
     signals: BTreeMap<Signal, SignalHistory>,
@@ -152,7 +151,7 @@ impl PressureGate {
         closed.min_by_key(|(_, since)| *since)
     }
 
-    /// The signal that has closed the gate for the longest time.
+    /// The signal that has held the gate closed for the longest time.
     pub(super) fn hold(&self, pressure: &Pressure) -> Option<PressureHold> {
         let (signal, since) = self.first_closed()?;
         let Marks { high, low } = marks_of(pressure, signal);

@@ -26,7 +26,6 @@ pub(super) struct GateLog {
 }
 
 impl GateLog {
-    /// Records one probe.
     pub(super) fn record(&mut self, reading: &NodeReading) {
         if reading.is_unanswered() {
             self.unanswered = if self.answered > 0 { 1 } else { self.unanswered + 1 };

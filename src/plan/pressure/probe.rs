@@ -33,7 +33,6 @@ impl NodeReading {
     }
 }
 
-/// Probes nodes.
 pub(crate) trait Probe: Send + Sync + std::fmt::Debug {
     /// Probes one node. The future ends within seconds.
     fn probe(&self, node: &str) -> BoxFuture<'static, NodeReading>;

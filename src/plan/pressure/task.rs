@@ -25,7 +25,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Interval between probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// While the cluster is quiet, only one in this many probes is sent.

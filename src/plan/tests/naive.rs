@@ -26,7 +26,6 @@ pub(super) struct Naive<'a> {
     pub(super) world: &'a World,
     pub(super) plan: &'a Plan,
     pub(super) chosen: Vec<Chosen>,
-    /// The slot reservation.
     pub(super) reservation: Option<ExpectedReservation>,
 }
 

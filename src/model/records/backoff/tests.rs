@@ -120,7 +120,7 @@ fn jobs_without_visible_effect_are_repeated_ever_more_rarely() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_never_prolongs_a_cool_down_beyond_its_length() {
+fn clock_set_back_prolongs_cool_down_by_at_most_its_length() {
     let mut remembered = TargetRecord::default();
     remembered.record_outcome(&failed(100_000), AfterCompaction::default(), &FAILURE);
     let rests = |now| rest_of(&remembered, None, None, now).is_some();
@@ -178,7 +178,7 @@ fn measured([file, active, seq, when]: [u64; 4]) -> Facts {
 }
 
 #[test]
-fn the_state_after_a_compaction_decides_whether_another_one_is_futile() {
+fn state_after_a_compaction_decides_whether_the_next_is_futile() {
     // Columns: name; a job of 10 s that ended at 1,000 (bytes before and after it, active bytes,
     // changes while it ran, and the waste that as many changes cause; bytes in tenths of a
     // mebibyte; the last sequence is 5,000); the current facts, as `measured` takes them; whether
@@ -305,7 +305,7 @@ fn a_round_over_the_copies_of_a_view_ends_with_the_last_copy() {
 }
 
 #[test]
-fn rates_errors_and_peaks_are_learned_from_outcomes() {
+fn learns_rates_errors_and_peaks_from_outcomes() {
     let mut learned = Calibration::default();
     assert!(!learned.learn(&failed(100), Some(10)));
     let sizes = |sizes: [u64; 3]| sizes.map(|size| Some(size * MIB));

@@ -352,7 +352,7 @@ proptest! {
     }
 
     #[test]
-    fn trust_is_a_share_and_density_is_finite(outcomes in any_outcomes(), prior in 0.0..=1.0_f64) {
+    fn trust_stays_between_0_and_1_and_density_finite(outcomes in any_outcomes(), prior in 0.0..=1.0_f64) {
         let mut record = CorrectionRecord::default();
         for outcome in outcomes {
             record.add(&outcome);

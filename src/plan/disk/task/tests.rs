@@ -158,7 +158,7 @@ async fn does_not_measure_a_pending_volume_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn directories_on_one_file_system_are_one_volume() {
+async fn directories_on_one_file_system_form_one_volume() {
     let local = |paths: &[&str]| LocalDirectories {
         node: "couchdb@a".to_owned(),
         directories: paths.iter().map(Into::into).collect(),

@@ -110,7 +110,7 @@ async fn pressure_on_one_node_does_not_hold_back_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_ends_after_the_maximum() {
+async fn pressure_hold_ends_after_the_maximum() {
     let running = Running::start();
     running.show(
         NODES[0],
