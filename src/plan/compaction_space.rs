@@ -1,7 +1,7 @@
 //! The space that a shard's compaction needs, and the space that its node's volumes have for it
 //! when nothing else runs.
 //!
-//! Covers any shard, queued or not, with the numbers that admission uses. Only advice calls it.
+//! Covers any shard, queued or not, with the numbers that admission uses. Advice and reports call it.
 
 use super::{candidate_summary::CandidateSummary, disk::Volume, published::Plan, volume_space};
 use crate::{
