@@ -1,4 +1,4 @@
-//! The plan: which targets wait in which queue, what would start now, and why the rest does not.
+//! The plan: which targets wait in which queue, what would start now, and why the others do not.
 //!
 //! Owns the queues and their policy, as pure functions of (snapshot, channels, conditions, rules,
 //! now): no clock, no I/O, no logging. The planner task holds the [`Queues`] and publishes

@@ -5,9 +5,9 @@
 //! task, the scanner, holds the [`Draft`] and publishes [`Snapshot`]s; planner, metrics and API
 //! read those.
 //!
-//! Ids and chunks save memory and time: rows of owned strings would take six times the memory, and
-//! cloning everything for a thousand changed rows fifteen times the time, compared with rows that
-//! refer to their database by number and are copied 64 at a time.
+//! Indexes and chunks save memory and time: rows refer to their database by number and are copied
+//! 64 at a time. Rows of owned strings would take six times the memory, and cloning everything for
+//! a thousand changed rows fifteen times the time.
 
 mod chunked_table;
 mod draft;
@@ -68,9 +68,10 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// The identity of one target. `kind` is absent in a row whose target was removed.
+/// The identity of one target. `kind` is `None` in a row whose target was removed.
 ///
-/// Facts are in a separate table: they change with every sweep, identities hardly ever.
+/// Facts are in a separate table: they change with every sweep, while identities hardly ever
+/// change.
 #[derive(Clone, Copy, Debug)]
 struct TargetRow {
     db: u32,
@@ -79,11 +80,11 @@ struct TargetRow {
     node: NodeIx,
     kind: Option<TargetKind>,
     state: TargetState,
-    /// Number of targets that had this row before.
+    /// Number of targets that occupied this row before.
     generation: u32,
 }
 
-/// What the readings of one target add up to, in thirty-two bytes.
+/// Rent and growth according to the readings of one target, in thirty-two bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct SizeHistory {
     rent: Rent,
@@ -91,7 +92,7 @@ struct SizeHistory {
 }
 
 impl SizeHistory {
-    /// The history after a reading of one file; `known` is what was known before.
+    /// The history after a reading of one file; `known` are the facts before it.
     fn after_reading(
         self,
         kind: TargetKind,
@@ -107,7 +108,7 @@ impl SizeHistory {
         }
     }
 
-    /// The same on a clock that read `before` when it was set to `now`.
+    /// The same history on a clock that read `before` when it was set to `now`.
     fn settled(self, reclaimable_bytes: u64, before: Moment, now: Moment) -> Self {
         Self {
             rent: self.rent.settled(reclaimable_bytes, before, now),
@@ -121,7 +122,7 @@ impl SizeHistory {
 pub struct ShardMapEntry {
     /// Number of shard copies on all nodes together.
     pub copies: u32,
-    /// Ranges the hash ring is split into (q).
+    /// Number of ranges into which the hash ring is split (q).
     pub ranges: u32,
 }
 
@@ -133,7 +134,7 @@ pub struct Snapshot {
     rows: ChunkedTable<TargetRow>,
     facts: ChunkedTable<PackedFacts>,
     histories: ChunkedTable<SizeHistory>,
-    /// What compactions taught about predictions, for the databases they taught about.
+    /// Corrections of predictions, for the databases whose compactions led to any.
     corrections: Arc<HashMap<DbIx, DbCorrections>>,
     names: NameTable,
     shard_maps: ChunkedTable<ShardMapEntry>,
@@ -146,16 +147,16 @@ pub struct Snapshot {
     sweep_duration: Option<Duration>,
     feeds_complete_since: Option<Moment>,
     unconfirmed: Arc<IndexSet>,
-    /// Why a file's header could not be read, for the few targets concerned.
+    /// Why a file's header could not be read, for the few targets affected.
     problems: Arc<BTreeMap<TargetIx, ReadProblem>>,
-    /// What shards keep beside their documents, for the few that keep much.
+    /// Contents of shards besides their documents, for the few shards where they are large.
     overheads: Arc<BTreeMap<TargetIx, Overhead>>,
     replaced: Arc<VecDeque<ReplacedFile>>,
     quiet: bool,
 }
 
 impl Snapshot {
-    /// The version: the draft's snapshots are counted from one; zero is the empty snapshot.
+    /// The version: the draft's snapshots count from one; zero is the empty snapshot.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
@@ -173,7 +174,7 @@ impl Snapshot {
         self.sweep_duration
     }
 
-    /// When the feeds began to report every database that is written to, created or deleted; none
+    /// When the feeds began to report every database that is written to, created or deleted; `None`
     /// while they do not.
     #[must_use]
     pub const fn feeds_complete_since(&self) -> Option<Moment> {
@@ -192,7 +193,7 @@ impl Snapshot {
         self.names.get(db.as_usize())
     }
 
-    /// Every database instance, also one of which no target is left.
+    /// Every database instance, including those without any remaining target.
     pub fn databases(&self) -> impl Iterator<Item = (DbIx, DbName<'_>)> {
         self.names.iter().filter_map(|(at, name)| Some((DbIx::from_usize(at)?, name)))
     }
@@ -203,13 +204,13 @@ impl Snapshot {
         self.shard_maps.get(db.as_usize()).copied().unwrap_or_default()
     }
 
-    /// Whether a target's facts still hold, however old they are: the feeds, which report every
-    /// write, have not named its database since, no job was seen on it, and its node was up all
-    /// the time.
+    /// Whether a target's facts still hold regardless of their age: since they were measured, the
+    /// feeds, which report every write, have not named its database, no job was seen on it, and its
+    /// node was up all the time.
     ///
-    /// A view is only confirmed if it had processed every change: an index that lags may be built
+    /// A view is confirmed only if it had processed every change: an index that lags may be built
     /// without notice. Compactions are not reported either; one that no poll saw leaves facts that
-    /// are too large, and a target is read again just before its start.
+    /// are too large, but a target is read again just before its start.
     #[must_use]
     pub fn is_confirmed(&self, ix: TargetIx) -> bool {
         let Some(since) = self.feeds_complete_since else { return false };
@@ -218,13 +219,13 @@ impl Snapshot {
             return false;
         };
         let facts = target.facts();
-        let whole = match target.kind() {
+        let is_complete = match target.kind() {
             TargetKind::Db => true,
             TargetKind::View => facts.updates_pending.get() == Some(0),
-            // Their progress is only known within bounds.
+            // How far these have progressed is known only within bounds.
             TargetKind::Cleanup | TargetKind::Search => false,
         };
-        whole && facts.measured_at.is_some_and(|measured| measured.at >= since)
+        is_complete && facts.measured_at.is_some_and(|measured| measured.at >= since)
     }
 
     /// The targets that changed, were added or were removed since the previous version. For a
@@ -234,9 +235,9 @@ impl Snapshot {
         &self.changed_targets
     }
 
-    /// The same targets without their facts, for holders that need identities for a long time:
-    /// holding a whole snapshot during a sweep would keep every old fact in memory next to the new
-    /// one.
+    /// The same targets without their facts, for holders that need identities for a long time: a
+    /// whole snapshot that is held during a sweep would keep every old fact in memory next to the
+    /// new one.
     #[must_use]
     pub fn without_facts(&self) -> Self {
         Self { facts: ChunkedTable::default(), histories: ChunkedTable::default(), ..self.clone() }
@@ -265,20 +266,21 @@ impl Snapshot {
         TargetIx::of(place, self.rows.get(place as usize).map_or(0, |row| row.generation))
     }
 
-    /// Whether views are known as the cluster has them, with all copies; otherwise by their files alone.
+    /// Whether cluster-wide views, with all their copies, are known; otherwise views are known only
+    /// by their files.
     #[must_use]
     pub fn has_views(&self) -> bool {
         let views = self.totals.sums_of(NodeIx::CLUSTER, TargetKind::View);
         views.counts_by_state.iter().any(|count| *count > 0)
     }
 
-    /// Every target once: the files of a view that is known as a whole are left out.
+    /// Every target once: files that are parts of a cluster-wide view are left out.
     pub fn targets_once(&self) -> impl Iterator<Item = TargetRef<'_>> {
         let has_views = self.has_views();
         self.targets().filter(move |target| !has_views || !target.is_part())
     }
 
-    /// Every target, in the order in which they were first seen.
+    /// Every target, in row order.
     pub fn targets(&self) -> impl Iterator<Item = TargetRef<'_>> {
         self.rows
             .iter()
@@ -287,13 +289,13 @@ impl Snapshot {
             .filter_map(|(at, _)| self.target_at(at))
     }
 
-    /// The targets that keep much beside their documents, with what they keep.
+    /// The targets whose contents besides documents are large, with those contents.
     pub fn overheads(&self) -> impl Iterator<Item = (TargetRef<'_>, &Overhead)> {
         let each = self.overheads.iter();
         each.filter_map(|(ix, overhead)| Some((self.target(*ix)?, overhead)))
     }
 
-    /// Every node that was ever a member, after the pseudo node of the cluster.
+    /// Every node that was ever a member, after the cluster's pseudo-node.
     #[must_use]
     pub fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes

@@ -19,15 +19,16 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
-    /// It reports what it would do.
+    /// recliner reports what it would do.
     #[default]
     Advise,
-    /// It does it.
+    /// recliner compacts by itself.
     Enforce,
 }
 
 impl Mode {
-    /// The more cautious of two modes: a channel cannot enforce if the whole process only advises.
+    /// The more cautious of two modes: a channel cannot enforce while the whole process only
+    /// advises.
     #[must_use]
     pub fn more_cautious(self, other: Self) -> Self {
         self.min(other)
@@ -47,8 +48,8 @@ pub struct Channel {
     pub kind: TargetKind,
     /// How it ranks its targets.
     pub priority: PriorityKind,
-    /// How long a wasted byte may remain before rewriting one byte is worth it; only of channels that
-    /// rank by rent.
+    /// How long a wasted byte may remain before rewriting one byte is worth it; used only by
+    /// channels that rank by rent.
     pub horizon: Duration,
     /// Strict lower bound of the priority: a ratio, or bytes of slack.
     pub min_priority: f64,
@@ -70,9 +71,9 @@ pub struct Channel {
     pub databases: NameFilter,
     /// The design documents whose views it takes, by id (`_design/x`).
     pub designs: NameFilter,
-    /// When it may start jobs; always if empty.
+    /// When it may start jobs; an empty list means always.
     pub windows: Vec<Window>,
-    /// Whether a job that would not end within a window is held back.
+    /// Whether to hold back a job that would not end within a window.
     pub strict_window: bool,
 }
 
@@ -108,12 +109,12 @@ impl Channel {
 }
 
 impl Channels {
-    /// Those that rank by rent.
+    /// The channels that rank by rent.
     pub fn by_rent(&self) -> impl Iterator<Item = &Channel> {
         self.list.iter().filter(|channel| channel.priority == PriorityKind::Rent)
     }
 
-    /// The same channels, each changed alike.
+    /// Applies `change` to every channel.
     #[must_use]
     pub fn map(&self, change: impl Fn(&Channel) -> Channel) -> Self {
         Self { list: self.list.iter().map(change).collect(), ignore: self.ignore.clone() }

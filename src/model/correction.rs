@@ -1,19 +1,19 @@
-//! Corrects predicted sizes by what earlier compactions of the same database left.
+//! Corrects predicted sizes by the sizes that earlier compactions of the same database left.
 //!
-//! Owns the correction of one prediction, and what a compaction shows about it. Never learns:
-//! [`records`](super::records) keeps and weighs what compactions showed. Every prediction outside
-//! this floor goes through [`Correction::predicted_bytes`]; the fitted rule alone, in
-//! [`estimate`], is what is corrected and what is learned from.
+//! Owns the correction of one prediction, and the evidence that one compaction gives. Never learns:
+//! [`records`](super::records) stores and weighs that evidence. Every prediction outside `model`
+//! goes through [`Correction::predicted_bytes`]. The fitted rule in [`estimate`] is the prediction
+//! before correction, and learning compares outcomes with it.
 //!
 //! # The rule
 //!
 //! Before CouchDB 3.4.3 active bytes include attachments of superseded and deleted revisions, and
-//! before 3.3 their bodies, so the fitted rule predicts too much. A compaction drops these bytes, and
-//! active is right just after it. So no constant ratio is right: the error begins at zero and grows with
-//! each write. What stays nearly the same is how much a document takes. The correction has two
-//! parts, learned for each database and kind of target:
+//! before 3.3 their bodies, so the fitted rule predicts too much. A compaction drops these bytes,
+//! so active bytes are right just after it. A constant ratio is therefore wrong: the error starts
+//! at zero and grows with each write. What stays nearly constant is the size of a document. The
+//! correction has two parts, learned for each database and kind of target:
 //!
-//! * **density**: bytes that compactions left for each document, or, in a view, for each
+//! * **density**: bytes that compactions left for each document or, in a view, for each
 //!   uncompressed byte of its rows. It gives a second prediction, from the number of documents.
 //! * **trust**, 0 to 1: the share of the difference between the two predictions that compactions
 //!   really removed.
@@ -24,12 +24,12 @@
 //!
 //! The difference counts only where the fitted rule predicts more, and only as far as the writes
 //! since the last compaction can explain it: a file that was just compacted is predicted by the
-//! fitted rule alone. Without outcomes trust is zero, and the fitted rule stands.
+//! fitted rule alone. Without outcomes trust is zero, and the fitted rule applies unchanged.
 //!
-//! Of 18 databases of nine shapes on CouchDB 3.3.3, whose shards were compacted seven times, the fitted
-//! rule is wrong by 59 % of the size after (median, from the fourth compaction on), the corrected
-//! prediction by 4 %. A learned ratio of the size after to the fitted prediction, with the same evidence,
-//! is wrong by 12 %.
+//! Measured on 18 databases of nine shapes on CouchDB 3.3.3, whose shards were compacted seven
+//! times: the fitted rule is wrong by 59 % of the size after compaction (median, from the fourth
+//! compaction on), the corrected prediction by 4 %. A learned ratio of the size after compaction to
+//! the fitted prediction, from the same evidence, is wrong by 12 %.
 
 use super::{
     estimate,
@@ -40,27 +40,27 @@ use super::{
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
-/// Bytes that a compaction keeps for a deleted document: its id, twice, and the last revisions. Between
-/// 100 and 300 the error is the same.
+/// Bytes that a compaction keeps for a deleted document: its id, twice, and its last revisions. Any
+/// value between 100 and 300 gives the same error.
 pub const TOMBSTONE_BYTES: u64 = 200;
 
 /// A single write may be this many times larger than the mean document.
 const MAX_WRITE_DENSITY: f64 = 2.0;
 
-/// A correction of more than this share of the fitted prediction makes it a learned one.
+/// A correction of more than this share of the fitted prediction counts as learned.
 const NOTICEABLE_SHARE: f64 = 0.01;
 
-/// What a file contains, by which its size can be predicted without active bytes.
+/// Content of a file, from which its size can be predicted without active bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     /// Documents that are not deleted, or the uncompressed bytes of a view's rows.
     pub units: u64,
-    /// Bytes of the file that do not depend on them: headers and deleted documents.
+    /// Bytes of the file that do not depend on `units`: headers and deleted documents.
     pub overhead_bytes: u64,
 }
 
 impl Content {
-    /// What a file with these facts contains; none if unknown, and for targets that have no file.
+    /// The content of a file with these facts; `None` if unknown or if the target has no file.
     #[must_use]
     pub fn of(kind: TargetKind, facts: &Facts) -> Option<Self> {
         match kind {
@@ -78,28 +78,29 @@ impl Content {
     }
 }
 
-/// What one compaction of a file showed.
+/// Evidence from one compaction of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactionEvidence {
     /// When it ended.
     pub at: Moment,
-    /// The size after it as the fitted rule predicted, from the facts before it.
+    /// The size after the compaction that the fitted rule predicted from the facts before it.
     pub fitted_bytes: u64,
     /// Bytes in the new file that another compaction would keep.
     pub left_bytes: u64,
     /// What the new file contains.
     pub content: Content,
-    /// Changes since the compaction before it; none for views.
+    /// Changes since the previous compaction; `None` for views.
     pub changes: Option<u64>,
 }
 
 impl CompactionEvidence {
-    /// The share of the fitted prediction that was not left, -1 to 1.
+    /// The share of the fitted prediction, -1 to 1, by which the file turned out smaller.
     pub(super) fn missed_share(&self) -> f64 {
         self.share(self.fitted_bytes as f64 - self.left_bytes as f64)
     }
 
-    /// The share of the fitted prediction, 0 to 1, by which the prediction from a density was lower.
+    /// The share of the fitted prediction, 0 to 1, by which the prediction from `density` was
+    /// lower.
     pub(super) fn difference_share(&self, density: f64) -> f64 {
         self.share(difference(self.fitted_bytes, self.content, density, self.changes))
     }
@@ -109,7 +110,8 @@ impl CompactionEvidence {
     }
 }
 
-/// Bytes by which the fitted prediction exceeds that from the density, as far as writes explain it.
+/// Bytes by which the fitted prediction exceeds the one from the density, as far as writes explain
+/// it.
 fn difference(fitted: u64, content: Content, density: f64, changes: Option<u64>) -> f64 {
     let by_content = content.overhead_bytes as f64 + density * content.units as f64;
     let more = (fitted as f64 - by_content).max(0.0);
@@ -123,18 +125,19 @@ pub struct Correction {
     pub density: f32,
     /// The share of the difference that is subtracted, 0 to 1.
     pub trust: f32,
-    /// The same where active bytes are known to be misleading: other databases count there too.
+    /// Like `trust`, for files whose active bytes are known to be misleading; learned from other
+    /// databases as well.
     pub trust_where_low: f32,
-    /// Whether enough compactions were seen to vouch for predictions, corrected or not.
+    /// Whether enough compactions were recorded to vouch for predictions, corrected or not.
     pub is_confirmed: bool,
 }
 
 impl Correction {
-    /// Nothing was learned: the fitted rule stands.
+    /// Nothing was learned: the fitted rule applies unchanged.
     pub const NONE: Self =
         Self { density: 0.0, trust: 0.0, trust_where_low: 0.0, is_confirmed: false };
 
-    /// Size of a file after a compaction, in bytes; unknown where the fitted rule does not know it.
+    /// Size of a file after a compaction, in bytes; unknown where the fitted rule gives no size.
     #[must_use]
     pub fn predicted_bytes(self, kind: TargetKind, facts: &Facts) -> Option<u64> {
         let fitted = estimate::fitted_bytes(kind, facts)?;
@@ -193,9 +196,9 @@ pub fn changes_since_compaction(kind: TargetKind, facts: &Facts) -> Option<u64> 
 /// The corrections of one database: for db targets and for views.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DbCorrections {
-    /// Of its shards.
+    /// The correction for its shards.
     pub db: Correction,
-    /// Of its views.
+    /// The correction for its views.
     pub view: Correction,
 }
 
@@ -210,7 +213,7 @@ impl DbCorrections {
         }
     }
 
-    /// The same to change it; none for a kind that has no prediction.
+    /// Mutable access to the correction for a kind; `None` for a kind that has no prediction.
     pub const fn of_kind_mut(&mut self, kind: TargetKind) -> Option<&mut Correction> {
         match kind {
             TargetKind::Db => Some(&mut self.db),
@@ -231,7 +234,7 @@ impl Corrections {
     /// Sets the correction of one instance and kind.
     pub fn set(&mut self, db: &str, suffix: &str, kind: TargetKind, correction: Correction) {
         let instances = self.by_db.entry(db.into()).or_default();
-        let at = instances.iter().position(|(known, _)| **known == *suffix).unwrap_or_else(|| {
+        let at = instances.iter().position(|(other, _)| **other == *suffix).unwrap_or_else(|| {
             instances.push((suffix.into(), DbCorrections::default()));
             instances.len() - 1
         });
@@ -240,11 +243,11 @@ impl Corrections {
         }
     }
 
-    /// The corrections of an instance; none if nothing was learned from it.
+    /// The corrections of an instance; `None` if nothing was learned from it.
     #[must_use]
     pub fn of(&self, db: &str, suffix: &str) -> Option<&DbCorrections> {
         let instances = self.by_db.get(db)?;
-        instances.iter().find(|(known, _)| **known == *suffix).map(|(_, corrections)| corrections)
+        instances.iter().find(|(other, _)| **other == *suffix).map(|(_, corrections)| corrections)
     }
 
     /// Every instance with its corrections: name, suffix, corrections.

@@ -12,11 +12,12 @@
 //! * **Headers.** A new file has a few header blocks that are not part of active bytes. They
 //!   matter for a file of a hundred kilobytes and are negligible for one of a terabyte.
 //! * **Remains of rewriting in live trees.** In a database, the trees keep sizes and positions of
-//!   superseded revisions, which compaction drops: bytes `55 · rewrites / (1 + rewrites / (10 ·
-//!   documents))`, at most a third of active, and no more than the file has besides active and headers. Rewrites are the changes since the last compaction
-//!   that did not create a document. In a view it is fragmentation: of the bytes that belong to
-//!   the tree and not to rows, `active - external`, 35 % times the file's share of slack, `(file -
-//!   active) / file`.
+//!   superseded revisions, which compaction drops: `55 · rewrites / (1 + rewrites / (10 ·
+//!   documents))` bytes, at most a third of active, and no more than the file has besides active
+//!   and headers. Rewrites are the changes since the last compaction that did not create a
+//!   document. In a view, the difference is fragmentation: of the bytes that belong to the tree and
+//!   not to rows, `active - external`, 35 % times the file's share of slack, `(file - active) /
+//!   file`.
 //!
 //! If document counts, sequences or external bytes are unknown, the second term is a small share
 //! of active times the share of slack. External bytes are not used for databases: they are
@@ -33,7 +34,7 @@
 //! Fitted on 501 compactions of CouchDB 3.5.0, of files from 80 KB to 81 MB, by least absolute
 //! error of the bytes freed, with equal weight for each shape of documents. A shape's line in the
 //! table uses numbers fitted without that shape; the form of the rule, its header blocks and the
-//! bend at ten rewrites a document were chosen with all shapes known.
+//! bend at ten rewrites per document were chosen with all shapes known.
 //!
 #![doc = include_str!("estimate/held_out.md")]
 
@@ -56,7 +57,7 @@ pub(super) const DB_HEADER_BYTES: u64 = 4 * 4096;
 /// average.
 pub(super) const VIEW_HEADER_BYTES: u64 = 2048;
 
-/// Above this number of rewrites a document, one more rewrite costs less than half as much as the
+/// Above this number of rewrites per document, one more rewrite costs less than half as much as the
 /// first: the entries of one document are similar and compress well together.
 ///
 /// Chosen by hand; between 6 and 30 the median error stays below 0.7 %.
@@ -72,11 +73,12 @@ struct FittedParameters {
     /// Bytes that a database's live trees keep for one superseded revision until a compaction
     /// empties its entry in the revision tree (`couch_bt_engine_compactor:copy_docs`).
     bytes_per_rewrite: f64,
-    /// The same as a share of active bytes at full slack, for unknown rewrites.
+    /// `bytes_per_rewrite` as a share of active bytes at full slack, used where rewrites are
+    /// unknown.
     share_of_db: f64,
     /// Share of a view's tree bytes that are lost to fragmentation at full slack.
     share_of_view_tree: f64,
-    /// The same as a share of active bytes, for unknown external bytes.
+    /// `share_of_view_tree` as a share of active bytes, used where external bytes are unknown.
     share_of_view: f64,
 }
 
@@ -106,7 +108,7 @@ pub(crate) fn fitted_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
 ///
 /// Sums stored by those versions stay wrong after an upgrade until the file is compacted, and
 /// CouchDB shows nothing that identifies such a file, so the running version decides. An unknown
-/// version is no evidence against active.
+/// version gives no reason to doubt active bytes.
 #[must_use]
 pub(crate) fn confidence(
     kind: TargetKind,
@@ -132,8 +134,8 @@ impl FittedParameters {
                     Some(rewrites) => self.bytes_per_rewrite * rewrites,
                     None => self.share_of_db * slack * active as f64,
                 };
-                // Each of these revisions left its body in the file: one as large as its active bytes
-                // had none, whatever its sequences say.
+                // Each superseded revision left its body in the file, so a file no larger than its
+                // active bytes has none, whatever its sequences say.
                 let most = active / MAX_DROPPED_DIVISOR;
                 (to_bytes(dropped).min(most).min(waste), DB_HEADER_BYTES)
             }

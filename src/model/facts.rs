@@ -21,10 +21,10 @@ use wall_clock::Moment;
 pub struct OptionalU64(u64);
 
 impl OptionalU64 {
-    /// Not known.
+    /// The unknown number.
     pub const UNKNOWN: Self = Self(u64::MAX);
 
-    /// A known number; a number beyond any file's size is clamped.
+    /// A known number; the one value reserved for "unknown" becomes the next smaller one.
     #[must_use]
     pub const fn new(value: u64) -> Self {
         if value == u64::MAX { Self(u64::MAX - 1) } else { Self(value) }
@@ -102,9 +102,9 @@ impl FactKind {
     /// Number of slots that the numbers of one target take.
     pub const SLOTS: usize = 7;
 
-    /// The slot in which this number of a target of this kind is stored; none if the kind cannot
-    /// have it. Facts that no kind has both of share a slot. Stored data depends on the slots: a
-    /// new one goes to the end.
+    /// The slot that stores this fact for a target of this kind; `None` if the kind cannot have it.
+    /// Two facts share a slot where no kind has both. Stored data depends on the slots, so a new
+    /// slot goes to the end.
     #[must_use]
     pub const fn slot(self, kind: TargetKind) -> Option<usize> {
         match (self, kind) {
@@ -162,7 +162,7 @@ impl FactSet {
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
-    /// It follows from active bytes, which are known to be misleading here.
+    /// It follows from active bytes, which are known to be misleading for this file.
     Low,
     /// Compactions of the same database or target corrected or confirmed it. Facts themselves are
     /// never learned.
@@ -214,9 +214,11 @@ pub struct Facts {
     pub deleted_docs: OptionalU64,
     /// Sequences that the index has not processed; views only.
     pub updates_pending: OptionalU64,
-    /// The last purge that the index has processed; views only. That of a shard is in [`Self::overhead`].
+    /// The last purge that the index has processed; views only. A shard's purge sequences are in
+    /// [`Self::overhead`].
     pub purge_seq: OptionalU64,
-    /// What the file keeps beside its documents; databases only, and kept by the tables only where it is much.
+    /// What the file stores besides its documents; databases only. The tables keep it only where it
+    /// is large.
     pub overhead: Overhead,
     /// When it was measured.
     pub measured_at: Option<Measurement>,
@@ -254,7 +256,7 @@ impl Facts {
         }
     }
 
-    /// The place of one measurement.
+    /// Mutable access to one measurement.
     pub const fn get_mut(&mut self, fact: FactKind) -> &mut OptionalU64 {
         match fact {
             FactKind::File => &mut self.file_bytes,
@@ -296,7 +298,7 @@ impl Facts {
     /// Changes since the last compaction, when both sequences are known.
     ///
     /// Negative for a file that was restored from before its last compaction; smoosh takes such a
-    /// file in no channel, not even in one without a minimum of changes.
+    /// file in no channel, not even in one whose `min_changes` is zero.
     #[must_use]
     pub fn changes_since_compaction(&self) -> Option<i64> {
         let signed =
@@ -304,7 +306,7 @@ impl Facts {
         Some(signed(self.update_seq)?.saturating_sub(signed(self.compacted_seq)?))
     }
 
-    /// File over active bytes; `None` when either is unknown or active is zero.
+    /// File bytes over active bytes; `None` if either is unknown or active is zero.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         let active = self.active_bytes.get().filter(|active| *active > 0)?;

@@ -1,26 +1,26 @@
-//! Growth: how fast a file and its live bytes grow, as its readings show it.
+//! Growth: how fast a file and its live bytes grow, according to its readings.
 //!
-//! Owns four weighted means for each target, of the last hours and of the last days, and how a
-//! reading changes them. Never reads a clock. The snapshot keeps one [`Growth`] for each target;
-//! forecasts read it.
+//! Owns four weighted means for each target: file and live bytes, each over the last hours and the
+//! last days; and how a reading changes them. Never reads a clock. The snapshot stores one
+//! [`Growth`] for each target; forecasts read it.
 //!
-//! A mean decays by itself while nothing changes, so a reading that found nothing new stores
-//! nothing, and an idle cluster changes no row.
+//! A mean decays by itself while nothing changes, so a reading without a change stores nothing, and
+//! an idle cluster changes no row.
 
 use crate::model::{facts::Facts, rounding::to_single, target::TargetKind};
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// After this time a change weighs a third of a new one in the mean of hours.
+/// Time constant of the mean of hours: a change this old weighs a third of a new one.
 const HOURS: Duration = Duration::from_secs(6 * 3_600);
 
-/// The same for the mean of days.
+/// Time constant of the mean of days.
 const DAYS: Duration = Duration::from_secs(3 * 86_400);
 
-/// Growth that was watched for less time says nothing.
+/// Growth watched for less time than this is not used.
 const MIN_WATCHED: Duration = Duration::from_secs(600);
 
-/// A weighted mean of one rate over hours and over days, in bytes a second.
+/// Weighted means of one rate over hours and over days, in bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct RateMeans {
     hours: f32,
@@ -32,33 +32,34 @@ struct RateMeans {
 pub struct Growth {
     file: RateMeans,
     active: RateMeans,
-    /// The first reading; 1970 before it.
+    /// Time of the first reading; the Unix epoch before there is one.
     watched_since: Moment,
-    /// The time up to which the means count; nothing changed since, as far as readings show.
+    /// The time up to which the means are calculated; readings showed no change since.
     updated_at: Moment,
 }
 
-/// A rate that starts at the mean of the last hours and approaches that of the last days.
+/// A rate that starts at the mean of the last hours and approaches the mean of the last days.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ExpectedRate {
-    /// Bytes a second at first.
+    /// Initial rate, in bytes per second.
     pub hours: f64,
-    /// Bytes a second in the end.
+    /// Final rate, in bytes per second.
     pub days: f64,
 }
 
-/// A time from now on, as rates need it: worked out once for all targets.
+/// A time ahead in the form that rates need, calculated once for all targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TimeAhead {
-    /// The time.
+    /// The length of time from now.
     pub span: Duration,
     seconds: f64,
-    /// How many seconds of the rate of the last hours count within it, because that rate fades.
+    /// Seconds for which the rate of the last hours counts within `span`; fewer than `span` because
+    /// that rate fades.
     fading_seconds: f64,
 }
 
 impl TimeAhead {
-    /// The time after this span.
+    /// The point in time after this span.
     #[must_use]
     pub fn after(span: Duration) -> Self {
         let (seconds, scale) = (span.as_secs_f64(), HOURS.as_secs_f64());
@@ -67,13 +68,13 @@ impl TimeAhead {
 }
 
 impl ExpectedRate {
-    /// The bytes that come within a time; negative where live bytes shrink.
+    /// Bytes added within a time; negative where live bytes shrink.
     #[must_use]
     pub fn bytes_within(self, span: Duration) -> f64 {
         self.bytes_between(TimeAhead::default(), TimeAhead::after(span))
     }
 
-    /// The bytes that come between two times; negative where live bytes shrink.
+    /// Bytes added between two times; negative where live bytes shrink.
     #[must_use]
     pub fn bytes_between(self, from: TimeAhead, to: TimeAhead) -> f64 {
         let fading = to.fading_seconds - from.fading_seconds;
@@ -81,7 +82,7 @@ impl ExpectedRate {
     }
 }
 
-/// What one reading of a file tells about its size.
+/// The sizes in one reading of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeReading {
     /// When the file was read.
@@ -95,8 +96,8 @@ pub struct SizeReading {
 }
 
 impl SizeReading {
-    /// What these facts of one file tell; none if its sizes or the time are not known, and for
-    /// targets that have no file.
+    /// The sizes in these facts of one file; `None` if a size or the time is unknown, or if the
+    /// target has no file.
     #[must_use]
     pub fn of(kind: TargetKind, facts: &Facts) -> Option<Self> {
         matches!(kind, TargetKind::Db | TargetKind::View).then_some(())?;
@@ -118,7 +119,7 @@ impl SizeReading {
 }
 
 impl RateMeans {
-    /// The means after a time in which the rate was so many bytes a second.
+    /// The means after `seconds` at a rate of `rate` bytes per second.
     fn after(self, seconds: f64, rate: f64) -> Self {
         let mean = |mean: f32, scale: Duration| {
             let kept = (-seconds / scale.as_secs_f64()).exp();
@@ -127,7 +128,7 @@ impl RateMeans {
         Self { hours: mean(self.hours, HOURS), days: mean(self.days, DAYS) }
     }
 
-    /// The rate to expect, of means that began at zero so many seconds ago.
+    /// The expected rate from means that started at zero `watched` seconds ago.
     fn expected(self, watched: f64) -> ExpectedRate {
         let unbiased = |mean: f32, scale: Duration| {
             f64::from(mean) / -(-watched / scale.as_secs_f64()).exp_m1()
@@ -137,27 +138,35 @@ impl RateMeans {
 }
 
 impl Growth {
-    /// The growth after a reading; `known` is what the reading before it found.
+    /// The growth after a reading; `previous` is the reading before it.
     ///
-    /// What was written between a reading before a compaction and one after it is unknown, and
-    /// counts for nothing.
+    /// How much was written between a reading before a compaction and one after it is unknown, so
+    /// that time counts for nothing.
     #[must_use]
-    pub fn after_reading(self, known: Option<&SizeReading>, seen: Option<&SizeReading>) -> Self {
-        let Some(seen) = seen else { return self };
-        let Some(known) = known.filter(|_| self.watched_since != Moment::default()) else {
-            return Self { watched_since: seen.at, updated_at: seen.at, ..self };
+    pub fn after_reading(
+        self,
+        previous: Option<&SizeReading>,
+        reading: Option<&SizeReading>,
+    ) -> Self {
+        let Some(reading) = reading else { return self };
+        let Some(previous) = previous.filter(|_| self.watched_since != Moment::default()) else {
+            return Self { watched_since: reading.at, updated_at: reading.at, ..self };
         };
-        let replaced = known.was_replaced_until(seen);
-        let same = (known.file_bytes, known.active_bytes) == (seen.file_bytes, seen.active_bytes);
+        let replaced = previous.was_replaced_until(reading);
+        let same = (previous.file_bytes, previous.active_bytes)
+            == (reading.file_bytes, reading.active_bytes);
         if same && !replaced {
             return self;
         }
-        // The time of a reading from before a clock was set says nothing.
-        let last =
-            if known.at <= seen.at { known.at.max(self.updated_at) } else { self.updated_at };
-        let changed_from = last.min(seen.at);
+        // If a reading is dated later than the next one, the clock was set back: ignore its time.
+        let last = if previous.at <= reading.at {
+            previous.at.max(self.updated_at)
+        } else {
+            self.updated_at
+        };
+        let changed_from = last.min(reading.at);
         let unchanged = self.updated_at.age(changed_from).as_secs_f64();
-        let changing = changed_from.age(seen.at).as_secs_f64();
+        let changing = changed_from.age(reading.at).as_secs_f64();
         let rate = |before: u64, after: u64| {
             if replaced { None } else { Some((after as f64 - before as f64) / changing.max(1.0)) }
         };
@@ -166,16 +175,16 @@ impl Growth {
             rate.map_or(idle, |rate| idle.after(changing, rate))
         };
         Self {
-            file: means(self.file, rate(known.file_bytes, seen.file_bytes)),
-            active: means(self.active, rate(known.active_bytes, seen.active_bytes)),
-            watched_since: self.watched_since.min(seen.at),
-            updated_at: seen.at,
+            file: means(self.file, rate(previous.file_bytes, reading.file_bytes)),
+            active: means(self.active, rate(previous.active_bytes, reading.active_bytes)),
+            watched_since: self.watched_since.min(reading.at),
+            updated_at: reading.at,
         }
     }
 
     /// The same growth on a clock that read `before` when it was set to `now`.
     ///
-    /// What was written since the last reading then counts from the new time on, so that the step itself
+    /// Bytes written since the last reading then count from the new time on, so the step itself
     /// neither slows growth nor adds to it.
     #[must_use]
     pub fn settled(self, before: Moment, now: Moment) -> Self {
@@ -191,14 +200,14 @@ impl Growth {
         }
     }
 
-    /// How long it has been watched at `now`; none before the first reading.
+    /// How long it has been watched at `now`; `None` before the first reading.
     #[must_use]
     pub fn watched(self, now: Moment) -> Option<Duration> {
         (self.watched_since != Moment::default()).then(|| self.watched_since.age(now))
     }
 
-    /// The rates of its file and of its live bytes at `now`; none while it was watched for too short
-    /// a time.
+    /// The rates of its file and of its live bytes at `now`; `None` until it was watched long
+    /// enough.
     #[must_use]
     pub fn expected(self, now: Moment) -> Option<(ExpectedRate, ExpectedRate)> {
         let watched = self.watched(now).filter(|watched| *watched >= MIN_WATCHED)?.as_secs_f64();
@@ -207,10 +216,11 @@ impl Growth {
         Some((expected(self.file), expected(self.active)))
     }
 
-    /// The rates of its file and of its live bytes over the last days, in bytes a second; none while it was
-    /// watched for too short a time.
+    /// The rates of its file and of its live bytes over the last days, in bytes per second; `None`
+    /// until it was watched long enough.
     ///
-    /// The same as in [`expected`](Self::expected), for sums over many targets, most of which never change.
+    /// Equals the `days` of [`expected`](Self::expected), but is faster for sums over many targets,
+    /// most of which never change.
     #[must_use]
     pub fn rates_of_days(self, now: Moment) -> Option<(f64, f64)> {
         let watched = self.watched(now).filter(|watched| *watched >= MIN_WATCHED)?;
@@ -272,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_rate_is_found_from_the_first_minutes_on() {
+    fn finds_a_steady_rate_from_any_length_of_history() {
         for hours in [1, 24, 24 * 30] {
             let steps = (0..=hours * 6).map(|step| reading(step * 600, 1_000 * step, 500 * step));
             let growth = growth(&steps.collect::<Vec<_>>());
@@ -286,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_expected_of_what_was_hardly_watched() {
+    fn expects_nothing_until_watched_for_ten_minutes() {
         assert_eq!(Growth::default().expected(at(9_000_000)), None);
         assert_eq!(growth(&[reading(0, 9, 9)]).expected(at(599)), None);
         let idle = growth(&[reading(0, 9, 9)]).expected(at(600)).unwrap();
@@ -294,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rates_of_days_are_those_that_are_expected_in_the_end() {
+    fn rates_of_days_match_the_expected_rate() {
         let steps = [(0, 0), (HOUR, 9_000), (5 * HOUR, 90_000), (20 * HOUR, 91_000)];
         let growth = growth(&steps.map(|(at, size)| reading(at, size, size / 2)));
         for after in [20, 21, 90] {
@@ -306,14 +316,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_that_finds_nothing_new_stores_nothing() {
+    fn unchanged_reading_stores_nothing() {
         let known = growth(&[reading(0, 9, 9), reading(600, 99, 50)]);
         let again = known.after_reading(Some(&reading(600, 99, 50)), Some(&reading(900, 99, 50)));
         assert_eq!(again, known);
     }
 
     #[test]
-    fn a_clock_that_is_set_changes_no_rate() {
+    fn setting_the_clock_changes_no_rate() {
         const DAY: i64 = 86_400;
         let on = |step: i64, seconds: u64| {
             Moment::from_unix((START + seconds).saturating_add_signed(step))
@@ -321,7 +331,8 @@ mod tests {
         let steps = || (0..=12).map(|step| reading(step * 600, 60_000 * step, 30_000 * step));
         let known = growth(&steps().collect::<Vec<_>>());
         let last = reading(7_200, 720_000, 360_000);
-        // Five minutes after the last reading the clock is set; five minutes later it is read again.
+        // The clock is set five minutes after the last reading; the next reading follows five
+        // minutes later.
         for step in [DAY, 9 * DAY, -2 * DAY, -400, 90, 0] {
             let settled = known.settled(at(7_500), on(step, 7_500));
             let seen = SizeReading { at: on(step, 7_800), ..reading(0, 780_000, 390_000) };
@@ -345,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compaction_is_no_growth() {
+    fn compaction_does_not_count_as_growth() {
         let before = [reading(0, 1_000, 500), reading(HOUR, 4_600, 500)];
         let (file, _) = growth(&before).expected(at(HOUR)).unwrap();
         let compacted = SizeReading { compacted_seq: Some(7), ..reading(HOUR + 60, 9_000, 500) };
@@ -355,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_of_late_fades_to_what_days_show() {
+    fn recent_rate_fades_to_the_rate_of_days() {
         let mut steps: Vec<_> =
             (0..24 * 20).map(|hour| reading(hour * HOUR, 1_000, 1_000)).collect();
         let idle = 24 * 20 * HOUR;
@@ -369,9 +380,9 @@ mod tests {
     }
 
     proptest! {
-        /// Readings in between change nothing if the rate between them is one.
+        /// The number of readings does not matter while the rate between them is constant.
         #[test]
-        fn the_means_do_not_depend_on_how_often_it_was_read(
+        fn means_do_not_depend_on_number_of_readings(
             rates in proptest::collection::vec(0_u64..1_000_000, 1..20),
             parts in 2_u64..9,
         ) {

@@ -1,9 +1,9 @@
 //! Priorities: how a channel ranks its targets.
 //!
-//! Owns the one row that describes each priority: its label and meaning, what it measures, in
-//! which unit, and its default bound. Scoring, configuration, the API, metrics and tables read the
-//! row; none of them names a priority. Bounds are in `channel`, and smoosh's order of checks is
-//! in `score`.
+//! Owns one row for each priority: its label and meaning, what it measures, in which unit, and its
+//! default bound. Scoring, configuration, the API, metrics and tables read the row; none of them
+//! mentions a particular priority. Bounds are in `channel`, and smoosh's order of checks is in
+//! `score`.
 
 use crate::model::facts::Facts;
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -17,9 +17,9 @@ pub enum PriorityKind {
     Ratio,
     /// File minus active bytes.
     Slack,
-    /// One for every target that needs an upgrade of its file format or collation.
+    /// Constant 1 for every target that needs an upgrade of its file format or collation.
     Upgrade,
-    /// One for every database with stale index files.
+    /// Constant 1 for every database with stale index files.
     Cleanup,
     /// Waste over time, over the cost of a compaction.
     Rent,
@@ -39,10 +39,10 @@ pub struct PriorityRule {
 /// How a target's priority follows from its facts.
 #[derive(Clone, Copy, Debug)]
 pub enum Formula {
-    /// A number of the file's and its active bytes (at least one), compared with the channel's
-    /// bounds.
+    /// A function of the file's bytes and its active bytes (at least one), compared with the
+    /// channel's bounds.
     Measured {
-        /// The number.
+        /// Calculates the priority.
         of: fn(file: u64, active: u64) -> f64,
         /// Its name in sentences and tables.
         noun: &'static str,
@@ -50,7 +50,7 @@ pub enum Formula {
         unit: PriorityUnit,
     },
     /// The target's rent over cost times horizon ([`overdue`](super::rent::overdue)), compared with
-    /// the channel's bounds. It grows with time alone.
+    /// the channel's bounds. It grows with time, even without writes.
     Overdue,
     /// One if the condition holds. The bounds only matter for files without active bytes.
     Condition {
@@ -84,7 +84,7 @@ const RATIO: PriorityRule = PriorityRule {
 
 const SLACK: PriorityRule = PriorityRule {
     meaning: "file bytes minus active bytes",
-    // Since CouchDB 3.2; 16 MiB before.
+    // The default since CouchDB 3.2; 16 MiB before.
     default_min: 536_870_912.0,
     formula: Formula::Measured {
         of: |file, active| file as f64 - active as f64,
@@ -124,7 +124,7 @@ impl PriorityKind {
         }
     }
 
-    /// The unit of its bounds; none if it is a condition.
+    /// The unit of its bounds; `None` if it is a condition.
     #[must_use]
     pub const fn unit(self) -> Option<PriorityUnit> {
         match self.rule().formula {

@@ -3,13 +3,13 @@
 //! Owns their order. Never scores and never decides; the planner adds and removes targets. Ties go
 //! to the target that has waited longest (smoosh prefers the newest).
 //!
-//! The queue keeps *everything the channel takes* and offers the best `capacity`, so when one
-//! target leaves, the best of the rest moves up. smoosh drops the rest and sees it again at the
-//! next write, which never comes for an idle database.
+//! The queue keeps *everything the channel takes* and offers the best `capacity` entries, so when
+//! one target leaves, the best of the remainder moves up. smoosh drops the others and considers
+//! them again at their next write, which never comes for an idle database.
 //!
-//! There are two sets because only the few entries in `near` are walked often and need fast
-//! lookups. `near` holds up to twice the capacity, so a removed entry is replaced without access
-//! to `far`, and entries move between the sets by the thousand.
+//! There are two sets because only the few entries in `front` are iterated often and need fast
+//! lookups. `front` holds up to twice the capacity, so a removed entry is usually replaced without
+//! access to `remainder`, and entries move between the sets by the thousand.
 
 use ordered_float::OrderedFloat;
 use std::{
@@ -47,20 +47,20 @@ impl<I: Ord + Copy> PartialOrd for QueueEntry<I> {
     }
 }
 
-/// Entries that `near` may hold beyond twice the capacity.
+/// Entries that `front` may hold beyond twice the capacity.
 const FRONT_MARGIN: usize = 64;
 
-/// Maximum number of entries that move from `far` to `near` at once.
+/// Maximum number of entries that move from `remainder` to `front` at once.
 const MOVE_BATCH: usize = 1 << 16;
 
-/// The best targets of a channel on a node, and the rest of what the channel takes.
+/// The best targets of a channel on a node, and all others that the channel takes.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<I> {
     capacity: usize,
     /// The best entries, at least `capacity` if there are that many; the first `capacity` of them
     /// are offered.
     front: BTreeSet<QueueEntry<I>>,
-    /// The rest; none is better than any entry in `near`.
+    /// All other entries; none is better than any entry in `front`.
     remainder: BTreeSet<QueueEntry<I>>,
 }
 
@@ -101,7 +101,7 @@ impl<I: Ord + Copy> Queue<I> {
         }
     }
 
-    /// Removes an entry; the best of the rest moves up.
+    /// Removes an entry; the best of the remainder moves up.
     pub(crate) fn remove(&mut self, entry: &QueueEntry<I>) {
         if self.front.remove(entry) {
             self.refill_front();
@@ -110,7 +110,7 @@ impl<I: Ord + Copy> Queue<I> {
         }
     }
 
-    /// Removes the best entry; the best of the rest moves up.
+    /// Removes the best entry; the best of the remainder moves up.
     pub(crate) fn pop(&mut self) -> Option<QueueEntry<I>> {
         if self.capacity == 0 {
             return None;
@@ -120,7 +120,7 @@ impl<I: Ord + Copy> Queue<I> {
         Some(best)
     }
 
-    /// Refills `near` from `far` when it holds fewer entries than the capacity.
+    /// Refills `front` from `remainder` when it holds fewer entries than the capacity.
     fn refill_front(&mut self) {
         if self.front.len() >= self.capacity || self.remainder.is_empty() {
             return;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_comes_first_and_of_equals_the_oldest() {
+    fn orders_by_priority_then_by_waiting_time() {
         let mut queue = Queue::new(3);
         for each in [entry(2.0, 9, 1), entry(5.0, 9, 2), entry(2.0, 1, 3), entry(3.0, 9, 4)] {
             queue.insert(each);
@@ -205,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_sorted_list(
+        fn queue_matches_a_sorted_list(
             capacity in 0..12_usize,
             start in proptest::collection::vec((0..6_u8, 0..4_u64), 0..200),
             steps in proptest::collection::vec((proptest::bool::weighted(0.7), 0..6_u8, 0..4_u64, 0..300_u32), 0..200),

@@ -1,8 +1,8 @@
-//! What is remembered of targets in addition to their facts: job outcomes, back-off after
-//! failures, operators' suspensions.
+//! Records about targets in addition to their facts: job outcomes, back-off after failures,
+//! operators' suspensions.
 //!
 //! Owns the records and the pure rules that lead from one to the next. Never measures and never
-//! writes: the follower applies the rules, `journal` stores the records across restarts, and
+//! writes: the job state task applies the rules, `journal` stores the records across restarts, and
 //! `plan` reads them.
 
 mod advice;
@@ -34,7 +34,7 @@ pub use state_store::{
 };
 pub use suspension::{ParseScopeError, Suspension, SuspensionScope, Suspensions};
 
-/// Replaces an entry; without a value it is forgotten.
+/// Replaces an entry, or removes it if `value` is `None`.
 fn replace<K: Ord, V>(entries: &mut std::collections::BTreeMap<K, V>, key: K, value: Option<V>) {
     match value {
         Some(value) => entries.insert(key, value),

@@ -1,34 +1,35 @@
-//! Rent: what the waste of a target has cost so far, and when compacting it costs less than waiting.
+//! Rent: the cost so far of a target's waste, which shows when compacting costs less than waiting.
 //!
 //! Owns the sum of waste over time, how readings and compactions change it, and the comparison with
-//! the cost of a compaction. Never reads a clock and never predicts: sizes come from `correction`. The
-//! snapshot keeps one [`Rent`] for each target, `score` compares it, and reports show it.
+//! the cost of a compaction. Never reads a clock and never predicts: sizes come from `correction`.
+//! The snapshot stores one [`Rent`] for each target, `score` compares it, and reports show it.
 //!
 //! # The rule
 //!
-//! Waste is rent, and a compaction is a purchase. A target's rent is the integral over time of what
-//! a compaction would free, in byte-seconds, since its last compaction; a compaction costs the bytes
-//! that it writes anew. A compaction is due when
+//! Waste is rent, and a compaction is a purchase. A target's rent is the integral over time of the
+//! bytes that a compaction would free, in byte-seconds, since its last compaction; a compaction
+//! costs the bytes that it rewrites. A compaction is due when
 //!
 //! ```text
 //! rent >= cost * horizon
 //! ```
 //!
-//! The horizon says how long a wasted byte may remain before rewriting a byte is worth it. A file that
-//! is half waste and idle is due after one horizon, one with a tenth of waste after nine, and one with
-//! ten times more waste than data after a tenth of it. This is the ski-rental rule, whose cost is at
-//! most twice that of knowing the future. For a file that makes garbage at a constant rate it also
-//! is the square-root law of reorganisation points: for a given number of rewritten bytes it wastes
-//! least, because every file pays the same for the last byte saved.
+//! The horizon says how long a wasted byte may remain before rewriting one byte is worth it. An
+//! idle file that is half waste is due after one horizon, one that is a tenth waste after nine, and
+//! one with ten times more waste than data after a tenth of a horizon. This is the ski-rental rule,
+//! which costs at most twice as much as a decision that knows the future. For a file that creates
+//! waste at a constant rate it is also the square-root law of reorganisation points: for a given
+//! number of rewritten bytes it minimises waste, because every file pays the same for the last byte
+//! saved.
 //!
 //! # Time
 //!
-//! Readings come at uneven times. Between two that differ, waste is taken to change in a straight
-//! line; while it stays the same nothing is stored, because the sum then follows from the time. So
-//! an idle cluster changes no row and no stored block.
+//! Readings come at uneven times. Between two that differ, waste is assumed to change linearly;
+//! while it stays the same nothing is stored, because the sum then follows from the time. So an
+//! idle cluster changes no row and no stored block.
 //!
-//! A clock that is set does not change rent: what was paid up to then is added up, and counting goes
-//! on from the new time ([`Rent::settled`]).
+//! Setting the clock does not change rent: the rent up to then is added up, and counting continues
+//! from the new time ([`Rent::settled`]).
 
 use crate::model::{correction::Correction, facts::Facts, rounding::to_single, target::TargetKind};
 use wall_clock::Moment;
@@ -36,13 +37,15 @@ use wall_clock::Moment;
 /// The waste of one target over time, per file, in eight bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rent {
-    /// Byte-seconds up to `since`, in single precision, which still grows after millions of readings.
+    /// Byte-seconds up to `since`, in single precision, which still registers growth after millions
+    /// of readings.
     paid: f32,
-    /// The time from which on waste is what the last reading found; 1970 before the first reading.
+    /// The time since which waste is constant at the last reading's value; the Unix epoch before
+    /// the first reading.
     since: Moment,
 }
 
-/// What one reading of a file tells about its waste.
+/// The waste according to one reading of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WasteReading {
     /// When the file was read.
@@ -56,8 +59,8 @@ pub struct WasteReading {
 }
 
 impl WasteReading {
-    /// What these facts of one file tell, with the waste by a correction; none if its sizes or the
-    /// time are not known, and for targets that have no file.
+    /// The waste according to these facts of one file, with a correction applied; `None` if a size
+    /// or the time is unknown, or if the target has no file.
     #[must_use]
     pub fn of(kind: TargetKind, facts: &Facts, correction: Correction) -> Option<Self> {
         Some(Self {
@@ -74,13 +77,14 @@ impl WasteReading {
         self.freed_until(later).is_some()
     }
 
-    /// The bytes that a compaction freed between this reading and a later one; none if there was no
-    /// compaction, as far as the two show.
+    /// The bytes that a compaction freed between this reading and a later one; `None` if the two
+    /// show no compaction.
     ///
     /// Files only grow at their end, so a database that shrank was replaced; so was one whose
-    /// sequence at the last compaction moved, even if it grew since. What was freed is what the file
-    /// lost, or, where new data hides that, what its waste lost. A view has no such sequence, and two
-    /// readings over HTTP may be of two copies, so it counts as compacted if half of its waste is gone.
+    /// compacted sequence advanced, even if the file has grown since. The freed bytes are the
+    /// decrease of the file or, where new data hides that, the decrease of its waste. A view has no
+    /// such sequence, and two readings over HTTP may be of two copies, so it counts as compacted if
+    /// it shrank and more than half of its waste is gone.
     fn freed_until(&self, later: &Self) -> Option<u64> {
         let shrank = self.file_bytes.saturating_sub(later.file_bytes);
         let less_waste = self.reclaimable_bytes.saturating_sub(later.reclaimable_bytes);
@@ -93,7 +97,7 @@ impl WasteReading {
 }
 
 impl Rent {
-    /// Its target was never read.
+    /// The rent of a target that was never read.
     pub const UNKNOWN: Self = Self { paid: 0.0, since: Moment::from_unix(0) };
 
     /// The rent that an earlier process stored.
@@ -102,7 +106,7 @@ impl Rent {
         Self { paid: byte_seconds, since }
     }
 
-    /// The stored form: byte-seconds up to a time, and that time; none before the first reading.
+    /// The stored form: byte-seconds up to a time, and that time; `None` before the first reading.
     #[must_use]
     pub fn parts(self) -> Option<(f32, Moment)> {
         self.is_known().then_some((self.paid, self.since))
@@ -114,44 +118,48 @@ impl Rent {
         self.since != Moment::default()
     }
 
-    /// Byte-seconds up to `now`, with waste as the last reading found it; none before the first
-    /// reading.
+    /// Byte-seconds up to `now`, if waste has stayed as in the last reading; `None` before the
+    /// first reading.
     #[must_use]
     pub fn byte_seconds(self, reclaimable_bytes: u64, now: Moment) -> Option<f64> {
         let waited = self.since.age(now).as_secs_f64();
         self.is_known().then(|| f64::from(self.paid) + reclaimable_bytes as f64 * waited)
     }
 
-    /// The rent after a reading; `known` is what the reading before it found.
+    /// The rent after a reading; `previous` is the reading before it.
     ///
-    /// A compaction in between pays off what it freed: that share of the rent which it freed of the
-    /// waste.
+    /// A compaction in between pays off a share of the rent: the share of the waste that it freed.
     #[must_use]
-    pub fn after_reading(self, known: Option<&WasteReading>, seen: Option<&WasteReading>) -> Self {
-        let Some(seen) = seen else { return self.without_reading(known) };
-        let Some(known) = known.filter(|_| self.is_known()) else {
-            return Self { since: seen.at, ..self };
+    pub fn after_reading(
+        self,
+        previous: Option<&WasteReading>,
+        reading: Option<&WasteReading>,
+    ) -> Self {
+        let Some(reading) = reading else { return self.without_reading(previous) };
+        let Some(previous) = previous.filter(|_| self.is_known()) else {
+            return Self { since: reading.at, ..self };
         };
-        let freed = known.freed_until(seen);
-        if freed.is_none() && known.reclaimable_bytes == seen.reclaimable_bytes {
+        let freed = previous.freed_until(reading);
+        if freed.is_none() && previous.reclaimable_bytes == reading.reclaimable_bytes {
             return self;
         }
-        // The time of a reading from before a clock was set back says nothing.
-        let last = if known.at <= seen.at { known.at.max(self.since) } else { self.since };
-        let changed_from = last.min(seen.at);
-        let constant = self.since.age(changed_from).as_secs_f64() * known.reclaimable_bytes as f64;
-        let mean = (known.reclaimable_bytes as f64 + seen.reclaimable_bytes as f64) / 2.0;
-        let changing = changed_from.age(seen.at).as_secs_f64() * mean;
+        // If a reading is dated later than the next one, the clock was set back: ignore its time.
+        let last = if previous.at <= reading.at { previous.at.max(self.since) } else { self.since };
+        let changed_from = last.min(reading.at);
+        let constant =
+            self.since.age(changed_from).as_secs_f64() * previous.reclaimable_bytes as f64;
+        let mean = (previous.reclaimable_bytes as f64 + reading.reclaimable_bytes as f64) / 2.0;
+        let changing = changed_from.age(reading.at).as_secs_f64() * mean;
         let paid = f64::from(self.paid) + constant + changing;
-        let left = freed.map_or(1.0, |freed| unpaid_share(known.reclaimable_bytes, freed));
-        Self { paid: to_single(paid * left), since: seen.at }
+        let left = freed.map_or(1.0, |freed| unpaid_share(previous.reclaimable_bytes, freed));
+        Self { paid: to_single(paid * left), since: reading.at }
     }
 
-    /// The rent while sizes are unknown: what was paid so far, which then grows no further.
-    fn without_reading(self, known: Option<&WasteReading>) -> Self {
-        known.map_or(self, |known| Self {
+    /// The rent while sizes are unknown: the rent so far, which stops growing.
+    fn without_reading(self, previous: Option<&WasteReading>) -> Self {
+        previous.map_or(self, |previous| Self {
             since: Moment::default(),
-            ..self.settled(known.reclaimable_bytes, known.at, known.at)
+            ..self.settled(previous.reclaimable_bytes, previous.at, previous.at)
         })
     }
 
@@ -163,16 +171,16 @@ impl Rent {
     }
 }
 
-/// The share of the rent that stays after a compaction freed so many of the wasted bytes.
+/// The share of the rent that remains after a compaction freed `freed` of the `wasted` bytes.
 fn unpaid_share(wasted: u64, freed: u64) -> f64 {
     if wasted == 0 { 0.0 } else { wasted.saturating_sub(freed) as f64 / wasted as f64 }
 }
 
-/// How overdue a compaction is: rent over cost times horizon, due from one on.
+/// How overdue a compaction is: rent over cost times horizon; it is due from 1 on.
 ///
-/// All of one file: `rent` in byte-seconds, `cost` in bytes written anew, `horizon` in seconds. None
-/// of them depends on the number of copies that one compaction rewrites, because each copy wastes
-/// and costs the same.
+/// All parameters refer to one file: `rent` in byte-seconds, `cost` in bytes rewritten, `horizon`
+/// in seconds. None of them depends on the number of copies that one compaction rewrites, because
+/// each copy wastes and costs the same.
 #[must_use]
 pub fn overdue(rent: f64, cost: u64, horizon: f64) -> f64 {
     rent / (cost.max(1) as f64 * horizon)

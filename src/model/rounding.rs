@@ -1,6 +1,6 @@
-//! Floats as they are stored and shown: whole bytes, and single precision.
+//! Conversions of floats to their stored form: whole bytes, and single precision.
 
-/// Whole bytes; less than none is none.
+/// Whole bytes; negative values become zero.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -11,9 +11,9 @@ pub(crate) const fn to_bytes(bytes: f64) -> u64 {
     bytes as u64
 }
 
-/// A number with the seven digits that a row of the tables has room for.
+/// A number in single precision: seven digits, which is all that a row of the tables has room for.
 #[must_use]
-#[expect(clippy::cast_possible_truncation, reason = "it loses digits, not size")]
+#[expect(clippy::cast_possible_truncation, reason = "it loses digits, not magnitude")]
 pub(crate) const fn to_single(number: f64) -> f32 {
     number as f32
 }

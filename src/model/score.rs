@@ -15,22 +15,22 @@ use crate::model::{
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
-/// A target's rent, with the time and the price at which it is compared.
+/// A target's rent, with the time and the horizon factor for its comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RentNow {
     /// Its waste over time, per file.
     pub rent: Rent,
     /// The present moment.
     pub now: Moment,
-    /// What the channel's horizon is multiplied by: below one where space is scarce, above one where
-    /// writing is dear.
+    /// Multiplier of the channel's horizon: below 1 where space is scarce, above 1 where writing is
+    /// expensive.
     pub horizon_factor: f64,
-    /// What compactions of its database taught about predictions.
+    /// The correction of predictions for its database.
     pub correction: Correction,
 }
 
 impl RentNow {
-    /// No rent is known: of what no channel by rent takes.
+    /// Unknown rent, for targets that no channel by rent takes.
     pub const UNKNOWN: Self = Self {
         rent: Rent::UNKNOWN,
         now: Moment::from_unix(0),
@@ -69,7 +69,7 @@ pub enum MissReason {
 }
 
 impl MissReason {
-    /// Why a channel misses a target: how "the channel does not take the target because" goes on.
+    /// The reason as the end of the sentence "the channel does not take the target because …".
     #[must_use]
     pub const fn because(self) -> &'static str {
         match self {
@@ -92,7 +92,7 @@ impl MissReason {
     }
 }
 
-/// Why one channel does not take a target, with the numbers that decided.
+/// Why one channel does not take a target, with the numbers compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Miss {
     /// The reason.
@@ -104,7 +104,7 @@ pub struct Miss {
 }
 
 impl Miss {
-    /// Whether time or writes alone can end it.
+    /// Whether the passage of time or more writes can end it.
     #[must_use]
     pub const fn is_of_amount(&self) -> bool {
         matches!(
@@ -134,8 +134,8 @@ impl Miss {
 /// priority), then the bounds of the priority itself. Names are not checked here:
 /// [`Channel::databases`] is evaluated once for each database and not for each target.
 ///
-/// A channel by rent checks changes and sizes in the same order. To it a file without active bytes
-/// is like any other: it costs little and frees much.
+/// A channel by rent checks changes and sizes in the same order. It treats a file without active
+/// bytes like any other: compacting it costs little and frees much.
 ///
 /// A cleanup is taken if there is evidence; without it the planner reports `no_evidence`.
 ///
@@ -194,7 +194,8 @@ pub fn score(
     }
 }
 
-/// How overdue the compaction of a file with known sizes is in a channel.
+/// How overdue the compaction of a file is by a channel's rule; a miss if its sizes or its rent are
+/// unknown.
 fn overdue_by(
     channel: &Channel,
     kind: TargetKind,

@@ -1,9 +1,9 @@
 //! The checked settings of the whole program, as plain values.
 //!
-//! Owns their meaning, units and defaults, one file each for what starts and holds back
-//! jobs ([`limits`]), for what runs alongside them ([`work`]) and for how the process itself
-//! is reached ([`service`]). Never reads a file or a flag: `config` makes them, whole or
-//! not at all; the service hands each part to the task it belongs to.
+//! Owns their meaning, units and defaults, one file each for what starts and holds back jobs
+//! ([`limits`]), for what runs alongside them ([`work`]) and for how the process itself is reached
+//! ([`service`]). Never reads a file or a flag: `config` builds the settings completely or not at
+//! all; the service passes each part to the task it belongs to.
 
 #![expect(clippy::doc_markdown, reason = "sentences about keys are printed, not rendered")]
 
@@ -36,10 +36,10 @@ pub struct Settings {
     pub couchdb: couchdb_client::ClientSettings,
     /// Which nodes this process serves.
     pub nodes: ServedNodes,
-    /// Sidecars whose exact parts of views are used.
+    /// Sidecars whose exact measurements of views are used.
     pub peers: Vec<couchdb_client::Address>,
-    /// Whether this process has the targets of the whole cluster, views and cleanups over
-    /// HTTP. Exactly one process of a cluster does.
+    /// Whether this process handles the targets of the whole cluster: views and cleanups over HTTP.
+    /// Exactly one process of a cluster does.
     pub cluster_targets: bool,
     /// How often facts are read.
     pub scan: Scan,
@@ -55,21 +55,21 @@ pub struct Settings {
     pub limits: limits::Limits,
     /// What must stay free on the disks.
     pub headroom: limits::Headroom,
-    /// How the horizons of channels by rent adapt to what is scarce.
+    /// How the horizons of channels by rent adapt to scarce resources.
     pub rent: limits::RentSettings,
-    /// When the servers are too busy for more.
+    /// When the servers are too busy for more jobs.
     pub pressure: limits::Pressure,
-    /// What follows a failed job.
+    /// How failed jobs are handled.
     pub failure: limits::FailureSettings,
     /// Which views may be compacted.
     pub views: work::ViewSettings,
-    /// What is done about CouchDB's own smoosh.
+    /// How CouchDB's own smoosh is treated.
     pub smoosh: work::Smoosh,
     /// How changes of databases are followed.
     pub follow: work::Follow,
     /// How stale view indexes are built.
     pub warmer: work::Warmer,
-    /// From when on recliner advises something.
+    /// Thresholds above which recliner gives advice.
     pub advice: advice::AdviceSettings,
     /// What the journal keeps, and for how long.
     pub journal: work::JournalRetention,
@@ -82,7 +82,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults of everything, for a CouchDB that is reached like this.
+    /// Defaults for all settings except the connection to CouchDB.
     #[must_use]
     pub fn new(couchdb: couchdb_client::ClientSettings) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl Settings {
         PathBuf::from("data/")
     }
 
-    /// The effective mode of a channel: the more careful of the settings' and its own.
+    /// The effective mode of a channel: the more cautious of the global mode and its own.
     #[must_use]
     pub fn mode_of(&self, channel: &Channel) -> Mode {
         self.mode.more_cautious(channel.mode)
@@ -131,7 +131,7 @@ pub enum ServedNodes {
     /// Every node of the cluster (`_all`).
     #[default]
     All,
-    /// These, by CouchDB's names (`couchdb@host`).
+    /// The listed nodes, by CouchDB's names (`couchdb@host`).
     Named(BTreeSet<String>),
 }
 
@@ -145,7 +145,7 @@ impl ServedNodes {
         }
     }
 
-    /// The nodes that are named.
+    /// The listed nodes; none for [`Self::All`].
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let named = match self {
             Self::All => None,
@@ -154,13 +154,13 @@ impl ServedNodes {
         named.into_iter().flatten()
     }
 
-    /// Whether no node is served; a configuration has at least one.
+    /// Whether no node is served; a valid configuration serves at least one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Named(names) if names.is_empty())
     }
 
-    /// The name of the node, where exactly one is served.
+    /// The name of the served node, if the configuration lists exactly one.
     #[must_use]
     pub fn only(&self) -> Option<&str> {
         match self {
@@ -190,10 +190,10 @@ settings! {
 }
 
 impl Scan {
-    /// Fewer intervals than this and one slow sweep makes every fact stale.
+    /// With fewer intervals than this, one slow sweep makes every fact stale.
     pub const FRESH_INTERVALS: u32 = 3;
 
-    /// The defaults that go with an interval: facts are fresh for four of them.
+    /// The defaults for an interval: facts are fresh for four intervals.
     #[must_use]
     pub fn every(interval: Duration) -> Self {
         let usual = Self::default();
@@ -206,33 +206,33 @@ impl Scan {
     }
 }
 
-/// What is left out goes with the interval; what is written must go with it.
+/// Keys that are absent follow from the interval; keys that are present must be consistent with it.
 fn check_scan(scan: &mut Scan, section: &mut Section<'_, '_>) {
     let usual = Scan::every(scan.interval);
     match section.value_at("interval_followed") {
         None => scan.interval_followed = usual.interval_followed,
-        Some(found) if scan.interval_followed < scan.interval => {
-            let says = format!(
+        Some(value) if scan.interval_followed < scan.interval => {
+            let problem = format!(
                 "found {}, but a followed database is read at most as often as any other, every {} (scan.interval)",
                 format_exact(scan.interval_followed),
                 format_exact(scan.interval)
             );
-            section.report.refuse(found.at, &found.path, says);
+            section.report.refuse(value.at, &value.path, problem);
         }
         Some(_) => {}
     }
     match section.value_at("fresh_for") {
         None => scan.fresh_for = usual.fresh_for,
-        // Not a problem: too short a span only holds starts back, which is safe, and a sweep
-        // may well be quicker than its interval allows for.
-        Some(found) if scan.fresh_for < scan.interval.saturating_mul(Scan::FRESH_INTERVALS) => {
-            let says = format!(
+        // A note, not a problem: too short a time only holds starts back, which is safe, and a
+        // sweep may well take less time than its interval.
+        Some(value) if scan.fresh_for < scan.interval.saturating_mul(Scan::FRESH_INTERVALS) => {
+            let problem = format!(
                 "{} is less than {} scan intervals of {}: one slow sweep makes every fact stale, and stale facts start nothing",
                 format_exact(scan.fresh_for),
                 Scan::FRESH_INTERVALS,
                 format_exact(scan.interval)
             );
-            section.report.note(found.at, &found.path, says);
+            section.report.note(value.at, &value.path, problem);
         }
         Some(_) => {}
     }
@@ -243,10 +243,10 @@ fn check_scan(scan: &mut Scan, section: &mut Section<'_, '_>) {
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanViews {
-    /// `_info` is asked once a signature and sweep. CouchDB then creates the empty index of
-    /// a view that was never built.
+    /// `_info` is requested once per signature and sweep. CouchDB then creates the empty index of a
+    /// view that was never built.
     Auto,
-    /// Never, so that nothing is touched.
+    /// Never, so that reading has no side effect.
     Off,
 }
 
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_stay_fresh_for_four_of_whatever_the_interval_is() {
+    fn facts_stay_fresh_for_four_intervals() {
         let scan = Scan::default();
         assert_eq!(scan.fresh_for, Duration::from_secs(20 * 60));
         assert_eq!(scan.interval_followed, Duration::from_secs(6 * 3600));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_enforces_only_where_the_whole_does() {
+    fn channel_enforces_only_if_the_global_mode_does() {
         let mut settings = Settings::new(couchdb_client::ClientSettings::new(Vec::new()));
         let mut channel = settings.channels.list.remove(0);
         for (whole, own, in_force) in [

@@ -12,7 +12,7 @@ pub use selector::{TargetSelector, database_of};
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// The pseudo node of cluster-wide targets: views and cleanups read over HTTP.
+/// The pseudo-node of cluster-wide targets: views and cleanups over HTTP.
 pub const CLUSTER_NODE: &str = "_cluster";
 
 /// The kind of a target.
@@ -53,7 +53,7 @@ pub enum TargetState {
     Resharding,
     /// It has a name that no request can carry safely, such as `_design/..`.
     Unaddressable,
-    /// Nobody can say: the map places it on a node that is no member, or what would tell whether its file is still
-    /// needed could not be read.
+    /// Undecidable: the map places it on a node that is not a member of the cluster, or the data
+    /// that would show whether its file is still needed could not be read.
     Unknown,
 }

@@ -18,11 +18,11 @@ use jiff::{
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// How far ahead a change is searched: every state of a weekly rule occurs within this span, even
-/// if daylight saving skips one opening.
+/// How far ahead a change is searched for: every state of a weekly rule occurs within this span,
+/// even if daylight saving skips one opening.
 const HORIZON: Duration = Duration::from_secs(15 * 86_400);
 
-/// One window: between two times of day, on the days on which it begins, in a time zone.
+/// One window: between two times of day in a time zone, on the days on which it begins.
 ///
 /// If `from` is not before `to`, it spans midnight and belongs to the day on which it begins.
 /// Equal ends mean the whole day.
@@ -65,8 +65,8 @@ impl Window {
         Some(self.zone.to_datetime(timestamp(now)?))
     }
 
-    /// Every moment of a span at which its state may change: its ends on each day, and the zone's own
-    /// transitions.
+    /// Every moment of a span at which its state may change: its opening and closing times on each
+    /// day, and the zone's own transitions.
     fn edges(&self, (from, until): (Moment, Moment)) -> Vec<Moment> {
         let mut edges = Vec::new();
         let (Some(local), Some(start)) = (self.local(from), timestamp(from)) else { return edges };
@@ -107,25 +107,26 @@ fn timestamp(at: Moment) -> Option<Timestamp> {
     Timestamp::from_second(i64::try_from(at.unix()).ok()?).ok()
 }
 
-/// Whether any of `windows` is open at `now`; without windows it is always open.
+/// Whether any of `windows` is open at `now`; with an empty list, always.
 #[must_use]
 pub fn any_open_at(windows: &[Window], now: Moment) -> bool {
     windows.is_empty() || windows.iter().any(|window| window.is_open_at(now))
 }
 
-/// When [`any_open_at`] changes, over some weeks: computed once, it answers for two weeks.
+/// When [`any_open_at`] changes, over some weeks: computed once, it answers questions for two
+/// weeks.
 #[derive(Clone, Debug)]
 pub struct Openings {
-    /// The weeks that were looked at.
+    /// The period that is covered.
     span: (Moment, Moment),
-    /// Whether a window is open when they begin.
+    /// Whether a window is open when the period begins.
     begins_open: bool,
     /// The changes, in order.
     changes: Vec<Moment>,
 }
 
 impl Openings {
-    /// The openings of these windows for questions from `now` on.
+    /// The openings of these windows, for questions about `now` and later.
     #[must_use]
     pub fn of(windows: &[Window], now: Moment) -> Self {
         let from = Moment::from_unix(now.unix().saturating_sub(HORIZON.as_secs()));
@@ -156,18 +157,18 @@ impl Openings {
         Self { span, begins_open, changes }
     }
 
-    /// Whether this answers questions about `now`.
+    /// Whether this can answer questions about `now`.
     #[must_use]
     pub fn covers(&self, now: Moment) -> bool {
         self.span.0.plus(HORIZON) <= now && now.plus(HORIZON) <= self.span.1
     }
 
-    /// How many changes there were until `now`.
+    /// Number of changes up to `now`.
     fn passed(&self, now: Moment) -> usize {
         self.changes.partition_point(|at| *at <= now)
     }
 
-    /// Whether any window is open at `now`, or there is none.
+    /// Whether any window is open at `now`; always if there are no windows.
     #[must_use]
     pub fn is_open_at(&self, now: Moment) -> bool {
         self.begins_open == self.passed(now).is_multiple_of(2)
@@ -181,15 +182,14 @@ impl Openings {
     }
 
     /// When this changes next. `None` if it does not change within the next two weeks, which means
-    /// never.
+    /// that it never changes.
     #[must_use]
     pub fn next_change(&self, now: Moment) -> Option<Moment> {
         let next = *self.changes.get(self.passed(now))?;
         (now.age(next) < HORIZON).then_some(next)
     }
 
-    /// The longest opening without a break within the next two weeks; none if it is open all the
-    /// time.
+    /// The longest continuous opening within the next two weeks; `None` if it is open all the time.
     #[must_use]
     pub fn longest(&self, now: Moment) -> Option<Duration> {
         let (mut at, mut longest) = (now, None);

@@ -1,7 +1,7 @@
 //! Admission: whether a target may start, and if not, the first reason in a fixed order.
 //!
 //! Owns the state that starts change. A start only uses up slots and space, so an earlier refusal
-//! stays valid, and the state after the last start explains every queued target.
+//! stays valid, and the state after the last start explains why every other queued target waits.
 
 use super::{
     candidate_summary::{Blocker, CandidateSummary, CompactionUnit},
@@ -39,11 +39,11 @@ enum CheckStage {
 
 type StageRefusal = (CheckStage, Refusal);
 
-/// Time left in a channel's window, for channels with `strict_window`.
+/// Time left in a channel's window; only for channels with `strict_window`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct WindowTimeLeft {
     seconds_left: f64,
-    /// Bytes a second.
+    /// Measured rate of compactions, in bytes per second.
     bytes_per_second: f64,
 }
 
@@ -75,7 +75,6 @@ pub(super) struct Admission {
     reserved_for: Option<TargetIx>,
 }
 
-/// Inputs of an admission.
 #[derive(Debug)]
 pub(super) struct AdmissionInputs<'a> {
     pub(super) snapshot: &'a Arc<Snapshot>,
@@ -88,7 +87,7 @@ pub(super) struct AdmissionInputs<'a> {
     pub(super) copies: &'a Arc<CopyMap>,
 }
 
-/// Running compactions and what is remembered of targets, with the slots that the compactions use.
+/// Running compactions and constraints on targets, with the slots that the compactions use.
 pub(super) fn occupied(
     snapshot: &Snapshot,
     channels: &Channels,
@@ -144,7 +143,7 @@ impl Admission {
         }
     }
 
-    /// The same with the copies of other databases.
+    /// The same admission with the copies of other databases.
     pub(super) fn with_copies(&self, copies: CopyMap) -> Self {
         Self { copies: Arc::new(copies), ..self.clone() }
     }
@@ -165,7 +164,7 @@ impl Admission {
         }
     }
 
-    /// Why a candidate may not start, if it may not. Uses the queue's bounds for a shard without
+    /// Why a candidate may not start; `None` if it may. Uses the queue's bounds for a shard without
     /// special state.
     pub(super) fn refusal_reason(
         &self,
@@ -211,11 +210,11 @@ impl Admission {
         }
     }
 
-    /// The node on which a target may start; the pseudo node for starts on all nodes.
+    /// The node on which a target may start; the pseudo-node for starts on all nodes.
     ///
     /// # Errors
     ///
-    /// The first reason why it may not start. For a target with several copies to choose from, the
+    /// The first reason why it may not start. If the target has several copies to choose from, the
     /// reason of the copy that passed the most checks.
     pub(super) fn admit(
         &self,
@@ -248,9 +247,8 @@ impl Admission {
         }
     }
 
-    /// The refusal of a target that does not start.
-    /// A target without any reason did not fit into its queue: the selection gives a reason to
-    /// every queued target.
+    /// The refusal of a target that does not start. If no check refuses it, it was beyond its
+    /// queue's capacity: the selection records a reason for every queued target.
     pub(super) fn refusal(
         &self,
         node: NodeIx,
@@ -291,7 +289,8 @@ impl Admission {
         }
     }
 
-    /// Whether a target may need more free slots or budget than ever become free at once.
+    /// Whether a target may need more slots or budget than would ever be free at the same time
+    /// without a reservation.
     pub(super) fn may_need_reservation(&self, candidate: &CandidateSummary) -> bool {
         match candidate.unit {
             CompactionUnit::AllCopies => true,
@@ -305,7 +304,7 @@ impl Admission {
     }
 
     /// The nodes that hold a target's files, if only running jobs, recent starts and rests keep it
-    /// from starting; and whether recent starts and rests alone do.
+    /// from starting; and whether only recent starts and rests do.
     pub(super) fn waits_only_for_slots(
         &self,
         (node, channel): (NodeIx, usize),
@@ -318,9 +317,9 @@ impl Admission {
         // A ramp with a limit, and a rest, end in time as long as nothing else starts. A node that
         // has not reported its running jobs gives no such guarantee.
         let passes = |node_copies: &NodeCopies| {
-            let shut = self.gate_refusal(node_copies.node, channel, candidate.ix);
+            let closed = self.gate_refusal(node_copies.node, channel, candidate.ix);
             let ramp = self.gates.ramp(node_copies.node);
-            shut.is_none_or(|shut| shut.reason == RefusalReason::Duty)
+            closed.is_none_or(|closed| closed.reason == RefusalReason::Duty)
                 && ramp.is_none_or(|ramp| ramp.limit.is_some())
         };
         let request = SlotRequest {
@@ -340,13 +339,12 @@ impl Admission {
         waits.then_some((copies_by_node, ready))
     }
 
-    /// Reserves slots.
     pub(super) fn reserve(&mut self, reservation: &SlotReservation) {
         self.reserved_for = Some(reservation.ix);
         self.slots.reserve(reservation);
     }
 
-    /// The files that a start compacts: their nodes, with one shard for each node.
+    /// The files that a start compacts: the nodes that hold them, with one shard of each.
     pub(super) fn copies_to_start(
         &self,
         node: NodeIx,
@@ -368,7 +366,7 @@ impl Admission {
         }
     }
 
-    /// Excludes a target whose request cannot be built.
+    /// Marks a target whose request cannot be built, so that it is refused.
     pub(super) fn mark_unaddressable(&mut self, ix: TargetIx) {
         self.activity.mark_unaddressable(ix);
     }
@@ -386,7 +384,7 @@ impl Admission {
         self.space.is_known(copies_by_node)
     }
 
-    /// Reasons of the target itself, independent of other jobs and of the node.
+    /// Checks the target itself, independently of other jobs and of the node.
     fn check_target(&self, candidate: &CandidateSummary) -> Result<(), Refusal> {
         use crate::model::settings::work::EnforceViews;
         let plain = |reason| Err(Refusal::without_numbers(reason));
@@ -408,33 +406,34 @@ impl Admission {
         {
             return Err(refusal);
         }
-        let known = self.activity.status(candidate.ix).copied().unwrap_or_default();
-        if known.unaddressable {
+        let status = self.activity.status(candidate.ix).copied().unwrap_or_default();
+        if status.unaddressable {
             return plain(RefusalReason::Excluded);
         }
-        if known.compacting_since.is_some() || candidate.blocker == Blocker::CompactionRunning {
+        if status.compacting_since.is_some() || candidate.blocker == Blocker::CompactionRunning {
             let running = Refusal::without_numbers(RefusalReason::Running);
-            return Err(running.since(known.compacting_since));
+            return Err(running.since(status.compacting_since));
         }
         if candidate.blocker == Blocker::Resharding || self.is_resharding(candidate) {
             return plain(RefusalReason::Resharding);
         }
-        if known.building_since.is_some()
+        if status.building_since.is_some()
             || matches!(candidate.blocker, Blocker::IndexerRunning | Blocker::IndexBehind)
         {
             let building = Refusal::without_numbers(RefusalReason::Building);
-            return Err(building.since(known.building_since));
+            return Err(building.since(status.building_since));
         }
-        let rest = known.backoff.filter(|_| !known.forced);
+        let rest = status.backoff.filter(|_| !status.forced);
         if let Some(refusal) = rest.and_then(|rest| self.backoff_refusal(rest, candidate)) {
             return Err(refusal);
         }
-        // Its facts may be those of a copy that the round has compacted already.
-        if candidate.blocker == Blocker::FreesLittle && !known.forced && !self.in_round(candidate) {
+        // Its facts may be those of a copy that the current round has already compacted.
+        if candidate.blocker == Blocker::FreesLittle && !status.forced && !self.in_round(candidate)
+        {
             let value = candidate.reclaimable_bytes().map(|frees| frees as f64);
             return Err(Refusal { value, ..Refusal::without_numbers(RefusalReason::Futile) });
         }
-        self.check_facts_unused(known.last_start, candidate)?;
+        self.check_facts_unused(status.last_start, candidate)?;
         self.check_fresh(candidate)
     }
 
@@ -451,7 +450,7 @@ impl Admission {
         Err(Refusal { value, since: Some(at), ..Refusal::without_numbers(RefusalReason::Stale) })
     }
 
-    /// Whether some copies of a view were compacted and others not yet.
+    /// Whether some copies of a view were compacted in this round and others were not.
     fn in_round(&self, candidate: &CandidateSummary) -> bool {
         self.conditions.constraints.partly_compacted_views.contains_key(&candidate.ix)
     }
@@ -497,7 +496,8 @@ impl Admission {
         Err(Refusal::with_numbers(RefusalReason::Stale, value, limit).since(since))
     }
 
-    /// The nodes that hold a view's copies. Without a known copy no request is possible.
+    /// The nodes that hold a view's copies; an error if no copy is known, because no request is
+    /// possible then.
     fn copies_of(&self, candidate: &CandidateSummary) -> Result<&DbCopies, Refusal> {
         let db_copies =
             self.copies.get(candidate.db).filter(|db_copies| !db_copies.by_node.is_empty());
@@ -535,7 +535,7 @@ impl Admission {
             .map_or(Refusal::without_numbers(RefusalReason::Excluded), |(_, refusal)| refusal))
     }
 
-    /// Deleting index files uses neither a job slot nor disk space.
+    /// Checks a cleanup: deleting index files uses neither a job slot nor disk space.
     fn check_cleanup(&self, channel: usize, ix: TargetIx) -> Result<(), Refusal> {
         if let Some(refusal) = self.gate_refusal(NodeIx::CLUSTER, channel, ix) {
             return Err(refusal);
@@ -610,7 +610,7 @@ impl Admission {
     }
 
     fn is_ordered(&self, ix: TargetIx) -> bool {
-        self.activity.status(ix).is_some_and(|known| known.ordered)
+        self.activity.status(ix).is_some_and(|status| status.ordered)
     }
 
     /// Whether a target may also use slots that are reserved for another target.
@@ -618,13 +618,13 @@ impl Admission {
         self.reserved_for == Some(ix) || self.is_ordered(ix)
     }
 
-    /// Whether another copy of a shard's range is being compacted while only one may be.
+    /// Whether another copy of a shard's range is running and the rules allow only one at a time.
     fn is_other_copy_running(&self, candidate: &CandidateSummary) -> bool {
         self.rules.limits.one_copy_of_a_range
             && self.activity.is_other_copy_running(&self.snapshot, candidate.db, candidate.ix)
     }
 
-    /// Whether earlier starts, or this plan's own, postpone another start on a node.
+    /// Checks whether earlier starts, or this plan's own starts, postpone another start on a node.
     fn check_ramp(&self, node: NodeIx) -> Result<(), Refusal> {
         if let Some(refusal) = self.gates.ramp(node) {
             return Err(refusal);

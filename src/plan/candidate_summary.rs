@@ -1,4 +1,4 @@
-//! The summary of a queued target that decisions are made from.
+//! The summary of a queued target on which decisions are based.
 //!
 //! It copies values from the snapshot because a queue's order differs from the table's: looking up
 //! each of a million targets in the table takes longer than all of the planning. A published queue
@@ -21,22 +21,20 @@ use wall_clock::Moment;
 pub(super) enum CompactionUnit {
     /// The file of one shard on one node.
     ShardFile,
-    /// One copy after another of a view whose database has one range.
+    /// One copy at a time, of a view whose database has one range.
     SingleCopy,
     /// Every copy of a view at once: with several ranges CouchDB offers no smaller request.
     AllCopies,
     /// No file: stale index files are deleted.
     Cleanup,
-    /// Nothing: no request can start a compaction.
+    /// Not compactable: no request can start a compaction.
     NotCompactable,
 }
 
-/// A reason in the target's own facts not to start it.
+/// A reason in the target's own facts for not starting it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocker {
-    /// None.
     None,
-    /// It is being compacted.
     CompactionRunning,
     /// The shard is being split or moved.
     Resharding,
@@ -44,11 +42,11 @@ pub(super) enum Blocker {
     IndexerRunning,
     /// The view has many changes still to index.
     IndexBehind,
-    /// It would free nothing.
+    /// Compacting it would free almost nothing.
     FreesLittle,
 }
 
-/// The values of a queued target that decide, in forty bytes. Sizes are for one file.
+/// The values of a queued target that matter for decisions, in forty bytes. Sizes are for one file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CandidateSummary {
     pub(super) ix: TargetIx,
@@ -56,7 +54,7 @@ pub(super) struct CandidateSummary {
     pub(super) file_bytes: OptionalU64,
     pub(super) active_bytes: OptionalU64,
     pub(super) predicted_bytes: OptionalU64,
-    /// 1970 if it was never measured.
+    /// The Unix epoch if it was never measured.
     pub(super) measured_at: Moment,
     pub(super) blocker: Blocker,
     pub(super) unit: CompactionUnit,
@@ -67,7 +65,7 @@ impl CandidateSummary {
         Self::with_facts(target, &target.facts())
     }
 
-    /// The summary of a target that had other facts.
+    /// The summary of a target as if it had other facts.
     pub(super) fn with_facts(target: TargetRef<'_>, facts: &Facts) -> Self {
         let predicted = target.correction().predicted_bytes(target.kind(), facts);
         Self {
@@ -82,13 +80,14 @@ impl CandidateSummary {
         }
     }
 
-    /// The same summary with the prediction from the target's last compaction, if there is one.
+    /// The same summary with the prediction learned from the target's last compaction, if there is
+    /// one.
     pub(super) fn with_learned_prediction(&self, remaining: &BTreeMap<TargetIx, u64>) -> Self {
         let learned = remaining.get(&self.ix).copied().map(OptionalU64::new);
         Self { predicted_bytes: learned.unwrap_or(self.predicted_bytes), ..*self }
     }
 
-    /// Bytes that compacting one file frees, as predicted.
+    /// Predicted bytes that compacting one file frees.
     pub(super) fn reclaimable_bytes(&self) -> Option<u64> {
         Some(self.file_bytes.get()?.saturating_sub(self.predicted_bytes.get()?))
     }
@@ -113,7 +112,7 @@ fn blocker_of(target: TargetRef<'_>, facts: &Facts) -> Blocker {
     } else if target.state() == TargetState::Resharding {
         Blocker::Resharding
     } else if facts.flags.updater_running {
-        // Compacting a view during its build maps it twice and leaves it bloated.
+        // Compacting a view while it is built runs its map functions twice and leaves it bloated.
         Blocker::IndexerRunning
     } else if target.kind() == TargetKind::View && index_lag(facts).is_some() {
         Blocker::IndexBehind
@@ -124,8 +123,9 @@ fn blocker_of(target: TargetRef<'_>, facts: &Facts) -> Blocker {
     }
 }
 
-/// Whether compacting a file would free nothing, by its sizes and what compactions of its database
-/// taught. Active bytes that are too large hide what it would free, and an upgrade has its own worth.
+/// Whether compacting a file would free almost nothing, according to its sizes and to earlier
+/// compactions of its database. If active bytes are too large, they hide reclaimable bytes; an
+/// upgrade is worth it anyway.
 fn promises_little(target: TargetRef<'_>, facts: &Facts) -> bool {
     let (kind, correction) = (target.kind(), target.correction());
     let is_lower_bound = correction.confidence(kind, facts) == Confidence::Low;
@@ -140,7 +140,7 @@ fn unit_of(target: TargetRef<'_>) -> CompactionUnit {
         TargetKind::Db => CompactionUnit::ShardFile,
         TargetKind::Cleanup => CompactionUnit::Cleanup,
         TargetKind::Search => CompactionUnit::NotCompactable,
-        // No request that recliner sends can start a shard's own part of a view.
+        // recliner has no request that compacts a single shard's part of a view.
         TargetKind::View if target.node_ix() != NodeIx::CLUSTER => CompactionUnit::NotCompactable,
         TargetKind::View => match target.shard_map().ranges {
             0 => CompactionUnit::NotCompactable,
@@ -150,11 +150,11 @@ fn unit_of(target: TargetRef<'_>) -> CompactionUnit {
     }
 }
 
-/// A view indexes fewer changes than this within moments.
+/// Minimum of the allowed lag: a view indexes fewer changes than this within moments.
 const MIN_ALLOWED_LAG: u64 = 1_000;
 
-/// A view with more than this fraction of its changes unindexed counts as being built: a
-/// compaction would be outdated when it ends.
+/// A view with more than this fraction of its changes unindexed counts as being built: a compaction
+/// would be outdated by the time it ends.
 const ALLOWED_LAG_DIVISOR: u64 = 10;
 
 /// The view's unindexed changes and the highest number allowed, if it exceeds that number.

@@ -1,6 +1,7 @@
-//! The space that a shard's compaction needs, and what its node's volumes have for it when nothing else runs.
+//! The space that a shard's compaction needs, and the space that its node's volumes have for it
+//! when nothing else runs.
 //!
-//! Answers for any shard, queued or not, by the numbers that admission uses. Advice asks.
+//! Covers any shard, queued or not, with the numbers that admission uses. Advice and reports call it.
 
 use super::{candidate_summary::CandidateSummary, disk::Volume, published::Plan, volume_space};
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
     table::{NodeIx, TargetRef, Waste},
 };
 
-/// What compactions may use of the fullest volume of a node.
+/// The space that compactions may use on the fullest volume of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UsableSpace<'a> {
     /// The volume.
@@ -18,14 +19,15 @@ pub struct UsableSpace<'a> {
 }
 
 impl Plan {
-    /// Bytes that compacting one file of a target needs beside that file, at its peak.
+    /// Peak bytes that compacting one file of a target needs in addition to that file.
     #[must_use]
     pub fn compaction_peak(&self, target: TargetRef<'_>) -> Option<u64> {
         CandidateSummary::of(target).peak_bytes(self.conditions.headroom_factor(&self.rules))
     }
 
-    /// Live bytes of the largest shard whose compaction fits on a volume now, beside what has to stay free and what
-    /// running jobs may still write; none while its free space is unknown.
+    /// Live bytes of the largest shard whose compaction fits on a volume now, after subtracting the
+    /// space that must stay free and what running jobs may still write; `None` while the free space
+    /// is unknown.
     #[must_use]
     pub fn largest_shard_that_fits(&self, volume: &Volume) -> Option<u64> {
         let reserved = volume.reserved_bytes(&self.conditions.jobs, &self.snapshot);
@@ -35,8 +37,9 @@ impl Plan {
         Some(to_bytes(free as f64 / factor))
     }
 
-    /// What the files on a volume are worth; none if nothing of a node was measured, or if a node has another volume
-    /// too: it is unknown which of its files are on which.
+    /// Waste of the files on a volume; `None` if nothing was measured on one of its nodes, or if
+    /// one of its nodes has another volume too: it is unknown which of the node's files are on
+    /// which volume.
     #[must_use]
     pub fn waste_on(&self, volume: &Volume) -> Option<Waste> {
         let mut files = Waste::default();
@@ -50,8 +53,8 @@ impl Plan {
         Some(files)
     }
 
-    /// What compactions may use of the fullest volume of a node; none while the free space of any of them is
-    /// unknown.
+    /// The space that compactions may use on the fullest volume of a node; `None` while the free
+    /// space of any of its volumes is unknown.
     #[must_use]
     pub fn usable_space(&self, node: NodeIx) -> Option<UsableSpace<'_>> {
         let name = &self.snapshot.node(node)?.name;

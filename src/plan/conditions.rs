@@ -1,15 +1,15 @@
-//! The live state of the cluster that decides, in addition to facts and channels.
+//! The live state of the cluster that affects decisions, in addition to facts and channels.
 
 use super::{disk::Disks, pressure::Pressures, rules::Rules};
 use crate::jobs::{Jobs, TargetConstraints};
 use std::sync::Arc;
 
-/// The conditions under which a plan is made, each as its owner published it last.
+/// The conditions under which a plan is made, each as last published by its owner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
     /// Running jobs.
     pub jobs: Arc<Jobs>,
-    /// Remembered outcomes, orders and suspensions.
+    /// Stored outcomes, orders and suspensions.
     pub constraints: Arc<TargetConstraints>,
     /// Free space.
     pub disks: Arc<Disks>,

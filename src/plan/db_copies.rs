@@ -19,7 +19,6 @@ pub(super) struct NodeCopies {
 /// The copies of one database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DbCopies {
-    /// By node.
     pub(super) by_node: Vec<NodeCopies>,
     /// Whether one of its shards is being split or moved.
     pub(super) resharding: bool,

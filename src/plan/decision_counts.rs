@@ -3,7 +3,7 @@
 use super::refusal::RefusalReason;
 use crate::text::Label;
 
-/// Why each queued target does not start, in the queue's order, one byte each; none if it starts.
+/// Why each queued target does not start, in the queue's order, one byte each; `None` if it starts.
 pub(super) type RefusalReasons = Vec<Option<RefusalReason>>;
 
 /// Number of starts and refusals among a queue's candidates.
@@ -16,7 +16,6 @@ pub struct DecisionCounts {
 }
 
 impl DecisionCounts {
-    /// Counts one more refusal.
     pub(super) fn count_refusal(&mut self, reason: RefusalReason) {
         if let Some(count) = self.refusals.get_mut(reason as usize) {
             *count += 1;

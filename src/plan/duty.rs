@@ -1,8 +1,9 @@
-//! Rest: how long a node rests after compactions of this process ran on it (`limits.duty`).
+//! Duty: how long a node rests after compactions of this process ran on it (`limits.duty`).
 //!
 //! Pure. After a busy period of `d` seconds nothing starts on the node for `d · (1 / duty − 1)`
-//! seconds, where an hour counts at most ([`MAX_COUNTED_WORK`]). While a period lasts, further jobs may join until its first job has ended: otherwise
-//! each could begin before the one before it ends, and the node would never rest.
+//! seconds; at most one hour of the period counts ([`MAX_COUNTED_WORK`]). During a period, further
+//! jobs may join until its first job has ended: otherwise each could start before the previous one
+//! ends, and the node would never rest.
 
 use super::{
     refusal::{Refusal, RefusalReason},
@@ -12,15 +13,15 @@ use crate::{jobs::BusyPeriod, model::settings::limits::BUDGET_PERIOD};
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// The most of a busy period that counts.
+/// The longest part of a busy period that counts.
 ///
-/// A job may stall for hours without much reading and writing, and the period ends with the last of its
-/// jobs. A rest as long would stop a node for half a day because of a job that was no load. The hour is that of
-/// `limits.bytes_per_hour`: limits look back for an hour. It is long enough for what waits on the node,
-/// and `pressure` holds starts back if it is not.
+/// A job may stall for hours without much I/O, and the period ends with the last of its jobs. A
+/// rest of the same length could stop a node for half a day because of a job that caused no load.
+/// One hour is the period over which `limits.bytes_per_hour` counts too. It is long enough for
+/// other work of the node to catch up; if it is not, `pressure` holds starts back.
 pub(crate) const MAX_COUNTED_WORK: Duration = BUDGET_PERIOD;
 
-/// How long a node rests after so much work.
+/// How long a node rests after this much work.
 pub(crate) fn rest_after(work: Duration, duty_percent: f64) -> Duration {
     work.min(MAX_COUNTED_WORK).mul_f64(rest_ratio(duty_percent).max(0.0))
 }
@@ -30,13 +31,13 @@ fn rest_ratio(duty_percent: f64) -> f64 {
     100.0 / duty_percent - 1.0
 }
 
-/// Seconds for which a node rests after a period; none while it lasts.
+/// Seconds for which a node rests after a period; `None` while the period lasts.
 fn rest_seconds(period: &BusyPeriod, duty_percent: f64) -> Option<f64> {
     let ended_at = period.ended_at?;
     Some(rest_after(period.length(ended_at), duty_percent).as_secs_f64())
 }
 
-/// The rest in whole seconds, as far as a clock of whole seconds can tell that it is over.
+/// The rest rounded up to whole seconds, because the clock has whole seconds.
 fn rest_span(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.ceil()).unwrap_or(Duration::MAX)
 }
@@ -55,14 +56,14 @@ pub(super) fn refusal(period: &BusyPeriod, duty_percent: f64, now: Moment) -> Op
     is_recent(ended_at, now, rest_span(rest)).then_some(refusal)
 }
 
-/// When the rest after a period is over; none while the period lasts.
+/// When the rest after a period is over; `None` while the period lasts.
 pub(super) fn rested_at(period: &BusyPeriod, duty_percent: f64) -> Option<Moment> {
     Some(period.ended_at?.plus(rest_span(rest_seconds(period, duty_percent)?)))
 }
 
 impl Refusal {
-    /// How long compactions ran on the node before the rest of a refusal as
-    /// [`Duty`](RefusalReason::Duty), as far as it counts; none while they still run.
+    /// For a refusal as [`Duty`](RefusalReason::Duty): how long compactions ran on the node before
+    /// the rest, as far as it counts; `None` while they still run.
     #[must_use]
     pub fn busy_before_rest(&self, duty_percent: f64) -> Option<Duration> {
         let rest = self.limit.filter(|_| self.reason == RefusalReason::Duty)?;
@@ -82,7 +83,7 @@ mod tests {
         Moment::from_unix(seconds)
     }
 
-    /// A period from 1000 on; when its first and its last job ended.
+    /// A period that begins at 1000, and the times at which its first and its last job ended.
     fn period(first_ended: Option<u64>, ended: Option<u64>) -> BusyPeriod {
         let first_job =
             JobKey { node: NodeIx::default(), shard: "a".into(), kind: JobKind::CompactDb };
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_node_rests_in_proportion_to_its_work() {
-        // Seconds of work, duty, seconds of rest in whole seconds and exactly.
+        // Columns: seconds of work, duty in percent, seconds of rest (rounded up, and exact).
         for (worked, duty, rests, exactly) in [
             (40, 50.0, 40, 40.0),
             (40, 25.0, 120, 120.0),
@@ -108,7 +109,7 @@ mod tests {
             let period = period(Some(ended), Some(ended));
             let refused = |after: u64| refusal(&period, duty, at(ended + after));
             for rested in [0, rests / 2, rests - 1] {
-                let found = refused(rested).expect("it rests");
+                let found = refused(rested).expect("the node rests");
                 assert_eq!(found.reason, RefusalReason::Duty);
                 assert_eq!((found.value, found.since), (Some(rested as f64), Some(at(ended))));
                 assert!(found.limit.is_some_and(|it| (it - exactly).abs() < 1e-6), "{found:?}");
@@ -120,13 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_an_hour_counts() {
+    fn counts_at_most_one_hour_of_work() {
         for (duty, rests) in [(50.0, 3_600), (25.0, 3 * 3_600), (90.0, 400)] {
             for worked in [3_600, 3_601, 36_000, 30 * 86_400] {
                 let ended = 1_000 + worked;
                 let period = period(Some(1_030), Some(ended));
                 assert_eq!(rested_at(&period, duty), Some(at(ended + rests)), "{worked} s");
-                let refused = refusal(&period, duty, at(ended + rests - 1)).expect("it rests");
+                let refused =
+                    refusal(&period, duty, at(ended + rests - 1)).expect("the node rests");
                 assert_eq!(refused.busy_before_rest(duty), Some(MAX_COUNTED_WORK));
                 assert_eq!(refusal(&period, duty, at(ended + rests)), None);
             }
@@ -134,10 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn jobs_join_a_period_until_its_first_job_has_ended() {
+    fn jobs_may_join_until_the_first_job_ends() {
         let now = at(1_100);
         assert_eq!(refusal(&period(None, None), 50.0, now), None);
-        let refused = refusal(&period(Some(1_030), None), 50.0, now).expect("no more may join");
+        let refused =
+            refusal(&period(Some(1_030), None), 50.0, now).expect("no further job may join");
         let expected = Refusal::without_numbers(RefusalReason::Duty);
         assert_eq!(refused, Refusal { since: Some(at(1_030)), ..expected });
         assert_eq!(refused.busy_before_rest(50.0), None);
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_rests_after_no_time_or_at_100_percent() {
+    fn no_rest_after_zero_work_or_at_100_percent() {
         assert_eq!(refusal(&period(Some(1_000), Some(1_000)), 50.0, at(1_000)), None);
         for period in [period(Some(1_030), None), period(Some(1_030), Some(1_040))] {
             assert_eq!(refusal(&period, 100.0, at(1_041)), None);
@@ -153,9 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_does_not_block_for_ever() {
+    fn setting_the_clock_back_does_not_block_forever() {
         let period = period(Some(1_040), Some(1_040));
-        assert!(refusal(&period, 50.0, at(1_001)).is_some(), "at most a rest longer");
+        assert!(
+            refusal(&period, 50.0, at(1_001)).is_some(),
+            "prolongs the block by at most one rest"
+        );
         assert_eq!(refusal(&period, 50.0, at(1_000)), None);
         assert_eq!(refusal(&period, 50.0, at(5)), None);
     }

@@ -1,5 +1,5 @@
-//! The expected result of a compaction: the corrected prediction or, where a target's last
-//! compaction taught more, the size that one left.
+//! The expected result of a compaction: from what the target's last compaction left, if that showed
+//! more than the sizes do; otherwise from the corrected prediction.
 
 use super::published::Plan;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     text::Label,
 };
 
-/// The expected result of compacting a target, in bytes on disk over all its files.
+/// The expected result of compacting a target, in bytes on disk summed over all its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forecast {
     /// Bytes left.

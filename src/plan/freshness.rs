@@ -5,7 +5,7 @@ use crate::table::{Snapshot, TargetIx};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
-/// The rule by which a target's facts count as fresh.
+/// Why a target's facts count as fresh.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +19,7 @@ pub enum Freshness {
 }
 
 impl Freshness {
-    /// The rule for a target; none if its facts are stale or it was never measured.
+    /// Why a target's facts are fresh; `None` if they are stale or it was never measured.
     #[must_use]
     pub fn of(snapshot: &Snapshot, ix: TargetIx, rules: &Rules, now: Moment) -> Option<Self> {
         let measured = snapshot.target(ix)?.facts().measured_at?;

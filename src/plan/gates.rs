@@ -23,8 +23,8 @@ use wall_clock::Moment;
 /// The refusal of a gate on a node, if it is closed.
 type GateCheck = fn(&GateInputs<'_>, NodeIx, &Node) -> Option<Refusal>;
 
-/// Each gate, a condition of a node or the cluster that holds all starts back, with its check. Reasons that
-/// concern a single channel are not included.
+/// Each gate, a condition of a node or of the cluster that holds all starts back, with its check.
+/// Conditions of a single channel are not included.
 const GATES: [(RefusalReason, GateCheck); 7] = [
     (RefusalReason::Mode, |inputs, _, _| {
         let advises = inputs.rules.mode == Mode::Advise;
@@ -39,7 +39,7 @@ const GATES: [(RefusalReason, GateCheck); 7] = [
 ];
 
 impl RefusalReason {
-    /// The reasons that hold all starts of a node back.
+    /// The reasons that hold back all starts of a node.
     pub fn gates() -> impl Iterator<Item = Self> + Clone {
         GATES.iter().map(|(gate, _)| *gate)
     }
@@ -68,7 +68,7 @@ impl WindowState {
     }
 }
 
-/// Everything that the gates are evaluated from.
+/// The inputs for evaluating the gates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GateInputs<'a> {
     pub(super) rules: &'a Rules,
@@ -112,7 +112,7 @@ impl GateInputs<'_> {
             .or_else(|| self.suspended(node))
             .or_else(|| match channel.kind {
                 TargetKind::Db => None,
-                // Their queues belong to the pseudo node.
+                // Their queues belong to the pseudo-node.
                 TargetKind::View | TargetKind::Cleanup | TargetKind::Search => {
                     self.suspension_refusal(&SuspensionScope::Node(CLUSTER_NODE.to_owned()))
                 }
@@ -133,7 +133,7 @@ impl GateInputs<'_> {
         Some(Refusal::without_numbers(RefusalReason::Suspended).since(suspension.since))
     }
 
-    /// The journal only matters in enforce mode.
+    /// Refuses only in enforce mode: the journal does not matter in advise mode.
     fn journal_refusal(&self) -> Option<Refusal> {
         let (since, _) = self.conditions.constraints.journal_failure.as_ref()?;
         (self.rules.mode == Mode::Enforce)
@@ -170,7 +170,7 @@ impl GateInputs<'_> {
             let (value, limit) = (last.age(self.now).as_secs_f64(), wait.as_secs_f64());
             return Some(Refusal::with_numbers(RefusalReason::Ramp, value, limit).since(*last));
         }
-        // A cleanup does not count as a job.
+        // A cleanup does not count as a job, so the cluster's pseudo-node has no limit.
         let allowed = self.rules.ramp_limit(history.enforcing_since?, self.now)?;
         let (running, limit) = (self.running_compactions as f64, allowed as f64);
         let refusal = Refusal::with_numbers(RefusalReason::Ramp, running, limit);
@@ -184,20 +184,20 @@ impl GateInputs<'_> {
     }
 }
 
-/// The shortest time in which the number of jobs allowed at first doubles. One job must have run
-/// for a while before its effect on a cluster shows.
+/// The shortest time in which the number of jobs allowed during the ramp doubles. A job must have
+/// run for a while before its effect on a cluster shows.
 const MIN_RAMP_STEP: Duration = Duration::from_secs(30);
 
 impl Rules {
-    /// The time in which the number of jobs allowed at first doubles; none without a `wait`, which
-    /// lets everything start at once.
+    /// The time in which the number of jobs allowed during the ramp doubles; `None` without a
+    /// `wait`, which lets everything start at once.
     fn ramp_step(&self) -> Option<Duration> {
         let wait = self.limits.wait;
         (!wait.is_zero()).then(|| wait.max(MIN_RAMP_STEP))
     }
 
-    /// Maximum number of jobs in the cluster while starts are ramped up after this process
-    /// began to act: one at first, doubling with each step; none once the ramp is over.
+    /// Maximum number of jobs in the cluster while starts are ramped up after this process began to
+    /// act: one at first, doubling with each step; `None` once the ramp is over.
     pub(super) fn ramp_limit(&self, acting_since: Moment, now: Moment) -> Option<usize> {
         let steps = acting_since.age(now).as_secs().checked_div(self.ramp_step()?.as_secs())?;
         let allowed = 1_usize.checked_shl(u32::try_from(steps).ok()?)?;
@@ -208,19 +208,19 @@ impl Rules {
 /// The first refusal of every start of a channel on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ChannelRefusals {
-    /// Of operators' orders: the node's rest does not delay them.
+    /// For operators' orders, which the node's rest does not delay.
     of_orders: Option<Refusal>,
-    /// Of everything else.
+    /// For all other starts.
     of_others: Option<Refusal>,
 }
 
 /// The gates of all nodes and channels at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ClosedGates {
-    /// By node and then channel.
+    /// By node, then by channel.
     refusals: Vec<ChannelRefusals>,
     channel_count: usize,
-    /// By node. What lasts comes before it: it passes within seconds.
+    /// By node. A ramp passes within seconds, so it is checked after the gates that last.
     ramps: Vec<Option<Refusal>>,
 }
 
@@ -243,17 +243,17 @@ impl ClosedGates {
         Self { refusals, channel_count: channels.list.len(), ramps }
     }
 
-    /// Why starts on a node are spread out now, if they are.
+    /// The refusal of starts on a node while they are spread out in time.
     pub(super) fn ramp(&self, node: NodeIx) -> Option<Refusal> {
         self.ramps.get(node.as_usize()).copied().flatten()
     }
 
-    /// The refusal of every start of a channel on a node that no operator ordered.
+    /// The refusal of every start of a channel on a node without an operator's order.
     pub(super) fn refusal(&self, node: NodeIx, channel: usize) -> Option<Refusal> {
         self.refusals(node, channel).of_others
     }
 
-    /// The refusal of every start of a channel on a node that an operator ordered.
+    /// The refusal of every start of a channel on a node with an operator's order.
     pub(super) fn refusal_of_orders(&self, node: NodeIx, channel: usize) -> Option<Refusal> {
         self.refusals(node, channel).of_orders
     }
@@ -264,7 +264,7 @@ impl ClosedGates {
     }
 }
 
-/// When a gate or a back-off next changes through the clock alone.
+/// The next time at which a gate or a back-off changes by the clock alone.
 pub(super) fn next_change(
     gate_inputs: &GateInputs<'_>,
     window_states: &[WindowState],
@@ -298,8 +298,8 @@ mod tests {
     use crate::model::settings::limits::Limits;
 
     #[test]
-    fn jobs_double_every_half_minute_or_with_each_longer_wait() {
-        // The wait, and the jobs allowed in a cluster of eight after so many seconds.
+    fn allowed_jobs_double_every_30_s_or_every_longer_wait() {
+        // The wait, and the jobs allowed in a cluster of eight after a number of seconds.
         let half_minutes = [(0, Some(1)), (29, Some(1)), (30, Some(2)), (89, Some(4)), (90, None)];
         let minutes = [(59, Some(1)), (60, Some(2)), (119, Some(2)), (179, Some(4)), (180, None)];
         let none = [(0, None); 5];

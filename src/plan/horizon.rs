@@ -1,8 +1,8 @@
-//! The price of waste on each node: what channels by rent multiply their horizon by.
+//! The price of waste on each node: the factor that channels by rent apply to their horizon.
 //!
-//! Scarce space makes waste dear, so the horizon shrinks as a volume fills up. Scarce reading and
-//! writing makes compactions dear, so it grows while a node is busy and as the hourly byte budget is
-//! used up. Pure; the planner computes it for each plan, `explain` and metrics show it.
+//! Scarce space makes waste expensive, so the horizon shrinks as a volume fills up. Scarce I/O
+//! makes compactions expensive, so the horizon grows while a node is busy and as the hourly byte
+//! budget is used up. Pure; the planner computes it for each plan, `explain` and metrics show it.
 
 use super::{
     conditions::Conditions,
@@ -17,11 +17,10 @@ use crate::{
 use std::sync::Arc;
 use wall_clock::Moment;
 
-/// What a horizon is multiplied by where a node is as busy as it may be, and where the hourly budget
-/// is used up.
+/// Factor on a horizon where a node is as busy as allowed, and where the hourly budget is used up.
 const DEAR_WRITING: f64 = 4.0;
 
-/// The share of the hourly budget up to which writing is not dear.
+/// The share of the hourly budget up to which the factor stays at 1.
 const CHEAP_BUDGET_SHARE: f64 = 0.5;
 
 /// The volume that shortens a node's horizons.
@@ -33,7 +32,7 @@ pub struct ScarceVolume {
     pub free_share: f64,
 }
 
-/// What the horizons of one node are multiplied by, and why.
+/// The factors on the horizons of one node, and the reasons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HorizonFactor {
     /// At most one: how much the fullest volume shortens them.
@@ -55,7 +54,7 @@ impl Default for HorizonFactor {
 }
 
 impl HorizonFactor {
-    /// What a horizon is multiplied by.
+    /// The combined factor on a horizon.
     #[must_use]
     pub fn product(&self) -> f64 {
         self.space * self.load * self.budget
@@ -65,15 +64,15 @@ impl HorizonFactor {
 /// The factors of every node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HorizonFactors {
-    /// By node index; the first is that of the pseudo node.
+    /// By node index; the first entry is for the pseudo-node.
     by_node: Vec<HorizonFactor>,
 }
 
 impl HorizonFactors {
-    /// The factors under these conditions; none if no channel ranks by rent.
+    /// The factors under these conditions; empty if no channel ranks by rent.
     ///
-    /// Views and cleanups of the cluster have files on every node, so that the fullest volume and
-    /// the busiest node count for them.
+    /// Views and cleanups of the cluster have files on every node, so the fullest volume and the
+    /// busiest node apply to them.
     #[must_use]
     pub(crate) fn of(
         snapshot: &Snapshot,
@@ -128,13 +127,13 @@ impl HorizonFactors {
         self.by_node.get(node.as_usize()).cloned().unwrap_or_default()
     }
 
-    /// What a horizon is multiplied by on a node.
+    /// The combined factor on a horizon on a node.
     #[must_use]
     pub fn product_on(&self, node: NodeIx) -> f64 {
         self.by_node.get(node.as_usize()).map_or(1.0, HorizonFactor::product)
     }
 
-    /// A target's rent at `now`, at the price on its node.
+    /// A target's rent at `now`, with the horizon factor of its node.
     #[must_use]
     pub fn rent_now(&self, target: TargetRef<'_>, now: Moment) -> RentNow {
         RentNow {
@@ -145,12 +144,12 @@ impl HorizonFactors {
         }
     }
 
-    /// The smallest product.
+    /// The smallest combined factor, at most 1.
     pub(super) fn smallest(&self) -> f64 {
         self.by_node.iter().map(HorizonFactor::product).fold(1.0, f64::min)
     }
 
-    /// Whether any node's product differs by more than this share.
+    /// Whether any node's combined factor differs by more than this share.
     pub(crate) fn differ_from(&self, other: &Self, tolerance: f64) -> bool {
         let differ = |(one, two): (&HorizonFactor, &HorizonFactor)| {
             let (one, two) = (one.product(), two.product());
@@ -161,13 +160,13 @@ impl HorizonFactors {
     }
 }
 
-/// The first of a node's volumes whose free space is known and whose size is not.
+/// The first of a node's volumes whose free space is known but whose size is not.
 fn volume_of_unknown_size(disks: &Disks, node: &str) -> Option<Arc<str>> {
     let is_unsized = |volume: &&Volume| volume.space.is_some_and(|space| space.size.is_none());
     disks.of_node(node).find(is_unsized).map(|volume| Arc::clone(&volume.name))
 }
 
-/// The factor of the fullest of a node's volumes; volumes of unknown size have none.
+/// The factor of the fullest of a node's volumes; volumes of unknown size are ignored.
 fn fullest(disks: &Disks, node: &str, rules: &Rules) -> (f64, Option<ScarceVolume>) {
     let scarce = disks.of_node(node).filter_map(|volume| {
         let space = volume.space?;
@@ -183,13 +182,13 @@ fn fullest(disks: &Disks, node: &str, rules: &Rules) -> (f64, Option<ScarceVolum
     scarce.min_by(|(one, _), (two, _)| one.total_cmp(two)).unwrap_or((1.0, None))
 }
 
-/// One where `value` is at `from` or before it, `end` at `to` or beyond, and in between by equal
-/// ratios for equal steps.
+/// Exponential interpolation: 1 where `value` is at `from` or before it, `end` at `to` or beyond,
+/// and equal ratios for equal steps in between.
 fn towards(end: f64, value: f64, from: f64, to: f64) -> f64 {
-    let way = if from == to {
+    let progress = if from == to {
         f64::from(u8::from(value <= to))
     } else {
         ((value - from) / (to - from)).clamp(0.0, 1.0)
     };
-    end.powf(way)
+    end.powf(progress)
 }

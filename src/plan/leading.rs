@@ -1,5 +1,5 @@
-//! Candidates that come before the queues: operators' orders, and views with an open round; and for which
-//! channel such a target counts.
+//! Candidates that come before the queues (operators' orders, and views with an open round), and
+//! the channel that such a target counts towards.
 
 use super::{
     candidate_summary::CandidateSummary,
@@ -20,8 +20,8 @@ pub(super) struct LeadingCandidate {
     pub(super) summary: CandidateSummary,
 }
 
-/// Orders, oldest first; then views of which only some copies were compacted and that no channel
-/// takes any more: their rounds are completed.
+/// Orders, oldest first; then views that no channel takes any more although only some of their
+/// copies were compacted, so that their rounds are completed.
 pub(super) fn leading_candidates(
     snapshot: &Snapshot,
     channels: &Channels,
@@ -48,8 +48,8 @@ pub(super) fn leading_candidates(
     all.filter_map(placed).collect()
 }
 
-/// The channel a target counts for: the one that takes it; otherwise, for forced orders and open
-/// rounds, the first channel of its kind whose name patterns match.
+/// The channel that a target counts towards: the one that takes it; otherwise, for forced orders
+/// and open rounds, the first channel of its kind whose name patterns match.
 pub(super) fn find_start_channel(
     channels: &Channels,
     conditions: &Conditions,
@@ -67,7 +67,7 @@ pub(super) fn find_start_channel(
     })
 }
 
-/// The channel that a target counts for by force.
+/// The channel that a target counts towards if its order is forced.
 pub(super) fn forced_channel(channels: &Channels, target: TargetRef<'_>) -> Option<usize> {
     let takes = |channel: &Channel| {
         channel.kind == target.kind()

@@ -1,12 +1,13 @@
 //! How much of each limit is used now.
 //!
-//! Counts as the planner does: every compaction, whatever started it. What this plan starts does not count yet.
+//! Counts as the planner does: every compaction, no matter who started it, but not what this plan
+//! would start.
 
 use super::{admission, duty, published::Plan, slots::JobSlots};
 use crate::{jobs::BusyPeriod, table::NodeIx};
 use wall_clock::Moment;
 
-/// What running compactions use of each limit.
+/// How much of each limit running compactions use.
 #[derive(Clone, Debug)]
 pub struct LimitUsage(JobSlots);
 
@@ -37,7 +38,7 @@ impl LimitUsage {
 }
 
 impl Plan {
-    /// What running compactions use of each limit.
+    /// How much of each limit running compactions use.
     #[must_use]
     pub fn limit_usage(&self) -> LimitUsage {
         let (slots, _) = admission::occupied(
@@ -52,8 +53,8 @@ impl Plan {
         LimitUsage(slots)
     }
 
-    /// The last stretch of time in which recliner's compactions ran on a node, and until when the node rests
-    /// after it; none while they run.
+    /// The last busy period of recliner's compactions on a node, and until when the node rests
+    /// after it (`None` while the period lasts); `None` if there was no such period.
     #[must_use]
     pub fn duty_on(&self, node: NodeIx) -> Option<(&BusyPeriod, Option<Moment>)> {
         let period = self.conditions.constraints.busy_periods.get(&node)?;
@@ -73,7 +74,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn every_compaction_counts_whatever_started_it() {
+    fn counts_compactions_no_matter_who_started_them() {
         let now = Moment::from_unix(1_000);
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");

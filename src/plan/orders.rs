@@ -15,14 +15,14 @@ use crate::{model::channel::Mode, table::TargetRef};
 /// The answer to an order to compact a target, from a plan that includes the order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OrderAnswer {
-    /// It starts now.
+    /// The target starts now.
     Starts(CompactionRequest),
-    /// It starts before all others as soon as this refusal passes.
+    /// The target starts before all others as soon as this refusal passes.
     Waits(CompactionRequest, Refusal),
-    /// It does not start until this refusal is resolved. In advise mode, with the request that
-    /// would be sent.
+    /// The target does not start until this refusal is resolved. In advise mode, with the request
+    /// that would be sent.
     Refused(Refusal, Option<CompactionRequest>),
-    /// No channel takes it and the order is not forced; ask for its misses.
+    /// No channel takes the target and the order is not forced; the caller looks up its misses.
     NotTaken,
 }
 
@@ -61,8 +61,8 @@ impl Plan {
         Some(self.start_despite_refusals(channel, target, &self.admission)?.request)
     }
 
-    /// The start of a target if an operator ordered it, despite all refusals; of a target that no channel
-    /// takes, if the order was forced. None if no order starts it.
+    /// The start of a target if an operator ordered it, despite all refusals; for a target that no
+    /// channel takes, if the order was forced. `None` if no order can start it.
     #[must_use]
     pub fn start_if_ordered(&self, target: TargetRef<'_>) -> Option<PlannedStart> {
         if let Some(start) = self.start(target.ix()) {
@@ -70,7 +70,7 @@ impl Plan {
         }
         let taken = self.start_channel_index(target).map(|(channel, _)| channel);
         let channel = taken.or_else(|| leading::forced_channel(&self.channels, target))?;
-        // The plan knows the copies of queued views only.
+        // The plan only has the copies of queued views.
         let copies = view_copies(&self.snapshot, std::iter::once(CandidateSummary::of(target)));
         self.start_despite_refusals(channel, target, &self.admission.with_copies(copies))
     }

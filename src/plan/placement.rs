@@ -11,7 +11,7 @@ use crate::{
 };
 use wall_clock::Moment;
 
-/// No channel.
+/// The value of `channel` for a target that no channel takes.
 const NO_CHANNEL: u8 = u8::MAX;
 
 /// A target's channel and queue position, in sixteen bytes.
@@ -49,7 +49,7 @@ impl Placement {
         Self::with_facts(channels, target, &target.facts(), rent, since)
     }
 
-    /// The placement of a target that had other facts.
+    /// The placement of a target as if it had other facts.
     pub(super) fn with_facts(
         channels: &Channels,
         target: TargetRef<'_>,
@@ -85,7 +85,7 @@ pub fn first_channel(
     facts: &Facts,
     rent: RentNow,
 ) -> Option<(usize, f64)> {
-    // No request starts one part of a view; the view itself is queued for all its parts.
+    // No request starts a single part of a view; the view itself is queued for all its parts.
     if target.is_part() || !is_compactable(target.state()) || is_ignored(channels, target) {
         return None;
     }
@@ -119,7 +119,7 @@ pub fn miss_of(
     }
 }
 
-/// Whether a channel would take a target of its kind, regardless of sizes.
+/// Whether a channel accepts a target of its kind by names and state, regardless of sizes.
 pub(super) fn accepts_names_and_state(
     channels: &Channels,
     channel: &Channel,
@@ -130,8 +130,8 @@ pub(super) fn accepts_names_and_state(
         && accepts_names(channel, target)
 }
 
-/// A stray file is served to nobody, a missing one has nothing to compact, and an unaddressable one
-/// cannot be started.
+/// A stray file serves no requests, a missing one leaves nothing to compact, and an unaddressable
+/// one cannot be started.
 const fn is_compactable(state: TargetState) -> bool {
     match state {
         TargetState::Ok | TargetState::Resharding => true,
@@ -142,7 +142,8 @@ const fn is_compactable(state: TargetState) -> bool {
     }
 }
 
-/// The ignore list holds shard file names, like `smoosh.ignore`, or database names.
+/// Whether the ignore list matches. It holds shard file names, like `smoosh.ignore`, or database
+/// names.
 fn is_ignored(channels: &Channels, target: TargetRef<'_>) -> bool {
     !channels.ignore.texts().is_empty()
         && (channels.ignore.matches(target.db_name().db)

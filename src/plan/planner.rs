@@ -1,8 +1,8 @@
 //! The planner: one task that follows the snapshots and publishes the plan.
 //!
-//! Owns the queues. Never sends requests to CouchDB and never starts anything. The scanner
-//! provides snapshots; the owners of jobs, history, disk space and pressure provide those.
-//! Metrics, the API and the enforcer read the plan published last.
+//! Owns the queues. Never sends requests to CouchDB and never starts anything. The scanner provides
+//! snapshots; the owners of jobs, constraints, disk space and pressure provide those. Metrics, the
+//! API and the enforcer read the plan published last.
 
 use super::{
     conditions::Conditions, disk::Disks, pressure::Pressures, published::Plan, queues::Queues,
@@ -21,10 +21,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Interval between plans without any input change, because facts become stale with time.
+/// Interval between plans without any input change; needed because facts become stale with time.
 const REPLAN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Facts stay fresh for at least this many sweeps.
+/// Minimum number of sweeps for which facts stay fresh.
 const MIN_FRESH_SWEEPS: u32 = 3;
 
 /// The planner's settings.
@@ -32,7 +32,7 @@ const MIN_FRESH_SWEEPS: u32 = 3;
 pub struct PlannerSettings {
     /// The channels.
     pub channels: Arc<Channels>,
-    /// All other settings that decide.
+    /// All other settings that affect decisions.
     pub rules: Rules,
 }
 
@@ -43,7 +43,7 @@ pub struct Inputs {
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
     /// Running jobs.
     pub jobs: watch::Receiver<Arc<Jobs>>,
-    /// Remembered outcomes, orders and suspensions.
+    /// Stored outcomes, orders and suspensions.
     pub constraints: watch::Receiver<Arc<TargetConstraints>>,
     /// Free space.
     pub disks: watch::Receiver<Arc<Disks>>,
@@ -52,7 +52,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Facts only; all other inputs stay at their defaults.
+    /// Inputs with facts only; all others keep their defaults.
     #[must_use]
     pub fn facts_only(snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
         Self {
@@ -64,7 +64,6 @@ impl Inputs {
         }
     }
 
-    /// The current conditions.
     fn conditions(&mut self) -> Conditions {
         Conditions {
             jobs: Arc::clone(&self.jobs.borrow_and_update()),
@@ -75,10 +74,12 @@ impl Inputs {
     }
 }
 
-/// Orders are rare and answered at once, so a short queue is enough.
+/// Capacity of the command channel. Commands are rare and answered at once, so a short one is
+/// enough.
 const COMMAND_QUEUE_LENGTH: usize = 8;
 
-/// Empties the queues of a node, of a channel, or of both; answers how many targets were removed.
+/// Empties the queues of a node, of a channel, or of both; the reply is the number of targets
+/// removed.
 #[derive(Debug)]
 struct FlushRequest {
     node: Option<String>,
@@ -86,7 +87,7 @@ struct FlushRequest {
     reply: oneshot::Sender<u64>,
 }
 
-/// Asks for a plan as if a target had been ordered; that plan is not published.
+/// Requests a plan as if a target had been ordered; that plan is not published.
 #[derive(Debug)]
 struct IfOrdered {
     ix: TargetIx,
@@ -94,7 +95,6 @@ struct IfOrdered {
     reply: oneshot::Sender<Arc<Plan>>,
 }
 
-/// Requests to the planner.
 #[derive(Debug)]
 enum PlannerCommand {
     Flush(FlushRequest),
@@ -110,15 +110,15 @@ pub struct PlannerHandle {
 }
 
 impl PlannerHandle {
-    /// Removes queued targets, only of one node or one channel if given, until their facts are
-    /// measured again; returns how many. `None` if the task has ended.
+    /// Removes queued targets until their facts are measured again, if given only those of one node
+    /// or one channel; returns how many. `None` if the task has ended.
     pub async fn flush(&self, node: Option<String>, channel: Option<String>) -> Option<u64> {
-        let (answer, answered) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         self.commands
-            .send(PlannerCommand::Flush(FlushRequest { node, channel, reply: answer }))
+            .send(PlannerCommand::Flush(FlushRequest { node, channel, reply }))
             .await
             .ok()?;
-        answered.await.ok()
+        answer.await.ok()
     }
 
     /// The plan as it would be if an operator had ordered this target. `None` if the task has
@@ -128,12 +128,12 @@ impl PlannerHandle {
         ix: TargetIx,
         ordered: CompactionOrder,
     ) -> Option<Arc<Plan>> {
-        let (answer, answered) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         self.commands
-            .send(PlannerCommand::IfOrdered(IfOrdered { ix, ordered, reply: answer }))
+            .send(PlannerCommand::IfOrdered(IfOrdered { ix, ordered, reply }))
             .await
             .ok()?;
-        answered.await.ok()
+        answer.await.ok()
     }
 }
 
@@ -157,7 +157,7 @@ enum Event {
 }
 
 impl PlannerTask {
-    /// Makes the task and its handle.
+    /// Creates the task and its handle.
     #[must_use]
     pub fn new(
         clock: Clock,
@@ -183,7 +183,7 @@ impl PlannerTask {
                 news = self.inputs.snapshots.changed() => if news.is_ok() { Event::InputsChanged } else { Event::Stop },
                 news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
                 Some(command) = self.commands.recv() => Event::Command(command),
-                // A sender that is dropped sends no more updates; its last value still counts.
+                // A dropped sender sends no more updates; its last value still counts.
                 Ok(()) = self.inputs.jobs.changed() => Event::InputsChanged,
                 Ok(()) = self.inputs.constraints.changed() => Event::InputsChanged,
                 Ok(()) = self.inputs.disks.changed() => Event::InputsChanged,
@@ -217,22 +217,22 @@ impl PlannerTask {
 
     fn flush(&mut self, FlushRequest { node, channel, reply: answer }: FlushRequest) {
         let plan = Arc::clone(&self.plan.borrow());
-        let takes = |wanted: &Option<String>, name: &str| {
+        let matches = |wanted: &Option<String>, name: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == name)
         };
-        let mut left = 0;
+        let mut removed = 0;
         for queue in plan.queues.iter() {
-            let of_node = plan.snapshot.node(queue.node).is_some_and(|it| takes(&node, &it.name));
+            let of_node = plan.snapshot.node(queue.node).is_some_and(|it| matches(&node, &it.name));
             let of_channel = plan.channels.list.get(queue.channel_index);
-            let of_channel = of_channel.is_some_and(|it| takes(&channel, &it.name));
+            let of_channel = of_channel.is_some_and(|it| matches(&channel, &it.name));
             if of_node && of_channel {
                 while self.queues.pop(queue.node, queue.channel_index) {
-                    left += 1;
+                    removed += 1;
                 }
             }
         }
-        // They are removed whether or not the requester still waits for the number.
-        let _gone = answer.send(left);
+        // The targets are removed whether or not the requester still waits for the number.
+        let _gone = answer.send(removed);
     }
 
     /// Publishes a new plan.
@@ -243,11 +243,10 @@ impl PlannerTask {
         self.plan.send_replace(Arc::new(plan));
     }
 
-    /// Brings the queues up to the snapshot and plans, under conditions that `change` may alter.
+    /// Updates the queues to the snapshot and plans, under conditions that `change` may alter.
     fn make_plan(&mut self, change: impl FnOnce(&mut Conditions)) -> Plan {
-        // Conditions are read before the snapshot because they follow from facts. With facts older
-        // than the conditions, a job that just ended would be started a second time for the same
-        // waste.
+        // Conditions are read before the snapshot because they depend on facts. With facts older
+        // than the conditions, a job that has just ended would be started again for the same waste.
         let mut conditions = self.inputs.conditions();
         change(&mut conditions);
         let snapshot = Arc::clone(&self.inputs.snapshots.borrow_and_update());
@@ -301,7 +300,7 @@ mod tests {
         wanted: impl FnMut(&Arc<Plan>) -> bool,
     ) -> Arc<Plan> {
         let plan = time::timeout(Duration::from_secs(3_600), handle.plan.wait_for(wanted));
-        Arc::clone(&plan.await.expect("a plan comes within the hour").expect("the task lives"))
+        Arc::clone(&plan.await.expect("a plan comes within an hour").expect("the task is running"))
     }
 
     #[tokio::test(start_paused = true)]
@@ -324,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_plans_again_when_a_job_ends_a_gate_opens_or_a_cool_down_is_over() {
+    async fn replans_when_a_job_ends_or_a_cool_down_is_over() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
         let node = draft.get_or_add_node("couchdb@a");
@@ -388,12 +387,12 @@ mod tests {
         let plan = plan_where(&mut handle, refused("cool_down")).await;
         assert_eq!(plan.next_change, Some(until));
         let plan = plan_where(&mut handle, starts).await;
-        assert_eq!(plan.planned_at, until, "not before, and not at the next tick only");
+        assert_eq!(plan.planned_at, until, "neither earlier nor as late as the next tick");
         stop.cancel();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_reacts_to_snapshots_settings_and_the_clock() {
+    async fn replans_on_new_snapshots_settings_and_by_the_clock() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
         let node = draft.get_or_add_node("couchdb@a");
@@ -436,6 +435,6 @@ mod tests {
 
         stop.cancel();
         let ended = time::timeout(Duration::from_secs(60), tasks.join_next()).await;
-        assert!(ended.expect("the task ends").expect("there is one").is_ok());
+        assert!(ended.expect("the task ends").expect("the task was spawned").is_ok());
     }
 }

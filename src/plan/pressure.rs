@@ -33,7 +33,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// What its numbers count.
+    /// The unit of its numbers.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
@@ -61,10 +61,10 @@ pub struct PressureHold {
 /// The state of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodePressure {
-    /// The last value of each signal; absent where it could not be read.
+    /// The current value of each signal; absent where it could not be read.
     pub signals: BTreeMap<Signal, f64>,
-    /// How busy it is: 0 while every signal is at its low mark or below, 1 when one is at its high
-    /// mark or above.
+    /// How busy it is: 0 while every signal is at or below its low mark, 1 when one is at or above
+    /// its high mark.
     pub load: f64,
     /// The signal that closed the gate, if it is closed.
     pub hold: Option<PressureHold>,

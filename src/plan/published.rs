@@ -1,4 +1,4 @@
-//! The plan as it is published: the decision about each target, and why.
+//! The published plan: the decision about each target, and why.
 
 use super::{
     admission::Admission,
@@ -33,49 +33,48 @@ use wall_clock::Moment;
 /// The decision about one target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// It would start now.
+    /// The target would start now.
     Start,
-    /// It is queued, or would be if its queue had a free place, and this refusal prevents the
-    /// start.
+    /// The target is queued, or would be if its queue had a free place, and this refusal prevents
+    /// the start.
     Refused(Refusal),
-    /// No channel takes it; ask for its misses.
+    /// No channel takes the target; [`Plan::misses`] says why.
     NotTaken,
 }
 
 /// The plan published last: a snapshot, the channel of each target, and the starts.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The facts the plan was made from.
+    /// The facts from which the plan was made.
     pub snapshot: Arc<Snapshot>,
     /// The channels the plan was made for.
     pub channels: Arc<Channels>,
-    /// The live conditions the plan was made under.
+    /// The live conditions under which the plan was made.
     pub conditions: Conditions,
-    /// The settings the plan was made with.
+    /// The settings with which the plan was made.
     pub rules: Arc<Rules>,
     /// The time of planning.
     pub planned_at: Moment,
-    /// Every queue that can exist, ordered by node and then channel: queues of database channels
-    /// on every node, all other queues on the pseudo node.
+    /// Every queue that can exist, ordered by node and then channel: queues of database channels on
+    /// every node, all other queues on the pseudo-node.
     pub queues: Arc<[Arc<QueueView>]>,
-    /// What would start now, in order.
+    /// Targets that would start now, in order.
     pub starts: Arc<[PlannedStart]>,
     /// Number of starts and refusals among each queue's candidates, in the order of `queues`.
     pub decision_counts: Arc<[DecisionCounts]>,
     /// The window state of each channel, in the channels' order.
     pub window_states: Arc<[WindowState]>,
-    /// What the horizons of channels by rent are multiplied by on each node.
+    /// The factors on the horizons of channels by rent, for each node.
     pub horizon_factors: Arc<HorizonFactors>,
     /// The target for which slots are reserved.
     pub slot_reservation: Option<SlotReservation>,
-    /// The next time at which the plan changes through the clock alone, apart from facts becoming
-    /// stale.
+    /// The next time at which the plan changes by the clock alone, apart from facts becoming stale.
     pub next_change: Option<Moment>,
     /// Why each queued target does not start, in the order of `queues`.
     pub(super) refusal_reasons: Arc<[RefusalReasons]>,
     pub(super) openings: Arc<[Openings]>,
     pub(super) placements: ChunkedTable<Placement>,
-    /// Targets whose facts say that they are being compacted, with their queues.
+    /// Targets that are being compacted according to their facts, with their queues.
     pub(super) running_targets: Arc<[((NodeIx, usize), TargetIx)]>,
     pub(super) admission: Arc<Admission>,
 }
@@ -154,7 +153,7 @@ impl Plan {
     }
 
     /// Every queued target: the queue's node, the target, its channel's index, and the reason why
-    /// it does not start; none if it starts.
+    /// it does not start (`None` if it starts).
     pub fn queued_targets(
         &self,
     ) -> impl Iterator<Item = (NodeIx, TargetIx, usize, Option<RefusalReason>)> {
@@ -164,12 +163,12 @@ impl Plan {
         })
     }
 
-    /// Each queue with the number of its targets that wait.
+    /// Each queue with the number of its waiting targets.
     pub fn waiting(&self) -> impl Iterator<Item = (&QueueView, usize)> {
         (0..self.queues.len()).filter_map(|at| self.waiting_in(at))
     }
 
-    /// The queue at an index, with the number of its targets that are not being compacted already.
+    /// The queue at an index, with the number of its targets that are not being compacted yet.
     #[must_use]
     pub fn waiting_in(&self, at: usize) -> Option<(&QueueView, usize)> {
         let waits = |reason: &&Option<RefusalReason>| **reason != Some(RefusalReason::Running);
@@ -177,8 +176,8 @@ impl Plan {
         Some((&**queue, reasons.iter().filter(waits).count()))
     }
 
-    /// Bytes that compacting the targets of the queue at an index frees, without those that nothing
-    /// starts as they are.
+    /// Bytes that compacting the targets of the queue at an index frees, excluding targets that can
+    /// never start as they are.
     #[must_use]
     pub fn drainable_bytes(&self, at: usize) -> u64 {
         let (Some(queue), Some(reasons)) = (self.queues.get(at), self.refusal_reasons.get(at))
@@ -192,7 +191,8 @@ impl Plan {
             .fold(queue.reclaimable_bytes, u64::saturating_sub)
     }
 
-    /// The mode that holds for the targets of a queue: the more careful of the settings' and its channel's.
+    /// The effective mode for the targets of a queue: the more cautious of the global mode and its
+    /// channel's.
     #[must_use]
     pub fn mode_of(&self, queue: &QueueView) -> Mode {
         let channel = self.channels.list.get(queue.channel_index);
@@ -217,13 +217,13 @@ impl Plan {
         })
     }
 
-    /// A target's rent, with the time and the price at which the plan compared it.
+    /// A target's rent, with the time and the horizon factor with which the plan compared it.
     #[must_use]
     pub fn rent_now(&self, target: TargetRef<'_>) -> RentNow {
         self.horizon_factors.rent_now(target, self.planned_at)
     }
 
-    /// The rule by which a target's facts count as fresh; none if they are stale.
+    /// Why a target's facts are fresh; `None` if they are stale.
     #[must_use]
     pub fn freshness(&self, target: TargetRef<'_>) -> Option<Freshness> {
         Freshness::of(&self.snapshot, target.ix(), &self.rules, self.planned_at)
@@ -266,14 +266,14 @@ impl Plan {
     }
 
     /// The channel for which a target may start: the one that takes it, or the one that it counts
-    /// for because of an open round or a forced order.
+    /// towards because of an open round or a forced order.
     #[must_use]
     pub fn start_channel(&self, target: TargetRef<'_>) -> Option<&Channel> {
         let (channel, _) = self.start_channel_index(target)?;
         self.channels.list.get(channel)
     }
 
-    /// The same as the channel's index, and when the target was queued there.
+    /// The index of [`Self::start_channel`], and when the target was queued there.
     pub(super) fn start_channel_index(
         &self,
         target: TargetRef<'_>,
@@ -283,7 +283,7 @@ impl Plan {
             .map(|at| (at, since))
     }
 
-    /// Adds the numbers of a refusal that the selection itself does not need.
+    /// Adds numbers to a refusal that the selection itself does not need.
     fn add_numbers(&self, refusal: &mut Refusal, target: TargetRef<'_>, channel: usize) {
         let numbers = if refusal.reason == RefusalReason::Building {
             candidate_summary::index_lag(&target.facts())

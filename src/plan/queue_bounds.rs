@@ -1,6 +1,6 @@
 //! The bounds that the admission applies to every shard of one queue alike.
 //!
-//! They repeat the admission's rules for speed: asking the admission for each of a million shards
+//! They repeat the admission's rules for speed: calling the admission for each of a million shards
 //! takes twice the time that planning may take. Checks that do not depend on the shard are
 //! evaluated once, for the reason only and without its numbers; shards with special state are left
 //! to the admission.
@@ -23,7 +23,7 @@ pub(super) struct QueueBounds {
     pub(super) largest_in_window: Option<f64>,
     pub(super) space: SpaceBounds,
     pub(super) limits: SlotBounds,
-    /// The limits that remain with slots reserved for another target, if any.
+    /// The limits while slots are reserved for another target, if they are.
     pub(super) limits_with_reservation: Option<SlotBounds>,
     /// Whether this plan's own starts postpone further starts.
     pub(super) ramp_refusal: Option<RefusalReason>,
@@ -32,7 +32,7 @@ pub(super) struct QueueBounds {
 /// The limits for one file of a channel on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotBounds {
-    /// The limit that is reached, regardless of the file.
+    /// The limit that is reached no matter which file is to start, if any.
     pub(super) reached_limit: Option<RefusalReason>,
     /// Bytes of the largest file within the budget.
     pub(super) largest_in_budget: u64,
@@ -48,18 +48,18 @@ impl SlotBounds {
 /// Space for one file on a node, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SpaceBounds {
-    /// The largest file that may start while space is not known everywhere.
+    /// The largest file that may start while the space of some volume is unknown.
     pub(super) largest_blind: Option<u64>,
     /// Whether free space is falling on one of the node's volumes.
     pub(super) is_falling: bool,
-    /// Space left by running jobs; absent where no volume is known.
+    /// Space left after running jobs; `None` where no volume is known.
     pub(super) free_after_running: Option<u64>,
-    /// Space left by running jobs and this plan's starts.
+    /// Space left after running jobs and this plan's starts.
     pub(super) free_after_starts: Option<u64>,
 }
 
 impl QueueBounds {
-    /// Whether no shard of the queue may start, whichever it is.
+    /// Whether no shard of the queue may start.
     pub(super) fn is_closed(&self) -> bool {
         self.gate_refusal.is_some_and(RefusalReason::holds_orders)
             || self.limits.reached_limit.is_some()
@@ -78,8 +78,8 @@ impl QueueBounds {
         candidate.unit == CompactionUnit::ShardFile && candidate.blocker == Blocker::None
     }
 
-    /// Why a shard without special state may not start. `confirmed` and `other_copy` are only
-    /// evaluated where they matter.
+    /// Why a shard without special state may not start. `confirmed` and `other_copy` are evaluated
+    /// only if needed.
     pub(super) fn refusal_reason(
         &self,
         candidate: &CandidateSummary,
@@ -114,9 +114,9 @@ impl QueueBounds {
             return Some(RefusalReason::OtherCopyRunning);
         }
         let bytes = file.unwrap_or(0);
-        let beside_kept =
+        let by_reservation =
             || self.limits_with_reservation.and_then(|limits| limits.refusal_reason(bytes));
-        let reached = self.limits.refusal_reason(bytes).or_else(beside_kept);
+        let reached = self.limits.refusal_reason(bytes).or_else(by_reservation);
         if reached.is_some() {
             return reached;
         }

@@ -1,4 +1,4 @@
-//! Queues as they are published.
+//! Queues in their published form.
 
 use super::{
     candidate_summary::CandidateSummary, gates::WindowState, horizon::HorizonFactors,
@@ -20,7 +20,7 @@ pub(super) type QueueKey = (NodeIx, usize);
 /// One published queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueView {
-    /// The node, or the pseudo node for views and cleanups of the whole cluster.
+    /// The node, or the pseudo-node for views and cleanups of the whole cluster.
     pub node: NodeIx,
     /// The channel's index in the configured order.
     pub channel_index: usize,
@@ -53,7 +53,7 @@ pub(super) struct PublishedQueues {
     pub(super) channels: Arc<Channels>,
     pub(super) queues: Arc<[Arc<QueueView>]>,
     pub(super) placements: ChunkedTable<Placement>,
-    /// Targets whose facts say that they are being compacted, with their queues.
+    /// Targets that are being compacted according to their facts, with their queues.
     pub(super) running_targets: Arc<[(QueueKey, TargetIx)]>,
     pub(super) horizon_factors: Arc<HorizonFactors>,
     /// When the windows of each channel open, in the channels' order.
@@ -63,16 +63,16 @@ pub(super) struct PublishedQueues {
 impl PublishedQueues {
     pub(super) fn window_states(&self, now: Moment) -> Arc<[WindowState]> {
         let states = self.channels.list.iter().zip(self.openings.iter());
-        let state = |(channel, known): (&Channel, &Openings)| {
-            let anew = (!known.covers(now)).then(|| Openings::of(&channel.windows, now));
-            WindowState::of(anew.as_ref().unwrap_or(known), now)
+        let state = |(channel, openings): (&Channel, &Openings)| {
+            let fresh = (!openings.covers(now)).then(|| Openings::of(&channel.windows, now));
+            WindowState::of(fresh.as_ref().unwrap_or(openings), now)
         };
         states.map(state).collect()
     }
 }
 
-/// Bytes that compacting a queue's target frees, as predicted; all copies count in a queue of the
-/// whole cluster.
+/// Predicted bytes that compacting a queue's target frees; in a queue of the whole cluster, summed
+/// over all copies.
 pub(super) fn reclaimable_bytes(
     snapshot: &Snapshot,
     node: NodeIx,

@@ -27,17 +27,17 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// Rent grows with time alone, so targets of channels by rent are scored again this many times in
-/// the shortest horizon, within the limits below.
+/// Rent grows with time even without writes, so targets of channels by rent are rescored this many
+/// times per shortest horizon, within the limits below.
 const PRICES_PER_HORIZON: u32 = 500;
 
-/// A price that changed by less than this share can wait for the next round.
+/// A horizon factor that changed by less than this share can wait for the next round of rescoring.
 const PRICE_TOLERANCE: f64 = 0.01;
 
-/// Shortest time between two such rounds: moments are whole seconds.
+/// Shortest time between two rounds: moments are whole seconds.
 const MIN_PRICING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Longest time between two such rounds; scoring a million targets takes a third of a second.
+/// Longest time between two rounds; scoring a million targets takes a third of a second.
 const MAX_PRICING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A target's row in the table. A removed target is reported before its row is reused.
@@ -52,7 +52,7 @@ pub struct Queues {
     /// The generation of the target that occupies each row, for rows that were reused.
     generations: HashMap<RowIndex, u32>,
     snapshot_version: u64,
-    /// The price of waste on each node.
+    /// The horizon factors of each node.
     horizon_factors: Arc<HorizonFactors>,
     /// When every target of a channel by rent was last scored.
     priced_at: Option<Moment>,
@@ -101,7 +101,7 @@ impl Queues {
         self.openings = Arc::default();
     }
 
-    /// Brings the queues up to `snapshot`: scores what changed since the previous version, or
+    /// Updates the queues to `snapshot`: scores what changed since the previous version, or
     /// everything if versions were missed.
     pub fn apply_snapshot(&mut self, snapshot: &Snapshot, now: Moment) {
         if self.snapshot_version > 0 && snapshot.version() == self.snapshot_version + 1 {
@@ -112,15 +112,15 @@ impl Queues {
             self.rebuild(snapshot, now);
         }
         self.snapshot_version = snapshot.version();
-        let places = (0..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
-        for node in places.filter(|node| has_queues(snapshot, *node)) {
+        let nodes = (0..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
+        for node in nodes.filter(|node| has_queues(snapshot, *node)) {
             self.ensure_queues(node);
         }
         self.queues.retain(|(node, _), lane| has_queues(snapshot, *node) || !lane.queue.is_empty());
     }
 
-    /// Sets the price of waste, and scores again what ranks by rent if the price changed or if time
-    /// may have made something due.
+    /// Updates the horizon factors, and rescores targets of channels by rent if a factor changed or
+    /// if time may have made a target due.
     pub fn update_prices(
         &mut self,
         snapshot: &Snapshot,
@@ -153,12 +153,12 @@ impl Queues {
         }
     }
 
-    /// Sets the price of waste for what is scored from now on.
+    /// Sets the horizon factors for targets that are scored from now on.
     pub(crate) fn set_prices(&mut self, factors: HorizonFactors) {
         self.horizon_factors = Arc::new(factors);
     }
 
-    /// Publishes the queues as they are, and the plan that follows from them at `now`.
+    /// Publishes the current queues, and the plan that follows from them at `now`.
     #[must_use]
     pub fn make_plan(
         &mut self,
@@ -191,7 +191,7 @@ impl Queues {
     }
 
     fn openings(&mut self, now: Moment) -> Arc<[Openings]> {
-        if self.openings.is_empty() || self.openings.iter().any(|known| !known.covers(now)) {
+        if self.openings.is_empty() || self.openings.iter().any(|it| !it.covers(now)) {
             let windows = self.channels.list.iter().map(|channel| &channel.windows);
             self.openings = windows.map(|windows| Openings::of(windows, now)).collect();
         }
@@ -209,7 +209,7 @@ impl Queues {
         true
     }
 
-    /// Whether the target that was placed at this row is the same target.
+    /// Whether the target last placed at this row is this target.
     fn is_same(&self, ix: TargetIx) -> bool {
         self.generations.get(&row_index(ix)).copied().unwrap_or(0) == ix.generation()
     }
@@ -251,9 +251,10 @@ impl Queues {
         (self.placements, self.generations) = (placements, generations);
         self.queues = entries
             .into_iter()
-            .map(|(place, (waiting, active))| {
-                let queue = Queue::from_entries(channel_capacity(&self.channels, place.1), waiting);
-                (place, QueueState { running_targets: active, ..QueueState::new(queue) })
+            .map(|(queue_key, (waiting, active))| {
+                let queue =
+                    Queue::from_entries(channel_capacity(&self.channels, queue_key.1), waiting);
+                (queue_key, QueueState { running_targets: active, ..QueueState::new(queue) })
             })
             .collect();
     }
@@ -307,8 +308,8 @@ impl Queues {
             .or_insert_with(|| QueueState::new(Queue::new(channel_capacity(channels, place.1))))
     }
 
-    /// Creates every queue that can exist on a node, so that an empty queue reads zero and not
-    /// absent.
+    /// Creates every queue that can exist on a node, so that an empty queue is reported as zero and
+    /// not as missing.
     fn ensure_queues(&mut self, node: NodeIx) {
         let channels = Arc::clone(&self.channels);
         for (at, channel) in channels.list.iter().enumerate() {
@@ -319,8 +320,8 @@ impl Queues {
     }
 }
 
-/// Whether a node has queues: a member of the cluster that this process serves, or the pseudo node
-/// if this process serves the cluster-wide targets.
+/// Whether a node has queues: it is a member of the cluster that this process serves, or the
+/// pseudo-node if this process serves the cluster-wide targets.
 fn has_queues(snapshot: &Snapshot, at: NodeIx) -> bool {
     snapshot
         .node(at)

@@ -1,9 +1,9 @@
-//! The queues of a published plan, as they would be if some targets had other sizes, and what would start
-//! from them.
+//! The queues of a published plan as if some targets had other sizes, and what would start from
+//! them.
 //!
-//! Pure, and owns nothing of the planner: it copies a plan's queues, takes out the targets that are supposed
-//! to have other facts, and puts those back that a channel would still take. The scorecard of advice asks
-//! for the starts at several moments.
+//! Pure, and owns nothing of the planner: it copies a plan's queues, takes out the targets whose
+//! facts are replaced, and puts back those that a channel would still take. The scorecard of advice
+//! requests the starts at several moments.
 
 use super::{
     candidate_summary::CandidateSummary,
@@ -25,29 +25,28 @@ use ordered_float::OrderedFloat;
 use std::{cmp::Reverse, sync::Arc};
 use wall_clock::Moment;
 
-/// A target with the facts that it is supposed to have, per file.
+/// A target with hypothetical facts, per file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SupposedTarget {
     pub(crate) ix: TargetIx,
     pub(crate) facts: Facts,
     pub(crate) rent: Rent,
-    /// Since when a channel takes it with these facts; set here.
+    /// When a channel first took it with these facts; set by [`Plan::queues_if`].
     pub(crate) queued_since: Option<Moment>,
 }
 
-/// The queues.
 #[derive(Debug)]
 pub(crate) struct QueuesIf {
     waiting: PublishedQueues,
     snapshot: Arc<Snapshot>,
     copies: Arc<CopyMap>,
-    /// Whether in some queue all targets wait no more, and others had been left out of it.
+    /// Whether some queue has lost all its targets while others had not fitted into it.
     is_exhausted: bool,
 }
 
 impl Plan {
-    /// The queues of this plan, if these targets had other facts. `leading` are views that may start although
-    /// they are in no queue, because some of their copies are done.
+    /// The queues of this plan if these targets had other facts. `leading` are views that may start
+    /// although they are in no queue, because some of their copies are compacted already.
     pub(crate) fn queues_if(
         &self,
         supposed: &mut [SupposedTarget],
@@ -103,7 +102,7 @@ impl Plan {
         QueuesIf { waiting, snapshot, copies: Arc::new(copies), is_exhausted }
     }
 
-    /// The placement of a target with other facts, if a channel takes it.
+    /// The placement of a target with hypothetical facts, if a channel takes it.
     fn place_if(&self, supposed: &SupposedTarget) -> Option<Placement> {
         let target = self.snapshot.target(supposed.ix)?;
         let rent = RentNow { rent: supposed.rent, ..self.rent_now(target) };
@@ -114,7 +113,7 @@ impl Plan {
 }
 
 impl QueuesIf {
-    /// What would start at `now`, best first, and the next time at which that changes through the clock
+    /// What would start at `now`, best first, and the next time at which that changes by the clock
     /// alone.
     pub(crate) fn starts(
         &self,
@@ -127,8 +126,8 @@ impl QueuesIf {
         (selected.starts, selected.next_change)
     }
 
-    /// Whether some targets that a channel takes are not in these queues, because the queue of the plan had
-    /// no place for them and everything in it was taken out.
+    /// Whether some targets that a channel takes are missing from these queues, because they did
+    /// not fit into the plan's queue and every target in it was taken out.
     pub(crate) const fn is_exhausted(&self) -> bool {
         self.is_exhausted
     }

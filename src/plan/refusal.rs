@@ -4,15 +4,15 @@ use strum::{EnumMessage, EnumProperty, EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// Why a queued target does not start: a closed set, in the order in which the reasons are checked.
-/// A target has the first that applies; headroom is checked a second time before `ramp`, with what
-/// starts before it.
+/// A target is refused for the first reason that applies; `headroom` is checked a second time
+/// before `ramp`, after subtracting this plan's earlier starts.
 ///
-/// Each says what its label means, why it holds a target, and what ends it.
+/// Each variant says what its label means, why it holds a target back, and what ends it.
 #[derive(EnumMessage, EnumProperty, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalReason {
-    /// Settings, limits or its name keep it from ever being started.
+    /// Settings, limits or the target's name prevent it from ever being started.
     #[strum(message = "it can never start: views.enforce or the limits exclude it, or its name")]
     #[strum(
         detailed_message = "it can never start: `views.enforce` excludes it, its copies need more slots at once than `limits.per_node` or `limits.cluster`, or no request can carry its name."
@@ -141,7 +141,7 @@ pub enum RefusalReason {
     )]
     #[strum(props(ends_when = "there is enough free space."))]
     Headroom,
-    /// Another copy of its range is being compacted.
+    /// Another copy of its range is being compacted, or starts first.
     #[strum(message = "another copy of the range goes first")]
     #[strum(
         detailed_message = "another copy of its range is being compacted, or starts before it."
@@ -190,15 +190,16 @@ pub enum RefusalReason {
 /// What ends a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalEnd {
-    /// Nothing, as the target is: neither time, nor room, nor other jobs that end.
+    /// Nothing ends it as the target is: neither time, nor room, nor the end of other jobs.
     Never,
-    /// An operator, the time of day, or a change of the node or the target.
+    /// An operator, the time of day, or a change of the node or the target ends it.
     Change,
-    /// The target is measured again.
+    /// A new measurement of the target ends it.
     Measurement,
-    /// A running job ends, because a maximum number of them is reached.
+    /// The end of a running job ends it, because a maximum number of jobs is reached.
     FreeSlot,
-    /// The target's turn comes: another job ends, or starts are far enough apart.
+    /// It ends when the target's turn comes: another job ends, or the last start is long enough
+    /// ago.
     Turn,
 }
 
@@ -228,39 +229,39 @@ impl RefusalReason {
         }
     }
 
-    /// Whether nothing starts the target as it is.
+    /// Whether the target can never start as it is.
     pub const fn is_never(self) -> bool {
         matches!(self.ends_with(), RefusalEnd::Never)
     }
 
-    /// Whether the target only waits for its turn. Which limit applies first changes with every job that
-    /// starts or ends.
+    /// Whether the target only waits for its turn. The limit that applies first changes whenever a
+    /// job starts or ends.
     pub const fn is_of_turn(self) -> bool {
         matches!(self.ends_with(), RefusalEnd::FreeSlot | RefusalEnd::Turn)
     }
 
-    /// Whether an operator's order waits for it too.
+    /// Whether this reason also holds back operators' orders.
     pub const fn holds_orders(self) -> bool {
         !matches!(self, Self::Duty)
     }
 
-    /// What the label means, for a reader who sees it for the first time.
+    /// The meaning of the label, for a reader who sees it for the first time.
     pub fn meaning(self) -> &'static str {
         self.get_message().unwrap_or_default()
     }
 
-    /// Why a target with this reason does not start: how "the target does not start because" goes on.
+    /// The reason as the end of the sentence "the target does not start because …".
     pub fn because(self) -> &'static str {
         self.get_detailed_message().unwrap_or_default()
     }
 
-    /// When the refusal ends: how "it ends when" goes on.
+    /// The end of the refusal as the end of the sentence "it ends when …".
     pub fn ends_when(self) -> &'static str {
         self.get_str("ends_when").unwrap_or_default()
     }
 }
 
-/// Why a queued target does not start, with the numbers that decided.
+/// Why a queued target does not start, with the numbers compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refusal {
     /// The reason.
@@ -279,8 +280,8 @@ impl Refusal {
         Self { reason, value: None, limit: None, since: None }
     }
 
-    /// Whether it passes without anyone's action, as other jobs end and facts are read again, so
-    /// that an order can wait. A limit of zero jobs never frees a slot.
+    /// Whether the refusal passes without anyone's action, as other jobs end and facts are read
+    /// again, so that an order can wait for it. A limit of zero jobs never frees a slot.
     pub(super) fn is_transient(&self) -> bool {
         match self.reason.ends_with() {
             RefusalEnd::FreeSlot => self.limit != Some(0.0),
@@ -289,8 +290,8 @@ impl Refusal {
         }
     }
 
-    /// Whether a limit refuses although it is not reached, because the rest is reserved for
-    /// another target.
+    /// Whether a limit refuses although it is not reached, because the remaining slots or bytes are
+    /// reserved for another target.
     pub(super) fn is_caused_by_reservation(&self) -> bool {
         let is_limit = self.reason.ends_with() == RefusalEnd::FreeSlot;
         (is_limit || self.reason == RefusalReason::Budget) && self.value < self.limit
@@ -300,7 +301,7 @@ impl Refusal {
     pub(super) const fn with_numbers(reason: RefusalReason, value: f64, limit: f64) -> Self {
         Self { value: Some(value), limit: Some(limit), ..Self::without_numbers(reason) }
     }
-    /// The same with the time at which it began to apply.
+    /// The same refusal with the time at which it began to apply.
     pub(super) fn since(self, since: impl Into<Option<Moment>>) -> Self {
         Self { since: since.into(), ..self }
     }

@@ -1,10 +1,10 @@
-//! Slots that are held for a target.
+//! Slots that are reserved for a target.
 
 use super::db_copies::NodeCopies;
 use crate::table::{NodeIx, TargetIx};
 use wall_clock::Moment;
 
-/// Slots reserved for a target.
+/// Slots and bytes that are reserved for a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlotReservation {
     /// The target.
@@ -19,7 +19,7 @@ pub struct SlotReservation {
     pub active_from: Moment,
     /// The end of the reservation, unless the target starts before.
     pub active_until: Moment,
-    /// The channel the target counts for.
+    /// The channel that the target counts towards.
     pub(super) channel_index: usize,
     /// The nodes that hold the target's files.
     pub(super) copies: Vec<NodeCopies>,

@@ -9,7 +9,7 @@ use crate::model::{
 };
 use std::time::Duration;
 
-/// The settings that decide, in addition to the channels.
+/// The settings that affect decisions, in addition to the channels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// Whether the process may start anything. In advise mode, the plan contains what it would
@@ -19,14 +19,14 @@ pub struct Rules {
     pub limits: Limits,
     /// The space that must stay free on the disks.
     pub headroom: Headroom,
-    /// How the horizons of channels by rent adapt to what is scarce.
+    /// How the horizons of channels by rent adapt to scarce resources.
     pub rent: RentSettings,
-    /// The views that may be started.
+    /// The views that may be compacted.
     pub views: EnforceViews,
     /// The age up to which facts count as fresh.
     pub fresh_for: Duration,
-    /// How many views may have all their copies compacted at once. It is no setting; only what-if
-    /// decides for more than one moment.
+    /// Number of views that may have all their copies compacted at once. Not configurable: larger
+    /// than one only in what-if, which decides for more than one moment.
     pub whole_views: usize,
 }
 

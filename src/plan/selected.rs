@@ -1,4 +1,5 @@
-//! What follows from queues: the starts, best first, and the state that explains why the rest does not start.
+//! The starts that follow from queues, best first, and the state that explains why other targets do
+//! not start.
 
 use super::{
     admission::{Admission, AdmissionInputs},
@@ -33,7 +34,7 @@ pub(super) struct Selected<'a> {
 }
 
 impl<'a> Selected<'a> {
-    /// `copies` are those of every queued view's database, if they are known already.
+    /// Selects the starts. `copies` are those of every queued view's database, if already known.
     pub(super) fn of(
         waiting: &'a PublishedQueues,
         copies: Option<&Arc<CopyMap>>,
@@ -57,12 +58,12 @@ impl<'a> Selected<'a> {
                 }
             })
             .collect();
-        let found = || {
+        let find_copies = || {
             let candidates =
                 selection_queues.iter().flat_map(|queue| clustered_candidates(queue, orders));
             Arc::new(view_copies(snapshot, candidates.copied()))
         };
-        let copies_by_node = copies.map_or_else(found, Arc::clone);
+        let copies_by_node = copies.map_or_else(find_copies, Arc::clone);
         let present = AdmissionInputs {
             snapshot,
             channels,
@@ -111,7 +112,7 @@ impl<'a> Selected<'a> {
     }
 }
 
-/// The candidates of a queue of the whole cluster; none of a node's queue.
+/// The candidates of a queue of the whole cluster; empty for a node's queue.
 fn clustered_candidates<'a>(
     queue: &'a SelectionQueue<'_>,
     orders: &'a BTreeMap<TargetIx, CompactionOrder>,

@@ -1,9 +1,9 @@
 //! Selection: the best candidate of all queues starts next.
 //!
-//! Within a queue, the queue's order decides. Between competing queues, the bytes freed for each
-//! byte rewritten decide, doubled for every six hours the candidate has waited, so that every
-//! candidate starts eventually. Candidates of channels by rent compete by how overdue they are, on the
-//! same scale. Operators' orders come before everything else, then the target that slots are reserved for.
+//! Within a queue, the queue's order decides. Between competing queues, the bytes freed per byte
+//! rewritten decide, doubled for every six hours the candidate has waited, so that every candidate
+//! starts eventually. Candidates of channels by rent compete by how overdue they are, on the same
+//! scale. Operators' orders come before everything else, then the target with a slot reservation.
 
 use super::{
     admission::Admission,
@@ -50,7 +50,7 @@ impl SelectionQueue<'_> {
         self.leading.get(at).or_else(waiting)
     }
 
-    /// Each candidate once.
+    /// Every candidate, each of them once.
     pub(super) fn candidates<'a>(
         &'a self,
         orders: &'a OrdersByTarget,
@@ -59,7 +59,7 @@ impl SelectionQueue<'_> {
         self.leading.iter().chain(self.view.summaries.iter().filter(again))
     }
 
-    /// Moves the target with a slot reservation before its queue, after all orders.
+    /// Moves the target with a slot reservation to the front of its queue, after all orders.
     pub(super) fn move_reserved_first(&mut self, reserved_for: TargetIx, orders: &OrdersByTarget) {
         if self.reserved_target.is_some() || orders.contains_key(&reserved_for) {
             return;
@@ -75,12 +75,12 @@ impl SelectionQueue<'_> {
         self.reserved_target = Some(reserved_for);
     }
 
-    /// Whether a queued candidate is also in `first`.
+    /// Whether a queued candidate is also in `leading`.
     fn is_leading(&self, candidate: &CandidateSummary, orders: &OrdersByTarget) -> bool {
         self.reserved_target == Some(candidate.ix) || orders.contains_key(&candidate.ix)
     }
 
-    /// Whether the candidate at an index was already visited in `first`.
+    /// Whether the candidate at an index was already visited in `leading`.
     fn is_repeated(
         &self,
         at: usize,
@@ -114,8 +114,8 @@ struct NextStart {
 }
 
 impl NextStart {
-    /// The same start, if nothing that started meanwhile is in its way: most starts leave most queues as
-    /// they are, and asking for one candidate takes less time than looking for the next.
+    /// The same start, if it is still admitted after other starts. Most starts leave most queues as
+    /// they are, and checking one candidate takes less time than searching for the next.
     fn if_still_admitted(self, queue: &SelectionQueue<'_>, admission: &Admission) -> Option<Self> {
         let QueueView { node, channel_index: channel, .. } = *queue.view;
         let node = admission.admit(node, channel, queue.get(self.index)?).ok()?;
@@ -140,7 +140,7 @@ pub(super) fn select_starts(
             .iter()
             .enumerate()
             .filter_map(|(at, head)| Some((at, (*head)?)))
-            // Of equal scores, the first queue wins.
+            // Among equal scores, the first queue wins.
             .max_by(|(one, a), (other, b)| a.score.cmp(&b.score).then(other.cmp(one)));
         let Some((at, chosen)) = best else { return starts };
         let Some((queue, candidate)) =
@@ -169,7 +169,7 @@ pub(super) fn select_starts(
     }
 }
 
-/// Counts the decisions about every candidate of a queue, and returns the reason of each queued
+/// Counts the decisions about every candidate of a queue, and returns the reason for each queued
 /// one.
 pub(super) fn count_decisions(
     queue: &SelectionQueue<'_>,
@@ -199,7 +199,7 @@ pub(super) fn count_decisions(
     for candidate in queue.view.summaries.iter() {
         let reason = decided(candidate);
         reasons.push(reason);
-        // A candidate in `first` is already counted.
+        // A candidate in `leading` is already counted.
         if !queue.is_leading(candidate, orders) {
             count(reason);
         }
@@ -229,10 +229,10 @@ fn next_start(
     while at < until
         && let Some(candidate) = queue.get(at)
     {
-        let worth_asking = !queue.is_repeated(at, candidate, context.orders)
+        let may_start = !queue.is_repeated(at, candidate, context.orders)
             && (kind != TargetKind::Db
                 || admission.refusal_reason(&bounds, (node, channel), candidate).is_none());
-        if worth_asking && let Ok(node) = admission.admit(node, channel, candidate) {
+        if may_start && let Ok(node) = admission.admit(node, channel, candidate) {
             return Some(NextStart {
                 index: at,
                 node,
@@ -244,12 +244,12 @@ fn next_start(
     None
 }
 
-/// A candidate's score against those of other queues, as a base-2 logarithm because a candidate
+/// A candidate's score for comparison with other queues, as a base-2 logarithm because a candidate
 /// may wait for years.
 ///
-/// All channels share one scale: what is gained for each byte written, or how overdue a candidate of a
-/// channel by rent is, doubled by every six hours in the queue. So every candidate passes every newcomer
-/// in time, whichever channels compete.
+/// All channels share one scale: bytes freed per byte rewritten or, in a channel by rent, how
+/// overdue the candidate is; doubled for every six hours in the queue. So every candidate
+/// eventually overtakes all newcomers, no matter which channels compete.
 pub(super) fn start_score(
     queue: &SelectionQueue<'_>,
     candidate: &CandidateSummary,
@@ -269,13 +269,13 @@ pub(super) fn start_score(
         return overdue.max(MIN_GAIN_RATIO).log2() + waited_doublings(placed, context.now);
     }
     let candidate = candidate.with_learned_prediction(context.remaining_bytes);
-    let frees = candidate.reclaimable_bytes().zip(candidate.predicted_bytes.get()).map_or(
+    let gain_ratio = candidate.reclaimable_bytes().zip(candidate.predicted_bytes.get()).map_or(
         0.0,
         |(gain, rewrite)| {
             if rewrite == 0 { gain as f64 } else { gain as f64 / rewrite as f64 }
         },
     );
-    frees.max(MIN_GAIN_RATIO).log2() + waited_doublings(placed, context.now)
+    gain_ratio.max(MIN_GAIN_RATIO).log2() + waited_doublings(placed, context.now)
 }
 
 /// How many times a score has doubled while its candidate waited.
@@ -284,7 +284,7 @@ fn waited_doublings(placed: Option<&Placement>, now: Moment) -> f64 {
     waited / 3_600.0 / SCORE_DOUBLING_HOURS
 }
 
-/// The start of a channel's candidate on a node; none if no request can carry its name.
+/// The start of a channel's candidate on a node; `None` if no request can carry its name.
 pub(super) fn build_start(
     at: usize,
     candidate: &CandidateSummary,

@@ -1,20 +1,20 @@
 //! Slot reservations: free slots and budget are held for a target that would never find enough of
 //! them at once.
 //!
-//! Compacting every copy of a view at once needs a slot on each of its nodes at the same moment.
-//! If single files keep the nodes busy, slots become free one at a time and each is used before
-//! the next one is free. A large file needs a good part of the hourly byte budget, and smaller
-//! files use up expired bytes before enough of them add up. So after such a target has waited long
-//! enough, free slots and bytes are reserved for it. This module decides for which target, and
-//! from when until when.
+//! Compacting every copy of a view at once needs a slot on each of its nodes at the same moment. If
+//! single files keep the nodes busy, slots become free one at a time and each is used before the
+//! next one is free. A large file needs a good part of the hourly byte budget, and smaller files
+//! use up expired bytes before enough of them add up. So after such a target has waited long
+//! enough, free slots and bytes are reserved for it. This module decides for which target they are
+//! reserved, and for which period.
 //!
-//! At most one target has a reservation: one that was ordered, otherwise the one that waits
+//! At most one target has a reservation: one that was ordered; otherwise the one that has waited
 //! longest among those that only running jobs and spent bytes keep from starting. A reservation
 //! lasts an eighth of the time the target has waited, at ages that double: with the default
-//! `limits.wait`, 37 seconds after 5 minutes, 75 after 10, and so on. Then it expires, whether
-//! or not the target started. So slots stay idle for a small part of the time only, even with a
-//! job that never ends; a view starts after some multiple of the longest job's duration, and a
-//! large file at the latest when a reservation lasts longer than the hour of the budget.
+//! `limits.wait`, 37 seconds after 5 minutes, 75 after 10, and so on. Then it expires, whether or
+//! not the target started. So slots stay idle for only a small part of the time, even with a job
+//! that never ends. A view starts after some multiple of the longest job's duration, and a large
+//! file at the latest once a reservation lasts longer than the hour of the budget.
 
 use super::{
     admission::Admission,
@@ -27,8 +27,8 @@ use ordered_float::OrderedFloat;
 use std::{cmp::Reverse, time::Duration};
 use wall_clock::Moment;
 
-/// Intervals between starts that pass before the first reservation, so that each reservation lasts
-/// for several intervals.
+/// Start intervals that pass before the first reservation, so that each reservation lasts for
+/// several of them.
 const INTERVALS_BEFORE_RESERVATION: u32 = 32;
 
 /// Minimum waiting time before the first reservation.
@@ -37,11 +37,11 @@ const MIN_WAIT_BEFORE_RESERVATION: Duration = Duration::from_secs(5 * 60);
 /// A reservation lasts for this fraction of the waiting time.
 const HOLD_DIVISOR: u64 = 8;
 
-/// Maximum duration of a reservation. From the age at which it is reached, reservations are a
-/// constant time apart.
+/// Maximum duration of a reservation. Once it is reached, reservations follow one another at
+/// constant intervals.
 const MAX_HOLD: Duration = Duration::from_secs(6 * 3_600);
 
-/// The reservation of a plan, and the next time at which it changes through the clock alone.
+/// The reservation of a plan, and the next time at which it changes by the clock alone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReservationDecision {
     pub(super) reservation: Option<SlotReservation>,
@@ -125,8 +125,8 @@ fn is_active(reservation: &SlotReservation, now: Moment) -> bool {
     reservation.active_from <= now && now < reservation.active_until
 }
 
-/// The current or next reservation period of a target that waits since a given time and for longer
-/// than `patience`.
+/// The current or next reservation period of a target that has waited since `waits_since`, for
+/// longer than `patience`.
 fn active_period(waits_since: Moment, now: Moment, patience: Duration) -> (Moment, Moment) {
     let age = waits_since.age(now).as_secs();
     let mut period = patience.as_secs();
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reservation_lasts_an_eighth_of_doubling_ages_up_to_a_maximum() {
+    fn reservation_lasts_an_eighth_of_doubling_ages_up_to_maximum() {
         let minute = |minutes: u64| Moment::from_unix(minutes * 60);
         let patience = Duration::from_secs(16 * 60);
         let hold = |age: u64| active_period(minute(0), minute(age), patience);
@@ -159,7 +159,7 @@ mod tests {
             (64, (64, 72)),
             (2_048, (2_048, 2_304)),
             (2_304, (4_096, 4_352)),
-            // From here on the duration stays constant, and so does the distance.
+            // From here on both the duration and the interval are constant.
             (4_096, (4_096, 4_352)),
             (4_400, (6_144, 6_400)),
             (6_144, (6_144, 6_400)),

@@ -1,4 +1,4 @@
-//! Limits: running jobs by node, channel and cluster, and bytes spent of the hourly budget.
+//! Limits: running jobs per node, channel and cluster, and spent bytes of the hourly budget.
 
 use super::{
     db_copies::NodeCopies,
@@ -21,19 +21,20 @@ const LARGE_FILE_DIVISOR: u64 = 8;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct JobSlots {
     limits: Limits,
-    /// Views whose copies may all be compacted at once.
+    /// Number of views whose copies may all be compacted at once.
     whole_views: usize,
     /// By node index.
     jobs_by_node: Vec<usize>,
-    /// Targets by node, then channel, regardless of the number of files of each on the node.
+    /// Targets by node, then channel; each counts once, regardless of the number of its files on
+    /// the node.
     targets_by_queue: Vec<usize>,
     /// Each channel's limit on one node.
     channel_limits: Vec<usize>,
     cluster_jobs: usize,
-    /// Views whose copies are all being compacted at once.
+    /// Number of views whose copies are all being compacted at once.
     all_copies_jobs: usize,
     spent_bytes: u64,
-    /// Nodes on which this plan starts something.
+    /// Whether this plan starts something on each node, by node index.
     has_start: Vec<bool>,
     reserved: Option<ReservedSlots>,
 }
@@ -73,7 +74,7 @@ impl ReservedSlots {
         };
         for (node, copies) in files_by_node(&reservation.copies) {
             if let Some(count) = reserved.jobs_by_node.get_mut(node.as_usize()) {
-                // If all slots are free already, another start would only delay this one.
+                // If all slots are free already, any other start would only delay this one.
                 *count = if reservation.slots_free { usize::MAX } else { copies };
             }
             reserved.cluster_jobs = reserved.cluster_jobs.saturating_add(copies);
@@ -86,12 +87,11 @@ impl ReservedSlots {
     }
 }
 
-/// A request for slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotRequest<'a> {
     /// The nodes that hold its files.
     pub(super) copies: &'a [NodeCopies],
-    /// The channel it counts for.
+    /// The channel that it counts towards.
     pub(super) channel_index: usize,
     /// Whether it is a view whose copies are all compacted at once.
     pub(super) all_copies: bool,
@@ -152,7 +152,7 @@ impl JobSlots {
         self.targets_by_queue.get(self.queue_index(node, channel)).copied().unwrap_or(0)
     }
 
-    /// Bytes of the hourly budget that are spent.
+    /// Spent bytes of the hourly budget.
     pub(super) const fn spent_bytes(&self) -> u64 {
         self.spent_bytes
     }
@@ -162,27 +162,28 @@ impl JobSlots {
         self.has_start.get(node.as_usize()).copied().unwrap_or(false)
     }
 
-    /// Whether a channel may run one more target on a node.
+    /// Checks whether a channel may run one more target on a node.
     pub(super) fn check_channel(&self, node: NodeIx, channel: usize) -> Result<(), Refusal> {
         let running = self.targets_of(node, channel);
         let limit = self.channel_limits.get(channel).copied().unwrap_or(0);
         check_limit(RefusalReason::ChannelLimit, running, 0, 1, limit)
     }
 
-    /// Whether the limits admit a request; a view with all its copies counts with every file.
+    /// Checks a request against the limits; a view with all its copies counts with every file.
     pub(super) fn check(&self, request: SlotRequest<'_>) -> Result<(), Refusal> {
         self.check_against(&ReservedSlots::default(), request, files_by_node(request.copies))
     }
 
-    /// Whether the limits also admit it with slots reserved for another target. Such a
-    /// refusal shows fewer jobs or bytes than the limit.
+    /// Checks a request against the limits with slots reserved for another target. A refusal for
+    /// the reservation shows fewer jobs or bytes than the limit.
     pub(super) fn check_with_reservation(&self, request: SlotRequest<'_>) -> Result<(), Refusal> {
         let Some(reserved) = &self.reserved else { return Ok(()) };
         self.check_against(reserved, request, files_by_node(request.copies))
             .map_err(|refusal| refusal.since(reserved.since))
     }
 
-    /// `files` is the number of files compacted on each node.
+    /// Checks a request against limits and reserved slots; `files` is the number of files to
+    /// compact on each node.
     fn check_against(
         &self,
         reserved: &ReservedSlots,
@@ -219,8 +220,8 @@ impl JobSlots {
         self.check_budget(reserved.budget_bytes, bytes)
     }
 
-    /// Whether the hourly budget suffices. A file larger than the whole budget may start if
-    /// nothing is spent; otherwise it could never start.
+    /// Checks the hourly budget. A file larger than the whole budget may start if nothing is spent;
+    /// otherwise it could never start.
     fn check_budget(&self, held: u64, bytes: u64) -> Result<(), Refusal> {
         let before = self.spent_bytes.saturating_add(held);
         let after = before.saturating_add(bytes);
@@ -238,9 +239,9 @@ impl JobSlots {
         file > self.limits.bytes_per_hour / LARGE_FILE_DIVISOR
     }
 
-    /// Whether the limits would admit a request if no job ran and no bytes were spent. Not for a
-    /// second view with all its copies: its reservation would leave slots idle until the first one
-    /// ends.
+    /// Whether the limits would admit a request if no job ran and no bytes were spent. False for a
+    /// view with all its copies while their maximum is running: its reservation would leave slots
+    /// idle until one of them ends.
     pub(super) fn could_ever_admit(
         &self,
         SlotRequest { copies: copies_by_node, channel_index: channel, all_copies, .. }: SlotRequest<
@@ -252,7 +253,7 @@ impl JobSlots {
             && self.never_admits(copies_by_node).is_none()
     }
 
-    /// The refusal of files that need more slots at once than there are.
+    /// The refusal of files that need more slots at once than the limits have.
     pub(super) fn never_admits(&self, copies_by_node: &[NodeCopies]) -> Option<Refusal> {
         let files = || files_by_node(copies_by_node).map(|(_, copies)| copies);
         let over = |needs: usize, limit: usize| {
@@ -263,12 +264,12 @@ impl JobSlots {
             .or_else(|| over(files().fold(0, usize::saturating_add), self.limits.cluster))
     }
 
-    /// Reserves the slots a target needs.
+    /// Reserves the slots that a target needs.
     pub(super) fn reserve(&mut self, reservation: &SlotReservation) {
         self.reserved = Some(ReservedSlots::of(reservation, self.jobs_by_node.len()));
     }
 
-    /// The target starts and uses the reserved slots.
+    /// Releases the reserved slots when their target starts and uses them.
     pub(super) fn release_reservation(&mut self) {
         self.reserved = None;
     }
@@ -310,7 +311,6 @@ impl JobSlots {
         self.cluster_jobs >= self.limits.cluster || self.spent_bytes > self.limits.bytes_per_hour
     }
 
-    /// Counts a start.
     pub(super) fn record_start(
         &mut self,
         copies_by_node: &[NodeCopies],
@@ -349,7 +349,7 @@ fn files_by_node(copies_by_node: &[NodeCopies]) -> impl Iterator<Item = (NodeIx,
     })
 }
 
-/// Whether `more` jobs fit into the limit with `running` and `held` ones.
+/// Checks whether `more` jobs fit into the limit along with `running` and `held` ones.
 fn check_limit(
     reason: RefusalReason,
     running: usize,
@@ -360,14 +360,14 @@ fn check_limit(
     if running.saturating_add(held).saturating_add(more) <= limit {
         return Ok(());
     }
-    // A single start shows the jobs that run; a start of several files shows the total it would
-    // reach.
+    // For a single file the value shown is the number of running jobs; for several files, the total
+    // that the start would reach.
     let value = if more == 1 || held > 0 { running } else { running.saturating_add(more) };
     Err(Refusal::with_numbers(reason, value as f64, limit as f64))
 }
 
-/// Whether something happened less than `span` ago. A clock that was set back by more than `span`
-/// blocks nothing.
+/// Whether something happened less than `span` ago. False if the clock was set back by `span` or
+/// more, so that nothing is blocked.
 pub(super) fn is_recent(at: Moment, now: Moment, span: Duration) -> bool {
     at.age(now) < span && now.age(at) < span
 }

@@ -30,14 +30,14 @@ impl fmt::Display for CompactionRequest {
     }
 }
 
-/// A reason why a start's numbers are uncertain.
+/// A reason for uncertainty in a start's numbers.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Caveat {
     /// Free space is unknown on a volume that the compaction writes to.
     UnknownDisk,
-    /// Active bytes are known to be misleading here.
+    /// Active bytes are known to be misleading for this target.
     LowConfidence,
     /// Sizes of one copy are assumed for all copies.
     Estimated,
@@ -47,12 +47,12 @@ pub enum Caveat {
     UnknownRate,
 }
 
-/// One start. Bytes are totals over all files it compacts; unknown values are absent.
+/// One start. Bytes are totals over all files it compacts; unknown values are `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedStart {
     /// The target.
     pub ix: TargetIx,
-    /// The node of the compacted file; the pseudo node if files on all nodes are compacted.
+    /// The node of the compacted file; the pseudo-node if files on all nodes are compacted.
     pub node: NodeIx,
     /// The shard file's name, if a single file is compacted.
     pub shard: Option<Arc<str>>,
@@ -60,25 +60,25 @@ pub struct PlannedStart {
     pub design: Option<Arc<str>>,
     /// The index of the channel that takes it.
     pub channel: usize,
-    /// The operator's order, if that is the reason.
+    /// The operator's order that caused the start, if one did.
     pub order: Option<CompactionOrder>,
     /// The exact request.
     pub request: CompactionRequest,
     /// Bytes of the files before the compaction.
     pub file_bytes: Option<u64>,
-    /// Bytes it frees, as predicted.
+    /// Predicted bytes that it frees.
     pub gain_bytes: Option<u64>,
-    /// Bytes it writes, as predicted.
+    /// Predicted bytes that it writes.
     pub rewrite_bytes: Option<u64>,
     /// Bytes it needs on each node's volume in addition to the old file, at its peak.
     pub peak_bytes: u64,
     /// Expected duration at the measured rate.
     pub duration: Option<Duration>,
-    /// Why these numbers are uncertain.
+    /// Reasons for uncertainty in these numbers.
     pub caveats: Vec<Caveat>,
 }
 
-/// Inputs of a start's numbers, in addition to the target.
+/// Inputs for a start's numbers, in addition to the target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StartEstimate<'a> {
     /// Number of compacted files.
@@ -94,19 +94,19 @@ impl PlannedStart {
     ///
     /// # Errors
     ///
-    /// If no request can carry its name.
+    /// If no request can carry the target's name.
     pub(super) fn of(
         target: TargetRef<'_>,
         candidate: &CandidateSummary,
         (node, name): (NodeIx, &str),
         (at, channel): (usize, &Channel),
         shard: Option<TargetRef<'_>>,
-        expected: StartEstimate<'_>,
+        estimate: StartEstimate<'_>,
     ) -> Result<Self, Unaddressable> {
         let db = target.db_name().db;
         let design = target.view().and_then(|view| {
-            let taken = view.designs.iter().find(|design| channel.designs.accepts(design));
-            taken.or_else(|| view.designs.first()).cloned()
+            let accepted = view.designs.iter().find(|design| channel.designs.accepts(design));
+            accepted.or_else(|| view.designs.first()).cloned()
         });
         let ddoc = design.as_deref().unwrap_or_default();
         let file = match candidate.unit {
@@ -126,18 +126,18 @@ impl PlannedStart {
             }
             CompactionUnit::Cleanup => Route::ViewCleanup { db },
         })?;
-        let times = |bytes: Option<u64>| Some(bytes?.saturating_mul(expected.file_count));
+        let times = |bytes: Option<u64>| Some(bytes?.saturating_mul(estimate.file_count));
         let per_file = candidate.predicted_bytes.get();
         let seconds =
-            per_file.zip(expected.bytes_per_second).map(|(bytes, rate)| bytes as f64 / rate);
+            per_file.zip(estimate.bytes_per_second).map(|(bytes, rate)| bytes as f64 / rate);
         let facts = target.facts();
         let cleanup = candidate.unit == CompactionUnit::Cleanup;
         let caveats = [
-            (Caveat::UnknownDisk, !cleanup && !expected.is_space_known),
+            (Caveat::UnknownDisk, !cleanup && !estimate.is_space_known),
             (Caveat::LowConfidence, target.confidence() == Confidence::Low),
             (Caveat::Estimated, facts.flags.estimated),
             (Caveat::EveryCopy, candidate.unit == CompactionUnit::AllCopies),
-            (Caveat::UnknownRate, !cleanup && expected.bytes_per_second.is_none()),
+            (Caveat::UnknownRate, !cleanup && estimate.bytes_per_second.is_none()),
         ];
         Ok(Self {
             ix: candidate.ix,
@@ -145,12 +145,12 @@ impl PlannedStart {
             shard: file.map(Into::into),
             design,
             channel: at,
-            order: expected.order.cloned(),
+            order: estimate.order.cloned(),
             request,
             file_bytes: times(candidate.file_bytes.get()),
             gain_bytes: times(candidate.reclaimable_bytes()),
             rewrite_bytes: times(per_file),
-            peak_bytes: expected.peak_bytes,
+            peak_bytes: estimate.peak_bytes,
             duration: seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             caveats: caveats.iter().filter(|(_, holds)| *holds).map(|(it, _)| *it).collect(),
         })

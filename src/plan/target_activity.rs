@@ -1,4 +1,4 @@
-//! Running jobs and remembered constraints by target, as the admission needs them.
+//! Running jobs and stored constraints by target, as the admission needs them.
 
 use super::{conditions::Conditions, placement::Placement, slots::JobSlots};
 use crate::{
@@ -15,8 +15,8 @@ use hashbrown::{HashMap, HashSet};
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// How long a "compaction runs" fact counts for a node that does not answer: as long as its jobs
-/// would. A node that is gone for good blocks nothing.
+/// How long a "compaction runs" fact counts for a node that does not answer, since its jobs may
+/// still be running. After that, a node that is gone for good blocks nothing.
 const RUNNING_FLAG_MAX_AGE: Duration = Duration::from_secs(3_600);
 
 /// State of a target in addition to its facts.
@@ -28,13 +28,13 @@ pub(super) struct TargetStatus {
     pub(super) building_since: Option<Moment>,
     /// Why it is not started for now.
     pub(super) backoff: Option<Backoff>,
-    /// The time of its last start, if it was not measured since.
+    /// The time of its last start, if it has not been measured since.
     pub(super) last_start: Option<Moment>,
     /// Whether no request can carry its name.
     pub(super) unaddressable: bool,
     /// Whether an operator ordered it.
     pub(super) ordered: bool,
-    /// Whether that order is forced: it ignores missing channels and back-off.
+    /// Whether that order is forced: it overrides missing channels and back-off.
     pub(super) forced: bool,
 }
 
@@ -64,23 +64,24 @@ impl IxSet {
 pub(super) struct TargetActivity {
     with_status: IxSet,
     statuses: HashMap<TargetIx, TargetStatus>,
-    /// Ranges with a copy that is being compacted.
+    /// Ranges of which a copy is being compacted, with that copy's node.
     busy_ranges: HashMap<(DbIx, Range), NodeIx>,
     busy_dbs: HashSet<DbIx>,
 }
 
 impl TargetActivity {
-    /// Collects running jobs and constraints; counts the jobs in `room` on the way.
+    /// Collects running jobs and constraints, and counts the jobs in `slots`.
     ///
-    /// `active` lists targets whose facts say that they are being compacted, with their queues.
-    /// For a node that has not reported its tasks, these facts stand in for a limited time.
+    /// `active` lists targets that are being compacted according to their facts, with their queues.
+    /// For a node that has not reported its tasks, these facts replace the report for a limited
+    /// time.
     pub(super) fn new(
         snapshot: &Snapshot,
         channels: &Channels,
         conditions: &Conditions,
         placements: &ChunkedTable<Placement>,
         active: impl Iterator<Item = ((NodeIx, usize), TargetIx)>,
-        room: &mut JobSlots,
+        slots: &mut JobSlots,
         now: Moment,
     ) -> Self {
         let mut running = Self::default();
@@ -91,11 +92,11 @@ impl TargetActivity {
             running.status_mut(*ix).last_start = Some(*at);
         }
         for (ix, ordered) in &conditions.constraints.orders {
-            let known = running.status_mut(*ix);
-            (known.ordered, known.forced) = (true, ordered.force);
+            let status = running.status_mut(*ix);
+            (status.ordered, status.forced) = (true, ordered.force);
         }
         let mut counted = HashSet::new();
-        let mut wholes = HashSet::new();
+        let mut whole_views = HashSet::new();
         for job in &conditions.jobs.list {
             if let Some(ix) = job.target {
                 running.add_job(snapshot, job, ix);
@@ -103,32 +104,34 @@ impl TargetActivity {
             if !job.is_compaction() {
                 continue;
             }
-            room.count_job(job.key.node);
+            slots.count_job(job.key.node);
             let channel = job_channel(job, snapshot, channels, placements);
-            let counts_anew = job.target.is_none_or(|ix| counted.insert((job.key.node, ix)));
-            if let Some(channel) = channel.filter(|_| counts_anew) {
-                room.count_target(job.key.node, channel);
+            let is_new = job.target.is_none_or(|ix| counted.insert((job.key.node, ix)));
+            if let Some(channel) = channel.filter(|_| is_new) {
+                slots.count_target(job.key.node, channel);
             }
-            if is_all_copies_job(snapshot, job) && job.target.is_some_and(|ix| wholes.insert(ix)) {
-                room.count_all_copies_job();
+            if is_all_copies_job(snapshot, job)
+                && job.target.is_some_and(|ix| whole_views.insert(ix))
+            {
+                slots.count_all_copies_job();
             }
         }
         let polled: HashSet<NodeIx> =
             conditions.jobs.polled_nodes.iter().map(|(at, _)| *at).collect();
         for ((node, channel), ix) in active {
-            let known_elsewhere =
+            let is_reported =
                 if node == NodeIx::CLUSTER { !polled.is_empty() } else { polled.contains(&node) };
             let measured = snapshot.target(ix).and_then(|target| target.facts().measured_at);
             let long_ago =
                 measured.is_none_or(|measured| measured.at.age(now) > RUNNING_FLAG_MAX_AGE);
             if long_ago
-                || known_elsewhere
-                || running.status(ix).is_some_and(|known| known.compacting_since.is_some())
+                || is_reported
+                || running.status(ix).is_some_and(|status| status.compacting_since.is_some())
             {
                 continue;
             }
-            room.count_job(node);
-            room.count_target(node, channel);
+            slots.count_job(node);
+            slots.count_target(node, channel);
             running.occupy_range(snapshot, ix);
         }
         running
@@ -144,7 +147,7 @@ impl TargetActivity {
         self.status_mut(ix).unaddressable = true;
     }
 
-    /// Marks the range of a shard that starts.
+    /// Marks the range of a shard that starts as busy.
     pub(super) fn occupy_range(&mut self, snapshot: &Snapshot, ix: TargetIx) {
         let Some(target) = snapshot.target(ix) else { return };
         if let Some(range) = target.range() {
@@ -169,14 +172,14 @@ impl TargetActivity {
     }
 
     fn add_job(&mut self, snapshot: &Snapshot, job: &Job, ix: TargetIx) {
-        let known = self.status_mut(ix);
+        let status = self.status_mut(ix);
         if !job.is_compaction() {
-            known.building_since =
-                Some(known.building_since.map_or(job.started_at, |at| at.min(job.started_at)));
+            status.building_since =
+                Some(status.building_since.map_or(job.started_at, |at| at.min(job.started_at)));
             return;
         }
-        known.compacting_since =
-            Some(known.compacting_since.map_or(job.started_at, |at| at.min(job.started_at)));
+        status.compacting_since =
+            Some(status.compacting_since.map_or(job.started_at, |at| at.min(job.started_at)));
         if job.key.kind == JobKind::CompactDb {
             self.occupy_range(snapshot, ix);
         }
@@ -188,7 +191,8 @@ impl TargetActivity {
     }
 }
 
-/// The channel a job counts for: the one it was started for, or the one that takes its target.
+/// The channel that a job counts towards: the one for which it was started, or the one that takes
+/// its target.
 fn job_channel(
     job: &Job,
     snapshot: &Snapshot,
@@ -200,7 +204,7 @@ fn job_channel(
     started_for.map(|(at, _)| at).or_else(takes)
 }
 
-/// Whether a job belongs to a compaction of all copies of a view, which only recliner starts.
+/// Whether a job is part of a compaction of all copies of a view; only recliner starts those.
 fn is_all_copies_job(snapshot: &Snapshot, job: &Job) -> bool {
     job.target_kind == TargetKind::View
         && job.owner == JobOwner::Recliner

@@ -1,4 +1,4 @@
-//! The queues compared with scoring everything from scratch, and the plan's public answers.
+//! Tests the queues against scoring everything from scratch, and the plan's public answers.
 
 mod naive;
 mod orders;
@@ -86,7 +86,7 @@ fn starts(plan: &Plan) -> Vec<TargetIx> {
 }
 
 #[test]
-fn a_target_in_a_reused_row_is_queued_from_now_on() {
+fn target_in_a_reused_row_starts_a_new_waiting_time() {
     for skipped in [false, true] {
         let mut draft = Draft::new(5);
         let ids = node_with(&mut draft, &[("old", 100, 10)]);
@@ -125,7 +125,7 @@ fn a_target_belongs_to_the_first_channel_that_takes_it() {
     );
     assert_eq!(names(&plan, &starts(&plan)), ["a"]);
     assert_eq!(names(&plan, &waits(plan.queue(node, 1).unwrap())), ["c"]);
-    assert_eq!(plan.queue(node, 2).unwrap().queued().len(), 0, "known to be empty");
+    assert_eq!(plan.queue(node, 2).unwrap().queued().len(), 0, "exists and is empty");
     assert!(plan.queue(node, 3).is_none(), "views wait on the pseudo node");
     assert!(plan.queue(NodeIx::CLUSTER, 3).is_some());
 
@@ -157,7 +157,7 @@ fn a_target_belongs_to_the_first_channel_that_takes_it() {
 }
 
 #[test]
-fn a_running_stale_or_splitting_target_leaves_its_slot_to_the_next() {
+fn running_stale_or_splitting_target_is_skipped_for_the_next() {
     let mut draft = Draft::new(5);
     let ids = node_with(
         &mut draft,
@@ -184,7 +184,7 @@ fn a_running_stale_or_splitting_target_leaves_its_slot_to_the_next() {
     let queue = plan.queue(NodeIx::from_usize(1).unwrap(), 0).unwrap();
     assert_eq!(queue.active_jobs, 1);
     let waiting = plan.waiting().find(|(waiting, _)| *waiting == queue).map(|(_, count)| count);
-    assert_eq!((queue.queued().len(), waiting), (5, Some(4)), "what runs does not wait");
+    assert_eq!((queue.queued().len(), waiting), (5, Some(4)), "the running target does not wait");
     assert_eq!(names(&plan, &starts(&plan)), ["next"]);
     let reasons: Vec<_> = ids
         .iter()
@@ -216,7 +216,7 @@ fn name_patterns_and_states_exclude_targets() {
 }
 
 #[test]
-fn the_queues_of_a_node_that_left_are_removed() {
+fn removes_queues_of_a_node_that_left() {
     let mut draft = Draft::new(5);
     let ids = node_with(&mut draft, &[("a", 100, 10)]);
     let mut queues = Queues::new(Arc::default());
@@ -245,7 +245,7 @@ fn a_cleanup_without_evidence_is_refused_as_no_evidence() {
 
 proptest! {
     #[test]
-    fn incremental_updates_equal_scoring_from_scratch(
+    fn incremental_updates_agree_with_scoring_from_scratch(
         capacity in 1..6_usize,
         rounds in proptest::collection::vec(
             proptest::collection::vec((0..12_u8, 0..6_u64, 1..4_u64, any::<bool>(), any::<bool>()), 0..8),
@@ -275,12 +275,12 @@ proptest! {
             }
             let snapshot = draft.publish(at(1));
             queues.apply_snapshot(&snapshot, at(1));
-            let followed = queues.make_plan(&snapshot, &Conditions::default(), &rules(), at(1));
+            let updated = queues.make_plan(&snapshot, &Conditions::default(), &rules(), at(1));
             let mut rebuilt = Queues::new(Arc::clone(&channels));
             rebuilt.apply_snapshot(&snapshot, at(1));
             let rebuilt = rebuilt.make_plan(&snapshot, &Conditions::default(), &rules(), at(1));
-            prop_assert_eq!(&followed.queues, &rebuilt.queues, "round {}", round);
-            last = Some(followed);
+            prop_assert_eq!(&updated.queues, &rebuilt.queues, "round {}", round);
+            last = Some(updated);
         }
         let plan = last.unwrap();
         for target in plan.snapshot.targets() {

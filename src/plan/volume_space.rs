@@ -18,7 +18,7 @@ use wall_clock::Moment;
 /// One volume's balance, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct VolumeBalance {
-    /// Bytes that may be written in addition to running jobs' reservations; absent where unknown.
+    /// Bytes that may be written in addition to running jobs' reservations; `None` if unknown.
     free_bytes: Option<u64>,
     /// The part of these bytes that this plan's starts use.
     planned_bytes: u64,
@@ -37,7 +37,7 @@ pub(super) struct SpaceLedger {
 /// The bytes that a start needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SpaceNeed {
-    /// Peak bytes in addition to each file; absent where no size is known.
+    /// Peak bytes in addition to each file; `None` if no size is known.
     pub(super) peak_bytes: Option<u64>,
     /// The size of the file itself.
     pub(super) file_bytes: Option<u64>,
@@ -74,7 +74,8 @@ impl SpaceLedger {
         Self { volumes, volumes_by_node, blind_limit: rules.headroom.blind_limit }
     }
 
-    /// Whether free space is known on every volume of these nodes.
+    /// Whether free space is known on every volume of these nodes; false for a node without
+    /// volumes.
     pub(super) fn is_known(&self, copies_by_node: &[NodeCopies]) -> bool {
         copies_by_node.iter().all(|node_copies| {
             let volumes = self.volumes_of(node_copies);
@@ -83,7 +84,7 @@ impl SpaceLedger {
         })
     }
 
-    /// Whether the space left by running jobs is enough.
+    /// Checks whether the space left by running jobs is enough.
     pub(super) fn check_after_running(
         &self,
         copies_by_node: &[NodeCopies],
@@ -100,7 +101,7 @@ impl SpaceLedger {
         self.check(copies_by_node, need, |_| 0)
     }
 
-    /// Whether the space left by running jobs and this plan's starts is enough.
+    /// Checks whether the space left by running jobs and this plan's starts is enough.
     pub(super) fn check_after_starts(
         &self,
         copies_by_node: &[NodeCopies],
@@ -112,15 +113,17 @@ impl SpaceLedger {
     /// The bounds that apply to any file on a node.
     pub(super) fn bounds(&self, node: NodeIx) -> queue_bounds::SpaceBounds {
         let volumes = self.volumes_by_node.get(node.as_usize()).map_or(&[][..], Vec::as_slice);
-        let rooms =
+        let free_and_planned =
             || self.balances_of(volumes).filter_map(|it| Some((it.free_bytes?, it.planned_bytes)));
-        let knows =
+        let is_known =
             !volumes.is_empty() && self.balances_of(volumes).all(|it| it.free_bytes.is_some());
         queue_bounds::SpaceBounds {
-            largest_blind: (!knows).then_some(self.blind_limit),
+            largest_blind: (!is_known).then_some(self.blind_limit),
             is_falling: self.balances_of(volumes).any(|balance| balance.falling_since.is_some()),
-            free_after_running: rooms().map(|(room, _)| room).min(),
-            free_after_starts: rooms().map(|(room, taken)| room.saturating_sub(taken)).min(),
+            free_after_running: free_and_planned().map(|(free, _)| free).min(),
+            free_after_starts: free_and_planned()
+                .map(|(free, planned)| free.saturating_sub(planned))
+                .min(),
         }
     }
 
@@ -190,7 +193,7 @@ fn volume_balance(volume: &Volume, reserved: u64, keep_free_percent: f64) -> Vol
     }
 }
 
-/// Bytes that may be written in addition to what running jobs reserve; absent where unknown.
+/// Bytes that may be written in addition to running jobs' reservations; `None` if unknown.
 pub(super) fn free_bytes(volume: &Volume, reserved: u64, keep_free_percent: f64) -> Option<u64> {
     volume.space.map(|space| usable_bytes(space, keep_free_percent).saturating_sub(reserved))
 }
@@ -200,7 +203,7 @@ pub(super) fn usable_bytes(space: VolumeSpace, keep_free_percent: f64) -> u64 {
     space.available.saturating_sub(min_free_bytes(space, keep_free_percent))
 }
 
-/// Bytes of a volume that starts must leave free; none where its size is unknown.
+/// Bytes of a volume that starts must leave free; zero if its size is unknown.
 fn min_free_bytes(space: VolumeSpace, percent: f64) -> u64 {
     space.size.map_or(0, |size| to_bytes((size as f64 * percent / 100.0).ceil()))
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-/// Rows in a chunk: one change in a shared table copies that many.
+/// Rows in a chunk: one change in a shared table copies this many rows.
 const ROWS_PER_CHUNK: usize = 64;
 
 /// A table in chunks of 64 rows, copied on write.
+///
 /// Publishing a copy costs one pointer for each chunk; changing a row afterwards copies that row's
 /// chunk once.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ impl<T: Clone> ChunkedTable<T> {
         self.chunks.get(at / ROWS_PER_CHUNK)?.get(at % ROWS_PER_CHUNK)
     }
 
-    /// The row at `at`, for changes; copies its chunk if that is shared.
+    /// The row at `at` for changing it; copies its chunk if that is shared.
     pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
         Arc::make_mut(self.chunks.get_mut(at / ROWS_PER_CHUNK)?).get_mut(at % ROWS_PER_CHUNK)
     }
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_unaffected_by_later_changes() {
+    fn copy_is_unaffected_by_later_changes() {
         let mut table = ChunkedTable::default();
         for row in 0..1_000_usize {
             assert_eq!(table.push(row), row);

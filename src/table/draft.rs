@@ -31,7 +31,7 @@ pub struct Draft {
     hasher: DefaultHashBuilder,
     by_name: HashTable<u32>,
     by_key: HashTable<u32>,
-    /// Parts of views, by their identifying values.
+    /// Parts of views, by the values that identify them.
     by_part: HashTable<u32>,
     /// A template for parts, so that they all share the same empty attributes.
     empty_part: View,
@@ -41,7 +41,7 @@ pub struct Draft {
     free_dbs: Vec<u32>,
     free_views: Vec<u32>,
     top_databases: TopDatabases,
-    /// What compactions taught, of databases with and without a row.
+    /// The corrections in force, for databases with and without a row.
     corrections: Arc<Corrections>,
     changed: Vec<TargetIx>,
     /// Row indexes that are already in `changed`.
@@ -80,15 +80,15 @@ impl Draft {
 
     /// The node with this name, created if new.
     pub fn get_or_add_node(&mut self, name: &str) -> NodeIx {
-        if let Some(known) = self.find_node(name) {
-            return known;
+        if let Some(ix) = self.find_node(name) {
+            return ix;
         }
         let node = Node { name: name.into(), is_served: true, ..Node::default() };
         self.current.nodes.push(Arc::new(node));
         NodeIx(u16::try_from(self.current.nodes.len() - 1).unwrap_or(u16::MAX))
     }
 
-    /// The node with this name, if it was ever seen.
+    /// The node with this name, if it is in the tables.
     #[must_use]
     pub fn find_node(&self, name: &str) -> Option<NodeIx> {
         let at = self.current.nodes.iter().position(|node| &*node.name == name)?;
@@ -112,7 +112,7 @@ impl Draft {
         self.current.sweep_duration = Some(took);
     }
 
-    /// Sets when the feeds began to report every change of a database; none while they do not.
+    /// Sets when the feeds began to report every change of a database; `None` while they do not.
     pub const fn set_feeds_complete_since(&mut self, since: Option<Moment>) {
         self.current.feeds_complete_since = since;
     }
@@ -141,12 +141,12 @@ impl Draft {
         };
     }
 
-    /// Adds what was read of a shard's overhead; little is not kept.
-    fn update_overhead(&mut self, ix: TargetIx, seen: Overhead) {
-        let known = self.current.overheads.get(&ix).copied();
-        let all = known.unwrap_or_default().updated(seen);
-        let notable = Some(all).filter(Overhead::is_notable);
-        if notable != known {
+    /// Adds a reading of a shard's overhead; overhead that is not notable is not stored.
+    fn update_overhead(&mut self, ix: TargetIx, reading: Overhead) {
+        let before = self.current.overheads.get(&ix).copied();
+        let merged = before.unwrap_or_default().updated(reading);
+        let notable = Some(merged).filter(Overhead::is_notable);
+        if notable != before {
             self.set_overhead(ix, notable);
         }
     }
@@ -159,7 +159,7 @@ impl Draft {
         };
     }
 
-    /// Marks that a target was measured since it may have changed.
+    /// Marks that a target has been measured since it may have changed.
     pub fn mark_confirmed(&mut self, ix: TargetIx) {
         if self.current.target(ix).is_some() && self.current.unconfirmed.contains(ix.as_usize()) {
             Arc::make_mut(&mut self.current.unconfirmed).remove(ix.as_usize());
@@ -199,12 +199,15 @@ impl Draft {
         self.by_name.find(hash, |at| names.get(*at as usize) == Some(name)).map(|at| DbIx(*at))
     }
 
-    /// Every instance of a database with any target.
+    /// Every instance of a database that has any target.
     #[must_use]
     pub fn instances_of(&self, db: &str) -> Vec<DbIx> {
         let names = &self.current.names;
-        let alike = self.by_name.iter_hash(self.hasher.hash_one(db)).copied();
-        alike.filter(|at| names.get(*at as usize).is_some_and(|it| it.db == db)).map(DbIx).collect()
+        let same_hash = self.by_name.iter_hash(self.hasher.hash_one(db)).copied();
+        same_hash
+            .filter(|at| names.get(*at as usize).is_some_and(|it| it.db == db))
+            .map(DbIx)
+            .collect()
     }
 
     /// The copies of a database instance on all nodes.
@@ -249,13 +252,13 @@ impl Draft {
         self.get_or_add_row((Some(TargetKind::Db), node, db.0, extra))
     }
 
-    /// The same, if it exists.
+    /// The copy of a shard on a node, if it exists.
     #[must_use]
     pub fn find_shard(&self, node: NodeIx, db: DbIx, range: Option<Range>) -> Option<TargetIx> {
         let extra = match range {
             None => 0,
             Some(range) => {
-                row_index(self.current.ranges.iter().position(|known| *known == range)?) + 1
+                row_index(self.current.ranges.iter().position(|other| *other == range)?) + 1
             }
         };
         self.find((Some(TargetKind::Db), node, db.0, extra))
@@ -280,8 +283,8 @@ impl Draft {
             self.current.add_replaced(ix, &known, &facts);
         }
         self.remove_from_sums(ix);
-        if let Some(known) = self.current.facts.get_mut(ix.as_usize()) {
-            *known = PackedFacts::pack(kind, &facts);
+        if let Some(row) = self.current.facts.get_mut(ix.as_usize()) {
+            *row = PackedFacts::pack(kind, &facts);
         }
         if history != before {
             self.set_history(ix, history);
@@ -293,20 +296,21 @@ impl Draft {
         self.mark_changed(ix);
     }
 
-    /// Replaces what a target's readings add up to.
+    /// Replaces the rent and growth of a target.
     pub(super) fn set_history(&mut self, ix: TargetIx, history: SizeHistory) {
         if let Some(row) = self.current.histories.get_mut(ix.as_usize()) {
             *row = history;
         }
     }
 
-    /// Continues every rent and growth on a clock that read `before` when it was set to `now`, so that
-    /// the step itself counts for nothing.
+    /// Continues every rent and growth on a clock that read `before` when it was set to `now`, so
+    /// that the step itself has no effect.
     pub fn settle_histories(&mut self, before: Moment, now: Moment) {
         self.settle_histories_where(|_| Some(before), now);
     }
 
-    /// The same for targets that were read after `now`, by an earlier process whose clock was ahead.
+    /// Like [`Self::settle_histories`], for targets that were read after `now` by an earlier
+    /// process whose clock was ahead.
     pub fn settle_histories_of_the_future(&mut self, now: Moment) {
         self.settle_histories_where(|waste| Some(waste.at).filter(|at| *at > now), now);
     }
@@ -323,7 +327,7 @@ impl Draft {
         }
     }
 
-    /// Adds up what a target's rent came to by now, before its waste is predicted otherwise.
+    /// Adds up a target's rent until now, before the prediction of its waste changes.
     fn settle_rent(&mut self, ix: TargetIx, now: Moment) {
         let Some(target) = self.current.target(ix) else { return };
         let reading = WasteReading::of(target.kind(), &target.facts(), target.correction());
@@ -334,8 +338,8 @@ impl Draft {
         }
     }
 
-    /// Adds up what a target's history came to on a clock that read `clock_before`, by its last reading,
-    /// when it was set to `now`.
+    /// Adds up a target's history until the clock was set to `now`; `clock_before` is what the
+    /// clock read before, given the last reading.
     fn settle_history(
         &mut self,
         ix: TargetIx,
@@ -350,7 +354,7 @@ impl Draft {
         }
     }
 
-    /// Sets a target's relation to the shard map.
+    /// Sets the relation between a target and the shard map.
     pub fn set_state(&mut self, ix: TargetIx, state: TargetState) {
         if self.current.target(ix).is_none_or(|target| target.state() == state) {
             return;
@@ -414,7 +418,7 @@ impl Draft {
     }
 
     fn range_index(&mut self, range: Range) -> u32 {
-        if let Some(at) = self.current.ranges.iter().position(|known| *known == range) {
+        if let Some(at) = self.current.ranges.iter().position(|other| *other == range) {
             return row_index(at);
         }
         let ranges = Arc::make_mut(&mut self.current.ranges);
@@ -470,7 +474,7 @@ impl Draft {
         }
         let ix = TargetIx::of(at, row.generation);
         self.add_to_sums(ix);
-        // If another target just left this row, both are reported: the removed one and the new
+        // If another target has just left this row, both are reported: the removed one and the new
         // one.
         self.changed_rows.insert(ix.as_usize());
         self.changed.push(ix);
@@ -553,7 +557,7 @@ fn name_at(names: &super::name_table::NameTable, at: u32) -> DbName<'_> {
     names.get(at as usize).unwrap_or(DbName { db: "", suffix: "" })
 }
 
-/// Tables have far fewer than four billion rows: a row takes more than 200 bytes.
+/// A row index. Tables have far fewer than four billion rows: a row takes more than 200 bytes.
 fn row_index(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }

@@ -1,6 +1,6 @@
 //! Indexes that identify targets and databases in the tables.
 
-/// A target's row in the tables, with the row's generation: state of a removed target never
+/// A target's row in the tables, with the row's generation, so that state of a removed target never
 /// applies to a later target in the same row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetIx {
@@ -15,7 +15,7 @@ impl TargetIx {
         self.row as usize
     }
 
-    /// The first target of a row; `None` beyond four billion.
+    /// The first target of a row; `None` for an index beyond four billion.
     #[cfg(test)]
     pub(crate) fn from_usize(at: usize) -> Option<Self> {
         u32::try_from(at).ok().map(|place| Self { row: place, generation: 0 })

@@ -3,7 +3,7 @@
 use couchdb_names::NameList;
 use std::sync::Arc;
 
-/// Names in a chunk.
+/// Number of names in a chunk.
 const NAMES_PER_CHUNK: usize = 256;
 
 /// One database instance's name: `app/orders` + `.1795222434`; node-local databases and
@@ -22,7 +22,7 @@ impl std::fmt::Display for DbName<'_> {
     }
 }
 
-/// The names of a chunk: five bytes for each in addition to its letters.
+/// The names of a chunk, with five bytes for each in addition to its text.
 #[derive(Clone, Debug)]
 struct NameChunk {
     names: NameList,
@@ -48,7 +48,7 @@ impl NameChunk {
     fn push(&mut self, name: DbName<'_>) {
         // 256 names of at most CouchDB's 238 bytes stay far below a list's four gigabytes.
         if self.names.push_parts([name.db, name.suffix]) {
-            // A suffix this long is no suffix: the name then keeps it.
+            // A suffix this long is not a real one; the name keeps it.
             self.suffixes.push(u8::try_from(name.suffix.len()).unwrap_or(0));
         }
     }
@@ -85,7 +85,7 @@ impl NameTable {
         self.len - 1
     }
 
-    /// Replaces the name at index `at` and rewrites its chunk, so that a cluster which creates and
+    /// Replaces the name at index `at` and rewrites its chunk, so that a cluster that creates and
     /// drops databases all day leaves no unused text.
     pub(crate) fn replace(&mut self, at: usize, name: DbName<'_>) {
         let Some(chunk) = self.chunks.get_mut(at / NAMES_PER_CHUNK) else { return };

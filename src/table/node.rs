@@ -12,7 +12,7 @@ use wall_clock::Moment;
 pub struct NodeIx(pub(super) u16);
 
 impl NodeIx {
-    /// The pseudo node of cluster-wide targets.
+    /// The pseudo-node of cluster-wide targets.
     pub const CLUSTER: Self = Self(0);
 
     /// The index as a number.
@@ -36,7 +36,8 @@ impl Snapshot {
         members.filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
     }
 
-    /// The names of the served nodes that can be asked: members that are not known to be down.
+    /// The names of the served nodes that can be sent requests: members that are not known to be
+    /// down.
     #[must_use]
     pub fn reachable_nodes(&self) -> BTreeSet<String> {
         let nodes = self.nodes().iter().skip(1);
@@ -51,18 +52,18 @@ impl Snapshot {
 pub struct Node {
     /// CouchDB's name for it, `couchdb@host`.
     pub name: Arc<str>,
-    /// Whether it answered its last request; absent before the first.
+    /// Whether it answered its last request; `None` before the first.
     pub is_up: Option<bool>,
     /// Whether it is still a member of the cluster.
     pub is_member: bool,
-    /// Whether its targets belong to this process's share. Nothing is known here of nodes that
-    /// other processes serve, not even zero.
+    /// Whether its targets belong to this process's share. About nodes that other processes serve
+    /// nothing is known here, not even zero.
     pub is_served: bool,
     /// Whether only its files are read and no request is sent for it.
     pub files_only: bool,
-    /// The CouchDB that it runs, where its own address is known.
+    /// The CouchDB build that it runs, if its own address is known.
     pub build: Option<Build>,
-    /// The address it listens on itself; requests go there and not through another node.
+    /// The address on which it listens itself; requests go there and not through another node.
     pub own_address: OwnAddress,
     /// When a pass over its targets last ended with every target read.
     pub last_success: Option<Moment>,
@@ -70,11 +71,11 @@ pub struct Node {
     pub oldest_fact: Option<Moment>,
     /// The state of its own smoosh.
     pub smoosh: NodeSmoosh,
-    /// Whether the last sweep left out some of its shards, so that CouchDB may have closed them.
+    /// Whether the last sweep skipped some of its shards, so that CouchDB may have closed them.
     pub skipped_shards: bool,
     /// The content of its directories, if this process can read them.
     pub disk_usage: Option<DiskUsage>,
-    /// The largest files of compactions there, running or left behind.
+    /// The largest compaction files on it, of running compactions or left over.
     pub compactions: Vec<CompactionFiles>,
     /// The volumes that hold these directories.
     pub volume_usage: Vec<VolumeUsage>,
@@ -83,14 +84,14 @@ pub struct Node {
 }
 
 impl Node {
-    /// The version of its CouchDB, where its own address is known.
+    /// The version of its CouchDB, if its own address is known.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
         self.build.as_ref().map(Build::version)
     }
 }
 
-/// The content of a node's directories at the last walk. Bytes; unknown is not zero.
+/// The content of a node's directories at the last walk. Sizes are in bytes; unknown is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUsage {
     /// When a walk last read every directory.
@@ -101,23 +102,24 @@ pub struct DiskUsage {
     pub took_ms: u64,
     /// Number of files found.
     pub files: u64,
-    /// View index files that nothing uses: of a signature without design document, or of a shard
-    /// that is gone; as far as they can be judged.
+    /// View index files that nothing uses, because no design document has their signature or their
+    /// shard is gone; as far as this can be determined.
     pub stale_index_bytes: u64,
-    /// Number of such files.
+    /// Number of unused view index files.
     pub stale_index_files: u64,
-    /// The part of `stale_index_bytes` that no request to CouchDB removes: the shard of these files is gone, or
-    /// CouchDB does not look for indexes in their directory.
+    /// The part of `stale_index_bytes` that no request to CouchDB removes, because the shard of the
+    /// files is gone or CouchDB does not look for indexes in their directory.
     pub ownerless_index_bytes: u64,
-    /// Whether design documents were known, so that signatures could be judged.
+    /// Whether design documents were known, so that unused signatures could be determined.
     pub designs_known: bool,
     /// Files left over from compactions.
     pub leftover_bytes: u64,
-    /// Number of such files.
+    /// Number of files left over from compactions.
     pub leftover_files: u64,
     /// Files that CouchDB has deleted but that still exist.
     pub trash_bytes: u64,
-    /// The part of `trash_bytes` that is younger than an hour, so that CouchDB may be about to delete it.
+    /// The part of `trash_bytes` that is younger than an hour and that CouchDB may be about to
+    /// delete.
     pub recent_trash_bytes: u64,
     /// The part of `trash_bytes` that `enable_database_recovery` keeps.
     pub recoverable_bytes: u64,
@@ -129,14 +131,15 @@ pub struct DiskUsage {
     pub other_bytes: u64,
 }
 
-/// The files that compactions of one shard, or of its indexes, write or left behind.
+/// The files of one shard's compactions, or of its indexes' compactions, still written or left
+/// over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactionFiles {
     /// The shard, by CouchDB's name.
     pub shard: Arc<str>,
     /// Whether they are files of its indexes.
     pub of_views: bool,
-    /// Whether nothing works on them any more.
+    /// Whether they are left over: no compaction writes them any more.
     pub is_leftover: bool,
     /// Their number.
     pub files: u64,
@@ -147,7 +150,7 @@ pub struct CompactionFiles {
 }
 
 impl DiskUsage {
-    /// Bytes of files that nothing uses, and that CouchDB is not about to delete.
+    /// Bytes of files that nothing uses and that CouchDB is not about to delete.
     #[must_use]
     pub const fn unused_bytes(&self) -> u64 {
         let trash = self.trash_bytes.saturating_sub(self.recent_trash_bytes);
@@ -155,7 +158,7 @@ impl DiskUsage {
     }
 }
 
-/// Bytes on one file system that nothing uses, at the last walk.
+/// Unused bytes on one file system, at the last walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeUsage {
     /// The volume.
@@ -171,12 +174,12 @@ pub struct VolumeUsage {
 /// The state of smoosh on a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum NodeSmoosh {
-    /// Not asked yet, or the node has no direct address.
+    /// Not queried yet, or the node has no direct address.
     #[default]
     NoDirectAddress,
     /// The server is older than 3.4 and does not report smoosh over HTTP.
     Unsupported,
-    /// It did not answer.
+    /// It did not answer the query.
     Failed,
     /// Its channels, by name.
     Channels(Vec<SmooshChannel>),

@@ -12,7 +12,7 @@ use crate::{
 use wall_clock::Moment;
 
 const COMPACT_RUNNING: u8 = 1;
-/// For a view: its indexer is running. For a database: its header equals CouchDB's answer.
+/// For a view: its indexer is running. For a database: its values are exact.
 const UPDATER_RUNNING_OR_EXACT: u8 = 1 << 1;
 const NEEDS_UPGRADE: u8 = 1 << 2;
 const EVIDENCE: u8 = 1 << 3;
@@ -32,7 +32,7 @@ pub(super) struct PackedFacts {
 }
 
 impl PackedFacts {
-    /// Nothing is known.
+    /// Facts that are all unknown.
     pub(super) const UNKNOWN: Self = Self {
         numbers: [OptionalU64::UNKNOWN; FactKind::SLOTS],
         measured_at: Moment::from_unix(0),
@@ -86,7 +86,6 @@ impl PackedFacts {
         }
     }
 
-    /// Unpacks the facts.
     pub(super) fn unpack(&self, kind: TargetKind) -> Facts {
         let has = |bit| self.bits & bit != 0;
         let by = match (has(BY_HTTP), has(BY_FILES)) {
@@ -122,7 +121,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn known() -> impl Strategy<Value = OptionalU64> {
+    fn maybe_known() -> impl Strategy<Value = OptionalU64> {
         proptest::option::of(any::<u64>()).prop_map(OptionalU64::from)
     }
 
@@ -136,8 +135,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn facts_that_a_kind_can_have_are_restored(
-            numbers in proptest::array::uniform9(known()),
+        fn unpack_restores_every_fact_that_the_kind_can_have(
+            numbers in proptest::array::uniform9(maybe_known()),
             flags in any::<[bool; 5]>(),
             low in any::<bool>(),
             measured in proptest::option::of((any::<u32>(), any::<bool>())),

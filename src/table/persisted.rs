@@ -5,8 +5,8 @@
 //! into its draft before its first sweep.
 //!
 //! A block covers a fixed number of adjacent rows with the names they share. The moment at which
-//! most of them were measured is stored separately, so that a block in which only that moment
-//! changed keeps its bytes.
+//! most of them were measured is stored separately, so that the bytes of a block do not change if
+//! only that moment does.
 
 use super::{
     DbName, Draft, NodeIx, PackedFacts, ShardMapEntry, SizeHistory, Snapshot, TargetIx, View,
@@ -31,13 +31,13 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// Rows in a block: as many as in a chunk of the tables.
 const ROWS_PER_BLOCK: usize = 256;
 
 /// The format version of a block.
 const FORMAT_VERSION: u8 = 3;
 
-/// A measurement older than the newest of its block by more than this has its own moment.
+/// A measurement that is older than the newest of its block by more than this is stored with its
+/// own moment.
 const SHARED_TIME_SPAN: Duration = Duration::from_secs(3_600);
 
 /// Maximum size of a block that is read back.
@@ -48,9 +48,9 @@ const MAX_BLOCK_BYTES: u64 = 64 << 20;
 pub struct TableBlock {
     /// Its number.
     pub number: u32,
-    /// The first moment of the measurements that share one moment.
+    /// The earliest of the measurements that share one moment.
     pub at: Moment,
-    /// Everything else; empty if no target is left.
+    /// The compressed content; empty if no target is left.
     pub bytes: Vec<u8>,
 }
 
@@ -67,8 +67,8 @@ pub struct UncompressedBlock {
     bytes: Vec<u8>,
 }
 
-/// What a block stores. The histories follow it, in the order of its targets: a version that knew
-/// none reads the same content.
+/// The content of a block. In the stored bytes, the histories follow it in the order of its
+/// targets, so that a version without histories can read the content alone.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct BlockContent<'a> {
     #[serde(borrow)]
@@ -77,8 +77,8 @@ struct BlockContent<'a> {
     targets: Vec<StoredTarget<'a>>,
 }
 
-/// What the readings of one target add up to: [`Rent::parts`] and [`Growth::parts`], with times in
-/// seconds since 1970.
+/// The rent and growth of one target: [`Rent::parts`] and [`Growth::parts`], with times in seconds
+/// since the Unix epoch.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredHistory {
     rent: Option<(f32, u32)>,
@@ -87,7 +87,7 @@ struct StoredHistory {
 
 impl StoredHistory {
     fn of(SizeHistory { rent, growth }: SizeHistory) -> Self {
-        // A moment is a number of 32 bits.
+        // A moment fits into 32 bits.
         let seconds = |at: Moment| u32::try_from(at.unix()).unwrap_or_default();
         let (means, times) = growth.parts();
         Self {
@@ -126,7 +126,7 @@ struct StoredTarget<'a> {
     bits: (u8, u16),
     /// By slot; a version with more slots reads the missing ones as unknown.
     numbers: Vec<Option<u64>>,
-    /// In seconds since 1970, if it differs from the block's moment.
+    /// In seconds since the Unix epoch, if it differs from the block's moment.
     at: Option<u32>,
 }
 
@@ -156,16 +156,16 @@ impl Snapshot {
     pub fn build_block(&self, number: u32) -> UncompressedBlock {
         let from = (number as usize).saturating_mul(ROWS_PER_BLOCK);
         let places = from..from.saturating_add(ROWS_PER_BLOCK);
-        // Parts are read from files right after a start, and search indexes together with the
-        // design documents.
-        let kept = places
+        // Parts are read from files right after a start, and search indexes along with the design
+        // documents.
+        let stored = places
             .filter_map(|at| self.target_at(at))
             .filter(|target| !target.is_part() && target.kind() != TargetKind::Search);
-        let targets: Vec<_> = kept.collect();
+        let targets: Vec<_> = stored.collect();
         let moments = || targets.iter().filter_map(|it| it.facts().measured_at).map(|it| it.at);
         let newest = moments().max().unwrap_or_default();
-        let together = |at: Moment| at.age(newest) <= SHARED_TIME_SPAN;
-        let at = moments().filter(|at| together(*at)).min().unwrap_or_default();
+        let is_shared = |at: Moment| at.age(newest) <= SHARED_TIME_SPAN;
+        let at = moments().filter(|at| is_shared(*at)).min().unwrap_or_default();
         let (mut nodes, mut dbs) = (HashMap::new(), HashMap::new());
         let mut content = BlockContent::default();
         for target in &targets {
@@ -194,7 +194,7 @@ impl Snapshot {
             };
             let facts = target.facts();
             let (bits, numbers) = PackedFacts::pack(target.kind(), &facts).parts();
-            let own = facts.measured_at.map(|it| it.at).filter(|at| !together(*at));
+            let own = facts.measured_at.map(|it| it.at).filter(|at| !is_shared(*at));
             let state = TargetState::ALL.iter().position(|state| *state == target.state());
             content.targets.push(StoredTarget {
                 node: u16::try_from(node).unwrap_or_default(),
@@ -218,7 +218,7 @@ impl Snapshot {
 }
 
 impl UncompressedBlock {
-    /// The first moment of the measurements that share one moment.
+    /// The earliest of the measurements that share one moment.
     #[must_use]
     pub const fn at(&self) -> Moment {
         self.at
@@ -245,8 +245,8 @@ impl UncompressedBlock {
 }
 
 impl Draft {
-    /// Restores a block that an earlier process stored: its targets with their facts and the times
-    /// of measurement. Existing data in the tables is kept.
+    /// Restores a block that an earlier process stored: its targets with their facts and
+    /// measurement times. Data that is already in the tables is kept.
     ///
     /// # Errors
     ///
@@ -265,12 +265,12 @@ impl Draft {
         } else {
             postcard::from_bytes(rest).map_err(|_| DamagedBlock)?
         };
-        let whole = content.targets.iter().all(|kept| {
-            usize::from(kept.node) < content.nodes.len()
-                && usize::from(kept.db) < content.dbs.len()
-                && usize::from(kept.state) < TargetState::ALL.len()
+        let is_valid = content.targets.iter().all(|stored| {
+            usize::from(stored.node) < content.nodes.len()
+                && usize::from(stored.db) < content.dbs.len()
+                && usize::from(stored.state) < TargetState::ALL.len()
         });
-        if !whole || content.targets.len() > ROWS_PER_BLOCK {
+        if !is_valid || content.targets.len() > ROWS_PER_BLOCK {
             return Err(DamagedBlock);
         }
         let nodes: Vec<NodeIx> =
@@ -278,10 +278,10 @@ impl Draft {
         for node in nodes.iter().filter(|node| **node != NodeIx::CLUSTER) {
             self.update_node(*node, |node| node.is_member = true);
         }
-        for (at, kept) in content.targets.iter().enumerate() {
-            let node = nodes.get(usize::from(kept.node)).copied().unwrap_or_default();
-            if let Some(db) = content.dbs.get(usize::from(kept.db)) {
-                let ix = self.restore_target(node, db, kept, block.at);
+        for (at, stored) in content.targets.iter().enumerate() {
+            let node = nodes.get(usize::from(stored.node)).copied().unwrap_or_default();
+            if let Some(db) = content.dbs.get(usize::from(stored.db)) {
+                let ix = self.restore_target(node, db, stored, block.at);
                 if let Some(history) = histories.get(at) {
                     self.set_history(ix, history.restored());
                 }
@@ -293,13 +293,14 @@ impl Draft {
     fn restore_target(
         &mut self,
         node: NodeIx,
-        kept: &StoredDb<'_>,
+        stored_db: &StoredDb<'_>,
         target: &StoredTarget<'_>,
         at: Moment,
     ) -> TargetIx {
-        let db = self.get_or_add_db(DbName { db: kept.db, suffix: kept.suffix });
+        let db = self.get_or_add_db(DbName { db: stored_db.db, suffix: stored_db.suffix });
         if self.shard_map(db) == ShardMapEntry::default() {
-            self.set_shard_map(db, ShardMapEntry { copies: kept.copies, ranges: kept.ranges }, &[]);
+            let map = ShardMapEntry { copies: stored_db.copies, ranges: stored_db.ranges };
+            self.set_shard_map(db, map, &[]);
         }
         let (kind, ix) = match &target.what {
             StoredIdentity::Db(range) => {
@@ -314,7 +315,8 @@ impl Draft {
                     language: (*language).into(),
                     collators: collators.iter().map(|version| (*version).into()).collect(),
                     exact_range: *exact_range,
-                    // Design documents are read again before anything is built.
+                    // Other attributes are read again from design documents before anything is
+                    // built.
                     ..View::default()
                 };
                 (TargetKind::View, self.add_view(db, view))

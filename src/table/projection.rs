@@ -1,11 +1,11 @@
-//! Tables whose facts may be changed to see what would follow.
+//! Tables whose facts can be changed to see what would follow.
 
 use super::{PackedFacts, SizeHistory, Snapshot, TargetIx};
 use crate::model::{facts::Facts, rent::Rent, target::TargetState};
 use std::sync::Arc;
 use wall_clock::Moment;
 
-/// A copy of a snapshot with facts of another time. It keeps no totals: those are of the original.
+/// A copy of a snapshot with facts of another time. Its totals remain those of the original.
 #[derive(Clone, Debug)]
 pub struct Projection {
     current: Snapshot,
@@ -19,7 +19,7 @@ impl Projection {
         Self { current: snapshot.clone(), changed: Vec::new() }
     }
 
-    /// Replaces the facts of one target and its rent, which are not derived from one another here.
+    /// Replaces the facts and the rent of one target; neither is derived from the other here.
     pub fn set(&mut self, ix: TargetIx, facts: &Facts, rent: Rent) {
         let Some(target) = self.current.target(ix) else { return };
         let (kind, history) = (target.kind(), target.history());
@@ -40,7 +40,7 @@ impl Projection {
         }
     }
 
-    /// The tables as they are now, as the version after the last one.
+    /// The current tables, with the version number increased by one.
     pub fn publish(&mut self, now: Moment) -> Arc<Snapshot> {
         self.current.version += 1;
         self.current.generated_at = now;

@@ -1,14 +1,14 @@
-//! Records the state of a database when an event about it was published.
+//! The state of a database as of the last event published about it.
 //!
-//! Restored facts date from the last sweep and published events are newer: from this record the
-//! next process knows which events were already published.
+//! Restored facts date from the last sweep, but published events are newer: this record tells the
+//! next process which events were already published.
 
 use super::{DbIx, DbName, Draft, NodeIx};
 use couchdb_names::Range;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-/// The state of a database instance.
+/// The recorded state of a database instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedDbState {
     /// The database.
@@ -17,18 +17,18 @@ pub struct PublishedDbState {
     pub suffix: Box<str>,
     /// Whether it existed.
     pub there: bool,
-    /// Whether it was created a short while ago, so that all its content was written since.
+    /// Whether it was created a short while ago, so that all its content was written since then.
     pub fresh: bool,
     /// The progress of each copy that had been read: its node, the bounds of its range, its update
     /// sequence.
     pub copies: Vec<(Box<str>, u32, u32, u64)>,
 }
 
-/// Update sequences of copies.
+/// Published update sequences, by copy.
 pub type PublishedUpdateSeqs = HashMap<(DbIx, NodeIx, Range), u64>;
 
 impl Draft {
-    /// The state of a database instance.
+    /// The current state of a database instance, for a record.
     #[must_use]
     pub fn published_state_of(
         &self,
@@ -38,12 +38,12 @@ impl Draft {
     ) -> Option<PublishedDbState> {
         let name = self.current().db_name(db)?;
         let copies = if there { self.copies_of(db) } else { Vec::new() };
-        let far = copies.into_iter().filter_map(|ix| {
+        let progress = copies.into_iter().filter_map(|ix| {
             let copy = self.current().target(ix)?;
             let (range, seq) = (copy.range()?, copy.facts().update_seq.get()?);
             Some((copy.node().into(), range.from, range.to, seq))
         });
-        let copies = far.collect();
+        let copies = progress.collect();
         Some(PublishedDbState {
             db: name.db.into(),
             suffix: name.suffix.into(),
@@ -53,16 +53,16 @@ impl Draft {
         })
     }
 
-    /// The instance of a record; adds the update sequences of its copies to `marked`.
+    /// The database instance of a record; adds the update sequences of its copies to `update_seqs`.
     pub fn apply_published_state(
         &mut self,
-        mark: &PublishedDbState,
-        marked: &mut PublishedUpdateSeqs,
+        record: &PublishedDbState,
+        update_seqs: &mut PublishedUpdateSeqs,
     ) -> DbIx {
-        let db = self.get_or_add_db(DbName { db: &mark.db, suffix: &mark.suffix });
-        for (node, from, to, seq) in &mark.copies {
+        let db = self.get_or_add_db(DbName { db: &record.db, suffix: &record.suffix });
+        for (node, from, to, seq) in &record.copies {
             if let Some(node) = self.find_node(node) {
-                marked.insert((db, node, Range { from: *from, to: *to }), *seq);
+                update_seqs.insert((db, node, Range { from: *from, to: *to }), *seq);
             }
         }
         db
@@ -75,7 +75,7 @@ mod tests {
     use crate::model::facts::{Facts, OptionalU64};
 
     #[test]
-    fn it_records_the_update_sequence_of_each_copy_that_was_read() {
+    fn records_update_sequence_of_each_copy_that_was_read() {
         const RANGE: Range = Range { from: 0, to: 9 };
         let mut draft = Draft::new(5);
         let (a, b) = (draft.get_or_add_node("couchdb@a"), draft.get_or_add_node("couchdb@b"));

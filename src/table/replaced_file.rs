@@ -1,16 +1,16 @@
-//! Files of which a reading shows that another one is in their place.
+//! Files that were replaced by another file, according to two readings.
 
 use super::{PackedFacts, Snapshot, TargetIx};
 use crate::model::{facts::Facts, target::TargetKind};
 use std::sync::Arc;
 
-/// The most of them that are kept for readers of snapshots.
+/// Maximum number of replaced files that are kept for readers of snapshots.
 const MAX_KEPT: usize = 1_024;
 
-/// A shard's file that was replaced between two readings, as a compaction does.
+/// A shard's file that was replaced between two readings, as by a compaction.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplacedFile {
-    /// Counts from one.
+    /// The number of the replacement, counted from one.
     pub number: u64,
     /// The target.
     pub target: TargetIx,
@@ -19,13 +19,13 @@ pub struct ReplacedFile {
 }
 
 impl ReplacedFile {
-    /// What the reading before found.
+    /// The facts in the last reading before the replacement.
     #[must_use]
     pub fn before(&self) -> Facts {
         self.before.unpack(TargetKind::Db)
     }
 
-    /// What the reading found that shows it.
+    /// The facts in the first reading after the replacement.
     #[must_use]
     pub fn after(&self) -> Facts {
         self.after.unpack(TargetKind::Db)
@@ -33,7 +33,7 @@ impl ReplacedFile {
 }
 
 impl Snapshot {
-    /// The files replaced after the one with this number, the earliest first.
+    /// The files replaced after the one with this number, earliest first.
     pub fn replaced_after(&self, number: u64) -> impl Iterator<Item = &ReplacedFile> {
         self.replaced.iter().filter(move |file| file.number > number)
     }

@@ -1,11 +1,11 @@
-//! Positions in the tables of targets that are remembered by id.
+//! Positions in the tables of targets that are stored by id.
 
 use super::{Snapshot, TargetIx};
 use crate::model::target::TargetId;
 use couchdb_names::ShardName;
 use hashbrown::{HashMap, HashSet};
 
-/// Table positions of targets by id, as far as the tables contain them.
+/// Table positions of targets by id, where the tables contain them.
 #[derive(Debug, Default)]
 pub(crate) struct TargetIndex {
     positions: HashMap<TargetId, Option<TargetIx>>,
@@ -19,7 +19,7 @@ impl TargetIndex {
         if !self.positions.contains_key(id) {
             self.positions.insert(id.clone(), None);
             self.missing += 1;
-            // Forces a search of the whole table.
+            // Forces a search of the whole table at the next update.
             self.snapshot_version = 0;
         }
     }
@@ -34,8 +34,8 @@ impl TargetIndex {
         self.positions.get(id).copied().flatten()
     }
 
-    /// Updates the positions for a snapshot. If it directly follows the last one, only changed
-    /// targets are examined.
+    /// Updates the positions for a snapshot. If the snapshot directly follows the last one, only
+    /// changed targets are examined.
     pub(crate) fn update(&mut self, tables: &Snapshot) {
         let next = self.snapshot_version != 0 && tables.version() == self.snapshot_version + 1;
         let same = self.snapshot_version != 0 && tables.version() == self.snapshot_version;
@@ -56,7 +56,7 @@ impl TargetIndex {
         if self.missing == 0 {
             return;
         }
-        let lost: HashSet<String> = self
+        let missing_dbs: HashSet<String> = self
             .positions
             .iter()
             .filter(|(_, place)| place.is_none())
@@ -66,7 +66,7 @@ impl TargetIndex {
         let mut look = |ix: TargetIx| {
             let Some(target) = tables.target(ix) else { return };
             // Building an id allocates text, so ids are compared only if the database matches.
-            if lost.contains(target.db_name().db) {
+            if missing_dbs.contains(target.db_name().db) {
                 found.push((target.id(), ix));
             }
         };

@@ -76,7 +76,7 @@ impl<'a> TargetRef<'a> {
         self.snapshot.histories.get(self.ix.as_usize()).copied().unwrap_or_default()
     }
 
-    /// How its predictions are corrected by what compactions of its database left.
+    /// The correction of its predictions, learned from compactions of its database.
     #[must_use]
     pub fn correction(self) -> Correction {
         let corrections = self.snapshot.corrections.get(&self.db());
@@ -89,13 +89,13 @@ impl<'a> TargetRef<'a> {
         self.correction().confidence(self.kind, &self.facts())
     }
 
-    /// Why the header of its file could not be read, if so.
+    /// Why the header of its file could not be read, if it could not.
     #[must_use]
     pub fn problem(self) -> Option<ReadProblem> {
         self.snapshot.problems.get(&self.ix).copied()
     }
 
-    /// What its file keeps beside its documents, where that is much.
+    /// Contents of its file besides its documents, if they are large.
     #[must_use]
     pub fn overhead(self) -> Option<Overhead> {
         self.snapshot.overheads.get(&self.ix).copied()
@@ -107,7 +107,7 @@ impl<'a> TargetRef<'a> {
         self.row.node
     }
 
-    /// Its node's name, or that of the pseudo node.
+    /// The name of its node, or of the pseudo-node.
     #[must_use]
     pub fn node(self) -> &'a str {
         self.snapshot.node(self.row.node).map_or(CLUSTER_NODE, |node| &node.name)
@@ -137,8 +137,8 @@ impl<'a> TargetRef<'a> {
         self.kind == TargetKind::View && self.row.node != NodeIx::CLUSTER
     }
 
-    /// The shard range of a db target or of a view's part; none for node-local databases and stray
-    /// files.
+    /// The shard range of a db target or of a view's part; `None` for node-local databases and
+    /// stray files.
     #[must_use]
     pub fn range(self) -> Option<Range> {
         if self.kind == TargetKind::View {
@@ -164,7 +164,7 @@ impl<'a> TargetRef<'a> {
         })
     }
 
-    /// A view's attributes, or a search index's.
+    /// The attributes of a view or a search index.
     #[must_use]
     pub fn view(self) -> Option<&'a View> {
         let at = matches!(self.kind, TargetKind::View | TargetKind::Search)
@@ -218,8 +218,8 @@ impl<'a> TargetRef<'a> {
         }
     }
 
-    /// Bytes on disk: for a view the known sums of its parts, plus the size of one file for each
-    /// further copy.
+    /// Bytes on disk: for a view, the known sums of its parts plus the size of one file for each
+    /// other copy.
     #[must_use]
     pub fn file_bytes(self) -> Option<u64> {
         self.file_bytes_with(&self.facts())
@@ -252,7 +252,8 @@ impl<'a> TargetRef<'a> {
         self.reclaimable_bytes_with(&self.facts())
     }
 
-    /// Whether some of its copies were not measured, and count as large as the one that was.
+    /// Whether some of its copies were not measured and are assumed to be as large as the one that
+    /// was.
     #[must_use]
     pub fn is_estimated(self) -> bool {
         self.file_count() > self.part_sums().count.max(1)
@@ -293,7 +294,8 @@ impl<'a> TargetRef<'a> {
         Some(parts.saturating_add(per_file?.saturating_mul(u64::from(copies - known))))
     }
 
-    /// What it adds to the sums. Its facts are unpacked once: this runs twice for each change.
+    /// Its contribution to the sums. Its facts are unpacked once, because this runs twice for each
+    /// change.
     pub(super) fn contribution(self) -> Contribution {
         let facts = self.facts();
         Contribution {

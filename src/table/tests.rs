@@ -1,4 +1,4 @@
-//! The tables compared with a plain model, and the readers' view of them.
+//! Tests the tables against a plain model, and the readers' view of them.
 
 use super::*;
 use crate::{
@@ -27,7 +27,7 @@ fn name(db: &str) -> DbName<'_> {
 const RANGE: Range = Range { from: 0, to: u32::MAX };
 
 #[test]
-fn readers_see_the_published_state_and_no_later_change() {
+fn readers_see_only_the_published_state() {
     let mut draft = Draft::new(10);
     let node = draft.get_or_add_node("couchdb@a");
     let db = draft.get_or_add_db(name("app/orders"));
@@ -50,7 +50,7 @@ fn readers_see_the_published_state_and_no_later_change() {
 }
 
 #[test]
-fn a_row_is_reused_after_removal_and_its_targets_are_never_confused() {
+fn operations_on_removed_target_do_not_affect_its_reused_row() {
     let mut draft = Draft::new(10);
     let node = draft.get_or_add_node("couchdb@a");
     let old = draft.get_or_add_db(name("old"));
@@ -80,12 +80,12 @@ fn a_row_is_reused_after_removal_and_its_targets_are_never_confused() {
     assert_eq!(
         snapshot.totals().sums_of(node, TargetKind::Db).file_bytes.get(),
         None,
-        "one target, size unknown"
+        "the only target has an unknown size"
     );
 }
 
 #[test]
-fn a_view_counts_all_its_copies_on_disk() {
+fn view_counts_all_its_copies_on_disk() {
     let mut draft = Draft::new(10);
     let db = draft.get_or_add_db(name("app"));
     let view = View {
@@ -158,9 +158,9 @@ proptest! {
                     entry.1 = facts;
                 }
                 Step::State { db, node, state } => {
-                    if let Some((ix, _, known)) = model.get_mut(&(db, node)) {
-                        *known = TargetState::ALL[usize::from(state)];
-                        draft.set_state(*ix, *known);
+                    if let Some((ix, _, stored_state)) = model.get_mut(&(db, node)) {
+                        *stored_state = TargetState::ALL[usize::from(state)];
+                        draft.set_state(*ix, *stored_state);
                     }
                 }
                 Step::Remove { db, node } => {
@@ -171,7 +171,7 @@ proptest! {
                 Step::Publish => drop(draft.publish(Moment::default())),
             }
         }
-        // Late enough that only the current state counts.
+        // Late enough that earlier states no longer affect the choice.
         let snapshot = draft.publish(Moment::from_unix(86_400));
         prop_assert_eq!(snapshot.targets().count(), model.len());
         let mut fresh = Totals::default();
@@ -204,7 +204,7 @@ proptest! {
         prop_assert_eq!((whole.len(), top.incomplete_count), (dbs.len().min(3), dbs.len() - whole.len()));
         let mut targets: Vec<TargetIx> = whole.iter().flat_map(|it| dbs[&it.db].2.clone()).collect();
         targets.sort_unstable();
-        prop_assert_eq!(&top.targets, &targets, "every target of the fully exported databases and no other");
+        prop_assert_eq!(&top.targets, &targets, "exactly the targets of the fully exported databases");
         let rank = |db: &DbIx| dbs[db].0;
         let weakest = chosen.keys().map(rank).min().unwrap_or_default();
         let weakest_whole = whole.iter().map(|it| rank(&it.db)).min().unwrap_or_default();

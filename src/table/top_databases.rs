@@ -15,16 +15,17 @@ use hashbrown::HashMap;
 use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
 
-/// Maximum total number of exported targets, for each database that may be exported completely. A
-/// usual database has fewer; one with thousands of shards does not fit.
+/// Maximum number of exported targets, as an average over the databases that may be exported
+/// completely. Most databases have fewer targets; one with thousands of shards does not fit.
 pub(super) const MAX_TARGETS_PER_DATABASE: usize = 10;
 
-/// A database is compared with others by its maximum of reclaimable bytes in the last one to two
-/// of these spans, so that a compaction does not remove it at once.
+/// Databases are compared by their maximum of reclaimable bytes in the last one to two of these
+/// spans, so that a compaction does not remove a database from the choice at once.
 const SCORE_SPAN: Duration = Duration::from_secs(1_800);
 
-/// A database that is younger than this is chosen only for more than so many reclaimable bytes: many
-/// are created for a test or a request, stay empty, and are gone before anybody asks for their series.
+/// A database that is younger than this is chosen only if it has at least [`MIN_BYTES_OF_NEW`]
+/// reclaimable bytes: many are created for a test or a request, stay empty, and are gone before
+/// anyone looks at their series.
 const NEW_FOR: Duration = Duration::from_secs(3_600);
 const MIN_BYTES_OF_NEW: u64 = 1 << 20;
 
@@ -81,7 +82,7 @@ impl DbSums {
     ) {
         let files = match target.kind {
             TargetKind::Db => &mut self.shards,
-            // The view itself counts all its copies.
+            // A cluster-wide view counts all its copies, so its parts are not added.
             TargetKind::View if !target.is_part() => &mut self.views,
             TargetKind::View | TargetKind::Cleanup | TargetKind::Search => return,
         };
@@ -108,7 +109,7 @@ struct TrackedDatabase {
 }
 
 impl TrackedDatabase {
-    /// The score that other databases have to exceed.
+    /// The score that other databases must clearly exceed.
     fn score(&self) -> u64 {
         let [this, before] = self.max_reclaimable;
         this.max(before)
@@ -120,7 +121,7 @@ const fn clearly_exceeds(reclaimable: u64, score: u64) -> bool {
     reclaimable > score.saturating_add(score / 4)
 }
 
-/// Whether a database was created within the last hour, by the suffix of its files.
+/// Whether a database was created within the last hour, according to the suffix of its files.
 fn is_new(tables: &Snapshot, db: DbIx, now: Moment) -> bool {
     let suffix = tables.db_name(db).and_then(|name| name.suffix.strip_prefix('.'));
     let created = suffix.and_then(|suffix| suffix.parse().ok()).map(Moment::from_unix);
@@ -133,7 +134,7 @@ type RankedDatabase = (u64, DbIx);
 /// Orders the databases by reclaimable bytes, as far down as necessary, and chooses among them.
 ///
 /// Every database above `floor` is in `best`, which holds a few more than needed, so that most
-/// changes do not require a scan of the rest.
+/// changes do not require a scan of the others.
 #[derive(Debug, Default)]
 pub(super) struct TopDatabases {
     /// Maximum number of completely exported databases; the sums of twice as many are exported.
@@ -142,7 +143,7 @@ pub(super) struct TopDatabases {
     targets: ChunkedTable<u32>,
     /// Reclaimable bytes of shards and views, by database.
     reclaimable_bytes: ChunkedTable<u64>,
-    /// Reclaimable bytes of views' parts, by database; empty while no part is known.
+    /// Reclaimable bytes of views' parts, by database; empty until a part is known.
     part_reclaimable_bytes: ChunkedTable<u64>,
     /// Whether parts count, because this process does not read the views that they belong to.
     counts_parts: bool,
@@ -154,7 +155,7 @@ pub(super) struct TopDatabases {
     tracked: HashMap<DbIx, TrackedDatabase>,
     /// Every target of the completely exported databases.
     exported_targets: Vec<TargetIx>,
-    /// The start of the current span.
+    /// The start of the current score span.
     span_start: Moment,
     /// Whether any input of the choice changed.
     changed: bool,
@@ -179,12 +180,11 @@ impl TopDatabases {
         self.limit.saturating_mul(2)
     }
 
-    /// Adds a target.
     pub(super) fn add(&mut self, db: DbIx, target: &Contribution) {
         self.update(db, target, u64::saturating_add, PartialSum::add);
     }
 
-    /// Removes a target, with the same values with which it was added.
+    /// Removes a target, with the same values as when it was added.
     pub(super) fn remove(&mut self, db: DbIx, target: &Contribution) {
         self.update(db, target, u64::saturating_sub, PartialSum::remove);
     }
@@ -221,7 +221,7 @@ impl TopDatabases {
         self.update_rank(db, before);
     }
 
-    /// A database's reclaimable bytes; none if it has no target.
+    /// A database's reclaimable bytes; `None` if it has no target.
     fn reclaimable_bytes_of(&self, db: DbIx) -> Option<u64> {
         let at = db.as_usize();
         self.targets.get(at).filter(|count| **count > 0)?;
@@ -327,7 +327,7 @@ impl TopDatabases {
         if std::mem::take(&mut self.needs_listing) {
             self.list_targets(tables);
         }
-        let whole = self.tracked.values().filter(|tracked| tracked.is_complete).count();
+        let complete = self.tracked.values().filter(|tracked| tracked.is_complete).count();
         let databases = self.tracked.iter().map(|(db, tracked)| ExportedDatabase {
             db: *db,
             is_complete: tracked.is_complete,
@@ -335,16 +335,16 @@ impl TopDatabases {
         });
         let mut databases: Vec<ExportedDatabase> = databases.collect();
         databases.sort_unstable_by_key(|top| top.db);
-        let not_whole = self.databases.saturating_sub(whole);
+        let incomplete = self.databases.saturating_sub(complete);
         Some(ExportedDatabases {
             databases,
             targets: self.exported_targets.clone(),
-            incomplete_count: not_whole,
+            incomplete_count: incomplete,
         })
     }
 
-    /// Starts a new span when the current one is over; the maximum of the span before the last is
-    /// dropped.
+    /// Starts a new score span when the current one is over; the maximum of the span before the
+    /// previous one is dropped.
     fn advance_span(&mut self, now: Moment) {
         let age = self.span_start.age(now);
         if age < SCORE_SPAN && self.span_start <= now {
@@ -358,8 +358,8 @@ impl TopDatabases {
         (self.span_start, self.changed) = (now, true);
     }
 
-    /// Adds databases whose sums are to be exported, replacing those that they clearly exceed;
-    /// returns the added ones.
+    /// Adds databases to export sums of, replacing databases that they clearly exceed; returns the
+    /// added ones.
     fn admit_databases(&mut self, is_new: impl Fn(DbIx) -> bool) -> Vec<DbIx> {
         let limit = self.max_tracked();
         let mut by_score: Vec<RankedDatabase> =
@@ -407,62 +407,64 @@ impl TopDatabases {
         }
     }
 
-    /// Chooses the databases to export completely, as long as they fit together.
+    /// Chooses the databases to export completely, within the limits on databases and on their
+    /// targets.
     fn choose_complete(&mut self) {
         let room = self.limit.saturating_mul(MAX_TARGETS_PER_DATABASE);
         let mut used: usize = 0;
-        let (mut whole, mut others) = (BTreeSet::new(), Vec::new());
+        let (mut complete, mut others) = (BTreeSet::new(), Vec::new());
         for (db, tracked) in &self.tracked {
             if tracked.is_complete {
                 used += self.target_count(*db);
-                whole.insert((tracked.score(), *db));
+                complete.insert((tracked.score(), *db));
             } else if let Some(bytes) = self.reclaimable_bytes_of(*db) {
                 others.push((bytes, *db));
             }
         }
-        let mut turned = Vec::new();
-        while (whole.len() > self.limit || used > room)
-            && let Some((_, db)) = whole.pop_first()
+        let mut changes = Vec::new();
+        while (complete.len() > self.limit || used > room)
+            && let Some((_, db)) = complete.pop_first()
         {
             used -= self.target_count(db);
-            turned.push((db, false));
+            changes.push((db, false));
         }
         others.sort_unstable_by(|one, other| other.cmp(one));
         for (bytes, db) in others {
             let size = self.target_count(db);
             let (mut beaten, mut freed) = (0, 0);
-            let fits = |beaten: usize, freed: usize, whole: &BTreeSet<RankedDatabase>| {
-                whole.len() - beaten < self.limit && used - freed + size <= room
+            let fits = |beaten: usize, freed: usize, complete: &BTreeSet<RankedDatabase>| {
+                complete.len() - beaten < self.limit && used - freed + size <= room
             };
-            for (score, weaker) in &whole {
-                if size > room || fits(beaten, freed, &whole) || !clearly_exceeds(bytes, *score) {
+            for (score, weaker) in &complete {
+                if size > room || fits(beaten, freed, &complete) || !clearly_exceeds(bytes, *score)
+                {
                     break;
                 }
                 beaten += 1;
                 freed += self.target_count(*weaker);
             }
-            if !fits(beaten, freed, &whole) {
+            if !fits(beaten, freed, &complete) {
                 continue;
             }
             for _ in 0..beaten {
-                turned.extend(whole.pop_first().map(|(_, weaker)| (weaker, false)));
+                changes.extend(complete.pop_first().map(|(_, weaker)| (weaker, false)));
             }
             used = used - freed + size;
-            turned.push((db, true));
-            whole.insert((bytes, db));
+            changes.push((db, true));
+            complete.insert((bytes, db));
         }
-        self.needs_listing |= !turned.is_empty();
-        for (db, is_whole) in turned {
+        self.needs_listing |= !changes.is_empty();
+        for (db, is_complete) in changes {
             if let Some(tracked) = self.tracked.get_mut(&db) {
-                tracked.is_complete = is_whole;
+                tracked.is_complete = is_complete;
             }
         }
     }
 
     fn list_targets(&mut self, tables: &Snapshot) {
-        let whole = self.tracked.iter().filter(|(_, tracked)| tracked.is_complete);
-        let whole: Vec<DbIx> = whole.map(|(db, _)| *db).collect();
-        let targets = tables.targets_of(&whole);
+        let complete = self.tracked.iter().filter(|(_, tracked)| tracked.is_complete);
+        let complete: Vec<DbIx> = complete.map(|(db, _)| *db).collect();
+        let targets = tables.targets_of(&complete);
         self.exported_targets = targets
             .filter(|target| is_exported(target.kind(), target.state()))
             .map(TargetRef::ix)

@@ -1,4 +1,4 @@
-//! Totals, updated with every change and not summed at scrape time.
+//! Totals, updated with every change rather than summed at scrape time.
 
 use super::NodeIx;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 
 /// A sum with the number of known and unknown summands.
 ///
-/// Without any known summand the sum is unknown, not zero, unless there was nothing to sum.
+/// If no summand is known, the sum is unknown, not zero, unless there is nothing to sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartialSum {
     total: u128,
@@ -40,7 +40,7 @@ impl PartialSum {
         }
     }
 
-    /// Both sums.
+    /// The sum of both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -72,9 +72,9 @@ impl PartialSum {
 
 /// Sums over the targets of one node and kind, in bytes on disk.
 ///
-/// A cluster-wide view counts all its copies, wherever their sizes come from. So the sums of the
-/// pseudo node are complete, and the parts of views on the other nodes are the same files again,
-/// listed by node.
+/// A cluster-wide view counts all its copies, whatever the source of their sizes. So the sums of
+/// the pseudo-node are complete, and the parts of views on the other nodes are the same files
+/// counted again, by node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetSums {
     /// Number of targets, by state in the order of `TargetState::ALL`.
@@ -91,13 +91,12 @@ pub struct TargetSums {
     pub orphan_file: PartialSum,
 }
 
-/// One target's contribution, in bytes on disk.
+/// One target's contribution to the sums, in bytes on disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contribution {
     pub(super) node: NodeIx,
     pub(super) kind: TargetKind,
     pub(super) state: TargetState,
-    /// Number of its files.
     pub(super) file_count: u32,
     /// Whether some of its files were not measured.
     pub(super) is_estimated: bool,
@@ -150,13 +149,14 @@ impl Totals {
         let sums = &mut self.nodes[at][target.kind as usize];
         count(&mut sums.counts_by_state[target.state as usize]);
         // A missing file has no bytes, known or unknown, and a cleanup is not a file. Unused parts
-        // of views count as stale index files. CouchDB opens a half-made shard when its split is over.
-        let unmade = target.state == TargetState::Resharding && target.file_bytes.is_none();
+        // of views count as stale index files. An unfinished shard has no size until CouchDB opens
+        // it at the end of its split.
+        let is_unfinished = target.state == TargetState::Resharding && target.file_bytes.is_none();
         let stale = target.is_part() && target.state == TargetState::Orphan;
         if target.state == TargetState::Missing
             || target.kind == TargetKind::Cleanup
             || stale
-            || unmade
+            || is_unfinished
         {
             return;
         }

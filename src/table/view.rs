@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct View {
     /// The MD5 hash that names its files.
     pub signature: Signature,
-    /// The range of a part's shard; none for a node-local database.
+    /// The range of a part's shard; `None` for a node-local database.
     pub range: Option<Range>,
     /// The sums of a cluster-wide view's known parts.
     pub part_sums: PartSums,
@@ -17,13 +17,13 @@ pub struct View {
     pub designs: Arc<[Arc<str>]>,
     /// The language of its functions.
     pub language: Arc<str>,
-    /// The collator versions that one copy names (3.3 and later).
+    /// The collator versions that one copy names (CouchDB 3.3 and later).
     pub collators: Arc<[Arc<str>]>,
-    /// Whether sizes are those of the copy on the design document's own range, read exactly;
-    /// otherwise they are the cluster's sum divided by the number of ranges.
+    /// Whether sizes are exact ones of the copy on the design document's own range; otherwise they
+    /// are the cluster's sum divided by the number of ranges.
     pub exact_range: bool,
-    /// The query that makes CouchDB build it; none if its documents leave building to readers'
-    /// queries (`autoupdate`), and until they were read.
+    /// The query that makes CouchDB build it; `None` until its design documents were read, or if
+    /// they leave building to readers' queries (`autoupdate`).
     pub build_query: Option<IndexQuery>,
     /// A hash of each of its views' functions and options, sorted; empty until its design documents were read.
     pub functions: Arc<[u64]>,
@@ -38,7 +38,7 @@ pub struct SearchAttributes {
     pub engine: Engine,
     /// Its name in its design document.
     pub index: Arc<str>,
-    /// Whether the cluster has that engine; none if no node could tell.
+    /// Whether the cluster has that engine; `None` if no node could tell.
     pub is_supported: Option<bool>,
 }
 
@@ -69,7 +69,7 @@ impl Default for View {
     }
 }
 
-/// Sums over the parts of a view with all sizes known, in bytes.
+/// Sums over those parts of a view whose sizes are all known, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartSums {
     /// Number of parts.

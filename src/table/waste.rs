@@ -1,10 +1,11 @@
-//! What the files on the cluster's disks are worth: live, reclaimable by compaction, or unused.
+//! Classes of bytes in the files on the cluster's disks: live, reclaimable by compaction, or
+//! unused.
 
 use super::{NodeIx, Snapshot};
 use crate::model::{rounding::to_bytes, target::TargetKind};
 use std::ops::Add;
 
-/// Bytes of shards, views, and files that nothing uses; every file is counted once, with all copies.
+/// Bytes of shards, views, and unused files; every file counts once, with all copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Waste {
     live: f64,
@@ -13,7 +14,7 @@ pub struct Waste {
 }
 
 impl Waste {
-    /// The files of all nodes; none while no size is known.
+    /// The bytes on all nodes; `None` while no size is known.
     #[must_use]
     pub fn of(snapshot: &Snapshot) -> Option<Self> {
         let nodes = (1..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
@@ -21,15 +22,16 @@ impl Waste {
         Some(known + Self::of_views(snapshot, 1.0))
     }
 
-    /// The files of one node; none while no size is known. Sizes of views come for the whole cluster, and each
-    /// member has about the same share of them.
+    /// The bytes on one node; `None` while no size is known. Sizes of views are known only for the
+    /// whole cluster, and each member is assumed to have the same share of them.
     #[must_use]
     pub fn on(snapshot: &Snapshot, node: NodeIx) -> Option<Self> {
         let share = 1.0 / snapshot.members().count().max(1) as f64;
         Some(Self::of_files_on(snapshot, node)? + Self::of_views(snapshot, share))
     }
 
-    /// Shards and views of unknown size, which add nothing: with any, the sums are lower bounds.
+    /// Number of shards and views of unknown size, which add nothing: if there are any, the sums
+    /// are lower bounds.
     #[must_use]
     pub fn unmeasured(snapshot: &Snapshot) -> u64 {
         let nodes = (1..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
@@ -42,14 +44,15 @@ impl Waste {
         of_files.sum::<u64>() + unknown(NodeIx::CLUSTER, TargetKind::View)
     }
 
-    /// Views of which some copies were not measured, and count as large as the one that was.
+    /// Number of views with copies that were not measured and are assumed to be as large as the one
+    /// that was.
     #[must_use]
     pub fn estimated(snapshot: &Snapshot) -> u64 {
         let views = snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View);
         views.file_bytes.estimated_count()
     }
 
-    /// Shards and unused files, and views where they are known by their files alone.
+    /// Shards, unused files, and views if they are known only by their files.
     fn of_files_on(snapshot: &Snapshot, node: NodeIx) -> Option<Self> {
         let shards = snapshot.totals().sums_of(node, TargetKind::Db);
         let disk = snapshot.node(node)?.disk_usage.unwrap_or_default();
@@ -83,25 +86,25 @@ impl Waste {
         to_bytes(self.live + self.reclaimable + self.unused)
     }
 
-    /// What compactions would leave of shards and views.
+    /// Bytes that compactions would leave of shards and views.
     #[must_use]
     pub fn live_bytes(self) -> u64 {
         to_bytes(self.live)
     }
 
-    /// What compactions would free.
+    /// Bytes that compactions would free.
     #[must_use]
     pub fn reclaimable_bytes(self) -> u64 {
         to_bytes(self.reclaimable)
     }
 
-    /// Files that nothing uses: orphans, stale indexes, leftovers of compactions, and deleted files.
+    /// Bytes of unused files: orphans, stale indexes, leftovers of compactions, and deleted files.
     #[must_use]
     pub fn unused_bytes(self) -> u64 {
         to_bytes(self.unused)
     }
 
-    /// What compactions would free, and files that nothing uses.
+    /// Bytes that compactions would free, and bytes of unused files.
     #[must_use]
     pub fn wasted_bytes(self) -> u64 {
         to_bytes(self.reclaimable + self.unused)

@@ -13,11 +13,10 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 pub(super) const DEFAULT_MIN_SIZE: u64 = 1_048_576;
 /// How long a wasted byte may remain before rewriting one byte is worth it.
 pub(super) const DEFAULT_HORIZON: Duration = Duration::from_secs(86_400);
-/// Capacity of a queue.
 pub(super) const DEFAULT_CAPACITY: usize = 9_999;
 
-/// Name, kind and priority of smoosh's channels in the order in which 3.3 and later try them,
-/// database channels first: by name.
+/// Name, kind and priority of smoosh's channels in the order in which CouchDB 3.3 and later try
+/// them: database channels first, each group by name.
 const BUILTIN: [(&str, TargetKind, PriorityKind); 7] = [
     ("ratio_dbs", TargetKind::Db, PriorityKind::Ratio),
     ("slack_dbs", TargetKind::Db, PriorityKind::Slack),
@@ -59,14 +58,15 @@ impl ChannelPreset {
     }
 }
 
-/// How smoosh's channel of this name ranks, if it is one of its own.
+/// The priority of smoosh's built-in channel of this name, or `None` for any other name.
 #[must_use]
 pub fn builtin_priority(name: &str) -> Option<PriorityKind> {
     BUILTIN.into_iter().find(|(builtin, ..)| *builtin == name).map(|(.., priority)| priority)
 }
 
 impl Channel {
-    /// A channel with the defaults for its priority: smoosh's, where smoosh has it.
+    /// A channel with the defaults for its priority: smoosh's defaults where smoosh has that
+    /// priority.
     #[must_use]
     pub fn with_defaults(name: &str, kind: TargetKind, priority: PriorityKind) -> Self {
         Self {

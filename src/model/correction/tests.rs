@@ -19,8 +19,8 @@ fn trusted(density: f32, trust: f32) -> Correction {
 }
 
 #[test]
-fn dead_data_is_what_exceeds_the_documents_as_far_as_writes_explain_it() {
-    // 1,000 documents of 10,000 bytes, and as many superseded versions in active bytes.
+fn subtracts_excess_over_documents_as_far_as_writes_explain_it() {
+    // 1,000 documents of 10,000 bytes; active bytes also count 1,000 superseded versions.
     let bloated = db(40_000_000, 20_000_000, 1_000, 2_000, 1_000);
     let fitted = estimate::fitted_bytes(TargetKind::Db, &bloated).unwrap();
     let by_documents = 10_000_000 + estimate::DB_HEADER_BYTES;
@@ -78,7 +78,7 @@ fn a_view_is_predicted_by_its_rows() {
 }
 
 #[test]
-fn learned_is_what_compactions_changed_or_confirmed() {
+fn confidence_is_learned_where_compactions_changed_or_confirmed() {
     let bloated = db(40_000_000, 20_000_000, 1_000, 2_000, 1_000);
     let low = Facts { confidence: Confidence::Low, ..bloated };
     let (none, half) = (Correction::NONE, trusted(10_000.0, 0.5));
@@ -139,7 +139,7 @@ fn any_facts() -> impl Strategy<Value = Facts> {
 
 proptest! {
     #[test]
-    fn without_outcomes_the_fitted_rule_stands(facts in any_facts()) {
+    fn fitted_rule_applies_unchanged_without_outcomes(facts in any_facts()) {
         for kind in TargetKind::each() {
             let fitted = estimate::fitted_bytes(kind, &facts);
             prop_assert_eq!(Correction::NONE.predicted_bytes(kind, &facts), fitted);
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn a_corrected_prediction_is_between_the_two_it_is_made_of(
+    fn corrected_prediction_lies_between_its_two_inputs(
         facts in any_facts(),
         density in prop_oneof![0.0..10.0_f32, 0.0..1e12_f32],
         trusts in (0.0..=1.0_f32, 0.0..=1.0_f32),
@@ -162,7 +162,7 @@ proptest! {
             prop_assert!(predicted <= fitted);
             if let Some(content) = Content::of(kind, &facts) {
                 let by_content = content.overhead_bytes as f64 + f64::from(density) * content.units as f64;
-                // A float has 53 bits for up to 64 of bytes.
+                // A float has 53 bits, a number of bytes up to 64.
                 let rounding = 2.0 + fitted as f64 / (1_u64 << 50) as f64;
                 prop_assert!(predicted as f64 + rounding >= by_content.min(fitted as f64));
             } else {
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_that_was_just_compacted_is_as_the_fitted_rule_says(
+    fn just_compacted_file_is_predicted_by_fitted_rule_alone(
         facts in any_facts(),
         density in 0.0..1e6_f32,
     ) {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 mod outcomes;
 
-/// What a compaction frees by the fitted rule alone.
+/// Bytes that a compaction frees according to the fitted rule alone.
 fn reclaimable_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
     Correction::NONE.reclaimable_bytes(kind, facts)
 }
@@ -38,7 +38,7 @@ fn unknown_sizes_predict_nothing() {
 }
 
 #[test]
-fn terms_add_up_as_documented() {
+fn prediction_adds_up_its_terms_as_documented() {
     let whole = db(10_000_000, 1_000_000, 1000, 4000);
     // 3000 rewrites of 1000 documents weigh 3000 / 1.3.
     let by_rewrites = 1_000_000 - 126_923 + DB_HEADER_BYTES;
@@ -72,8 +72,9 @@ fn terms_add_up_as_documented() {
 }
 
 #[test]
-fn a_file_as_large_as_its_active_bytes_promises_nothing_whatever_its_sequences_say() {
-    // Ten thousand documents, all deleted and just compacted, of which CouchDB forgot the compaction.
+fn file_as_large_as_its_active_bytes_frees_almost_nothing() {
+    // Ten thousand documents, all deleted and just compacted, but CouchDB has lost the compacted
+    // sequence.
     let forgotten =
         Facts { deleted_docs: OptionalU64::new(10_000), ..db(22_151_383, 22_134_595, 0, 20_000) };
     let promised = reclaimable_bytes(TargetKind::Db, &forgotten).unwrap();
@@ -107,7 +108,7 @@ fn a_small_fresh_db_is_predicted_to_grow_and_frees_nothing() {
 }
 
 #[test]
-fn confidence_follows_the_version_the_kind_and_attachments() {
+fn confidence_depends_on_version_kind_and_attachments() {
     use Confidence::{High, Low};
     let any = [None, Some(false), Some(true)];
     for (version, by_attachments) in [
@@ -126,13 +127,13 @@ fn confidence_follows_the_version_the_kind_and_attachments() {
     }
 }
 
-fn known(largest: u64) -> impl Strategy<Value = OptionalU64> {
+fn maybe_known(largest: u64) -> impl Strategy<Value = OptionalU64> {
     prop_oneof![1 => Just(OptionalU64::UNKNOWN), 6 => (0..=largest).prop_map(OptionalU64::new)]
 }
 
 /// Facts of a realistic size, up to a pebibyte, or arbitrary numbers.
 fn facts(largest: u64) -> impl Strategy<Value = Facts> {
-    let number = move || known(largest);
+    let number = move || maybe_known(largest);
     (number(), number(), number(), number(), number(), number(), number()).prop_map(
         |(file, active, external, docs, deleted_docs, update_seq, compacted_seq)| Facts {
             file_bytes: file,
@@ -167,7 +168,7 @@ fn scaled(facts: &Facts, by: u64) -> Facts {
 
 proptest! {
     #[test]
-    fn reclaimable_is_known_if_both_sizes_are_and_never_exceeds_the_file(
+    fn reclaimable_needs_both_sizes_and_never_exceeds_the_file(
         kind in kind(),
         facts in prop_oneof![facts(1 << 50), facts(u64::MAX)],
     ) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The result of comparing two readings of one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadingComparison {
-    /// They are not of the same state, or from the same source: nothing follows.
+    /// The readings show different states or come from the same source, so nothing follows.
     Incomparable,
     /// The same state with the same numbers.
     Equal,
@@ -18,16 +18,16 @@ pub enum ReadingComparison {
     Different,
 }
 
-/// The facts after merging `seen` into `known`, and whether the two agree.
+/// Merges `seen` into `known`, and compares the two.
 ///
-/// The later reading wins, fact by fact; a fact that it lacks stays if the other source provided
+/// The later reading wins, fact by fact; a fact that it lacks is kept if the other source provided
 /// it. Three more rules apply:
 ///
 /// * Only CouchDB knows what is running: a header does not change that.
 /// * A header that was read before CouchDB's answer adds nothing.
 /// * For a shard without `_local` documents, the header keeps the old compacted sequence until the
-///   next commit, and CouchDB answers with that one once it has closed the file. So the largest that was
-///   seen is correct, unless the file was replaced by an older one.
+///   next commit, and CouchDB reports that old one again once it has closed the file. So the largest
+///   compacted sequence read so far is correct, unless an older file replaced the current one.
 #[must_use]
 pub fn merge(known: &Facts, seen: &Facts) -> (Facts, ReadingComparison) {
     let Some(now) = seen.measured_at else { return (*known, ReadingComparison::Incomparable) };
@@ -89,13 +89,13 @@ fn compare_readings(known: &Facts, seen: &Facts, by: FactSource) -> ReadingCompa
     if differ || compacted { ReadingComparison::Different } else { ReadingComparison::Equal }
 }
 
-/// Minimum distance between two readings for one to be the later: moments have a resolution of one
-/// second, and a sidecar's clock is known to a second.
+/// Minimum time between two readings for one to count as later: moments have a resolution of one
+/// second, and a sidecar's clock is known to within a second.
 const MIN_READING_DISTANCE: Duration = Duration::from_secs(5);
 
-/// Whether the later reading shows an earlier state: then the two are not of the same file. A
-/// higher sequence in a file of the same size is CouchDB's after its purge limit was changed: it
-/// counts that change in memory until the next commit.
+/// Whether the later reading shows an earlier state, which means that the two are not of the same
+/// file. A higher sequence in a file of the same size is no such case: CouchDB counts a change of
+/// the purge limit in memory until the next commit.
 fn went_back_in_time(known: &Facts, seen: &Facts) -> bool {
     let (one, two) = (known.measured_at, seen.measured_at);
     let later = one.zip(two).is_some_and(|(one, two)| one.at.age(two.at) >= MIN_READING_DISTANCE);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_of_one_state_agree_or_differ() {
+    fn compares_only_readings_of_the_same_state() {
         for (case, known, seen, expected) in [
             ("the same", http(1, 90, 5, 40, 2), files(2, 90, 5, 40, 2), ReadingComparison::Equal),
             (
@@ -280,13 +280,13 @@ mod tests {
         );
         let (now, _) = merge(&now, &http(4, 99, 6, 44, 6));
         assert_eq!(now.from_files, crate::model::facts::FactSet::default());
-        // A file that was replaced by an earlier version.
+        // The file was replaced by an earlier version.
         let (now, _) = merge(&now, &files(5, 50, 2, 20, 0));
         assert_eq!(now.compacted_seq.get(), Some(0));
     }
 
     #[test]
-    fn a_fact_that_a_source_drops_is_unknown_unless_the_other_source_provided_it() {
+    fn missing_fact_is_kept_only_from_the_other_source() {
         let less = Facts { active_bytes: OptionalU64::UNKNOWN, ..http(2, 95, 6, 0, 5) };
         assert_eq!(merge(&http(1, 90, 5, 40, 5), &less).0, less);
         let merged = merge(&files(1, 90, 5, 40, 5), &less).0;
@@ -306,13 +306,13 @@ mod tests {
         assert_eq!(merge(&known, &files(8, 99, 6, 45, 5)), (known, ReadingComparison::Different));
         let at_once = files(9, 99, 6, 44, 5);
         assert_eq!(merge(&known, &at_once), (at_once, ReadingComparison::Equal));
-        // A clock that was set back blocks no source forever.
+        // A clock that was set back does not block a source forever.
         let later = http(3, 99, 6, 44, 5);
         assert_eq!(merge(&known, &later).0, later);
     }
 
     #[test]
-    fn a_compacted_sequence_that_couchdb_forgot_stays_known() {
+    fn keeps_compacted_sequence_that_couchdb_forgot() {
         let forgotten = merge(&http(1, 90, 5, 40, 5), &http(2, 90, 5, 40, 0)).0;
         assert_eq!(forgotten.compacted_seq.get(), Some(5));
         assert_eq!(forgotten.source_of(FactKind::CompactedSeq), Some(FactSource::Http));

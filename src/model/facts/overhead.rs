@@ -1,30 +1,33 @@
-//! What a shard's file keeps for CouchDB itself, beside its documents.
+//! Contents of a shard's file that are CouchDB's own bookkeeping rather than documents.
 //!
-//! Owns from when on that is much. Few shards have much of it, so the tables keep it for those alone.
+//! Owns the thresholds for "large". Few shards exceed them, so the tables store the overhead of
+//! those alone.
 
 use super::OptionalU64;
 
-/// Entries about purges, and `_local` documents: both are live, so a compaction keeps them.
+/// Purge entries and `_local` documents: both are live, so a compaction keeps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
     /// The number of the last purge; zero if nothing was ever purged.
     pub purge_seq: OptionalU64,
-    /// Number of purges that a compaction keeps in any case (`_purged_infos_limit`); only headers have it.
+    /// Number of purge entries that a compaction always keeps (`_purged_infos_limit`); only headers
+    /// have it.
     pub purges_limit: OptionalU64,
-    /// Bytes of the entries about purges; only headers have them.
+    /// Bytes of the purge entries; only headers have them.
     pub purge_bytes: OptionalU64,
     /// Bytes of the tree of `_local` documents, bodies included; only headers have them.
     pub local_bytes: OptionalU64,
 }
 
-/// CouchDB's default of `_purged_infos_limit`.
+/// CouchDB's default for `_purged_infos_limit`.
 const DEFAULT_PURGES_LIMIT: u64 = 1_000;
 
-/// Checkpoints of a few thousand replications take less.
+/// Threshold for large `_local` documents, in bytes: checkpoints of a few thousand replications
+/// take less.
 const MUCH_LOCAL_BYTES: u64 = 1 << 20;
 
 impl Overhead {
-    /// These values with those that were read later; what the later reading lacks stays.
+    /// These values updated by a later reading; values that the later reading lacks are kept.
     #[must_use]
     pub fn updated(self, later: Self) -> Self {
         let newest = |later: OptionalU64, known| if later.get().is_some() { later } else { known };
@@ -36,14 +39,15 @@ impl Overhead {
         }
     }
 
-    /// Whether it is so much that something may have to be done about it.
+    /// Whether the overhead is large enough that an operator may have to act.
     #[must_use]
     pub fn is_notable(&self) -> bool {
         self.purge_seq.get().is_some_and(|last| last > DEFAULT_PURGES_LIMIT)
             || self.local_bytes.get().is_some_and(|bytes| bytes >= MUCH_LOCAL_BYTES)
     }
 
-    /// Number of purges that a compaction keeps in any case, with CouchDB's default.
+    /// Number of purge entries that a compaction always keeps, with CouchDB's default where
+    /// unknown.
     #[must_use]
     pub fn purges_kept_always(&self) -> u64 {
         self.purges_limit.get().unwrap_or(DEFAULT_PURGES_LIMIT)
@@ -55,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_later_reading_lacks_stays() {
+    fn keeps_values_that_the_later_reading_lacks() {
         let header = Overhead {
             purge_seq: OptionalU64::new(2_000),
             purges_limit: OptionalU64::new(50),
@@ -70,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_not_notable() {
+    fn is_notable_only_above_thresholds() {
         let with = |purge_seq: Option<u64>, local_bytes: Option<u64>| Overhead {
             purge_seq: purge_seq.into(),
             local_bytes: local_bytes.into(),

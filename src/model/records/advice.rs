@@ -1,4 +1,4 @@
-//! What is remembered of advice.
+//! Records about advice.
 
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
@@ -8,38 +8,38 @@ use wall_clock::Moment;
 pub struct AdviceKey {
     /// The rule's code.
     pub code: String,
-    /// What it is about; none for everything of this code.
+    /// The subject of the advice; `None` for all advice of this code.
     pub subject: Option<String>,
 }
 
 impl AdviceKey {
-    /// One piece.
+    /// The key of one piece of advice.
     #[must_use]
     pub fn of(code: &str, subject: String) -> Self {
         Self { code: code.to_owned(), subject: Some(subject) }
     }
 
-    /// Everything of one code.
+    /// The key of all advice of one code.
     #[must_use]
     pub fn of_code(code: &str) -> Self {
         Self { code: code.to_owned(), subject: None }
     }
 }
 
-/// What is remembered of it.
+/// What is recorded about one [`AdviceKey`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdviceRecord {
-    /// When it was first given; none for what is only muted.
+    /// When it was first given; `None` if it is only muted.
     pub first_seen: Option<Moment>,
-    /// When it was no longer given.
+    /// When it stopped being given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone_at: Option<Moment>,
-    /// The operator's order not to count it.
+    /// The operator's order to mute it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mute: Option<Mute>,
 }
 
-/// An order not to count advice.
+/// An order to leave advice out of the counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mute {
     /// When it was given.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
 
-/// The remembered state of one target.
+/// The stored record of one target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TargetRecord {
@@ -20,14 +20,14 @@ pub struct TargetRecord {
     pub failures: u32,
     /// When the cool-down began.
     pub failed_at: Option<Moment>,
-    /// When it ends.
+    /// When the cool-down ends.
     pub rests_until: Option<Moment>,
     /// When it was quarantined after too many failures.
     pub quarantined_since: Option<Moment>,
-    /// What its last compaction left, where that is more than sizes say.
+    /// What its last compaction left, where that is more than the sizes suggest.
     pub futile: Option<Futile>,
-    /// Nodes whose copy of a view was compacted in the current round; the round ends once all
-    /// copies were.
+    /// Nodes whose copy of a view was compacted in the current round; the round ends once every
+    /// copy was compacted.
     pub copies_done: BTreeSet<String>,
     /// An operator's order that waits to start.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,11 +51,11 @@ pub enum Backoff {
         /// The number of failures before it.
         failures: u32,
     },
-    /// According to its last compaction, another one would free hardly anything.
+    /// According to its last compaction, another one would free almost nothing.
     Futile {
         /// When that compaction ended.
         since: Moment,
-        /// Bytes that it left of one file.
+        /// Bytes of one file that it left.
         file_bytes: u64,
         /// Whether the cause is data that was written while it ran.
         caught_up: bool,
@@ -63,7 +63,7 @@ pub enum Backoff {
 }
 
 impl TargetRecord {
-    /// Whether there is nothing to remember.
+    /// Whether the record holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -71,16 +71,16 @@ impl TargetRecord {
 
     /// Records how a job of the target ended.
     ///
-    /// A failure of recliner's own job starts a cool-down that doubles each time. A success,
-    /// no matter who started the job, clears all failures and completes an order; what it left is
-    /// remembered where another compaction would leave it too. recliner's own jobs that are lost are no
-    /// failures, but start the same cool-down: a server that accepts requests and shows nothing of them would be
-    /// asked without end. So do its cleanups, of which no reading shows what they did. Failures of jobs that
-    /// others started are ignored.
+    /// A failure of recliner's own job starts a cool-down that doubles each time. A success, no
+    /// matter who started the job, clears all failures and completes an order; what the job left is
+    /// recorded if another compaction would leave it too. recliner's own lost jobs are not
+    /// failures, but they start the same cool-down: otherwise a server that accepts requests and
+    /// never shows a job would be asked endlessly. So do recliner's cleanups, because no reading
+    /// shows what a cleanup did. Failures of jobs that others started are ignored.
     pub fn record_outcome(
         &mut self,
         outcome: &Outcome,
-        left: AfterCompaction,
+        after: AfterCompaction,
         failure: &FailureSettings,
     ) {
         let is_own = outcome.owner == JobOwner::Recliner;
@@ -93,9 +93,9 @@ impl TargetRecord {
             | JobResult::Grew
             | JobResult::Unmeasured => {
                 let Self { copies_done, futile, failed_at, rests_until, .. } = std::mem::take(self);
-                // Of most copies of a view it is not known what their compaction left.
-                let futile = match left.file_bytes {
-                    Some(_) => Futile::from_outcome(outcome, left),
+                // For most copies of a view, it is unknown what their compaction left.
+                let futile = match after.file_bytes {
+                    Some(_) => Futile::from_outcome(outcome, after),
                     None => futile,
                 };
                 *self = Self { copies_done, futile, ..Self::default() };
@@ -107,7 +107,8 @@ impl TargetRecord {
         }
     }
 
-    /// Starts a cool-down, twice as long as the one before unless that has been over for as long.
+    /// Starts a cool-down, twice as long as the previous one unless that one ended at least its own
+    /// length ago.
     fn rest_longer(&mut self, at: Moment, failure: &FailureSettings) {
         let before = self.failed_at.zip(self.rests_until);
         let before = before.map(|(from, until)| (from.age(until), until));
@@ -146,7 +147,8 @@ impl TargetRecord {
         }
     }
 
-    /// Why it is not started at `now`, given its current facts and how its predictions are corrected.
+    /// Why it is not started at `now`, given its current facts and the correction of its
+    /// predictions.
     #[must_use]
     pub fn backoff(
         &self,
@@ -166,15 +168,16 @@ impl TargetRecord {
         if let Some(until) = self.rests_until.filter(rests) {
             return Some(Backoff::CoolDown { since: self.failed_at.unwrap_or(now), until });
         }
-        // What one copy of a view taught says nothing about those that its round has not compacted yet.
+        // The result for one copy of a view does not apply to copies that the current round has not
+        // compacted yet.
         let futile = self.futile.filter(|_| self.copies_done.is_empty());
         let futile = futile.filter(|futile| futile.holds(kind, facts, correction))?;
         let Futile { at, file_bytes, caught_up, .. } = futile;
         Some(Backoff::Futile { since: at, file_bytes, caught_up: caught_up.is_some() })
     }
 
-    /// Bytes that another compaction would leave of one file, where the last one taught more about
-    /// that than its sizes tell.
+    /// Bytes that another compaction would leave of one file, where the last one showed more about
+    /// that than the sizes do.
     #[must_use]
     pub fn remaining_bytes(
         &self,

@@ -1,9 +1,9 @@
-//! How fast CouchDB built view indexes, as its own counters showed.
+//! How fast CouchDB built view indexes, according to its own counters.
 
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// Maximum number of builds that are remembered.
+/// Maximum number of builds that are stored.
 const MAX_SPEEDS: usize = 64;
 
 /// How fast the indexers of one design document worked on one node.
@@ -15,13 +15,13 @@ pub struct BuildSpeed {
     pub design: String,
     /// The node.
     pub node: String,
-    /// The language of its views; none if its index was not known then.
+    /// The language of its views; `None` if its index was not known then.
     pub language: Option<String>,
-    /// Number of its views; none if its index was not known then.
+    /// Number of its views; `None` if its index was not known then.
     pub views: Option<u32>,
     /// Changes that one indexer processed.
     pub changes: u64,
-    /// Seconds that it took for them.
+    /// Seconds that the indexer took for `changes`.
     pub seconds: u64,
     /// Number of indexers that ran on the node at the same time, this one included.
     pub indexers: u32,
@@ -30,7 +30,7 @@ pub struct BuildSpeed {
 }
 
 impl BuildSpeed {
-    /// Changes that one indexer processed in a second.
+    /// Changes that one indexer processed per second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.changes as f64 / self.seconds.max(1) as f64
@@ -41,7 +41,7 @@ impl BuildSpeed {
     }
 }
 
-/// The builds that were measured last, the newest first: of each design document and node one.
+/// The latest measured builds, newest first, one for each design document and node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BuildSpeeds(pub Vec<BuildSpeed>);
@@ -53,9 +53,9 @@ impl BuildSpeeds {
         self.0.is_empty()
     }
 
-    /// Adds a measurement; the oldest one gives way.
+    /// Adds a measurement, dropping the oldest one if the list is full.
     pub fn add(&mut self, speed: BuildSpeed) {
-        self.0.retain(|known| !known.is_of_same_index(&speed));
+        self.0.retain(|other| !other.is_of_same_index(&speed));
         self.0.insert(0, speed);
         self.0.truncate(MAX_SPEEDS);
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_index_the_newest_measurement_is_kept() {
+    fn keeps_newest_measurement_of_each_index() {
         let mut speeds = BuildSpeeds::default();
         speeds.add(speed(1, 100));
         speeds.add(speed(2, 200));

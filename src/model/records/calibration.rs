@@ -29,11 +29,11 @@ const MIN_ACTIVE_BYTES: u64 = 16 << 20;
 pub struct Calibration {
     /// The largest observed peak of a database job, as a multiple of the active bytes before it.
     pub headroom_factor: Option<f64>,
-    /// Bytes of new files written each second, with newer jobs weighted more.
+    /// Bytes of new files written per second, newer jobs weighted more.
     pub rate: Option<f64>,
     /// Error of database estimates: actual over predicted size, newer jobs weighted more.
     pub db_ratio: Option<f64>,
-    /// The same for views.
+    /// Error of view estimates, like `db_ratio`.
     pub view_ratio: Option<f64>,
     /// How fast indexes were built.
     #[serde(skip_serializing_if = "BuildSpeeds::is_empty")]
@@ -42,7 +42,7 @@ pub struct Calibration {
 
 impl Calibration {
     /// Learns from the outcome of a job that had `active` bytes to copy; returns whether anything
-    /// changed. Jobs that ended without a new file teach nothing.
+    /// changed. Ignores jobs that ended without a new file.
     pub fn learn(&mut self, outcome: &Outcome, active: Option<u64>) -> bool {
         let before = self.clone();
         if !matches!(outcome.ending, JobResult::Freed | JobResult::NothingFreed | JobResult::Grew) {
@@ -63,7 +63,8 @@ impl Calibration {
         let large = |active: &u64| *active >= MIN_ACTIVE_BYTES && outcome.kind == TargetKind::Db;
         if let Some(active) = active.filter(large) {
             let peak = after as f64 * (1.0 + SORT_SPACE_SHARE) / active as f64;
-            if peak <= MAX_PEAK_FACTOR && self.headroom_factor.is_none_or(|known| peak > known) {
+            if peak <= MAX_PEAK_FACTOR && self.headroom_factor.is_none_or(|largest| peak > largest)
+            {
                 self.headroom_factor = Some(peak);
             }
         }

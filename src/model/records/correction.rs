@@ -1,15 +1,16 @@
-//! What compactions taught about predictions, weighed for each database and kind of target.
+//! What compactions showed about predictions, weighted for each database and kind of target.
 //!
-//! Owns how evidence is added up, forgotten, limited in number, and turned into the
-//! [`Corrections`] in force. Pure; the job state task adds evidence, the journal stores the records.
+//! Owns how evidence is summed, decays, is limited in number, and is turned into the
+//! [`Corrections`] in force. Pure; the job state task adds evidence, the journal stores the
+//! records.
 //!
 //! # Weight
 //!
-//! Trust is a regression through the origin of what the fitted rule missed on how far the two
-//! predictions differed, drawn towards a prior: `sum(difference * missed) / sum(difference²)`. So a
-//! compaction after which both predictions were right says nothing, and one where they were far apart
-//! says much. Evidence halves every 90 days. The prior is zero, or, where active bytes are known to be
-//! misleading, the mean trust of all databases of the cluster.
+//! Trust is a regression through the origin, of the fitted rule's error on the difference between
+//! the two predictions, shrunk towards a prior: `sum(difference * missed) / sum(difference²)`. So a
+//! compaction for which both predictions were right shows nothing, and one for which they were far
+//! apart shows much. Evidence halves every 90 days. The prior is zero or, where active bytes are
+//! known to be misleading, the mean trust of all databases of the cluster.
 
 use crate::model::{
     correction::{CompactionEvidence, Correction, Corrections},
@@ -20,14 +21,15 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// Maximum number of databases and kinds that are remembered. Those whose predictions were wrong by
-/// the most bytes stay.
+/// Maximum number of records, one for each database and kind. Those whose predictions were wrong by
+/// the most bytes are kept.
 const MAX_RECORDS: usize = 4096;
 
 /// Time after which evidence counts half.
 const HALF_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// What the prior weighs. Two predictions that differ by the root of this, 17 %, weigh as much.
+/// Weight of the prior: one compaction weighs as much if its two predictions differ by the square
+/// root of this, 17 %.
 const PRIOR_WEIGHT: f64 = 0.03;
 
 /// Largest difference between the two predictions, as a share of the fitted one, that counts.
@@ -36,20 +38,21 @@ const MAX_DIFFERENCE: f64 = 0.5;
 /// Largest part of the difference that one compaction can show to be waste.
 const MAX_MISSED: f64 = 1.5;
 
-/// How many databases without any error the cluster's mean trust starts from.
+/// The cluster's mean trust starts as if this many databases had shown no error.
 const CLUSTER_PRIOR_DATABASES: f64 = 2.0;
 
-/// How much each new compaction reduces the weight of earlier ones in the density: it follows a
-/// database whose documents change.
+/// Factor by which each new compaction reduces the weight of earlier ones in the density, so that
+/// it follows a database whose documents change.
 const EARLIER_DENSITY_WEIGHT: f64 = 0.8;
 
-/// Compactions that vouch for predictions, less what they lose of their weight within a month.
+/// Weighted number of compactions that confirms predictions: three, less what they lose of their
+/// weight within a month.
 const CONFIRMING_OUTCOMES: f64 = 2.3;
 
-/// Trust is published in steps of this, so that small changes leave the tables as they are.
+/// Trust is published in steps of this size, so that small changes leave the tables as they are.
 const TRUST_STEP: f64 = 1.0 / 256.0;
 
-/// A database instance and a kind of target: what evidence is added up for.
+/// Identifies one sum of evidence: a database instance and a kind of target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CorrectionKey {
     /// The database.
@@ -66,7 +69,7 @@ pub struct CorrectionKey {
 pub struct CorrectionRecord {
     /// When the last compaction ended; all sums are as of then.
     pub at: Moment,
-    /// Number of compactions.
+    /// Number of compactions, weighted by age.
     pub outcomes: f64,
     /// Sum of the squared differences between the two predictions, as shares of the fitted one.
     pub differences: f64,
@@ -76,17 +79,17 @@ pub struct CorrectionRecord {
     pub missed_bytes: f64,
     /// Bytes left by compactions before `at`, without overhead.
     pub earlier_bytes: f64,
-    /// The units of content in them.
+    /// Units of content in `earlier_bytes`.
     pub earlier_units: f64,
     /// Bytes left by compactions that ended at `at`.
     pub latest_bytes: f64,
-    /// The units of content in them.
+    /// Units of content in `latest_bytes`.
     pub latest_units: f64,
 }
 
 impl CorrectionRecord {
-    /// Adds what a compaction showed. The order of compactions that end at the same moment does not
-    /// matter: each is compared with those before that moment.
+    /// Adds the evidence of one compaction. The order of compactions that end at the same moment
+    /// does not matter: each is compared with those before that moment.
     pub fn add(&mut self, evidence: &CompactionEvidence) {
         if evidence.at != self.at {
             let weight = self.weight_at(evidence.at);
@@ -100,14 +103,14 @@ impl CorrectionRecord {
             self.at = evidence.at;
         }
         let missed = evidence.missed_share();
-        // The first compaction shows that active bytes mislead, if they do, and nothing about how well
-        // the density predicts.
+        // The first compaction shows whether active bytes mislead, but nothing about how well the
+        // density predicts.
         let difference = match density(self.earlier_bytes, self.earlier_units) {
             Some(density) => evidence.difference_share(density),
             None => missed.max(0.0),
         };
         let missed = missed.clamp(-MAX_MISSED * difference, MAX_MISSED * difference);
-        // One compaction, however extraordinary, counts no more than any other clear one.
+        // One compaction, however extreme, counts no more than any other clear one.
         let limit = (MAX_DIFFERENCE / difference.max(MAX_DIFFERENCE)).min(1.0);
         let (difference, missed) = (difference * limit, missed * limit);
         self.outcomes += 1.0;
@@ -119,12 +122,12 @@ impl CorrectionRecord {
         self.latest_units += content.units as f64;
     }
 
-    /// What evidence of this record weighs at `now`.
+    /// Weight of this record's evidence at `now`.
     fn weight_at(&self, now: Moment) -> f64 {
         (-self.at.age(now).as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
     }
 
-    /// The trust in the density at `now`, drawn towards a prior.
+    /// The trust in the density at `now`, shrunk towards a prior.
     fn trust(&self, prior: f64, now: Moment) -> f64 {
         let weight = self.weight_at(now);
         let trust = (weight * self.missed + PRIOR_WEIGHT * prior)
@@ -140,7 +143,7 @@ impl CorrectionRecord {
         let Some(density) = density else { return Correction { is_confirmed, ..Correction::NONE } };
         let trust = rounded(self.trust(0.0, now));
         let trust_where_low = rounded(self.trust(cluster_trust, now));
-        // What corrects nothing is the same whatever was measured, so that nothing is rescored.
+        // With zero trust, always use zero density, so that new measurements rescore nothing.
         let density = if trust_where_low > 0.0 { to_single(density) } else { 0.0 };
         Correction { density, trust, trust_where_low, is_confirmed }
     }
@@ -167,7 +170,8 @@ impl LearnedCorrections {
         Self { records }
     }
 
-    /// Adds what a compaction showed; returns the records to store, and to delete where there is none.
+    /// Adds the evidence of one compaction; returns the records to store, or to delete where the
+    /// record is `None`.
     pub fn learn(
         &mut self,
         key: CorrectionKey,
@@ -205,7 +209,7 @@ impl LearnedCorrections {
         corrections
     }
 
-    /// The mean trust of the databases, as if a few more had been seen without any error.
+    /// The mean trust of the databases, as if [`CLUSTER_PRIOR_DATABASES`] more had shown no error.
     fn mean_trust(&self, kind: TargetKind, now: Moment) -> f64 {
         let (mut sum, mut count) = (0.0, 0.0);
         for record in self.records.iter().filter(|(key, _)| key.kind == kind).map(|(_, it)| it) {

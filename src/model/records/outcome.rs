@@ -6,10 +6,11 @@ use std::time::Duration;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
-/// A compaction that frees less than this share of a file frees nothing: it writes the rest anew in vain.
+/// A compaction that frees less than this share of a file counts as freeing nothing: it rewrites
+/// all the rest for no gain.
 const MIN_FREED_SHARE: f64 = 0.05;
 
-/// Whether a compaction that leaves so many bytes of a file frees nothing.
+/// Whether a compaction that leaves `left` bytes of a file frees nothing worthwhile.
 #[must_use]
 pub fn frees_little(file: u64, left: u64) -> bool {
     (file.saturating_sub(left) as f64) < file as f64 * MIN_FREED_SHARE
@@ -33,9 +34,9 @@ pub enum JobOwner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobResult {
-    /// The new file is smaller, by a twentieth or more.
+    /// The new file is smaller by at least 5 %.
     Freed,
-    /// The new file is as large as the old one, or hardly smaller.
+    /// The new file is as large as the old one, or less than 5 % smaller.
     NothingFreed,
     /// The new file is larger.
     Grew,
@@ -49,7 +50,7 @@ pub enum JobResult {
 
 impl JobResult {
     /// Whether jobs of a kind usually end like this: the sizes of deleted index files are unknown,
-    /// and those of a database's file are known.
+    /// while those of a database's file are known.
     #[must_use]
     pub const fn is_usual_for(self, kind: TargetKind) -> bool {
         match (kind, self) {
@@ -60,8 +61,8 @@ impl JobResult {
     }
 }
 
-/// A start that was decided. It is stored durably before the request is sent and until an
-/// [`Outcome`] replaces it: after a crash it tells which jobs may be running.
+/// A start that was decided. It is stored durably before the request is sent, until an [`Outcome`]
+/// replaces it: after a crash it shows which jobs may be running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// The target.
@@ -89,7 +90,7 @@ pub struct Intent {
     pub compacted_seq: Option<u64>,
     /// Predicted bytes after.
     pub predicted_bytes: Option<u64>,
-    /// The same without what was learned from compactions, which is what they correct.
+    /// The prediction by the fitted rule alone, which learned corrections are measured against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitted_bytes: Option<u64>,
     /// Bytes it may need on its volume in addition to the old file, at its peak.
@@ -132,7 +133,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How long it took; none if only its file shows that it ran.
+    /// How long it took; `None` if only its file shows that it ran.
     #[must_use]
     pub fn took(&self) -> Option<Duration> {
         let took = self.started_at.age(self.ended_at);

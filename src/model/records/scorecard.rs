@@ -1,8 +1,10 @@
-//! The scorecard of advice: what happened hour by hour, beside what recliner would have done.
+//! The scorecard of advice: what happened hour by hour, compared with what recliner would have
+//! done.
 //!
-//! Owns the records of it: sums for each hour, the files that advised compactions have made smaller, and the
-//! advised compactions that run. An *advised* compaction is one that recliner would have started if it
-//! enforced. Never decides what these are: `what_if::scorecard` does, and the journal stores them.
+//! Owns its records: sums for each hour, the files that advised compactions would have made
+//! smaller, and the advised compactions that would be running. An *advised* compaction is one that
+//! recliner would have started if it enforced. Never decides which these are: `what_if::scorecard`
+//! does, and the journal stores them.
 
 use super::replace;
 use crate::model::target::TargetId;
@@ -13,8 +15,8 @@ use wall_clock::Moment;
 /// Seconds in an hour.
 const HOUR: u64 = 3_600;
 
-/// Hours that are kept: 35 days. They are limited by number and not by age, so that a clock that was set
-/// forward loses none.
+/// Number of hours that are kept: 35 days. The limit is a number and not an age, so that setting
+/// the clock forward loses none.
 const MAX_HOURS: usize = 35 * 24;
 
 /// An hour, as the number of hours since 1970.
@@ -32,23 +34,24 @@ pub fn hour_begin(hour: HourNumber) -> Moment {
     Moment::from_unix(u64::from(hour) * HOUR)
 }
 
-/// The compactions of one side, and the waste that they leave.
+/// The compactions of one side, real or advised, and the waste that they leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScorecardSide {
     /// Compactions that ended with a new file.
     pub compactions: u64,
-    /// Those of them whose sizes are not known: they add nothing to the two sums below.
+    /// Compactions among them whose sizes are unknown: they add nothing to the next two sums.
     pub unmeasured: u64,
     /// Bytes that they freed.
     pub freed_bytes: u64,
     /// Bytes of the new files.
     pub rewritten_bytes: u64,
-    /// Bytes that compactions would free, times the seconds for which they were wasted.
+    /// Bytes that compactions would free, times the seconds for which they stayed wasted.
     pub waste_byte_seconds: f64,
-    /// The most bytes wasted at a time.
+    /// The most bytes wasted at any one time.
     pub peak_waste_bytes: u64,
-    /// The most bytes that new files of running compactions take at a time, beside the old ones.
+    /// The most bytes that new files of running compactions take at any one time, beside the old
+    /// ones.
     pub peak_extra_bytes: u64,
 }
 
@@ -68,16 +71,16 @@ impl ScorecardSide {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScorecardHour {
-    /// Seconds in which recliner watched and advised; everything below is of these seconds.
+    /// Seconds in which recliner watched and advised; all other fields refer to these seconds.
     pub advised_seconds: u64,
     /// Seconds in which it enforced everything, so that there was nothing to compare.
     pub enforced_seconds: u64,
-    /// What happened, whoever did it.
+    /// What really happened, no matter who started it.
     pub real: ScorecardSide,
     /// What recliner would have done.
     pub advised: ScorecardSide,
-    /// Advised compactions that would have run at the same time as another program's compaction of the same
-    /// file or of another copy of its range.
+    /// Advised compactions that would have run at the same time as another program's compaction of
+    /// the same file or of another copy of its shard range.
     pub conflicts: u64,
     /// Whether some advised compactions may be missing, because a list was full.
     pub is_incomplete: bool,
@@ -94,7 +97,7 @@ impl ScorecardHour {
         self.is_incomplete |= other.is_incomplete;
     }
 
-    /// The seconds of this hour about which nothing is known.
+    /// Seconds of this hour for which there is no data.
     #[must_use]
     pub const fn missing_seconds(&self) -> u64 {
         HOUR.saturating_sub(self.advised_seconds.saturating_add(self.enforced_seconds))
@@ -106,25 +109,25 @@ impl ScorecardHour {
 pub struct AdvisedTarget {
     /// When that compaction would have ended.
     pub compacted_at: Moment,
-    /// The real file's size then.
+    /// The real file's size at that time.
     pub file_bytes: u64,
     /// The size that the compaction would have left.
     pub left_bytes: u64,
-    /// Real active bytes then.
+    /// The real active bytes at that time.
     #[serde(default)]
     pub active_bytes: Option<u64>,
     /// The active bytes that the compaction would have left.
     #[serde(default)]
     pub left_active_bytes: Option<u64>,
-    /// The sequence then: databases only.
+    /// The sequence at that time; databases only.
     #[serde(default)]
     pub update_seq: Option<u64>,
-    /// The sequence at the last real compaction: databases only.
+    /// The sequence at the last real compaction; databases only.
     #[serde(default)]
     pub compacted_seq: Option<u64>,
 }
 
-/// An advised compaction that would still run.
+/// An advised compaction that would still be running.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdvisedJob {
     /// The target.
@@ -139,7 +142,7 @@ pub struct AdvisedJob {
     pub channel: String,
     /// When it would have started.
     pub started_at: Moment,
-    /// When it ends, at the measured rate.
+    /// When it would end, at the measured rate.
     pub ends_at: Moment,
     /// Bytes of the new files, as predicted at the start.
     pub rewrite_bytes: u64,
@@ -153,22 +156,22 @@ pub struct AdvisedJob {
 /// A part of the scorecard that changed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScorecardChange {
-    /// Replaces an hour; `None` forgets it.
+    /// Replaces an hour; `None` removes it.
     Hour(HourNumber, Option<ScorecardHour>),
-    /// Replaces what advised compactions made of a target; `None` forgets it.
+    /// Replaces the state of a target after advised compactions; `None` removes it.
     Target(TargetId, Option<AdvisedTarget>),
-    /// Replaces the advised compactions that run.
+    /// Replaces the list of advised compactions that would be running.
     Jobs(Vec<AdvisedJob>),
 }
 
-/// The whole scorecard, as it is stored.
+/// The whole scorecard, in its stored form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScorecardRecords {
     /// The hours.
     pub hours: BTreeMap<HourNumber, ScorecardHour>,
-    /// The targets that advised compactions have made smaller.
+    /// The targets that advised compactions would have made smaller.
     pub targets: BTreeMap<TargetId, AdvisedTarget>,
-    /// The advised compactions that run.
+    /// The advised compactions that would be running.
     pub jobs: Vec<AdvisedJob>,
 }
 
@@ -183,7 +186,7 @@ impl ScorecardRecords {
     }
 }
 
-/// Takes out the oldest hours beyond the number that is kept.
+/// Removes and returns the oldest hours beyond `MAX_HOURS`.
 pub fn take_surplus_hours(hours: &mut BTreeMap<HourNumber, ScorecardHour>) -> Vec<HourNumber> {
     let surplus = hours.len().saturating_sub(MAX_HOURS);
     let oldest: Vec<HourNumber> = hours.keys().take(surplus).copied().collect();

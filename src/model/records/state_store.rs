@@ -1,7 +1,8 @@
 //! The records that must survive a restart, and the trait that stores them.
 //!
-//! Defines the changes that the follower submits to a store. Never writes anything itself: the
-//! journal implements [`StateStore`] with a database; [`InMemoryStore`] is for one-shot commands and tests.
+//! Defines the changes that the job state task submits to a store. Never writes anything itself:
+//! the journal implements [`StateStore`] with a database; [`InMemoryStore`] is for one-shot
+//! commands and tests.
 
 use super::{
     AdviceKey, AdviceRecord, Calibration, CorrectionKey, CorrectionRecord, Intent, JournalFailure,
@@ -15,7 +16,7 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// Identifies an open [`Intent`]: a target is started once at a time on a node, or on all nodes.
+/// Identifies an open [`Intent`]: a target has at most one at a time on a node, or on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IntentKey {
     /// The target.
@@ -45,10 +46,10 @@ pub enum StateChange {
     JobEnded {
         /// The outcome.
         outcome: Outcome,
-        /// The intent it closes; none if another client started the job.
+        /// The intent that it closes; `None` if another client started the job.
         closes: Option<IntentKey>,
     },
-    /// Replaces the remembered state of a target; `None` forgets it.
+    /// Replaces the record of a target; `None` removes it.
     SetTargetRecord(TargetId, Option<TargetRecord>),
     /// Suspends a scope.
     Suspend(SuspensionScope, Suspension),
@@ -61,11 +62,11 @@ pub enum StateChange {
     },
     /// Replaces all learned sizes and times.
     Calibrate(Calibration),
-    /// Replaces what compactions taught about one database and kind; `None` forgets it.
+    /// Replaces the evidence about one database and kind; `None` removes it.
     SetCorrection(CorrectionKey, Option<CorrectionRecord>),
     /// Changes the scorecard of advice.
     Scorecard(ScorecardChange),
-    /// Replaces what is remembered of advice; `None` forgets it.
+    /// Replaces a record about advice; `None` removes it.
     SetAdvice(AdviceKey, Option<AdviceRecord>),
 }
 
@@ -74,17 +75,17 @@ pub enum StateChange {
 pub struct RecoveredState {
     /// Every open intent.
     pub intents: Vec<Intent>,
-    /// Remembered state of targets.
+    /// Records of targets.
     pub remembered: BTreeMap<TargetId, TargetRecord>,
     /// Active suspensions.
     pub suspensions: BTreeMap<SuspensionScope, Suspension>,
-    /// Learned values; the default if there are none.
+    /// Learned values; defaults if none were stored.
     pub calibration: Calibration,
-    /// What compactions taught about predictions, by database and kind.
+    /// Evidence from compactions about predictions, by database and kind.
     pub corrections: BTreeMap<CorrectionKey, CorrectionRecord>,
     /// The scorecard of advice.
     pub scorecard: ScorecardRecords,
-    /// What is remembered of advice.
+    /// Records about advice.
     pub advice: BTreeMap<AdviceKey, AdviceRecord>,
     /// Outcomes of jobs that started within the last hour before this start, oldest first: the
     /// hourly budget counts them.
@@ -108,7 +109,7 @@ pub trait StateStore: Send + Sync + std::fmt::Debug {
     /// completes or has no effect.
     fn store(&self, changes: Vec<StateChange>) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Since when nothing can be stored, and why, where the store knows without a try.
+    /// Since when nothing can be stored, and why, if the store knows this without trying.
     fn failure(&self) -> Option<(Moment, JournalFailure)> {
         None
     }

@@ -50,7 +50,7 @@ pub struct ParseScopeError(String);
 pub struct Suspension {
     /// When it began.
     pub since: Moment,
-    /// Who gave it, and from which address; unknown in records of an earlier version.
+    /// Who gave the order, and from which address; unknown in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The operator's reason.
@@ -58,8 +58,8 @@ pub struct Suspension {
 }
 
 impl Suspension {
-    /// The suspension after an order at `now`, given the one `before`: its beginning stays, and a
-    /// new reason also replaces the operator.
+    /// The suspension after an order at `now`, given the one `before`: its beginning stays, and an
+    /// order with a reason also replaces reason and operator.
     #[must_use]
     pub fn after_order(
         before: Option<&Self>,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_an_earlier_version_is_read() {
+    fn reads_suspension_stored_by_earlier_version() {
         let kept: Suspension = serde_json::from_str(r#"{"since":7,"why":null}"#).unwrap();
         assert_eq!(kept, Suspension { since: Moment::from_unix(7), by: None, why: None });
     }

@@ -1,4 +1,5 @@
-//! Rent by hand, and against a second implementation that keeps every reading.
+//! Tests rent against values calculated by hand, and against a second implementation that keeps
+//! every reading.
 
 use super::*;
 use crate::model::{
@@ -22,15 +23,15 @@ fn reading(seconds: u64, file: u64, reclaimable: u64, compacted: u64) -> WasteRe
     }
 }
 
-/// The rent after these readings, in byte-seconds at the time of the last.
+/// The rent after these readings, and its byte-seconds at the time of the last one.
 fn rent_after(readings: &[WasteReading]) -> (Rent, f64) {
     let mut rent = Rent::UNKNOWN;
-    let mut known: Option<&WasteReading> = None;
+    let mut previous: Option<&WasteReading> = None;
     for seen in readings {
-        rent = rent.after_reading(known, Some(seen));
-        known = Some(seen);
+        rent = rent.after_reading(previous, Some(seen));
+        previous = Some(seen);
     }
-    let last = known.expect("there is a reading");
+    let last = previous.expect("there is a reading");
     (rent, rent.byte_seconds(last.reclaimable_bytes, last.at).expect("it was read"))
 }
 
@@ -45,7 +46,7 @@ fn rent_is_unknown_before_the_first_reading_and_zero_at_it() {
 }
 
 #[test]
-fn waste_that_stays_the_same_changes_nothing_that_is_stored() {
+fn constant_waste_leaves_stored_rent_unchanged() {
     let first = reading(100, 900, 500, 0);
     let rent = Rent::UNKNOWN.after_reading(None, Some(&first));
     let mut known = first;
@@ -58,7 +59,7 @@ fn waste_that_stays_the_same_changes_nothing_that_is_stored() {
 }
 
 #[test]
-fn waste_that_changes_is_taken_to_change_in_a_straight_line_since_the_last_reading() {
+fn changed_waste_is_interpolated_since_the_last_reading() {
     let (_, rent) = rent_after(&[
         reading(100, 1_000, 0, 0),
         reading(200, 1_000, 0, 0),
@@ -92,7 +93,7 @@ fn a_view_counts_as_compacted_when_half_of_its_waste_is_gone() {
         compacted_seq: None,
         ..reading(seconds, file, reclaimable, 0)
     };
-    // Two readings over HTTP may be of two copies.
+    // Two readings over HTTP may be of different copies.
     let (_, other_copy) = rent_after(&[view(100, 5_000, 4_000), view(200, 4_500, 3_500)]);
     assert_eq!(other_copy, 100.0 * 3_750.0);
     let (_, compacted) = rent_after(&[view(100, 5_000, 4_000), view(200, 2_000, 1_000)]);
@@ -100,7 +101,7 @@ fn a_view_counts_as_compacted_when_half_of_its_waste_is_gone() {
 }
 
 #[test]
-fn a_clock_that_is_set_neither_loses_nor_doubles_rent() {
+fn setting_the_clock_neither_loses_nor_doubles_rent() {
     const HOUR: u64 = 3_600;
     const YEAR: u64 = 365 * 24 * HOUR;
     let start = YEAR * 50;
@@ -110,7 +111,7 @@ fn a_clock_that_is_set_neither_loses_nor_doubles_rent() {
         let rent = Rent::UNKNOWN.after_reading(None, Some(&first));
         let last = WasteReading { at: at(start + HOUR), ..first };
         let rent = rent.after_reading(Some(&first), Some(&last));
-        // An hour later the clock is set, and an hour after that the file is read.
+        // The clock is set an hour later, and the file is read another hour after that.
         let rent = rent.settled(500, at(start + 2 * HOUR), on(2 * HOUR));
         assert_eq!(rent.byte_seconds(500, on(3 * HOUR)), Some(3.0 * 3_600.0 * 500.0), "{case}");
         let seen = WasteReading { at: on(3 * HOUR), reclaimable_bytes: 600, ..first };
@@ -123,7 +124,7 @@ fn a_clock_that_is_set_neither_loses_nor_doubles_rent() {
 }
 
 #[test]
-fn half_a_file_of_waste_is_due_after_one_horizon() {
+fn file_that_is_half_waste_is_due_after_one_horizon() {
     let day = 86_400.0;
     for (waste, live, horizons) in [(1, 1, 1.0), (10, 1, 0.1), (1, 10, 10.0)] {
         let rent = (waste * GIB) as f64 * day * horizons;
@@ -133,7 +134,7 @@ fn half_a_file_of_waste_is_due_after_one_horizon() {
 }
 
 #[test]
-fn facts_without_sizes_or_time_are_no_reading() {
+fn facts_without_sizes_or_time_give_no_reading() {
     let facts = Facts {
         file_bytes: OptionalU64::new(2 << 20),
         active_bytes: OptionalU64::new(1 << 20),
@@ -151,8 +152,8 @@ fn facts_without_sizes_or_time_are_no_reading() {
     }
 }
 
-/// Rent from the whole history of a database: each stretch between two readings pays its area, and
-/// each compaction forgives a share of all areas before it.
+/// Rent from the whole history of a database: each interval between two readings adds its area, and
+/// each compaction forgives a share of all earlier areas.
 fn from_history(readings: &[WasteReading], now: Moment) -> f64 {
     let mut areas: Vec<f64> = Vec::new();
     for pair in readings.windows(2) {
@@ -205,7 +206,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn two_implementations_agree(readings in histories(), later in 0_u64..1_000_000) {
+    fn rent_agrees_with_rent_from_whole_history(readings in histories(), later in 0_u64..1_000_000) {
         let (rent, _) = rent_after(&readings);
         let last = readings[readings.len() - 1];
         let now = at(last.at.unix() + later);
@@ -214,8 +215,8 @@ proptest! {
         prop_assert!((ours - theirs).abs() <= theirs * 1e-4 + 1.0, "{ours}, not {theirs}");
     }
 
-    /// Whatever was read before, a target with waste is due within its cost times the horizon over
-    /// its waste.
+    /// Regardless of earlier readings, a target with waste is due within its cost times the horizon
+    /// over its waste.
     #[test]
     fn waste_is_due_in_bounded_time(readings in histories(), horizon in 1_u64..1_000_000) {
         let (rent, _) = rent_after(&readings);

@@ -15,7 +15,7 @@ fn sizes(file: u64, active: impl Into<Option<u64>>) -> Facts {
     }
 }
 
-/// What a channel that does not rank by rent makes of these facts.
+/// The score in a channel that does not rank by rent.
 fn score(channel: &Channel, kind: TargetKind, facts: &Facts) -> Result<f64, Miss> {
     super::score(channel, kind, facts, RentNow::UNKNOWN)
 }
@@ -35,7 +35,7 @@ fn views(facts: &Facts) -> [f64; 3] {
 }
 
 #[test]
-fn smooshs_own_cases_score_as_in_smoosh() {
+fn cases_of_smooshs_tests_score_as_in_smoosh() {
     for (case, facts, expected) in [
         ("ratio", sizes(5_242_880, 524_288), [10.0, 0.0, 0.0]),
         ("slack", sizes(33_554_432, 16_777_215), [0.0, 16_777_217.0, 0.0]),
@@ -101,7 +101,7 @@ fn changes_are_checked_before_anything_else() {
 }
 
 #[test]
-fn a_file_without_active_bytes_scores_the_minimum_unless_that_is_zero_or_infinite() {
+fn file_without_active_bytes_scores_a_finite_nonzero_minimum() {
     for (priority, floor, expected) in [
         (PriorityKind::Ratio, 2.0, Some(2.0)),
         (PriorityKind::Slack, 7.0, Some(7.0)),
@@ -123,8 +123,8 @@ fn a_cleanup_is_taken_only_with_evidence() {
     assert_eq!(score(&cleanup, TargetKind::Cleanup, &facts), Ok(1.0));
 }
 
-/// smoosh's rule written a second time, from its description and in another form: a list of
-/// guarded answers of which the first match counts, zero meaning no.
+/// smoosh's rule implemented a second time, from its description and in another form: a list of
+/// (condition, answer) pairs of which the first match counts; zero means no.
 fn oracle(channel: &Channel, facts: &Facts) -> f64 {
     let (file, active) = (facts.file_bytes.get(), facts.active_bytes.get());
     let gated = match (facts.update_seq.get(), facts.compacted_seq.get()) {
@@ -162,7 +162,7 @@ fn oracle(channel: &Channel, facts: &Facts) -> f64 {
     if value > channel.min_priority && value <= channel.max_priority { value } else { 0.0 }
 }
 
-fn edgy() -> impl Strategy<Value = u64> {
+fn sizes_near_bounds() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
         Just(1),
@@ -178,16 +178,16 @@ fn edgy() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
     #[test]
-    fn two_implementations_agree(
+    fn score_agrees_with_a_second_implementation(
         kind in prop_oneof![Just(TargetKind::Db), Just(TargetKind::View)],
         priority in prop_oneof![Just(PriorityKind::Ratio), Just(PriorityKind::Slack), Just(PriorityKind::Upgrade)],
         min_priority in prop_oneof![Just(0.0), Just(2.0), Just(5.0), Just(536_870_912.0), Just(f64::INFINITY), 0.0..20.0],
         max_priority in prop_oneof![Just(f64::INFINITY), 1.0..1e10],
-        min_size in edgy(),
-        max_size in proptest::option::of(edgy()),
+        min_size in sizes_near_bounds(),
+        max_size in proptest::option::of(sizes_near_bounds()),
         min_changes in prop_oneof![Just(0_u64), 0..100_u64],
-        file in proptest::option::weighted(0.95, edgy()),
-        active in proptest::option::weighted(0.95, edgy()),
+        file in proptest::option::weighted(0.95, sizes_near_bounds()),
+        active in proptest::option::weighted(0.95, sizes_near_bounds()),
         update_seq in proptest::option::of(0..200_u64),
         compacted_seq in proptest::option::of(0..200_u64),
         needs_upgrade: bool,

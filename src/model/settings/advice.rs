@@ -1,4 +1,4 @@
-//! From when on recliner advises something.
+//! Thresholds above which recliner gives advice.
 
 use super::{DAY, MINUTE, Settings, work::Smoosh};
 use crate::config_format::{
@@ -17,59 +17,64 @@ settings! {
         "advice.untaken_waste" => untaken_waste_percent: f64 = 20.0, Live, percent_from(0);
         /// Share of deleted documents in a database from which on it is advised to be rid of them.
         "advice.deleted_documents" => deleted_documents_percent: f64 = 50.0, Live, percent_from(1);
-        // The files were measured at up to 2.15 times the live bytes; what is written meanwhile comes on top.
+        // Compaction files were measured at up to 2.15 times the live bytes, plus what is written
+        // meanwhile.
         /// Size of a shard's file times this, from which on the files of its compaction are too large.
         "advice.compaction_file_factor" => compaction_file_factor: f64 = 3.0, Live, number(1.0..=100.0);
-        // Splits and moves take hours of a person's attention, and a compaction of less takes a few minutes.
+        // Splits and moves take hours of a person's attention; compacting less data takes only
+        // minutes.
         /// Splits and moves of less live data than this are not advised.
         "advice.min_moved" => min_moved_bytes: u64 = 1 << 30, Live, bytes();
-        // Hashes spread documents within a few percent, so only partitions, very large documents or a split of
-        // some ranges alone make a range twice as large; at four times, its compactions decide how much space
-        // the node needs.
+        // Hashes spread documents evenly to within a few percent, so only partitions, very large
+        // documents or a split of some ranges alone make a range twice as large; at four times, its
+        // compactions determine how much space the node needs.
         /// Times the mean of its siblings that a shard range holds from which on a split is advised.
         "advice.skewed_range" => skewed_range_factor: f64 = 4.0, Live, number(1.1..=1000.0);
-        // A file of less is compacted within a second and read within a few blocks, so more ranges spread no work.
+        // A smaller file is compacted within a second and read within a few blocks, so more ranges
+        // do not spread any load.
         /// Live bytes of a shard below which a database has more ranges than it needs.
         "advice.small_shard" => small_shard_bytes: u64 = 1 << 20, Live, bytes();
-        // As many as CouchDB keeps open on a node by default (`max_dbs_open`).
+        // The number of files that CouchDB keeps open on a node by default (`max_dbs_open`).
         /// Number of shard files that small databases would not need from which on fewer ranges are advised.
         "advice.surplus_shards" => surplus_shards: u64 = 500, Live, count();
-        // Copies of a few large shards never divide evenly; a node a quarter fuller needs its next disk months
-        // before the others.
+        // Copies of a few large shards never divide evenly; a node that is a quarter fuller than
+        // the mean needs its next disk months before the others.
         /// How much more than the mean a node may hold before moves are advised.
         "advice.unbalanced_node" => unbalanced_node_percent: f64 = 25.0, Live, percent_from(1);
-        // A node that joined or left may have the only copy, or a map of its own.
+        // A node that just joined or left may have the only copy, or its own version of the shard
+        // map.
         /// How long members of the cluster and an orphan stay the same until it is advised to set it aside.
         "advice.orphan_age" => orphan_age: Duration = 7 * DAY, Live, duration(Duration::ZERO);
-        // An index with as many bytes as its database mostly holds whole documents.
+        // An index as large as its database usually contains whole documents.
         /// Times the live bytes of its database that an index has from which on it is large.
         "advice.large_index" => large_index_factor: f64 = 1.0, Live, number(0.1..=1000.0);
-        // A query server indexes about a thousand changes a second, so the next reader waits longer than most
-        // clients do.
+        // A query server indexes about a thousand changes per second, so the next reader waits
+        // longer than most clients do.
         /// Number of unindexed changes from which on an index lags.
         "advice.lagging_index" => lagging_index_updates: u64 = 100_000, Live, count();
-        // CouchDB reports progress every few seconds; one slow document takes at most minutes until its query
-        // server is killed.
+        // CouchDB reports progress every few seconds; a single slow document takes a few minutes at
+        // most until its query server is killed.
         /// Time without progress after which the build of an index has stalled.
         "advice.stalled_build" => stalled_build: Duration = 30 * MINUTE, Live, duration(MINUTE);
         /// Number of views in one design document from which on it is advised to divide it.
         "advice.views_in_one_design" => views_in_one_design: u64 = 10, Live, count();
-        // A day has busy and quiet hours.
+        // A day has busy and quiet hours, so growth must be measured for a whole day.
         /// How long growth has to be measured until advice relies on it.
         "advice.min_watched" => min_watched: Duration = DAY, Live, duration(10 * MINUTE);
-        // New disks take weeks to come.
+        // Delivery of new disks takes weeks.
         /// A volume that will be full within this time although compaction keeps up is a warning.
         "advice.full_within" => full_within: Duration = 30 * DAY, Live, duration(Duration::ZERO);
-        // Moving shards takes days, and a stalled compaction may go unnoticed over a few days.
+        // Moving shards takes days, and a stalled compaction may go unnoticed for a few days.
         /// A volume that will be full within this time although compaction keeps up is critical; one that would be so without compaction is advice.
         "advice.full_soon" => full_soon: Duration = 7 * DAY, Live, duration(Duration::ZERO);
-        // What is written meanwhile is waste too.
+        // Data written meanwhile adds to the waste.
         /// Compactions that wait are advice if they would take longer than this.
         "advice.max_backlog" => max_backlog: Duration = 7 * DAY, Live, duration(Duration::ZERO);
     }
 }
 
-/// Settings of other sections that a remedy may name: what is set already is not advised.
+/// Settings of other sections that a remedy may name, so that advice never recommends what is
+/// already set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemedySettings {
     /// How recliner and smoosh share the work.

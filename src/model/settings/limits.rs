@@ -1,4 +1,4 @@
-//! What holds starts back: limits, free space, pressure, failures.
+//! Settings that hold starts back: limits, free space, pressure, failures.
 
 pub use super::volumes::{Free, VolumeSettings};
 
@@ -45,7 +45,7 @@ settings! {
     /// What must stay free on the disks.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Headroom {
-        // Learned upward.
+        // Outcomes can raise the factor in use, but never lower it.
         /// The space that a database's compaction may need, as a multiple of its active bytes.
         "headroom.factor" => factor: f64 = 2.2, Live, number(1.0..=100.0);
         /// Share of each volume that no start may use up; it needs the volume's size.
@@ -68,12 +68,13 @@ settings! {
     }
 }
 
-/// Two marks of one signal, so that it does not switch back and forth around one.
+/// High and low thresholds of one signal (hysteresis), so that it does not flap around a single
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks<T> {
-    /// Above this starts are held.
+    /// Above this, starts are held back.
     pub high: T,
-    /// At this or below they are let go.
+    /// At or below this, starts are allowed again.
     pub low: T,
 }
 
@@ -99,7 +100,7 @@ fn counts() -> Form<Marks<u64>> {
     marks(count, |number| number.to_string())
 }
 
-/// A high and a low mark, of which the low one is not above the high one.
+/// A pair of marks; refuses a low mark above the high one.
 fn marks<T: PartialOrd + Copy + 'static>(
     form: impl Fn() -> Form<T>,
     shown: fn(T) -> String,

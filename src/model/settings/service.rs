@@ -9,38 +9,39 @@ use std::{
 /// The HTTP interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebSettings {
-    /// Where it listens.
+    /// The address on which it listens.
     pub listen_address: SocketAddr,
-    /// Users and certificates, in the form Prometheus's exporters share.
+    /// Users and certificates, in the file format of Prometheus's exporters.
     pub config_file: Option<PathBuf>,
     /// Whether `/-/reload` and `/-/quit` answer.
     pub enable_lifecycle: bool,
     /// Whether requests may change anything.
     pub enable_admin_api: bool,
-    /// Names in `Host` that mean this service, besides those of this machine.
+    /// Values of `Host` that mean this service, in addition to this machine's own names.
     pub allowed_hosts: Vec<String>,
-    /// The Unix socket over which the service's own user suspends and resumes; none where
-    /// there is to be none.
+    /// The Unix socket over which the service's own user suspends and resumes; `None` to have no
+    /// socket.
     pub admin_socket: Option<PathBuf>,
 }
 
 impl WebSettings {
-    /// Whether what is read needs a `Host` that means this service. An address that only this machine reaches
-    /// is safe from all but pages in its own browser, which DNS rebinding brings here under a foreign name;
-    /// any other is open to the network, where nobody knows by which names it is asked.
+    /// Whether read requests need a `Host` that means this service. An address that only this
+    /// machine can reach is safe from everything except pages in its own browser, which DNS
+    /// rebinding brings here under a foreign name; any other address is open to the network, where
+    /// the names that clients use for it are unknown.
     #[must_use]
     pub fn checks_host(&self) -> bool {
         self.listen_address.ip().to_canonical().is_loopback() || !self.allowed_hosts.is_empty()
     }
 
-    /// The socket's place where only the storage path is known.
+    /// The default path of the socket for a storage path.
     #[must_use]
     pub fn default_admin_socket(storage_path: &Path) -> PathBuf {
         storage_path.join("admin.sock")
     }
 
-    /// The socket that `--web.admin-socket` means: a path, or `none` or nothing for none; left
-    /// out, the default one.
+    /// The socket that `--web.admin-socket` selects: a path; no socket if it is `none` or empty;
+    /// the default socket if it is absent.
     #[must_use]
     pub fn admin_socket(given: Option<&Path>, storage_path: &Path) -> Option<PathBuf> {
         match given {
@@ -67,8 +68,8 @@ impl Default for WebSettings {
 /// What is logged, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSettings {
-    /// The least important level that is logged.
+    /// The lowest level that is logged.
     pub level: LogLevel,
-    /// The form of a line.
+    /// The format of a log line.
     pub format: LogFormat,
 }

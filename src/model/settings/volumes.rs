@@ -1,4 +1,4 @@
-//! Where the free space of volumes is known from.
+//! Sources of the free space of volumes.
 
 use super::MINUTE;
 use crate::config_format::{
@@ -15,24 +15,24 @@ use std::time::Duration;
 pub struct VolumeSettings {
     /// The nodes, by CouchDB's names.
     pub nodes: Vec<String>,
-    /// Where its free space is known from.
+    /// The source of its free space.
     pub free: Free,
     /// Its size in bytes, where the configuration states it.
     pub size: Option<u64>,
 }
 
 impl VolumeSettings {
-    /// Whether the configuration says where its size is known from.
+    /// Whether the configuration gives its size or a query for it.
     #[must_use]
     pub const fn has_size(&self) -> bool {
         self.size.is_some() || matches!(&self.free, Free::Prometheus { size_query: Some(_), .. })
     }
 }
 
-/// Where a volume's free space is known from.
+/// The source of a volume's free space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Free {
-    /// The answer to a query.
+    /// The result of a query.
     Prometheus {
         /// The Prometheus server.
         url: Address,
@@ -40,7 +40,7 @@ pub enum Free {
         query: String,
         /// A PromQL expression with one sample, the volume's size in bytes.
         size_query: Option<String>,
-        /// How old the sample may be.
+        /// Maximum age of the sample.
         max_age: Duration,
     },
     /// A fixed number of bytes that may be taken as free.

@@ -25,15 +25,15 @@ settings! {
     }
 }
 
-/// Which views may be compacted over HTTP, where CouchDB compacts every shard of a design
-/// document at once.
+/// Which views may be compacted over HTTP, where one request makes CouchDB compact every shard of a
+/// design document.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnforceViews {
     /// Only where CouchDB compacts one copy.
     Q1,
-    /// Whole design documents, at their true weight.
+    /// Whole design documents, with every copy counted towards the limits.
     All,
     /// None.
     None,
@@ -66,10 +66,10 @@ pub fn mark_key(channel: &str) -> String {
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SmooshMode {
-    /// It does, and its jobs count towards the limits.
+    /// smoosh keeps working, and its jobs count towards the limits.
     #[default]
     Coexist,
-    /// Its channels are stopped while this program enforces, and restored after.
+    /// smoosh's channels are stopped while this program enforces, and restored afterwards.
     Takeover,
 }
 
@@ -135,12 +135,12 @@ settings! {
     }
 }
 
-/// For how long and in how many bytes entries are kept; the first limit reached counts.
+/// Limits on how long and in how many bytes entries are kept; whichever is reached first applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// For how long.
+    /// Maximum age.
     pub keep: Duration,
-    /// In how many bytes.
+    /// Maximum size, in bytes.
     pub max_size: u64,
 }
 

@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_names_round_trip(node in ".+", name in ".+", signature: [u8; 16]) {
+        fn ids_with_any_names_round_trip(node in ".+", name in ".+", signature: [u8; 16]) {
             let ids = [
                 TargetId::Db { node: node.clone(), shard: name.clone() },
                 TargetId::View { node, db: name.clone(), signature: Signature(signature) },

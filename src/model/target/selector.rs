@@ -1,5 +1,5 @@
-//! A user's text that selects targets, matched against ids, including those of deleted targets of
-//! which only the id is left.
+//! A user's text that selects targets. It is matched against ids, so that it also selects deleted
+//! targets of which only the id is left.
 
 use super::TargetId;
 use couchdb_names::{ShardName, encode_part};
@@ -47,7 +47,7 @@ impl TargetSelector {
         matches!(&self.selection, Selection::Text(text) if text == db)
     }
 
-    /// A text that the id of every selected target contains, if there is one: searching for it is
+    /// A text that occurs in the id of every selected target, if there is one: searching for it is
     /// cheaper than parsing an id.
     #[must_use]
     pub fn id_substring(&self) -> Option<String> {
@@ -79,8 +79,8 @@ fn matches_text(text: &str, id: &TargetId, design: Option<&str>) -> bool {
     }
 }
 
-/// The database that a shard file, or an instance of a database, belongs to: database names have
-/// no dot.
+/// The database that a shard file, or an instance of a database, belongs to. Database names cannot
+/// contain a dot.
 #[must_use]
 pub fn database_of(name: &str) -> &str {
     if let Some(shard) = ShardName::split(name) {
@@ -99,7 +99,7 @@ mod tests {
     const SIGNATURE: &str = "0f045e3b41d71d93aaa32f23021ba536";
 
     #[test]
-    fn every_form_of_selection_matches_by_id() {
+    fn each_form_of_selector_matches_the_right_ids() {
         let shard = "db:n@a/shards%2F00000000-7fffffff%2Fapp%2Forders.1795222434";
         let view = format!("view:_cluster/app%2Forders.1795222434/{SIGNATURE}");
         let part =
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn known_targets_are_selected_too() {
+    fn selects_additional_known_targets() {
         let view: TargetId = format!("view:_cluster/a.1795222434/{SIGNATURE}").parse().unwrap();
         let selector = TargetSelector::new("a/_design/x", [view.clone()]);
         assert!(selector.selects(&view, None) && selector.id_substring().is_none());

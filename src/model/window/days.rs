@@ -60,18 +60,18 @@ impl fmt::Display for Days {
     }
 }
 
-/// Parses one day (`sun`) or one range (`fri-mon` spans the weekend), in any case.
+/// Parses one day (`sun`) or one range (`fri-mon` spans the weekend), case-insensitively.
 impl FromStr for Days {
     type Err = ParseDaysError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refused = || ParseDaysError { text: text.to_owned() };
-        let place = |name: &str| {
+        let error = || ParseDaysError { text: text.to_owned() };
+        let position = |name: &str| {
             let name = name.trim();
-            DAY_NAMES.iter().position(|day| day.eq_ignore_ascii_case(name)).ok_or_else(refused)
+            DAY_NAMES.iter().position(|day| day.eq_ignore_ascii_case(name)).ok_or_else(error)
         };
         let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let (first, last) = (place(first)?, place(last)?);
+        let (first, last) = (position(first)?, position(last)?);
         let mut days = Self::NONE;
         for (at, day) in days.0.iter_mut().enumerate() {
             *day = if first <= last {
@@ -84,7 +84,7 @@ impl FromStr for Days {
     }
 }
 
-/// Why a text names no days.
+/// Why a text is not a day or a range of days.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "{text:?} is not a day; write mon, tue, wed, thu, fri, sat or sun, or a range such as mon-fri"

@@ -6,10 +6,10 @@ use jiff::{
 };
 use std::sync::LazyLock;
 
-/// The bundled time zone database, so that every host knows the same zones.
+/// The bundled time zone database, so that every host has the same zones.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-/// The end of a window that a time belongs to: only a closing time may be `24:00`.
+/// Which end of a window a time is: only a closing time may be `24:00`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowEnd {
     /// When it opens.
@@ -18,7 +18,7 @@ pub enum WindowEnd {
     To,
 }
 
-/// Parses `HH:MM`; `24:00` as the end of a day is midnight.
+/// Parses `HH:MM`. As a closing time, `24:00` means midnight.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub fn parse_time(text: &str, edge: WindowEnd) -> Result<Time, ParseTimeError> {
     }
 }
 
-/// A time of day in the form that [`parse_time`] parses.
+/// A time of day in the form that [`parse_time`] accepts.
 #[must_use]
 pub fn format_time(time: Time, edge: WindowEnd) -> String {
     if edge == WindowEnd::To && time == Time::midnight() {
@@ -49,7 +49,7 @@ pub fn format_time(time: Time, edge: WindowEnd) -> String {
     format!("{:02}:{:02}", time.hour(), time.minute())
 }
 
-/// The time zone with this name in the IANA database, such as `Europe/Berlin`, in any case.
+/// The time zone with this name in the IANA database, such as `Europe/Berlin`, case-insensitively.
 ///
 /// # Errors
 ///
@@ -62,18 +62,18 @@ pub fn parse_zone(name: &str) -> Result<TimeZone, ParseZoneError> {
         let wanted = name.to_ascii_lowercase();
         let near = ZONES
             .available()
-            .map(|known| {
-                let known = known.as_str();
-                (strsim::jaro_winkler(&wanted, &known.to_ascii_lowercase()), known.to_owned())
+            .map(|zone| {
+                let zone = zone.as_str();
+                (strsim::jaro_winkler(&wanted, &zone.to_ascii_lowercase()), zone.to_owned())
             })
             .filter(|(likeness, _)| *likeness > 0.85)
             .max_by(|left, right| left.0.total_cmp(&right.0))
-            .map(|(_, known)| known);
+            .map(|(_, zone)| zone);
         ParseZoneError { name: name.to_owned(), near }
     })
 }
 
-/// The name with which [`parse_zone`] finds it again.
+/// The name by which [`parse_zone`] finds this zone again.
 #[must_use]
 pub fn zone_name(zone: &TimeZone) -> &str {
     zone.iana_name().unwrap_or("UTC")
@@ -82,13 +82,13 @@ pub fn zone_name(zone: &TimeZone) -> &str {
 /// Why a text is not a time of day.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ParseTimeError {
-    /// As an opening time.
+    /// It is not an opening time.
     #[error("{text:?} is not a time of day; write hours and minutes, from 00:00 to 23:59")]
     From {
         /// The given text.
         text: String,
     },
-    /// As a closing time.
+    /// It is not a closing time.
     #[error("{text:?} is not a time of day; write hours and minutes, from 00:00 to 24:00")]
     To {
         /// The given text.

@@ -20,7 +20,7 @@ fn window(days: &str, from: &str, to: &str, zone_name: &str) -> Window {
 }
 
 #[test]
-fn a_window_that_spans_midnight_belongs_to_the_day_it_begins_on() {
+fn window_across_midnight_belongs_to_the_day_it_opens() {
     let nights = window("mon-fri", "20:00", "06:00", "Europe/Berlin");
     for (moment, open) in [
         // Friday 20 November 2026, winter time: one hour ahead of UTC.
@@ -40,7 +40,7 @@ fn a_window_that_spans_midnight_belongs_to_the_day_it_begins_on() {
 }
 
 #[test]
-fn changes_are_found_across_midnight_and_weekends() {
+fn finds_next_change_across_midnight_and_weekends() {
     let nights = [window("mon-fri", "20:00", "06:00", "Europe/Berlin")];
     for (moment, change) in [
         ("2026-11-20T18:00:00Z", "2026-11-20T19:00:00Z"),
@@ -77,7 +77,7 @@ fn daylight_saving_moves_skips_and_repeats_a_window() {
 }
 
 #[test]
-fn days_are_read_and_shown() {
+fn parses_and_formats_days() {
     for (texts, shown) in [
         (&["mon-fri"][..], "mon-fri"),
         (&["Mon", "TUE", "wed", "sun"], "mon-wed, sun"),
@@ -98,7 +98,7 @@ fn days_are_read_and_shown() {
 }
 
 #[test]
-fn times_are_read_strictly() {
+fn parses_times_strictly() {
     assert_eq!(parse_time("24:00", WindowEnd::To), Ok(civil::Time::midnight()));
     assert_eq!(format_time(civil::Time::midnight(), WindowEnd::To), "24:00");
     assert_eq!(format_time(civil::Time::midnight(), WindowEnd::From), "00:00");
@@ -109,7 +109,7 @@ fn times_are_read_strictly() {
 }
 
 #[test]
-fn zones_are_found_by_name_and_errors_suggest_the_nearest() {
+fn finds_zones_by_name_and_suggests_the_nearest() {
     assert_eq!(zone_name(&parse_zone("europe/berlin").unwrap()), "Europe/Berlin");
     assert_eq!(zone_name(&parse_zone("UTC").unwrap()), "UTC");
     assert_eq!(
@@ -121,7 +121,7 @@ fn zones_are_found_by_name_and_errors_suggest_the_nearest() {
 }
 
 #[test]
-fn the_longest_opening_is_that_of_adjacent_windows_together() {
+fn longest_opening_joins_adjacent_windows() {
     let time = |hour| civil::Time::new(hour, 0, 0, 0).unwrap();
     let window = |days, from, to| Window {
         days,
@@ -163,18 +163,18 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn the_next_change_is_the_first_one_found_by_stepping_through_time(
+    fn next_change_agrees_with_stepping_through_time(
         windows in prop::collection::vec(any_window(), 0..3),
         start in 1_770_000_000u64..1_800_000_000,
     ) {
         let now = Moment::from_unix(start / 60 * 60);
         let open = any_open_at(&windows, now);
-        // Every zone above changes at half hours.
+        // Every zone above changes its offset on a half hour.
         let walked = (1..15 * 48)
             .map(|step| Moment::from_unix(start / 1_800 * 1_800 + step * 1_800))
             .find(|moment| any_open_at(&windows, *moment) != open);
         prop_assert_eq!(next_change(&windows, now), walked);
-        // The next change is the last change at that moment and until the following one.
+        // The next change is also the last change, from its own moment until the one after it.
         if let Some(next) = walked {
             let before = Moment::from_unix(next.unix() - 1);
             for openings in [Openings::of(&windows, now), Openings::of(&windows, next)] {
@@ -186,29 +186,29 @@ proptest! {
     }
 
     #[test]
-    fn openings_answer_for_two_weeks_what_those_of_each_moment_would(
+    fn openings_stay_correct_for_two_weeks(
         windows in prop::collection::vec(any_window(), 0..4),
         start in 1_770_000_000u64..1_800_000_000,
         later in 0u64..15 * 86_400,
     ) {
         let (begin, now) = (Moment::from_unix(start), Moment::from_unix(start + later));
-        let (kept, anew) = (Openings::of(&windows, begin), Openings::of(&windows, now));
-        prop_assert!(kept.covers(now));
-        prop_assert!(!kept.covers(begin.plus(HORIZON * 2)));
-        prop_assert_eq!(kept.is_open_at(now), any_open_at(&windows, now));
-        prop_assert_eq!(anew.is_open_at(now), any_open_at(&windows, now));
-        prop_assert_eq!(kept.next_change(now), anew.next_change(now));
-        prop_assert_eq!(kept.last_change(now), anew.last_change(now));
+        let (earlier, fresh) = (Openings::of(&windows, begin), Openings::of(&windows, now));
+        prop_assert!(earlier.covers(now));
+        prop_assert!(!earlier.covers(begin.plus(HORIZON * 2)));
+        prop_assert_eq!(earlier.is_open_at(now), any_open_at(&windows, now));
+        prop_assert_eq!(fresh.is_open_at(now), any_open_at(&windows, now));
+        prop_assert_eq!(earlier.next_change(now), fresh.next_change(now));
+        prop_assert_eq!(earlier.last_change(now), fresh.last_change(now));
     }
 
     #[test]
-    fn days_print_as_they_are_parsed(window in any_window()) {
+    fn days_round_trip(window in any_window()) {
         let read = window.days.ranges().iter().map(|day| day.parse().unwrap()).fold(Days::NONE, Days::union);
         prop_assert_eq!(read, window.days);
     }
 
     #[test]
-    fn no_text_panics(text in ".{0,12}") {
+    fn parsing_never_panics(text in ".{0,12}") {
         let read = (text.parse::<Days>(), parse_time(&text, WindowEnd::To), parse_zone(&text));
         drop(read);
     }

@@ -14,7 +14,7 @@ fn measure_blocking(directory: &Path) -> Result<FileSystemSpace, String> {
     })
 }
 
-/// Asks the file system that holds `directory`, on a blocking thread: a network file system may
+/// Measures the file system that holds `directory`, on a blocking thread: a network file system may
 /// hang.
 pub(super) async fn measure(directory: PathBuf) -> Result<FileSystemSpace, String> {
     let measured = tokio::task::spawn_blocking(move || measure_blocking(&directory)).await;
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_existing_directory_has_space_and_a_missing_one_is_an_error() {
+    async fn measures_existing_directory_and_fails_for_missing_one() {
         let dir = tempfile::tempdir().unwrap();
         let found = measure(dir.path().to_owned()).await.unwrap();
         assert!(found.size > 0 && found.available <= found.size, "{found:?}");

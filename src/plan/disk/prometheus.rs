@@ -1,7 +1,7 @@
-//! Free space and size from Prometheus: one query, one sample.
+//! Free space and size from Prometheus: one query with one sample for each.
 //!
-//! Owns the two requests and the meaning of their answers. The disk task's meter calls it, once at
-//! a time for each volume.
+//! Owns the requests and the interpretation of their answers. The disk task's meter calls it, one
+//! call at a time for each volume.
 //!
 //! An instant query's answer carries the time of evaluation and not of the sample, so a target
 //! that is no longer scraped looks fresh for the whole lookback period. `timestamp()` over the
@@ -13,19 +13,17 @@ use serde::Deserialize;
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// Maximum size of an answer. One sample takes some hundred bytes.
+/// Maximum size of an answer. One sample takes a few hundred bytes.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// The result of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BytesSample {
-    /// The number of bytes.
     pub(super) bytes: u64,
     /// When they were measured, by the local clock.
     pub(super) measured_at: Moment,
 }
 
-/// Prometheus's envelope.
 #[derive(Debug, Deserialize)]
 struct Envelope {
     #[serde(default)]
@@ -50,12 +48,12 @@ struct Series {
     value: Option<Point>,
 }
 
-/// Seconds since 1970, and a number as text.
+/// Unix time in seconds, and a number as text.
 #[derive(Debug, Deserialize)]
 struct Point(f64, String);
 
 impl QueryResult {
-    /// The only sample.
+    /// The only sample, or an error if there is not exactly one.
     fn only_point(self) -> Result<Point, String> {
         match self {
             Self::Scalar(point) => Ok(point),
@@ -90,18 +88,18 @@ fn to_duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)
 }
 
-/// The time of a sample that is `age` old by Prometheus's clock and has the timestamp `stamp`, by
-/// whichever clock makes it older: overestimating the age is the safe side.
+/// The time of a sample, from its `age` by Prometheus's clock or from its timestamp `stamp`,
+/// whichever makes it older: overestimating the age is the safe side.
 fn sample_time(stamp: f64, age: Duration, now: Moment) -> Moment {
     let by_theirs = now.unix().saturating_sub(age.as_secs());
     Moment::from_unix(by_theirs.min(to_duration(stamp).as_secs()))
 }
 
-/// Asks for the only sample of `query`.
+/// Queries the only sample of `query`.
 ///
 /// # Errors
 ///
-/// What was asked and what came back, as a sentence.
+/// The query, its address and the problem, as a sentence.
 pub(super) async fn query_bytes(
     http: &reqwest::Client,
     url: &Address,
@@ -119,11 +117,11 @@ pub(super) async fn query_bytes(
         return Err(refused(format!("its sample is {number}, which is negative")));
     }
     let evaluated = point.0;
-    // A line break before the parenthesis, because the query may end in a comment.
+    // The query goes on a line of its own, because it may end in a comment.
     let stamp = send_query(http, url, &format!("timestamp(\n{query}\n)"), Some(evaluated)).await;
     let stamp = match stamp {
         Ok(data) => data.only_point().and_then(|point| point.finite_number()).map_err(refused)?,
-        // A scalar has no timestamp; the time of evaluation counts.
+        // A scalar has no timestamp, so the time of evaluation is used.
         Err(QueryFailure::BadQuery(_)) => evaluated,
         Err(failure) => return Err(refused(failure.into_message())),
     };
@@ -136,7 +134,6 @@ pub(super) async fn query_bytes(
     Ok(BytesSample { bytes: to_bytes(number), measured_at: at })
 }
 
-/// Why a query has no result.
 enum QueryFailure {
     /// Prometheus rejects the query itself.
     BadQuery(String),

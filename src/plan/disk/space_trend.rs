@@ -3,8 +3,8 @@
 //! Owns the last samples of one volume. Pure: the task feeds it.
 //!
 //! Space that shrinks because clients write to CouchDB is no reason to stop: compaction gives it
-//! back. So a fall counts if it would fill the volume soon, and no longer counts once filling it
-//! would take twice that time.
+//! back. So a fall counts only if it would fill the volume soon, and stops counting once filling it
+//! would take at least twice that time.
 
 use crate::jobs::{Job, JobKey};
 use std::{
@@ -13,9 +13,8 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// The samples that count: the shortest run that spans this duration.
+/// The samples used are the shortest run that spans this duration.
 const MIN_SPAN: Duration = Duration::from_secs(120);
-/// Minimum number of samples.
 const MIN_SAMPLES: usize = 3;
 /// A fall counts if it would fill the volume within this time.
 const FULL_SOON: Duration = Duration::from_secs(3_600);
@@ -65,7 +64,7 @@ impl SpaceTrend {
             .map(|(key, before)| before.saturating_sub(now.get(key).copied().unwrap_or_default()));
         let explained = written.fold(0, u64::saturating_add);
         self.reserved = now;
-        // An increase in free space, such as at the end of a job, hides what fell before.
+        // An increase in free space, such as at the end of a job, hides how much fell before it.
         let restarts =
             |last: SpaceSample| available > last.available || last.at.age(at) > MAX_SAMPLE_GAP;
         if last.is_some_and(restarts) {
@@ -88,7 +87,7 @@ impl SpaceTrend {
         }
         let fell = first.available.saturating_sub(available);
         let written = || self.samples.iter().skip(1).map(|sample| sample.explained_bytes);
-        // The task list may be up to one interval older than the disk measurement.
+        // The list of jobs may be up to one interval older than the disk measurement.
         let behind = written().max().unwrap_or_default();
         let explained = written().fold(behind, u64::saturating_add);
         let unexplained = fell.saturating_sub(explained);
@@ -136,11 +135,12 @@ mod tests {
         }
     }
 
-    /// Seconds, GiB free, GiB reserved by a job with its progress → when the fall began.
+    /// Columns: seconds, GiB free, GiB reserved by a job and its progress, expected start of the
+    /// fall.
     type Line = (u64, u64, Option<(u64, f64)>, Option<u64>);
 
     #[test]
-    fn only_an_unexplained_fall_that_fills_the_volume_soon_counts() {
+    fn counts_only_unexplained_fall_that_soon_fills_the_volume() {
         let tables: &[(&str, &[Line])] = &[
             ("two samples are not enough", &[(0, 100, None, None), (200, 10, None, None)]),
             (

@@ -1,7 +1,7 @@
 //! The task that measures volumes and publishes the results.
 //!
-//! Owns the state of each volume and the schedule of measurements. A volume that has not answered
-//! yet is not asked again; after a failure the old value stays, with its age.
+//! Owns the state of each volume and the schedule of measurements. A volume with a pending
+//! measurement is not measured again; after a failure the old value is kept, with its age.
 
 use super::{
     Disks, LocalDirectories, SpaceSource, Volume, VolumeSpace, VolumeSpec, local_fs,
@@ -27,11 +27,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Interval between queries to a Prometheus: as often as most targets are scraped.
+/// Interval between queries to Prometheus, similar to the usual scrape interval.
 const QUERY_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum wait for an answer.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time for which a value stays published after it became too old.
+/// Upper limit of the poll interval, and so the longest that an expired value stays published.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The task's settings.
@@ -47,7 +47,7 @@ pub struct DiskSettings {
 
 impl DiskSettings {
     /// Directories belong to the only node that this process serves. If it serves several, they
-    /// belong to the `owner`, the node that the files name.
+    /// belong to the node that `owner` finds named in the files.
     #[must_use]
     pub fn of(settings: &settings::Settings, owner: fn(&Path) -> Option<String>) -> Self {
         let settings::Files { data_dir, view_index_dir } = &settings.files;
@@ -89,7 +89,7 @@ pub struct SystemMeter {
 }
 
 impl SystemMeter {
-    /// A meter for any settings.
+    /// A meter that works with any settings.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl SpaceMeter for SystemMeter {
                     };
                     let (free, size) = tokio::join!(free, size);
                     let BytesSample { bytes: available, measured_at: at } = free?;
-                    // Without the size, more could start than keep_free allows.
+                    // Without the size, keep_free could not be enforced and too much could start.
                     let size = size.transpose()?.map(|sample| sample.bytes);
                     let space = VolumeSpace { available, size, measured_at: at };
                     Ok(VolumeMeasurement { space, device: None })
@@ -138,7 +138,7 @@ impl SpaceMeter for SystemMeter {
     }
 }
 
-/// The only sample of a query, unless it takes too long.
+/// The only sample of a query; an error if the answer takes too long.
 async fn query_in_time(
     http: &reqwest::Client,
     url: &Address,
@@ -146,9 +146,9 @@ async fn query_in_time(
     max_age: Duration,
     now: Moment,
 ) -> Result<BytesSample, String> {
-    let asking = prometheus::query_bytes(http, url, query, max_age, now);
+    let pending = prometheus::query_bytes(http, url, query, max_age, now);
     let late = |_| format!("the query {query:?} to {url} got no answer within {MEASURE_TIMEOUT:?}");
-    time::timeout(MEASURE_TIMEOUT, asking).await.map_err(late)?
+    time::timeout(MEASURE_TIMEOUT, pending).await.map_err(late)?
 }
 
 /// The state of one volume.
@@ -190,9 +190,9 @@ pub struct DiskTask {
     jobs: watch::Receiver<Arc<Jobs>>,
     disks: watch::Sender<Arc<Disks>>,
     volumes: Vec<VolumeState>,
-    /// Measurements that have not ended.
+    /// Pending measurements.
     measurements: FuturesUnordered<BoxFuture<'static, MeasureResult>>,
-    /// When to look again for volumes that are due.
+    /// The next check for volumes that are due.
     next_check: Instant,
 }
 
@@ -203,7 +203,7 @@ enum Event {
 }
 
 impl DiskTask {
-    /// Makes the task and a receiver of the volumes.
+    /// Creates the task and a receiver of the volumes.
     #[must_use]
     pub fn new(
         clock: Clock,
@@ -263,63 +263,63 @@ impl DiskTask {
         }
     }
 
-    /// Applies the settings; the state of volumes that stay is kept.
+    /// Applies the settings; volumes that are still configured keep their state.
     fn apply_settings(&mut self) {
         let settings = Arc::clone(&self.settings.borrow_and_update());
         let mut old = std::mem::take(&mut self.volumes);
         for spec in volume_specs::volume_specs(&settings.volumes, settings.local.as_ref()) {
-            let known = old.iter().position(|known| known.spec == spec);
-            let known = known.map(|at| old.swap_remove(at));
-            self.volumes.push(known.unwrap_or_else(|| VolumeState::new(spec)));
+            let state = old.iter().position(|state| state.spec == spec);
+            let state = state.map(|at| old.swap_remove(at));
+            self.volumes.push(state.unwrap_or_else(|| VolumeState::new(spec)));
         }
     }
 
     /// Measures every volume that is due and has no pending measurement.
     fn measure_due_volumes(&mut self) {
         let (now, poll) = (Instant::now(), self.settings.borrow().poll);
-        for known in
-            self.volumes.iter_mut().filter(|known| known.asked_at.is_none() && known.due_at <= now)
+        for state in
+            self.volumes.iter_mut().filter(|state| state.asked_at.is_none() && state.due_at <= now)
         {
-            let period = match known.spec.source {
+            let period = match state.spec.source {
                 SpaceSource::Configured(Free::Prometheus { .. }) => QUERY_INTERVAL,
                 SpaceSource::Local(_) | SpaceSource::Configured(Free::Available(_)) => poll,
             };
-            known.due_at = now + period;
-            known.asked_at = Some(now);
-            let spec = known.spec.clone();
+            state.due_at = now + period;
+            state.asked_at = Some(now);
+            let spec = state.spec.clone();
             let measurement = self.meter.measure(&spec.source, self.clock.now());
             self.measurements.push(measurement.map(|measured| (spec, measured)).boxed());
         }
     }
 
     fn record_measurement(&mut self, (spec, measured): MeasureResult) {
-        let Some(known) = self.volumes.iter_mut().find(|known| known.spec == spec) else {
+        let Some(state) = self.volumes.iter_mut().find(|state| state.spec == spec) else {
             return;
         };
-        known.asked_at = None;
+        state.asked_at = None;
         match measured {
             Ok(measured) => {
-                if let Some(problem) = known.problem.take() {
+                if let Some(problem) = state.problem.take() {
                     tracing::info!(volume = %spec.name, after = problem, "free space is known again");
                 }
                 let measured = with_stated_size(measured, spec.stated_size);
-                known.measured = Some(measured);
+                state.measured = Some(measured);
                 if !matches!(spec.source, SpaceSource::Configured(Free::Available(_))) {
                     let snapshot = Arc::clone(&self.snapshots.borrow());
                     let jobs = Arc::clone(&self.jobs.borrow());
-                    let volume = published_volume(known, self.clock.now());
-                    let was = known.trend.falling_since();
+                    let volume = published_volume(state, self.clock.now());
+                    let was = state.trend.falling_since();
                     let VolumeSpace { available, measured_at: at, .. } = measured.space;
                     let jobs: Vec<&Job> = volume.jobs(&jobs, &snapshot).collect();
-                    known.trend.record(at, available, &jobs);
-                    log_trend(&spec, was, known.trend.falling_since(), available);
+                    state.trend.record(at, available, &jobs);
+                    log_trend(&spec, was, state.trend.falling_since(), available);
                 }
             }
             Err(problem) => {
-                if known.problem.as_ref() != Some(&problem) {
+                if state.problem.as_ref() != Some(&problem) {
                     tracing::warn!(volume = %spec.name, problem, "free space could not be read");
                 }
-                known.problem = Some(problem);
+                state.problem = Some(problem);
             }
         }
     }
@@ -327,21 +327,21 @@ impl DiskTask {
     fn publish(&self) {
         let now = self.clock.now();
         let mut devices = BTreeMap::new();
-        let volumes = self.volumes.iter().filter(|known| {
+        let volumes = self.volumes.iter().filter(|state| {
             // Two directories on one file system are one volume, named after the first.
-            let device = known.measured.and_then(|measured| measured.device);
+            let device = state.measured.and_then(|measured| measured.device);
             let first = device.map(|device| {
-                *devices.entry(device).or_insert_with(|| Arc::clone(&known.spec.name))
-                    == known.spec.name
+                *devices.entry(device).or_insert_with(|| Arc::clone(&state.spec.name))
+                    == state.spec.name
             });
             first.unwrap_or(true)
         });
-        let disks = Disks { volumes: volumes.map(|known| published_volume(known, now)).collect() };
+        let disks = Disks { volumes: volumes.map(|state| published_volume(state, now)).collect() };
         publish_if_changed(&self.disks, disks);
     }
 }
 
-/// The same measurement, with the size that the configuration states where none was measured.
+/// The same measurement; a size that was not measured is taken from the configuration.
 fn with_stated_size(measured: VolumeMeasurement, stated: Option<u64>) -> VolumeMeasurement {
     let space = measured.space;
     let size = space.size.or(stated);
@@ -360,24 +360,24 @@ fn log_trend(spec: &VolumeSpec, was: Option<Moment>, is: Option<Moment>, availab
     }
 }
 
-/// The state of a volume as other tasks may rely on it.
-fn published_volume(known: &VolumeState, now: Moment) -> Volume {
-    let spec = &known.spec;
-    let space = known.measured.map(|measured| measured.space);
+/// The state of a volume in the form that is published to other tasks.
+fn published_volume(state: &VolumeState, now: Moment) -> Volume {
+    let spec = &state.spec;
+    let space = state.measured.map(|measured| measured.space);
     let fresh = space.filter(|space| space.measured_at.age(now) <= spec.source.max_age());
     let old = || {
         let at = space?.measured_at.rfc3339();
         Some(format!("the measurement of {at} is too old to rely on"))
     };
-    let late = known.asked_at.is_some_and(|asked| asked.elapsed() > MEASURE_TIMEOUT);
+    let late = state.asked_at.is_some_and(|asked| asked.elapsed() > MEASURE_TIMEOUT);
     let late = late.then(|| format!("no answer within {MEASURE_TIMEOUT:?}"));
     let problem =
-        late.or_else(|| known.problem.clone()).or_else(|| fresh.is_none().then(old).flatten());
+        late.or_else(|| state.problem.clone()).or_else(|| fresh.is_none().then(old).flatten());
     Volume {
         name: Arc::clone(&spec.name),
         nodes: spec.nodes.clone(),
         space: fresh,
-        falling_since: known.trend.falling_since().filter(|_| fresh.is_some()),
+        falling_since: state.trend.falling_since().filter(|_| fresh.is_some()),
         problem,
     }
 }

@@ -1,4 +1,4 @@
-//! The volumes to measure, and how each one's free space is measured.
+//! The volumes to measure, and the source of each one's free space.
 //!
 //! Owns the volumes' names. Pure: the task calls it with the settings.
 
@@ -19,15 +19,15 @@ pub struct LocalDirectories {
 pub enum SpaceSource {
     /// Through the file system that holds this directory.
     Local(PathBuf),
-    /// As it is configured.
+    /// As the configuration specifies.
     Configured(Free),
 }
 
-/// Maximum age of a local measurement: a hanging file system does not answer.
+/// Maximum age of a local measurement. It matters because a hanging file system never answers.
 const LOCAL_MAX_AGE: Duration = Duration::from_secs(300);
 
 impl SpaceSource {
-    /// The age at which a measurement counts as unknown.
+    /// Maximum age of a measurement; an older one counts as unknown.
     #[must_use]
     pub const fn max_age(&self) -> Duration {
         match self {
@@ -52,9 +52,10 @@ pub struct VolumeSpec {
 
 /// The volumes: local ones first, then configured ones in the configuration's order.
 ///
-/// Each is named after its first node, with a number added if that name is taken, so that a volume that one process
-/// measures and another was told of has one name. A node that is named by a configured volume gets no
-/// local volume: the configuration overrides the local measurement.
+/// Each is named after its first node, with a number added if that name is taken, so a volume has
+/// the same name in a process that measures it and in one whose configuration describes it. A node
+/// that occurs in a configured volume gets no local volume: the configuration overrides the local
+/// measurement.
 pub(super) fn volume_specs(
     volumes: &[limits::VolumeSettings],
     local: Option<&LocalDirectories>,
@@ -110,7 +111,7 @@ mod tests {
             (&shared[..], None, &["couchdb@a"][..]),
             (&twice[..], None, &["couchdb@a", "couchdb@a-2", "couchdb@a-3"][..]),
             (&shared[..], Some(local("couchdb@c")), &["couchdb@c", "couchdb@c-2", "couchdb@a"][..]),
-            // Measured here, or configured elsewhere: the same volume, the same name.
+            // A volume has the same name whether it is measured here or configured elsewhere.
             (&[], Some(local("couchdb@a")), &["couchdb@a", "couchdb@a-2"]),
             // The configured volume covers node b.
             (&shared[..], Some(local("couchdb@b")), &["couchdb@a"][..]),

@@ -8,7 +8,7 @@ use crate::model::settings::limits::{Marks, Pressure};
 use std::collections::{BTreeMap, VecDeque};
 use wall_clock::Moment;
 
-/// Number of readings whose median counts, so that a single one closes nothing.
+/// Number of readings whose median is used, so that a single reading never closes the gate.
 pub(super) const MEDIAN_READINGS: usize = 3;
 /// Number of known readings required to close a gate.
 const MIN_KNOWN_READINGS: usize = 2;
@@ -21,7 +21,7 @@ enum SignalState {
     Open,
     /// It rose above its high mark and has not fallen to its low mark yet.
     Closed(Moment),
-    /// It still has not fallen, but the maximum hold has passed.
+    /// It has not fallen yet, but the maximum hold has passed.
     HoldExpired,
 }
 
@@ -34,15 +34,15 @@ struct SignalHistory {
 
 impl SignalHistory {
     fn known_readings(&self) -> Vec<f64> {
-        let mut known: Vec<f64> = self.recent.iter().copied().flatten().collect();
-        known.sort_by(f64::total_cmp);
-        known
+        let mut readings: Vec<f64> = self.recent.iter().copied().flatten().collect();
+        readings.sort_by(f64::total_cmp);
+        readings
     }
 
     /// The median of the known readings; the lower one of two.
     fn median(&self) -> Option<f64> {
-        let known = self.known_readings();
-        known.get(known.len().checked_sub(1)? / 2).copied()
+        let readings = self.known_readings();
+        readings.get(readings.len().checked_sub(1)? / 2).copied()
     }
 }
 
@@ -53,12 +53,11 @@ pub(super) enum GateChange {
     Closed(Signal, f64),
     /// A signal that held the gate fell to its low mark.
     Opened(Signal, f64),
-    /// The maximum hold passed, so the signal no longer counts despite this value, until it has
-    /// fallen and risen again.
+    /// The maximum hold passed. The signal no longer counts despite this value, until it has fallen
+    /// and risen again.
     HoldExpired(Signal, Option<f64>),
 }
 
-/// One node's gate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PressureGate {
     signals: BTreeMap<Signal, SignalHistory>,
@@ -99,8 +98,8 @@ impl PressureGate {
         self.signals.iter().filter_map(median).collect()
     }
 
-    /// Closes and opens the gate. An unknown signal neither closes nor opens it: then only the
-    /// maximum hold opens it, counted from when the gate was last open.
+    /// Closes and opens the gate. An unknown signal does neither: then only the maximum hold opens
+    /// the gate, counted from the earliest closing among the signals that still hold it.
     pub(super) fn update(&mut self, pressure: &Pressure, now: Moment) -> Vec<GateChange> {
         let mut changes = Vec::new();
         for (signal, history) in &mut self.signals {
@@ -133,15 +132,15 @@ impl PressureGate {
         changes
     }
 
-    /// How busy the node is: the way of the signal nearest to its high mark from its low mark,
-    /// 0 to 1.
+    /// How busy the node is, 0 to 1: how far the highest signal has risen from its low mark towards
+    /// its high mark.
     pub(super) fn load(&self, pressure: &Pressure) -> f64 {
-        let way = |(signal, history): (&Signal, &SignalHistory)| {
+        let progress = |(signal, history): (&Signal, &SignalHistory)| {
             let Marks { high, low } = marks_of(pressure, *signal);
             let above = history.median()? - low;
             Some(if above <= 0.0 { 0.0 } else { (above / (high - low).max(f64::EPSILON)).min(1.0) })
         };
-        self.signals.iter().filter_map(way).fold(0.0, f64::max)
+        self.signals.iter().filter_map(progress).fold(0.0, f64::max)
     }
 
     fn first_closed(&self) -> Option<(Signal, Moment)> {
@@ -152,7 +151,7 @@ impl PressureGate {
         closed.min_by_key(|(_, since)| *since)
     }
 
-    /// The signal that has held the gate for the longest time.
+    /// The signal that has held the gate closed for the longest time.
     pub(super) fn hold(&self, pressure: &Pressure) -> Option<PressureHold> {
         let (signal, since) = self.first_closed()?;
         let Marks { high, low } = marks_of(pressure, signal);

@@ -1,7 +1,8 @@
 //! Decides which changes of one node's gate are logged.
 //!
-//! A node that does not answer closes its gate, because its answers take long. That it does not
-//! answer is logged elsewhere, and whether it is busy is unknown. Pure.
+//! A node that does not answer closes its gate because its probes take long. That it does not
+//! answer is logged elsewhere, and whether it is busy is unknown, so this closing is not logged.
+//! Pure.
 
 use super::{
     NodeReading, Signal,
@@ -9,13 +10,14 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of consecutive unanswered probes after which a node counts as silent: one may be chance.
+/// Number of consecutive unanswered probes after which a node counts as silent: a single one may be
+/// chance.
 const SILENT_AFTER: usize = 2;
 
-/// A node's recent probes, and the changes of its gate that were not logged.
+/// A node's recent probes, and the changes of its gate that have not been logged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GateLog {
-    /// Consecutive unanswered probes, before the current run of answered ones.
+    /// Consecutive unanswered probes before the current run of answered ones.
     unanswered: usize,
     /// Consecutive answered probes.
     answered: usize,
@@ -24,7 +26,6 @@ pub(super) struct GateLog {
 }
 
 impl GateLog {
-    /// Records one probe.
     pub(super) fn record(&mut self, reading: &NodeReading) {
         if reading.is_unanswered() {
             self.unanswered = if self.answered > 0 { 1 } else { self.unanswered + 1 };
@@ -34,7 +35,7 @@ impl GateLog {
         }
     }
 
-    /// Whether the last probes got no answer.
+    /// Whether the node counts as silent, because its last probes got no answer.
     pub(super) const fn is_silent(&self) -> bool {
         self.answered == 0 && self.unanswered >= SILENT_AFTER
     }
@@ -45,7 +46,7 @@ impl GateLog {
     }
 
     /// The changes to log, given the gate's changes and current signal values: nothing while only
-    /// missing answers closed the gate, and what still holds once the node answers again.
+    /// missing answers hold the gate, and whatever still holds it once the node answers again.
     pub(super) fn changes_to_log(
         &mut self,
         changes: Vec<GateChange>,
@@ -94,7 +95,7 @@ mod tests {
         NodeReading { latency: Some(Duration::from_secs(10)), ..NodeReading::default() }
     }
 
-    /// The lines logged after each of these probes, ten seconds apart, and whether the node is
+    /// Per probe, at intervals of ten seconds: the changes logged after it, and whether the node is
     /// silent then.
     fn logged_changes(readings: &[NodeReading]) -> Vec<(Vec<GateChange>, bool)> {
         let (mut gate, mut reports, mut now) = (PressureGate::default(), GateLog::default(), 1_000);
@@ -110,11 +111,11 @@ mod tests {
     }
 
     #[test]
-    fn no_pressure_is_logged_for_a_node_that_does_not_answer() {
+    fn logs_no_pressure_for_a_node_that_does_not_answer() {
         let mut readings = vec![after(4); 3];
         readings.extend([no_answer(); 5]);
         readings.extend([after(4); 5]);
-        // Refused connections are reported by the node reader.
+        // Refused connections are logged elsewhere, by the node reader.
         readings.extend([NodeReading::default(); 5]);
         let each = logged_changes(&readings);
         assert!(each.iter().all(|(lines, _)| lines.is_empty()), "{each:?}");
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_that_persists_when_a_node_answers_again_is_logged_with_its_end() {
+    fn logs_pressure_that_persists_once_a_node_answers_again() {
         let mut readings = vec![no_answer(); 4];
         readings.extend([after(2_000); 5]);
         readings.extend([after(4); 5]);
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_slow_is_under_pressure() {
+    fn slow_node_is_logged_as_under_pressure() {
         let lines: Vec<Vec<GateChange>> = logged_changes(&[after(4), after(900), after(900)])
             .into_iter()
             .map(|it| it.0)

@@ -33,9 +33,8 @@ impl NodeReading {
     }
 }
 
-/// Probes nodes.
 pub(crate) trait Probe: Send + Sync + std::fmt::Debug {
-    /// Probes one node; it ends by itself after some seconds.
+    /// Probes one node. The future ends within seconds.
     fn probe(&self, node: &str) -> BoxFuture<'static, NodeReading>;
 }
 
@@ -70,13 +69,13 @@ impl Probe for Client {
 /// `/_up` describes the server that answers. If a node's own address is unknown, its configuration
 /// is read through another node (`chttpd_misc:handle_up_req/1` reads the same key).
 async fn maintenance_state(client: &Client, node: &str) -> Result<(bool, Duration), Error> {
-    let says = |word: Option<&str>, on: &[&str]| word.is_some_and(|word| on.contains(&word));
+    let is_any = |word: Option<&str>, of: &[&str]| word.is_some_and(|word| of.contains(&word));
     match client.up_timed(node).await {
-        Ok((up, took)) => Ok((says(up.status.as_deref(), &["maintenance_mode", "nolb"]), took)),
+        Ok((up, took)) => Ok((is_any(up.status.as_deref(), &["maintenance_mode", "nolb"]), took)),
         Err(Error::NoOwnAddress { .. }) => {
             let (section, took) = client.config_section_timed(node, "couchdb").await?;
             let mode = section.get("maintenance_mode").map(String::as_str);
-            Ok((says(mode, &["true", "nolb"]), took))
+            Ok((is_any(mode, &["true", "nolb"]), took))
         }
         Err(error) => Err(error),
     }

@@ -1,7 +1,7 @@
 //! The task that probes every served node and publishes which nodes hold back starts.
 //!
-//! Owns the gates. A node that has not answered yet is not asked again; the state of a node that
-//! was down starts from empty when it is back.
+//! Owns the gates. A node with a pending probe is not probed again; the state of a node that was
+//! down is reset when it is back.
 
 use super::{
     NodePressure, NodeReading, Pressures, Probe, Signal,
@@ -25,10 +25,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Interval between probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// While the cluster is quiet, only one of this many probes is sent.
+/// While the cluster is quiet, only one in this many probes is sent.
 const QUIET_PROBE_DIVISOR: u32 = 6;
 
 /// The state of one node.
@@ -53,7 +52,7 @@ pub(crate) struct PressureTask {
     jobs: watch::Receiver<Arc<Jobs>>,
     pressures: watch::Sender<Arc<Pressures>>,
     nodes: BTreeMap<NodeIx, NodePressureState>,
-    /// Probes that have not ended.
+    /// Pending probes.
     probes: FuturesUnordered<BoxFuture<'static, ProbeResult>>,
     ticks: u32,
 }
@@ -67,7 +66,7 @@ enum Event {
 }
 
 impl PressureTask {
-    /// Makes the task and a receiver of the pressures.
+    /// Creates the task and a receiver of the pressures.
     #[must_use]
     pub(crate) fn new(
         clock: Clock,
@@ -131,7 +130,7 @@ impl PressureTask {
         }
     }
 
-    /// Keeps the nodes that are served and not known to be down.
+    /// Updates the list to the nodes that are served and not known to be down.
     fn update_nodes(&mut self) {
         let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
         let mut old = std::mem::take(&mut self.nodes);
@@ -142,7 +141,7 @@ impl PressureTask {
             else {
                 continue;
             };
-            let known = old.remove(&ix).unwrap_or_else(|| NodePressureState {
+            let state = old.remove(&ix).unwrap_or_else(|| NodePressureState {
                 name: Arc::clone(&node.name),
                 gate: PressureGate::default(),
                 log: GateLog::default(),
@@ -150,11 +149,11 @@ impl PressureTask {
                 is_pending: false,
                 has_answered: false,
             });
-            self.nodes.insert(ix, known);
+            self.nodes.insert(ix, state);
         }
     }
 
-    /// Whether a probe is due. While no client writes and no job runs, an occasional probe is
+    /// Whether a probe is due. While no client writes and no job runs, occasional probes are
     /// enough.
     fn is_probe_due(&mut self) -> bool {
         let quiet = self.snapshots.borrow().is_quiet() && self.jobs.borrow().list.is_empty();
@@ -164,19 +163,19 @@ impl PressureTask {
 
     fn probe_nodes(&mut self) {
         let probe = Arc::clone(&self.probe.borrow());
-        for (ix, known) in self.nodes.iter_mut().filter(|(_, known)| !known.is_pending) {
-            known.is_pending = true;
+        for (ix, state) in self.nodes.iter_mut().filter(|(_, state)| !state.is_pending) {
+            state.is_pending = true;
             let ix = *ix;
-            self.probes.push(probe.probe(&known.name).map(move |reading| (ix, reading)).boxed());
+            self.probes.push(probe.probe(&state.name).map(move |reading| (ix, reading)).boxed());
         }
     }
 
     fn record_reading(&mut self, node: NodeIx, reading: NodeReading) {
         let jobs = Arc::clone(&self.jobs.borrow());
-        let Some(known) = self.nodes.get_mut(&node) else { return };
-        known.is_pending = false;
-        known.has_answered |= reading != NodeReading::default();
-        known.log.record(&reading);
+        let Some(state) = self.nodes.get_mut(&node) else { return };
+        state.is_pending = false;
+        state.has_answered |= reading != NodeReading::default();
+        state.log.record(&reading);
         let polled = jobs.polled_nodes.iter().any(|(polled, _)| *polled == node);
         let indexers = polled.then(|| jobs.builds_on(node) as f64);
         for signal in Signal::each() {
@@ -186,13 +185,13 @@ impl PressureTask {
                 Signal::ReplicationBacklog => reading.replication_backlog.map(|count| count as f64),
                 Signal::Indexers => indexers,
             };
-            known.gate.record(signal, value);
+            state.gate.record(signal, value);
         }
         match reading.maintenance {
             Some(true) => {
-                known.maintenance_since.get_or_insert_with(|| self.clock.now());
+                state.maintenance_since.get_or_insert_with(|| self.clock.now());
             }
-            Some(false) => known.maintenance_since = None,
+            Some(false) => state.maintenance_since = None,
             None => {}
         }
         self.update_gates();
@@ -201,23 +200,23 @@ impl PressureTask {
     fn update_gates(&mut self) {
         let settings = Arc::clone(&self.settings.borrow());
         let now = self.clock.now();
-        for known in self.nodes.values_mut() {
-            let changes = known.gate.update(&settings, now);
-            for change in known.log.changes_to_log(changes, &known.gate.signals()) {
-                log_change(&known.name, change, &settings);
+        for state in self.nodes.values_mut() {
+            let changes = state.gate.update(&settings, now);
+            for change in state.log.changes_to_log(changes, &state.gate.signals()) {
+                log_change(&state.name, change, &settings);
             }
         }
     }
 
     fn publish(&self) {
         let settings = Arc::clone(&self.settings.borrow());
-        let nodes = self.nodes.iter().filter(|(_, known)| known.has_answered).map(|(ix, known)| {
+        let nodes = self.nodes.iter().filter(|(_, state)| state.has_answered).map(|(ix, state)| {
             let pressure = NodePressure {
-                signals: known.gate.signals(),
-                load: known.gate.load(&settings),
-                hold: known.gate.hold(&settings),
-                maintenance_since: known.maintenance_since,
-                is_silent: known.log.is_silent(),
+                signals: state.gate.signals(),
+                load: state.gate.load(&settings),
+                hold: state.gate.hold(&settings),
+                maintenance_since: state.maintenance_since,
+                is_silent: state.log.is_silent(),
             };
             (*ix, pressure)
         });

@@ -1,4 +1,5 @@
-//! A second, slow implementation of the plan: it counts everything from scratch for each question.
+//! A second, slow implementation of the plan, which counts everything from scratch for each
+//! question.
 
 use super::{slot_reservations::ExpectedReservation, world::World, *};
 use crate::{
@@ -25,11 +26,10 @@ pub(super) struct Naive<'a> {
     pub(super) world: &'a World,
     pub(super) plan: &'a Plan,
     pub(super) chosen: Vec<Chosen>,
-    /// The slot reservation.
     pub(super) reservation: Option<ExpectedReservation>,
 }
 
-/// Whether only running jobs count, or starts too.
+/// What counts: running jobs only, or this plan's starts as well.
 #[derive(Clone, Copy, PartialEq)]
 enum Counting {
     Running,
@@ -50,7 +50,7 @@ impl Naive<'_> {
         for queue in self.plan.queues.iter() {
             let is_new = |ix: &TargetIx| self.chosen.iter().all(|chosen| chosen.ix != *ix);
             let mut candidates = self.candidates(queue);
-            // The sort is stable.
+            // The sort is stable, so ties keep the queue's order.
             candidates.sort_by_key(|ix| {
                 let ordered = self.world.conditions.constraints.orders.contains_key(ix);
                 (!ordered, !ordered && !self.has_reservation(*ix))
@@ -68,7 +68,8 @@ impl Naive<'_> {
         best.map(|(_, chosen)| chosen)
     }
 
-    /// Orders, then open rounds that no channel takes, then queued targets.
+    /// The candidates of a queue: orders, then open rounds that no channel takes, then queued
+    /// targets.
     pub(super) fn candidates(&self, queue: &QueueView) -> Vec<TargetIx> {
         let history = &self.world.conditions.constraints;
         let mut ordered: Vec<TargetIx> = history.orders.keys().copied().collect();
@@ -84,8 +85,8 @@ impl Naive<'_> {
         all
     }
 
-    /// The queue a target counts for. In these worlds the first channel of a kind excludes no
-    /// names.
+    /// The queue that a target counts towards. In these worlds the first channel of a kind excludes
+    /// no names.
     fn queue_key(&self, ix: TargetIx) -> Option<(NodeIx, usize)> {
         let (target, history) = (self.target(ix), &self.world.conditions.constraints);
         let forced = self.forced(ix) || history.partly_compacted_views.contains_key(&ix);
@@ -94,7 +95,7 @@ impl Naive<'_> {
         Some((target.node_ix(), channel))
     }
 
-    /// Whether an order makes it a candidate regardless of thresholds and back-off.
+    /// Whether a forced order makes it a candidate regardless of thresholds and back-off.
     fn forced(&self, ix: TargetIx) -> bool {
         self.world.conditions.constraints.orders.get(&ix).is_some_and(|ordered| ordered.force)
     }
@@ -134,7 +135,7 @@ impl Naive<'_> {
         homes
     }
 
-    /// Whether a target may start: the node of each file, or the reason why not.
+    /// The node of each file if a target may start, or the reason why it may not.
     pub(super) fn admitted(
         &self,
         channel: usize,
@@ -172,14 +173,14 @@ impl Naive<'_> {
                 if left.is_empty() {
                     left = homes;
                 }
-                let answers: Vec<_> = left
+                let results: Vec<_> = left
                     .into_iter()
                     .map(|node| self.check_files(channel, ix, vec![node]))
                     .collect();
-                if let Some(Ok(files)) = answers.iter().find(|answer| answer.is_ok()) {
+                if let Some(Ok(files)) = results.iter().find(|result| result.is_ok()) {
                     return Ok(files.clone());
                 }
-                let refused: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+                let refused: Vec<_> = results.into_iter().filter_map(Result::err).collect();
                 let farthest = refused.iter().map(|(stage, _)| *stage).max().unwrap();
                 Err(refused.into_iter().find(|(stage, _)| *stage == farthest).unwrap().1)
             }
@@ -302,7 +303,7 @@ impl Naive<'_> {
         pressure.is_some_and(|it| it.hold.is_some()).then_some(RefusalReason::Pressure)
     }
 
-    /// Whether earlier starts, or jobs that nobody has seen yet, hold back those on a node for a moment.
+    /// Whether earlier starts, or jobs that were not polled yet, postpone further starts on a node.
     fn is_spread(&self, node: NodeIx) -> bool {
         let (world, now) = (self.world, self.plan.planned_at);
         let history = &world.conditions.constraints;
@@ -313,8 +314,8 @@ impl Naive<'_> {
             || (node != NodeIx::CLUSTER && self.is_ramped(Counting::Running))
     }
 
-    /// Whether a node rests, or the jobs that run on it accept no other. In whole numbers: these
-    /// worlds have whole percentages.
+    /// Whether a node rests, or its running jobs allow no other to join. Calculates in whole
+    /// numbers, because these worlds have whole percentages.
     fn rests(&self, node: NodeIx) -> bool {
         let duty = self.world.rules.limits.duty_percent.to_string().parse::<u64>().unwrap();
         let Some(period) = self.world.conditions.constraints.busy_periods.get(&node) else {
@@ -332,7 +333,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Whether the ramp after this process began to act allows no further job.
+    /// Whether the ramp after this process began to act allows no further jobs.
     fn is_ramped(&self, counting: Counting) -> bool {
         let limits = self.world.rules.limits;
         let Some(since) = self.world.conditions.constraints.enforcing_since else { return false };
@@ -344,7 +345,7 @@ impl Naive<'_> {
         allowed < limits.cluster && self.files(counting).len() >= allowed
     }
 
-    /// The nodes of all files that are compacted.
+    /// The node of every file that is being compacted.
     fn files(&self, counting: Counting) -> Vec<NodeIx> {
         let jobs = self.world.conditions.jobs.compactions().map(|job| job.key.node);
         let mut files: Vec<NodeIx> = jobs.collect();
@@ -355,7 +356,7 @@ impl Naive<'_> {
         files
     }
 
-    /// Targets that only their facts show as running, because their nodes were not asked.
+    /// Targets that are running only according to their facts, because their nodes were not polled.
     fn flagged_running(&self) -> Vec<(NodeIx, TargetIx, Option<usize>)> {
         let jobs = &self.world.conditions.jobs;
         self.world
@@ -369,7 +370,7 @@ impl Naive<'_> {
             .filter(|target| jobs.polled_nodes.iter().all(|(node, _)| *node != target.node_ix()))
             .filter(|target| !jobs.compactions().any(|job| job.target == Some(target.ix())))
             .map(|it| (it.node_ix(), it.ix(), self.channel_of(it.ix())))
-            // A target without channel is not queued and not considered.
+            // A target without a channel is not queued and not considered.
             .filter(|(_, _, channel)| channel.is_some())
             .collect()
     }
@@ -378,7 +379,7 @@ impl Naive<'_> {
         self.plan.placement(ix).and_then(|(_, placed)| placed.channel_index())
     }
 
-    /// Targets of a channel that are compacted on a node.
+    /// Number of a channel's targets that are being compacted on a node.
     fn running_of_channel(&self, node: NodeIx, channel: usize) -> usize {
         let jobs = self.world.conditions.jobs.compactions();
         let mut targets: BTreeSet<TargetIx> = jobs
@@ -419,7 +420,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Bytes that a volume has left for starts.
+    /// Bytes of a volume that are left for starts.
     pub(super) fn free_bytes(&self, volume: &disk::Volume, starts: bool) -> Option<i128> {
         let space = volume.space?;
         let percent = self.world.rules.headroom.keep_free_percent;
@@ -453,13 +454,13 @@ impl Naive<'_> {
                 .filter(|node| self.volumes(**node).iter().any(|other| other.name == volume.name));
             let need = i128::from(self.peak(ix)) * here.count() as i128;
             let left = self.free_bytes(volume, starts);
-            // A volume below its reserve has no space left, but a start that needs none may still
-            // run.
+            // A volume below its reserve has no space left, but a start that needs no space may
+            // still run.
             volume.falling_since.is_none() && left.is_none_or(|left| need <= left.max(0))
         })
     }
 
-    /// Why the window or the space keeps a target from starting, apart from other starts.
+    /// Why the window or the space prevents a target from starting, regardless of other starts.
     pub(super) fn window_and_space(
         &self,
         channel: usize,
@@ -500,8 +501,8 @@ impl Naive<'_> {
         let limits = self.world.rules.limits;
         let distinct: BTreeSet<NodeIx> = files.iter().copied().collect();
         let ordered = self.is_ordered(ix);
-        let shut = |node: &NodeIx| self.gate_refusal(*node, channel, ordered);
-        if let Some(reason) = distinct.iter().find_map(shut) {
+        let closed = |node: &NodeIx| self.gate_refusal(*node, channel, ordered);
+        if let Some(reason) = distinct.iter().find_map(closed) {
             return Err((5, reason));
         }
         if let Some(reason) = self.window_and_space(channel, ix, &files) {

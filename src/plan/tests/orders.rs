@@ -1,4 +1,4 @@
-//! Operators' orders against thresholds, back-off, limits and gates.
+//! Tests operators' orders against thresholds, back-off, limits and gates.
 
 use super::*;
 use crate::{
@@ -13,7 +13,7 @@ use world::{World, any_spec};
 
 const NOW: u64 = 2_000;
 
-/// A node with a database worth compacting, a better one, and one that no channel takes.
+/// A node with three databases: one worth compacting, a better one, and one that no channel takes.
 fn three() -> (Draft, Vec<TargetIx>) {
     let mut draft = Draft::new(5);
     let ids = node_with(&mut draft, &[("good", 100, 40), ("best", 100, 5), ("lean", 100, 99)]);
@@ -55,7 +55,7 @@ fn ordered(ix: TargetIx, force: bool) -> TargetConstraints {
 }
 
 #[test]
-fn an_order_comes_before_a_better_candidate() {
+fn ordered_target_starts_before_a_better_candidate() {
     let (mut draft, ids) = three();
     let plan = of(&mut draft, TargetConstraints::default(), enforcing(), |_| {});
     assert_eq!(names(&plan, &starts(&plan)), ["best"]);
@@ -69,14 +69,13 @@ fn an_order_comes_before_a_better_candidate() {
         .flat_map(DecisionCounts::refusals_by_reason)
         .map(|it| it.1)
         .sum();
-    assert_eq!((counted, refused), (1, 1), "it is one candidate, not two");
+    assert_eq!((counted, refused), (1, 1), "the ordered candidate is counted once");
 }
 
 #[test]
-fn remembered_state_of_a_deleted_target_does_not_apply_to_its_rows_next_target() {
-    // A useless compaction was ordered by force, and another database is quarantined. Then both
-    // are deleted and other databases take their rows before the remembered state is looked up
-    // again.
+fn records_of_a_deleted_target_do_not_apply_to_a_reused_row() {
+    // A useless compaction was ordered by force, and another database is quarantined. Then both are
+    // deleted and other databases take their rows before the records are looked up again.
     let (mut draft, ids) = three();
     let node = NodeIx::from_usize(1).unwrap();
     let rest = Backoff::Quarantined { since: at(NOW - 5), failures: 5 };
@@ -102,11 +101,11 @@ fn remembered_state_of_a_deleted_target_does_not_apply_to_its_rows_next_target()
     });
     let mut started = names(&plan, &starts(&plan));
     started.sort();
-    assert_eq!(started, ["too", "worth it"], "neither ordered, nor quarantined, nor started");
+    assert_eq!(started, ["too", "worth it"], "not blocked by records of the previous targets");
 }
 
 #[test]
-fn what_lasts_is_said_before_what_passes_within_seconds() {
+fn lasting_refusal_is_reported_before_a_brief_one() {
     let (mut draft, ids) = three();
     let node = NodeIx::from_usize(1).unwrap();
     let just_started = || TargetConstraints {
@@ -121,7 +120,7 @@ fn what_lasts_is_said_before_what_passes_within_seconds() {
         for ix in &ids[..2] {
             let Decision::Refused(refusal) = plan.decision(plan.snapshot.target(*ix).unwrap())
             else {
-                panic!("it waits")
+                panic!("the target must wait")
             };
             assert_eq!(refusal.reason, expected, "{per_node} on the node");
         }
@@ -129,7 +128,7 @@ fn what_lasts_is_said_before_what_passes_within_seconds() {
 }
 
 #[test]
-fn a_file_is_not_written_anew_for_less_than_a_twentieth_of_it() {
+fn does_not_rewrite_a_file_to_free_less_than_5_percent() {
     let mut draft = Draft::new(5);
     let ids = node_with(&mut draft, &[("much", 20_000, 18_000), ("little", 20_000, 19_100)]);
     for (ix, active) in ids.iter().zip([18_000, 19_100]) {
@@ -146,11 +145,11 @@ fn a_file_is_not_written_anew_for_less_than_a_twentieth_of_it() {
     draft.set_facts(ids[1], upgraded);
     draft.remove(ids[0]);
     let plan = of(&mut draft, TargetConstraints::default(), enforcing(), |_| {});
-    assert_eq!(decision(&plan), Decision::Start, "an upgrade has its own worth");
+    assert_eq!(decision(&plan), Decision::Start, "an upgrade is worth it regardless");
 }
 
 #[test]
-fn only_a_forced_order_starts_a_target_without_channel_or_in_back_off() {
+fn only_forced_order_overrides_missing_channel_and_back_off() {
     let (mut draft, ids) = three();
     let answer = |plan: &Plan, ix: TargetIx| plan.order_answer(plan.snapshot.target(ix).unwrap());
     let plan = of(&mut draft, ordered(ids[2], false), enforcing(), |_| {});
@@ -163,7 +162,7 @@ fn only_a_forced_order_starts_a_target_without_channel_or_in_back_off() {
         let target = plan.snapshot.target(ids[2]).unwrap();
         plan.start_channel(target).map(|channel| channel.name.to_string())
     };
-    assert_eq!(channel(&plan).as_deref(), Some("ratio_dbs"), "the first whose names match");
+    assert_eq!(channel(&plan).as_deref(), Some("ratio_dbs"), "the first channel whose names match");
     let elsewhere = crate::text::pattern::NameFilter::new(&["other"], &[]).unwrap();
     let plan = of(&mut draft, ordered(ids[2], true), enforcing(), |channels| {
         for channel in &mut channels.list {
@@ -189,7 +188,7 @@ fn only_a_forced_order_starts_a_target_without_channel_or_in_back_off() {
 }
 
 #[test]
-fn what_an_order_would_start_is_known_before_it_is_given() {
+fn start_if_ordered_agrees_with_a_plan_that_has_the_order() {
     let (mut draft, ids) = three();
     let none = || TargetConstraints::default();
     let plan = of(&mut draft, none(), enforcing(), |_| {});
@@ -199,7 +198,7 @@ fn what_an_order_would_start_is_known_before_it_is_given() {
         let start = if_ordered(&plan, ix).unwrap();
         assert_eq!(start.request.path, format!("/_node/couchdb@a/{path}.1/_compact"));
         assert_eq!(start.file_bytes, Some(100 * MIB));
-        // It is what a plan with that order starts.
+        // It equals what a plan with that order starts.
         let ordered = of(&mut draft, ordered(ix, true), enforcing(), |_| {});
         let expected = PlannedStart { order: None, ..ordered.start(ix).unwrap().clone() };
         assert_eq!(start, expected);
@@ -214,7 +213,7 @@ fn what_an_order_would_start_is_known_before_it_is_given() {
 }
 
 #[test]
-fn an_order_waits_for_limits_only() {
+fn order_waits_only_for_transient_refusals() {
     let (mut draft, ids) = three();
     let answer = |plan: &Plan| plan.order_answer(plan.snapshot.target(ids[0]).unwrap());
     let waiting = |plan: &Plan| match answer(plan) {
@@ -239,16 +238,16 @@ fn an_order_waits_for_limits_only() {
     assert!(
         matches!(answer(&plan), OrderAnswer::Refused(it, None) if it.reason == RefusalReason::NodeLimit)
     );
-    let trouble = Some((at(1), JournalFailure::NotWritable("full".to_owned())));
-    let unkept = TargetConstraints { journal_failure: trouble, ..ordered(ids[0], true) };
-    let plan = of(&mut draft, unkept, enforcing(), |_| {});
+    let failure = Some((at(1), JournalFailure::NotWritable("full".to_owned())));
+    let unwritable = TargetConstraints { journal_failure: failure, ..ordered(ids[0], true) };
+    let plan = of(&mut draft, unwritable, enforcing(), |_| {});
     assert!(
         matches!(answer(&plan), OrderAnswer::Refused(it, None) if it.reason == RefusalReason::Journal)
     );
 }
 
 #[test]
-fn in_advise_mode_the_answer_holds_the_request_that_would_be_sent() {
+fn advise_mode_answers_with_the_request_it_would_send() {
     let (mut draft, ids) = three();
     let mode = Refusal::without_numbers(RefusalReason::Mode);
     let refusal_of = |plan: &Plan, ix: TargetIx| {
@@ -270,7 +269,7 @@ fn in_advise_mode_the_answer_holds_the_request_that_would_be_sent() {
 
 proptest! {
     #[test]
-    fn force_overrides_thresholds_and_back_off_only(spec in any_spec(), which in 0..20_usize) {
+    fn force_overrides_only_thresholds_and_back_off(spec in any_spec(), which in 0..20_usize) {
         let mut world = spec.build();
         let all: Vec<TargetIx> = world.snapshot.targets().map(TargetRef::ix).collect();
         let ix = all[which % all.len()];

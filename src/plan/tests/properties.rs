@@ -38,7 +38,7 @@ pub(super) fn chosen(plan: &Plan) -> Vec<Chosen> {
         .collect()
 }
 
-/// Seconds that everything has waited: mostly such that a view may have a reservation.
+/// Seconds that everything has waited; mostly values at which a view may have a reservation.
 fn any_wait() -> impl Strategy<Value = u64> {
     let claimed = (0..8_u32, 0..37_u64).prop_map(|(doublings, into)| (300 << doublings) + into);
     let later = (0..8_u32, 0..120_u64).prop_map(|(doublings, into)| (960 << doublings) + into);
@@ -49,13 +49,13 @@ fn reason(plan: &Plan, ix: TargetIx) -> Option<RefusalReason> {
     match plan.decision(plan.snapshot.target(ix).unwrap()) {
         Decision::Refused(refusal) => Some(refusal.reason),
         Decision::Start => None,
-        Decision::NotTaken => panic!("{ix:?} waits"),
+        Decision::NotTaken => panic!("{ix:?} must be queued"),
     }
 }
 
-/// The properties below would prove little if some reason never occurred.
+/// The properties below would show little if some reason never occurred.
 #[test]
-fn the_worlds_cover_every_reason_and_every_kind_of_start() {
+fn worlds_cover_every_reason_and_every_kind_of_start() {
     let mut runner = TestRunner::deterministic();
     let (mut reasons, mut kinds) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..1_500 {
@@ -72,27 +72,27 @@ fn the_worlds_cover_every_reason_and_every_kind_of_start() {
         .filter(|reason| *reason != RefusalReason::NoEvidence && !reasons.contains(reason))
         .collect();
     assert_eq!(missing, []);
-    let shards_copies_wholes_and_cleanups = [
+    let expected_kinds = [
         (TargetKind::Db, false),
         (TargetKind::View, false),
         (TargetKind::View, true),
         (TargetKind::Cleanup, true),
     ];
-    assert_eq!(kinds, BTreeSet::from(shards_copies_wholes_and_cleanups));
+    assert_eq!(kinds, BTreeSet::from(expected_kinds));
 }
 
-/// The same coverage check for reservations.
+/// Like the test above, for reservations.
 #[test]
-fn the_calm_worlds_cover_every_kind_of_reservation_and_every_limit_that_yields_to_it() {
+fn calm_worlds_cover_every_kind_of_reservation() {
     let mut runner = TestRunner::deterministic();
-    let (mut left, mut ready, mut goes, mut large) = (BTreeSet::new(), 0, 0, 0);
+    let (mut limit_reasons, mut ready, mut starts, mut large) = (BTreeSet::new(), 0, 0, 0);
     for _ in 0..1_500 {
         let plan = any_calm_spec().new_tree(&mut runner).unwrap().current().build().plan(960);
         let Some(reservation) = &plan.slot_reservation else { continue };
         ready += usize::from(reservation.slots_free);
         large += usize::from(!reservation.all_copies);
-        goes += usize::from(plan.start(reservation.ix).is_some());
-        left.extend(plan.snapshot.targets().filter_map(|it| match plan.decision(it) {
+        starts += usize::from(plan.start(reservation.ix).is_some());
+        limit_reasons.extend(plan.snapshot.targets().filter_map(|it| match plan.decision(it) {
             Decision::Refused(refusal) => plan.reservation_behind(&refusal).map(|_| refusal.reason),
             Decision::Start | Decision::NotTaken => None,
         }));
@@ -103,14 +103,14 @@ fn the_calm_worlds_cover_every_kind_of_reservation_and_every_limit_that_yields_t
         RefusalReason::ClusterLimit,
         RefusalReason::Budget,
     ];
-    assert_eq!(left, BTreeSet::from(limits));
-    assert!(ready > 9 && goes > 9, "{ready} have their slots, {goes} start");
+    assert_eq!(limit_reasons, BTreeSet::from(limits));
+    assert!(ready > 9 && starts > 9, "{ready} have all slots free, {starts} start");
     assert!(large > 9, "{large} are for large files");
 }
 
 proptest! {
     #[test]
-    fn a_second_slower_implementation_decides_the_same(
+    fn plan_agrees_with_a_slow_second_implementation(
         spec in prop_oneof![any_spec(), any_calm_spec()],
         waited in any_wait(),
     ) {
@@ -124,19 +124,19 @@ proptest! {
                 let expected = naive.admitted(queue.channel_index, ix).err().filter(|_| !starts);
                 let found = reason(&plan, ix);
                 prop_assert_eq!(found, expected, "{}", plan.snapshot.target(ix).unwrap().id());
-                prop_assert_eq!(found.is_none(), starts, "a candidate without a reason");
+                prop_assert_eq!(found.is_none(), starts, "a candidate has no reason exactly if it starts");
             }
         }
     }
 
     #[test]
-    fn every_candidate_has_one_decision_and_is_counted_once(
+    fn every_candidate_has_one_decision_and_counts_once(
         spec in prop_oneof![any_spec(), any_calm_spec()],
         waited in any_wait(),
     ) {
         let world = spec.build();
         let plan = world.plan(waited);
-        prop_assert_eq!(&chosen(&plan), &chosen(&world.plan(waited)), "the same again");
+        prop_assert_eq!(&chosen(&plan), &chosen(&world.plan(waited)), "planning again gives the same starts");
         prop_assert_eq!(plan.queues.len(), plan.decision_counts.len());
         let started: BTreeSet<TargetIx> = plan.starts.iter().map(|start| start.ix).collect();
         prop_assert_eq!(started.len(), plan.starts.len(), "nothing starts twice");
@@ -171,9 +171,10 @@ proptest! {
         prop_assert_eq!(starts, started.len() as u64);
     }
 
-    /// While nothing happens, time alone changes why a target does not start, and never back.
+    /// While nothing else happens, time alone changes the reason of a target, and never back to an
+    /// earlier one.
     #[test]
-    fn a_reason_that_has_gone_does_not_return_while_nothing_happens(spec in any_spec()) {
+    fn gone_reason_does_not_return_while_nothing_happens(spec in any_spec()) {
         let world = spec.build();
         let mut queues = Queues::new(Arc::clone(&world.channels));
         queues.apply_snapshot(&world.snapshot, at(NOW));
@@ -191,9 +192,10 @@ proptest! {
         }
     }
 
-    /// The largest shard that is said to fit is the largest whose peak is no more than what a volume has left.
+    /// The largest shard reported to fit is the largest whose peak does not exceed a volume's
+    /// remaining space.
     #[test]
-    fn the_largest_shard_that_fits_is_the_last_one_that_does(spec in any_spec()) {
+    fn largest_shard_that_fits_separates_fitting_from_too_large(spec in any_spec()) {
         let world = spec.build();
         let plan = world.plan(0);
         let naive = Naive { world: &world, plan: &plan, chosen: vec![], reservation: None };
@@ -236,7 +238,7 @@ proptest! {
         for start in plan.starts.iter().filter(|start| start.design.is_none()) {
             let target = plan.snapshot.target(start.ix).unwrap();
             if target.kind() == TargetKind::Db && limits.one_copy_of_a_range {
-                prop_assert!(shards.insert((target.db(), target.range())), "one copy of a range");
+                prop_assert!(shards.insert((target.db(), target.range())), "only one copy of a range starts");
             }
         }
     }
@@ -269,8 +271,8 @@ proptest! {
         };
         let starts = chosen(&plan);
         prop_assert!(!starts.iter().any(covered));
-        // If nothing behind the gate started before, closing it takes no start away. It may let others
-        // start: slots that were reserved for a target behind the gate are free.
+        // If nothing behind the gate started before, closing it takes no start away. It may allow
+        // other starts: slots that were reserved for a target behind the gate become free.
         if !chosen(&before).iter().any(covered) && which < 9 {
             let before = chosen(&before);
             prop_assert!(before.iter().all(|start| starts.contains(start)), "{before:?} {starts:?}");
@@ -279,9 +281,9 @@ proptest! {
 }
 
 proptest! {
-    /// Where nothing is supposed, a plan's queues give the plan's own starts.
+    /// Without hypothetical facts, a plan's queues lead to the plan's own starts.
     #[test]
-    fn the_queues_of_a_plan_give_its_starts(spec in any_spec()) {
+    fn queues_without_changes_give_the_starts_of_the_plan(spec in any_spec()) {
         let plan = spec.build().plan(0);
         let Conditions { constraints, .. } = &plan.conditions;
         let orders = constraints.orders.keys();

@@ -1,4 +1,5 @@
-//! Channels by rent: time makes targets due, scarcity changes the price, nothing starves.
+//! Tests channels by rent: time makes targets due, scarcity changes the horizon, and no target
+//! starves.
 
 use super::*;
 use crate::{
@@ -26,7 +27,7 @@ fn by_rent() -> Channels {
     Channels { list: ChannelPreset::Rent.channels(), ..Channels::default() }
 }
 
-/// A planner of its own: the tables, the queues, and what holds.
+/// A planner with its tables, queues and conditions.
 struct Planner {
     draft: Draft,
     queues: Queues,
@@ -63,7 +64,7 @@ impl Planner {
     }
 }
 
-/// A channel of a preset that takes databases with such names alone.
+/// A channel of a preset that takes only databases whose names match a pattern.
 fn only(preset: ChannelPreset, name: &str, databases: &str) -> Channel {
     let mut channels = preset.channels().into_iter();
     let channel = channels.find(|channel| &*channel.name == name).unwrap();
@@ -93,7 +94,7 @@ fn job(start: &PlannedStart, target: TargetRef<'_>, node: NodeIx, now: u64) -> J
     }
 }
 
-/// A database without rewrites, so that a compaction leaves what is active and four blocks.
+/// A database without rewrites: a compaction leaves its active bytes and four header blocks.
 fn database(file: u64, active: u64, measured: u64) -> Facts {
     Facts {
         docs: OptionalU64::new(1_000),
@@ -109,7 +110,7 @@ fn priority(plan: &Plan, ix: TargetIx) -> Option<f64> {
 }
 
 #[test]
-fn waste_alone_is_not_due_but_its_age_makes_it_due() {
+fn waste_becomes_due_only_with_time() {
     let (mut planner, ids) = Planner::new(&[("half", 2_000, 1_000), ("tenth", 1_100, 1_000)]);
     let plan = planner.plan_at(READ);
     assert_eq!((starts(&plan), priority(&plan, ids[0])), (vec![], None));
@@ -126,12 +127,12 @@ fn waste_alone_is_not_due_but_its_age_makes_it_due() {
     assert_eq!(
         waits(plan.queue(NodeIx::from_usize(1).unwrap(), 0).unwrap()),
         [ids[0], ids[1]],
-        "the most overdue first"
+        "the most overdue target comes first"
     );
 }
 
 #[test]
-fn a_file_that_was_never_read_has_no_rent() {
+fn never_read_file_has_no_rent() {
     let (mut planner, _) = Planner::new(&[]);
     let node = planner.draft.find_node("couchdb@a").unwrap();
     let db = planner.draft.get_or_add_db(DbName { db: "new", suffix: ".1" });
@@ -144,14 +145,14 @@ fn a_file_that_was_never_read_has_no_rent() {
 }
 
 #[test]
-fn a_file_without_live_bytes_is_due_as_soon_as_its_rent_is_worth_the_headers() {
+fn file_without_live_bytes_is_due_within_a_minute() {
     let (mut planner, ids) = Planner::new(&[("empty", 2_000, 0)]);
     assert_eq!(starts(&planner.plan_at(READ)), []);
-    assert_eq!(starts(&planner.plan_at(READ + 60)), ids, "16 KiB to write, 2 GiB to free");
+    assert_eq!(starts(&planner.plan_at(READ + 60)), ids, "writes 16 KiB to free 2 GiB");
 }
 
 #[test]
-fn a_full_disk_shortens_the_horizon_and_a_busy_node_lengthens_it() {
+fn full_disk_shortens_horizon_and_busy_node_lengthens_it() {
     let volume = |available: u64, size: Option<u64>| Volume {
         name: "/data".into(),
         nodes: vec!["couchdb@a".into()],
@@ -187,14 +188,17 @@ fn a_full_disk_shortens_the_horizon_and_a_busy_node_lengthens_it() {
         let ours = plan.horizon_factors.of_node(node).product();
         assert!((ours - factor).abs() < 1e-9, "{case}: {ours}, not {factor}");
         let cluster = plan.horizon_factors.of_node(NodeIx::CLUSTER).product();
-        assert!((cluster - factor).abs() < 1e-9, "{case}: views count the fullest and busiest");
+        assert!(
+            (cluster - factor).abs() < 1e-9,
+            "{case}: views follow the fullest and busiest node"
+        );
         let due = priority(&plan, ids[0]);
         assert_eq!(due.is_some(), factor < 1.0, "{case}: {due:?}");
     }
 }
 
 #[test]
-fn a_price_that_changed_counts_at_once() {
+fn changed_horizon_factor_takes_effect_at_once() {
     let (mut planner, ids) = Planner::new(&[("half", 2_000, 1_000)]);
     let now = READ + 12 * HOUR;
     assert_eq!(starts(&planner.plan_at(now)), []);
@@ -211,7 +215,7 @@ fn a_price_that_changed_counts_at_once() {
 }
 
 #[test]
-fn a_compaction_that_was_seen_ends_what_is_due() {
+fn compaction_makes_a_due_target_no_longer_due() {
     let (mut planner, ids) = Planner::new(&[("half", 2_000, 1_000)]);
     let now = READ + 48 * HOUR;
     assert_eq!(starts(&planner.plan_at(now)), ids);
@@ -221,16 +225,16 @@ fn a_compaction_that_was_seen_ends_what_is_due() {
     };
     planner.draft.set_facts(ids[0], compacted);
     assert_eq!(priority(&planner.plan_at(now + 60), ids[0]), None);
-    assert_eq!(priority(&planner.plan_at(now + 9_000 * HOUR), ids[0]), None, "there is no waste");
+    assert_eq!(priority(&planner.plan_at(now + 9_000 * HOUR), ids[0]), None, "no waste is left");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// With one compaction at a time in the whole cluster, and more work than it can do, every
-    /// target with waste starts.
+    /// Every target with waste starts, even with one compaction at a time in the whole cluster and
+    /// more work than it can do.
     #[test]
-    fn nothing_starves(
+    fn no_target_starves(
         dbs in proptest::collection::vec((1_u64..4_000, 2_u64..4_000, 0_u64..50), 2..12),
         minutes in 30_u64..600,
     ) {
@@ -246,13 +250,13 @@ proptest! {
         let mut times = vec![0_u32; ids.len()];
         let mut files: Vec<u64> = sizes.iter().map(|(_, file, _)| *file).collect();
         let mut now = READ;
-        // The slowest is due within its size over its waste, in days.
+        // The slowest target is due after as many days as its size over its waste.
         let bound = dbs.iter().map(|(waste, active, _)| 2 + active.div_ceil(*waste)).max().unwrap();
         let rounds = (bound * 24 * 60 / minutes + 4) * u64::try_from(ids.len()).unwrap();
         for _ in 0..rounds {
             now += minutes * 60;
             for (at, ix) in ids.iter().enumerate() {
-                // What is busy makes as much waste in each round as it has data in twenty.
+                // A busy database creates waste of up to a twentieth of its data in each round.
                 files[at] += dbs[at].2 * dbs[at].1 / 1_000;
                 planner.draft.set_facts(*ix, database(files[at] * MIB, dbs[at].1 * MIB, now));
             }
@@ -270,10 +274,10 @@ proptest! {
         prop_assert!(false, "after {rounds} rounds of {minutes} minutes: {times:?} of {dbs:?}");
     }
 
-    /// Beside a threshold channel whose targets always wait for days, those of a channel by rent start in
-    /// bounded time, and the other way round.
+    /// Targets of a channel by rent start in bounded time although a threshold channel always has
+    /// targets that have waited for days, and the other way round.
     #[test]
-    fn rent_and_thresholds_share_what_runs(
+    fn rent_and_threshold_channels_do_not_starve_each_other(
         backlog in 6_usize..14,
         by_rent in 1_usize..6,
         hours in 2_u64..10,
@@ -294,7 +298,8 @@ proptest! {
         let limits = Limits { cluster: 1, per_node: 1, ..Limits::default() };
         planner.rules = Arc::new(Rules { limits, ..(*planner.rules).clone() });
         let mut times = vec![0_u32; ids.len()];
-        // A day until they are due, then as long as the others wait, and a day for what they free more.
+        // A day until they are due, then as long as the others have waited, plus a day because the
+        // others free more.
         let count = u64::try_from(ids.len()).unwrap();
         let rounds = (48 + 6 * 8) / hours + 3 * count;
         let mut now = READ;
@@ -307,7 +312,7 @@ proptest! {
                 let ix = start.ix;
                 planner.draft.set_facts(ix, database(active * MIB, active * MIB, now));
                 planner.plan_at(now + 1);
-                // It is as large again a minute later.
+                // A minute later the file is as large as before.
                 planner.draft.set_facts(ix, database(file * MIB, active * MIB, now + 60));
                 planner.plan_at(now + 60);
             }
@@ -315,10 +320,10 @@ proptest! {
         prop_assert!(times.iter().all(|times| *times > 0), "{times:?} in {rounds} rounds");
     }
 
-    /// The same as `nothing_starves` on several nodes, with views, with two channels by rent for databases,
-    /// with rest between jobs, and with jobs that last.
+    /// Like `no_target_starves`, on several nodes, with views, two channels by rent for databases,
+    /// rest between jobs, and jobs that last several rounds.
     #[test]
-    fn nothing_starves_on_several_nodes_with_views_and_rest(
+    fn no_target_starves_on_several_nodes_with_views_and_rest(
         dbs in proptest::collection::vec((500_u64..4_000, 200_u64..4_000), 2..6),
         nodes in 1_usize..4,
         lasts in 1_u64..4,
@@ -365,10 +370,10 @@ proptest! {
         let rounds = bound * 24 * 60 / minutes + each * u64::try_from(targets.len()).unwrap() + 8;
         for round in 0..rounds {
             let now = READ + (round + 1) * minutes * 60;
-            let (over, still): (Vec<_>, Vec<_>) =
+            let (ended, still_running): (Vec<_>, Vec<_>) =
                 running.into_iter().partition(|(ends, ..)| *ends <= round);
-            running = still;
-            for (_, at, _) in over {
+            running = still_running;
+            for (_, at, _) in ended {
                 let (ix, _, _, active) = targets[at];
                 let facts = facts_of(ix, planner.draft.current(), active * MIB, active * MIB, now);
                 planner.draft.set_facts(ix, facts);

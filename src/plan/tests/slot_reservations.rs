@@ -1,4 +1,4 @@
-//! Slot reservations: a second, slow implementation, and simulations over days.
+//! Tests slot reservations against a second, slow implementation, and in simulations over days.
 
 use super::{
     naive::{Chosen, Naive},
@@ -16,7 +16,7 @@ use crate::{
 use couchdb_names::{Range, Signature};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A slot reservation.
+/// A slot reservation, as the slow implementation expects it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ExpectedReservation {
     ix: TargetIx,
@@ -26,8 +26,8 @@ pub(super) struct ExpectedReservation {
     slots_free: bool,
 }
 
-/// Whether a reservation is active for a target that has waited this many seconds, with this
-/// interval between starts on a node. Steps from one reservation to the next.
+/// Whether a reservation is active for a target that has waited this many seconds, with `wait`
+/// seconds between starts on a node. Steps from one reservation to the next.
 fn is_reservation_active(waited: u64, wait: u64) -> bool {
     let (mut begins, mut apart) = (300.max(32 * wait), 300.max(32 * wait));
     loop {
@@ -45,7 +45,7 @@ fn is_reservation_active(waited: u64, wait: u64) -> bool {
 
 impl Naive<'_> {
     pub(super) fn has_reservation(&self, ix: TargetIx) -> bool {
-        self.reservation.as_ref().is_some_and(|kept| kept.ix == ix)
+        self.reservation.as_ref().is_some_and(|reservation| reservation.ix == ix)
     }
 
     /// The slot reservation before anything starts.
@@ -56,15 +56,15 @@ impl Naive<'_> {
         let mut all = Vec::new();
         for queue in self.plan.queues.iter() {
             for ix in self.candidates(queue) {
-                let Some(kept) = self.possible_reservation(queue.channel_index, ix) else {
+                let Some(possible) = self.possible_reservation(queue.channel_index, ix) else {
                     continue;
                 };
                 let placed = self.plan.placement(ix).map(|(_, placed)| placed.queued_since);
-                // It is unknown since when an open round without a channel waits.
+                // For an open round without a channel, the start of its wait is unknown.
                 let Some(since) = orders.get(&ix).map(|it| it.at).or(placed) else { continue };
                 let waited = since.age(now).as_secs();
                 if orders.contains_key(&ix) || waited >= 300.max(32 * wait) {
-                    all.push((!orders.contains_key(&ix), since, -self.worth(ix), kept));
+                    all.push((!orders.contains_key(&ix), since, -self.worth(ix), possible));
                 }
             }
         }
@@ -72,12 +72,12 @@ impl Naive<'_> {
             let ages = (a.0, a.1).cmp(&(b.0, b.1));
             ages.then(a.2.total_cmp(&b.2)).then(a.3.ix.cmp(&b.3.ix))
         });
-        let (queued, since, _, kept) = all.into_iter().next()?;
-        (!queued || is_reservation_active(since.age(now).as_secs(), wait)).then_some(kept)
+        let (queued, since, _, possible) = all.into_iter().next()?;
+        (!queued || is_reservation_active(since.age(now).as_secs(), wait)).then_some(possible)
     }
 
-    /// The reservation that a target would get: a view with several ranges, or a file larger than
-    /// an eighth of the hourly budget, that only jobs and spent bytes keep from starting.
+    /// The reservation that a target would get: it must be a view with several ranges, or a file
+    /// larger than an eighth of the hourly budget, that only jobs and spent bytes keep from starting.
     fn possible_reservation(&self, channel: usize, ix: TargetIx) -> Option<ExpectedReservation> {
         let (world, target) = (self.world, self.target(ix));
         let limits = world.rules.limits;
@@ -95,11 +95,11 @@ impl Naive<'_> {
                 && world.conditions.jobs.polled_nodes.iter().all(|(polled, _)| polled != node)
         };
         let ordered = world.conditions.constraints.orders.contains_key(&ix);
-        let shut = |node: &NodeIx| {
+        let closed = |node: &NodeIx| {
             let gate = self.gate_refusal(*node, channel, ordered);
             silent(node) || gate.is_some_and(|reason| reason != RefusalReason::Duty)
         };
-        if nodes.iter().any(shut) {
+        if nodes.iter().any(closed) {
             return None;
         }
         if self.window_and_space(channel, ix, &files).is_some() {
@@ -111,11 +111,11 @@ impl Naive<'_> {
             && files.len() <= limits.cluster
             && !(whole && self.is_all_copies_job_running());
         let has_room = self.limit_refusal(channel, &nodes, &files, target).is_none();
-        let closes = has_room && self.check_files(channel, ix, files.clone()).is_err();
-        ever.then_some(ExpectedReservation { ix, channel, files, slots_free: closes })
+        let only_ramp = has_room && self.check_files(channel, ix, files.clone()).is_err();
+        ever.then_some(ExpectedReservation { ix, channel, files, slots_free: only_ramp })
     }
 
-    /// Whether every copy of a view is being compacted, or starts to be.
+    /// Whether all copies of some view are being compacted, or start to be.
     pub(super) fn is_all_copies_job_running(&self) -> bool {
         let ranges = |ix: TargetIx| {
             let target = self.target(ix);
@@ -127,28 +127,30 @@ impl Naive<'_> {
         ours || self.chosen.iter().any(|chosen| ranges(chosen.ix) > 1)
     }
 
-    /// Why a target must leave free slots to the reservation.
+    /// Why a target must leave free slots to the reserved target.
     pub(super) fn reservation_refusal(
         &self,
         channel: usize,
         ix: TargetIx,
         files: &[NodeIx],
     ) -> Option<RefusalReason> {
-        let kept = self.reservation.as_ref()?;
+        let reservation = self.reservation.as_ref()?;
         let goes_before = self.world.conditions.constraints.orders.contains_key(&ix);
-        let started = self.chosen.iter().any(|chosen| chosen.ix == kept.ix);
-        if goes_before || started || kept.ix == ix {
+        let started = self.chosen.iter().any(|chosen| chosen.ix == reservation.ix);
+        if goes_before || started || reservation.ix == ix {
             return None;
         }
         let target = self.target(ix);
         let nodes: BTreeSet<NodeIx> = files.iter().copied().collect();
-        // As if the view had started already.
-        let (ix, channel_of_view, all) = (kept.ix, kept.channel, kept.files.clone());
+        // Counts as if the reserved target had started already.
+        let (ix, channel_of_view, all) =
+            (reservation.ix, reservation.channel, reservation.files.clone());
         let with_it = Chosen { ix, channel: channel_of_view, files: all };
         let chosen = self.chosen.iter().cloned().chain([with_it]).collect();
         let after = Naive { world: self.world, plan: self.plan, chosen, reservation: None };
         let limit = after.limit_refusal(channel, &nodes, files, target);
-        let closed = kept.slots_free && kept.files.iter().any(|node| nodes.contains(node));
+        let closed =
+            reservation.slots_free && reservation.files.iter().any(|node| nodes.contains(node));
         match limit {
             Some(RefusalReason::ChannelLimit) => limit,
             _ if closed => Some(RefusalReason::NodeLimit),
@@ -163,17 +165,17 @@ struct BusyCluster {
     queues: Queues,
     rules: Arc<Rules>,
     view: TargetIx,
-    /// Compacting targets, the nodes of their files, and the time when each ends.
+    /// Running compactions: the target, the nodes of its files, and when it ends.
     jobs: Vec<(TargetIx, Vec<NodeIx>, u64)>,
     last_start: BTreeMap<NodeIx, Moment>,
     busy: BTreeMap<NodeIx, BusyPeriod>,
-    /// When each file's compaction began and ended.
+    /// The node of each file's compaction, and when it began and ended.
     log: Vec<(NodeIx, u64, u64)>,
 }
 
 const BEGIN: u64 = 1_000_000;
 const PER_NODE: usize = 2;
-/// From one start on a node to the next.
+/// Minimum time between two starts on a node.
 const WAIT: std::time::Duration = std::time::Duration::from_secs(30);
 
 impl BusyCluster {
@@ -227,7 +229,7 @@ impl BusyCluster {
         Self { snapshot, queues, rules: Arc::new(rules), view, jobs, last_start, busy, log }
     }
 
-    /// Seconds in which compactions ran on a node, of those before `until`.
+    /// Seconds before `until` in which compactions ran on a node.
     fn busy_seconds(&self, on: NodeIx, until: u64) -> u64 {
         let mut runs: Vec<_> = self.log.iter().filter(|(node, ..)| *node == on).collect();
         runs.sort();
@@ -240,7 +242,7 @@ impl BusyCluster {
         busy
     }
 
-    /// The job of each file that is compacted.
+    /// The job of each file that is being compacted.
     fn job_keys(&self) -> Vec<(TargetIx, JobKey)> {
         let keys = |(ix, nodes, _): &(TargetIx, Vec<NodeIx>, u64)| {
             let (ix, nodes) = (*ix, nodes.clone());
@@ -289,9 +291,9 @@ impl BusyCluster {
         self.queues.make_plan(&self.snapshot, &conditions, &self.rules, at(now))
     }
 
-    /// Lets time pass, from one plan to the next change; each job takes the next of `lengths`.
-    /// Ends when the view starts; returns that time and the average number of busy slots before
-    /// it.
+    /// Simulates time, from one plan to the next change; each job takes the next of `lengths`, in
+    /// seconds. Stops when the view starts; returns that time and the average number of busy slots
+    /// before it.
     fn simulate(&mut self, hours: u64, lengths: &[u64]) -> (Option<u64>, f64) {
         let mut lengths = lengths.iter().copied().cycle();
         let (mut now, mut busy) = (BEGIN, 0);
@@ -319,8 +321,9 @@ impl BusyCluster {
 }
 
 /// The maximum age at which a view starts if no job takes longer than `longest`: the end of the
-/// first reservation that outlasts the longest job, and the interval after its start or the rest
-/// after the longest busy period, in which one more job joins just before the first one ends.
+/// first reservation that outlasts both the longest job and the pause after it. That pause is the
+/// start interval, or the rest after the longest busy period, in which one more job joined just
+/// before the first one ended.
 fn latest_start(longest: u64, duty: u64) -> u64 {
     let enough = longest + 30.max((2 * longest * (100 - duty)).div_ceil(duty));
     let apart = std::iter::successors(Some(960), |apart| Some(apart * 2));
@@ -333,7 +336,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn a_view_with_all_copies_starts_however_many_single_files_compete(
+    fn view_with_all_copies_starts_despite_competing_files(
         lengths in proptest::collection::vec(1..2_400_u64, 1..40),
         duty in proptest::sample::select(vec![100, 80, 50_u64]),
     ) {
@@ -344,7 +347,7 @@ proptest! {
         prop_assert!(started.is_some_and(|age| age <= latest), "{started:?} after {latest}");
         let ended = BEGIN + started.unwrap();
         for node in [1, 2, 3].map(|at| NodeIx::from_usize(at).unwrap()) {
-            // The rest after the last busy period is still to come.
+            // The rest that follows the last busy period has not happened yet.
             let most = (duty * (ended - BEGIN)).div_ceil(100) + 2 * longest;
             let busy = cluster.busy_seconds(node, ended);
             prop_assert!(busy <= most, "{node:?}: {busy} of {} s, and at most {most}", ended - BEGIN);
@@ -353,7 +356,7 @@ proptest! {
 }
 
 #[test]
-fn reservations_expire_while_a_job_never_ends_and_other_jobs_continue() {
+fn reservations_expire_while_one_job_never_ends() {
     let mut busy = BusyCluster::new(100.0);
     let forever = busy.snapshot.targets().next().unwrap();
     busy.jobs.push((forever.ix(), vec![forever.node_ix()], u64::MAX));
@@ -363,21 +366,21 @@ fn reservations_expire_while_a_job_never_ends_and_other_jobs_continue() {
 }
 
 #[test]
-fn a_view_that_needs_more_slots_than_there_are_never_starts_and_its_order_is_refused_at_once() {
+fn refuses_view_that_needs_more_slots_than_the_limit() {
     let mut busy = BusyCluster::new(100.0);
     let limits = Limits { per_node: 1, ..busy.rules.limits };
     busy.rules = Arc::new(Rules { limits, ..(*busy.rules).clone() });
     let plan = busy.plan(BEGIN + 960);
     let never = Refusal::with_numbers(RefusalReason::Excluded, 2.0, 1.0);
     let view = plan.snapshot.target(busy.view).unwrap();
-    let Decision::Refused(refusal) = plan.decision(view) else { panic!("it never starts") };
+    let Decision::Refused(refusal) = plan.decision(view) else { panic!("it must never start") };
     assert_eq!(Refusal { since: None, ..refusal }, never);
     assert!(matches!(plan.order_answer(view), OrderAnswer::Refused(..)));
     assert_eq!(plan.slot_reservation, None);
 }
 
 #[test]
-fn a_refusal_names_the_reservation_that_causes_it() {
+fn refusal_names_the_reservation_that_causes_it() {
     let mut busy = BusyCluster::new(100.0);
     let ixs: Vec<TargetIx> = busy.snapshot.targets().map(TargetRef::ix).collect();
     let node = |ix: TargetIx| busy.snapshot.target(ix).unwrap().node_ix();
@@ -397,7 +400,7 @@ fn a_refusal_names_the_reservation_that_causes_it() {
     let plan = busy.plan(BEGIN + 960);
     assert_eq!(starts(&plan), []);
     let (view, reservation) =
-        plan.reservation_behind(&refusal(&plan, ixs[4])).expect("it yields its slot");
+        plan.reservation_behind(&refusal(&plan, ixs[4])).expect("it leaves its slot to the view");
     assert_eq!(view.ix(), busy.view);
     assert_eq!(
         (reservation.active_from, reservation.active_until),
@@ -411,21 +414,21 @@ fn a_refusal_names_the_reservation_that_causes_it() {
     assert_eq!(refusal(&plan, ixs[4]), expected);
     assert_eq!(refusal(&plan, busy.view).reason, RefusalReason::NodeLimit);
     let own = plan.reservation_behind(&refusal(&plan, busy.view));
-    assert!(own.is_none(), "it leaves nothing to itself");
-    // What is full says that it is, and not for whom the rest is kept.
+    assert!(own.is_none(), "a reservation does not refuse its own target");
+    // Where a limit is reached, the refusal names the limit and not the reservation.
     assert!(plan.reservation_behind(&refusal(&plan, ixs[3])).is_none());
     let after = busy.plan(BEGIN + 1_080);
     assert_eq!((after.slot_reservation.clone(), after.starts.len()), (None, 2));
     busy.jobs.clear();
     busy.last_start = [(NodeIx::from_usize(2).unwrap(), at(BEGIN + 1_900))].into();
     let plan = busy.plan(BEGIN + 1_925);
-    assert_eq!(starts(&plan), [], "a start now would put the view's off");
+    assert_eq!(starts(&plan), [], "a start now would delay the view's start");
     assert_eq!(starts(&busy.plan(BEGIN + 1_930)), [busy.view]);
 }
 
-/// Small files that always spend the hourly budget, and one file that needs more than half of it.
+/// Small files always use up the hourly budget, and one file needs more than half of it.
 #[test]
-fn a_large_file_starts_however_many_small_ones_spend_the_hourly_budget() {
+fn large_file_starts_although_small_files_use_up_the_budget() {
     let mut draft = Draft::new(5);
     let node = member(&mut draft, "a");
     let sizes = (0..40).map(|at| (80 + at) * MIB).chain([700 * MIB]);
@@ -434,7 +437,7 @@ fn a_large_file_starts_however_many_small_ones_spend_the_hourly_budget() {
         .map(|(at, size)| {
             let db = draft.get_or_add_db(DbName { db: &format!("db{at}"), suffix: ".1" });
             let ix = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
-            // Among files with equal gain ratios the smaller one comes first.
+            // Among files with equal gain ratios, the smaller one comes first.
             let active = if size == 700 * MIB { size / 3 } else { size / 10 };
             draft.set_facts(ix, facts(size, active, BEGIN));
             ix
@@ -471,7 +474,7 @@ fn a_large_file_starts_however_many_small_ones_spend_the_hourly_budget() {
             assert_eq!((reservation.ix, reservation.all_copies), (large, false));
         }
         now += 30;
-        assert!(now < BEGIN + 12 * 3_600, "it starves");
+        assert!(now < BEGIN + 12 * 3_600, "the large file starves");
     };
     assert!(started < 10 * 3_600, "{started}");
     assert!(small > 60, "{small} others started meanwhile");

@@ -32,7 +32,7 @@ pub(super) struct Db {
     sizes: (u64, u64),
     resharding: bool,
     running: bool,
-    /// Seconds ago; none for never.
+    /// Age of the facts in seconds; `None` if never measured.
     measured: Option<u64>,
     view: Option<(u64, u64, u64)>,
     cleanup: bool,
@@ -154,7 +154,7 @@ prop_compose! {
     }
 }
 
-fn known(
+fn sized_facts(
     sizes: (u64, u64),
     measured: Option<u64>,
     flags: FactFlags,
@@ -179,7 +179,7 @@ fn node_ix(at: usize) -> NodeIx {
     NodeIx::from_usize(at).unwrap()
 }
 
-/// Clusters in which little but limits decides: they exercise slot reservations.
+/// Clusters in which few conditions except limits matter: they exercise slot reservations.
 pub(super) fn any_calm_spec() -> impl Strategy<Value = WorldSpec> {
     any_spec().prop_map(|spec| {
         let dbs = spec.dbs.into_iter().map(|db| Db {
@@ -242,7 +242,7 @@ impl WorldSpec {
                         ..FactFlags::default()
                     };
                     let sizes = (spec.sizes.0 + copy as u64, spec.sizes.1);
-                    draft.set_facts(ix, known(sizes, spec.measured, flags, None));
+                    draft.set_facts(ix, sized_facts(sizes, spec.measured, flags, None));
                     if spec.resharding && at == 0 {
                         draft.set_state(ix, TargetState::Resharding);
                     }
@@ -262,7 +262,7 @@ impl WorldSpec {
                 let ix = draft.add_view(db, view);
                 draft.set_facts(
                     ix,
-                    known((file, active), spec.measured, FactFlags::default(), Some(pending)),
+                    sized_facts((file, active), spec.measured, FactFlags::default(), Some(pending)),
                 );
                 draft.set_shard_map(db, ShardMapEntry { copies, ranges: spec.ranges }, &[ix]);
                 all.push(ix);
@@ -270,7 +270,7 @@ impl WorldSpec {
             if spec.cleanup {
                 let ix = draft.get_or_add_cleanup(db);
                 let flags = FactFlags { evidence: true, ..FactFlags::default() };
-                draft.set_facts(ix, known((0, 0), spec.measured, flags, None));
+                draft.set_facts(ix, sized_facts((0, 0), spec.measured, flags, None));
                 all.push(ix);
             }
         }
@@ -285,7 +285,7 @@ impl WorldSpec {
             channel.concurrency = *concurrency;
             channel.mode = if *enforces { Mode::Enforce } else { Mode::Advise };
             channel.strict_window = self.strict;
-            // The time is seven minutes past a full hour.
+            // The time of the plan is seven minutes past a full hour, so both windows are open.
             channel.windows = window
                 .map(|open| Window {
                     days: Days::ALL,

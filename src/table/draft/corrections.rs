@@ -6,11 +6,11 @@ use hashbrown::{HashMap, HashSet};
 
 impl Draft {
     /// Sets the corrections of predictions, and updates the sums and the rents of the targets whose
-    /// predictions they change.
+    /// predictions change.
     ///
-    /// Rent that was paid so far stays, at the waste that was predicted until `now`. Without `now` it is
-    /// taken to have been predicted like this all along: the corrections are those of an earlier process,
-    /// and so are the rents. Returns whether any prediction may have changed.
+    /// Rent up to `now` is kept, with the waste that was predicted until then. Without `now`, all
+    /// rent is assumed to have been predicted with these corrections: both come from an earlier
+    /// process. Returns whether any prediction may have changed.
     pub fn set_corrections(&mut self, corrections: &Arc<Corrections>, now: Option<Moment>) -> bool {
         self.corrections = Arc::clone(corrections);
         let by_db: HashMap<DbIx, DbCorrections> = corrections
@@ -29,7 +29,7 @@ impl Draft {
             targets.filter(|target| changed.contains(&target.db())).map(TargetRef::ix).collect();
         for ix in &changed {
             if let Some(now) = now {
-                // Before its waste is predicted otherwise.
+                // The rent so far counts with the old prediction.
                 self.settle_rent(*ix, now);
             }
             self.remove_from_sums(*ix);
@@ -42,14 +42,14 @@ impl Draft {
         !changed.is_empty()
     }
 
-    /// Applies what is known of a database that just got its row.
+    /// Applies the corrections of a database that has just got its row.
     pub(super) fn correct_new_db(&mut self, db: DbIx, name: DbName<'_>) {
-        if let Some(known) = self.corrections.of(name.db, name.suffix) {
-            Arc::make_mut(&mut self.current.corrections).insert(db, *known);
+        if let Some(corrections) = self.corrections.of(name.db, name.suffix) {
+            Arc::make_mut(&mut self.current.corrections).insert(db, *corrections);
         }
     }
 
-    /// A database lost its row, which another one may get.
+    /// Removes the corrections of a database that lost its row, which another one may get.
     pub(super) fn forget_corrections(&mut self, db: DbIx) {
         if self.current.corrections.contains_key(&db) {
             Arc::make_mut(&mut self.current.corrections).remove(&db);
@@ -72,7 +72,7 @@ mod tests {
         Moment::from_unix(1_000_000 + hours * HOUR)
     }
 
-    /// A thousand documents of a thousand bytes, and active bytes three times as many.
+    /// A thousand documents of a thousand bytes each, with three times as many active bytes.
     fn bloated(hours: u64) -> Facts {
         Facts {
             file_bytes: OptionalU64::new(3_100_000),
@@ -104,7 +104,7 @@ mod tests {
         ix
     }
 
-    /// What all db targets waste, by the totals, by the exported databases and added up.
+    /// Waste of all db targets: by the totals, by the exported databases, and summed over targets.
     fn wasted(draft: &mut Draft, hours: u64) -> [f64; 3] {
         let snapshot = draft.publish(at(hours));
         let node = draft.find_node("couchdb@a").unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_correction_changes_the_sums_and_the_targets_concerned() {
+    fn changed_correction_updates_sums_and_affected_targets() {
         let mut draft = Draft::new(10);
         let (a, b) = (add(&mut draft, "a"), add(&mut draft, "b"));
         let [fitted, ..] = wasted(&mut draft, 0);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_appears_later_is_corrected_and_its_row_forgets_it() {
+    fn corrects_late_database_and_clears_its_row_for_the_next() {
         let mut draft = Draft::new(10);
         draft.set_corrections(&corrections(&["late"]), None);
         let ix = add(&mut draft, "late");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn rent_that_was_paid_stays_when_its_waste_is_predicted_otherwise() {
+    fn rent_so_far_is_kept_when_predictions_change() {
         let rent = |draft: &Draft, ix, hours| {
             let target = draft.current().target(ix).unwrap();
             let waste = target.correction().reclaimable_bytes(TargetKind::Db, &target.facts());
@@ -171,11 +171,11 @@ mod tests {
         assert!((rent(&draft, ix, 10) / (10.0 * small) - 1.0).abs() < 1e-6);
         let large = rent(&draft, ix, 11) - rent(&draft, ix, 10);
         assert!(large > 2_000_000.0, "{large}");
-        // A reading that changes nothing changes no rent either.
+        // A reading without changes does not change rent either.
         draft.set_facts(ix, bloated(11));
         assert!((rent(&draft, ix, 12) - 10.0 * small - 2.0 * large).abs() < 1.0);
 
-        // After a restart the rents are those of the same corrections.
+        // After a restart, rents are calculated with the same corrections.
         let mut restarted = Draft::new(10);
         let ix = add(&mut restarted, "a");
         restarted.set_corrections(&corrections(&["a"]), None);

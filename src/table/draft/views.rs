@@ -5,8 +5,8 @@ use super::*;
 impl Draft {
     /// Adds a cluster-wide view or search index.
     ///
-    /// Views are few; the reader of a database's design documents knows which of its signatures
-    /// already have a row.
+    /// It does not check for an existing row, because views are few: the reader of a database's
+    /// design documents knows which of its signatures already have a row.
     pub fn add_view(&mut self, db: DbIx, view: View) -> TargetIx {
         let kind = if view.search_index.is_some() { TargetKind::Search } else { TargetKind::View };
         let at = self.store_view(view);
@@ -32,7 +32,7 @@ impl Draft {
         ix
     }
 
-    /// The same, if it exists.
+    /// The part of a view that indexes one shard on one node, if it exists.
     #[must_use]
     pub fn find_part(
         &self,
@@ -84,13 +84,13 @@ impl Draft {
             return;
         }
         let at = row.range_or_view_index as usize;
-        if self.current.views.get(at).is_some_and(|known| **known == view) {
+        if self.current.views.get(at).is_some_and(|stored| **stored == view) {
             return;
         }
         // The sums of its parts count in the totals.
         self.remove_from_sums(ix);
-        if let Some(known) = self.current.views.get_mut(at) {
-            *known = Arc::new(view);
+        if let Some(stored) = self.current.views.get_mut(at) {
+            *stored = Arc::new(view);
         }
         self.add_to_sums(ix);
         self.mark_changed(ix);

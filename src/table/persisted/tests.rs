@@ -17,7 +17,7 @@ fn facts(file: u64, ago: Option<u64>) -> Facts {
     }
 }
 
-/// Sets facts that were first measured long ago, and again since.
+/// Sets facts that were first measured long ago, and measured again since.
 fn measure(draft: &mut Draft, ix: TargetIx, file: u64, ago: Option<u64>) {
     draft.set_facts(ix, facts(file, ago.map(|_| 20_000)));
     draft.set_facts(ix, facts(file, ago));
@@ -73,7 +73,7 @@ fn restored(blocks: &[TableBlock]) -> Arc<Snapshot> {
     draft.publish(Moment::from_unix(NOW))
 }
 
-/// Everything that distinguishes two tables, except the times of measurement.
+/// All properties by which two tables are compared, except the times of measurement.
 fn comparable_rows(
     snapshot: &Snapshot,
 ) -> Vec<(String, TargetState, ShardMapEntry, Option<View>, Facts)> {
@@ -86,7 +86,7 @@ fn comparable_rows(
 }
 
 #[test]
-fn facts_are_restored_with_their_age() {
+fn restores_facts_with_their_age() {
     let before = tables(|at| (at != 5).then_some(if at == 8 { 9_000 } else { 60 }));
     let blocks = packed(&before);
     assert_eq!(blocks.len(), 3);
@@ -101,7 +101,7 @@ fn facts_are_restored_with_their_age() {
 }
 
 #[test]
-fn rent_and_growth_are_restored_and_go_on() {
+fn restored_rent_and_growth_continue() {
     let mut draft = Draft::new(5);
     let node = draft.get_or_add_node("couchdb@a");
     let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".17" });
@@ -116,18 +116,22 @@ fn rent_and_growth_are_restored_and_go_on() {
     assert!(two.rent().byte_seconds(0, Moment::from_unix(NOW)).unwrap() > 0.0);
     assert!(two.growth().expected(Moment::from_unix(NOW)).is_some());
 
-    // A block of a version that stored neither.
+    // A block of a version that stored neither rent nor growth.
     let block = before.build_block(0);
     let content: BlockContent<'_> = postcard::from_bytes(&block.bytes).unwrap();
     let old = UncompressedBlock { bytes: postcard::to_stdvec(&content).unwrap(), ..block.clone() };
     let restored = restored(&[old.compress()]);
     let old = restored.target_at(0).unwrap();
     assert_eq!(old.facts(), two.facts());
-    assert_eq!(old.rent().byte_seconds(0, Moment::from_unix(NOW)), Some(0.0), "counted from then");
+    assert_eq!(
+        old.rent().byte_seconds(0, Moment::from_unix(NOW)),
+        Some(0.0),
+        "rent starts at zero"
+    );
 }
 
 #[test]
-fn a_block_keeps_its_bytes_while_only_time_passes() {
+fn block_bytes_do_not_change_while_only_time_passes() {
     let prints = |snapshot: &Snapshot| -> Vec<u64> {
         let blocks = u32::try_from(snapshot.block_count()).unwrap();
         (0..blocks).map(|number| snapshot.build_block(number).fingerprint()).collect()
@@ -142,7 +146,7 @@ fn a_block_keeps_its_bytes_while_only_time_passes() {
 }
 
 #[test]
-fn damaged_blocks_are_rejected() {
+fn rejects_damaged_blocks() {
     let blocks = packed(&tables(|_| Some(1)));
     let block = |bytes: Vec<u8>| TableBlock { bytes, ..blocks[0].clone() };
     let whole = &blocks[0].bytes;
@@ -159,7 +163,7 @@ fn damaged_blocks_are_rejected() {
 
 proptest! {
     #[test]
-    fn facts_are_never_restored_younger_than_they_are(
+    fn restored_facts_are_never_younger_than_stored(
         ages in proptest::collection::vec(proptest::option::of(0..20_000_u64), 1..300),
     ) {
         let before = tables(|at| ages[usize::try_from(at).unwrap() % ages.len()]);
@@ -175,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(
+    fn restoring_arbitrary_bytes_never_panics(
         flips in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..6),
         raw in any::<bool>(),
     ) {
@@ -192,7 +196,7 @@ proptest! {
             TableBlock { bytes, ..loose.compress() }
         };
         let mut draft = Draft::new(5);
-        // The restored data may be wrong; it is never more than a block.
+        // The restored data may be wrong, but it never exceeds one block.
         let _read = draft.restore(&block);
         prop_assert!(draft.current().targets().count() <= ROWS_PER_BLOCK);
     }

@@ -1,4 +1,4 @@
-//! The choice of exported databases, and how long it lasts.
+//! Tests which databases are exported, and for how long.
 
 use super::*;
 use crate::{
@@ -48,7 +48,7 @@ fn whole(snapshot: &Snapshot) -> Vec<String> {
 }
 
 #[test]
-fn databases_are_chosen_by_their_total_reclaimable_bytes() {
+fn chooses_databases_by_total_reclaimable_bytes() {
     let mut draft = Draft::new(1);
     // The largest single file belongs to neither of the two databases with the largest totals.
     database(&mut draft, "one-large-file", 1, 100);
@@ -56,7 +56,7 @@ fn databases_are_chosen_by_their_total_reclaimable_bytes() {
     database(&mut draft, "some-files", 4, 30);
     let snapshot = draft.publish(Moment::default());
     assert_eq!(whole(&snapshot), ["many-files"]);
-    assert_eq!(names(&snapshot, false).len(), 2, "the sums of one more");
+    assert_eq!(names(&snapshot, false).len(), 2, "one more database has its sums exported");
     let top = snapshot.top();
     assert_eq!((top.targets.len(), top.incomplete_count), (8, 2));
     let sums = top.databases.iter().find(|it| it.db == many).unwrap().sums;
@@ -66,28 +66,28 @@ fn databases_are_chosen_by_their_total_reclaimable_bytes() {
 }
 
 #[test]
-fn a_database_is_exported_completely_or_not_at_all_within_the_total_limit() {
+fn exports_only_complete_databases_within_the_total_limit() {
     let mut draft = Draft::new(3);
     let huge = database(&mut draft, "huge", 31, 90);
     database(&mut draft, "large", 16, 40);
     database(&mut draft, "middling", 15, 30);
     database(&mut draft, "small", 10, 20);
     let snapshot = draft.publish(Moment::default());
-    // The limit is three times ten targets: the first database alone exceeds it, and so does the
-    // third together with the second.
+    // The limit is three times ten targets: the first database exceeds it alone, and the third does
+    // together with the second.
     assert_eq!(whole(&snapshot), ["large", "small"]);
     assert_eq!(snapshot.top().targets.len(), 26);
     let sums = snapshot.top().databases.iter().find(|it| it.db == huge).unwrap().sums;
     assert_eq!(sums.shards.file_count, 31, "its sums are exported nevertheless");
 
-    // It loses some shards and exceeds both others.
+    // The database loses some shards and then exceeds both others.
     let node = draft.get_or_add_node("couchdb@a");
     for at in 0..10 {
         let ix = draft.find_shard(node, huge, Some(range(at))).unwrap();
         draft.remove(ix);
     }
     let snapshot = draft.publish(Moment::default());
-    assert_eq!(whole(&snapshot), ["huge"], "the two smaller ones made room");
+    assert_eq!(whole(&snapshot), ["huge"], "it replaces the two smaller databases");
     assert_eq!(snapshot.top().targets.len(), 21);
     // The next database that fits into the remaining space is added.
     let snapshot = draft.publish(Moment::from_unix(86_400));
@@ -97,23 +97,23 @@ fn a_database_is_exported_completely_or_not_at_all_within_the_total_limit() {
 }
 
 #[test]
-fn a_database_stays_until_it_is_clearly_exceeded_and_for_a_while_after_its_compaction() {
+fn keeps_database_until_clearly_exceeded_and_after_compaction() {
     let mut draft = Draft::new(1);
     database(&mut draft, "first", 1, 100);
     let at = |seconds: u64| Moment::from_unix(1_000_000 + seconds);
     assert_eq!(whole(&draft.publish(at(0))), ["first"]);
     database(&mut draft, "second", 1, 120);
-    assert_eq!(whole(&draft.publish(at(10))), ["first"], "that is not clearly more");
+    assert_eq!(whole(&draft.publish(at(10))), ["first"], "the second is not clearly larger");
     database(&mut draft, "first", 1, 2);
     assert_eq!(whole(&draft.publish(at(20))), ["first"], "it was just compacted");
     assert_eq!(whole(&draft.publish(at(1_900))), ["first"]);
     assert_eq!(whole(&draft.publish(at(4_000))), ["second"]);
     database(&mut draft, "third", 1, 160);
-    assert_eq!(whole(&draft.publish(at(4_010))), ["third"], "that is, and at once");
+    assert_eq!(whole(&draft.publish(at(4_010))), ["third"], "the third is clearly larger");
 }
 
 #[test]
-fn an_empty_database_is_not_exported_in_its_first_hour() {
+fn does_not_export_empty_database_in_its_first_hour() {
     let mut draft = Draft::new(9);
     let created = Moment::from_unix(1_700_000_000);
     let suffix = format!(".{}", created.unix());
@@ -130,11 +130,11 @@ fn an_empty_database_is_not_exported_in_its_first_hour() {
     let ix = draft.get_or_add_shard(node, place, Some(RANGE));
     draft.set_facts(ix, facts(MIB));
     assert_eq!(whole(&draft.publish(after(180))), ["new"]);
-    assert_eq!(whole(&draft.publish(after(7_200))), ["empty", "new"], "it has come to stay");
+    assert_eq!(whole(&draft.publish(after(7_200))), ["empty", "new"], "the first hour is over");
 }
 
-/// Four hundred databases grow at different speeds and are compacted once they are bloated enough,
-/// over an hour with a publication every ten seconds.
+/// Simulates an hour with a publication every ten seconds: four hundred databases grow at different
+/// speeds, and each is compacted once it is bloated enough.
 #[test]
 fn few_series_change_in_an_hour_with_many_compactions() {
     const SHOWN: usize = 50;
@@ -159,12 +159,12 @@ fn few_series_change_in_an_hour_with_many_compactions() {
         naive.extend(best.into_iter().rev().take(SHOWN).map(|(_, db)| db));
     }
     assert!(compacted > 500, "{compacted}");
-    assert!(naive.len() > 6 * SHOWN, "the best of each moment are {} databases", naive.len());
-    assert!(seen.len() < 2 * SHOWN, "{} databases were exported at some time", seen.len());
+    assert!(naive.len() > 6 * SHOWN, "a naive choice exports {} databases", naive.len());
+    assert!(seen.len() < 2 * SHOWN, "{} databases were exported during the hour", seen.len());
 }
 
 #[test]
-fn views_count_with_all_copies_and_their_parts_are_listed_but_not_added() {
+fn views_count_all_copies_and_parts_are_only_listed() {
     let mut draft = Draft::new(1);
     let db = database(&mut draft, "app", 2, 10);
     let view = View { signature: Signature([7; 16]), ..View::default() };
@@ -189,7 +189,7 @@ fn views_count_with_all_copies_and_their_parts_are_listed_but_not_added() {
     let top = snapshot.top();
     let sums = top.databases.first().unwrap().sums;
     assert_eq!((sums.shards.file_count, sums.views.file_count), (2, 2));
-    assert_eq!(sums.views.file_bytes.get(), Some((14 * MIB) as f64), "one known by its part");
+    assert_eq!(sums.views.file_bytes.get(), Some((14 * MIB) as f64), "one copy's part is known");
     let listed: BTreeMap<TargetKind, usize> =
         top.targets.iter().fold(BTreeMap::new(), |mut all, ix| {
             *all.entry(snapshot.target(*ix).unwrap().kind()).or_default() += 1;
@@ -197,7 +197,7 @@ fn views_count_with_all_copies_and_their_parts_are_listed_but_not_added() {
         });
     assert_eq!(listed, BTreeMap::from([(TargetKind::Db, 2), (TargetKind::View, 2)]));
 
-    // A process that does not read the cluster's views knows them by their parts alone.
+    // A process that does not read the cluster's views knows them only by their parts.
     draft.remove(view);
     database(&mut draft, "no-views", 1, 25);
     assert_eq!(whole(&draft.publish(Moment::from_unix(86_400))), ["no-views"]);
@@ -207,7 +207,7 @@ fn views_count_with_all_copies_and_their_parts_are_listed_but_not_added() {
 }
 
 #[test]
-fn a_database_with_a_reused_index_starts_from_empty() {
+fn database_with_a_reused_index_starts_empty() {
     let mut draft = Draft::new(1);
     let gone = database(&mut draft, "gone", 1, 900);
     database(&mut draft, "stays", 1, 50);
@@ -217,14 +217,14 @@ fn a_database_with_a_reused_index_starts_from_empty() {
     let ix = draft.find_shard(node, gone, Some(range(0))).unwrap();
     draft.remove(ix);
     let fresh = database(&mut draft, "fresh", 1, 2);
-    assert_eq!(fresh, gone, "the same index");
+    assert_eq!(fresh, gone, "the index is reused");
     let snapshot = draft.publish(Moment::from_unix(1_000_010));
     assert_eq!(whole(&snapshot), ["stays"]);
     assert_eq!(names(&snapshot, false), BTreeSet::from(["stays".to_owned(), "too".to_owned()]));
 }
 
 #[test]
-fn the_number_of_exported_databases_can_be_changed() {
+fn number_of_exported_databases_can_be_changed() {
     let mut draft = Draft::new(3);
     for at in 0..9 {
         database(&mut draft, &format!("db-{at}"), 1, 10 + at);

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 /// The table in the module's documentation.
 const HELD_OUT: &str = include_str!("../held_out.md");
 
-/// If less than this share of the file was freed, an error is given as a share of the file.
+/// If less than this share of the file was freed, errors are relative to the file's size.
 const SMALL_GAIN_SHARE: f64 = 0.05;
 
 /// One real compaction.
@@ -114,7 +114,7 @@ fn shapes(outcomes: &[MeasuredCompaction]) -> BTreeMap<String, Vec<MeasuredCompa
     shapes
 }
 
-/// The factor of one coefficient, in bytes, for one outcome.
+/// One coefficient's factor for one outcome, in bytes.
 type Term = fn(&MeasuredCompaction) -> f64;
 
 fn share_of_active(outcome: &MeasuredCompaction) -> f64 {
@@ -272,7 +272,7 @@ fn the_fitted_numbers_match_the_fit_on_all_outcomes() {
 }
 
 #[test]
-fn no_db_outcome_shrank_active_by_more_than_the_largest_part() {
+fn no_measured_db_lost_more_active_bytes_than_the_maximum() {
     let parts = outcomes().into_iter().filter(|outcome| outcome.kind == TargetKind::Db);
     let largest = parts
         .map(|outcome| 1.0 - outcome.after_active as f64 / outcome.active())

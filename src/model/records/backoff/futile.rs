@@ -1,33 +1,35 @@
-//! What the last compaction of a file teaches about the next one.
+//! The evidence that the last compaction of a file gives about the next one.
 //!
 //! A file is worth compacting again for what it frees beyond what the last compaction left, not for
-//! what its sizes promise: a prediction that was wrong then is wrong in the same way now.
+//! what its sizes suggest: a prediction that was wrong then is wrong in the same way now.
 
 use super::super::{Outcome, outcome::frees_little};
 use crate::model::{correction::Correction, facts::Facts, rounding::to_bytes, target::TargetKind};
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// Share of a file beyond its prediction from which on it is remembered what a compaction left.
-/// Measured over 501 compactions of CouchDB 3.5.0: at most 0.4 % for files above one megabyte.
+/// What a compaction left is recorded if it exceeds the prediction by at least this share of the
+/// file. Measured over 501 compactions of CouchDB 3.5.0: at most 0.4 % for files above one
+/// megabyte.
 const MIN_EXCESS_SHARE: f64 = 0.01;
 
-/// What another compaction of such a file must promise, as a share of it, to be tried: what is written
-/// while it runs is never known exactly.
+/// Share of such a file that another compaction must be expected to free before it is tried: how
+/// much is written while it runs is never known exactly.
 const MIN_EXPECTED_SHARE: f64 = 0.125;
 
-/// Where sizes are unknown, a target is tried again once its file or its sequence grew by this share.
+/// Where sizes are unknown, a target is tried again once its file or its sequence has grown by this
+/// share.
 const RETRY_GROWTH_SHARE: f64 = 0.25;
 
-/// Catching up no longer counts once the rate of changes is this many times lower than during the
-/// compaction.
+/// Concurrent writes no longer count once the rate of changes is this many times lower than during
+/// the compaction.
 const CALMER_FACTOR: f64 = 4.0;
 
-/// What the last compaction left of a file, where that is more than its sizes say.
+/// What the last compaction left of a file, where that is more than its sizes suggest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Futile {
-    /// When it ended.
+    /// When the compaction ended.
     pub at: Moment,
     /// Bytes on disk after it.
     pub file_bytes: u64,
@@ -37,7 +39,7 @@ pub struct Futile {
     pub update_seq: Option<u64>,
     /// The writes it had to catch up with, if any. Without these, another compaction frees more.
     pub caught_up: Option<ConcurrentWrites>,
-    /// Whether it was to upgrade the file, in vain.
+    /// Whether the compaction was meant to upgrade the file and failed to.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_upgraded: bool,
 }
@@ -50,7 +52,8 @@ pub struct ConcurrentWrites {
     pub changes: u64,
     /// Duration of the compaction.
     pub seconds: u64,
-    /// Waste that so many changes cause, where known: no more of the file is due to them.
+    /// Waste that `changes` changes cause, where known; the waste due to concurrent writes cannot
+    /// be larger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
@@ -68,41 +71,42 @@ pub struct AfterCompaction {
     pub update_seq: Option<u64>,
     /// Changes while it ran, where known; zero if nothing was written.
     pub changes: Option<u64>,
-    /// Waste that so many changes caused before it, where known.
+    /// Waste that as many changes caused before the compaction, where known.
     pub changes_bytes: Option<u64>,
     /// Whether the target needed an upgrade before and still does: the upgrade had no effect.
     pub not_upgraded: bool,
 }
 
 impl Futile {
-    /// What to remember of a compaction: where it freed nothing, had no effect, or left more than
-    /// the sizes after it say.
-    pub(super) fn from_outcome(outcome: &Outcome, left: AfterCompaction) -> Option<Self> {
-        let file_bytes = left.file_bytes?;
-        let excess = left.predicted_bytes.map_or(0, |bytes| file_bytes.saturating_sub(bytes));
+    /// The record of a compaction that freed nothing, had no effect, or left more than the sizes
+    /// after it suggest; `None` after any other.
+    pub(super) fn from_outcome(outcome: &Outcome, after: AfterCompaction) -> Option<Self> {
+        let file_bytes = after.file_bytes?;
+        let excess = after.predicted_bytes.map_or(0, |bytes| file_bytes.saturating_sub(bytes));
         let exceeds = excess as f64 >= file_bytes as f64 * MIN_EXCESS_SHARE && excess > 0;
         let before = outcome.before_bytes.zip(outcome.after_bytes);
         let in_vain = before.is_some_and(|(before, after)| frees_little(before, after));
-        if !(left.not_upgraded || in_vain || exceeds) {
+        if !(after.not_upgraded || in_vain || exceeds) {
             return None;
         }
         let seconds = outcome.started_at.age(outcome.ended_at).as_secs().max(1);
-        let bytes = left.changes_bytes;
-        let caught_up = left.changes.filter(|changes| *changes > 0);
+        let bytes = after.changes_bytes;
+        let caught_up = after.changes.filter(|changes| *changes > 0);
         Some(Self {
             at: outcome.ended_at,
             file_bytes,
-            active_bytes: left.active_bytes,
-            update_seq: left.update_seq,
+            active_bytes: after.active_bytes,
+            update_seq: after.update_seq,
             caught_up: caught_up.map(|changes| ConcurrentWrites { changes, seconds, bytes }),
-            not_upgraded: left.not_upgraded,
+            not_upgraded: after.not_upgraded,
         })
     }
 
     /// Bytes that another compaction would leave of one file, at the present rate of writes and in
     /// proportion to what the last one left; unknown if active bytes are unknown then or now.
     ///
-    /// Waste that active bytes hide, as compactions of the database taught, is not left.
+    /// Waste hidden in active bytes, as learned from compactions of the database, counts as freed,
+    /// not as left.
     pub(super) fn remaining_bytes(
         &self,
         kind: TargetKind,
@@ -118,8 +122,9 @@ impl Futile {
         Some(to_bytes(left * (now + more_live) / then * hidden))
     }
 
-    /// Bytes of waste that another compaction would leave in addition, because more is written now than
-    /// while the last one ran, or less; and bytes by which live data would grow meanwhile.
+    /// Bytes of waste that another compaction would leave in addition because the rate of writes
+    /// differs from that during the last one (negative if it is lower); and bytes by which live
+    /// data would grow meanwhile.
     fn more_by_writes(&self, active_then: f64, active: f64, facts: &Facts) -> Option<(f64, f64)> {
         let ConcurrentWrites { changes, seconds, bytes } = self.caught_up?;
         let age = self.at.age(facts.measured_at?.at).as_secs();
@@ -129,13 +134,13 @@ impl Futile {
         let excess = self.file_bytes as f64 - active_then;
         let caused = bytes.map_or(excess, |bytes| (bytes as f64).min(excess)).max(0.0);
         let is_calm = age >= seconds && pace * CALMER_FACTOR <= 1.0;
-        // How much more is written is known from few changes: no more than as much again is expected.
+        // An estimate from few changes is imprecise, so never expect more than twice the rate.
         let pace = pace.min(2.0);
         let more = if pace > 1.0 || is_calm { caused * (pace - 1.0) } else { 0.0 };
         Some((more, (active - active_then) / span * runs))
     }
 
-    /// Whether another compaction is not to be expected to free anything, according to current facts.
+    /// Whether another compaction would free almost nothing, according to current facts.
     pub(super) fn holds(&self, kind: TargetKind, facts: &Facts, correction: Correction) -> bool {
         if facts.flags.needs_upgrade && !self.not_upgraded {
             return false;

@@ -39,7 +39,7 @@ fn outcome(ending: JobResult, ended: u64, sizes: [Option<u64>; 3]) -> Outcome {
     }
 }
 
-/// The back-off of a target with only its file size and last sequence known.
+/// The back-off of a target of which only the file size and the last sequence are known.
 fn rest_of(
     remembered: &TargetRecord,
     file: Option<u64>,
@@ -84,10 +84,10 @@ fn a_cool_down_ends_by_itself_and_any_success_clears_the_failures() {
     let theirs = Outcome { owner: JobOwner::Other, ..lost.clone() };
     let before = remembered.clone();
     remembered.record_outcome(&theirs, AfterCompaction::default(), &FAILURE);
-    assert_eq!(remembered, before, "others may ask as often as they like");
+    assert_eq!(remembered, before, "jobs of others cause no cool-down");
     remembered.record_outcome(&lost, AfterCompaction::default(), &FAILURE);
     assert_eq!(remembered.failures, 1, "a lost job is no failure");
-    assert!(rest_of(&remembered, None, None, 1_701).is_some(), "and not repeated at once");
+    assert!(rest_of(&remembered, None, None, 1_701).is_some(), "but starts a cool-down");
     let theirs = Outcome { owner: JobOwner::Other, ..failed(1_800) };
     remembered.record_outcome(&theirs, AfterCompaction::default(), &FAILURE);
     assert_eq!(remembered.failures, 1, "failures of others are ignored");
@@ -97,9 +97,9 @@ fn a_cool_down_ends_by_itself_and_any_success_clears_the_failures() {
     assert!(remembered.is_empty());
 }
 
-/// A server that accepts requests and shows nothing of them, and files that no cleanup deletes.
+/// Covers jobs that a server accepts and never shows, and cleanups, whose effect no reading shows.
 #[test]
-fn what_leaves_no_trace_is_repeated_ever_more_rarely() {
+fn jobs_without_visible_effect_are_repeated_ever_more_rarely() {
     let cleaned =
         |at| Outcome { kind: TargetKind::Cleanup, ..outcome(JobResult::Unmeasured, at, [None; 3]) };
     for ended in [|at| outcome(JobResult::Lost, at, [None; 3]), cleaned as fn(u64) -> Outcome] {
@@ -112,7 +112,7 @@ fn what_leaves_no_trace_is_repeated_ever_more_rarely() {
         }
         assert_eq!(rests, [600, 1_200, 2_400, 3_600, 3_600]);
         assert_eq!((remembered.failures, remembered.quarantined_since), (0, None));
-        // After a long calm it begins anew.
+        // After a long pause the cool-down starts again at its minimum.
         now += 3_601;
         remembered.record_outcome(&ended(now), AfterCompaction::default(), &FAILURE);
         assert_eq!(rest_of(&remembered, None, None, now + 600), None);
@@ -120,7 +120,7 @@ fn what_leaves_no_trace_is_repeated_ever_more_rarely() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_never_prolongs_a_cool_down_beyond_its_length() {
+fn clock_set_back_prolongs_cool_down_by_at_most_its_length() {
     let mut remembered = TargetRecord::default();
     remembered.record_outcome(&failed(100_000), AfterCompaction::default(), &FAILURE);
     let rests = |now| rest_of(&remembered, None, None, now).is_some();
@@ -134,7 +134,7 @@ fn a_futile_compaction_is_not_repeated_until_enough_changed() {
         update_seq: Some(1_000),
         ..AfterCompaction::default()
     };
-    // Before, after, predicted, and whether that was futile.
+    // Columns: before, after, predicted, and whether the result is futile.
     for (before, after, predicted, futile) in [
         (100 * MIB, 96 * MIB, 50 * MIB, true),
         (100 * MIB, 95 * MIB, 50 * MIB, false),
@@ -161,7 +161,7 @@ fn a_futile_compaction_is_not_repeated_until_enough_changed() {
     assert!(rests(Some(120 * MIB), Some(1_249)));
     assert!(!rests(Some(124 * MIB), Some(1_000)));
     assert!(!rests(Some(99 * MIB), Some(1_250)));
-    assert!(rests(None, None), "unknown sizes are no change");
+    assert!(rests(None, None), "unknown sizes do not count as a change");
 }
 
 /// The facts of a shard: its file and active bytes in tenths of a mebibyte, its last sequence, and
@@ -178,10 +178,11 @@ fn measured([file, active, seq, when]: [u64; 4]) -> Facts {
 }
 
 #[test]
-fn the_state_after_a_compaction_decides_whether_another_one_is_futile() {
-    // A job of 10 s that ended at 1,000: bytes before and after it, active bytes and changes while it ran, and
-    // the waste that so many changes cause, in tenths of a mebibyte; the last sequence is 5,000. Then the
-    // current facts, and whether it is futile.
+fn state_after_a_compaction_decides_whether_the_next_is_futile() {
+    // Columns: name; a job of 10 s that ended at 1,000 (bytes before and after it, active bytes,
+    // changes while it ran, and the waste that as many changes cause; bytes in tenths of a
+    // mebibyte; the last sequence is 5,000); the current facts, as `measured` takes them; whether
+    // another compaction is futile.
     let cases = [
         ("clean and small", [900, 101, 100, 0, 0], [101, 100, 5_000, 1_010], false),
         ("clean, and yet large", [900, 130, 100, 0, 0], [130, 100, 5_000, 1_010], true),
@@ -217,12 +218,12 @@ fn the_state_after_a_compaction_decides_whether_another_one_is_futile() {
         assert_eq!(rest.is_some(), rests, "{why}: {rest:?}");
         let upgrade = Facts { flags: FactFlags { needs_upgrade: true, ..now.flags }, ..now };
         let rest = remembered.backoff(TargetKind::Db, &upgrade, Correction::NONE, at(10_000));
-        assert_eq!(rest, None, "{why}: an upgrade has its own worth");
+        assert_eq!(rest, None, "{why}: an upgrade is worth it regardless");
     }
 }
 
 #[test]
-fn what_a_compaction_left_outlives_copies_that_nobody_measured() {
+fn unmeasured_copy_does_not_erase_a_futile_result() {
     let mut remembered = TargetRecord::default();
     let left = AfterCompaction { file_bytes: Some(30 * MIB), ..AfterCompaction::default() };
     let sizes = [Some(30 * MIB), Some(30 * MIB), Some(9 * MIB)];
@@ -233,7 +234,7 @@ fn what_a_compaction_left_outlives_copies_that_nobody_measured() {
 }
 
 #[test]
-fn what_was_learned_of_a_database_ends_a_back_off_by_active_bytes() {
+fn learned_correction_ends_a_futile_back_off() {
     let futile = Futile {
         at: at(50),
         file_bytes: 4 * MIB,
@@ -243,7 +244,7 @@ fn what_was_learned_of_a_database_ends_a_back_off_by_active_bytes() {
         not_upgraded: false,
     };
     let remembered = TargetRecord { futile: Some(futile), ..TargetRecord::default() };
-    // Active bytes grew with the file: by them nothing can be freed.
+    // Active bytes grew with the file, so going by them alone nothing can be freed.
     let now = Facts {
         docs: OptionalU64::new(100),
         deleted_docs: OptionalU64::new(0),
@@ -259,7 +260,7 @@ fn what_was_learned_of_a_database_ends_a_back_off_by_active_bytes() {
 }
 
 #[test]
-fn unknown_sizes_are_no_reason_for_back_off() {
+fn unknown_sizes_cause_no_back_off() {
     let left = AfterCompaction {
         file_bytes: Some(30 * MIB),
         changes: Some(0),
@@ -304,7 +305,7 @@ fn a_round_over_the_copies_of_a_view_ends_with_the_last_copy() {
 }
 
 #[test]
-fn rates_errors_and_peaks_are_learned_from_outcomes() {
+fn learns_rates_errors_and_peaks_from_outcomes() {
     let mut learned = Calibration::default();
     assert!(!learned.learn(&failed(100), Some(10)));
     let sizes = |sizes: [u64; 3]| sizes.map(|size| Some(size * MIB));

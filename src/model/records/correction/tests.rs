@@ -1,4 +1,5 @@
-//! Learning from real compactions, and against a second implementation that keeps every outcome.
+//! Tests learning from real compactions, and against a second implementation that keeps every
+//! outcome.
 
 use super::*;
 use crate::model::{
@@ -19,7 +20,8 @@ fn correction(learned: &LearnedCorrections, db: &str, at: u64) -> Correction {
     corrections.of(db, ".1").map(|it| it.db).unwrap_or_default()
 }
 
-/// A compaction of `docs` documents of 10,000 bytes, of which the fitted rule predicted `fitted` bytes.
+/// A compaction that leaves `docs` documents of 10,000 bytes, where the fitted rule predicted
+/// `fitted` bytes.
 fn compaction(at: u64, docs: u64, fitted: u64) -> CompactionEvidence {
     CompactionEvidence {
         at: Moment::from_unix(at),
@@ -105,7 +107,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 #[test]
-fn three_compactions_mend_what_attachments_do_to_active_bytes_before_3_4_3() {
+fn three_compactions_correct_for_old_attachments_in_active_bytes() {
     let csv = include_str!("../../../../tests/data/compactions/attachments-3.3.3.csv");
     let mut learned = LearnedCorrections::default();
     let mut ratios: BTreeMap<String, (f64, f64)> = BTreeMap::new();
@@ -115,7 +117,8 @@ fn three_compactions_mend_what_attachments_do_to_active_bytes_before_3_4_3() {
         let facts = Facts { confidence: Confidence::Low, ..outcome.before };
         let now = correction(&learned, &outcome.db, at);
         let predicted = now.predicted_bytes(TargetKind::Db, &facts).unwrap() as f64;
-        // The rival: the mean logarithm of the size left over the fitted prediction.
+        // The alternative to compare with: a mean logarithm of the size left over the fitted
+        // prediction.
         let (sum, count) = ratios.entry(outcome.db.clone()).or_default();
         let ratio = (*sum / (*count + 0.5)).exp();
         if outcome.round >= 3 {
@@ -136,16 +139,16 @@ fn three_compactions_mend_what_attachments_do_to_active_bytes_before_3_4_3() {
     assert!(medians[0] > 0.5, "{medians:?}");
     assert!(medians[1] > 2.0 * medians[2], "{medians:?}");
     assert!(medians[2] < 0.05, "{medians:?}");
-    // The others have documents whose sizes differ by an order of magnitude, and few of them.
+    // The other databases have few documents, whose sizes differ by an order of magnitude.
     assert!(within >= 14, "{within} of 18");
 }
 
 #[test]
-fn where_active_bytes_are_right_almost_nothing_is_corrected() {
+fn corrects_almost_nothing_where_active_bytes_are_right() {
     let shapes = include_str!("../../../../tests/data/compactions/shapes.csv");
     let mut learned = LearnedCorrections::default();
     let (mut fitted, mut corrected) = (Vec::new(), Vec::new());
-    // Files of one shape of documents stand for the shards of one database.
+    // The files of one shape of documents act as the shards of one database.
     for (at, outcome) in (DAY..).step_by(3600).zip(recorded(shapes, "shape")) {
         let now = correction(&learned, &outcome.db, at);
         let predicted = now.predicted_bytes(TargetKind::Db, &outcome.before).unwrap() as f64;
@@ -189,7 +192,7 @@ fn contrary_evidence_wins_over_one_outlier() {
     // Nearly everything was deleted just before the first compaction.
     learned.learn(key("a"), &compaction(DAY, 100, 100_000_000));
     assert!(correction(&learned, "a", DAY).trust > 0.8);
-    // From then on documents are four times as large, and active bytes are right.
+    // Later documents are four times as large, and active bytes are right.
     for day in 2..=5 {
         let larger = CompactionEvidence {
             left_bytes: 40_000_000,
@@ -210,7 +213,7 @@ fn other_databases_count_only_where_active_bytes_mislead() {
             learned.learn(key(db), &compaction(day * DAY, 1_000, 25_000_000));
         }
     }
-    // Its first compaction came before any document was written twice.
+    // Its first compaction comes before any document is written twice.
     learned.learn(key("new"), &compaction(4 * DAY, 1_000, 10_000_000));
     let now = correction(&learned, "new", 4 * DAY);
     assert_eq!((now.trust, now.is_confirmed), (0.0, false));
@@ -219,12 +222,12 @@ fn other_databases_count_only_where_active_bytes_mislead() {
 }
 
 #[test]
-fn the_databases_that_matter_least_are_forgotten() {
+fn drops_databases_with_the_smallest_errors_when_full() {
     let mut learned = LearnedCorrections::default();
     let name = |at: usize| format!("db{at:05}");
     let mut stored = BTreeMap::new();
     for at in 0..MAX_RECORDS + 100 {
-        // The fitted rule is wrong by more bytes for each next one, save for some.
+        // The fitted rule is wrong by more bytes for each further database, except for every 50th.
         let docs = if at % 50 == 49 { 1 } else { 1_000 + at as u64 };
         let changes = learned.learn(key(&name(at)), &compaction(DAY, docs, docs * 20_000));
         for (key, record) in changes {
@@ -235,7 +238,7 @@ fn the_databases_that_matter_least_are_forgotten() {
         }
     }
     assert_eq!(learned.records.len(), MAX_RECORDS);
-    assert_eq!(stored, learned.records, "what is stored is what is remembered");
+    assert_eq!(stored, learned.records, "the store and the records in memory agree");
     let small = (0..MAX_RECORDS + 100).filter(|at| at % 50 == 49);
     let small = small.filter(|at| learned.records.contains_key(&key(&name(*at)))).count();
     assert_eq!(small, 0);
@@ -244,7 +247,7 @@ fn the_databases_that_matter_least_are_forgotten() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_loses_nothing() {
+fn setting_the_clock_back_loses_no_evidence() {
     let mut learned = LearnedCorrections::default();
     for day in [400, 1, 2] {
         learned.learn(key("a"), &compaction(day * DAY, 1_000, 25_000_000));
@@ -253,7 +256,7 @@ fn a_clock_that_is_set_back_loses_nothing() {
     assert!(now.trust > 0.9 && now.is_confirmed, "{now:?}");
 }
 
-/// The trust that follows from all outcomes, without any running sum.
+/// The trust calculated from all outcomes, without running sums.
 fn trust_by_hand(outcomes: &[CompactionEvidence], now: u64) -> f64 {
     let mut moments: Vec<Moment> = outcomes.iter().map(|it| it.at).collect();
     moments.sort_unstable();
@@ -330,7 +333,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_outcomes_of_one_moment_does_not_matter(
+    fn order_of_outcomes_at_one_moment_does_not_matter(
         outcomes in any_outcomes(),
         seed in proptest::collection::vec(any::<u32>(), 12),
     ) {
@@ -349,7 +352,7 @@ proptest! {
     }
 
     #[test]
-    fn trust_is_a_share_and_density_is_finite(outcomes in any_outcomes(), prior in 0.0..=1.0_f64) {
+    fn trust_stays_between_0_and_1_and_density_finite(outcomes in any_outcomes(), prior in 0.0..=1.0_f64) {
         let mut record = CorrectionRecord::default();
         for outcome in outcomes {
             record.add(&outcome);

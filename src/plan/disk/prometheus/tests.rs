@@ -11,7 +11,7 @@ use std::{collections::HashMap, process::Stdio, sync::Arc};
 use tokio::{net::TcpListener, task::JoinSet, time};
 
 const NOW: u64 = 1_000_000;
-/// Long enough for a loaded machine.
+/// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn client() -> reqwest::Client {
@@ -28,7 +28,7 @@ async fn fake(rule: Rule) -> (Address, JoinSet<()>) {
     let address = format!("http://{}/prom", listener.local_addr().unwrap()).parse().unwrap();
     let rule = Arc::new(rule);
     let answer = move |Query(query): Query<HashMap<String, String>>| async move {
-        // A query at a given time is answered like the query itself.
+        // Both the query and its evaluation at a given time get the same answer.
         let (status, body) = rule(&query["query"]);
         (StatusCode::from_u16(status).unwrap(), body)
     };
@@ -51,13 +51,13 @@ fn refusal(kind: &str, why: &str) -> String {
     serde_json::json!({"status": "error", "errorType": kind, "error": why}).to_string()
 }
 
-/// Answers the query itself with `answer`, and its timestamp with a scrape at `NOW`.
+/// Answers the query itself with `answer`, and its `timestamp()` with a scrape at `NOW`.
 fn at_now(query: &str, answer: (u16, String)) -> (u16, String) {
     if query.starts_with("timestamp(") { (200, vector(&["1000000"])) } else { answer }
 }
 
 #[tokio::test]
-async fn one_sample_is_free_space_and_other_answers_are_explained_errors() {
+async fn accepts_one_sample_and_explains_every_other_answer() {
     type Case = (Rule, Result<(u64, u64), &'static str>);
     let cases: &[Case] = &[
         (|query| at_now(query, (200, vector(&["1.5e9"]))), Ok((1_500_000_000, NOW))),
@@ -75,7 +75,7 @@ async fn one_sample_is_free_space_and_other_answers_are_explained_errors() {
         (|_| (200, "{}".to_owned()), Err("has no data")),
         (|_| (302, String::new()), Err("HTTP 302")),
         (|_| (200, "x".repeat(MAX_ANSWER_BYTES + 1)), Err("is larger than")),
-        // A sample that was scraped long before the evaluation.
+        // The sample was scraped long before the evaluation.
         (
             |query| {
                 let stamped = query.starts_with("timestamp(");
@@ -123,7 +123,7 @@ async fn one_sample_is_free_space_and_other_answers_are_explained_errors() {
 }
 
 #[tokio::test]
-async fn the_size_of_a_volume_is_asked_for_beside_its_free_space() {
+async fn queries_size_of_volume_along_with_free_space() {
     let rule: Rule = |query| match query {
         "free" => (200, vector(&["5e9"])),
         "size" => (200, vector(&["9e9"])),
@@ -158,12 +158,12 @@ async fn a_refused_connection_names_the_address() {
 }
 
 #[test]
-fn the_older_of_two_clocks_decides_a_samples_age() {
+fn sample_age_is_the_larger_of_two_estimates() {
     for (stamp, age, now, at) in [
         (1_000_000.0, 10, 1_000_010, 1_000_000),
-        // Their clock is behind ours: it looks older than it is.
+        // The sample's timestamp makes it older than its age does.
         (999_900.0, 10, 1_000_010, 999_900),
-        // Their clock is ahead of ours: the age by their clock counts.
+        // Prometheus's clock is ahead of the local one: the age by its clock counts.
         (2_000_000.0, 10, 1_000_010, 1_000_000),
         (-5.0, 0, 1_000_010, 0),
     ] {
@@ -217,7 +217,7 @@ async fn a_real_prometheus_answers_like_the_fake() {
             }
         }
     });
-    let first = first.await.expect("it scrapes itself within the minute");
+    let first = first.await.expect("prometheus scrapes itself within a minute");
     assert!(first.bytes > 0 && first.measured_at.age(clock.now()) < max_age, "{first:?}");
     for (query, says) in [
         ("up{job=\"nobody\"}", "it returned no sample"),

@@ -1,4 +1,4 @@
-//! The task on paused time, with scripted meters.
+//! Tests the task on paused time, with a scripted meter.
 
 use super::*;
 use crate::{
@@ -50,7 +50,7 @@ fn ready(
     std::future::ready(measured).boxed()
 }
 
-fn queried(nodes: &[&str]) -> limits::VolumeSettings {
+fn prometheus_volume(nodes: &[&str]) -> limits::VolumeSettings {
     limits::VolumeSettings {
         nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
         free: Free::Prometheus {
@@ -110,13 +110,15 @@ impl Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_value_survives_failures_until_it_is_too_old() {
+async fn keeps_value_after_failures_until_it_is_too_old() {
     let failing_from = Moment::from_unix(START + 20);
-    let running =
-        Running::start(settings(vec![queried(&["couchdb@a", "couchdb@b"])]), move |_, now| {
+    let running = Running::start(
+        settings(vec![prometheus_volume(&["couchdb@a", "couchdb@b"])]),
+        move |_, now| {
             let answers = now < failing_from || now >= Moment::from_unix(START + 600);
             ready(if answers { Ok(free(7, now)) } else { Err("HTTP 503".to_owned()) })
-        });
+        },
+    );
     let disks = running.at(1).await;
     let [volume] = disks.volumes.as_slice() else { panic!("{disks:?}") };
     assert_eq!((&*volume.name, volume.nodes.len()), ("couchdb@a", 2));
@@ -139,14 +141,15 @@ async fn a_value_survives_failures_until_it_is_too_old() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_does_not_answer_is_not_asked_again() {
-    let volumes = settings(vec![queried(&["couchdb@a"]), queried(&["couchdb@b"])]);
+async fn does_not_measure_a_pending_volume_again() {
+    let volumes =
+        settings(vec![prometheus_volume(&["couchdb@a"]), prometheus_volume(&["couchdb@b"])]);
     let running = Running::start(volumes, |_, _| std::future::pending().boxed());
     running.at(3_600).await;
     assert_eq!(running.queries(), 2);
     let late = running.disks.borrow().volumes[0].problem.clone();
     assert_eq!(late.as_deref(), Some("no answer within 10s"));
-    let other = queried(&["couchdb@c"]);
+    let other = prometheus_volume(&["couchdb@c"]);
     running.settings.send_modify(|settings| Arc::make_mut(settings).volumes.push(other));
     let disks = running.at(60).await;
     assert_eq!(running.queries(), 3);
@@ -155,7 +158,7 @@ async fn a_volume_that_does_not_answer_is_not_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn directories_on_one_file_system_are_one_volume() {
+async fn directories_on_one_file_system_form_one_volume() {
     let local = |paths: &[&str]| LocalDirectories {
         node: "couchdb@a".to_owned(),
         directories: paths.iter().map(Into::into).collect(),
@@ -196,10 +199,11 @@ async fn space_that_falls_without_jobs_marks_the_volume() {
     let mut draft = Draft::new(5);
     let node = draft.get_or_add_node("couchdb@a");
     let gib = 1_u64 << 30;
-    let running = Running::start(settings(vec![queried(&["couchdb@a"])]), move |_, now| {
-        let since = now.unix().saturating_sub(START);
-        ready(Ok(free((1_000 - since.min(600)) * gib, now)))
-    });
+    let running =
+        Running::start(settings(vec![prometheus_volume(&["couchdb@a"])]), move |_, now| {
+            let since = now.unix().saturating_sub(START);
+            ready(Ok(free((1_000 - since.min(600)) * gib, now)))
+        });
     running.snapshots.send_replace(draft.publish(Moment::from_unix(START)));
     let job = |left: u64| Job {
         key: JobKey { node, shard: "shards/a".into(), kind: JobKind::CompactDb },
@@ -225,7 +229,7 @@ async fn space_that_falls_without_jobs_marks_the_volume() {
     running.jobs.send_replace(Arc::default());
     let disks = running.at(180).await;
     assert!(disks.volumes[0].falling_since.is_some());
-    // After ten minutes nothing falls any more.
+    // After ten minutes the space no longer falls.
     let disks = running.at(400).await;
     assert_eq!(disks.volumes[0].falling_since, None);
 }

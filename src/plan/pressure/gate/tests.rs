@@ -11,9 +11,10 @@ fn pressure() -> Pressure {
     Pressure { hold_at_most: Duration::from_secs(100), ..Pressure::default() }
 }
 
-/// The run queue's reading every ten seconds → since when it holds the gate, if it does.
+/// Lines: a reading of the run queue every ten seconds, and since when it holds the gate, if it
+/// does.
 #[test]
-fn a_gate_closes_above_the_high_mark_and_opens_at_the_low_one() {
+fn gate_closes_above_high_mark_and_opens_at_low_mark() {
     type Line = (Option<f64>, Option<u64>);
     let tables: &[(&str, &[Line])] = &[
         ("one reading is not enough", &[(Some(99.0), None), (Some(0.0), None), (Some(0.0), None)]),
@@ -76,20 +77,20 @@ fn a_gate_closes_above_the_high_mark_and_opens_at_the_low_one() {
             ],
         ),
     ];
-    for (says, lines) in tables {
+    for (case, lines) in tables {
         let mut gate = PressureGate::default();
         for ((reading, since), seconds) in lines.iter().zip((0..).step_by(10)) {
             gate.record(RunQueue, *reading);
             gate.update(&pressure(), at(seconds));
             let held = gate.hold(&pressure());
-            assert_eq!(held.map(|held| held.since), since.map(at), "{says}, at {seconds}");
+            assert_eq!(held.map(|held| held.since), since.map(at), "{case}, at {seconds}");
             assert!(held.is_none_or(|held| held.signal == RunQueue && held.low == 16.0));
         }
     }
 }
 
 #[test]
-fn the_maximum_hold_applies_to_the_gate_and_reports_every_signal_it_ignores() {
+fn maximum_hold_opens_gate_and_reports_every_ignored_signal() {
     let mut gate = PressureGate::default();
     let mut changes = Vec::new();
     for seconds in (0..=120).step_by(10) {
@@ -111,7 +112,7 @@ fn the_maximum_hold_applies_to_the_gate_and_reports_every_signal_it_ignores() {
 }
 
 #[test]
-fn the_signal_that_closed_first_is_named() {
+fn hold_names_the_signal_that_closed_first() {
     let mut gate = PressureGate::default();
     for (seconds, queue) in [(0, 90.0), (10, 90.0), (20, 90.0), (30, 1.0), (40, 1.0)] {
         gate.record(RunQueue, Some(queue));
@@ -128,7 +129,7 @@ fn the_signal_that_closed_first_is_named() {
 }
 
 proptest! {
-    /// Whatever the readings, the gate is never closed for longer than allowed.
+    /// The gate never stays closed for longer than the maximum, no matter what is read.
     #[test]
     fn no_hold_exceeds_the_maximum(
         readings in prop::collection::vec(prop::option::of(0.0..200.0_f64), 1..200),

@@ -1,4 +1,4 @@
-//! The task on paused time, with scripted nodes.
+//! Tests the task on paused time, with scripted nodes.
 
 use super::*;
 use crate::{
@@ -12,7 +12,7 @@ use tokio::{task::JoinSet, time::Instant};
 const START: u64 = 1_000_000;
 const NODES: [&str; 2] = ["couchdb@a", "couchdb@b"];
 
-/// Each node's probe result; a node without one never answers.
+/// Each node's probe result; a node without a result never answers.
 #[derive(Debug, Default)]
 struct Nodes {
     readings: watch::Sender<BTreeMap<&'static str, NodeReading>>,
@@ -90,7 +90,7 @@ fn quiet() -> NodeReading {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pressure_holds_back_one_node_and_not_the_other() {
+async fn pressure_on_one_node_does_not_hold_back_the_other() {
     let running = Running::start();
     running.show(NODES[0], quiet());
     running.show(NODES[1], NodeReading { run_queue: Some(100), ..quiet() });
@@ -98,7 +98,7 @@ async fn pressure_holds_back_one_node_and_not_the_other() {
     assert_eq!((a.hold, a.maintenance_since), (None, None));
     let signals =
         [(Signal::ProbeLatency, 0.004), (Signal::RunQueue, 1.0), (Signal::ReplicationBacklog, 0.0)];
-    assert_eq!(a.signals, BTreeMap::from(signals), "the indexers are not known yet");
+    assert_eq!(a.signals, BTreeMap::from(signals), "the number of indexers is not known yet");
     let b = running.after(0, 1).await.unwrap();
     let held = b.hold.unwrap();
     assert_eq!((held.signal, held.since.unix()), (Signal::RunQueue, START + 10));
@@ -110,7 +110,7 @@ async fn pressure_holds_back_one_node_and_not_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_ends_after_the_maximum() {
+async fn pressure_hold_ends_after_the_maximum() {
     let running = Running::start();
     running.show(
         NODES[0],
@@ -119,11 +119,11 @@ async fn a_hold_ends_after_the_maximum() {
     let signal = |node: Option<NodePressure>| node.and_then(|it| it.hold).map(|held| held.signal);
     assert_eq!(signal(running.after(600, 0).await), Some(Signal::ProbeLatency));
     assert_eq!(signal(running.after(20, 0).await), None);
-    assert_eq!(signal(running.after(3_600, 0).await), None, "once, until it has fallen");
+    assert_eq!(signal(running.after(3_600, 0).await), None, "no second hold until it has fallen");
 }
 
 #[tokio::test(start_paused = true)]
-async fn maintenance_lasts_until_the_node_reports_otherwise() {
+async fn maintenance_lasts_until_the_node_reports_its_end() {
     let running = Running::start();
     running.show(NODES[0], NodeReading { maintenance: Some(true), ..quiet() });
     let since = |node: Option<NodePressure>| node.unwrap().maintenance_since.map(Moment::unix);
@@ -135,7 +135,7 @@ async fn maintenance_lasts_until_the_node_reports_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_node_is_probed_once_and_a_down_node_never() {
+async fn probes_hanging_node_once_and_down_node_never() {
     let mut running = Running::start();
     assert_eq!(running.after(300, 0).await, None);
     assert_eq!(running.nodes.probes_sent.load(Ordering::SeqCst), 2);
@@ -147,11 +147,11 @@ async fn a_hanging_node_is_probed_once_and_a_down_node_never() {
     assert_eq!(running.nodes.probes_sent.load(Ordering::SeqCst), 2);
     running.draft.update_node(ix, |node| node.is_up = Some(true));
     running.snapshots.send_replace(running.draft.publish(Moment::from_unix(START)));
-    assert!(running.after(10, 0).await.is_some(), "its state starts from empty");
+    assert!(running.after(10, 0).await.is_some(), "its state was reset");
 }
 
 #[tokio::test(start_paused = true)]
-async fn indexers_are_counted_from_the_jobs() {
+async fn counts_indexers_among_the_jobs() {
     let running = Running::start();
     running.show(NODES[0], quiet());
     let node = NodeIx::from_usize(1).unwrap();
