@@ -12,11 +12,10 @@ use super::{
 use crate::serve::report::{self, Explained, Explanations, WholeViews};
 use serde::Serialize;
 
-/// What is explained, as JSON.
 #[derive(Serialize)]
 struct ExplainAnswer<'a> {
     targets: &'a [Explained],
-    /// Whether a running recliner answered, which remembers.
+    /// Whether a running recliner answered, which also knows the past.
     memory: bool,
 }
 
@@ -73,7 +72,6 @@ async fn read_cluster(args: &ExplainArgs) -> Result<(Vec<Explained>, Exit), Comm
     Ok((targets, if unseen { Exit::Incomplete } else { Exit::Done }))
 }
 
-/// Asks a running recliner.
 async fn ask_service(client: &ServiceClient, target: &str) -> Result<Vec<Explained>, CommandError> {
     let query = [("target", target), ("limit", "10000")];
     let explanations: Explanations = client.get("/api/v1/explain", &query).await?;

@@ -8,7 +8,7 @@ use super::*;
 use crate::model::{channel::Channels, priority::PriorityKind};
 use compaction_settings::{Sections, read_smoosh};
 
-/// A node whose settings are this ini text.
+/// A node with the settings in this ini text.
 fn node(name: &str, version: &str, ini: &str) -> NodeConfig {
     NodeConfig::from_ini(name, version, [("local.ini", ini.as_bytes())])
 }
@@ -22,7 +22,8 @@ fn shown(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|finding| finding.to_string().replace(" (n)", "")).collect()
 }
 
-/// The findings about the translation of these settings, beyond those about no settings.
+/// The findings about the translation of these settings, except those that default settings cause
+/// too.
 fn said(version: &str, ini: &str) -> Vec<String> {
     let node = node("n", version, ini);
     let of_settings = read_smoosh(&node).findings;

@@ -8,10 +8,11 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The width of the names before lines.
+/// Width of the labels before lines.
 const NAMES: usize = 7;
 
-/// The advice as text: a sentence, then a block for each piece. Muted pieces have one line each, at the end.
+/// The advice as text: a sentence, then a block for each piece. Muted pieces follow at the end, one
+/// line each.
 pub(in crate::cli) fn advice(answer: &Advice, width: u16) -> String {
     let mut text = paragraph(&printable(&answer.says), width);
     for line in answer.open() {
@@ -43,7 +44,7 @@ pub(in crate::cli) fn advice(answer: &Advice, width: u16) -> String {
     text
 }
 
-/// One piece of advice. What to paste is never broken.
+/// One piece of advice. Lines to paste are never wrapped.
 fn piece(line: &AdviceLine, width: u16) -> String {
     let mut text = String::new();
     let severity = printable(&line.severity).to_uppercase();
@@ -74,12 +75,11 @@ fn piece(line: &AdviceLine, width: u16) -> String {
     text
 }
 
-/// The lines to paste.
 fn pasted(remedy: &AdviceRemedy) -> impl Iterator<Item = String> {
     remedy.text.iter().flat_map(|text| text.lines()).map(printable)
 }
 
-/// What a piece is worth, as far as it is known.
+/// What following the advice gains, as far as it is known.
 fn gain(gain: &AdviceGain) -> Option<String> {
     let value = gain.value?;
     Some(match &*gain.kind {

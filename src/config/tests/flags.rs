@@ -1,4 +1,4 @@
-//! Flags over files, logins, and what only flags say.
+//! Tests of flags that override files, of logins, and of settings that only flags change.
 
 use super::*;
 use crate::{
@@ -21,7 +21,7 @@ fn said(flags: &Flags, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_more_careful_mode_is_a_ceiling_where_a_flag_sets_it() {
+fn mode_flag_overrides_mode_in_file() {
     for (flag, file, mode) in [
         (None, "", Mode::Advise),
         (None, "mode: enforce", Mode::Enforce),
@@ -35,7 +35,7 @@ fn the_more_careful_mode_is_a_ceiling_where_a_flag_sets_it() {
 }
 
 #[test]
-fn explicit_flags_win_over_the_file() {
+fn explicit_flags_override_the_file() {
     let text = "couchdb: {urls: [http://file:5984]}\nnodes: [couchdb@file]\n\
                 files: {data_dir: /file, view_index_dir: /file/views}\n";
     let flags = Flags {
@@ -74,7 +74,7 @@ fn explicit_flags_win_over_the_file() {
 }
 
 #[test]
-fn every_bad_flag_is_named_together_with_what_is_wrong_in_the_file() {
+fn reports_invalid_flags_together_with_problems_in_file() {
     let flags = Flags {
         couchdb_urls: vec!["http://adm:hunter2@a:5984".to_owned()],
         mode: Some("enforced".to_owned()),
@@ -101,7 +101,7 @@ fn every_bad_flag_is_named_together_with_what_is_wrong_in_the_file() {
 }
 
 #[test]
-fn without_any_couchdb_nothing_starts() {
+fn refuses_to_start_without_couchdb() {
     assert_eq!(
         load(&Flags::default(), None).unwrap_err().to_string(),
         "--couchdb.url: no CouchDB is named; give this flag, or couchdb.urls in the configuration file, such as http://127.0.0.1:5984"
@@ -111,7 +111,7 @@ fn without_any_couchdb_nothing_starts() {
 }
 
 #[test]
-fn a_login_is_taken_from_flags_then_environment_then_file() {
+fn login_comes_from_flags_then_environment_then_file() {
     let file = "couchdb: {username: file, password_file: secret}\n";
     let in_env = |user: Option<&str>, password: Option<&str>| Flags {
         env_user: user.map(str::to_owned),
@@ -155,7 +155,7 @@ fn a_login_is_taken_from_flags_then_environment_then_file() {
 }
 
 #[test]
-fn strangers_cannot_be_let_in_to_start_compactions() {
+fn refuses_admin_api_on_public_address_without_users() {
     let flags = |mode: &str, address: &str| Flags {
         mode: Some(mode.to_owned()),
         web_listen_address: Some(address.to_owned()),
@@ -175,7 +175,7 @@ fn strangers_cannot_be_let_in_to_start_compactions() {
 }
 
 #[test]
-fn the_socket_of_orders_is_beside_the_memory_unless_told() {
+fn admin_socket_defaults_to_the_storage_path() {
     for (given, storage, expected) in [
         (None, None, Some("data/admin.sock")),
         (None, Some("/var/lib/recliner"), Some("/var/lib/recliner/admin.sock")),
@@ -201,7 +201,7 @@ fn the_socket_of_orders_is_beside_the_memory_unless_told() {
 }
 
 #[test]
-fn files_that_are_no_text_are_refused() {
+fn refuses_files_that_are_not_utf8_text() {
     let load = |bytes: &[u8]| {
         load(&flags(), Some(File { name: Path::new("x.yml"), bytes }))
             .map_err(|why| why.to_string())
@@ -221,7 +221,7 @@ fn files_that_are_no_text_are_refused() {
 }
 
 #[test]
-fn relative_paths_start_at_the_files_directory() {
+fn relative_paths_start_at_directory_of_file() {
     let text = b"couchdb: {tls: {ca_file: ca.pem}, username: a, password_file: /etc/p}\n";
     let file = File { name: Path::new("/etc/recliner/recliner.yml"), bytes: text };
     let found = load(&flags(), Some(file)).unwrap().settings.couchdb;

@@ -1,4 +1,4 @@
-//! The older daemon's rules.
+//! Tests of importing the compaction daemon's rules.
 
 use super::*;
 use crate::{
@@ -23,7 +23,7 @@ fn ratio(name: &str, kind: TargetKind, min_priority: f64, min_size: u64) -> Chan
     Channel { min_priority, min_size, ..channel }
 }
 
-/// The general remarks, which every import with a channel makes.
+/// Beginnings of the general remarks that every import with a channel makes.
 const ALWAYS: [&str; 3] = [
     "the daemon never compacts",
     "the daemon wants twice the live bytes",
@@ -39,7 +39,7 @@ fn said_of(imported: &Imported) -> Vec<String> {
 }
 
 #[test]
-fn the_rules_of_the_migration_guide_become_ratio_channels() {
+fn rules_become_ratio_channels_as_in_migration_guide() {
     let imported = import_rules(
         "[compaction_daemon]\nmin_file_size = 1000\n[compactions]\n\
          _default = [{db_fragmentation, \"70%\"}, {view_fragmentation, \"60%\"}]\n",
@@ -67,7 +67,7 @@ fn the_rules_of_the_migration_guide_become_ratio_channels() {
 }
 
 #[test]
-fn a_database_with_a_rule_never_falls_back_to_the_default() {
+fn default_channel_excludes_databases_with_own_rules() {
     let imported = import_rules(
         "[compactions]\n\
          _default = [{db_fragmentation, \"50%\"}, {view_fragmentation, \"50%\"}, \
@@ -124,7 +124,7 @@ fn a_database_with_a_rule_never_falls_back_to_the_default() {
 }
 
 #[test]
-fn rules_the_daemon_cannot_read_are_named_and_left_out() {
+fn unreadable_rules_are_reported_and_left_out() {
     let imported = import_rules(
         "[compactions]\n_default = [{db_fragmentation, \"50%\"}, {view_fragmentation, \"50%\"}]\n\
          a = [{from, \"20:00\"}]\nb = {db}\nc = [{db_fragmentation, 50}]\n\
@@ -154,7 +154,7 @@ fn rules_the_daemon_cannot_read_are_named_and_left_out() {
 }
 
 #[test]
-fn names_that_no_database_can_have_make_no_channel() {
+fn impossible_database_names_make_no_channel() {
     let long = format!("userdb-{}", "61".repeat(40));
     let imported = import_rules(&format!(
         "[compactions]\n_default = [{{db_fragmentation, \"70%\"}}, {{view_fragmentation, \"200%\"}}]\n\
@@ -171,7 +171,7 @@ fn names_that_no_database_can_have_make_no_channel() {
 }
 
 #[test]
-fn what_no_channel_can_say_is_impossible() {
+fn reports_rules_that_no_channel_can_express() {
     let imported = import_rules(
         "[compaction_daemon]\nmin_file_size = x\n[compactions]\n\
          a = [{view_fragmentation, \"100%\"}]\n\
@@ -198,7 +198,7 @@ fn what_no_channel_can_say_is_impossible() {
 }
 
 #[test]
-fn keys_of_the_daemon_itself_are_named() {
+fn reports_keys_of_the_daemon_itself() {
     let imported = import_rules(
         "[compaction_daemon]\ncheck_interval = 1\nsnooze_period_ms = 1\nfoo = 1\n[compactions]\n\
          _default = [{db_fragmentation, \"50%\"}, {view_fragmentation, \"50%\"}, {from, \"24:00\"}, {to, \"24:01\"}]\n",
@@ -220,7 +220,7 @@ fn keys_of_the_daemon_itself_are_named() {
 }
 
 #[test]
-fn nothing_configured_makes_no_channel() {
+fn empty_settings_make_no_channel() {
     let imported = import_rules("");
     assert_eq!(imported.channels.list, []);
     assert_eq!(

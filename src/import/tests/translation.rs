@@ -1,4 +1,4 @@
-//! What the import says beyond what the settings themselves say.
+//! Tests of the findings that the import adds to those about the settings themselves.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn says(version: &str, ini: &str, expected: &[&str]) {
 }
 
 #[test]
-fn nothing_set_is_translated_without_a_word() {
+fn default_settings_cause_no_findings_of_import() {
     for version in ["3.1.2", "3.2.2", "3.3.3", "3.5.0"] {
         let settings = read_smoosh(&node("n", version, "")).findings.len();
         assert_eq!(import_one(version, "").findings.len(), settings, "{version}");
@@ -16,7 +16,7 @@ fn nothing_set_is_translated_without_a_word() {
 }
 
 #[test]
-fn databases_that_escape_a_broken_channel_are_impossible() {
+fn databases_that_skip_a_broken_channel_are_errors() {
     says(
         "3.5.0",
         "[smoosh.slack_dbs]\nmin_changes = 5\nmin_size = x\n",
@@ -29,7 +29,7 @@ fn databases_that_escape_a_broken_channel_are_impossible() {
 }
 
 #[test]
-fn a_channel_that_starts_nothing_has_concurrency_0() {
+fn channel_that_never_starts_gets_concurrency_0() {
     for ini in ["concurrency = -1", "capacity = 0", "from = 24:00\nto = 24:01"] {
         says(
             "3.5.0",
@@ -42,7 +42,7 @@ fn a_channel_that_starts_nothing_has_concurrency_0() {
 }
 
 #[test]
-fn settings_of_smoosh_without_a_counterpart_are_named() {
+fn reports_settings_without_counterpart() {
     says(
         "3.5.0",
         "[smoosh]\npersist=true\nwait_secs=5\nstaleness=1\ncompaction_log_level=info\nstate_dir=.\nbogus=1\n",
@@ -58,7 +58,7 @@ fn settings_of_smoosh_without_a_counterpart_are_named() {
 }
 
 #[test]
-fn a_window_says_what_recliner_does_otherwise() {
+fn windows_report_differences_from_smoosh() {
     says(
         "3.5.0",
         "[smoosh.upgrade_dbs]\nfrom = 20:00\nto = 06:00\nstrict_window = true\n",
@@ -71,7 +71,7 @@ fn a_window_says_what_recliner_does_otherwise() {
 }
 
 #[test]
-fn a_name_that_recliner_cannot_use_becomes_another() {
+fn invalid_channel_names_are_replaced() {
     says(
         "3.5.0",
         "[smoosh]\nview_channels = ratio_dbs\n",
@@ -101,7 +101,7 @@ fn a_name_that_recliner_cannot_use_becomes_another() {
 }
 
 #[test]
-fn a_channel_that_takes_nothing_is_left_out() {
+fn channel_that_takes_nothing_is_left_out() {
     for bounds in ["max_size = 0", "min_priority = 0\nmax_priority = -1"] {
         let ini = format!("[smoosh.ratio_dbs]\n{bounds}\n");
         says("3.5.0", &ini, &["note: [smoosh.ratio_dbs]: takes nothing, so no channel is written"]);
@@ -112,7 +112,7 @@ fn a_channel_that_takes_nothing_is_left_out() {
 }
 
 #[test]
-fn what_is_taken_only_without_live_bytes_is_named() {
+fn reports_channels_for_files_without_live_bytes() {
     let note = "note: [smoosh.a_dbs]: takes only files without live bytes, so it is written with equal min_priority and max_priority";
     let ini = "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\npriority=foo\nmin_priority=3\n";
     says("3.5.0", ini, &[note]);
@@ -126,7 +126,7 @@ fn what_is_taken_only_without_live_bytes_is_named() {
 }
 
 #[test]
-fn shards_that_are_ignored_in_part_are_named() {
+fn reports_databases_ignored_in_part() {
     says(
         "3.5.0",
         "[smoosh.ignore]\nshards/00000000-7fffffff/db.1 = true\nshards/00000000-ffffffff/all.1 = true\n_dbs=true\n",
@@ -137,7 +137,7 @@ fn shards_that_are_ignored_in_part_are_named() {
 }
 
 #[test]
-fn a_version_without_smoosh_is_impossible() {
+fn version_without_smoosh_is_an_error() {
     let imported = import_smoosh(&[node("n", "2.3.1", ""), node("m", "3.5.0", "")]).unwrap();
     assert_eq!(
         shown(&imported.findings)[0],

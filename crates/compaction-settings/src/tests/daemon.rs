@@ -1,9 +1,9 @@
-//! The older daemon's rules.
+//! Tests of the compaction daemon's rules.
 
 use super::*;
 
 #[test]
-fn rules_are_read_and_the_default_is_last() {
+fn reads_rules_with_the_default_last() {
     let settings = read_daemon(&node(
         "2.3.1",
         "[compaction_daemon]\nmin_file_size = 1000\n[compactions]\n\
@@ -35,7 +35,7 @@ fn rules_are_read_and_the_default_is_last() {
 }
 
 #[test]
-fn rules_the_daemon_cannot_read_are_named_and_left_out() {
+fn unreadable_rules_are_reported_and_left_out() {
     let settings = read_daemon(&node(
         "2.3.1",
         "[compactions]\n_default = [{db_fragmentation, \"50%\"}]\n\
@@ -62,7 +62,7 @@ fn rules_the_daemon_cannot_read_are_named_and_left_out() {
 }
 
 #[test]
-fn names_and_values_are_those_that_the_daemon_finds() {
+fn reports_rules_that_the_daemon_does_not_find() {
     let rule = "[{db_fragmentation, \"70%\"}]";
     let ini = format!(
         "[compactions]\n_default  = {rule}\nOrders = {rule}\na = {rule} % nightly\n_default =\n"
@@ -82,7 +82,7 @@ fn names_and_values_are_those_that_the_daemon_finds() {
 }
 
 #[test]
-fn keys_that_the_daemon_cannot_read_are_named() {
+fn reports_keys_that_the_daemon_does_not_read() {
     let settings = read_daemon(&node(
         "2.3.1",
         "[compaction_daemon]\nmin_file_size = x\ncheck_interval = 1\nsnooze_period_ms = 1\nfoo = 1\n",

@@ -1,8 +1,8 @@
-//! What is said of one node's settings, beyond what is said where nothing is set.
+//! Tests of the findings about one node's settings, except those that default settings cause too.
 
 use super::*;
 
-/// What is said of these settings beyond what is said of none.
+/// The findings about these settings, except those that default settings cause too.
 fn said(version: &str, ini: &str) -> Vec<String> {
     let silent = read_smoosh(&node(version, "")).findings;
     let mut findings = read_smoosh(&node(version, ini)).findings;
@@ -16,7 +16,7 @@ fn says(version: &str, ini: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_number_smoosh_cannot_read_stops_its_channel_and_those_after_it() {
+fn invalid_number_disables_its_channel_and_later_ones() {
     says(
         "3.5.0",
         "[smoosh]\ndb_channels = zz, big\n[smoosh.big]\nconcurrency = 0\nmin_size = 1e9\n",
@@ -45,7 +45,7 @@ fn a_number_smoosh_cannot_read_stops_its_channel_and_those_after_it() {
 }
 
 #[test]
-fn a_space_that_does_not_break_is_part_of_the_value() {
+fn non_breaking_space_is_part_of_the_value() {
     says(
         "3.5.0",
         "[smoosh.upgrade_dbs]\nmin_priority =\u{a0} 1.3\n",
@@ -56,7 +56,7 @@ fn a_space_that_does_not_break_is_part_of_the_value() {
 }
 
 #[test]
-fn a_channel_that_starts_nothing_still_takes_its_targets() {
+fn channel_that_never_starts_still_takes_targets() {
     says(
         "3.5.0",
         "[smoosh.ratio_dbs]\nconcurrency = 0\n",
@@ -105,7 +105,7 @@ fn a_channel_that_starts_nothing_still_takes_its_targets() {
 }
 
 #[test]
-fn settings_that_do_nothing_are_named() {
+fn reports_settings_without_effect() {
     says(
         "3.5.0",
         "[smoosh.ratio_dbs]\npriority = slack\nfoo = 1\n[smoosh.nobody]\na=1\n",
@@ -163,7 +163,7 @@ fn settings_that_do_nothing_are_named() {
 }
 
 #[test]
-fn settings_of_other_sections_and_versions_are_named() {
+fn reports_settings_of_other_sections_and_versions() {
     says(
         "3.5.0",
         "[smoosh]\nmin_file_size = 131072\nmin_size = 7\n[Smoosh.ratio_dbs]\nmin_priority = 3.0\n\
@@ -197,7 +197,7 @@ fn settings_of_other_sections_and_versions_are_named() {
 }
 
 #[test]
-fn channel_lists_mean_different_things_by_version() {
+fn meaning_of_channel_lists_depends_on_version() {
     says(
         "3.5.0",
         "[smoosh]\ndb_channels = upgrade_dbs,ratio_dbs,slack_dbs\n",
@@ -254,7 +254,7 @@ fn channel_lists_mean_different_things_by_version() {
 }
 
 #[test]
-fn the_cleanup_is_on_by_default_only_since_3_3() {
+fn cleanup_is_on_by_default_since_3_3() {
     says(
         "3.5.0",
         "[smoosh]\ncleanup_channels = a_cleanup\n",
@@ -285,7 +285,7 @@ fn the_cleanup_is_on_by_default_only_since_3_3() {
 }
 
 #[test]
-fn channels_that_take_nothing_are_named() {
+fn reports_channels_that_take_nothing() {
     says(
         "3.5.0",
         "[smoosh.ratio_dbs]\nmin_size = 10000000\nmax_size = 10000000\n",
@@ -348,7 +348,7 @@ fn channels_that_take_nothing_are_named() {
 }
 
 #[test]
-fn channels_that_others_stand_before_are_named() {
+fn reports_channels_shadowed_by_earlier_ones() {
     says(
         "3.5.0",
         "[smoosh.slack_dbs]\nmax_size = 600000000\n",
@@ -384,7 +384,7 @@ fn channels_that_others_stand_before_are_named() {
 }
 
 #[test]
-fn lines_of_ini_files_that_are_not_what_they_seem_are_named() {
+fn reports_misleading_lines_of_ini_files() {
     says(
         "3.4.0",
         "[smoosh.ratio_dbs]\nmin_size =\nfoo\n[smoosh.x\n",
@@ -397,7 +397,7 @@ fn lines_of_ini_files_that_are_not_what_they_seem_are_named() {
 }
 
 #[test]
-fn ignored_names_are_shard_files() {
+fn reports_ignored_names_that_are_not_shard_files() {
     says(
         "3.5.0",
         "[smoosh.ignore]\nshards/00000000-7fffffff/db.1 = true\nshards/00000000-ffffffff/all.1 = true\n_dbs=true\nfoo=true\nshards/00000000-7fffffff/x.1 = True\nshards/00000000-7fffffff/y.1.couch = true\n_users = false\n",
@@ -411,7 +411,7 @@ fn ignored_names_are_shard_files() {
 }
 
 #[test]
-fn where_nothing_is_set_the_defaults_in_force_are_named() {
+fn default_settings_report_defaults_in_effect() {
     let said = shown(&read_smoosh(&node("3.5.0", "")).findings);
     assert_eq!(
         said,

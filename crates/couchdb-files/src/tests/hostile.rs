@@ -56,7 +56,7 @@ impl Bytes for Zeros {
 }
 
 #[test]
-fn a_search_ends_at_its_limit() {
+fn search_stops_at_its_limit() {
     let zeros = Zeros(std::cell::Cell::default());
     let why = read_within(&zeros, 5 << 20).unwrap_err();
     assert_eq!(why.label(), "no_header_within");
@@ -111,7 +111,7 @@ fn overlapping_false_headers_end_the_search() {
 }
 
 #[test]
-fn unknown_versions_are_named() {
+fn error_contains_the_unknown_version() {
     for (version, known) in [(0, false), (3, false), (4, true), (6, true), (8, true), (9, false)] {
         let read = read(&with_header(&db_header(version, &[])).as_slice());
         match read {
