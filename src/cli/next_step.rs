@@ -41,27 +41,27 @@ pub(super) fn program_name() -> String {
     called.filter(is_plain).unwrap_or_else(|| "recliner".to_owned())
 }
 
-/// Line after `scan`.
+/// Suggestion after `scan`.
 pub(super) const AFTER_SCAN: &str =
     "Next: recliner plan, with the same flags, prints what would start now, and why.";
 
-/// Line after `plan`.
+/// Suggestion after `plan`.
 pub(super) const AFTER_PLAN: &str =
     "Next: recliner explain DATABASE, with the same flags, explains one database.";
 
-/// Line after `explain`, if it read the cluster itself.
+/// Suggestion after `explain`, if it read the cluster itself.
 pub(super) const AFTER_EXPLAIN: &str =
     "Next: recliner serve, with the same flags, keeps watching and serves a page.";
 
-/// Line after `explain`, if it asked a running recliner.
+/// Suggestion after `explain`, if it asked a running recliner.
 pub(super) const AFTER_EXPLAIN_OF_SERVICE: &str =
     "Next: recliner history prints how earlier compactions ended.";
 
-/// Line after `check-config` has printed the configuration.
+/// Suggestion after `check-config` has printed the configuration.
 pub(super) const AFTER_CHECK_CONFIG: &str =
     "Next: recliner serve, with the same flags, starts with this configuration.";
 
-/// Line after `import` has printed channels.
+/// Suggestion after `import` has printed channels.
 pub(super) const AFTER_IMPORT: &str = "Next: save this as recliner.yml, then recliner check-config --config.file recliner.yml checks it.";
 
 /// Prints the first line of `serve`: the address at which it answers.

@@ -22,13 +22,11 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{self, Instant};
 
-/// `recliner suspend`.
 pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, CommandError> {
     let order = SuspendOrder { scope: Some(args.scope), why: args.why };
     give(&args.order, OrderRequest::Suspend(order)).await
 }
 
-/// `recliner resume`.
 pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, CommandError> {
     give(&args.order, OrderRequest::Resume(ResumeOrder { scope: Some(args.scope) })).await
 }
@@ -48,18 +46,15 @@ pub(super) async fn compact(args: CompactArgs) -> Result<Exit, CommandError> {
     ordered
 }
 
-/// `recliner release`.
 pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, CommandError> {
     let order = ReleaseOrder { target: args.target, all: args.all };
     give(&args.order, OrderRequest::Release(order)).await
 }
 
-/// `recliner rescan`.
 pub(super) async fn rescan(args: OrderArgs) -> Result<Exit, CommandError> {
     give(&args, OrderRequest::Rescan(RescanOrder {})).await
 }
 
-/// `recliner flush`.
 pub(super) async fn flush(args: FlushArgs) -> Result<Exit, CommandError> {
     let order = FlushOrder { node: args.node, channel: args.channel };
     give(&args.order, OrderRequest::Flush(order)).await

@@ -165,7 +165,7 @@ async fn read(
         ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
             .map_err(CommandError::usage)?;
     let bar = progress_bar();
-    // No compaction runs during a single reading, so nothing is written to the channel.
+    // No task of this command changes settings, so they are read only once.
     let nothing_writes = latest::channel(()).1;
     let node_settings =
         and_node_settings.then(|| watch.start_node_settings(nothing_writes, &mut tasks));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_default_recliner_is_reported_as_a_missing_couchdb_url() {
+    fn missing_default_recliner_asks_for_couchdb_url() {
         let failure =
             CommandError { is_transient: true, ..CommandError::failed("cannot ask: refused") };
         let error = missing_source_error(failure);

@@ -362,7 +362,7 @@ impl ServiceClient {
             return Err(CommandError { retry_after, ..self.failure(status, &body) });
         }
         let answer: Success<T> =
-            serde_json::from_slice(&body).map_err(|why| self.strange(status, &why))?;
+            serde_json::from_slice(&body).map_err(|why| self.unreadable(status, &why))?;
         Ok(answer.data)
     }
 
@@ -379,7 +379,7 @@ impl ServiceClient {
             }
             body.extend_from_slice(&piece);
         }
-        if values(&body) > VALUES {
+        if count_values(&body) > VALUES {
             return Err(self.too_large());
         }
         Ok(body)
@@ -407,11 +407,11 @@ impl ServiceClient {
                 ))
             }
             Ok(failed) => refused(status, failed),
-            Err(why) => self.strange(status, &why),
+            Err(why) => self.unreadable(status, &why),
         }
     }
 
-    fn strange(&self, status: StatusCode, why: &serde_json::Error) -> CommandError {
+    fn unreadable(&self, status: StatusCode, why: &serde_json::Error) -> CommandError {
         self.unanswered(&if why.is_data() {
             format!("its response with status {status} is not recliner's: {why}")
         } else {
@@ -431,7 +431,7 @@ impl ServiceClient {
 }
 
 /// An upper bound on the number of values in a JSON text.
-fn values(body: &[u8]) -> usize {
+fn count_values(body: &[u8]) -> usize {
     body.iter().filter(|byte| b",[{".contains(byte)).count().saturating_add(1)
 }
 
@@ -499,7 +499,7 @@ mod tests {
             json!([1, 2, [3, {}]]),
             json!({"a": {"b": [], "c": null}, "d": "x,y"}),
         ] {
-            assert!(values(value.to_string().as_bytes()) >= all(&value), "{value}");
+            assert!(count_values(value.to_string().as_bytes()) >= all(&value), "{value}");
         }
     }
 }

@@ -27,13 +27,13 @@ pub(crate) struct AsRent {
 pub(crate) fn as_rent(smoosh: &Channels) -> AsRent {
     let mut findings = Vec::new();
     let preset = ChannelPreset::Rent.channels().into_iter();
-    let list = preset.filter_map(|channel| replaced(channel, smoosh, &mut findings)).collect();
+    let list = preset.filter_map(|channel| rent_channel(channel, smoosh, &mut findings)).collect();
     AsRent { channels: Channels { list, ignore: smoosh.ignore.clone() }, findings }
 }
 
 /// A channel by rent with the common settings of smoosh's channels of its kind; `None` if smoosh
 /// starts no jobs of its kind.
-fn replaced(
+fn rent_channel(
     mut channel: Channel,
     smoosh: &Channels,
     findings: &mut Vec<String>,

@@ -34,9 +34,9 @@ pub(super) fn read(node: &NodeConfig) -> NodeChannels {
     let stopped = takeover::undo_takeovers(&mut node.sections);
     let SmooshSettings { runs_smoosh, channels, broken, ignored, findings } = read_smoosh(&node);
     let mut findings = Findings::from(findings);
-    stopped.into_iter().for_each(|stopped| restored(stopped, &mut findings));
+    stopped.into_iter().for_each(|stopped| note_restored(stopped, &mut findings));
     findings.note_set_keys(&node, "smoosh", &WITHOUT_COUNTERPART);
-    broken.iter().for_each(|broken| escapes(broken, &mut findings));
+    broken.iter().for_each(|broken| note_escapes(broken, &mut findings));
     let mut translated: Vec<TranslatedChannel> = Vec::new();
     let names: BTreeSet<&str> = channels.iter().map(|read| &*read.name).collect();
     let mut used = BTreeSet::new();
@@ -45,7 +45,7 @@ pub(super) fn read(node: &NodeConfig) -> NodeChannels {
         if !Channel::is_name(&unique) || used.contains(&unique) {
             let is_used = |name: &str| used.contains(name) || names.contains(name);
             unique = unique_name(&unique, ending(read.kind), is_used);
-            renamed(read, &unique, &mut findings);
+            note_renamed(read, &unique, &mut findings);
         }
         used.insert(unique.clone());
         let Some(channel) = channel(read, &unique) else {
@@ -53,7 +53,7 @@ pub(super) fn read(node: &NodeConfig) -> NodeChannels {
             findings.note(&read.section(), None, message);
             continue;
         };
-        differences(read, &mut findings);
+        note_differences(read, &mut findings);
         translated.push(TranslatedChannel {
             channel,
             include: BTreeSet::new(),
@@ -74,7 +74,7 @@ pub(super) fn read(node: &NodeConfig) -> NodeChannels {
 }
 
 /// Notes which concurrency is used for a channel that a takeover stopped.
-fn restored(stopped: StoppedChannel, findings: &mut Findings) {
+fn note_restored(stopped: StoppedChannel, findings: &mut Findings) {
     let StoppedChannel { channel, previous } = stopped;
     let before = previous.map_or_else(
         || "the key was not set then, so its default is used here".to_owned(),
@@ -86,7 +86,7 @@ fn restored(stopped: StoppedChannel, findings: &mut Findings) {
 
 /// Reports databases with few changes, which smoosh passes on from a broken channel to the next
 /// ones.
-fn escapes(broken: &BrokenChannel, findings: &mut Findings) {
+fn note_escapes(broken: &BrokenChannel, findings: &mut Findings) {
     let BrokenChannel { name, key, min_changes, not_reached, .. } = broken;
     if *min_changes > 0 && !not_reached.is_empty() {
         let message = format!(
@@ -97,7 +97,7 @@ fn escapes(broken: &BrokenChannel, findings: &mut Findings) {
     }
 }
 
-fn renamed(read: &SmooshChannel, unique: &str, findings: &mut Findings) {
+fn note_renamed(read: &SmooshChannel, unique: &str, findings: &mut Findings) {
     let (name, kind) = (&read.name, read.kind);
     if !Channel::is_name(name) {
         let message = match name.as_str() {
@@ -119,7 +119,7 @@ fn renamed(read: &SmooshChannel, unique: &str, findings: &mut Findings) {
 }
 
 /// Reports what recliner does differently with a channel that has the same settings.
-fn differences(read: &SmooshChannel, findings: &mut Findings) {
+fn note_differences(read: &SmooshChannel, findings: &mut Findings) {
     let section = read.section();
     if read.never_starts.is_some() {
         let message = "is written with concurrency 0, because smoosh never starts a job of it";

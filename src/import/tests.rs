@@ -18,13 +18,13 @@ fn import_one(version: &str, ini: &str) -> Imported {
 }
 
 /// The findings as text, without the node's name.
-fn shown(findings: &[Finding]) -> Vec<String> {
+fn finding_texts(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|finding| finding.to_string().replace(" (n)", "")).collect()
 }
 
 /// The findings about the translation of these settings, except those that default settings cause
 /// too.
-fn said(version: &str, ini: &str) -> Vec<String> {
+fn translation_findings(version: &str, ini: &str) -> Vec<String> {
     let node = node("n", version, ini);
     let of_settings = read_smoosh(&node).findings;
     let silent = import_one(version, "").findings;
@@ -33,10 +33,10 @@ fn said(version: &str, ini: &str) -> Vec<String> {
         let message = &finding.message;
         !silent.contains(finding) && of_settings.iter().all(|found| found.message != *message)
     });
-    shown(&findings)
+    finding_texts(&findings)
 }
 
-fn named(channels: &Channels) -> Vec<String> {
+fn channel_names(channels: &Channels) -> Vec<String> {
     channels.list.iter().map(|channel| channel.name.to_string()).collect()
 }
 

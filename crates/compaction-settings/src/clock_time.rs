@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn shown(from: &str, to: &str) -> String {
+    fn opening_text(from: &str, to: &str) -> String {
         let read = |text| hour_minute(text).unwrap();
         match daily(read(from), read(to)) {
             Opening::Always => "always".to_owned(),
@@ -102,7 +102,7 @@ mod tests {
             ("20:75", "20:61", "always"),
             ("-1:00", "25:00", "always"),
         ] {
-            assert_eq!(shown(from, to), open, "{from} to {to}");
+            assert_eq!(opening_text(from, to), open, "{from} to {to}");
         }
     }
 

@@ -102,7 +102,8 @@ impl Ini {
         let text = String::from_utf8_lossy(bytes);
         let mut file = File::default();
         for (line, text) in lines(&text) {
-            let read = if rules.trims_ini_lines() { trimmed(text) } else { folded(text) };
+            let read =
+                if rules.trims_ini_lines() { parse_trimmed(text) } else { parse_folded(text) };
             if let Some(kind) = file.take(read, rules) {
                 let section = file.section.clone();
                 self.problems.push(IniProblem { file: name.to_owned(), line, section, kind });
@@ -187,7 +188,7 @@ fn trim(text: &str) -> &str {
 }
 
 /// Reads a line like 3.3 and later: without comments, trimmed, and split at the first ` = `.
-fn trimmed(line: &str) -> Line<'_> {
+fn parse_trimmed(line: &str) -> Line<'_> {
     let line = trim(line);
     if line.starts_with(';') {
         return Line::Nothing;
@@ -208,7 +209,7 @@ fn trimmed(line: &str) -> Line<'_> {
 
 /// Reads a line like 2.x to 3.2: at most one space is removed on each side of `=`, others stay part
 /// of key and value.
-fn folded(line: &str) -> Line<'_> {
+fn parse_folded(line: &str) -> Line<'_> {
     let stripped = line.trim_matches(' ');
     if stripped.is_empty() || stripped.starts_with(';') {
         return Line::Nothing;

@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_text_causes_no_panic(text in ".{0,40}") {
+        fn numbers_in_arbitrary_text_have_finite_bounds(text in ".{0,40}") {
             if let Some(number) = number(&text) {
                 prop_assert!(number.min_bytes() <= BEYOND);
                 prop_assert!(number.min_priority().is_finite());

@@ -9,6 +9,6 @@ fn node(version: &str, ini: &str) -> NodeConfig {
     NodeConfig::from_ini("n", version, [("local.ini", ini.as_bytes())])
 }
 
-fn shown(findings: &[Finding]) -> Vec<String> {
+fn finding_texts(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }

@@ -84,7 +84,7 @@ fn print_view(header: &ViewHeader) {
     }
 }
 
-/// A number, or `unknown` where the header does not contain it.
+/// A number, or `unknown` if the header does not contain it.
 fn number_or_unknown(number: Option<u64>) -> String {
     number.map_or_else(|| "unknown".to_owned(), |number| number.to_string())
 }

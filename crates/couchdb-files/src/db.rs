@@ -286,7 +286,7 @@ pub enum TreeSize {
 }
 
 impl TreeSize {
-    /// The bytes, where they are known.
+    /// The number of bytes; `None` if it is unknown.
     #[must_use]
     pub const fn bytes(self) -> Option<u64> {
         match self {

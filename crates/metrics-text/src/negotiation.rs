@@ -197,7 +197,7 @@ mod tests {
         }
 
         #[test]
-        fn unknown_ranges_change_nothing(
+        fn unknown_media_ranges_do_not_affect_the_format(
             before in "[a-z]{1,9}/[a-z]{1,9}",
             accept in prop::sample::select(&[PROMETHEUS_2, PROMETHEUS_3, BROWSER, "text/plain"][..]),
         ) {

@@ -58,7 +58,6 @@ impl FromStr for Selector {
     }
 }
 
-/// One matcher.
 struct Matcher {
     text: String,
     /// Whether the label must have a value; otherwise series without the label would match too.

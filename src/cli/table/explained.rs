@@ -238,8 +238,8 @@ fn word(word: &Option<impl AsRef<str>>) -> Option<String> {
 fn whole(target: &Explained, width: u16) -> String {
     let id = printable(&target.target.id);
     let mut lines = Lines::new(format!("{id}\n"), INDENT, width);
-    measured(target, &mut lines);
-    decided(target, &mut lines);
+    add_measurements(target, &mut lines);
+    add_decision(target, &mut lines);
     lines.into_text()
 }
 
@@ -249,7 +249,7 @@ fn size_or_unknown(size: Option<u64>) -> String {
 }
 
 /// Adds the target's identity and its measurements.
-fn measured(explained: &Explained, lines: &mut Lines) {
+fn add_measurements(explained: &Explained, lines: &mut Lines) {
     let target = &explained.target;
     if let Some(name) = word(&target.name) {
         match word(&target.engine) {
@@ -308,7 +308,7 @@ fn priority(Explained { target, scores, .. }: &Explained) -> String {
 }
 
 /// Adds the decision and its reasons.
-fn decided(explained: &Explained, lines: &mut Lines) {
+fn add_decision(explained: &Explained, lines: &mut Lines) {
     let Explained { target, start, ordered, .. } = explained;
     if let Some(view) = word(&explained.part_of) {
         lines.add_unwrapped("part of", &view);

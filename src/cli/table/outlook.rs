@@ -142,7 +142,7 @@ fn volumes(answer: &WhatIf, width: u16) -> String {
                 bytes(volume.free_bytes.first().copied()),
                 bytes(volume.free_bytes.last().copied()),
                 volume.full_at.as_deref().map_or_else(|| "never".to_owned(), to_the_hour),
-                line(&thinned(&volume.free_bytes), most),
+                line(&downsample(&volume.free_bytes), most),
             ]);
         }
     }
@@ -157,7 +157,7 @@ fn all_free(answer: &WhatIf, volume: usize) -> impl Iterator<Item = u64> {
 
 /// Reduces many values to few, so that the chart fits into a table: the minimum of each group of
 /// neighbours.
-fn thinned(values: &[u64]) -> Vec<u64> {
+fn downsample(values: &[u64]) -> Vec<u64> {
     let size = values.len().div_ceil(MAX_COLUMNS).max(1);
     values.chunks(size).filter_map(|group| group.iter().min().copied()).collect()
 }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn outlooks_stand_side_by_side() {
+    fn shows_outlooks_side_by_side() {
         let answer = WhatIf {
             from: "2026-11-23T10:00:00Z".to_owned(),
             seconds: 604_800,

@@ -115,7 +115,11 @@ fn starts(plan: &Planned, width: u16) -> String {
     }
     let wide = width >= WIDE;
     let head = if enforces(plan) { "starts now" } else { "would start" };
-    let table = if wide { started_wide(starts, head, width) } else { started(starts, head, width) };
+    let table = if wide {
+        wide_starts_table(starts, head, width)
+    } else {
+        starts_table(starts, head, width)
+    };
     let gain: u64 = starts.iter().filter_map(|start| start.gain_bytes).sum();
     let verb = match (enforces(plan), starts.len()) {
         (true, 1) => "starts",
@@ -134,7 +138,7 @@ fn starts(plan: &Planned, width: u16) -> String {
 }
 
 /// A table of starts, for a terminal with eighty columns.
-fn started(starts: &[StartLine], head: &str, width: u16) -> String {
+fn starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
     let head = [head, "node", "range", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[3, 4, 5, 6]);
     for row in starts.iter().map(|start| row(start, starts)) {
@@ -144,7 +148,7 @@ fn started(starts: &[StartLine], head: &str, width: u16) -> String {
 }
 
 /// A table of starts, with the channel of each.
-fn started_wide(starts: &[StartLine], head: &str, width: u16) -> String {
+fn wide_starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
     let head = [head, "node", "range", "channel", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[4, 5, 6, 7]);
     for (start, row) in starts.iter().map(|start| (start, row(start, starts))) {

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_fits_a_terminal_and_commands_can_be_pasted() {
+    fn preflight_fits_a_terminal_and_commands_can_be_pasted() {
         let answer = answer();
         for width in [80, 160] {
             let text = preflight(&answer, width);

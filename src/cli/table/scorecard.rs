@@ -83,7 +83,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn both_sides_fit_a_terminal() {
+    fn scorecard_fits_a_terminal() {
         let line = |waste: u64| ScorecardLine {
             mean_waste_bytes: waste * GIB,
             peak_waste_bytes: 2 * waste * GIB,

@@ -193,8 +193,8 @@ impl Model {
             Update::Events(lines) => self.events.add(lines),
             Update::EventsRestart => self.events = RecentEvents::default(),
             Update::NoEvents(why) => self.events.problem = Some(why),
-            Update::Explained { asked, found } => self.explained(asked, found),
-            Update::Weighed { asked, found } => self.weighed(asked, found),
+            Update::Explained { asked, found } => self.show_explanation(asked, found),
+            Update::Weighed { asked, found } => self.show_confirmation(asked, found),
             Update::Ordered { order, answer } => {
                 let (title, text) = match answer {
                     Ok(text) => ("Done", text),
@@ -206,7 +206,7 @@ impl Model {
         }
     }
 
-    fn explained(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
+    fn show_explanation(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
         if !matches!(self.popup, Some(Popup::Waiting(_))) {
             return;
         }
@@ -216,7 +216,7 @@ impl Model {
         });
     }
 
-    fn weighed(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
+    fn show_confirmation(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
         if !matches!(self.popup, Some(Popup::Waiting(_))) {
             return;
         }
@@ -243,7 +243,7 @@ impl Model {
         }
         match self.popup.take() {
             Some(popup) => {
-                let (popup, request) = pressed_in(popup, key);
+                let (popup, request) = press_in_popup(popup, key);
                 self.popup = popup;
                 request
             }
@@ -345,7 +345,7 @@ impl Model {
 }
 
 /// Applies a key to a popup; returns what remains of the popup, and a request, if any.
-fn pressed_in(mut popup: Popup, key: Key) -> (Option<Popup>, Option<Request>) {
+fn press_in_popup(mut popup: Popup, key: Key) -> (Option<Popup>, Option<Request>) {
     match &mut popup {
         Popup::Confirm(confirmation) => {
             let request = confirmation.press(key).map(Request::Send);

@@ -15,7 +15,6 @@ use std::path::Path;
 
 /// A setting that only a flag changes.
 pub(in crate::config) struct Flag {
-    /// Name of the flag.
     pub(in crate::config) flag: &'static str,
     /// The section and the key under which the setting is shown.
     pub(in crate::config) shown: (&'static str, &'static str),

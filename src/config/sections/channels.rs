@@ -32,7 +32,7 @@ const MAX_HORIZON: Duration = Duration::from_secs(10 * YEAR.as_secs());
 /// Either the name of a preset, or a list of channels in their order.
 pub(super) fn form() -> Form<Vec<Channel>> {
     let words = ChannelPreset::labels();
-    let (read, described) = (listed(), listed());
+    let (read, described) = (list_form(), list_form());
     Form::new(
         move |report, node, path, start| match node.text() {
             None => read.read(report, node, path, start),
@@ -47,7 +47,7 @@ pub(super) fn form() -> Form<Vec<Channel>> {
                 preset.map(ChannelPreset::channels)
             }
         },
-        |channels| listed().write(channels),
+        |channels| list_form().write(channels),
         move |default| {
             let mut list = described.schema(default);
             let default = list.as_object_mut().and_then(|list| list.remove("default"));
@@ -56,8 +56,9 @@ pub(super) fn form() -> Form<Vec<Channel>> {
     )
 }
 
-fn listed() -> Form<Vec<Channel>> {
-    let item = Form::new(read, |channel| Some(write(channel, true)), |_| described().schema(None));
+fn list_form() -> Form<Vec<Channel>> {
+    let item =
+        Form::new(read, |channel| Some(write(channel, true)), |_| schema_form().schema(None));
     list(item.spanned())
         .inspect(|report, _, _, channels| {
             let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
@@ -132,7 +133,7 @@ fn channel_name() -> Form<String> {
 }
 
 /// A form whose schema accepts every valid channel.
-fn described() -> Form<Channel> {
+fn schema_form() -> Form<Channel> {
     let is =
         |key: &str, word: &str| json!({"properties": {key: {"const": word}}, "required": [key]});
     let in_bytes = PriorityKind::ALL

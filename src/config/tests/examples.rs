@@ -28,13 +28,16 @@ fn invalid_files_report_all_problems_with_place() {
     let mut wrong = Vec::new();
     for (name, text) in files("bad") {
         let file = File { name: Path::new(&name), bytes: text.as_bytes() };
-        let said: Vec<String> = match load(&flags(), Some(file)) {
+        let messages: Vec<String> = match load(&flags(), Some(file)) {
             Ok(_) => Vec::new(),
             Err(problems) => problems.all().iter().map(ToString::to_string).collect(),
         };
-        assert!(!said.iter().any(|said| said.contains("hunter2")), "{name} shows a secret");
-        if said.is_empty() || said != expected(&text) {
-            wrong.push(format!("{name}\n{}", said.join("\n")));
+        assert!(
+            !messages.iter().any(|message| message.contains("hunter2")),
+            "{name} shows a secret"
+        );
+        if messages.is_empty() || messages != expected(&text) {
+            wrong.push(format!("{name}\n{}", messages.join("\n")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
@@ -45,12 +48,12 @@ fn valid_files_report_their_findings() {
     let mut wrong = Vec::new();
     for (name, text) in files("noted") {
         let file = File { name: Path::new(&name), bytes: text.as_bytes() };
-        let said: Vec<String> = match load(&flags(), Some(file)) {
+        let messages: Vec<String> = match load(&flags(), Some(file)) {
             Ok(loaded) => loaded.findings.iter().map(ToString::to_string).collect(),
             Err(problems) => vec![problems.to_string()],
         };
-        if said != expected(&text) {
-            wrong.push(format!("{name}\n{}", said.join("\n")));
+        if messages != expected(&text) {
+            wrong.push(format!("{name}\n{}", messages.join("\n")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));

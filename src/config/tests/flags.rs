@@ -13,7 +13,7 @@ use crate::{
 };
 use couchdb_client::Login;
 
-fn said(flags: &Flags, text: &str) -> Vec<String> {
+fn messages(flags: &Flags, text: &str) -> Vec<String> {
     match load_text(flags, text) {
         Ok(_) => Vec::new(),
         Err(problems) => problems.all().iter().map(ToString::to_string).collect(),
@@ -86,7 +86,7 @@ fn reports_invalid_flags_together_with_problems_in_file() {
         ..Flags::default()
     };
     assert_eq!(
-        said(&flags, "poll: soon"),
+        messages(&flags, "poll: soon"),
         [
             "--couchdb.url: found a URL with a user or a password in it; write it without them, such as http://couch-a:5984, and set COUCHDB_USER and COUCHDB_PASSWORD",
             "--log.format: found \"xml\", expected logfmt or json",
@@ -135,19 +135,19 @@ fn login_comes_from_flags_then_environment_then_file() {
         assert!(found == login, "{found:?} is not {login:?}");
     }
     assert_eq!(
-        said(&in_env(Some("env"), None), ""),
+        messages(&in_env(Some("env"), None), ""),
         [
             "COUCHDB_USER: there is a user, but no password; give --couchdb.password-file, couchdb.password_file or COUCHDB_PASSWORD"
         ]
     );
     assert_eq!(
-        said(&in_env(None, Some("hunter2")), ""),
+        messages(&in_env(None, Some("hunter2")), ""),
         [
             "COUCHDB_PASSWORD: there is a password, but no user; give --couchdb.username, couchdb.username or COUCHDB_USER"
         ]
     );
     assert_eq!(
-        said(&in_env(Some("a:b"), Some("hunter2")), ""),
+        messages(&in_env(Some("a:b"), Some("hunter2")), ""),
         [
             "COUCHDB_USER: found \"a:b\", but a user name contains no colon and no control character, because a login cannot carry them"
         ]
@@ -162,12 +162,12 @@ fn refuses_admin_api_on_public_address_without_users() {
         web_enable_admin_api: true,
         ..flags()
     };
-    assert_eq!(said(&flags("enforce", "localhost:10984"), ""), [""; 0]);
-    assert_eq!(said(&flags("advise", ":10984"), ""), [""; 0]);
+    assert_eq!(messages(&flags("enforce", "localhost:10984"), ""), [""; 0]);
+    assert_eq!(messages(&flags("advise", ":10984"), ""), [""; 0]);
     let users = Flags { web_config_file: Some(PathBuf::from("web.yml")), ..flags("enforce", ":1") };
-    assert_eq!(said(&users, ""), [""; 0]);
+    assert_eq!(messages(&users, ""), [""; 0]);
     assert_eq!(
-        said(&flags("enforce", ":10984"), ""),
+        messages(&flags("enforce", ":10984"), ""),
         [
             "--web.enable-admin-api: anyone who reaches [::]:10984 could start compactions; listen on 127.0.0.1, name users in --web.config.file, or leave out this flag or --mode=enforce"
         ]
@@ -192,12 +192,12 @@ fn admin_socket_defaults_to_the_storage_path() {
         assert_eq!(found, expected.map(PathBuf::from), "{given:?} {storage:?}");
     }
     let long = Flags { storage_path: Some(PathBuf::from("x/".repeat(60))), ..flags() };
-    let says = said(&long, "");
-    let [problem] = &says[..] else { panic!("{says:?}") };
+    let problems = messages(&long, "");
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
     assert!(problem.starts_with("--web.admin-socket: x/x/"), "{problem}");
     assert!(problem.contains("130 bytes long"), "{problem}");
     let none = Flags { web_admin_socket: Some(PathBuf::from("none")), ..long };
-    assert_eq!(said(&none, ""), [""; 0]);
+    assert_eq!(messages(&none, ""), [""; 0]);
 }
 
 #[test]
@@ -216,8 +216,8 @@ fn refuses_files_that_are_not_utf8_text() {
     );
     assert!(load(&vec![b'#'; MAX_FILE]).is_ok());
     assert_eq!(load("\u{feff}poll: 9s".as_bytes()).unwrap().settings.poll.as_secs(), 9);
-    let says = read_file(&data().join("nowhere.yml"), "--config.file").unwrap_err().to_string();
-    assert!(says.contains("nowhere.yml: the configuration cannot be read: "), "{says}");
+    let message = read_file(&data().join("nowhere.yml"), "--config.file").unwrap_err().to_string();
+    assert!(message.contains("nowhere.yml: the configuration cannot be read: "), "{message}");
 }
 
 #[test]

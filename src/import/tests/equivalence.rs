@@ -305,11 +305,11 @@ proptest! {
             let recliner = imported_starts(&imported.channels, object, minute);
             if let Some((name, _)) = &smoosh {
                 let section = format!("smoosh.{name}");
-                let said = |what: &str| imported.findings.iter().any(|finding| {
+                let reports = |what: &str| imported.findings.iter().any(|finding| {
                     finding.section == section && finding.message.starts_with(what)
                 });
-                prop_assert!(!said("takes nothing"), "{name} takes {object:?}");
-                let only = said("takes only files without live bytes");
+                prop_assert!(!reports("takes nothing"), "{name} takes {object:?}");
+                let only = reports("takes only files without live bytes");
                 prop_assert!(!only || object.active == 0, "{name} takes {object:?}");
             }
             let name = |started: &Option<(String, f64)>| started.as_ref().map(|(name, _)| name.clone());

@@ -22,12 +22,12 @@ fn default_settings_become_default_channels() {
 fn before_3_3_keeps_order_and_has_no_cleanup() {
     let imported = import_one("3.2.2", "");
     assert_eq!(
-        named(&imported.channels),
+        channel_names(&imported.channels),
         ["upgrade_dbs", "ratio_dbs", "slack_dbs", "upgrade_views", "ratio_views", "slack_views"]
     );
     let ini = "[smoosh]\ndb_channels = b, ratio_dbs ,a,,b,,\nview_channels = none\ncleanup_index_files = true\n";
     assert_eq!(
-        named(&import_one("3.2.2", ini).channels),
+        channel_names(&import_one("3.2.2", ini).channels),
         ["b", "ratio_dbs", "a", "unnamed_dbs", "none", "index_cleanup"]
     );
     let emptied = NodeConfig {
@@ -35,7 +35,7 @@ fn before_3_3_keeps_order_and_has_no_cleanup() {
             .into(),
         ..node("n", "3.2.2", "")
     };
-    assert_eq!(named(&import_smoosh(&[emptied]).unwrap().channels)[0], "unnamed_dbs");
+    assert_eq!(channel_names(&import_smoosh(&[emptied]).unwrap().channels)[0], "unnamed_dbs");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn unusual_values_keep_their_effect() {
 fn invalid_number_drops_its_channel_and_later_ones() {
     let imported = import_one("3.5.0", "[smoosh.slack_dbs]\nmax_priority = 1e9\n");
     assert_eq!(
-        named(&imported.channels),
+        channel_names(&imported.channels),
         ["ratio_dbs", "ratio_views", "slack_views", "upgrade_views", "index_cleanup"]
     );
 }
@@ -184,11 +184,11 @@ smoosh.slack_dbs.concurrency = {\"was\": null, \"at\": 1795222434}
     assert_eq!(concurrency("ratio_dbs"), 4, "the value noted by the takeover");
     assert_eq!(concurrency("slack_dbs"), 1, "the default, because the key was absent");
     assert_eq!(concurrency("ratio_views"), 0, "not taken over, so 0 stays");
-    let said = said("3.5.0", ini);
+    let findings = translation_findings("3.5.0", ini);
     for line in [
         "note: [smoosh.ratio_dbs] concurrency: is 0 because a recliner has taken the channel over; the \"4\" from before is used here",
         "note: [smoosh.slack_dbs] concurrency: is 0 because a recliner has taken the channel over; the key was not set then, so its default is used here",
     ] {
-        assert!(said.iter().any(|finding| finding == line), "{said:#?}");
+        assert!(findings.iter().any(|finding| finding == line), "{findings:#?}");
     }
 }

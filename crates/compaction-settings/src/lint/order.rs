@@ -13,7 +13,7 @@ pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
             continue;
         }
         if let Some(why) = one.never_starts {
-            findings.warn(&one.section(), None, held(one, why, after));
+            findings.warn(&one.section(), None, never_starts_message(one, why, after));
         }
         if let Some(first) = before.iter().find(|first| takes_all_of(first, one)) {
             findings.add_fault(
@@ -24,13 +24,13 @@ pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
                     first.shown()
                 ),
             );
-        } else if let Some(rest) = before.iter().find_map(|first| left_by(first, one)) {
+        } else if let Some(rest) = before.iter().find_map(|first| leftover_after(first, one)) {
             findings.note(&one.section(), None, rest);
         }
     }
 }
 
-fn held(one: &SmooshChannel, why: &str, after: &[SmooshChannel]) -> String {
+fn never_starts_message(one: &SmooshChannel, why: &str, after: &[SmooshChannel]) -> String {
     let what = if one.only_empty_files { "files without live bytes" } else { "targets" };
     let after: Vec<_> = after.iter().map(|later| later.shown()).collect();
     let sees = if after.is_empty() {
@@ -126,7 +126,7 @@ fn takes_all_of(a: &SmooshChannel, b: &SmooshChannel) -> bool {
 }
 
 /// What is left for a slack channel after a ratio channel that takes the most wasteful files.
-fn left_by(a: &SmooshChannel, b: &SmooshChannel) -> Option<String> {
+fn leftover_after(a: &SmooshChannel, b: &SmooshChannel) -> Option<String> {
     let both = a.priority == Some(Priority::Ratio) && b.priority == Some(Priority::Slack);
     let open = a.max_priority == f64::INFINITY && wider(a, b);
     if !both || !open || a.only_empty_files || a.min_priority <= 1.0 || b.min_priority <= 0.0 {

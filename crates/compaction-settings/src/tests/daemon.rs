@@ -46,7 +46,7 @@ fn unreadable_rules_are_reported_and_left_out() {
     ));
     assert_eq!(settings.rules.len(), 1);
     assert_eq!(
-        shown(&settings.findings),
+        finding_texts(&settings.findings),
         [
             "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to come together or not at all",
             "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is no list",
@@ -70,7 +70,7 @@ fn reports_rules_that_the_daemon_does_not_find() {
     let settings = read_daemon(&node("2.3.1", &ini));
     assert_eq!(settings.rules, []);
     assert_eq!(
-        shown(&settings.findings),
+        finding_texts(&settings.findings),
         [
             "warning: [compactions] Orders: does nothing: no database can have this name",
             "warning: [compactions] _default: is emptied, so databases without a rule of their own are not compacted",
@@ -89,7 +89,7 @@ fn reports_keys_that_the_daemon_does_not_read() {
     ));
     assert_eq!(settings.min_file_size, 131_072);
     assert_eq!(
-        shown(&settings.findings),
+        finding_texts(&settings.findings),
         [
             "error: [compaction_daemon] min_file_size: is no integer, on which the daemon crashes at every file: its default of 131072 is assumed",
             "warning: [compaction_daemon] foo: does nothing: the daemon reads no such key",

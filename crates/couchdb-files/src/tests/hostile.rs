@@ -16,7 +16,7 @@ fn db_header(version: u8, more: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn files_without_a_header_have_no_valid_header() {
+fn reports_files_without_any_header() {
     for file in [vec![], vec![1], vec![1; 5], vec![0; 4096], vec![1; 4096], vec![1; 40_000]] {
         assert_eq!(reason(&file), "no_valid_header", "{} bytes", file.len());
     }
@@ -191,7 +191,7 @@ fn a_read_error_contains_its_offset() {
 }
 
 #[test]
-fn roles_follow_from_names() {
+fn role_depends_on_file_name() {
     let sig = "0f045e3b41d71d93aaa32f23021ba536";
     let named = sig.parse().ok();
     for (name, role) in [

@@ -104,7 +104,7 @@ fn incomplete_terms_are_refused() {
 }
 
 #[test]
-fn other_terms_are_skipped() {
+fn skips_terms_of_other_types() {
     for bytes in [
         &[70, 0, 0, 0, 0, 0, 0, 0, 0][..],
         &[99; 32],
@@ -123,7 +123,7 @@ fn other_terms_are_skipped() {
 }
 
 #[test]
-fn deep_terms_are_decoded() {
+fn decodes_deeply_nested_terms() {
     let mut bytes = vec![VERSION];
     bytes.extend([104, 1].repeat(1 << 20));
     assert_eq!(Term::decode(&bytes).err(), Some(DecodeError::Truncated));
