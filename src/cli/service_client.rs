@@ -57,6 +57,7 @@ const VALUES: usize = 4_000_000;
 /// Maximum number of candidates listed for an ambiguous name.
 const MAX_CANDIDATES: usize = 10;
 
+/// How a running recliner is reached.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct ServiceArgs {
     /// A running recliner [default: http://127.0.0.1:10984]
