@@ -52,11 +52,11 @@ use tokio::runtime::Builder;
 
 /// Threads of a service for requests, answers and timers; tables and rendering have their own
 /// threads. CouchDB is slower than one thread, and two threads would wake each other at every
-/// answer.
+/// response.
 const WORKER_THREADS: usize = 1;
 
-/// The runtime of a command. A service needs other threads to answer while its tables are being
-/// processed; every other command waits for one thing, and a second thread would only add
+/// The runtime of a command. A service needs a second thread to answer requests while its tables
+/// are being processed; every other command waits for one thing, and a second thread would only add
 /// wake-ups.
 fn runtime(command: &Command) -> Builder {
     if !command.serves() {
@@ -70,23 +70,23 @@ fn runtime(command: &Command) -> Builder {
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
+    /// The command did what it should.
     Done,
-    /// Failed.
+    /// The command failed, or the service refused it.
     Failed,
     /// Part of the cluster could not be read.
     Incomplete,
-    /// There is what the command was told to fail on.
+    /// The result meets the condition on which the command shall fail, such as `--fail-on`.
     Found,
     /// Bad usage or configuration.
     Usage,
 }
 
 impl Exit {
-    /// Every way to end.
+    /// Every exit, in the order of the manual.
     const ALL: [Self; 5] = [Self::Done, Self::Failed, Self::Incomplete, Self::Found, Self::Usage];
 
-    /// The status of the process.
+    /// The exit status of the process.
     const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -124,11 +124,11 @@ impl From<Exit> for ExitCode {
 struct CommandError {
     exit: Exit,
     why: String,
-    /// The conflict that an order met, if the service reported one.
+    /// The conflict with another order, if the service reported one.
     conflict: Option<Box<Conflict>>,
     /// Whether the same request may succeed later.
     is_transient: bool,
-    /// After which time the service may do what it has not done now, if it said so.
+    /// The time after which the service may carry out the order, if it said so.
     retry_after: Option<Duration>,
 }
 
@@ -148,7 +148,7 @@ impl CommandError {
     }
 }
 
-/// The commands and flags, for whoever describes them.
+/// The commands and flags, for manual pages, completions and documentation.
 #[must_use]
 pub fn command_line() -> clap::Command {
     Args::command()
@@ -157,7 +157,7 @@ pub fn command_line() -> clap::Command {
 /// Runs one command line.
 pub fn run(words: Vec<OsString>) -> Exit {
     if words.len() <= 1 {
-        // Nothing was asked for, which a script does by mistake: it is bad usage all the same.
+        // A script that passes no command does so by mistake, so this counts as bad usage.
         print_note(&next_step::introduction());
         return Exit::Usage;
     }
@@ -168,7 +168,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             return if print_usage_error(&refused, &words).is_ok() { exit } else { Exit::Failed };
         }
     };
-    // One TLS provider is selected once: with two in one program, rustls refuses both.
+    // One TLS provider is selected explicitly: if a program contains two, rustls chooses neither.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         print_error("the TLS provider was installed twice");
     }
@@ -222,8 +222,8 @@ pub fn run(words: Vec<OsString>) -> Exit {
     }
 }
 
-/// Prints a command line error, or the help that was requested. Words of the command line may be
-/// URLs with a password in them.
+/// Prints a command line error, or the help that was requested. Passwords are removed, because the
+/// arguments may be URLs that contain one.
 fn print_usage_error(refused: &clap::Error, words: &[OsString]) -> io::Result<()> {
     let rendered = refused.render().to_string();
     let words = words.iter().filter_map(|word| word.to_str());

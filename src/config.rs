@@ -1,11 +1,11 @@
-//! From flags and `recliner.yml` to checked [`Settings`], whole or not at all.
+//! Turns flags and `recliner.yml` into checked [`Settings`], completely or not at all.
 //!
-//! Owns the shape of the file, what each value may be, precedence between flags and file,
-//! what a reload can change, and the way back to YAML and JSON. Each key is described once,
-//! in `model::settings` or in `sections`: reading, writing, the JSON Schema and the difference at a
-//! reload all come from that description. Collects every problem with its place and key before anything
-//! starts. Never starts anything and never opens what the settings name: only [`read_file`]
-//! touches the disk. The commands call it at start, the service at reload.
+//! Owns the shape of the file, the allowed values, the precedence of flags over the file, what a
+//! reload can change, and the conversion back to YAML and JSON. Each key is described once, in
+//! `model::settings` or in `sections`: reading, writing, the JSON Schema and the differences at a
+//! reload all follow from that description. Collects every problem with its place and key before
+//! anything starts. Never starts anything and never opens the files that settings name: only
+//! [`read_file`] touches the disk. Commands call it at start, the service at reload.
 
 mod changes;
 mod flags;
@@ -34,32 +34,32 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The longest file that is read, in bytes.
+/// Maximum size of a configuration file, in bytes.
 pub const MAX_FILE: usize = 1 << 20;
 
-/// A configuration file's content.
+/// A configuration file's name and content.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'a> {
-    /// Its path as it was given; relative paths in the file start at its directory.
+    /// The path as given by the user; relative paths in the file start at its directory.
     pub name: &'a Path,
-    /// Its content, in UTF-8.
+    /// The file's content; it must be UTF-8.
     pub bytes: &'a [u8],
 }
 
-/// Settings that can be started with.
+/// Valid settings, and findings about them.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The settings.
+    /// The complete settings.
     pub settings: Settings,
-    /// What is worth knowing about them, in the order in which it is written.
+    /// Findings about the settings, in the order of the file.
     pub findings: Vec<Finding>,
 }
 
-/// Reads the file that `flag` names, up to one byte more than [`MAX_FILE`], so that [`load`]
-/// can say when it is too long.
+/// Reads the file that `flag` names, up to one byte more than [`MAX_FILE`], so that [`load`] can
+/// report a file that is too long.
 ///
 /// # Errors
-/// When it cannot be opened or read.
+/// If the file cannot be opened or read.
 pub fn read_file(path: &Path, flag: &'static str) -> Result<Vec<u8>, Problems> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(MAX_FILE).unwrap_or(u64::MAX).saturating_add(1);
@@ -72,10 +72,10 @@ pub fn read_file(path: &Path, flag: &'static str) -> Result<Vec<u8>, Problems> {
     Ok(bytes)
 }
 
-/// Reads a file that a user names, which may be a device without an end.
+/// Reads a file that a user names, which may be an endless device.
 ///
 /// # Errors
-/// The system's error, or that it has more than `limit` bytes.
+/// The system's error, or an error if the file has more than `limit` bytes.
 pub(crate) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -85,13 +85,13 @@ pub(crate) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes settings from flags and a file, or says everything that is wrong with both.
+/// Combines flags and a file into settings, or reports every problem in both.
 ///
-/// An explicit flag wins over the file, and so does a login in the environment. By the same
-/// rule `--mode=advise` is a ceiling: the file's mode is then ignored.
+/// An explicit flag takes precedence over the file, and so does a login in the environment. For the
+/// same reason `--mode=advise` is a ceiling: the file's mode is then ignored.
 ///
 /// # Errors
-/// Every problem, sorted by place.
+/// All problems, sorted by place.
 pub fn load(flags: &Flags, file: Option<File<'_>>) -> Result<Loaded, Problems> {
     let mut report = section::Report::default();
     let mut from_file = sections::FileSettings::default();
@@ -111,12 +111,12 @@ pub fn load(flags: &Flags, file: Option<File<'_>>) -> Result<Loaded, Problems> {
     Err(Problems::new(report.problems))
 }
 
-/// Reads the part of a file that says under which rules compactions start: `nodes`, `mode`,
-/// `channels`, `ignore`, `limits`, `headroom`, `rent` and `views`. All other settings are defaults,
-/// whatever the file says; it need not name a CouchDB.
+/// Reads only the policy of a file, that is the rules under which compactions start: `nodes`,
+/// `mode`, `channels`, `ignore`, `limits`, `headroom`, `rent` and `views`. All other settings have
+/// their defaults, whatever the file contains; it need not name a CouchDB.
 ///
 /// # Errors
-/// Every problem in that part, sorted by place, and every unknown key.
+/// Every problem in the policy, sorted by place, and every unknown key.
 pub fn load_policy(file: File<'_>) -> Result<Settings, Problems> {
     let name = file.name.display().to_string();
     let mut tree = tree::read(&name, text_of(&name, file.bytes)?)?;

@@ -1,9 +1,9 @@
-//! CouchDB's own compaction settings as channels of the same effect.
+//! Translates CouchDB's own compaction settings into channels with the same effect.
 //!
-//! Owns the translation of what the crate `compaction-settings` reads, the findings about what a
-//! channel says differently, and the comparison of nodes. Never asks a server, never opens a file
-//! and never writes YAML: it takes each node's settings and returns [`Imported`], or channels by rent
-//! in their place. The command `import` calls it, and the API for what-if.
+//! Owns the translation of what the crate `compaction-settings` reads, the findings about
+//! differences between a channel and the original, and the comparison of nodes. Never asks a
+//! server, opens a file or writes YAML: it takes each node's settings and returns [`Imported`], or
+//! channels by rent instead. Called by the command `import` and by the API for what-if.
 
 mod daemon;
 mod finding;
@@ -21,7 +21,7 @@ use compaction_settings::{Findings, Ignored, NodeConfig};
 use jiff::tz::TimeZone;
 use std::{collections::BTreeSet, iter};
 
-/// Why nothing can be imported at all.
+/// Why an import is impossible.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImportError {
     /// No node's configuration was given.
@@ -35,21 +35,21 @@ pub(crate) enum ImportError {
         /// The nodes, separated by commas.
         nodes: String,
     },
-    /// Names of databases or files cannot be made into patterns.
+    /// Patterns cannot be made from the names of databases or files.
     #[error("cannot make patterns of the databases and files that {node}'s settings name")]
     Pattern {
-        /// The node whose settings name them.
+        /// The node whose settings contain the names.
         node: String,
-        /// Which, and why.
+        /// The name and the reason.
         #[source]
         source: PatternError,
     },
 }
 
-/// The channels equal in effect to smoosh's on these nodes, with findings.
+/// Channels with the same effect as smoosh's channels on these nodes, with findings.
 ///
 /// # Errors
-/// When there is no node to read, or none that runs smoosh.
+/// If no node's settings are given, or no node runs smoosh.
 pub(crate) fn import_smoosh(nodes: &[NodeConfig]) -> Result<Imported, ImportError> {
     if nodes.is_empty() {
         return Err(ImportError::NoNodes);
@@ -62,14 +62,13 @@ pub(crate) fn import_smoosh(nodes: &[NodeConfig]) -> Result<Imported, ImportErro
     merge::merge(nodes)
 }
 
-/// The channels that follow the rules of CouchDB 2.x's compaction daemon on these nodes.
+/// Channels that follow the rules of CouchDB 2.x's compaction daemon on these nodes.
 ///
 /// `zone` is the time zone of the servers' clocks, which the daemon's `from` and `to` follow.
-/// Thresholds follow CouchDB's migration guide: N % of waste is a `min_priority` of
-/// 1/(1 - N/100).
+/// Thresholds follow CouchDB's migration guide: N % of waste is a `min_priority` of 1/(1 - N/100).
 ///
 /// # Errors
-/// When there is no node to read.
+/// If no node's settings are given.
 pub(crate) fn import_daemon(
     nodes: &[NodeConfig],
     zone: &TimeZone,
@@ -80,35 +79,35 @@ pub(crate) fn import_daemon(
     merge::merge(nodes.iter().map(|node| daemon::read(node, zone)).collect())
 }
 
-/// One node's settings as channels.
+/// The channels from one node's settings.
 #[derive(Debug)]
 struct NodeChannels {
     node: String,
     version: String,
-    /// Whether its settings count; if not, it has no channels.
+    /// Whether the node runs smoosh; if not, it has no channels.
     runs_smoosh: bool,
     channels: Vec<TranslatedChannel>,
     ignored: Ignored,
-    /// How many jobs its settings let it run at once.
+    /// How many jobs the settings let the node run at once.
     per_node: usize,
     findings: Findings,
 }
 
-/// A channel before its name patterns, which depend on what all nodes ignore.
+/// A channel without its name patterns, which depend on what all nodes together ignore.
 #[derive(Debug)]
 struct TranslatedChannel {
     channel: Channel,
-    /// Clustered databases that it takes alone.
+    /// Clustered databases that only this channel takes.
     include: BTreeSet<String>,
-    /// Clustered databases that it leaves out.
+    /// Clustered databases that the channel leaves out.
     exclude: BTreeSet<String>,
-    /// The section of its settings in CouchDB.
+    /// The section of the channel's settings in CouchDB.
     section: String,
 }
 
-/// A name that a channel of `recliner.yml` can have, made of one that perhaps none can.
+/// A unique name that is valid in `recliner.yml`, derived from one that may not be.
 fn unique_name(name: &str, ending: &str, is_used: impl Fn(&str) -> bool) -> String {
-    /// Leaves room for an ending and a number.
+    /// Leaves space for an ending and a number.
     const MAX_BASE: usize = 40;
     let allowed = |letter: char| match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9') => letter,

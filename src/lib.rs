@@ -169,12 +169,13 @@ mod tasks;
 pub mod text;
 pub mod what_if;
 
-// The harness runs tests in the order of their names: this one is the first, and limits the run.
+// The harness runs tests in alphabetical order: this module's test runs first and limits the run's
+// time.
 #[cfg(test)]
 #[path = "../tests/watchdog/mod.rs"]
 pub(crate) mod a_limit;
 
-// What tests of several modules share with the tests beside the library.
+// Helpers shared by unit tests and the integration tests in `tests/`.
 #[cfg(test)]
 #[path = "../tests/skipped/mod.rs"]
 pub(crate) mod skipped;

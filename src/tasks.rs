@@ -1,4 +1,4 @@
-//! What every task needs: publishing its state, and waiting for spawned tasks and threads. A panic in
+//! Helpers for all tasks: publishing a state, and waiting for spawned tasks and threads. A panic in
 //! a task is resumed in the caller that joins it, because the caller cannot continue with half of
 //! its state.
 
@@ -20,7 +20,7 @@ pub(crate) fn publish_if_changed<T: PartialEq + ?Sized>(
     });
 }
 
-/// The result of a task; `None` if it was cancelled, as at shutdown of the runtime.
+/// The result of a task; `None` if it was cancelled, as when the runtime shuts down.
 #[must_use]
 pub(crate) fn unwrap_join<T>(ended: Result<T, JoinError>) -> Option<T> {
     match ended.map_err(JoinError::try_into_panic) {
@@ -37,7 +37,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     #[tokio::test]
-    async fn a_panic_is_resumed_and_a_cancelled_task_has_no_result() {
+    async fn joining_resumes_panics_and_ignores_cancelled_tasks() {
         let mut tasks = JoinSet::new();
         tasks.spawn(async { 7 });
         assert_eq!(tasks.join_next().await.map(unwrap_join), Some(Some(7)));
@@ -45,8 +45,8 @@ mod tests {
         assert_eq!(tasks.join_next().await.map(unwrap_join), Some(None));
         tasks.spawn(async { panic!("on purpose") });
         let panics = tasks.join_next().await.unwrap();
-        let went_on =
+        let resumed =
             std::panic::catch_unwind(AssertUnwindSafe(|| unwrap_join(panics))).unwrap_err();
-        assert_eq!(went_on.downcast_ref::<&str>(), Some(&"on purpose"));
+        assert_eq!(resumed.downcast_ref::<&str>(), Some(&"on purpose"));
     }
 }

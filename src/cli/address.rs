@@ -1,16 +1,18 @@
-//! Commands to paste that reach the recliner that was asked, where that is not the one they reach by themselves.
+//! Adds `--recliner.url` to commands that people paste, so that they reach the recliner that gave
+//! the answer.
 
 use super::service_client::DEFAULT_URL;
 use crate::{serve::report::AdviceRemedy, text::quote::shell_word};
 
-/// The address after a direct read: which recliner watches the cluster is the reader's to know.
+/// The address in commands after a direct read, which cannot know which recliner watches the
+/// cluster.
 pub(super) const UNKNOWN_URL: &str = "$RECLINER_URL";
 
-/// Commands that ask or order a running recliner.
+/// Commands that query a running recliner or give it an order.
 const ASKING: [&str; 4] =
     ["recliner compact", "recliner explain", "recliner plan", "recliner what-if"];
 
-/// Adds the address to those that lack it.
+/// Adds the address to the commands that lack it, unless it is the default.
 pub(super) fn address(remedy: &mut [AdviceRemedy], url: &str) {
     if url == DEFAULT_URL {
         return;

@@ -17,8 +17,8 @@ use tokio::{net::UnixStream, time};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl ReachArgs {
-    /// A client for the named recliner. Without a name, for the one with its socket in the default
-    /// storage path; without that socket, for the one at the default URL.
+    /// A client for the named recliner. If none is named: for the one whose socket is in the
+    /// default storage path; without that socket, for the one at the default URL.
     ///
     /// # Errors
     ///

@@ -23,12 +23,11 @@ use serde::Serialize;
 use std::sync::Arc;
 use wall_clock::Clock;
 
-/// The advice, as JSON.
 #[derive(Serialize)]
 struct AdviceAnswer<'a> {
     #[serde(flatten)]
     advice: &'a Advice,
-    /// Whether a running recliner answered, which remembers.
+    /// Whether a running recliner answered, which also knows the past.
     memory: bool,
 }
 
@@ -56,7 +55,7 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
             let reads_directories =
                 reading.plan.snapshot.nodes().iter().any(|node| node.disk_usage.is_some());
             direct = Some(direct_note(reads_directories));
-            // Which recliner watches this cluster is the reader's to know.
+            // Only the user knows which recliner watches this cluster.
             (addressed(advice_of(reading, &settings), UNKNOWN_URL), Some(unseen))
         }
     };
@@ -95,10 +94,10 @@ fn addressed(mut advice: Advice, url: &str) -> Advice {
     advice
 }
 
-/// Databases or design documents that a table names.
+/// Maximum number of databases or design documents in a table.
 const NAMED: usize = 20;
 
-/// Whose bytes fill the disks.
+/// Prints which databases or design documents use the disks.
 async fn usage(args: &AdviseArgs, by: &str) -> Result<Exit, CommandError> {
     let query = [("by", by)];
     let ask = async |client: &ServiceClient| -> Result<Usage, CommandError> {
@@ -107,8 +106,8 @@ async fn usage(args: &AdviseArgs, by: &str) -> Result<Exit, CommandError> {
     let (usage, exit) = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
         AnswerSource::Service(client) => (ask(&client).await?, Exit::Done),
         AnswerSource::Default(client) => {
-            let asked = ask(&client).await;
-            (asked.map_err(read_once::missing_source_error)?, Exit::Done)
+            let usage = ask(&client).await;
+            (usage.map_err(read_once::missing_source_error)?, Exit::Done)
         }
         AnswerSource::Cluster => {
             let (reading, _, exit) = read_cluster(args, false).await?;
@@ -130,7 +129,6 @@ fn has_severity(advice: &Advice, least: &str) -> bool {
     worse.into_iter().any(|label| advice.open().any(|line| line.severity == label))
 }
 
-/// Asks a running recliner.
 async fn ask_service(client: &ServiceClient) -> Result<Advice, CommandError> {
     client.get("/api/v1/advice", &[]).await
 }
@@ -153,7 +151,7 @@ async fn read_cluster(
     Ok((reading, loaded.settings, exit))
 }
 
-/// A directory without a single shard file is most likely the wrong one.
+/// Fails if a directory has no shard file: it is most likely the wrong one.
 fn check_not_empty(reading: &ClusterReading, settings: &Settings) -> Result<(), CommandError> {
     let is_alone = settings.couchdb.urls.is_empty();
     let directory = settings.files.data_dir.as_ref().filter(|_| is_alone);
@@ -166,7 +164,7 @@ fn check_not_empty(reading: &ClusterReading, settings: &Settings) -> Result<(), 
     }
 }
 
-/// The advice of what was read once.
+/// The advice that follows from one reading.
 fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
     let now = Clock::System.now();
     let inputs = AdviceInputs {
@@ -182,7 +180,7 @@ fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
     Advice::of(&view, &inputs.plan, now)
 }
 
-/// Mutes advice, or ends that.
+/// Mutes advice, or unmutes it.
 async fn mute(args: &AdviseArgs) -> Result<Exit, CommandError> {
     let client = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
         AnswerSource::Service(client) | AnswerSource::Default(client) => client,
@@ -209,7 +207,7 @@ mod tests {
     use super::{super::service_client::DEFAULT_URL, *};
     use crate::advice::test_cluster::{NOW, Shard, TestCluster};
 
-    /// What is to be pasted about waste and files of unknown databases.
+    /// All texts to paste in the advice about waste and about files of unknown databases.
     fn texts(url: &str) -> Vec<String> {
         let shard = Shard::new("orders", "a", 0, 900 << 20);
         let (waste, orphan) = (shard.clone().with_active(1 << 20), Shard { db: "old", ..shard });
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_reach_the_recliner_that_was_asked() {
+    fn commands_name_the_recliner_that_answered() {
         let default = texts(DEFAULT_URL);
         assert!(default.iter().all(|text| !text.contains("--recliner.url")), "{default:?}");
         let starts = |texts: &[String], start: &str| texts.iter().any(|it| it.starts_with(start));
@@ -233,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direct_read_says_what_it_does_not_show() {
+    fn direct_read_notes_what_is_unknown() {
         assert!(direct_note(false).contains("No directory was read: leftovers, trash and"));
         assert!(!direct_note(true).contains("directory"));
     }

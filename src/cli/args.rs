@@ -16,7 +16,7 @@ use clap::{Args as Flags, Parser, Subcommand, ValueEnum, ValueHint};
 use std::{net::SocketAddr, path::PathBuf, sync::LazyLock};
 use suggested::{DATABASE_SORTS, EVENT_TYPES, LOG_FORMATS, LOG_LEVELS, MODES, RESULTS};
 
-/// The version, with the revision of the source and its date if they are known.
+/// The version, with the revision and the date of the source if they are known.
 pub(super) fn version() -> &'static str {
     static LINE: LazyLock<String> = LazyLock::new(|| {
         let build = ProcessInfo::of_this_build(false);
@@ -181,7 +181,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Whether it runs until it is stopped.
+    /// Whether the command runs until it is stopped.
     pub(super) const fn serves(&self) -> bool {
         #[cfg(feature = "simulator")]
         if matches!(self, Self::Demo(_)) {
@@ -743,7 +743,7 @@ pub(super) enum MixinPart {
 }
 
 impl MixinPart {
-    /// What it is, within a sentence.
+    /// The part's name within a sentence.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Rules => "rules",

@@ -1,7 +1,7 @@
 //! `recliner backup`: a copy of a running recliner's journal in a file.
 //!
-//! Owns the file: it gets its name only after the copy in it was checked, so that an interrupted
-//! command leaves the previous backup as it was.
+//! Owns the file: it gets its final name only after the copy in it was checked, so that an
+//! interrupted command leaves the previous backup unchanged.
 
 use super::{
     CommandError, Exit,
@@ -21,23 +21,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The route of a service.
+/// The service's route for backups.
 const ROUTE: &str = "/api/v1/backup";
 
 /// What `--format json` prints.
 #[derive(Debug, Serialize)]
 struct BackupOutput<'a> {
-    /// The file.
     file: &'a Path,
-    /// Its size.
+    /// Size of the file.
     bytes: u64,
-    /// Number of events.
+    /// Number of events in the copy.
     events: u64,
-    /// Number of outcomes of jobs.
+    /// Number of job outcomes in the copy.
     outcomes: u64,
-    /// Number of the newest entry.
+    /// Sequence number of the newest entry.
     last_seq: u64,
-    /// When the newest event was recorded.
+    /// RFC 3339 time of the newest event.
     last_at: Option<String>,
 }
 
@@ -49,8 +48,8 @@ pub(super) async fn run(args: BackupArgs) -> Result<Exit, CommandError> {
     let mut part = PartFile::open(&args.file)?;
     let client = args.order.reach.client().await?;
     client.download(ROUTE, |piece| part.write(piece)).await?;
-    let (found, bytes) = part.finish(&args.file, args.force)?;
-    let CopySummary { events, outcomes, last_seq, last_at } = found;
+    let (summary, bytes) = part.finish(&args.file, args.force)?;
+    let CopySummary { events, outcomes, last_seq, last_at } = summary;
     let last_at = last_at.map(wall_clock::Moment::rfc3339);
     match args.order.format {
         Format::Json => {
@@ -71,7 +70,7 @@ pub(super) async fn run(args: BackupArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// Sends the copy to standard output, for a pipe. Its length is checked, its content is not.
+/// Sends the copy to standard output, for a pipe. Checks its length, but not its content.
 async fn to_stdout(args: &BackupArgs) -> Result<Exit, CommandError> {
     if io::stdout().is_terminal() {
         return Err(CommandError::usage(
@@ -84,18 +83,18 @@ async fn to_stdout(args: &BackupArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// Refuses a name that a backup must not replace.
+/// Refuses a destination that a backup must not replace.
 fn check_destination(file: &Path, force: bool) -> Result<(), CommandError> {
     let name = file.display();
     let refused = |why: &str| Err(CommandError::usage(format!("{name} {why}")));
     match fs::metadata(file) {
         Ok(found) if found.is_dir() => refused("is a directory: name a file in it"),
-        // Renaming would replace a device or a pipe by a file.
+        // Renaming would replace a device or a pipe with a file.
         Ok(found) if !found.is_file() => refused("is not a file: choose another name"),
         Ok(_) if !force => {
             refused("already exists: choose another name, or use --force to replace it")
         }
-        // Replacing a journal under its process would lose what is written to it afterwards.
+        // Replacing the journal of a running process would lose everything it writes afterwards.
         Ok(_) if journal::is_open_journal(file) => {
             refused("is the journal of a running recliner, or open elsewhere: choose another name")
         }
@@ -103,7 +102,8 @@ fn check_destination(file: &Path, force: bool) -> Result<(), CommandError> {
     }
 }
 
-/// The file under another name, while it is incomplete. It is deleted unless it is finished.
+/// The incomplete file under its temporary name. It is deleted unless [`finish`](Self::finish)
+/// completes it.
 struct PartFile {
     path: PathBuf,
     file: File,
@@ -111,7 +111,7 @@ struct PartFile {
 }
 
 impl PartFile {
-    /// Creates `FILE.part`, in place of the one that an interrupted command left.
+    /// Creates `FILE.part`, replacing one that an interrupted command left behind.
     fn open(destination: &Path) -> Result<Self, CommandError> {
         let mut name = OsString::from(destination);
         name.push(".part");
@@ -133,15 +133,15 @@ impl PartFile {
         self.file.write_all(piece).map_err(|why| write_error(&self.path, &why))
     }
 
-    /// Checks the copy and gives the file its name. Returns what is in it, and its size, which the
-    /// check may change.
+    /// Checks the copy and renames the file. Returns a summary of its content, and its size, which
+    /// the check may change.
     fn finish(
         mut self,
         destination: &Path,
         force: bool,
     ) -> Result<(CopySummary, u64), CommandError> {
         let name = self.path.display().to_string();
-        let found = journal::check_copy(&self.file, &name).map_err(|why| {
+        let summary = journal::check_copy(&self.file, &name).map_err(|why| {
             CommandError::failed(format!(
                 "the received copy cannot be used, and is discarded: {why}"
             ))
@@ -155,16 +155,16 @@ impl PartFile {
         }
         fs::rename(&self.path, destination).map_err(failed)?;
         self.is_finished = true;
-        // The new name survives a crash only after the directory was synced.
+        // The rename survives a crash only once the directory is synced.
         let directory = destination.parent().filter(|path| !path.as_os_str().is_empty());
         let directory = File::open(directory.unwrap_or_else(|| Path::new(".")));
         directory.and_then(|directory| directory.sync_all()).map_err(failed)?;
-        Ok((found, bytes))
+        Ok((summary, bytes))
     }
 }
 
-/// Removes the file of an interrupted command. A link is no such file: what it leads to may be another
-/// user's choice.
+/// Removes the file of an interrupted command, but not a symbolic link: another user may have
+/// chosen its destination.
 fn remove_leftover(path: &Path) -> Result<(), CommandError> {
     let failed = |why: io::Error| write_error(path, &why);
     let found = path.symlink_metadata().map_err(failed)?;
@@ -185,7 +185,7 @@ fn remove_leftover(path: &Path) -> Result<(), CommandError> {
 impl Drop for PartFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // The next backup of this name removes it otherwise.
+            // If this fails, the next backup to the same name removes the file.
             let _left = fs::remove_file(&self.path);
         }
     }

@@ -17,7 +17,7 @@ use futures::future::join_all;
 use std::time::Duration;
 use tokio::time;
 
-/// How long the cluster is waited for.
+/// Maximum wait for the cluster.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
@@ -28,7 +28,7 @@ pub(super) async fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     let flags = Flags { mode: args.mode.clone(), ..args.web.apply_to(args.source.flags()) };
     let loaded = read_once::load(&flags, args.source.config_file.as_deref());
     let web = WebAccess::open(flags.web_config_file.as_deref()).map_err(CommandError::usage);
-    // All errors of both files are reported at once.
+    // Errors of both files are reported together.
     let (loaded, web) = match (loaded, web) {
         (Ok(loaded), Ok(web)) => (loaded, web),
         (Err(one), Err(other)) => return Err(CommandError::usage([one.why, other.why].join("\n"))),
@@ -50,21 +50,22 @@ pub(super) async fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// Channels to take over that no node's smoosh has; none where no node can be asked.
+/// Reports channels to take over that no node's smoosh has. `None` if there are none, or if no node
+/// answers.
 async fn nothing_to_take_over(settings: &Settings) -> Option<String> {
     if settings.smoosh.mode != SmooshMode::Takeover {
         return None;
     }
     let connected = read_once::connect_with(settings.clone()).ok()?;
     let members = connected.client.membership().await.ok()?.cluster_nodes?;
-    let asked = members.iter().filter(|node| settings.nodes.has(node));
-    let asked = join_all(asked.map(|node| takeover::smoosh_channels(&connected.client, node)));
-    let known = asked.await.into_iter().filter_map(|channels| channels.ok()?);
-    let there = known.reduce(|all, more| &all | &more)?;
-    let missing = settings.smoosh.takeover.iter().filter(|channel| !there.contains(*channel));
+    let nodes = members.iter().filter(|node| settings.nodes.has(node));
+    let answers = join_all(nodes.map(|node| takeover::smoosh_channels(&connected.client, node)));
+    let channels = answers.await.into_iter().filter_map(|answer| answer.ok()?);
+    let existing = channels.reduce(|all, more| &all | &more)?;
+    let missing = settings.smoosh.takeover.iter().filter(|channel| !existing.contains(*channel));
     let missing: Vec<&str> = missing.map(String::as_str).collect();
     (!missing.is_empty()).then(|| {
-        let has = takeover::its_channels(&there);
+        let has = takeover::its_channels(&existing);
         format!("smoosh.takeover: no node's smoosh has a channel {}; {has}", missing.join(" or "))
     })
 }

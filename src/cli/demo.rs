@@ -22,10 +22,10 @@ use tokio::{net::TcpListener, task::JoinSet};
 use wall_clock::Clock;
 
 /// Intervals are shorter than is sensible for a real CouchDB, so that a newcomer sees numbers
-/// change, and nodes do not rest; advice judges by minutes what takes days elsewhere, and its limits
-/// are those of a small cluster. It enforces because nothing can be harmed. The simulation answers in
-/// place of the configured Prometheus, with the node's disk named in the query. The journal is in
-/// memory, so it keeps little.
+/// change, and nodes never rest. Advice needs minutes of data where a real cluster needs days, and
+/// its limits are those of a small cluster. The mode is enforce because nothing can be harmed. The
+/// simulation replaces the configured Prometheus, and the query names the node's disk. The journal
+/// is in memory, so it keeps little.
 pub const CONFIG: &str = "mode: enforce
 scan: {interval: 10s}
 poll: 1s
@@ -75,8 +75,8 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
         log_format: args.log.format.clone(),
         ..args.web.apply_to(Flags::default())
     };
-    // Nothing can be harmed, and a newcomer wants to try orders: they are accepted over TCP from
-    // this machine. There is no directory for a socket.
+    // Nothing can be harmed, and a newcomer wants to try orders, so this machine may give them over
+    // TCP. There is no directory for a socket.
     let here = args.web.listen.is_none_or(|address| address.ip().to_canonical().is_loopback());
     let flags = Flags {
         web_enable_admin_api: flags.web_enable_admin_api || here,
@@ -123,7 +123,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
     serve::exit_result(service.run(again).await)
 }
 
-/// What this is, what to do next, and what else there is.
+/// The first lines: what the demo is, what to try next, and what else it offers.
 fn opening_lines(mode: Mode, own: &str) -> Vec<String> {
     let acts: &[&str] = match mode {
         Mode::Enforce => &[
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_family_of_advice_is_seen_within_minutes() {
+    async fn every_advice_family_appears_within_minutes() {
         let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
         let settings = settings();
         let cluster = Cluster::new(demo_config(), 1, clock).unwrap();

@@ -12,11 +12,10 @@ use super::{
 use crate::serve::report::{self, Explained, Explanations, WholeViews};
 use serde::Serialize;
 
-/// What is explained, as JSON.
 #[derive(Serialize)]
 struct ExplainAnswer<'a> {
     targets: &'a [Explained],
-    /// Whether a running recliner answered, which remembers.
+    /// Whether a running recliner answered, which also knows the past.
     memory: bool,
 }
 
@@ -68,7 +67,6 @@ async fn read_cluster(args: &ExplainArgs) -> Result<(Vec<Explained>, Exit), Comm
     Ok((targets, exit))
 }
 
-/// Asks a running recliner.
 async fn ask_service(client: &ServiceClient, target: &str) -> Result<Vec<Explained>, CommandError> {
     let query = [("target", target), ("limit", "10000")];
     let explanations: Explanations = client.get("/api/v1/explain", &query).await?;

@@ -1,6 +1,6 @@
 //! `recliner health`: whether a running recliner responds, as an exit status.
 //!
-//! Owns the check that a container or a monitor without an HTTP client runs; asks `/-/healthy` and
+//! Owns the check for a container or a monitor without an HTTP client. Requests `/-/healthy` and
 //! judges nothing else.
 
 use super::{
@@ -10,10 +10,10 @@ use super::{
 use std::time::Duration;
 use tokio::time;
 
-/// The maximum wait: a process that takes longer does not respond.
+/// The maximum wait: a process that takes longer counts as not responding.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Silent if it responds, because this runs every few seconds.
+/// Prints nothing on success, because this runs every few seconds.
 pub(super) async fn run(args: ServiceArgs) -> Result<Exit, CommandError> {
     let url = args.url.as_deref().unwrap_or(DEFAULT_URL);
     let client = args.login.client(url)?;

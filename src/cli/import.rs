@@ -1,4 +1,5 @@
-//! `recliner import`: the recliner.yml equal in effect to CouchDB's own settings, or one by rent.
+//! `recliner import`: prints a recliner.yml equivalent to CouchDB's own settings, or one with
+//! channels by rent.
 
 mod rent;
 
@@ -18,10 +19,10 @@ use crate::{
 use compaction_settings::NodeConfig;
 use std::path::Path;
 
-/// What CouchDB's own compaction does and recliner only does when told to.
+/// Note on what CouchDB's own compaction does by default and recliner does only if configured.
 const VIEWS_OF_SEVERAL_RANGES: &str = "views of databases with several ranges are left out, because over HTTP all their copies are compacted at once; without its # sign the next line takes them, as CouchDB does";
 
-/// The largest file of settings that is read.
+/// Maximum size of an ini file.
 const MAX_INI_BYTES: u64 = 4 << 20;
 
 pub(super) async fn run(args: ImportArgs) -> Result<Exit, CommandError> {
@@ -31,14 +32,15 @@ pub(super) async fn run(args: ImportArgs) -> Result<Exit, CommandError> {
     }
 }
 
-/// Prints what has the same effect.
+/// Prints the configuration with the same effect.
 async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
     if args.service.url.is_some() {
         return Err(CommandError::usage(
             "--recliner.url is for --as rent; without it, CouchDB itself is asked at --couchdb.url",
         ));
     }
-    let nodes = if args.ini.is_empty() { asked(&args).await? } else { vec![from_files(&args)?] };
+    let nodes =
+        if args.ini.is_empty() { node_configs(&args).await? } else { vec![from_files(&args)?] };
     let imported = match args.daemon {
         Daemon::Smoosh => import::import_smoosh(&nodes),
         Daemon::CompactionDaemon => {
@@ -61,7 +63,7 @@ async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
     Ok(if imported.is_equal() { Exit::Done } else { Exit::Failed })
 }
 
-/// What is printed is what `check-config` takes.
+/// The configuration as YAML, after `check-config` has accepted it.
 fn checked_yaml(imported: &Imported) -> Result<String, CommandError> {
     let text = yaml(imported);
     let file = config::File { name: Path::new("recliner.yml"), bytes: text.as_bytes() };
@@ -104,14 +106,14 @@ fn from_files(args: &ImportArgs) -> Result<NodeConfig, CommandError> {
 }
 
 /// Asks every node for its settings.
-async fn asked(args: &ImportArgs) -> Result<Vec<NodeConfig>, CommandError> {
+async fn node_configs(args: &ImportArgs) -> Result<Vec<NodeConfig>, CommandError> {
     let read_once::Connected { client, .. } = &read_once::connect(&args.source)?;
     let members = client.membership().await.map_err(unanswered)?;
     let mut nodes = Vec::new();
     for node in members.cluster_nodes.unwrap_or_default() {
         let welcome = match args.daemon {
             Daemon::Smoosh => client.node_welcome(&node).await,
-            // CouchDB 2 does not answer that for a node.
+            // CouchDB 2 reports its version only at `/`, not for a single node.
             Daemon::CompactionDaemon => client.welcome().await,
         };
         let version = welcome.map_err(unanswered)?.version;

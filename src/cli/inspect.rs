@@ -1,4 +1,4 @@
-//! `recliner inspect`: shows the content of CouchDB's files without a CouchDB.
+//! `recliner inspect`: prints the content of CouchDB's files without a CouchDB.
 //!
 //! Owns the JSON of files. Sends no request and writes nothing.
 
@@ -12,7 +12,6 @@ use super::{
 use file::InspectedFile;
 use serde::Serialize;
 
-/// The JSON answer.
 #[derive(Serialize)]
 struct InspectAnswer<'a> {
     files: &'a [InspectedFile],

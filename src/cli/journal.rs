@@ -72,13 +72,13 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// The types of all events but those of databases, as the API takes them.
+/// All event types except those of databases, as the API's comma-separated list.
 pub(super) fn own_event_types() -> String {
     let own = EventType::each().filter(|it| !it.is_database_event());
     own.map(EventType::label).collect::<Vec<_>>().join(",")
 }
 
-/// The output of continuing events.
+/// Prints events as they arrive.
 #[derive(Debug)]
 enum EventOutput {
     Table(table::Events),
@@ -93,7 +93,7 @@ impl EventOutput {
         }
     }
 
-    /// Prints more events; returns whether the reader is still there.
+    /// Prints more events; returns whether the output is still open.
     fn print(&mut self, rows_of: &[EventLine]) -> Result<bool, CommandError> {
         match self {
             _ if rows_of.is_empty() => Ok(true),

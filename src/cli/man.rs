@@ -16,7 +16,7 @@ use std::io;
 /// The section of the manual: user commands.
 const SECTION: &str = "1";
 
-/// Environment variables that commands read, each with its meaning.
+/// Environment variables that commands read, and their meanings.
 const ENVIRONMENT: [(&str, &str); 4] = [
     ("COUCHDB_USER", "The CouchDB user to log in as, if --couchdb.username is not given."),
     ("COUCHDB_PASSWORD", "That user's password, if --couchdb.password-file is not given."),
@@ -33,7 +33,7 @@ pub(super) fn run(args: &ManArgs) -> Result<Exit, CommandError> {
             CommandError::failed(format!("cannot render the page of {}: {why}", command.get_name()))
         })
     };
-    // Names of commands become complete, such as recliner-scan, when clap builds them.
+    // clap sets full names of commands, such as recliner-scan, when it builds them.
     let mut program = Args::command().disable_help_subcommand(true);
     program.build();
     let Some(directory) = &args.out else {
@@ -48,7 +48,7 @@ pub(super) fn run(args: &ManArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// The name of the command as one word.
+/// The command's full name as one word.
 fn title(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }

@@ -1,8 +1,8 @@
 //! `recliner mixin`: the rules, dashboards and runbook that belong to this version of recliner.
 //!
-//! Owns their copies in the program, and the places in them that differ from one installation to the
-//! next: addresses in links, and the labels of recliner's scrape targets. Everything else is printed
-//! as it is in the repository, under `alerts/`, `dashboards/` and `docs/`.
+//! Owns their copies in the program, and the parts of them that differ between installations:
+//! addresses in links, and the labels of recliner's scrape targets. Everything else is printed as
+//! it is in the repository, under `alerts/`, `dashboards/` and `docs/`.
 
 mod link_base;
 mod selector;
@@ -24,7 +24,6 @@ const RULES: [(&str, &str); 2] = [
     ("alerts", include_str!("../../alerts/alerts.yaml")),
 ];
 
-/// The dashboards.
 const DASHBOARDS: [(&str, &str); 4] = [
     ("recliner-overview.json", include_str!("../../dashboards/recliner-overview.json")),
     ("recliner-node.json", include_str!("../../dashboards/recliner-node.json")),
@@ -35,10 +34,10 @@ const DASHBOARDS: [(&str, &str); 4] = [
 /// The page of the book with a section for each alert.
 const RUNBOOK: &str = "alerts.md";
 
-/// The base of links to runbooks in the files as they are shipped: recliner's default address.
+/// The base of runbook links in the shipped files: recliner's default address.
 const RUNBOOK_BASE: &str = "http://127.0.0.1:10984/docs";
 
-/// The base of links to dashboards in the files as they are shipped: Grafana's default address.
+/// The base of dashboard links in the shipped files: Grafana's default address.
 const DASHBOARD_BASE: &str = "http://127.0.0.1:3000";
 
 /// The files that `--format kubernetes` writes.
@@ -72,7 +71,7 @@ pub(super) fn run(args: &MixinArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// Fails if a flag was given that does nothing for the part.
+/// Fails if a flag has no effect on the part to print.
 fn refuse_flags_without_effect(args: &MixinArgs) -> Result<(), CommandError> {
     let is_rules = args.part == MixinPart::Rules;
     let links_to_the_book = is_rules || args.part == MixinPart::Runbook;
@@ -158,7 +157,6 @@ impl MixinArgs {
         text
     }
 
-    /// The files with rules.
     fn rule_files(&self) -> Vec<(String, String)> {
         if self.format == Some(MixinFormat::Kubernetes) {
             return vec![(KUBERNETES_RULES.to_owned(), self.kubernetes_rules())];
@@ -202,7 +200,7 @@ impl MixinArgs {
     }
 }
 
-/// An object of Kubernetes, with a text below a key.
+/// A Kubernetes object with a text under one key.
 fn manifest(api: &str, name: &str, label: &str, key: &str, indent: usize, text: &str) -> String {
     let mut object = format!(
         "---\napiVersion: {api}\nmetadata:\n  name: {name}\n  labels: {{app.kubernetes.io/name: recliner{label}}}\n{key}\n"
@@ -214,7 +212,7 @@ fn manifest(api: &str, name: &str, label: &str, key: &str, indent: usize, text: 
     object
 }
 
-/// The dashboards as one JSON object, by the name of their file.
+/// The dashboards as one JSON object, keyed by file name.
 fn dashboards_by_name(files: &[(&str, String)]) -> Result<Value, CommandError> {
     let entry = |(name, text): &(&str, String)| {
         let dashboard = serde_json::from_str(text).map_err(|why| {

@@ -1,8 +1,8 @@
-//! What a person may do next: one line on standard error after a command's answer, and a few lines
-//! where no command was given.
+//! Suggests what to do next: one line on standard error after a command's answer, and a few lines
+//! if no command was given.
 //!
-//! Owns the sentences. Those after an answer are printed only where a person reads it on a
-//! terminal, never beside JSON.
+//! Owns the sentences. Those after an answer are printed only if a person reads it on a terminal,
+//! never next to JSON.
 
 use super::{args::Format, output::print_note};
 use std::{
@@ -10,7 +10,7 @@ use std::{
     io::{self, IsTerminal},
 };
 
-/// What `recliner` says without a command: what it is, and where to begin.
+/// Output of `recliner` without a command: what it is, and how to begin.
 pub(super) fn introduction() -> String {
     let program = program_name();
     let demo = match cfg!(feature = "simulator") {
@@ -31,8 +31,8 @@ All commands:
     )
 }
 
-/// The program as it was called, so that a command can be pasted into the same shell; its plain name
-/// if that would need quotes.
+/// The program as it was called, so that a command can be pasted into the same shell; only its name
+/// if the path would need quotes.
 pub(super) fn program_name() -> String {
     let called = env::args_os().next().and_then(|called| called.into_string().ok());
     let is_plain = |name: &String| {
@@ -41,30 +41,30 @@ pub(super) fn program_name() -> String {
     called.filter(is_plain).unwrap_or_else(|| "recliner".to_owned())
 }
 
-/// After `scan`.
+/// Suggestion after `scan`.
 pub(super) const AFTER_SCAN: &str =
     "Next: recliner plan, with the same flags, prints what would start now, and why.";
 
-/// After `plan`.
+/// Suggestion after `plan`.
 pub(super) const AFTER_PLAN: &str =
     "Next: recliner explain DATABASE, with the same flags, explains one database.";
 
-/// After `explain` read the cluster itself.
+/// Suggestion after `explain`, if it read the cluster itself.
 pub(super) const AFTER_EXPLAIN: &str =
     "Next: recliner serve, with the same flags, keeps watching and serves a page.";
 
-/// After `explain` asked a running recliner.
+/// Suggestion after `explain`, if it asked a running recliner.
 pub(super) const AFTER_EXPLAIN_OF_SERVICE: &str =
     "Next: recliner history prints how earlier compactions ended.";
 
-/// After `check-config` printed the configuration.
+/// Suggestion after `check-config` has printed the configuration.
 pub(super) const AFTER_CHECK_CONFIG: &str =
     "Next: recliner serve, with the same flags, starts with this configuration.";
 
-/// After `import` printed channels.
+/// Suggestion after `import` has printed channels.
 pub(super) const AFTER_IMPORT: &str = "Next: save this as recliner.yml, then recliner check-config --config.file recliner.yml checks it.";
 
-/// The first line of `serve`: where it answers.
+/// Prints the first line of `serve`: the address at which it answers.
 pub(super) fn print_where_it_serves(own: &str) {
     if io::stderr().is_terminal() {
         print_note(&format!(
@@ -73,9 +73,9 @@ pub(super) fn print_where_it_serves(own: &str) {
     }
 }
 
-/// Prints the sentence after a command's answer.
+/// Prints the suggestion after a command's answer.
 pub(super) fn print_next_step(format: Format, sentence: &str) {
-    // With one of them on a pager or in a file, the line would stand in the wrong place.
+    // If only one of the two streams is a terminal, the line would appear out of place.
     let is_read_by_a_person = io::stdout().is_terminal() && io::stderr().is_terminal();
     if format == Format::Table && is_read_by_a_person {
         print_note(&format!("\n{sentence}"));

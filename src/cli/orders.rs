@@ -1,6 +1,6 @@
 //! Commands that send an order to a running recliner.
 //!
-//! Owns how long an order is repeated; the rules are the service's.
+//! Owns how long an order is retried; the service owns the rules.
 
 use super::{
     CommandError, Exit,
@@ -22,13 +22,11 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{self, Instant};
 
-/// `recliner suspend`.
 pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, CommandError> {
     let order = SuspendOrder { scope: Some(args.scope), why: args.why };
     give(&args.order, OrderRequest::Suspend(order)).await
 }
 
-/// `recliner resume`.
 pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, CommandError> {
     give(&args.order, OrderRequest::Resume(ResumeOrder { scope: Some(args.scope) })).await
 }
@@ -48,27 +46,24 @@ pub(super) async fn compact(args: CompactArgs) -> Result<Exit, CommandError> {
     ordered
 }
 
-/// `recliner release`.
 pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, CommandError> {
     let order = ReleaseOrder { target: args.target, all: args.all };
     give(&args.order, OrderRequest::Release(order)).await
 }
 
-/// `recliner rescan`.
 pub(super) async fn rescan(args: OrderArgs) -> Result<Exit, CommandError> {
     give(&args, OrderRequest::Rescan(RescanOrder {})).await
 }
 
-/// `recliner flush`.
 pub(super) async fn flush(args: FlushArgs) -> Result<Exit, CommandError> {
     let order = FlushOrder { node: args.node, channel: args.channel };
     give(&args.order, OrderRequest::Flush(order)).await
 }
 
-/// How long an order is repeated that the service cannot carry out yet.
+/// How long to retry an order that the service cannot carry out yet.
 const MAX_WAIT: Duration = Duration::from_secs(90);
 
-/// The shortest and longest pause before an order is repeated.
+/// The shortest and the longest pause before a retry.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
@@ -76,7 +71,7 @@ async fn give(args: &OrderArgs, order: OrderRequest) -> Result<Exit, CommandErro
     give_to(&args.reach.client().await?, args.format, &order).await
 }
 
-/// Gives an order until it is carried out, and prints its answer.
+/// Retries an order until it is carried out, and prints the answer.
 pub(super) async fn give_to(
     client: &ServiceClient,
     format: Format,
@@ -103,14 +98,14 @@ pub(super) async fn send(
     })
 }
 
-/// What an order did, for a terminal.
+/// The effect of an order, as text for a terminal.
 pub(super) fn what_it_did(order: &OrderRequest, answer: &OrderAnswer) -> String {
     let lines = order.says(answer);
     lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// Repeats an order as long as the service says that nothing of it has happened yet and when to try
-/// again. Says so on standard error, because that can take a while.
+/// Repeats an order as long as the service reports that it has not done anything yet and when to
+/// try again. Prints the reason on standard error, because this can take a while.
 async fn until_carried_out<A>(
     send: impl AsyncFn() -> Result<A, CommandError>,
 ) -> Result<A, CommandError> {
@@ -127,9 +122,9 @@ async fn until_carried_out<A>(
             return Err(CommandError { why, ..failure });
         }
         if noted.as_ref() != Some(&failure.why) {
-            let left = duration::format_rounded(MAX_WAIT.saturating_sub(began.elapsed()));
+            let remaining = duration::format_rounded(MAX_WAIT.saturating_sub(began.elapsed()));
             print_note(&format!(
-                "Waiting for {left} at most (Ctrl-C gives up, and then nothing is ordered): {}",
+                "Waiting for {remaining} at most (Ctrl-C gives up, and then nothing is ordered): {}",
                 failure.why
             ));
             noted = Some(failure.why);
@@ -149,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_order_is_repeated_until_it_is_carried_out() {
+    async fn order_is_repeated_until_carried_out() {
         let (began, sent) = (Instant::now(), Cell::new(0));
         let done = until_carried_out(async || {
             sent.set(sent.get() + 1);
@@ -160,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_order_that_is_never_carried_out_ends_with_the_reason() {
+    async fn order_fails_with_reason_after_max_wait() {
         for (seconds, pause) in [(0, MIN_PAUSE), (2, Duration::from_secs(2)), (600, MAX_PAUSE)] {
             let (began, sent) = (Instant::now(), Cell::new(0));
             let failed = until_carried_out::<()>(async || {
@@ -176,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn any_other_failure_ends_an_order_at_once() {
+    async fn other_failures_are_not_retried() {
         let began = Instant::now();
         let failed = until_carried_out::<()>(async || Err(CommandError::failed("stopping")));
         assert_eq!(failed.await.unwrap_err().why, "stopping");

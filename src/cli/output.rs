@@ -15,7 +15,7 @@ use std::{
     path::Path,
 };
 
-/// Prints on standard error why a command ends; errors of that are ignored.
+/// Prints on standard error why a command ends; ignores write errors.
 pub(super) fn print_error(why: &str) {
     let _closed = writeln!(io::stderr(), "recliner: {}", escape::escape_lines(why));
 }
@@ -25,7 +25,7 @@ pub(super) fn print_note(line: &str) {
     let _closed = writeln!(io::stderr(), "{}", escape::escape_lines(line));
 }
 
-/// External text in a form that fits in one line: line breaks and terminal control characters are
+/// External text in a form that fits on one line: line breaks and terminal control characters are
 /// escaped.
 pub(super) fn printable(text: &str) -> String {
     escape::escape_line(text).into_owned()
@@ -36,12 +36,12 @@ pub(super) fn print(text: &str) -> Result<(), CommandError> {
     print_part(text).map(drop)
 }
 
-/// Prints text of this program itself, such as a script, unchanged.
+/// Prints text that belongs to this program, such as a script, unchanged.
 pub(super) fn print_own(text: &[u8]) -> Result<(), CommandError> {
     write_stdout(|out| out.write_all(text)).map(drop)
 }
 
-/// Prints part of a file that is no text. A closed pipe is an error: the reader misses the rest.
+/// Prints part of a binary file. A closed pipe is an error, because the reader would miss the rest.
 pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
     match write_stdout(|out| out.write_all(bytes))? {
         true => Ok(()),
@@ -50,7 +50,7 @@ pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
 }
 
 /// Writes files with these names and contents into a directory, which is created if it is missing,
-/// and says so.
+/// and prints their paths.
 pub(super) fn write_files(
     directory: &Path,
     files: &[(impl AsRef<Path>, impl AsRef<[u8]>)],
@@ -61,7 +61,7 @@ pub(super) fn write_files(
     fs::create_dir_all(directory).map_err(|why| failed(directory, why))?;
     for (name, content) in files {
         let path = directory.join(name);
-        // In a directory of several users, a link may lead anywhere.
+        // In a directory shared by several users, a symbolic link could lead anywhere.
         let written = fs::File::options()
             .write(true)
             .create(true)
@@ -79,18 +79,18 @@ pub(super) fn write_files(
     Ok(())
 }
 
-/// Prints an answer as JSON piece by piece: the answer of a large cluster would otherwise fill
-/// memory.
+/// Prints an answer as JSON piece by piece: as one string, the answer of a large cluster would fill
+/// the memory.
 pub(super) fn print_json(answer: &impl Serialize) -> Result<(), CommandError> {
     print_json_lines([answer]).map(drop)
 }
 
-/// Prints part of an ongoing answer; returns whether the reader is still there.
+/// Prints part of an ongoing answer; returns whether the output is still open.
 pub(super) fn print_part(text: &str) -> Result<bool, CommandError> {
     write_stdout(|out| out.write_all(escape::escape_lines(text).as_bytes()))
 }
 
-/// Prints values as JSON, one line each; returns whether the reader is still there.
+/// Prints values as JSON, one per line; returns whether the output is still open.
 pub(super) fn print_json_lines<T: Serialize>(
     values: impl IntoIterator<Item = T>,
 ) -> Result<bool, CommandError> {
@@ -103,7 +103,6 @@ pub(super) fn print_json_lines<T: Serialize>(
     })
 }
 
-/// One line of JSON.
 fn write_json_line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     escape::write_escaped_json(&mut *out, value)?;
     out.write_all(b"\n")

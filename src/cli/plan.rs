@@ -12,12 +12,11 @@ use super::{
 use crate::serve::report::{Planned, Wanted};
 use serde::Serialize;
 
-/// What is planned, as JSON.
 #[derive(Serialize)]
 struct PlanAnswer<'a> {
     #[serde(flatten)]
     plan: &'a Planned,
-    /// Whether a running recliner answered, which remembers.
+    /// Whether a running recliner answered, which also knows the past.
     memory: bool,
 }
 
@@ -54,7 +53,6 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit, CommandError> {
     Ok(unseen.unwrap_or(Exit::Done))
 }
 
-/// Asks a running recliner.
 async fn ask_service(client: &ServiceClient, format: Format) -> Result<Planned, CommandError> {
     let limit = if format == Format::Json { "10000" } else { "0" };
     client.get("/api/v1/plan", &[("limit", limit)]).await

@@ -19,7 +19,8 @@ use serde_json::value::RawValue;
 use std::path::Path;
 use wall_clock::Clock;
 
-/// The largest file that is read: CouchDB takes documents of up to 8 MB, and a service questions of 2 MiB.
+/// Maximum size of the file: CouchDB accepts documents of up to 8 MB, and a service accepts
+/// questions of up to 2 MiB.
 const MAX_FILE: u64 = 8 << 20;
 
 pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
@@ -49,7 +50,7 @@ pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
     Ok(exit)
 }
 
-/// The document in the file, checked before anything is asked.
+/// The document in the file, checked before any request is sent.
 fn question(args: &PreflightArgs) -> Result<PreflightQuestion, CommandError> {
     let name = printable(&args.file.display().to_string());
     let text = read(&args.file)
@@ -67,7 +68,7 @@ fn read(file: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
-/// The id of a document without one: `by_day.json` has `_design/by_day`.
+/// The id of a document that has none: `by_day.json` becomes `_design/by_day`.
 fn id_of_file(file: &Path) -> Option<String> {
     let stem = file.file_stem()?.to_str().filter(|stem| !stem.is_empty())?;
     Some(format!("_design/{stem}"))
@@ -80,7 +81,7 @@ async fn ask_service(
     client.post("/api/v1/preflight", question).await
 }
 
-/// Reads the cluster, and the document that the database has now.
+/// Reads the cluster, and the current version of the document.
 async fn ask_cluster(
     args: &PreflightArgs,
     question: &PreflightQuestion,
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_without_an_id_has_that_of_its_file() {
+    fn document_id_defaults_to_file_name() {
         for (file, id) in [
             ("by_day.json", Some("_design/by_day")),
             ("/tmp/views/orders.by.day.json", Some("_design/orders.by.day")),

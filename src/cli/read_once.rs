@@ -1,4 +1,4 @@
-//! Reads a cluster once, for commands that print and end.
+//! Reads a cluster once, for commands that print a result and exit.
 
 use super::{
     CommandError, Exit,
@@ -26,25 +26,24 @@ use tokio::{sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// The result of reading once.
 pub(super) struct ClusterReading {
     pub(super) plan: Arc<Plan>,
     pub(super) status: Arc<ScanStatus>,
-    /// How the nodes are set, if that was asked for.
+    /// Settings of the nodes, if requested.
     pub(super) node_settings: Arc<NodeSettings>,
 }
 
-/// The peer of a command that can work without a running recliner.
+/// Who answers a command that can work without a running recliner.
 pub(super) enum AnswerSource {
-    /// A running recliner.
+    /// The running recliner that was named.
     Service(ServiceClient),
-    /// No recliner was named: whatever listens at the default address.
+    /// Whatever listens at the default address, because nothing was named.
     Default(ServiceClient),
-    /// CouchDB, or its files.
+    /// CouchDB itself, or its files.
     Cluster,
 }
 
-/// Explains why there is no answer if neither a CouchDB nor a recliner was named.
+/// Adds that no CouchDB was named to an error of the default recliner.
 pub(super) fn missing_source_error(failure: CommandError) -> CommandError {
     if !failure.is_transient {
         return failure;
@@ -119,8 +118,8 @@ pub(super) fn start_log(settings: &Settings) -> Result<(), CommandError> {
     log::init(settings.log.level, settings.log.format).map_err(CommandError::failed)
 }
 
-/// The same for a command that ends by itself and prints its own errors: it logs only if a level
-/// was given.
+/// Starts logging for a command that ends by itself and prints its own errors: only if a level was
+/// given.
 pub(super) fn start_log_if_asked(args: &LogArgs, settings: &Settings) -> Result<(), CommandError> {
     if args.level.is_some() { start_log(settings) } else { Ok(()) }
 }
@@ -129,7 +128,7 @@ pub(super) fn start_log_if_asked(args: &LogArgs, settings: &Settings) -> Result<
 pub(super) struct Connected {
     pub(super) settings: Settings,
     pub(super) client: Client,
-    /// Ends with this.
+    /// Stops with this value.
     _task: JoinSet<()>,
 }
 
@@ -140,7 +139,7 @@ pub(super) fn connect(source: &SourceArgs) -> Result<Connected, CommandError> {
     connect_with(settings)
 }
 
-/// The same with settings that were read.
+/// Like [`connect`], but with given settings.
 pub(super) fn connect_with(settings: Settings) -> Result<Connected, CommandError> {
     let couchdb = settings.couchdb.clone();
     let built = Client::builder(couchdb).user_agent(USER_AGENT).build();
@@ -150,12 +149,12 @@ pub(super) fn connect_with(settings: Settings) -> Result<Connected, CommandError
     Ok(Connected { settings, client, _task: tasks })
 }
 
-/// Reads the cluster once. All tasks for that end with it.
+/// Reads the cluster once. All tasks that it needs end with it.
 pub(super) async fn read_cluster(settings: &Settings) -> Result<ClusterReading, CommandError> {
     read(settings, false).await
 }
 
-/// The same, and how each node is set.
+/// Like [`read_cluster`], and also reads each node's settings.
 pub(super) async fn read_cluster_and_settings(
     settings: &Settings,
 ) -> Result<ClusterReading, CommandError> {
@@ -176,7 +175,7 @@ async fn read(
         ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
             .map_err(CommandError::usage)?;
     let bar = progress_bar();
-    // Nothing is written here.
+    // No task of this command changes settings, so they are read only once.
     let nothing_writes = latest::channel(()).1;
     let node_settings =
         and_node_settings.then(|| watch.start_node_settings(nothing_writes, &mut tasks));
@@ -189,24 +188,25 @@ async fn read(
     Ok(seen)
 }
 
-/// Waits until every node that answers was asked how it is set; each has a time limit of its own.
+/// Waits until every reachable node's settings were read or failed; each request has its own time
+/// limit.
 async fn await_node_settings(
     mut settings: latest::Receiver<Arc<NodeSettings>>,
     plan: &Plan,
 ) -> Arc<NodeSettings> {
     let nodes = plan.snapshot.reachable_nodes();
     let is_read = |settings: &Arc<NodeSettings>| {
-        let asked =
+        let has_answer =
             |node| settings.nodes.contains_key(node) || settings.problems.contains_key(node);
-        nodes.iter().all(asked)
+        nodes.iter().all(has_answer)
     };
-    // What was read until then is better than nothing.
+    // On timeout, the settings read so far are better than none.
     let waiting = settings.wait_for(is_read);
     let _in_time = tokio::time::timeout(NODE_SETTINGS_TIMEOUT, waiting).await.is_ok();
     Arc::clone(&settings.borrow())
 }
 
-/// Time limit of that.
+/// Time limit for all nodes' settings together.
 const NODE_SETTINGS_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Waits for the end of the first sweep and the plan that follows from it.
@@ -265,7 +265,7 @@ fn update_progress(bar: &ProgressBar, progress: Option<Progress>) {
     bar.set_position(progress.map_or(0, |progress| progress.done as u64));
 }
 
-/// Prints on standard error what an operator could do about nodes.
+/// Prints on standard error what an operator could fix on nodes.
 pub(super) fn print_node_findings(plan: &Plan) {
     for line in report::nodes(plan) {
         for finding in &line.findings {
@@ -283,9 +283,9 @@ pub(super) fn print_read_errors(status: &ScanStatus) {
     failed_reads(status).iter().for_each(|line| print_error(line));
 }
 
-/// What failed, by node; in one sentence where it is the same everywhere.
+/// Read failures, one per node; a single sentence if they are the same everywhere.
 fn failed_reads(status: &ScanStatus) -> Vec<String> {
-    // Errors that follow from missing credentials need no further lines.
+    // Other errors follow from the missing credentials and need no lines of their own.
     let no_user = status.missing_rights.contains(NO_USER);
     let is_told = |reason: &str| no_user && reason == ErrorKind::Forbidden.label();
     let failed: Vec<_> = status.errors.iter().filter(|((_, reason), _)| !is_told(reason)).collect();
@@ -308,7 +308,7 @@ mod tests {
     use crate::cli::Exit;
 
     #[tokio::test]
-    async fn the_default_recliner_is_asked_if_nothing_else_is_named() {
+    async fn asks_default_recliner_if_nothing_is_named() {
         let _again = rustls::crypto::ring::default_provider().install_default();
         let whom = |source: SourceArgs, url: Option<&str>| match source
             .answer_source(url, &ServiceLogin::default())
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_alike_everywhere_is_one_sentence() {
+    fn identical_failures_become_one_sentence() {
         let status = |reasons: [&'static str; 2]| ScanStatus {
             errors: [(("a".into(), reasons[0]), 3), (("b".into(), reasons[1]), 1)].into(),
             last_error: Some("GET /_node/b: HTTP 403".to_owned()),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_default_recliner_is_reported_as_a_missing_couchdb_url() {
+    fn missing_default_recliner_asks_for_couchdb_url() {
         let failure =
             CommandError { is_transient: true, ..CommandError::failed("cannot ask: refused") };
         let error = missing_source_error(failure);

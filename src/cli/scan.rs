@@ -12,7 +12,7 @@ use crate::{
 };
 use serde::{Serialize, Serializer};
 
-/// The result of a scan as JSON.
+/// JSON output of a scan.
 #[derive(Serialize)]
 struct ScanAnswer<'a> {
     generated_at: String,
@@ -21,7 +21,7 @@ struct ScanAnswer<'a> {
     targets: &'a Plan,
 }
 
-/// Every target, serialised while it is written.
+/// Serialises the targets one by one, while the output is written.
 fn serialize_targets<S: Serializer>(plan: &Plan, out: S) -> Result<S::Ok, S::Error> {
     out.collect_seq(plan.snapshot.targets().map(|target| Target::of(plan, target)))
 }

@@ -19,7 +19,7 @@ use std::{path::PathBuf, sync::Arc};
 use wall_clock::Clock;
 
 impl WebArgs {
-    /// Applies these flags over others.
+    /// Sets these flags in `flags`.
     pub(super) fn apply_to(&self, flags: Flags) -> Flags {
         Flags {
             web_listen_address: self.listen.map(|address| address.to_string()),
@@ -67,7 +67,7 @@ pub(super) fn own_url(service: &Service) -> String {
     format!("{scheme}://{}", service.address())
 }
 
-/// Reads the same file with the same flags again.
+/// Returns a function that reads the same file with the same flags again.
 fn reloader(flags: Flags, file: Option<PathBuf>) -> ReloadFn {
     Box::new(move || {
         let loaded = read_once::load(&flags, file.as_deref()).map_err(|failure| failure.why)?;
@@ -95,7 +95,7 @@ pub(super) fn start_error(why: StartError) -> CommandError {
     }
 }
 
-/// The exit of the process after the service has ended.
+/// Converts the end of the service into the exit of the process.
 pub(super) fn exit_result(how: ServiceEnd) -> Result<Exit, CommandError> {
     match how {
         ServiceEnd::Stopped => Ok(Exit::Done),

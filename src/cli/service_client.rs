@@ -1,7 +1,7 @@
-//! How commands reach a running recliner.
+//! The client with which commands reach a running recliner.
 //!
-//! Owns the flags for its address and login, and sends one request and unwraps the response from
-//! Prometheus's envelope. Knows no route: each command has its own, with the type of its response.
+//! Owns the flags for its address and login. Sends one request and unwraps the response from
+//! Prometheus's envelope. Knows no routes: each command has its own, with the type of the response.
 
 #![expect(clippy::doc_markdown, reason = "the flags' comments are printed, not rendered")]
 
@@ -25,35 +25,36 @@ use std::{
 };
 use tokio::time;
 
-/// The largest file of certificates or a key that is read.
+/// Maximum size of a file with certificates or a key.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// The default address of a recliner.
 pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
 
-/// The maximum wait for a connection, and for a complete response: an order waits until its effect is
-/// in the journal.
+/// The maximum wait for a connection, and for a complete response, because the service answers an
+/// order only once its effect is in the journal.
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(120);
 
-/// The maximum wait for the head of a response to a GET: longer than one that waits for an event.
+/// The maximum wait for the head of a response to a GET: longer than the service delays an answer
+/// while it waits for an event.
 const HEAD: Duration = Duration::from_secs(35);
 
-/// The maximum wait for an answer that takes many simulations of a large cluster.
+/// The maximum wait for an answer that needs many simulations of a large cluster.
 pub(super) const WORK: Duration = Duration::from_secs(1_200);
 
-/// The maximum wait for a complete file: the service makes a copy of its journal first, and then sends
-/// it for ten minutes at most.
+/// The maximum wait for a complete file: the service first copies its journal, then sends the copy
+/// for up to ten minutes.
 const DOWNLOAD: Duration = Duration::from_secs(1_200);
 
-/// The maximum size of a response: ten thousand targets, the maximum page of a service, are half of it.
+/// The maximum size of a response, twice the largest page of a service (ten thousand targets).
 const LONGEST: usize = 64 << 20;
 
-/// The maximum number of values in a response: three bytes can make one, which takes a hundred bytes in
-/// memory.
+/// The maximum number of values in a response: a value may need only three bytes of JSON, but a
+/// hundred bytes in memory.
 const VALUES: usize = 4_000_000;
 
-/// The most targets that are listed where a name means several.
+/// Maximum number of candidates listed for an ambiguous name.
 const MAX_CANDIDATES: usize = 10;
 
 /// How a running recliner is reached.
@@ -97,11 +98,10 @@ pub(super) struct ServiceLogin {
     key_file: Option<PathBuf>,
 }
 
-/// A client of one recliner.
 #[derive(Debug)]
 pub(super) struct ServiceClient {
     base: Address,
-    /// Its name in messages: its URL, or its Unix socket.
+    /// Name of the recliner in messages: its URL or its Unix socket.
     name: String,
     client: Client,
     login: Option<(String, SecretString)>,
@@ -121,7 +121,8 @@ impl ServiceArgs {
 }
 
 impl ServiceLogin {
-    /// A client for the default address; prints a line that says so, because the user did not name it.
+    /// A client for the default address; prints a note that it is used, because the user named
+    /// none.
     ///
     /// # Errors
     /// As [`client`](Self::client).
@@ -136,7 +137,7 @@ impl ServiceLogin {
     /// # Errors
     /// If the address, the login or a TLS file cannot be used.
     pub(super) fn client(&self, url: &str) -> Result<ServiceClient, CommandError> {
-        // The text is not repeated: it may contain a password.
+        // The text is not repeated, because it may contain a password.
         let base = url.parse::<Address>().map_err(|_| {
             CommandError::usage(format!(
                 "--recliner.url is not a URL of a recliner; write it without user and password, such as {DEFAULT_URL}"
@@ -166,7 +167,7 @@ impl ServiceLogin {
         Ok(ServiceClient { name: base.to_string(), base, client, login: self.login()? })
     }
 
-    /// The user from the flag, otherwise from the environment; the password likewise.
+    /// The user and the password, each from its flag, otherwise from the environment.
     fn login(&self) -> Result<Option<(String, SecretString)>, CommandError> {
         let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
         let password = match &self.password_file {
@@ -200,7 +201,7 @@ impl ServiceLogin {
     }
 }
 
-/// What every client has in common.
+/// The settings that all clients share.
 fn builder() -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")))
@@ -214,8 +215,8 @@ fn builder() -> ClientBuilder {
 }
 
 impl ServiceClient {
-    /// A client for the recliner that listens on a Unix socket. It needs no login: the kernel reports
-    /// the user.
+    /// A client for the recliner that listens on a Unix socket. No login is needed: the kernel
+    /// tells the service which user connects.
     ///
     /// # Errors
     /// If the library cannot be set up.
@@ -224,19 +225,19 @@ impl ServiceClient {
         let failed = |why: &dyn std::fmt::Display| {
             CommandError::failed(format!("cannot set up the client for {name}: {why}"))
         };
-        // The name is never resolved.
+        // The host name is a placeholder and is never resolved.
         let base = "http://localhost".parse::<Address>().map_err(|why| failed(&why))?;
         let client = builder().unix_socket(path).build().map_err(|why| failed(&causes(&why)))?;
         Ok(Self { base, name, client, login: None })
     }
 
-    /// The base URL that is asked.
+    /// The base URL of requests.
     #[cfg(test)]
     pub(super) const fn base(&self) -> &Address {
         &self.base
     }
 
-    /// What messages call the service: its URL, or its Unix socket.
+    /// The service's name in messages: its URL or its Unix socket.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -272,7 +273,7 @@ impl ServiceClient {
         self.post_within(path, body, ANSWER).await
     }
 
-    /// The same, with this limit on the time to a complete response.
+    /// Like [`post`](Self::post), with this limit on the time to a complete response.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -305,7 +306,7 @@ impl ServiceClient {
             let body = self.body(&mut answer).await?;
             return Err(self.failure(status, &body));
         }
-        // Without its length, a file that breaks off would look complete.
+        // Without the length, a truncated file would look complete.
         let length =
             answer.headers().get("content-length").and_then(|it| it.to_str().ok()?.parse().ok());
         let Some(length) = length else {
@@ -322,10 +323,10 @@ impl ServiceClient {
         Ok(length)
     }
 
-    /// Asks a route whose status is the whole answer.
+    /// Requests a route whose status is the whole answer.
     ///
     /// # Errors
-    /// If there is no response, or one with another status than 200.
+    /// If there is no response, or its status is not 200.
     pub(super) async fn probe(&self, path: &str) -> Result<(), CommandError> {
         let answer = self.send(self.client.get(self.url(path)?)).await?;
         match answer.status() {
@@ -362,7 +363,7 @@ impl ServiceClient {
             return Err(CommandError { retry_after, ..self.failure(status, &body) });
         }
         let answer: Success<T> =
-            serde_json::from_slice(&body).map_err(|why| self.strange(status, &why))?;
+            serde_json::from_slice(&body).map_err(|why| self.unreadable(status, &why))?;
         Ok(answer.data)
     }
 
@@ -379,13 +380,13 @@ impl ServiceClient {
             }
             body.extend_from_slice(&piece);
         }
-        if values(&body) > VALUES {
+        if count_values(&body) > VALUES {
             return Err(self.too_large());
         }
         Ok(body)
     }
 
-    /// What a response without success says.
+    /// The error that an unsuccessful response describes.
     fn failure(&self, status: StatusCode, body: &[u8]) -> CommandError {
         if status == StatusCode::UNAUTHORIZED {
             let reason = match &self.login {
@@ -397,7 +398,7 @@ impl ServiceClient {
             return CommandError { is_transient: false, ..self.unanswered(reason) };
         }
         match serde_json::from_slice::<Failed>(body) {
-            // A service without a route says which it has.
+            // A service that lacks the route lists the ones it has.
             Ok(failed) if failed.error.starts_with("there is no /api/v1/") => {
                 let route = failed.error.split([';', ' ']).nth(3).unwrap_or_default();
                 CommandError::failed(format!(
@@ -407,11 +408,11 @@ impl ServiceClient {
                 ))
             }
             Ok(failed) => refused(status, failed),
-            Err(why) => self.strange(status, &why),
+            Err(why) => self.unreadable(status, &why),
         }
     }
 
-    fn strange(&self, status: StatusCode, why: &serde_json::Error) -> CommandError {
+    fn unreadable(&self, status: StatusCode, why: &serde_json::Error) -> CommandError {
         self.unanswered(&if why.is_data() {
             format!("its response with status {status} is not recliner's: {why}")
         } else {
@@ -430,12 +431,12 @@ impl ServiceClient {
     }
 }
 
-/// The maximum number of values in a JSON text.
-fn values(body: &[u8]) -> usize {
+/// An upper bound on the number of values in a JSON text.
+fn count_values(body: &[u8]) -> usize {
     body.iter().filter(|byte| b",[{".contains(byte)).count().saturating_add(1)
 }
 
-/// The service's refusal, with the candidates of an ambiguous name.
+/// Converts the service's refusal, listing the candidates of an ambiguous name.
 fn refused(status: StatusCode, failed: Failed) -> CommandError {
     let exit = if status == StatusCode::BAD_REQUEST { Exit::Usage } else { Exit::Failed };
     let mut why = printable(&failed.error);
@@ -462,7 +463,7 @@ fn unusable(flag: &str, path: &Path, holds: &str) -> CommandError {
     CommandError::usage(format!("{flag}={} cannot be used: it contains {holds}", path.display()))
 }
 
-/// An error of the library with its causes, in one line, without its URL.
+/// The library's error with its causes on one line, without the URL.
 fn causes(why: &reqwest::Error) -> String {
     let mut cause = std::error::Error::source(why);
     let mut last = None;
@@ -471,7 +472,8 @@ fn causes(why: &reqwest::Error) -> String {
         cause = inner.source();
     }
     match last {
-        // The innermost cause is the informative one; the outer ones say that a request failed.
+        // The innermost cause is the informative one; the outer ones only say that a request
+        // failed.
         Some(last) => last,
         None if why.is_timeout() => "it did not answer in time".to_owned(),
         None => why.to_string(),
@@ -484,7 +486,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn no_json_has_more_values_than_are_counted() {
+    fn value_count_is_an_upper_bound() {
         fn all(value: &Value) -> usize {
             1 + match value {
                 Value::Array(list) => list.iter().map(all).sum(),
@@ -498,7 +500,7 @@ mod tests {
             json!([1, 2, [3, {}]]),
             json!({"a": {"b": [], "c": null}, "d": "x,y"}),
         ] {
-            assert!(values(value.to_string().as_bytes()) >= all(&value), "{value}");
+            assert!(count_values(value.to_string().as_bytes()) >= all(&value), "{value}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! `recliner top`: a running recliner on a terminal, kept up to date.
+//! `recliner top`: shows a running recliner on a terminal and keeps the screen up to date.
 //!
-//! One task owns the state of the screen ([`model`]), draws it ([`view`]) on the terminal ([`terminal`]), and
-//! applies keys and news to it. [`mod@follow`] asks the service; [`rows`] turns its answers into lists
-//! ([`list`]); an [`order`] is sent only after its confirmation. State and drawing are pure, so that tests
-//! press keys and read screens without a terminal.
+//! One task owns the state of the screen ([`model`]), draws it ([`view`]) on the terminal
+//! ([`terminal`]), and applies keys and updates to it. [`mod@follow`] asks the service; [`rows`]
+//! turns its answers into lists ([`list`]); an [`order`] is sent only after its confirmation. State
+//! and drawing are pure, so that tests press keys and read screens without a terminal.
 
 mod answers;
 #[cfg(test)]
@@ -42,13 +42,13 @@ use tokio::{
 };
 use wall_clock::Clock;
 
-/// News that waits to be shown.
+/// Maximum number of updates that wait to be shown.
 const NEWS: usize = 16;
 
-/// How often times on the screen go on.
+/// How often ages on the screen are refreshed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Targets of one name that are explained.
+/// Maximum number of targets to explain for one name.
 const EXPLAINED: &str = "1000";
 
 pub(super) async fn run(args: TopArgs) -> Result<Exit, CommandError> {
@@ -58,7 +58,7 @@ pub(super) async fn run(args: TopArgs) -> Result<Exit, CommandError> {
         ));
     }
     let client = Arc::new(args.reach.client().await?);
-    // What fails here is said where a person can read it, before the screen is taken.
+    // Errors up to here are printed before the alternate screen would hide them.
     let answers = Answers::read(&client, None).await?;
     let mut signals = Signals::new().map_err(broken)?;
     let model = Model::new(printable(client.name()), answers, Clock::System.now());
@@ -71,14 +71,14 @@ fn broken(why: io::Error) -> CommandError {
     CommandError::failed(format!("cannot use the terminal: {why}"))
 }
 
-/// Signals after which the terminal has to be as it was.
+/// Signals before which the terminal must be restored.
 #[derive(Debug)]
 struct Signals {
     ends: [Signal; 4],
     pauses: Signal,
 }
 
-/// What a signal asks for.
+/// The reaction to a signal.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     End,
@@ -109,7 +109,7 @@ impl Signals {
     }
 }
 
-/// Shows the service until a key or a signal ends it.
+/// Shows the service until a key or a signal ends the program.
 async fn follow(
     canvas: &mut Canvas,
     signals: &mut Signals,
@@ -143,7 +143,7 @@ async fn follow(
             }
             Some(update) = arrived.recv() => model.apply(update),
             Some(ended) = tasks.join_next() => {
-                // A panic goes on here; otherwise a request was carried out.
+                // A panic in the task is resumed here; otherwise the task carried out a request.
                 unwrap_join(ended).unwrap_or_default();
             }
             _ = tick.tick() => {}
@@ -155,7 +155,7 @@ async fn follow(
     }
 }
 
-/// Carries out what a key asked for, and passes the answer on.
+/// Carries out a request and sends the result back as an update.
 async fn carry_out(follower: Follower, request: Request) {
     let Follower { client, news, happened } = follower;
     let update = match request {
@@ -174,7 +174,7 @@ async fn carry_out(follower: Follower, request: Request) {
             Update::Ordered { order, answer }
         }
     };
-    // Nobody waits for it any more when the program ends.
+    // Sending fails only when the program is ending.
     let _ended = news.send(update).await;
 }
 
@@ -184,14 +184,14 @@ async fn explain(client: &ServiceClient, target: &str) -> Result<Vec<Explained>,
     answer.map(|answer| answer.targets).map_err(|failure| failure.why)
 }
 
-/// Sends an order; returns what its answer says.
+/// Sends an order; returns the text of its answer.
 async fn send(client: &ServiceClient, order: &Order) -> Result<String, CommandError> {
     let request = order.request();
     let answer = orders::send(client, &request).await?;
     Ok(orders::what_it_did(&request, &answer))
 }
 
-/// Why an order was not carried out; in advise mode with the request that a person could send.
+/// Why an order was not carried out; in advise mode, with the request that a person could send.
 fn order_failure(failure: CommandError) -> String {
     let request = failure.conflict.as_deref().and_then(Conflict::request);
     request.map_or_else(

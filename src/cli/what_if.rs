@@ -1,5 +1,5 @@
-//! `recliner what-if`: what would happen under several rules, and what would have happened had recliner
-//! enforced, as a running recliner works it out.
+//! `recliner what-if`: what would happen under several rules, or what would have happened if
+//! recliner had enforced. A running recliner simulates it.
 
 use super::{
     CommandError, Exit,
@@ -32,14 +32,14 @@ pub(super) async fn run(args: WhatIfArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// Says on a terminal that the answer takes a while.
+/// Prints on a terminal that the answer takes a while.
 pub(super) fn note_simulating() {
     if std::io::stderr().is_terminal() {
         print_note("simulating…");
     }
 }
 
-/// What recliner would have done while it only advised.
+/// Prints what recliner would have done while it only advised.
 async fn look_back(args: &WhatIfArgs, since: &str) -> Result<Exit, CommandError> {
     let client = args.service.client()?;
     let query = present_params([("since", Some(since))]);
@@ -51,7 +51,7 @@ async fn look_back(args: &WhatIfArgs, since: &str) -> Result<Exit, CommandError>
     Ok(Exit::Done)
 }
 
-/// The rules of a configuration file; the rest of it stays here.
+/// The policy part of a configuration file; the rest of the file is not sent.
 fn read_policy(path: &Path) -> Result<String, CommandError> {
     let read = || {
         let bytes = config::read_file(path, "--config.file")?;

@@ -1,12 +1,12 @@
-//! What a reload changes, and from when.
+//! What a reload changes, and when each change takes effect.
 //!
-//! Two configurations are compared as they would be written. Each key says of itself from
-//! when a changed value is in force.
+//! Compares two configurations in their written form. Each key declares when a changed value takes
+//! effect.
 
 use super::sections::{FLAGS, FileSettings, document};
 use crate::{config_format::Change, model::settings::Settings};
 
-/// What differs between two settings, in the file's order.
+/// The differences between two settings, in the file's order.
 #[must_use]
 pub fn changes(old: &Settings, new: &Settings) -> Vec<Change> {
     let in_file = document().changes(&FileSettings::of(old), &FileSettings::of(new));

@@ -1,4 +1,4 @@
-//! Flags that override the file, and those whose settings the file cannot have.
+//! Flags that override the file, and flags for settings that the file cannot contain.
 
 use super::{reachability, sections::FileSettings};
 use crate::{
@@ -23,8 +23,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The command line and the environment as they were given. They may contain a password in a
-/// URL, so `Debug` shows no field.
+/// The command line and the environment as given. They may contain a password in a URL, so `Debug`
+/// prints no field.
 #[derive(Clone, Default)]
 pub struct Flags {
     /// `--couchdb.url`, repeatable.
@@ -71,8 +71,7 @@ impl fmt::Debug for Flags {
     }
 }
 
-/// The problem with these settings when anyone who reaches the process could start
-/// compactions.
+/// The problem with these settings if anyone who reaches the process could start compactions.
 #[must_use]
 pub fn admin_api_exposed(settings: &Settings, has_users: bool) -> Option<Problem> {
     let web = &settings.web;
@@ -89,7 +88,7 @@ pub fn admin_api_exposed(settings: &Settings, has_users: bool) -> Option<Problem
     (!closed).then(|| Problem { place: Place::Flag("--web.enable-admin-api"), text: says() })
 }
 
-/// Why a path cannot be a Unix socket's: it is longer than the system allows.
+/// Why a path cannot be that of a Unix socket: it is longer than the system allows.
 fn too_long(path: &Path) -> Option<String> {
     SocketAddr::from_pathname(path).err().map(|why| {
         format!(
@@ -101,7 +100,7 @@ fn too_long(path: &Path) -> Option<String> {
 }
 
 impl Report {
-    /// Reads what a flag says; what is wrong with it is a problem of the flag.
+    /// Reads a flag's value, and reports an invalid one as a problem of that flag.
     fn flag<T>(
         &mut self,
         name: &'static str,
@@ -117,8 +116,7 @@ impl Report {
 }
 
 impl Flags {
-    /// The file's settings, overridden by the flags, and checked by the rules that look at
-    /// both.
+    /// Overrides the file's settings with the flags, and checks the rules that involve both.
     pub(super) fn complete(&self, file: FileSettings, report: &mut Report) -> Settings {
         let Self {
             couchdb_urls,
@@ -190,7 +188,7 @@ impl Flags {
         {
             report.refuse_flag("--web.admin-socket", says);
         }
-        // Whether a web configuration file has users is known once it was opened.
+        // A web configuration file may define users, which is known only once it has been opened.
         if web.config_file.is_none() {
             report.problems.extend(admin_api_exposed(&settings, false));
         }
@@ -211,15 +209,16 @@ impl Flags {
         settings
     }
 
-    /// The login for CouchDB: by flag, else by environment, else by file, the name and the
-    /// password each on its own.
+    /// The login for CouchDB. User and password are each taken from the flag, otherwise from the
+    /// environment, otherwise from the file.
     fn login(&self, file: &FileSettings, report: &mut Report) -> Login {
         let username = self
             .couchdb_username
             .clone()
             .or_else(|| self.env_user.clone().filter(|name| !name.is_empty()))
             .or_else(|| file.username.as_ref().map(|found| found.value.clone()));
-        let given = self.env_password.as_ref().filter(|secret| !secret.expose_secret().is_empty());
+        let env_password =
+            self.env_password.as_ref().filter(|secret| !secret.expose_secret().is_empty());
         let in_file = file.password_file.as_ref().map(|found| &found.value);
         let asks_for = "give --couchdb.password-file, couchdb.password_file or COUCHDB_PASSWORD";
         let names = "give --couchdb.username, couchdb.username or COUCHDB_USER";
@@ -235,7 +234,7 @@ impl Flags {
                     "--couchdb.password-file",
                     format!("there is a password, but no user; {names}"),
                 );
-            } else if given.is_some() {
+            } else if env_password.is_some() {
                 report.refuse_flag(
                     "COUCHDB_PASSWORD",
                     format!("there is a password, but no user; {names}"),
@@ -243,7 +242,7 @@ impl Flags {
             }
             return Login::None;
         };
-        let login = match (&self.couchdb_password_file, given, in_file) {
+        let login = match (&self.couchdb_password_file, env_password, in_file) {
             (Some(path), _, _) | (None, None, Some(path)) => Login::file(&username, path),
             (None, Some(secret), _) => Login::password(&username, secret.expose_secret()),
             (None, None, None) => {
@@ -272,7 +271,7 @@ impl Flags {
         }
     }
 
-    /// Adds a problem where the user's name in force is written.
+    /// Reports a problem at the place from which the user's name was taken.
     fn refuse_user(&self, file: &FileSettings, report: &mut Report, says: String) {
         let in_env = self.env_user.as_ref().is_some_and(|name| !name.is_empty());
         match &file.username {

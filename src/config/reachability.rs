@@ -1,4 +1,4 @@
-//! Findings about how nodes will be reached: where any server that answers may receive the
+//! Findings about how nodes will be reached: which hosts could pose as a node and receive the
 //! login, and which nodes have no direct address.
 
 use crate::{
@@ -9,12 +9,12 @@ use crate::{
     model::settings::{ServedNodes, Settings},
 };
 
-/// Where the file sets what these findings are about.
+/// Places in the file of the settings that these findings are about.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// `nodes`, unless a flag names them.
+    /// Place of `nodes`, unless a flag names the nodes.
     pub(super) nodes: Option<Spanned<()>>,
-    /// `couchdb.trust_node_hosts`.
+    /// Place of `couchdb.trust_node_hosts`.
     pub(super) trusts_hosts: Option<Spanned<()>>,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn check(settings: &Settings, places: Places, report: &mut Report) {
     let ServedNodes::Named(names) = &settings.nodes else { return };
     let without: Vec<&str> =
         names.iter().map(String::as_str).filter(|node| !couchdb.has_address_for(node)).collect();
-    // A URL may be a node's own although its host has another name, as beside a sidecar.
+    // A URL may belong to a node although its host has another name, as next to a sidecar.
     let taken = names.len() - without.len();
     let spare = couchdb.urls.len().saturating_sub(taken);
     if couchdb.urls.is_empty() || without.len() <= spare {

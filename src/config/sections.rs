@@ -1,7 +1,7 @@
-//! What the file can say: every key, described once, one file for each section.
+//! Every key of the file, described once; each section has its own module.
 //!
-//! The keys of most sections are declared with their defaults in `model::settings`; here are the
-//! sections that make them one file, and the keys of those that are declared elsewhere.
+//! The keys of most sections are declared with their defaults in `model::settings`. This module
+//! combines all sections into one file, and declares the remaining keys.
 
 mod by_flag;
 mod channels;
@@ -23,15 +23,15 @@ use crate::{
 use ::couchdb_client::Login;
 use std::{collections::BTreeSet, path::PathBuf};
 
-/// What the file says. Where a flag may say otherwise, it is kept apart with its place.
+/// The content of the file. Values that a flag may override are kept separately with their place.
 #[derive(Clone, Debug)]
 pub(super) struct FileSettings {
     pub(super) settings: Settings,
     pub(super) username: Option<Spanned<String>>,
     pub(super) password_file: Option<Spanned<PathBuf>>,
-    /// Where nodes are named, if they are.
+    /// Where the file names nodes, if it does.
     pub(super) names_nodes: Option<Spanned<()>>,
-    /// Where hosts are trusted by their names, if any are.
+    /// Where the file trusts hosts by name, if it does.
     pub(super) trusts_hosts: Option<Spanned<()>>,
 }
 
@@ -48,7 +48,7 @@ impl Default for FileSettings {
 }
 
 impl FileSettings {
-    /// What a file would have to say for these settings; a given password is not in it.
+    /// The file that would produce these settings, except for a password given directly.
     pub(super) fn of(settings: &Settings) -> Self {
         let (username, password_file) = match &settings.couchdb.login {
             Login::None => (None, None),
@@ -65,27 +65,27 @@ impl FileSettings {
     }
 }
 
-/// The keys that say under which rules compactions start.
+/// The keys of the policy: the rules under which compactions start.
 const POLICY_KEYS: [&str; 8] =
     ["nodes", "mode", "channels", "ignore", "limits", "headroom", "rent", "views"];
 
-/// The whole file.
+/// The form of the whole file.
 pub(super) fn document() -> Form<FileSettings> {
     section(file_keys(), check)
 }
 
-/// The part of a file that says under which rules compactions start, and the names of nodes, which tell
-/// which cluster it is for.
+/// The form of the policy: the rules under which compactions start, and the names of nodes, which
+/// identify the cluster.
 pub(super) fn policy() -> Form<FileSettings> {
     let names = Key::new(COUCHDB, &["Nodes' own addresses."], None, couchdb::nodes_form());
     let keys = file_keys().into_iter().filter(|key| POLICY_KEYS.contains(&key.name()));
     section(std::iter::once(names).chain(keys).collect(), check)
 }
 
-/// The section of which only the names of nodes count as policy.
+/// The section of which only the nodes' names belong to the policy.
 const COUCHDB: &str = "couchdb";
 
-/// Removes the keys of a file that say nothing about these rules.
+/// Removes the keys that do not belong to the policy.
 pub(super) fn keep_policy(file: &mut Node) {
     let keys = file_keys();
     let is_other =
@@ -162,7 +162,7 @@ fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
     }
 }
 
-/// Notes the volumes whose size is needed and not given.
+/// Notes the volumes whose size is needed but missing.
 fn note_unknown_sizes(settings: &Settings, section: &mut Section<'_, '_>) {
     let Some(found) = section.value_at("headroom") else { return };
     let headroom = &settings.headroom;
@@ -185,7 +185,7 @@ fn note_unknown_sizes(settings: &Settings, section: &mut Section<'_, '_>) {
     }
 }
 
-// A setting that no key makes does not compile.
+// Does not compile if a setting has no key.
 #[rustfmt::skip]
 const _: fn(&Settings) = |Settings {
     couchdb: _, nodes: _, peers: _, cluster_targets: _, scan: _, poll: _, files: _, mode: _,
@@ -193,7 +193,7 @@ const _: fn(&Settings) = |Settings {
     warmer: _, advice: _, journal: _, storage_path: _, web: _, log: _,
 }| {};
 
-/// `[_all]`, or names.
+/// Either `[_all]` or a list of names.
 fn nodes() -> Form<ServedNodes> {
     const ALL: &str = "_all";
     let name = node_name();

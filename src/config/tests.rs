@@ -12,7 +12,7 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config")
 }
 
-/// Flags that name a CouchDB, so that only the file's own problems are left.
+/// Flags that name a CouchDB, so that all reported problems come from the file.
 fn flags() -> Flags {
     Flags { couchdb_urls: vec!["http://127.0.0.1:5984".to_owned()], ..Flags::default() }
 }

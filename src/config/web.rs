@@ -1,8 +1,8 @@
 //! The shape of the file that `--web.config.file` names, which Prometheus's exporters share.
 //!
-//! Owns its keys and what each may be, as far as rustls and this server have it; anything
-//! else is refused with its place rather than left out, for each key is there to close
-//! something. Never opens what the file names.
+//! Owns its keys and their values, as far as rustls and this server support them. Anything else is
+//! refused with its place instead of being ignored, because each key exists to restrict access.
+//! Never opens the files that the configuration names.
 
 use super::{File, text_of};
 use crate::{
@@ -26,57 +26,57 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 /// Users, certificates and headers of the HTTP interface.
 #[derive(Clone, Debug, Default)]
 pub struct WebConfig {
-    /// How connections are encrypted; plain HTTP without.
+    /// TLS settings; without them the server speaks plain HTTP.
     pub tls: Option<WebTls>,
-    /// Headers that answers have in place of the program's own.
+    /// Response headers that replace the program's own.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Who may ask; anybody where there is none.
+    /// Users and their passwords; if empty, no login is needed.
     pub users: BTreeMap<String, PasswordHash>,
 }
 
-/// How connections are encrypted.
+/// TLS settings of the server.
 #[derive(Clone, Debug)]
 pub struct WebTls {
     /// The certificate chain, in PEM.
     pub cert: Placed<Pem>,
-    /// Its private key, in PEM.
+    /// The certificate's private key, in PEM.
     pub key: Placed<Pem>,
-    /// What is asked of clients.
+    /// Whether clients must show a certificate.
     pub clients: ClientCertificates,
-    /// Whether TLS 1.2 is spoken.
+    /// Whether TLS 1.2 is supported.
     pub tls12: bool,
-    /// Whether TLS 1.3 is spoken.
+    /// Whether TLS 1.3 is supported.
     pub tls13: bool,
-    /// Suites for TLS 1.2, best first; all that there are where none is named. Those of
-    /// TLS 1.3 cannot be chosen.
+    /// Cipher suites for TLS 1.2, best first; all available ones if none is named. Those of TLS 1.3
+    /// cannot be chosen.
     pub cipher_suites: Vec<CipherSuite>,
-    /// Key exchange groups, best first; the library's where none is named.
+    /// Key exchange groups, best first; the library's if none is named.
     pub curves: Vec<NamedGroup>,
-    /// Whether the server's order of suites counts, not the client's.
+    /// Whether the server's order of suites applies instead of the client's.
     pub prefer_server_order: bool,
 }
 
-/// What is asked of clients before they may send anything.
+/// Which certificate a client must show before it may send anything.
 #[derive(Clone, Debug)]
 pub enum ClientCertificates {
     /// No certificate.
     NotRequested,
-    /// A certificate by these authorities, if one is sent at all.
+    /// A certificate issued by these authorities, if the client sends one at all.
     Optional(Placed<Pem>),
-    /// A certificate by these authorities.
+    /// A certificate issued by these authorities.
     Required(Placed<Pem>),
 }
 
-/// A value with the place to name when it turns out unusable.
+/// A value and its place, to be named if the value turns out to be unusable.
 #[derive(Clone, Debug)]
 pub struct Placed<T> {
-    /// The value.
+    /// The value itself.
     pub value: T,
-    /// Where it is written.
+    /// The place where the value is written.
     pub place: Place,
 }
 
-/// Where text in PEM comes from.
+/// The source of a text in PEM.
 #[derive(Clone, Debug)]
 pub enum Pem {
     /// From a file.
@@ -88,13 +88,13 @@ pub enum Pem {
 /// The bcrypt hash of a password.
 #[derive(Clone, Debug)]
 pub struct PasswordHash {
-    /// The hash in its own text form.
+    /// The hash in bcrypt's text form.
     pub text: SecretString,
-    /// The binary logarithm of its rounds.
+    /// The cost: the binary logarithm of the number of rounds.
     pub cost: u32,
 }
 
-/// Cipher suites by the names that Go gives them.
+/// Cipher suites by their names in Go.
 const SUITES: [(&str, CipherSuite); 9] = [
     ("TLS_AES_128_GCM_SHA256", CipherSuite::TLS13_AES_128_GCM_SHA256),
     ("TLS_AES_256_GCM_SHA384", CipherSuite::TLS13_AES_256_GCM_SHA384),
@@ -125,7 +125,7 @@ const CURVES: [(&str, NamedGroup); 3] = [
     ("CurveP384", NamedGroup::secp384r1),
 ];
 
-/// What a given secret is written as.
+/// Text that stands for a secret in the written configuration.
 const SECRET: &str = "<secret>";
 
 #[derive(EnumString, IntoStaticStr, VariantArray)]
@@ -150,10 +150,10 @@ enum ClientAuth {
     Required,
 }
 
-/// Reads users, certificates and headers, or says everything that is wrong with them.
+/// Reads users, certificates and headers, or reports every problem in them.
 ///
 /// # Errors
-/// Every problem, sorted by place.
+/// All problems, sorted by place.
 pub fn read_web(file: File<'_>) -> Result<WebConfig, Problems> {
     let name = file.name.display().to_string();
     let node = tree::read(&name, text_of(&name, file.bytes)?)?;
@@ -198,7 +198,7 @@ struct TlsSection {
     cipher_suites: Vec<CipherSuite>,
     curves: Vec<NamedGroup>,
     prefer_server_order: Option<bool>,
-    /// All of it together, unless it is left out or something is wrong.
+    /// The checked settings; `None` if the section is missing or invalid.
     checked: Option<WebTls>,
 }
 
@@ -268,7 +268,7 @@ fn check_tls(tls: &TlsSection, section: &mut Section<'_, '_>) -> Option<WebTls> 
     })
 }
 
-/// What was given for a text in PEM.
+/// The source of a text in PEM as written: a file or the text itself.
 #[derive(Debug)]
 enum Given {
     Absent,
@@ -276,7 +276,7 @@ enum Given {
     As(Placed<Pem>),
 }
 
-/// A text in PEM, or the file that holds it.
+/// Reads a text in PEM, or the path of the file that contains it.
 fn one_pem(
     section: &mut Section<'_, '_>,
     (inline, text): (&'static str, &Option<Spanned<SecretString>>),
@@ -325,7 +325,7 @@ fn check_clients(tls: &TlsSection, section: &mut Section<'_, '_>) -> Option<Clie
     }
 }
 
-/// Whether clients must show a certificate, in Go's words.
+/// Whether clients must show a certificate, in Go's terms.
 fn client_auth() -> Form<ClientAuth> {
     let read = |text: &str| match text {
         "" => Ok(ClientAuth::No),
@@ -377,7 +377,7 @@ settings! {
 }
 
 impl Headers {
-    /// Those that are given.
+    /// The headers that are set.
     fn given(self) -> Vec<(HeaderName, HeaderValue)> {
         let Self {
             strict_transport_security,
@@ -399,7 +399,7 @@ impl Headers {
     }
 }
 
-/// A header's value: one of these, or any if none is named.
+/// A header's value: one of the allowed values, or any value if none is listed.
 fn header_value(allowed: &'static [&'static str]) -> Form<Option<HeaderValue>> {
     let read = |text: &str| {
         if !allowed.is_empty() && !allowed.contains(&text) {
@@ -425,7 +425,7 @@ fn user_name() -> Form<String> {
 }
 
 fn password_hash() -> Form<PasswordHash> {
-    // What was found is never repeated: it may be the password itself.
+    // The value is never repeated in a message, because it could be the password itself.
     let read = |text: &str| {
         let parts = text.parse::<bcrypt::HashParts>().map_err(|_| {
             "expected a bcrypt hash, as htpasswd -nBC 10 prints it after the colon".to_owned()

@@ -1,7 +1,7 @@
-//! Settings as YAML that reads as the same settings, as JSON to show, and the JSON Schema of
-//! the file.
+//! Converts settings to YAML that reads as the same settings, to JSON for display, and provides the
+//! JSON Schema of the file.
 //!
-//! A given password is never written; the path of a password's file is.
+//! A password given directly is never written; the path of a password file is.
 
 use super::sections::{FLAGS, FileSettings, document, policy, write_channel};
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
 };
 use couchdb_client::Login;
 
-/// The effective configuration as JSON, in the shape of the file, with what flags alone
-/// say beside it. Secrets read `"<secret>"`.
+/// The effective configuration as JSON in the shape of the file, including the settings that only
+/// flags change. Secrets are shown as `"<secret>"`.
 #[must_use]
 pub fn to_json(settings: &Settings) -> serde_json::Value {
     let mut shown = file(settings).json();
@@ -25,22 +25,22 @@ pub fn to_json(settings: &Settings) -> serde_json::Value {
     shown
 }
 
-/// The effective configuration as a `recliner.yml`: loaded with the same flags for what
-/// flags alone say (storage, web, log, a given password), it gives equal settings. Paths
-/// are as they were resolved.
+/// The effective configuration as a `recliner.yml`. Loading it with the same flags for settings
+/// that only flags change (storage, web, log, a given password) results in equal settings. Paths
+/// are already resolved.
 #[must_use]
 pub fn to_yaml(settings: &Settings) -> String {
     file(settings).yaml()
 }
 
-/// The part of a `recliner.yml` that [`load_policy`](super::load_policy) reads.
+/// The policy part of a `recliner.yml`, which [`load_policy`](super::load_policy) reads.
 #[must_use]
 pub fn policy_to_yaml(settings: &Settings) -> String {
     policy().write(&FileSettings::of(settings)).unwrap_or(Output::Nothing).yaml()
 }
 
-/// Channels as a `recliner.yml` writes them: `channels` whole, with what differs from the
-/// defaults, and `ignore` where there is any.
+/// Channels as in a `recliner.yml`: `channels` with all values that differ from the defaults, and
+/// `ignore` if it is not empty.
 #[must_use]
 pub(crate) fn channels_yaml(channels: &Channels) -> String {
     let Channels { list, ignore } = channels;
@@ -52,8 +52,8 @@ pub(crate) fn channels_yaml(channels: &Channels) -> String {
     Output::Map(entries).yaml()
 }
 
-/// The JSON Schema (draft 2020-12) of `recliner.yml`, for editors. What only a look at several
-/// keys or at the servers shows is left to `check-config`.
+/// The JSON Schema (draft 2020-12) of `recliner.yml`, for editors. Rules that involve several keys
+/// or the servers are left to `check-config`.
 #[must_use]
 pub fn schema() -> serde_json::Value {
     let defaults = FileSettings::of(&FileSettings::default().settings);

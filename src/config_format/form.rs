@@ -1,5 +1,4 @@
-//! How one key is described: what may be written, how it is written back, and what an editor
-//! learns about it.
+//! Describes a key: its allowed values, how they are written, and what an editor learns about them.
 //!
 //! Forms are composed: a list of a form, a section of keys. Never knows a particular key.
 
@@ -19,20 +18,20 @@ type Write<T> = dyn Fn(&T) -> Option<Output>;
 type Schema<T> = dyn Fn(Option<&T>) -> Json;
 type Changes<T> = dyn Fn(&T, &T) -> Vec<Change>;
 
-/// What may be written for a value of this type.
+/// How values of this type are read, written and described.
 pub(crate) struct Form<T> {
-    /// Reads a node at a path; what is left out stays as in the given value.
+    /// Reads a node at a path, starting from the given value: keys that are left out keep it.
     read: Rc<Read<T>>,
-    /// The value as it is read again; `None` where the key is left out.
+    /// Converts a value to its written form; `None` if the key is left out.
     write: Rc<Write<T>>,
-    /// The JSON Schema, with the given value as default.
+    /// The JSON Schema, with the given value as the default.
     schema: Rc<Schema<T>>,
-    /// What differs between two values, key by key; nothing where a value is compared as one.
+    /// The changed keys between two values; always empty if values are compared as a whole.
     changes: Rc<Changes<T>>,
 }
 
 impl<T: 'static> Form<T> {
-    /// A form by its three parts.
+    /// A form with these three functions.
     pub(crate) fn new(
         read: impl Fn(&mut Report, &Node, &str, Option<&T>) -> Option<T> + 'static,
         write: impl Fn(&T) -> Option<Output> + 'static,
@@ -46,7 +45,7 @@ impl<T: 'static> Form<T> {
         }
     }
 
-    /// A form whose schema has what is written for the value as its default.
+    /// A form whose schema contains the written value as the default.
     pub(crate) fn with_default(
         read: impl Fn(&mut Report, &Node, &str, Option<&T>) -> Option<T> + 'static,
         write: impl Fn(&T) -> Option<Output> + Clone + 'static,
@@ -59,8 +58,8 @@ impl<T: 'static> Form<T> {
         })
     }
 
-    /// One word, number or text; `read` says what is allowed instead, and `schema` says the
-    /// same to an editor.
+    /// A single word, number or text. `read` reports what is allowed instead, and `schema` tells an
+    /// editor the same.
     pub(crate) fn scalar(
         read: impl Fn(&str) -> Result<T, String> + 'static,
         write: impl Fn(&T) -> Output + Clone + 'static,
@@ -91,13 +90,13 @@ impl<T: 'static> Form<T> {
         (self.schema)(default)
     }
 
-    /// What differs between two values of a section.
+    /// The changed keys between two values of a section.
     pub(crate) fn changes(&self, old: &T, new: &T) -> Vec<Change> {
         (self.changes)(old, new)
     }
 
-    /// The same notation for another type; `to` says why a value is refused after all, or
-    /// nothing where that was reported already.
+    /// Uses the same notation for another type. `to` may refuse a value with a reason, or without
+    /// one if the problem was already reported.
     pub(crate) fn map<U: 'static>(
         self,
         to: impl Fn(T) -> Result<U, Option<String>> + 'static,
@@ -118,7 +117,7 @@ impl<T: 'static> Form<T> {
         )
     }
 
-    /// The same notation for a part of another value.
+    /// Uses the same notation for a part of another value.
     pub(crate) fn part_of<S: Clone + 'static>(
         self,
         get: fn(&S) -> &T,
@@ -137,7 +136,7 @@ impl<T: 'static> Form<T> {
         }
     }
 
-    /// A key that is read, because other programs' settings have it, and has no effect.
+    /// A key that is accepted because other programs have it, but has no effect.
     pub(crate) fn without_effect<S: Clone + 'static>(self) -> Form<S> {
         let Self { read, schema, .. } = self;
         Form::new(
@@ -149,7 +148,7 @@ impl<T: 'static> Form<T> {
         )
     }
 
-    /// A key that may be left out.
+    /// Makes the key optional.
     pub(crate) fn optional(self) -> Form<Option<T>> {
         let Self { read, write, schema, changes: _ } = self;
         Form::new(
@@ -161,7 +160,7 @@ impl<T: 'static> Form<T> {
         )
     }
 
-    /// A value with the place where it is written.
+    /// Adds the place where the value is written.
     pub(crate) fn spanned(self) -> Form<Spanned<T>> {
         let Self { read, write, schema, changes: _ } = self;
         Form::new(
@@ -174,12 +173,12 @@ impl<T: 'static> Form<T> {
         )
     }
 
-    /// A key that may be left out, with the place where it is written.
+    /// Makes the key optional and adds the place where it is written.
     pub(crate) fn placed(self) -> Form<Option<Spanned<T>>> {
         self.spanned().optional()
     }
 
-    /// Begins with `blank` where there is no value yet, as in a list.
+    /// Starts from `blank` if there is no value yet, as in a list.
     pub(crate) fn starting_from(self, blank: T) -> Self {
         let Self { read, write, schema, changes } = self;
         let blank = Rc::new(blank);
@@ -194,7 +193,7 @@ impl<T: 'static> Form<T> {
         }
     }
 
-    /// Reports what is worth knowing about each value that is read.
+    /// Calls `look` with each value that is read, to report findings or problems about it.
     pub(crate) fn inspect(self, look: impl Fn(&mut Report, &Node, &str, &T) + 'static) -> Self {
         let read = self.read;
         let read = move |report: &mut Report, node: &Node, path: &str, start: Option<&T>| {
@@ -214,7 +213,7 @@ impl<T: 'static> Form<T> {
 }
 
 impl<T: 'static> Form<Vec<T>> {
-    /// Leaves the key out where the list is empty.
+    /// Leaves the key out if the list is empty.
     pub(crate) fn unless_empty(self) -> Self {
         let write = self.write;
         let write = move |value: &Vec<T>| write(value).filter(|_| !value.is_empty());
@@ -222,7 +221,7 @@ impl<T: 'static> Form<Vec<T>> {
     }
 }
 
-/// A list whose items have one form.
+/// A list whose items all have this form.
 pub(crate) fn list<T: 'static>(item: Form<T>) -> Form<Vec<T>> {
     let item = Rc::new(item);
     let (written, described) = (Rc::clone(&item), Rc::clone(&item));
@@ -248,7 +247,7 @@ pub(crate) fn list<T: 'static>(item: Form<T>) -> Form<Vec<T>> {
     )
 }
 
-/// A mapping whose keys are names of one form.
+/// A mapping whose names and values have these forms.
 pub(crate) fn mapping<T: 'static>(name: Form<String>, value: Form<T>) -> Form<BTreeMap<String, T>> {
     let value = Rc::new(value);
     let (written, described) = (Rc::clone(&value), Rc::clone(&value));
@@ -282,14 +281,13 @@ pub(crate) fn mapping<T: 'static>(name: Form<String>, value: Form<T>) -> Form<BT
     )
 }
 
-/// One key of a section.
 pub(crate) struct Key<S> {
-    /// Where it is in the file, such as `scan.interval`; of a section that occurs more than
-    /// once, the last word alone.
+    /// The key's path in the file, such as `scan.interval`; only the last word if the section
+    /// occurs more than once.
     path: &'static str,
-    /// A sentence for people.
+    /// A sentence that describes the key to people.
     about: String,
-    /// From when a changed value is in force; a section whose keys say that themselves has none.
+    /// When a changed value takes effect; `None` for a section whose keys define it themselves.
     when: Option<When>,
     form: Form<S>,
 }
@@ -304,12 +302,12 @@ impl<S: Clone + 'static> Key<S> {
         Self { path, about: about.concat().trim().to_owned(), when, form }
     }
 
-    /// The word in the file.
+    /// The key's name in the file.
     pub(crate) fn name(&self) -> &'static str {
         self.path.rsplit('.').next().unwrap_or(self.path)
     }
 
-    /// The value as the file would have it.
+    /// The value's written form; `None` if the key is left out.
     pub(crate) fn write(&self, section: &S) -> Option<Output> {
         self.form.write(section)
     }
@@ -331,11 +329,12 @@ impl<S: Clone + 'static> Key<S> {
     }
 }
 
-/// Describes keys: a sentence, and below it the key's place in the file, its field, from when a
-/// changed value is in force (`_` for a section whose keys say so themselves), and its form:
+/// Describes keys: a doc comment, and below it the key's path in the file, its field, when a
+/// changed value takes effect (`_` for a section whose keys define it themselves), and its form:
 /// `"scan.top" => top, NextSweep, integer(0..=100_000);`.
 ///
-/// Of a struct every field has to be described, or it does not compile; `in` lifts that.
+/// Does not compile unless every field of the struct is described; `in` allows fields without a
+/// key.
 macro_rules! keys {
     ($type:ident {
         $($(#[doc = $about:literal])+ $path:literal => $field:ident, $when:tt, $form:expr;)+
@@ -361,12 +360,12 @@ macro_rules! keys {
 }
 pub(crate) use keys;
 
-/// Declares a section of the configuration: a struct whose every field is a key, in the notation of
-/// `keys!`, with its type and its default after the field:
-/// `"scan.top" => top: usize = 100, NextSweep, integer(0..=100_000);`.
+/// Declares a section of the configuration: a struct in which every field is a key. Uses the
+/// notation of `keys!`, with the type and the default after the field: `"scan.top" => top: usize =
+/// 100, NextSweep, integer(0..=100_000);`.
 ///
-/// A `check` sees what was read, for rules that look at several keys. `also` adds a key that has
-/// no field.
+/// `check` receives the values that were read, for rules that involve several keys. `also` adds a
+/// key without a field.
 macro_rules! settings {
     (
         $(#[$meta:meta])*
@@ -402,7 +401,8 @@ macro_rules! settings {
 }
 pub(crate) use settings;
 
-/// A section of these keys; `check` sees what was read, for rules that look at several keys.
+/// A section with these keys; `check` receives the values that were read, for rules that involve
+/// several keys.
 pub(crate) fn section<S: Clone + 'static>(
     keys: Vec<Key<S>>,
     check: impl Fn(&mut S, &mut Section<'_, '_>) + 'static,
@@ -431,7 +431,7 @@ pub(crate) fn section<S: Clone + 'static>(
             let write = |key: &Key<S>| Some((key.name().to_owned(), key.write(value)?));
             Some(Output::Map(written.iter().filter_map(write).collect()))
         },
-        // An empty section may be written as nothing.
+        // An empty section may be written without a value.
         move |default| {
             let describe = |key: &Key<S>| (key.name().to_owned(), key.described(default));
             json!({

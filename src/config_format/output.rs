@@ -1,21 +1,21 @@
-//! A document to be written, as YAML or as JSON.
+//! A document to write, as YAML or as JSON.
 
 use crate::text::{duration, quote::yaml_scalar};
 use std::{path::Path, time::Duration};
 
-/// A node that is to be written.
+/// A node of the document.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Output {
     Nothing,
     Bool(bool),
-    /// A number, in digits.
+    /// A number as it is written.
     Number(String),
     Text(String),
     List(Vec<Self>),
     Map(Vec<(String, Self)>),
 }
 
-/// Bytes in the largest unit that says them exactly, as they are read.
+/// A size in the largest unit that expresses it exactly, in a form that can be read back.
 pub(crate) fn exact_bytes(bytes: u64) -> String {
     [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")]
         .into_iter()
@@ -23,7 +23,7 @@ pub(crate) fn exact_bytes(bytes: u64) -> String {
         .map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
 }
 
-/// A text.
+/// A text node.
 pub(crate) fn text(text: &str) -> Output {
     Output::Text(text.to_owned())
 }
@@ -33,12 +33,12 @@ impl Output {
         Self::Number(number.to_string())
     }
 
-    /// A duration in the notation that is read.
+    /// A duration in a form that can be read back.
     pub(crate) fn duration(span: Duration) -> Self {
         Self::Text(duration::format_exact(span))
     }
 
-    /// Bytes, in the largest unit that says them exactly.
+    /// A size in the largest unit that expresses it exactly.
     pub(crate) fn bytes(bytes: u64) -> Self {
         let text = exact_bytes(bytes);
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -48,12 +48,12 @@ impl Output {
         }
     }
 
-    /// A path. One that is not UTF-8 can be shown only approximately.
+    /// A path. A path that is not UTF-8 is written approximately.
     pub(crate) fn path(path: &Path) -> Self {
         Self::Text(path.to_string_lossy().into_owned())
     }
 
-    /// As JSON.
+    /// Converts the document to JSON.
     pub(crate) fn json(self) -> serde_json::Value {
         match self {
             Self::Nothing => serde_json::Value::Null,
@@ -68,7 +68,7 @@ impl Output {
         }
     }
 
-    /// As a YAML document in block style; every text quoted.
+    /// Converts the document to YAML in block style, with every text quoted.
     pub(crate) fn yaml(&self) -> String {
         let mut out = String::new();
         self.block(0, false, &mut out);
@@ -147,7 +147,7 @@ impl Output {
             Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
             Self::Number(digits) => out.push_str(digits),
             Self::Text(text) => out.push_str(&yaml_scalar(text)),
-            // Only empty ones come here.
+            // Lists with items are written as blocks, so this list is empty.
             Self::List(_) => out.push_str("[]"),
             Self::Map(_) => out.push_str("{}"),
         }

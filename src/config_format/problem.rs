@@ -1,21 +1,21 @@
-//! What is wrong with a configuration, and findings about a valid one.
+//! Problems in a configuration, and findings about a valid one.
 
 use std::{borrow::Cow, fmt};
 
-/// Where something is written.
+/// The place where something is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// A flag or an environment variable, by its name.
+    /// The name of a flag or an environment variable.
     Flag(&'static str),
-    /// The whole of a file.
+    /// A whole file.
     File(String),
     /// A place in a file.
     At {
-        /// The file, as it was named.
+        /// The name of the file as given by the user.
         file: String,
-        /// Counted from one.
+        /// Line number, starting at one.
         line: usize,
-        /// Counted from one, in characters.
+        /// Column in characters, starting at one.
         column: usize,
         /// The path of keys, such as `channels[2].min_size`; empty for the whole document.
         key: String,
@@ -35,12 +35,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that keeps the program from starting.
+/// A problem that prevents the program from starting.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Where.
+    /// The place of the problem.
     pub place: Place,
-    /// What was found, what is allowed, and what was perhaps meant.
+    /// What was found, what is allowed, and what the user perhaps meant.
     pub text: String,
 }
 
@@ -50,13 +50,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong, in the order in which it is written: flags first, then by
-/// line and column.
+/// All problems in the order in which they are written: flags first, then by line and column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(Vec<Problem>);
 
 impl Problems {
-    /// These problems, sorted, each once.
+    /// Sorts problems and removes duplicates.
     #[must_use]
     pub fn new(mut problems: Vec<Problem>) -> Self {
         problems.sort();
@@ -64,12 +63,12 @@ impl Problems {
         Self(problems)
     }
 
-    /// One problem of a whole file.
+    /// A single problem about a whole file.
     pub(crate) fn of_file(file: &str, text: String) -> Self {
         Self(vec![Problem { place: Place::File(file.to_owned()), text }])
     }
 
-    /// Each of them; at least one.
+    /// All problems; at least one.
     #[must_use]
     pub fn all(&self) -> &[Problem] {
         &self.0
@@ -93,9 +92,9 @@ impl std::error::Error for Problems {}
 /// A remark about a valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// Where.
+    /// The place of the finding.
     pub place: Place,
-    /// The sentence.
+    /// The finding as a sentence.
     pub text: String,
 }
 
@@ -105,7 +104,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A text as a message may repeat it: quoted, short, and without what may be secret in a URL.
+/// A text for use in a message: quoted, shortened, and without the secret parts of a URL.
 pub(crate) fn quoted(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     let text = redact_secrets(text);
@@ -116,8 +115,8 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("{text:?}")
 }
 
-/// A text with what may be the user and the password of a URL replaced, also in a misspelt URL,
-/// and with a URL's query and fragment replaced. Any other text is unchanged.
+/// Replaces the possible user and password of a URL, even of a misspelt one, as well as its query
+/// and fragment. Any other text is unchanged.
 #[must_use]
 pub fn redact_secrets(text: &str) -> Cow<'_, str> {
     let (scheme, rest) = match text.split_once("://") {
@@ -134,12 +133,12 @@ pub fn redact_secrets(text: &str) -> Cow<'_, str> {
             Cow::Owned(format!("{start}<secret>@{host}"))
         }
         (None, Some((before, _))) => Cow::Owned(format!("{start}{before}?<secret>")),
-        // Either may be part of the other.
+        // With both an `@` and a query, either may be part of the other, so everything is replaced.
         (Some(_), _) => Cow::Owned(format!("{start}<secret>")),
     }
 }
 
-/// `a, b or c`.
+/// A list of words, such as `a, b or c`.
 pub(crate) fn alternatives<S: AsRef<str>>(words: &[S]) -> String {
     match words {
         [] => String::new(),
@@ -151,14 +150,17 @@ pub(crate) fn alternatives<S: AsRef<str>>(words: &[S]) -> String {
     }
 }
 
-/// `; did you mean x?`, where one of `known` is near enough to what was written.
+/// A hint such as `; did you mean x?` if one of `known` resembles the written word; otherwise
+/// empty.
 pub(crate) fn suggestion<S: AsRef<str>>(written: &str, known: &[S]) -> String {
     let written = written.to_lowercase();
     known
         .iter()
-        .map(|known| (strsim::jaro_winkler(&written, &known.as_ref().to_lowercase()), known))
+        .map(|candidate| {
+            (strsim::jaro_winkler(&written, &candidate.as_ref().to_lowercase()), candidate)
+        })
         .filter(|(likeness, _)| *likeness > 0.8)
         .max_by(|left, right| left.0.total_cmp(&right.0))
-        .map(|(_, known)| format!("; did you mean {}?", known.as_ref()))
+        .map(|(_, candidate)| format!("; did you mean {}?", candidate.as_ref()))
         .unwrap_or_default()
 }

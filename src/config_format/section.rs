@@ -1,7 +1,7 @@
 //! A mapping whose keys are read one by one.
 //!
-//! Owns how keys are taken from a mapping, how unknown ones are named and where each
-//! problem is put. Never knows a particular key.
+//! Owns how keys are taken from a mapping, how unknown ones are reported, and the place of each
+//! problem. Never knows a particular key.
 
 use super::{
     problem::{Finding, Place, Problem, alternatives, quoted, suggestion},
@@ -9,26 +9,27 @@ use super::{
 };
 use std::path::PathBuf;
 
-/// What has been found so far, in one file.
+/// The problems and findings so far, in one file.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// The file's name.
+    /// Name of the file.
     pub(crate) file: String,
-    /// Its directory.
+    /// Directory of the file.
     pub(crate) base: PathBuf,
     pub(crate) problems: Vec<Problem>,
     pub(crate) findings: Vec<Finding>,
-    /// Patterns with wildcards that were read.
+    /// Number of patterns with wildcards so far.
     pub(crate) wildcards: usize,
 }
 
-/// The most patterns with wildcards in one configuration: each is compared with each name.
+/// Maximum number of patterns with wildcards in a configuration, because each is compared with
+/// every name.
 const MAX_WILDCARDS: usize = 1_000;
 
-/// The most problems that are told; aliases may repeat one many times.
+/// Maximum number of reported problems, because aliases may repeat one many times.
 const MAX_PROBLEMS: usize = 1_000;
 
-/// A value and where it is written, for rules that look at two of them.
+/// A value and its place, for rules that involve two values.
 #[derive(Clone, Debug)]
 pub(crate) struct Spanned<T> {
     pub(crate) value: T,
@@ -49,7 +50,7 @@ impl Report {
         Place::At { file: self.file.clone(), line, column, key: path.to_owned() }
     }
 
-    /// Adds a problem, which keeps the program from starting.
+    /// Adds a problem, which prevents the program from starting.
     pub(crate) fn refuse(&mut self, at: At, path: &str, text: impl Into<String>) {
         if self.problems.len() < MAX_PROBLEMS {
             let place = self.place(at, path);
@@ -57,7 +58,7 @@ impl Report {
         }
     }
 
-    /// Counts a pattern with wildcards, and refuses the first that is one too many.
+    /// Counts a pattern with wildcards, and refuses the first that exceeds the limit.
     pub(crate) fn count_wildcard(&mut self, at: At, path: &str) {
         self.wildcards += 1;
         if self.wildcards == MAX_WILDCARDS + 1 {
@@ -68,40 +69,40 @@ impl Report {
         }
     }
 
-    /// Adds a finding, which lets the program start.
+    /// Adds a finding, which does not prevent the program from starting.
     pub(crate) fn note(&mut self, at: At, path: &str, text: impl Into<String>) {
         let place = self.place(at, path);
         self.findings.push(Finding { place, text: text.into() });
     }
 }
 
-/// A mapping whose keys are being taken.
+/// A mapping whose keys are read one by one.
 #[derive(Debug)]
 pub(crate) struct Section<'r, 'n> {
     pub(crate) report: &'r mut Report,
     pub(crate) at: At,
     pub(crate) path: String,
-    /// What was not taken yet.
+    /// Entries that were not read yet.
     entries: Vec<(&'n Key, &'n Node)>,
-    /// Every key that belongs here, once it was looked for.
+    /// All keys of this section that were looked up, whether present or not.
     known: Vec<&'static str>,
-    /// What was there, of those.
+    /// The keys that were present.
     taken: Vec<Taken>,
 }
 
-/// A key that was there.
+/// A key that was present.
 #[derive(Debug)]
 struct Taken {
     key: &'static str,
     key_at: At,
     value_at: At,
-    /// Whether its value was read without a problem.
+    /// Whether the value was read without a problem.
     is_sound: bool,
 }
 
 impl<'r, 'n> Section<'r, 'n> {
-    /// The mapping `node`; one that is empty takes every default. Anything else is a
-    /// problem, and read as empty.
+    /// Opens the mapping `node`; in an empty one every key has its default. Any other node is
+    /// reported as a problem and treated as empty.
     pub(crate) fn open(report: &'r mut Report, node: &'n Node, path: &str) -> (Self, bool) {
         let (entries, is_mapping) = match &node.value {
             Value::Map(entries) => (entries.iter().map(|(key, node)| (key, node)).collect(), true),
@@ -127,47 +128,47 @@ impl<'r, 'n> Section<'r, 'n> {
         (section, is_mapping)
     }
 
-    /// Whether nothing is written in it.
+    /// Whether the mapping is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.taken.is_empty()
     }
 
-    /// The path of a key of this section.
+    /// The full path of a key in this section.
     pub(crate) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// Where a key is written, if it is.
+    /// The place of a key, if it is present.
     pub(crate) fn key_at(&self, key: &str) -> Option<At> {
         let taken = self.taken.iter().find(|taken| taken.key == key).map(|taken| taken.key_at);
-        let entry = || self.entries.iter().find(|(found, _)| found.text == key);
-        taken.or_else(|| entry().map(|(found, _)| found.at))
+        let entry = || self.entries.iter().find(|(written, _)| written.text == key);
+        taken.or_else(|| entry().map(|(written, _)| written.at))
     }
 
-    /// Where a value is written that was read without a problem.
+    /// The place of a value, if it was read without a problem.
     pub(crate) fn value_at(&self, key: &str) -> Option<Spanned<()>> {
         let taken = self.taken.iter().find(|taken| taken.key == key && taken.is_sound)?;
         Some(Spanned { value: (), at: taken.value_at, path: self.path_of(key) })
     }
 
-    /// Takes a key and reads its value; whatever it reports makes the value unsound.
+    /// Takes a key and reads its value; any reported problem marks the value as unsound.
     pub(crate) fn read_key(
         &mut self,
         key: &'static str,
         read: impl FnOnce(&mut Report, &'n Node, &str) -> bool,
     ) {
         self.known.push(key);
-        let entry = self.entries.iter().position(|(found, _)| found.text == key);
+        let entry = self.entries.iter().position(|(written, _)| written.text == key);
         let Some(entry) = entry else { return };
-        let (found, node) = self.entries.swap_remove(entry);
+        let (written, node) = self.entries.swap_remove(entry);
         let path = self.path_of(key);
         let problems = self.report.problems.len();
         let is_read = read(self.report, node, &path);
         let is_sound = is_read && self.report.problems.len() == problems;
-        self.taken.push(Taken { key, key_at: found.at, value_at: node.at, is_sound });
+        self.taken.push(Taken { key, key_at: written.at, value_at: node.at, is_sound });
     }
 
-    /// Adds a problem where the value of a key is written, or at the section without it.
+    /// Adds a problem at the value of a key, or at the section if there is none.
     pub(crate) fn refuse_value(&mut self, key: &str, text: impl Into<String>) {
         match self.value_at(key) {
             Some(found) => self.report.refuse(found.at, &found.path, text),
@@ -175,32 +176,32 @@ impl<'r, 'n> Section<'r, 'n> {
         }
     }
 
-    /// Its keys and values, where its keys are names.
+    /// The keys and values that were not read, for mappings whose keys are names.
     pub(crate) fn into_entries(self) -> (&'r mut Report, Vec<(&'n Key, &'n Node)>) {
         (self.report, self.entries)
     }
 
-    /// Adds a problem where a key is written, if it is, also one that is set elsewhere.
+    /// Adds a problem at a key if it is present, and removes the key.
     pub(crate) fn refuse_key(&mut self, key: &str, says: impl Into<String>) {
         if let Some(at) = self.key_at(key) {
-            self.entries.retain(|(found, _)| found.text != key);
+            self.entries.retain(|(written, _)| written.text != key);
             self.report.refuse(at, &self.path_of(key), says);
         }
     }
 
-    /// Adds a finding where a key is written, if it is.
+    /// Adds a finding at a key, if it is present.
     pub(crate) fn note_key(&mut self, key: &str, says: impl Into<String>) {
         if let Some(at) = self.key_at(key) {
             self.report.note(at, &self.path_of(key), says);
         }
     }
 
-    /// Adds a problem at this section's own place.
+    /// Adds a problem at the section itself.
     pub(crate) fn refuse(&mut self, text: impl Into<String>) {
         self.report.refuse(self.at, &self.path, text);
     }
 
-    /// Reports every key that was not taken as unknown.
+    /// Reports every key that was not read as unknown.
     pub(crate) fn close(self, is_mapping: bool) {
         if !is_mapping {
             return;
@@ -218,7 +219,7 @@ impl<'r, 'n> Section<'r, 'n> {
     }
 }
 
-/// Reads one scalar; a list, a mapping or nothing is a problem.
+/// Reads a scalar; a list, a mapping or a missing value is reported as a problem.
 pub(crate) fn scalar<T>(
     report: &mut Report,
     node: &Node,

@@ -1,19 +1,19 @@
-//! A YAML document as a tree that remembers where everything is written.
+//! A YAML document as a tree in which every node knows its place.
 //!
-//! Owns what is accepted as a document: one, of bounded depth and size, keys that are
-//! texts and unique. Scalars keep their text, for the key says what it must be: `0123` is
-//! never read as a number where a password belongs.
+//! Owns which documents are accepted: a single one, of limited depth and size, with unique texts as
+//! keys. Scalars keep their text, because the key determines their type: `0123` as a password is
+//! never read as a number.
 
 use super::problem::{Place, Problem, Problems, quoted};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The deepest nesting; no valid key is deeper than six levels.
+/// Maximum nesting; no valid key is deeper than six levels.
 const MAX_DEPTH: usize = 32;
-/// The most bytes of memory that anchors and aliases may copy.
+/// Maximum memory in bytes that anchors and aliases may copy.
 const MAX_COPIED: usize = 4 << 20;
 
-/// A place in the text, both counted from one.
+/// A place in the text; line and column start at one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct At {
     pub(crate) line: usize,
@@ -26,7 +26,7 @@ impl From<Marker> for At {
     }
 }
 
-/// One node and where it begins.
+/// A node and the place where it begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) at: At,
@@ -35,7 +35,7 @@ pub(crate) struct Node {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    /// Nothing is written, or `~` or `null`.
+    /// No value, `~` or `null`.
     Nothing,
     Text(String),
     List(Vec<Node>),
@@ -49,7 +49,7 @@ pub(crate) struct Key {
 }
 
 impl Node {
-    /// The value of a key, in a mapping.
+    /// The value of a key; `None` if the node is not a mapping or lacks the key.
     pub(crate) fn child(&self, name: &str) -> Option<&Self> {
         match &self.value {
             Value::Map(entries) => {
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// What was found, for a sentence.
+    /// A description of the node for messages.
     pub(crate) fn found(&self) -> String {
         match &self.value {
             Value::Nothing => "nothing".to_owned(),
@@ -77,7 +77,7 @@ impl Node {
         }
     }
 
-    /// Bytes of memory.
+    /// Size in memory, in bytes.
     fn size(&self) -> usize {
         let inside = match &self.value {
             Value::Nothing => 0,
@@ -124,10 +124,10 @@ struct Reader<'a> {
     problems: Vec<Problem>,
 }
 
-/// Reads the one document of `text`; an empty one is an empty mapping.
+/// Reads the only document in `text`; an empty text counts as an empty mapping.
 ///
 /// # Errors
-/// Every duplicate key, or the one place beyond which the text makes no sense.
+/// Every duplicate key, or the place of the first syntax error.
 pub(crate) fn read(file: &str, text: &str) -> Result<Node, Problems> {
     let mut reader = Reader {
         file,
@@ -162,7 +162,7 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Node, Problems> {
     Ok(reader.root.unwrap_or(Node { at: start, value: Value::Nothing }))
 }
 
-/// The rest of the document cannot be understood.
+/// The rest of the document cannot be read.
 struct Stop;
 
 impl Reader<'_> {
@@ -224,7 +224,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Makes room for a copy of this size.
+    /// Counts a copy of this size against the limit.
     fn copy(&mut self, at: At, size: usize) -> Result<(), Stop> {
         self.copied = self.copied.saturating_add(size);
         if self.copied > MAX_COPIED {
@@ -243,7 +243,7 @@ impl Reader<'_> {
     }
 
     fn begin(&mut self, open: Open) -> Result<(), Stop> {
-        // A key that is a collection is refused here, before anything is put into it.
+        // Collections as keys are refused before their content is read.
         if let Some(Open { parts: Parts::Map { key: None, .. }, .. }) = self.open.last() {
             self.refuse(
                 open.at,
@@ -259,7 +259,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Puts a complete node where it belongs.
+    /// Adds a complete node to its parent.
     fn put(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
         if anchor > 0 {
             self.copy(node.at, node.size())?;

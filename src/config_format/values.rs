@@ -1,4 +1,4 @@
-//! How each type of value is written in the file: one clear sentence for what it is not.
+//! How each type of value is written in the file, with a clear message for each invalid value.
 
 use super::{
     form::{Form, list},
@@ -21,15 +21,15 @@ use std::{
     time::Duration,
 };
 
-/// The longest duration that anything takes: a hundred years.
+/// Maximum duration of any setting: a hundred years.
 const MAX_DURATION: Duration = Duration::from_secs(100 * YEAR.as_secs());
 
-/// The longest year.
+/// The length of a leap year.
 pub(crate) const YEAR: Duration = Duration::from_secs(366 * 86_400);
-/// The shortest duration of what is repeated.
+/// Minimum duration of anything repeated.
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// A value, or what is wrong with its text.
+/// A value, or the reason why its text is invalid.
 pub(crate) type Read<T> = Result<T, String>;
 
 /// A duration between `min` and a hundred years.
@@ -39,7 +39,7 @@ pub(crate) fn duration(min: Duration) -> Form<Duration> {
 
 /// A duration between `min` and `max`.
 pub(crate) fn duration_between(min: Duration, max: Duration) -> Form<Duration> {
-    // What `humantime` reads, in which no unit is ever left out but of 0.
+    // The syntax of `humantime`, in which only 0 may lack a unit.
     let pattern = r"^\s*([0-9]+(\.[0-9]+)?\s*(nanos|nsec|ns|usec|us|µs|millis|msec|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|wks?|w|months?|M|years?|yrs?|y)\s*)+$";
     let text = json!({"type": "string", "pattern": pattern});
     let schema = if min.is_zero() { json!({"anyOf": [text, {"enum": [0, "0"]}]}) } else { text };
@@ -75,7 +75,7 @@ pub(crate) fn bytes_from_mib() -> Form<u64> {
     Form::scalar(read, |bytes| Output::bytes(*bytes), bytes_schema(MIN))
 }
 
-/// A size in bytes, or `infinity` for none.
+/// A size in bytes, or `infinity` for no limit.
 pub(crate) fn bytes_or_infinity() -> Form<Option<u64>> {
     Form::scalar(
         |text| if is_infinity(text) { Ok(None) } else { read_bytes(text).map(Some) },
@@ -91,13 +91,13 @@ pub(crate) fn read_bytes(text: &str) -> Read<u64> {
     })
 }
 
-/// Sizes as `bytesize` reads them.
+/// The syntax of sizes in `bytesize`.
 pub(crate) fn bytes_schema(min: u64) -> Json {
     let pattern = r"^\s*[0-9]+(\.[0-9]+)?\s*([KkMmGgTtPpEe]?[Bb]?|[KkMmGgTtPpEe][Ii][Bb]?)\s*$";
     json!({"type": ["integer", "string"], "minimum": min, "pattern": pattern})
 }
 
-/// The words for no upper bound: ours, smoosh's, and YAML's own.
+/// The words for no upper bound: recliner's, smoosh's, and YAML's.
 pub(crate) fn is_infinity(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "infinity" | ".inf" | "+.inf")
 }
@@ -115,7 +115,7 @@ where
     Form::scalar(move |text| read_integer(text, &range, ""), |it| Output::number(it), schema)
 }
 
-/// A whole number in a range, or the word `off`, which is zero.
+/// A whole number in a range, or the word `off` for zero.
 pub(crate) fn integer_or_off(range: RangeInclusive<u32>) -> Form<u32> {
     let number = integer(range.clone()).schema(None);
     let read = move |text: &str| match text {
@@ -129,7 +129,7 @@ pub(crate) fn integer_or_off(range: RangeInclusive<u32>) -> Form<u32> {
     Form::scalar(read, write, json!({"anyOf": [number, {"const": "off"}]}))
 }
 
-/// Any whole number that is not negative.
+/// A non-negative whole number.
 pub(crate) fn count() -> Form<u64> {
     let read = |text: &str| {
         read_digits(text).ok_or_else(|| expected(text, "a whole number, zero or more"))
@@ -154,14 +154,14 @@ fn read_digits(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| digits)
 }
 
-/// What was found, and what is expected in its place.
+/// A message with the value found and the expected one.
 fn expected(text: &str, what: impl Display) -> String {
     format!("found {}, expected {what}", quoted(text))
 }
 
 /// A finite number.
 pub(crate) fn read_number(text: &str) -> Read<f64> {
-    // The words that Rust reads as numbers, nan and inf, are none here.
+    // The words that Rust parses as numbers, such as nan and inf, are not allowed here.
     let digits = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     text.parse::<f64>()
         .ok()
@@ -191,7 +191,7 @@ pub(crate) fn percent_from(min: u8) -> Form<f64> {
                 expected(text, format_args!("a percentage from {min}% to 100%, such as 10%"))
             })
     };
-    // For editors: as exact as a pattern is readable.
+    // For editors, and only as exact as a readable pattern can be.
     let whole = if min == 0 { "[0-9]{1,2}" } else { "0?[1-9]|[1-9][0-9]" };
     let pattern = format!(r"^\+?(100(\.0*)?|({whole})(\.[0-9]*)?)\s*%$");
     let schema = json!({"type": "string", "pattern": pattern});
@@ -204,22 +204,22 @@ pub(crate) fn boolean() -> Form<bool> {
     Form::scalar(read, |value| Output::Bool(*value), json!({"type": "boolean"}))
 }
 
-/// One of the names of an enum.
+/// A variant of an enum, by its name.
 pub(crate) fn one_of<T: Label + PartialEq>() -> Form<T> {
     one_of_words(labelled(T::ALL))
 }
 
-/// Reads one of the names of an enum.
+/// Reads the name of an enum's variant.
 pub(crate) fn read_one_of<T: Label>(text: &str) -> Read<T> {
     read_word(&labelled(T::ALL), text)
 }
 
-/// Some variants, each after its name.
+/// Variants with their names.
 pub(crate) fn labelled<T: Label>(variants: &[T]) -> Vec<(&'static str, T)> {
     variants.iter().map(|one| (one.label(), *one)).collect()
 }
 
-/// One of these words.
+/// One of these words, with the value of each.
 pub(crate) fn one_of_words<T: Copy + PartialEq + 'static>(
     words: Vec<(&'static str, T)>,
 ) -> Form<T> {
@@ -240,7 +240,7 @@ fn read_word<T: Copy>(words: &[(&'static str, T)], text: &str) -> Read<T> {
     })
 }
 
-/// A text that is not empty and has no line breaks or other control characters.
+/// A non-empty text without line breaks or other control characters.
 pub(crate) fn text() -> Form<String> {
     let read = |text: &str| {
         if text.trim().is_empty() || text.chars().any(char::is_control) {
@@ -251,7 +251,8 @@ pub(crate) fn text() -> Form<String> {
     Form::scalar(read, |text| written(text), json!({"type": "string", "pattern": r"\S"}))
 }
 
-/// The path of a file or a directory; a relative one starts at the file's own directory.
+/// The path of a file or a directory; a relative one starts at the directory of the configuration
+/// file.
 pub(crate) fn path() -> Form<PathBuf> {
     Form::with_default(
         |report, node, path, _| {
@@ -275,7 +276,7 @@ pub(crate) fn couchdb_url() -> Form<Address> {
     url("a CouchDB server", "http://couch-a:5984")
 }
 
-/// The URL of a server, `what` it is and one `example`.
+/// The URL of a server; `what` and `example` appear in messages.
 pub(crate) fn url(what: &'static str, example: &'static str) -> Form<Address> {
     let schema = json!({
         "type": "string",
@@ -319,7 +320,7 @@ pub(crate) fn host_pattern() -> Form<HostPattern> {
     Form::scalar(read, |host: &HostPattern| Output::Text(host.to_string()), schema)
 }
 
-/// The name of a node, `couchdb@host`.
+/// The name of a node, such as `couchdb@host`.
 pub(crate) fn node_name() -> Form<String> {
     let pattern = r#"^[^\s/"'@,]+@[^\s/"'@,]+$"#;
     Form::scalar(
@@ -342,7 +343,7 @@ pub(crate) fn read_node_name(text: &str) -> Read<String> {
     }
 }
 
-/// Patterns of names.
+/// A list of name patterns.
 pub(crate) fn patterns() -> Form<NamePatterns> {
     list(pattern()).map(
         |texts| NamePatterns::new(&texts).map_err(|why| Some(why.to_string())),
@@ -350,7 +351,7 @@ pub(crate) fn patterns() -> Form<NamePatterns> {
     )
 }
 
-/// The longest pattern, in bytes: twice as long as the longest name of a shard.
+/// Maximum length of a pattern in bytes: twice the longest name of a shard.
 const MAX_PATTERN: usize = 512;
 
 /// A pattern of names.
@@ -380,7 +381,7 @@ pub(crate) fn pattern() -> Form<String> {
     })
 }
 
-/// A host's name alone, as in the `Host` of a request.
+/// A host name without a port, as in the `Host` header of a request.
 pub(crate) fn read_host_name(text: &str) -> Read<String> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_part) {
@@ -389,8 +390,8 @@ pub(crate) fn read_host_name(text: &str) -> Read<String> {
     Err(expected(text, "a name without scheme and port, such as recliner.example.com"))
 }
 
-/// Where to listen: `127.0.0.1:10984`, `[::1]:10984`, `localhost:10984`, or `:10984` for
-/// every address of the host.
+/// The address to listen on: `127.0.0.1:10984`, `[::1]:10984`, `localhost:10984`, or `:10984` for
+/// all addresses of the host.
 pub(crate) fn read_listen_address(text: &str) -> Read<SocketAddr> {
     let local = |host: &str| match host {
         "" => Some(Ipv6Addr::UNSPECIFIED.into()),

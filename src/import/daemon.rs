@@ -1,7 +1,7 @@
-//! The rules of CouchDB 2.x's compaction daemon as channels of recliner.
+//! Translates the rules of CouchDB 2.x's compaction daemon into recliner's channels.
 //!
-//! A database with a rule never falls back to `_default`, so the default channels leave it out by
-//! name.
+//! A database with a rule of its own never falls back to `_default`, so the default channels
+//! exclude it by name.
 
 use super::{NodeChannels, TranslatedChannel, smoosh, unique_name};
 use crate::{
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 const DAEMON: &str = "compaction_daemon";
 const RULES: &str = "compactions";
 
-/// Keys of the daemon itself, and what recliner does in their place.
+/// Keys of the daemon itself, and what recliner does instead.
 const KEYS: [(&str, &str); 4] = [
     (
         "min_file_size",
@@ -30,7 +30,7 @@ const KEYS: [(&str, &str); 4] = [
 ];
 const PACED: &str = "has no counterpart: recliner paces itself by couchdb.cold_reads_per_second";
 
-/// Reads one node's rules; `zone` is that of the server's clock.
+/// Reads one node's rules; `zone` is the time zone of the server's clock.
 pub(super) fn read(node: &NodeConfig, zone: &TimeZone) -> NodeChannels {
     let DaemonSettings { min_file_size, rules, findings } = read_daemon(node);
     let mut findings = Findings::from(findings);
@@ -50,7 +50,8 @@ pub(super) fn read(node: &NodeConfig, zone: &TimeZone) -> NodeChannels {
             channel.min_priority = threshold.min_priority;
             channel.min_size = match threshold.any_size {
                 true => 0,
-                // "No smaller than" where a channel says "larger than".
+                // The daemon takes files "no smaller than" the minimum, a channel takes files
+                // "larger than" it.
                 false => min_file_size.saturating_sub(1),
             };
             window(rule, &mut channel, zone, &mut findings);
@@ -76,7 +77,7 @@ pub(super) fn read(node: &NodeConfig, zone: &TimeZone) -> NodeChannels {
     }
 }
 
-/// The rules that a channel can say: those for clustered databases.
+/// The rules that channels can express: those for clustered databases.
 fn of_whole_databases(rules: Vec<DaemonRule>, findings: &mut Findings) -> Vec<DaemonRule> {
     let (shards, rules): (Vec<_>, Vec<_>) =
         rules.into_iter().partition(|rule| ShardName::split(&rule.database).is_some());
@@ -88,13 +89,13 @@ fn of_whole_databases(rules: Vec<DaemonRule>, findings: &mut Findings) -> Vec<Da
     rules
 }
 
-/// What a share of waste in per cent becomes.
+/// The channel bounds that correspond to a percentage of waste.
 struct Threshold {
     min_priority: f64,
     any_size: bool,
 }
 
-/// `None` where the rule never compacts this kind, or no channel can say it.
+/// `None` if the rule never compacts targets of this kind, or no channel can express it.
 fn threshold(rule: &DaemonRule, kind: TargetKind, findings: &mut Findings) -> Option<Threshold> {
     let (key, percent) = match kind {
         TargetKind::View => ("view_fragmentation", rule.view_fragmentation),

@@ -1,20 +1,20 @@
-//! Findings: what there is to say about the settings of some nodes and their import.
+//! Findings about the settings of several nodes and their import.
 
 use compaction_settings::{self as read, Findings, Severity};
 use std::{collections::BTreeMap, fmt};
 
-/// One thing to say about the settings of some nodes.
+/// A finding about the settings of some nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// How much it matters; of an error, no `recliner.yml` has the same effect.
+    /// How much the finding matters; after an error, no `recliner.yml` has the same effect.
     pub severity: Severity,
-    /// The nodes it holds for, in the order they were given.
+    /// The nodes that the finding applies to, in the order they were given.
     pub nodes: Vec<String>,
-    /// The configuration section, `smoosh.ratio_dbs`.
+    /// The configuration section, such as `smoosh.ratio_dbs`.
     pub section: String,
-    /// The key, where it is about one.
+    /// The key, if the finding is about one.
     pub key: Option<String>,
-    /// What there is to say, as one lowercase fragment.
+    /// The finding as a lowercase fragment.
     pub message: String,
 }
 
@@ -32,14 +32,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Each finding once, the gravest first, with the nodes it is true for.
+/// Merges equal findings of several nodes, the most severe first.
 pub(super) fn gather(nodes: impl IntoIterator<Item = (String, Findings)>) -> Vec<Finding> {
     let mut nodes_of: BTreeMap<read::Finding, Vec<String>> = BTreeMap::new();
     for (node, findings) in nodes {
         for finding in findings.sorted() {
-            let named = nodes_of.entry(read::Finding { fault: None, ..finding }).or_default();
-            if named.last() != Some(&node) {
-                named.push(node.clone());
+            let nodes = nodes_of.entry(read::Finding { fault: None, ..finding }).or_default();
+            if nodes.last() != Some(&node) {
+                nodes.push(node.clone());
             }
         }
     }

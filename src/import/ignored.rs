@@ -1,4 +1,4 @@
-//! What the nodes ignore together: one list for all of them.
+//! Merges the ignore lists of all nodes.
 
 use super::finding::Finding;
 use compaction_settings::{Ignored, Severity};
@@ -7,26 +7,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SECTION: &str = "smoosh.ignore";
 
-/// What all nodes together ignore.
+/// Everything that any node ignores.
 #[derive(Debug, Default)]
 pub(super) struct IgnoredByAll {
     pub(super) ignored: Ignored,
-    /// Clustered databases whose views are all on ignored shards.
+    /// Clustered databases all of whose shards are ignored, so that their views are ignored too.
     pub(super) views_of: BTreeSet<String>,
     pub(super) findings: Vec<Finding>,
 }
 
-/// The ranges of one database that are named, and the nodes that name them.
+/// The ignored ranges of one database, and the nodes that list them.
 #[derive(Default)]
 struct Named<'a> {
     ranges: Vec<Range>,
     by: Vec<&'a str>,
 }
 
-/// One list for all nodes.
+/// Merges the lists of all nodes.
 ///
-/// Nodes name the shards they hold, so a name that only some have is no difference in
-/// itself.
+/// Nodes list the shards they have, so a name that only some nodes list is not necessarily a
+/// difference.
 pub(super) fn merge<'a>(
     nodes: impl Iterator<Item = (&'a str, &'a Ignored)> + Clone,
 ) -> IgnoredByAll {
@@ -36,10 +36,10 @@ pub(super) fn merge<'a>(
         merged.ignored.files.extend(ignored.files.iter().cloned());
         merged.ignored.cleanups_of.extend(ignored.cleanups_of.iter().cloned());
         for shard in ignored.files.iter().filter_map(|name| ShardName::split(name)) {
-            let named = shards.entry((shard.db, shard.suffix)).or_default();
-            named.ranges.push(shard.range);
-            if !named.by.contains(&node) {
-                named.by.push(node);
+            let entry = shards.entry((shard.db, shard.suffix)).or_default();
+            entry.ranges.push(shard.range);
+            if !entry.by.contains(&node) {
+                entry.by.push(node);
             }
         }
     }
@@ -52,12 +52,12 @@ pub(super) fn merge<'a>(
             message,
         });
     };
-    for ((db, suffix), mut named) in shards {
-        if covers_all(&mut named.ranges) {
+    for ((db, suffix), mut entry) in shards {
+        if covers_all(&mut entry.ranges) {
             merged.views_of.insert(db.to_owned());
         } else {
             warn(
-                &named.by,
+                &entry.by,
                 None,
                 format!(
                     "only some shards of {db}{suffix} are named: recliner leaves out those dbs, but where it compacts a view over the whole cluster, as over HTTP, the copies on these shards are compacted too"
@@ -88,7 +88,7 @@ pub(super) fn merge<'a>(
     merged
 }
 
-/// Whether the ranges leave no hash out.
+/// Whether the ranges cover the whole hash ring.
 fn covers_all(ranges: &mut [Range]) -> bool {
     ranges.sort_unstable();
     let reached = ranges.iter().try_fold(0_u64, |next, range| {
@@ -97,7 +97,7 @@ fn covers_all(ranges: &mut [Range]) -> bool {
     reached.is_some_and(|next| next > u64::from(u32::MAX))
 }
 
-/// `name` as a pattern that matches itself alone.
+/// A pattern that matches only `name`.
 pub(super) fn escaped(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     for letter in name.chars() {
@@ -116,7 +116,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ranges_cover_the_ring_only_without_gaps() {
+    fn ranges_with_gaps_do_not_cover_the_ring() {
         for (ranges, all) in [
             (vec!["00000000-ffffffff"], true),
             (vec!["80000000-ffffffff", "00000000-7fffffff"], true),
@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_escaped_name_matches_itself_alone(
+        fn escaped_name_matches_only_itself(
             name in "[a-z*?\\[\\]{}!\\\\,/.+()$~ é-]{1,12}",
             other in "[a-z*?\\[\\]{}!\\\\,/.+()$~ é-]{1,12}",
         ) {

@@ -1,5 +1,5 @@
-//! The nodes side by side: one `recliner.yml` serves all of them, so what differs in
-//! effect is named.
+//! Merges the channels of all nodes: one `recliner.yml` serves all of them, so differences in
+//! effect are reported.
 
 mod differences;
 
@@ -17,45 +17,45 @@ use crate::{
 use compaction_settings::Severity;
 use std::collections::BTreeSet;
 
-/// Channels equal in effect to what CouchDB's own settings say.
+/// Channels with the same effect as CouchDB's own settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Imported {
-    /// The channels, those of the largest group where nodes differ.
+    /// The channels; if nodes differ, those of the largest group.
     pub channels: Channels,
-    /// How many jobs these settings let one node run at once: what `limits.per_node` has
-    /// to be at least.
+    /// The maximum number of jobs that these settings let one node run at once, and so the minimum
+    /// of `limits.per_node`.
     pub per_node: usize,
-    /// The nodes by equal channels, the largest group first; one group when all agree.
+    /// The nodes grouped by equal channels, the largest group first; a single group if all agree.
     pub groups: Vec<Group>,
-    /// What there is to say, the gravest first.
+    /// All findings, the most severe first.
     pub findings: Vec<Finding>,
 }
 
-/// Nodes whose settings are equal in effect.
+/// Nodes whose settings have the same effect.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group {
-    /// Their names and CouchDB versions, in the order they were given.
+    /// Their names and CouchDB versions, in the order given.
     pub nodes: Vec<(String, String)>,
-    /// Their channels.
+    /// The channels of these nodes.
     pub channels: Channels,
-    /// Their jobs at once on one node.
+    /// The maximum number of jobs at once on one of these nodes.
     pub per_node: usize,
 }
 
 impl Imported {
-    /// Whether the channels are equal in effect on every node: nothing was impossible.
+    /// Whether the channels have the same effect as CouchDB's settings on every node.
     #[must_use]
     pub(crate) fn is_equal(&self) -> bool {
         self.count(Severity::Error) == 0
     }
 
-    /// How many findings have this severity.
+    /// The number of findings with this severity.
     #[must_use]
     pub(crate) fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    /// The outcome in a few lines, without the findings themselves.
+    /// A summary in a few lines, without the findings themselves.
     #[must_use]
     pub(crate) fn summary(&self) -> Vec<String> {
         let mut lines: Vec<_> = self
@@ -89,7 +89,7 @@ impl Imported {
     }
 }
 
-/// Brings the channels of all nodes together.
+/// Merges the channels of all nodes.
 pub(super) fn merge(nodes: Vec<NodeChannels>) -> Result<Imported, ImportError> {
     let ignored = ignored::merge(nodes.iter().map(|node| (node.node.as_str(), &node.ignored)));
     let mut groups: Vec<Group> = Vec::new();
@@ -114,7 +114,7 @@ pub(super) fn merge(nodes: Vec<NodeChannels>) -> Result<Imported, ImportError> {
     Ok(Imported { channels, per_node, groups, findings })
 }
 
-/// One node's channels with their name patterns.
+/// One node's channels, with their name patterns.
 fn channels(node: &NodeChannels, ignored: &IgnoredByAll) -> Result<Channels, PatternError> {
     let list: Result<_, _> = node.channels.iter().map(|one| channel(one, ignored)).collect();
     let files: Vec<_> = ignored.ignored.files.iter().map(|name| escaped(name)).collect();

@@ -1,8 +1,8 @@
-//! smoosh's channels as channels by rent.
+//! Translates smoosh's channels into channels by rent.
 //!
-//! Of each kind of target that smoosh compacts there is one channel by rent, with what smoosh's channels
-//! by ratio and slack of this kind have in common. Its horizon is the default: which one suits a cluster
-//! depends on how it grows, which settings do not tell.
+//! For each kind of target that smoosh compacts, there is one channel by rent with the common
+//! settings of smoosh's channels by ratio and slack for that kind. Its horizon is the default: the
+//! best one for a cluster depends on how it grows, which settings do not tell.
 
 use crate::{
     model::{
@@ -13,27 +13,27 @@ use crate::{
     text::pattern::NameFilter,
 };
 
-/// Channels by rent in place of smoosh's, with what could not be kept.
+/// Channels by rent that replace smoosh's, and what could not be kept.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AsRent {
-    /// The channels.
+    /// Channels by rent, at most one for each kind of target.
     pub channels: Channels,
-    /// What is otherwise than in smoosh, in sentences.
+    /// Sentences about differences from smoosh.
     pub findings: Vec<String>,
 }
 
-/// Channels by rent for what these channels of smoosh compact.
+/// Channels by rent that compact what these channels of smoosh compact.
 #[must_use]
 pub(crate) fn as_rent(smoosh: &Channels) -> AsRent {
     let mut findings = Vec::new();
     let preset = ChannelPreset::Rent.channels().into_iter();
-    let list = preset.filter_map(|channel| replaced(channel, smoosh, &mut findings)).collect();
+    let list = preset.filter_map(|channel| rent_channel(channel, smoosh, &mut findings)).collect();
     AsRent { channels: Channels { list, ignore: smoosh.ignore.clone() }, findings }
 }
 
-/// A channel by rent with what smoosh's channels of its kind have in common; none if smoosh starts
-/// nothing of its kind.
-fn replaced(
+/// A channel by rent with the common settings of smoosh's channels of its kind; `None` if smoosh
+/// starts no jobs of its kind.
+fn rent_channel(
     mut channel: Channel,
     smoosh: &Channels,
     findings: &mut Vec<String>,
@@ -82,7 +82,7 @@ fn replaced(
     Some(channel)
 }
 
-/// What smoosh does not do.
+/// A phrase for what smoosh does not do.
 const fn idle(kind: TargetKind) -> &'static str {
     match kind {
         TargetKind::Db => "compacts no databases by ratio or slack",
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::model::window::Window;
 
-    /// smoosh's default channels, changed.
+    /// smoosh's default channels, after applying `change` to each.
     fn smoosh(change: impl Fn(&mut Channel)) -> Channels {
         let mut channels = Channels::default();
         channels.list.iter_mut().for_each(change);
@@ -115,17 +115,17 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_of_smoosh_become_the_preset() {
+    fn default_channels_become_the_rent_preset() {
         let AsRent { channels, findings } = as_rent(&Channels::default());
         assert_eq!(channels.list, ChannelPreset::Rent.channels());
         assert_eq!(findings, [""; 0]);
     }
 
     #[test]
-    fn what_smooshs_channels_have_in_common_is_kept() {
+    fn keeps_settings_that_all_channels_share() {
         let smoosh = smoosh(|channel| {
             if channel.kind == TargetKind::Db {
-                // What upgrades is not done by rent, so its settings do not count.
+                // Upgrade channels have no counterpart by rent, so their settings are ignored.
                 if channel.priority != PriorityKind::Upgrade {
                     channel.windows = vec![night()];
                     channel.strict_window = true;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_said() {
+    fn reports_settings_that_differ_between_channels() {
         let smoosh = smoosh(|channel| {
             if &*channel.name == "slack_dbs" {
                 channel.windows = vec![night()];

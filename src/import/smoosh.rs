@@ -1,4 +1,4 @@
-//! smoosh's channels as channels of recliner.
+//! Translates smoosh's channels into recliner's channels.
 
 use super::{NodeChannels, TranslatedChannel, unique_name};
 use crate::{
@@ -17,7 +17,7 @@ use compaction_settings::{
 use jiff::{civil, tz::TimeZone};
 use std::collections::BTreeSet;
 
-/// Keys of `[smoosh]` that mean nothing to recliner.
+/// Keys of `[smoosh]` that have no meaning in recliner.
 const WITHOUT_COUNTERPART: [(&str, &str); 4] = [
     ("staleness", "has no counterpart: smoosh scores on writes, recliner at every scan.interval"),
     ("wait_secs", "has no counterpart: it is how long smoosh waits after CouchDB has started"),
@@ -27,16 +27,16 @@ const WITHOUT_COUNTERPART: [(&str, &str); 4] = [
 
 /// Reads one node's smoosh settings.
 ///
-/// Where a takeover has stopped channels, the values from before it count, not its zeros: smoosh
-/// works by them as soon as it is restored.
+/// If a takeover has stopped channels, their earlier concurrency counts, not the zero that the
+/// takeover wrote: smoosh uses it again as soon as it is restored.
 pub(super) fn read(node: &NodeConfig) -> NodeChannels {
     let mut node = node.clone();
     let stopped = takeover::undo_takeovers(&mut node.sections);
     let SmooshSettings { runs_smoosh, channels, broken, ignored, findings } = read_smoosh(&node);
     let mut findings = Findings::from(findings);
-    stopped.into_iter().for_each(|stopped| restored(stopped, &mut findings));
+    stopped.into_iter().for_each(|stopped| note_restored(stopped, &mut findings));
     findings.note_set_keys(&node, "smoosh", &WITHOUT_COUNTERPART);
-    broken.iter().for_each(|broken| escapes(broken, &mut findings));
+    broken.iter().for_each(|broken| note_escapes(broken, &mut findings));
     let mut translated: Vec<TranslatedChannel> = Vec::new();
     let names: BTreeSet<&str> = channels.iter().map(|read| &*read.name).collect();
     let mut used = BTreeSet::new();
@@ -45,7 +45,7 @@ pub(super) fn read(node: &NodeConfig) -> NodeChannels {
         if !Channel::is_name(&unique) || used.contains(&unique) {
             let is_used = |name: &str| used.contains(name) || names.contains(name);
             unique = unique_name(&unique, ending(read.kind), is_used);
-            renamed(read, &unique, &mut findings);
+            note_renamed(read, &unique, &mut findings);
         }
         used.insert(unique.clone());
         let Some(channel) = channel(read, &unique) else {
@@ -53,7 +53,7 @@ pub(super) fn read(node: &NodeConfig) -> NodeChannels {
             findings.note(&read.section(), None, message);
             continue;
         };
-        differences(read, &mut findings);
+        note_differences(read, &mut findings);
         translated.push(TranslatedChannel {
             channel,
             include: BTreeSet::new(),
@@ -73,8 +73,8 @@ pub(super) fn read(node: &NodeConfig) -> NodeChannels {
     }
 }
 
-/// Says which concurrency counts for a channel that a takeover stopped.
-fn restored(stopped: StoppedChannel, findings: &mut Findings) {
+/// Notes which concurrency is used for a channel that a takeover stopped.
+fn note_restored(stopped: StoppedChannel, findings: &mut Findings) {
     let StoppedChannel { channel, previous } = stopped;
     let before = previous.map_or_else(
         || "the key was not set then, so its default is used here".to_owned(),
@@ -84,8 +84,9 @@ fn restored(stopped: StoppedChannel, findings: &mut Findings) {
     findings.note(&format!("smoosh.{channel}"), "concurrency", message);
 }
 
-/// Databases with few changes escape a broken channel and reach those after it.
-fn escapes(broken: &BrokenChannel, findings: &mut Findings) {
+/// Reports databases with few changes, which smoosh passes on from a broken channel to the next
+/// ones.
+fn note_escapes(broken: &BrokenChannel, findings: &mut Findings) {
     let BrokenChannel { name, key, min_changes, not_reached, .. } = broken;
     if *min_changes > 0 && !not_reached.is_empty() {
         let message = format!(
@@ -96,7 +97,7 @@ fn escapes(broken: &BrokenChannel, findings: &mut Findings) {
     }
 }
 
-fn renamed(read: &SmooshChannel, unique: &str, findings: &mut Findings) {
+fn note_renamed(read: &SmooshChannel, unique: &str, findings: &mut Findings) {
     let (name, kind) = (&read.name, read.kind);
     if !Channel::is_name(name) {
         let message = match name.as_str() {
@@ -117,8 +118,8 @@ fn renamed(read: &SmooshChannel, unique: &str, findings: &mut Findings) {
     findings.error("smoosh", key, message);
 }
 
-/// What recliner does otherwise with a channel of the same settings.
-fn differences(read: &SmooshChannel, findings: &mut Findings) {
+/// Reports what recliner does differently with a channel that has the same settings.
+fn note_differences(read: &SmooshChannel, findings: &mut Findings) {
     let section = read.section();
     if read.never_starts.is_some() {
         let message = "is written with concurrency 0, because smoosh never starts a job of it";
@@ -141,7 +142,7 @@ fn differences(read: &SmooshChannel, findings: &mut Findings) {
     }
 }
 
-/// `None` if its bounds leave nothing to take.
+/// The translated channel; `None` if its bounds exclude every target.
 fn channel(read: &SmooshChannel, name: &str) -> Option<Channel> {
     let priority = match read.priority {
         Some(Priority::Slack) => PriorityKind::Slack,
@@ -158,7 +159,8 @@ fn channel(read: &SmooshChannel, name: &str) -> Option<Channel> {
         channel.min_changes = read.min_changes;
     }
     if matches!(priority, PriorityKind::Ratio | PriorityKind::Slack) {
-        // Files without live bytes are taken whatever the greatest priority, unless the least is 0.
+        // Files without live bytes are taken regardless of the maximum priority, unless the minimum
+        // is 0.
         channel.max_priority = channel.max_priority.max(channel.min_priority);
         let takes_no_priority = channel.min_priority == 0.0 && channel.max_priority == 0.0;
         let takes_no_size = channel.max_size.is_some_and(|max_size| max_size <= channel.min_size);
@@ -191,7 +193,7 @@ fn kind(kind: ChannelKind) -> TargetKind {
     }
 }
 
-/// The windows of a channel; it is always open without any.
+/// The windows of a channel; a channel without windows is always open.
 pub(super) fn windows(opens: Opening, zone: &TimeZone) -> Vec<Window> {
     let Opening::Daily(window) = opens else { return Vec::new() };
     let time = |minutes: u16| {

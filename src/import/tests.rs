@@ -8,7 +8,7 @@ use super::*;
 use crate::model::{channel::Channels, priority::PriorityKind};
 use compaction_settings::{Sections, read_smoosh};
 
-/// A node whose settings are this ini text.
+/// A node with the settings in this ini text.
 fn node(name: &str, version: &str, ini: &str) -> NodeConfig {
     NodeConfig::from_ini(name, version, [("local.ini", ini.as_bytes())])
 }
@@ -18,12 +18,13 @@ fn import_one(version: &str, ini: &str) -> Imported {
 }
 
 /// The findings as text, without the node's name.
-fn shown(findings: &[Finding]) -> Vec<String> {
+fn finding_texts(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|finding| finding.to_string().replace(" (n)", "")).collect()
 }
 
-/// The findings about the translation of these settings, beyond those about no settings.
-fn said(version: &str, ini: &str) -> Vec<String> {
+/// The findings about the translation of these settings, except those that default settings cause
+/// too.
+fn translation_findings(version: &str, ini: &str) -> Vec<String> {
     let node = node("n", version, ini);
     let of_settings = read_smoosh(&node).findings;
     let silent = import_one(version, "").findings;
@@ -32,10 +33,10 @@ fn said(version: &str, ini: &str) -> Vec<String> {
         let message = &finding.message;
         !silent.contains(finding) && of_settings.iter().all(|found| found.message != *message)
     });
-    shown(&findings)
+    finding_texts(&findings)
 }
 
-fn named(channels: &Channels) -> Vec<String> {
+fn channel_names(channels: &Channels) -> Vec<String> {
     channels.list.iter().map(|channel| channel.name.to_string()).collect()
 }
 

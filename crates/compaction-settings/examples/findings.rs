@@ -1,4 +1,4 @@
-//! Prints the smoosh channels of an ini file and what there is to say about its settings.
+//! Prints the smoosh channels of an ini file and the findings about its settings.
 //!
 //! ```text
 //! cargo run -p compaction-settings --example findings -- /opt/couchdb/etc/local.ini 3.5.0

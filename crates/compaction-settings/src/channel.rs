@@ -1,8 +1,8 @@
-//! One channel of smoosh as it works, with every default filled in.
+//! A smoosh channel as it works, with all defaults filled in.
 
 use crate::Opening;
 
-/// What a channel compacts.
+/// The kind of targets that a channel compacts.
 #[derive(strum::Display)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,11 +11,11 @@ pub enum ChannelKind {
     Db,
     /// View indexes.
     View,
-    /// Index files that no design document uses any more: they are deleted.
+    /// Index files that no design document uses any more, which are deleted.
     Cleanup,
 }
 
-/// How a channel ranks the files it takes, by its word in CouchDB's settings.
+/// How a channel ranks the files it takes, named as in CouchDB's settings.
 #[derive(strum::Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,21 +24,21 @@ pub enum Priority {
     Ratio,
     /// File bytes minus live bytes.
     Slack,
-    /// One for each file that needs an upgrade of its format or collation.
+    /// The same rank for every file that needs an upgrade of its format or collation.
     Upgrade,
-    /// One for each database with stale index files.
+    /// The same rank for every database with stale index files.
     Cleanup,
 }
 
-/// One channel in effect.
+/// A channel in effect.
 ///
 /// The bounds are those of `smoosh_server:get_priority/4`: a file needs strictly more than a
 /// minimum and at most a maximum. A file without live bytes gets `min_priority` itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SmooshChannel {
-    /// Its name in CouchDB; empty where the list of channels has an empty name.
+    /// The channel's name in CouchDB; empty if the list of channels contains an empty name.
     pub name: String,
-    /// What it compacts.
+    /// The kind of targets that the channel compacts.
     pub kind: ChannelKind,
     /// How it ranks files. `None` if smoosh has no score for any file with live bytes; then
     /// `max_priority` equals `min_priority`.
@@ -54,33 +54,33 @@ pub struct SmooshChannel {
     pub max_size: Option<u64>,
     /// Minimum number of changes that a database needs since its last compaction.
     pub min_changes: u64,
-    /// Maximum number of files that wait in it.
+    /// Maximum number of files in the channel's queue.
     pub capacity: usize,
-    /// Maximum number of its jobs at a time; 0 if it never starts any.
+    /// Maximum number of jobs at a time; 0 if the channel never starts any.
     pub concurrency: usize,
-    /// When it starts jobs, by a UTC clock.
+    /// When the channel starts jobs, in UTC.
     pub opens: Opening,
-    /// Whether it suspends running jobs while it is closed.
+    /// Whether the channel suspends running jobs while its window is closed.
     pub strict_window: bool,
-    /// Why it takes files and never starts a job, if it never does.
+    /// Why the channel takes files but never starts a job, if this is so.
     pub never_starts: Option<&'static str>,
-    /// Whether it takes nothing but files without live bytes.
+    /// Whether the channel takes only files without live bytes.
     pub only_empty_files: bool,
-    /// Whether a file without live bytes that comes to it is lost: neither taken nor passed on to
-    /// the next channel.
+    /// Whether files without live bytes that reach the channel are lost: neither taken nor passed
+    /// on to the next channel.
     pub drops_empty_files: bool,
-    /// Whether `min_priority` is the default.
+    /// Whether `min_priority` has its default.
     pub(crate) has_default_min_priority: bool,
 }
 
 impl SmooshChannel {
-    /// The section of its settings, `smoosh.ratio_dbs`.
+    /// The section of the channel's settings, such as `smoosh.ratio_dbs`.
     #[must_use]
     pub fn section(&self) -> String {
         section_of(&self.name)
     }
 
-    /// Its name for a sentence.
+    /// The channel's name within a sentence.
     pub(crate) fn shown(&self) -> &str {
         if self.name.is_empty() { "the channel without a name" } else { &self.name }
     }

@@ -1,11 +1,10 @@
-//! `from` and `to` as smoosh and the compaction daemon read them
-//! (`smoosh_utils:parse_time/2`, `in_allowed_window/2`): hours and minutes whose range
-//! nobody checks, compared as pairs.
+//! Reads `from` and `to` like smoosh and the compaction daemon (`smoosh_utils:parse_time/2`,
+//! `in_allowed_window/2`): hours and minutes whose range is not checked, compared as pairs.
 
 use crate::number::integer;
 use std::fmt;
 
-/// Hour and minute, of any size.
+/// Hour and minute, without any limit on either.
 pub(crate) type HourMinute = (i128, i128);
 
 /// The beginning of a day.
@@ -13,7 +12,7 @@ pub(crate) const DAY_BEGINS: HourMinute = (0, 0);
 /// The end of a day.
 pub(crate) const DAY_ENDS: HourMinute = (24, 0);
 
-/// Reads `HH:MM`; empty parts do not count, so that `:20:00:` is read too.
+/// Reads `HH:MM`; empty parts are ignored, so that `:20:00:` is read too.
 pub(crate) fn hour_minute(text: &str) -> Option<HourMinute> {
     let mut parts = text.split(':').filter(|part| !part.is_empty());
     match (parts.next(), parts.next(), parts.next()) {
@@ -22,7 +21,7 @@ pub(crate) fn hour_minute(text: &str) -> Option<HourMinute> {
     }
 }
 
-/// When within a day jobs may start.
+/// When jobs may start during a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Opening {
     /// At any time.
@@ -34,14 +33,13 @@ pub enum Opening {
     Daily(Window),
 }
 
-/// The time between two times of day, of which the first is included and the second is not.
-/// They are never equal.
+/// The time from one time of day up to, but not including, another. The two are never equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// When it opens, in minutes since midnight, below 1440.
+    /// Opening time, in minutes since midnight, below 1440.
     pub from: u16,
-    /// When it closes, in minutes since midnight, below 1440. If it is not after `from`, the
-    /// window spans midnight.
+    /// Closing time, in minutes since midnight, below 1440. If it is not after `from`, the window
+    /// spans midnight.
     pub to: u16,
 }
 
@@ -54,10 +52,10 @@ impl fmt::Display for Window {
 
 const MINUTES_OF_A_DAY: u16 = 24 * 60;
 
-/// When the rule of `from` and `to` lets jobs start.
+/// When `from` and `to` allow jobs to start.
 ///
-/// The rule is evaluated for each minute of a day; the open minutes are always one stretch, maybe
-/// over midnight. That keeps odd pairs, such as 20:75 or 24:01, exact.
+/// The rule is evaluated for each minute of a day; the open minutes always form a single span,
+/// which may include midnight. This keeps odd pairs, such as 20:75 or 24:01, exact.
 pub(crate) fn daily(from: HourMinute, to: HourMinute) -> Opening {
     let open = |minute: u16| {
         let now = (i128::from(minute / 60), i128::from(minute % 60));
@@ -79,7 +77,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn shown(from: &str, to: &str) -> String {
+    fn opening_text(from: &str, to: &str) -> String {
         let read = |text| hour_minute(text).unwrap();
         match daily(read(from), read(to)) {
             Opening::Always => "always".to_owned(),
@@ -89,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_open_as_smoosh_opens_them() {
+    fn windows_open_at_the_same_times_as_in_smoosh() {
         for (from, to, open) in [
             ("20:00", "06:00", "20:00 to 06:00"),
             ("1:20", "3:29", "01:20 to 03:29"),
@@ -104,12 +102,12 @@ mod tests {
             ("20:75", "20:61", "always"),
             ("-1:00", "25:00", "always"),
         ] {
-            assert_eq!(shown(from, to), open, "{from} to {to}");
+            assert_eq!(opening_text(from, to), open, "{from} to {to}");
         }
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn refuses_texts_that_are_not_times() {
         for text in ["", "20", "20:00:00", "X:Y", "9.5:00", "20: 00", ":"] {
             assert_eq!(hour_minute(text), None, "{text}");
         }
@@ -118,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_window_is_open_exactly_when_the_rule_says(
+        fn window_is_open_exactly_when_from_and_to_allow(
             from in (-1_i128..27, -1_i128..80),
             to in (-1_i128..27, -1_i128..80),
             minute in 0_u16..1440,

@@ -16,39 +16,39 @@ use std::collections::BTreeSet;
 const DAEMON: &str = "compaction_daemon";
 const RULES: &str = "compactions";
 const DEFAULT: &str = "_default";
-/// Files smaller than this are left alone, in bytes.
+/// Default minimum size of files to compact, in bytes.
 const MIN_FILE_SIZE: u64 = 131_072;
 
-/// What the compaction daemon's settings on one node mean.
+/// The compaction daemon's settings on one node, as in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonSettings {
-    /// The least size of a file that it compacts, in bytes.
+    /// Minimum size of a file to compact, in bytes.
     pub min_file_size: u64,
-    /// The rules that it can read, those for named databases before the default.
+    /// The readable rules, those for named databases before the default.
     pub rules: Vec<DaemonRule>,
-    /// What there is to say, the gravest first.
+    /// All findings, the most severe first.
     pub findings: Vec<Finding>,
 }
 
-/// One rule of `[compactions]`.
+/// A rule of `[compactions]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonRule {
-    /// The database it is for: a clustered database, a shard, or `_default`.
+    /// What the rule applies to: a clustered database, a shard, or `_default`.
     pub database: String,
-    /// The least waste of a database that is compacted, in per cent; `None` and 0 mean any.
+    /// Minimum waste for compacting a database, in per cent; `None` and 0 mean any.
     pub db_fragmentation: Option<u32>,
-    /// The least waste of a view that is compacted, in per cent; `None` and 0 mean any.
+    /// Minimum waste for compacting a view, in per cent; `None` and 0 mean any.
     pub view_fragmentation: Option<u32>,
-    /// When jobs start, by the server's local clock.
+    /// When jobs start, in the server's local time.
     pub opens: Opening,
-    /// Whether a job that still runs when the period ends is cancelled.
+    /// Whether jobs that still run when the period ends are cancelled.
     pub strict_window: bool,
-    /// Whether views are compacted beside their database, not after it.
+    /// Whether views are compacted at the same time as their database, not after it.
     pub parallel_view_compaction: bool,
 }
 
 impl DaemonRule {
-    /// Whether it is for every database without a rule of its own.
+    /// Whether the rule applies to every database without a rule of its own.
     #[must_use]
     pub fn is_default(&self) -> bool {
         self.database == DEFAULT
@@ -104,7 +104,7 @@ fn rules(node: &NodeConfig, findings: &mut Findings) -> Vec<DaemonRule> {
     rules
 }
 
-/// Rules of the compaction daemon on a version without it.
+/// Reports rules of the compaction daemon on a version without it.
 pub(crate) fn old_rules(node: &NodeConfig, rules: Rules, findings: &mut Findings) {
     let Some(old) = node.sections.get(RULES).filter(|keys| !keys.is_empty()) else { return };
     let windows = old.iter().filter_map(|(name, text)| match rule::parse(name, text).ok()?.opens {
@@ -127,7 +127,7 @@ pub(crate) fn old_rules(node: &NodeConfig, rules: Rules, findings: &mut Findings
     );
 }
 
-/// Why the daemon never looks for a rule under this name.
+/// Why the daemon never finds a rule under this name.
 fn never_found(name: &str) -> Option<&'static str> {
     if name == DEFAULT || is_db_name(name) || ShardName::split(name).is_some() {
         None

@@ -1,4 +1,4 @@
-//! Findings: what there is to say about the settings of one node.
+//! Findings about the settings of one node.
 
 use crate::NodeConfig;
 use std::fmt;
@@ -8,37 +8,37 @@ use std::fmt;
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Good to know.
+    /// For information.
     Note,
-    /// Probably not what was meant.
+    /// The settings probably do not do what was intended.
     Warning,
     /// CouchDB compacts nothing with these settings.
     Error,
 }
 
-/// What is wrong with a section as a whole.
+/// A problem with a section as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// Its own bounds leave nothing for it to take, or only files without live bytes.
+    /// Its own bounds exclude everything, or everything but files without live bytes.
     NeverMatches,
-    /// A channel before it takes everything that it would take.
+    /// An earlier channel takes everything that it would take.
     Shadowed,
-    /// They are rules of the compaction daemon, which this version does not have.
+    /// It contains rules of the compaction daemon, which this version does not have.
     OldRules,
 }
 
-/// One statement about the settings of a node.
+/// A finding about the settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// How much it matters.
+    /// How much the finding matters.
     pub severity: Severity,
-    /// The configuration section, `smoosh.ratio_dbs`.
+    /// The configuration section, such as `smoosh.ratio_dbs`.
     pub section: String,
-    /// The key, if it is about one.
+    /// The key, if the finding is about one.
     pub key: Option<String>,
-    /// The statement, as one lowercase fragment.
+    /// The finding as a lowercase fragment.
     pub message: String,
-    /// What is wrong with the section, where the statement is about that.
+    /// The problem with the section as a whole, if the finding reports one.
     pub fault: Option<Fault>,
 }
 
@@ -52,12 +52,12 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Findings as they are collected.
+/// Findings while they are collected.
 #[derive(Clone, Debug, Default)]
 pub struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds something that is good to know.
+    /// Adds a note: something for information.
     pub fn note<'a>(
         &mut self,
         section: &'a str,
@@ -67,7 +67,7 @@ impl Findings {
         self.add(Severity::Note, section, key.into(), message.into());
     }
 
-    /// Adds something that is probably not what was meant.
+    /// Adds a warning: something that is probably not intended.
     pub fn warn<'a>(
         &mut self,
         section: &'a str,
@@ -77,7 +77,7 @@ impl Findings {
         self.add(Severity::Warning, section, key.into(), message.into());
     }
 
-    /// Adds something that keeps the settings from being used at all.
+    /// Adds an error: something that prevents CouchDB from using the settings at all.
     pub fn error<'a>(
         &mut self,
         section: &'a str,
@@ -87,7 +87,7 @@ impl Findings {
         self.add(Severity::Error, section, key.into(), message.into());
     }
 
-    /// Adds a finding of this severity.
+    /// Adds a finding with this severity.
     pub fn add(&mut self, severity: Severity, section: &str, key: Option<&str>, message: String) {
         let (section, key) = (section.to_owned(), key.map(str::to_owned));
         self.0.push(Finding { severity, section, key, message, fault: None });
@@ -99,7 +99,7 @@ impl Findings {
         self.0.push(Finding { severity, section, key: None, message, fault });
     }
 
-    /// Adds a note about each of these keys that is set and that nothing was said about.
+    /// Adds a note about each of these keys that is set and has no finding yet.
     pub fn note_set_keys(
         &mut self,
         node: &NodeConfig,
@@ -114,7 +114,7 @@ impl Findings {
         }
     }
 
-    /// Each finding once, the gravest first, then by section and key.
+    /// Each finding once, the most severe first, then by section and key.
     #[must_use]
     pub fn sorted(self) -> Vec<Finding> {
         let mut findings = self.0;

@@ -1,6 +1,6 @@
 //! `[smoosh.ignore]`: names that no channel of smoosh takes (`smoosh_utils:ignore_db/1`).
 //!
-//! A key is the exact name of a shard file, which covers its db and its views; for the index
+//! A key is the exact name of a shard file, which covers the file and its views; for the index
 //! cleanup it is the name of a clustered database.
 
 use crate::{NodeConfig, Severity, finding::Findings};
@@ -8,13 +8,13 @@ use couchdb_names::ShardName;
 use std::collections::BTreeSet;
 
 const SECTION: &str = "smoosh.ignore";
-/// Databases of a node alone, which no clustered database shares its name with.
+/// Node-local databases; no clustered database can have one of these names.
 const NODE_LOCAL: [&str; 2] = ["_dbs", "_nodes"];
 
-/// What a node ignores.
+/// The targets that a node ignores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ignored {
-    /// Names of database files without `.couch`: neither they nor their views are compacted.
+    /// Names of database files without `.couch`; neither these files nor their views are compacted.
     pub files: BTreeSet<String>,
     /// Clustered databases whose index files are not cleaned up.
     pub cleanups_of: BTreeSet<String>,

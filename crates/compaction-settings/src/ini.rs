@@ -1,54 +1,54 @@
-//! CouchDB's ini files, as the given version of its `config` application reads them.
+//! Reads CouchDB's ini files like the given version of its `config` application.
 //!
-//! Owns the parser and the list of lines that CouchDB drops or reads oddly without a
-//! word. Never fails and never shows a value, because other sections hold secrets.
+//! Owns the parser and the list of lines that CouchDB silently drops or reads in an unexpected way.
+//! Never fails and never shows a value, because other sections contain secrets.
 //!
-//! Up to 3.2 a line that begins with one space continues the value above it; 3.3 trims
-//! lines instead. Up to 3.3 an empty value takes away what an earlier file set; later
-//! versions ignore it. A `#` starts no comment in CouchDB, but nothing reads such keys.
+//! Up to 3.2 a line that begins with a single space continues the value above it; 3.3 trims lines
+//! instead. Up to 3.3 an empty value deletes the value from an earlier file; later versions ignore
+//! it. A `#` does not start a comment in CouchDB, but nothing reads such keys.
 
 use crate::Rules;
 use std::{collections::BTreeMap, fmt};
 
-/// Settings by section and key, as `GET /_node/{node}/_config` answers them.
+/// Settings by section and key, as `GET /_node/{node}/_config` returns them.
 pub type Sections = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Ini files read one after the other.
+/// The settings of several ini files, read one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ini {
     /// Settings by section and key.
     pub(crate) sections: Sections,
-    /// Lines that have no effect, or another one than they seem to.
+    /// Lines without effect, or with an unexpected one.
     pub(crate) problems: Vec<IniProblem>,
 }
 
-/// A line that has no effect, or another one than it seems to.
+/// A line without effect, or with an unexpected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IniProblem {
-    /// The file's name as it was given.
+    /// The file's name as given.
     pub file: String,
-    /// The line, from one.
+    /// The line number, starting at one.
     pub line: usize,
-    /// The section of the line; empty before the first.
+    /// The section of the line; empty before the first section.
     pub section: String,
-    /// What is odd.
+    /// The kind of problem.
     pub kind: IniProblemKind,
 }
 
-/// What is odd about a line.
+/// The kind of problem with a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IniProblemKind {
-    /// It starts like a section's name and is none.
+    /// It starts like the name of a section but is not one.
     NotASection,
     /// It is before the first section.
     NoSection,
-    /// It is no comment, no section and no setting.
+    /// It is not a comment, a section or a setting.
     NotASetting,
-    /// The key was set before in the same file; which of the two counts depends on the version.
+    /// The key is already set in the same file; which value applies depends on the version.
     SetTwice(String),
     /// An empty value, which this version ignores.
     EmptyValue(String),
-    /// An empty value, which takes away what an earlier file set.
+    /// An empty value, which deletes the value from an earlier file.
     TakenAway(String),
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for IniProblem {
     }
 }
 
-/// What one line says.
+/// The meaning of a line.
 enum Line<'a> {
     Nothing,
     Section(&'a str),
@@ -87,7 +87,7 @@ enum Line<'a> {
     Odd(IniProblemKind),
 }
 
-/// One file's settings and deletions, before they are laid over the earlier files.
+/// One file's settings and deletions, before they are merged with the earlier files.
 #[derive(Default)]
 struct File {
     set: BTreeMap<(String, String), String>,
@@ -97,12 +97,13 @@ struct File {
 }
 
 impl Ini {
-    /// Reads one more file over those read before, by the rules of `rules`.
+    /// Reads another file and merges it over the earlier ones, following `rules`.
     pub(crate) fn add(&mut self, name: &str, bytes: &[u8], rules: Rules) {
         let text = String::from_utf8_lossy(bytes);
         let mut file = File::default();
         for (line, text) in lines(&text) {
-            let read = if rules.trims_ini_lines() { trimmed(text) } else { folded(text) };
+            let read =
+                if rules.trims_ini_lines() { parse_trimmed(text) } else { parse_folded(text) };
             if let Some(kind) = file.take(read, rules) {
                 let section = file.section.clone();
                 self.problems.push(IniProblem { file: name.to_owned(), line, section, kind });
@@ -131,8 +132,8 @@ impl File {
                 let before = self.section.is_empty() && kind == IniProblemKind::NotASetting;
                 Some(if before { IniProblemKind::NoSection } else { kind })
             }
-            // Only the older parser keeps settings outside of any section, where nothing
-            // reads them.
+            // Only the older parser keeps settings outside of any section, where nothing reads
+            // them.
             Line::Set(..) | Line::Delete(_) if self.section.is_empty() => {
                 Some(IniProblemKind::NoSection)
             }
@@ -146,7 +147,7 @@ impl File {
                 self.last = Some(at);
                 None
             }
-            // A key with `#` is a commented line to its author and read by nobody.
+            // A key that starts with `#` is meant as a comment, and nothing reads it.
             Line::Set(key, _) | Line::Delete(key) if key.starts_with('#') => {
                 self.last = None;
                 None
@@ -156,8 +157,8 @@ impl File {
                 self.last = Some(at.clone());
                 let first = self.set.insert(at.clone(), value)?;
                 if !rules.trims_ini_lines() {
-                    // The older parser hands its list over newest first, so that the
-                    // first of two lines is stored last.
+                    // The older parser returns its list newest first, so that the first of two
+                    // lines is stored last.
                     self.set.insert(at, first);
                 }
                 Some(IniProblemKind::SetTwice(key.to_owned()))
@@ -173,21 +174,21 @@ impl File {
     }
 }
 
-/// Lines by number, from one. A lone carriage return and Ctrl-Z end a line too.
+/// Lines with their numbers, starting at one. A lone carriage return and Ctrl-Z end a line too.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split('\n')
         .enumerate()
         .flat_map(|(at, line)| line.split(['\r', '\u{1a}']).map(move |part| (at + 1, part)))
 }
 
-/// The white space that CouchDB trims (`string:trim/1` of single bytes): a space that does not break
-/// is none.
+/// Trims the white space that CouchDB trims (`string:trim/1` of single bytes); a non-breaking space
+/// stays.
 fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r'])
 }
 
-/// A line as 3.3 and later read it: comments off, trimmed, split at the first ` = `.
-fn trimmed(line: &str) -> Line<'_> {
+/// Reads a line like 3.3 and later: without comments, trimmed, and split at the first ` = `.
+fn parse_trimmed(line: &str) -> Line<'_> {
     let line = trim(line);
     if line.starts_with(';') {
         return Line::Nothing;
@@ -206,9 +207,9 @@ fn trimmed(line: &str) -> Line<'_> {
     }
 }
 
-/// A line as 2.x to 3.2 read it: at most one space goes on each side of `=`, the rest
-/// stays in key and value.
-fn folded(line: &str) -> Line<'_> {
+/// Reads a line like 2.x to 3.2: at most one space is removed on each side of `=`, others stay part
+/// of key and value.
+fn parse_folded(line: &str) -> Line<'_> {
     let stripped = line.trim_matches(' ');
     if stripped.is_empty() || stripped.starts_with(';') {
         return Line::Nothing;
@@ -227,7 +228,7 @@ fn folded(line: &str) -> Line<'_> {
     };
     let key = key.strip_suffix(' ').unwrap_or(key);
     let value = value.strip_prefix(' ').unwrap_or(value);
-    // Later equals signs lose a space on each side as well.
+    // A space on each side of later equals signs is removed too.
     let value = value.replace(" =", "=").replace("= ", "=");
     match (key, before_comment(&value)) {
         ("", _) => Line::Odd(IniProblemKind::NotASetting),
@@ -247,7 +248,7 @@ fn not_a_setting(line: &str) -> Line<'_> {
     if line.starts_with('#') { Line::Nothing } else { Line::Odd(IniProblemKind::NotASetting) }
 }
 
-/// What stands before a ` ;` or tab-and-`;`.
+/// The text before a ` ;` or a tab and `;`.
 fn before_comment(text: &str) -> &str {
     let at = [" ;", "\t;"].iter().filter_map(|comment| text.find(comment)).min();
     at.and_then(|at| text.get(..at)).unwrap_or(text)

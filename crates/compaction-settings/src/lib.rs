@@ -1,8 +1,8 @@
-//! What CouchDB's own compaction settings mean: those of smoosh (3.x) and of the compaction
-//! daemon (2.x).
+//! Interprets CouchDB's own compaction settings: those of smoosh (3.x) and of the compaction daemon
+//! (2.x).
 //!
-//! Owns the reading of ini files and of configuration answers, the values in effect with the
-//! defaults of CouchDB's code, and the findings about them. Opens no file and makes no request.
+//! Owns the reading of ini files and of configuration responses, the values in effect with the
+//! defaults from CouchDB's code, and the findings about them. Opens no file and makes no request.
 //!
 //! ```
 //! use compaction_settings::{NodeConfig, read_smoosh};

@@ -1,5 +1,5 @@
-//! What can be said of a node's channels together: settings nobody reads, channels that
-//! take targets for nothing, and channels that take none.
+//! Findings about a node's channels as a whole: settings that nothing reads, channels that take
+//! targets but never start a job, and channels that take no targets.
 
 mod order;
 
@@ -11,12 +11,12 @@ use crate::{
 };
 
 const SMOOSH: &str = "smoosh";
-/// Keys of every channel.
+/// Keys that every channel has.
 const EVERY: [&str; 5] = ["capacity", "concurrency", "from", "to", "strict_window"];
-/// Keys of channels that score.
+/// Keys that only channels with a score have.
 const SCORED: [&str; 5] = ["priority", "min_priority", "max_priority", "min_size", "max_size"];
 
-/// Lines of ini files in these sections, or between sections, that are not what they seem.
+/// Reports misleading lines of ini files in these sections or outside of any section.
 pub(crate) fn lines(node: &NodeConfig, sections: &[&str], findings: &mut Findings) {
     for problem in &node.problems {
         let root = problem.section.split('.').next().unwrap_or_default();
@@ -29,7 +29,7 @@ pub(crate) fn lines(node: &NodeConfig, sections: &[&str], findings: &mut Finding
     }
 }
 
-/// Sections and keys that smoosh does not read.
+/// Reports sections and keys that smoosh does not read.
 pub(crate) fn unread(
     node: &NodeConfig,
     rules: Rules,
@@ -85,7 +85,7 @@ fn reads(key: &str, kinds: &[ChannelKind]) -> bool {
         })
 }
 
-/// Why a key does nothing, where smoosh reads it in another section.
+/// Why a key has no effect, if smoosh reads it in another section.
 fn unread_key(key: &str, in_channel: bool) -> &'static str {
     match key {
         "min_file_size" => {
@@ -103,7 +103,7 @@ fn unread_key(key: &str, in_channel: bool) -> &'static str {
     }
 }
 
-/// smoosh's settings on a version without it.
+/// Reports smoosh's settings on a version without smoosh.
 pub(crate) fn no_smoosh(node: &NodeConfig, rules: Rules, findings: &mut Findings) {
     for section in node.sections.keys().filter(|it| it.split('.').next() == Some("smoosh")) {
         let message = format!("does nothing: CouchDB {rules} has no smoosh, which came with 3.0");
@@ -111,7 +111,7 @@ pub(crate) fn no_smoosh(node: &NodeConfig, rules: Rules, findings: &mut Findings
     }
 }
 
-/// Keys of `[smoosh]` itself that this version does not read or fails on.
+/// Reports keys of `[smoosh]` itself that this version does not read or fails on.
 fn server_key(key: &str, value: &str, rules: Rules, findings: &mut Findings) {
     let new = rules.adds_channels();
     let (severity, message) = match key {
@@ -128,7 +128,7 @@ fn server_key(key: &str, value: &str, rules: Rules, findings: &mut Findings) {
     findings.add(severity, "smoosh", Some(key), message.to_owned());
 }
 
-/// Defaults in force that CouchDB's documentation has wrong.
+/// Reports defaults in effect that differ from CouchDB's documentation.
 pub(crate) fn defaults(channels: &[SmooshChannel], rules: Rules, findings: &mut Findings) {
     for (priority, value, documented, shown) in [
         (Priority::Ratio, rules.min_ratio(), 5.0, "5.0"),

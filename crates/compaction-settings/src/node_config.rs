@@ -1,26 +1,26 @@
-//! One node's settings, from its configuration interface or from its ini files.
+//! One node's settings, read from its configuration API or from its ini files.
 
 use crate::{IniProblem, Rules, Sections, ini};
 
-/// One node's settings.
+/// The settings of one node, and what is known about the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeConfig {
-    /// CouchDB's name of the node, or a name in its place where only files are known.
+    /// CouchDB's name of the node, or another name if only files are known.
     pub node: String,
-    /// Its CouchDB version as `GET /` reports it; empty when not known.
+    /// The node's CouchDB version as `GET /` reports it; empty if unknown.
     pub version: String,
-    /// Its settings.
+    /// The settings by section and key.
     pub sections: Sections,
-    /// Lines of its ini files that CouchDB does not read as one might expect.
+    /// Lines of the ini files that CouchDB reads in an unexpected way.
     pub problems: Vec<IniProblem>,
 }
 
 impl NodeConfig {
-    /// A node whose settings come from ini files, in the order CouchDB reads them:
-    /// name and content of each.
+    /// A node whose settings come from ini files, given as name and content in the order in which
+    /// CouchDB reads them.
     ///
-    /// The version decides how lines are read; without one the newest rules apply, which
-    /// is wrong for 2.x, whose long `[compactions]` rules continue on further lines.
+    /// The version determines how lines are read. Without one the newest rules apply, which is
+    /// wrong for 2.x, where long `[compactions]` rules continue on further lines.
     #[must_use]
     pub fn from_ini<'a>(
         node: &str,

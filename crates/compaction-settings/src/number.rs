@@ -1,24 +1,24 @@
-//! Numbers as smoosh reads them (`smoosh_server:to_number/3`): a float, else an integer,
-//! in Erlang's notation, or the word `infinity`.
+//! Reads numbers like smoosh (`smoosh_server:to_number/3`): a float, otherwise an integer, in
+//! Erlang's notation, or the word `infinity`.
 
-/// More than any file has bytes, and so more than any ratio or slack: 4 EiB. Stands for
-/// `infinity` where a minimum is meant.
+/// 4 EiB, which is more than the bytes of any file and so more than any ratio or slack. Stands for
+/// `infinity` as a minimum.
 pub(crate) const BEYOND: u64 = 1 << 62;
-/// Less than any ratio or slack that is not zero, yet not zero itself.
+/// Less than any ratio or slack except zero.
 pub(crate) const LEAST: f64 = 1e-15;
 
 /// A number setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
-    /// The word `infinity`, greater than every number.
+    /// The word `infinity`, which is greater than every number.
     Infinity,
-    /// An integer; those beyond 127 bits are clamped.
+    /// An integer; one beyond 127 bits is clamped.
     Integer(i128),
-    /// A float.
+    /// A number with a decimal point.
     Float(f64),
 }
 
-/// Reads `2.5`, `1.0e9`, `7` or `infinity`; `None` for all else, such as `1e9` or `2.`.
+/// Reads `2.5`, `1.0e9`, `7` or `infinity`; `None` for anything else, such as `1e9` or `2.`.
 pub(crate) fn number(text: &str) -> Option<Number> {
     if text == "infinity" {
         return Some(Number::Infinity);
@@ -36,7 +36,7 @@ pub(crate) fn integer(text: &str) -> Option<i128> {
     Some(text.parse().unwrap_or(beyond))
 }
 
-/// `list_to_float/1`: digits are needed on both sides of the point.
+/// `list_to_float/1`: digits are required on both sides of the point.
 fn float(text: &str) -> Option<f64> {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let (whole, rest) = text.strip_prefix(['+', '-']).unwrap_or(text).split_once('.')?;
@@ -53,12 +53,12 @@ fn float(text: &str) -> Option<f64> {
 }
 
 impl Number {
-    /// As a strict lower bound of a file's size: whole bytes, never below zero.
+    /// The number as a strict lower bound of a file's size: whole bytes, never negative.
     pub(crate) fn min_bytes(self) -> u64 {
         self.whole_bytes().unwrap_or(BEYOND)
     }
 
-    /// As an inclusive upper bound of a file's size; `None` when there is none.
+    /// The number as an inclusive upper bound of a file's size; `None` if there is no bound.
     pub(crate) fn max_bytes(self) -> Option<u64> {
         self.whole_bytes()
     }
@@ -81,10 +81,10 @@ impl Number {
         }
     }
 
-    /// As a strict lower bound of a priority.
+    /// The number as a strict lower bound of a priority.
     ///
-    /// A float zero is kept apart from the integer: smoosh answers the bound itself for a
-    /// file with no live bytes, and only the integer zero means "no" to it.
+    /// A float zero differs from an integer zero: smoosh uses the bound itself as the priority of a
+    /// file without live bytes, and treats only the integer zero as "no".
     pub(crate) fn min_priority(self) -> f64 {
         let beyond = BEYOND as f64;
         match self {
@@ -95,7 +95,7 @@ impl Number {
         }
     }
 
-    /// As an inclusive upper bound of a priority; infinity when there is none.
+    /// The number as an inclusive upper bound of a priority; infinity if there is no bound.
     pub(crate) fn max_priority(self) -> f64 {
         match self {
             Self::Infinity => f64::INFINITY,
@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_read_as_erlang_reads_them() {
+    fn numbers_parse_like_in_erlang() {
         for (text, read) in [
             ("infinity", Some(Number::Infinity)),
             ("2", Some(Number::Integer(2))),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_keep_their_effect_in_whole_bytes() {
+    fn size_bounds_are_rounded_to_whole_bytes() {
         let bytes = |text| {
             let number = number(text).unwrap();
             (number.min_bytes(), number.max_bytes())
@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_is_read_or_refused(text in ".{0,40}") {
+        fn numbers_in_arbitrary_text_have_finite_bounds(text in ".{0,40}") {
             if let Some(number) = number(&text) {
                 prop_assert!(number.min_bytes() <= BEYOND);
                 prop_assert!(number.min_priority().is_finite());

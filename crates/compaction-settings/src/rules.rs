@@ -1,4 +1,4 @@
-//! Which CouchDB's rules apply: the versions between which smoosh's meaning changed.
+//! The rules of CouchDB's versions: the versions in which the meaning of smoosh's settings changed.
 
 use couchdb_names::Version;
 use std::fmt;
@@ -8,10 +8,10 @@ use std::fmt;
 pub(crate) struct Rules(Version);
 
 impl Rules {
-    /// The newest rules that are known; newer servers are read by them.
+    /// The newest known rules, which are also applied to newer servers.
     pub(crate) const NEWEST: Self = Self(Version::new(3, 5, 2));
 
-    /// The rules of the version that a server reports; `None` where that is none.
+    /// The rules for the version that a server reports; `None` if the text is not a version.
     pub(crate) fn parse(version: &str) -> Option<Self> {
         version.trim().parse().ok().map(Self)
     }
@@ -20,34 +20,33 @@ impl Rules {
         self.0 >= Version::new(major, minor, patch)
     }
 
-    /// Whether it has smoosh instead of the compaction daemon.
+    /// Whether this version has smoosh instead of the compaction daemon.
     pub(crate) fn runs_smoosh(self) -> bool {
         self.since(3, 0, 0)
     }
 
-    /// Whether channels are added to the built-in ones and tried by name, instead of
-    /// replacing them and being tried as written (`smoosh_utils:channel_list/2`).
+    /// Whether listed channels are added to the built-in ones and tried by name, instead of
+    /// replacing them and being tried in the listed order (`smoosh_utils:channel_list/2`).
     pub(crate) fn adds_channels(self) -> bool {
         self.since(3, 3, 0)
     }
 
-    /// Whether `key =` takes away what an earlier ini file set.
+    /// Whether `key =` deletes the value from an earlier ini file.
     pub(crate) fn empty_value_deletes(self) -> bool {
         !self.since(3, 4, 0)
     }
 
-    /// Whether ini files are read line by line with trimming, instead of with
-    /// continuation lines.
+    /// Whether lines of ini files are trimmed, instead of continuing the line before.
     pub(crate) fn trims_ini_lines(self) -> bool {
         self.since(3, 3, 0)
     }
 
-    /// `min_priority` where a slack channel sets none, in bytes.
+    /// Default `min_priority` of slack channels, in bytes.
     pub(crate) fn min_slack(self) -> f64 {
         if self.since(3, 2, 0) { 536_870_912.0 } else { 16_777_216.0 }
     }
 
-    /// `min_priority` where any other channel sets none; 3.0.0 alone has another.
+    /// Default `min_priority` of all other channels; only 3.0.0 has a different one.
     pub(crate) fn min_ratio(self) -> f64 {
         if self.since(3, 0, 1) || !self.since(3, 0, 0) { 2.0 } else { 5.0 }
     }
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_change_where_the_code_changed_them() {
+    fn defaults_change_between_versions() {
         let defaults = |text| {
             let rules = Rules::parse(text).unwrap();
             (rules.min_ratio(), rules.min_slack(), rules.adds_channels())

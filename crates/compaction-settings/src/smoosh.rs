@@ -1,9 +1,9 @@
-//! smoosh's channels on one node, in effect: which there are, in which order, and what
-//! each takes, by the rules of the node's version.
+//! smoosh's channels in effect on one node: which exist, in which order, and which targets each
+//! takes, following the rules of the node's version.
 //!
 //! The order and the defaults are those of `smoosh_utils:channel_list/2` and
-//! `smoosh_server:get_priority/4`. Whatever smoosh reads in a way that its own text does
-//! not suggest becomes a finding.
+//! `smoosh_server:get_priority/4`. Anything that smoosh reads differently from what its settings
+//! suggest becomes a finding.
 
 mod channel_settings;
 
@@ -13,35 +13,35 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// What smoosh's settings on one node mean.
+/// smoosh's settings on one node, as in effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SmooshSettings {
-    /// Whether the node's CouchDB has smoosh, as all since 3.0; if not, there are no channels.
+    /// Whether the node's CouchDB has smoosh (since 3.0); if not, there are no channels.
     pub runs_smoosh: bool,
-    /// The channels in effect, those of databases first; of each kind in the order in which they
-    /// are tried.
+    /// The channels in effect, those for databases first; channels of the same kind in the order in
+    /// which they are tried.
     pub channels: Vec<SmooshChannel>,
-    /// Channels on which smoosh fails, at most one of each kind; they are not among `channels`.
+    /// Channels on which smoosh fails, at most one of each kind; not included in `channels`.
     pub broken: Vec<BrokenChannel>,
-    /// What no channel takes.
+    /// Targets that no channel takes.
     pub ignored: Ignored,
-    /// What there is to say, the gravest first.
+    /// All findings, the most severe first.
     pub findings: Vec<Finding>,
 }
 
-/// A channel with a setting on which smoosh fails for every file that comes to it.
+/// A channel with a setting on which smoosh fails for every file that reaches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenChannel {
-    /// Its name in CouchDB.
+    /// The channel's name in CouchDB.
     pub name: String,
-    /// What it would compact.
+    /// The kind of targets that it would compact.
     pub kind: ChannelKind,
-    /// The key of the setting.
+    /// The key of the invalid setting.
     pub key: &'static str,
-    /// Databases with fewer changes never get as far as the setting, and go on to the next
+    /// Databases with fewer changes than this never reach the setting, and continue to the next
     /// channel.
     pub min_changes: u64,
-    /// The channels after it, which other files never reach.
+    /// The later channels, which other files never reach.
     pub not_reached: Vec<String>,
 }
 
@@ -88,8 +88,8 @@ pub fn read_smoosh(node: &NodeConfig) -> SmooshSettings {
     SmooshSettings { runs_smoosh, channels, broken, ignored, findings: findings.sorted() }
 }
 
-/// The sections that decide what a node's smoosh does, given `[smoosh]` itself: what to ask a node
-/// for whose other settings are of no interest.
+/// The sections that determine what a node's smoosh does, derived from `[smoosh]` itself: those to
+/// request from a node if no other settings matter.
 #[must_use]
 pub fn smoosh_sections(node: &NodeConfig) -> BTreeSet<String> {
     let (rules, _) = node.rules();
@@ -102,7 +102,8 @@ pub fn smoosh_sections(node: &NodeConfig) -> BTreeSet<String> {
     channels.map(|name| section_of(&name)).chain(others).collect()
 }
 
-/// The names of the channels of a node's smoosh, given `[smoosh]` itself; none if its version is unknown.
+/// The names of a node's smoosh channels, derived from `[smoosh]` itself; `None` if its version is
+/// unknown.
 #[must_use]
 pub fn smoosh_channels(node: &NodeConfig) -> Option<BTreeSet<String>> {
     let (rules, is_assumed) = node.rules();
@@ -113,7 +114,7 @@ pub fn smoosh_channels(node: &NodeConfig) -> Option<BTreeSet<String>> {
     (!is_assumed).then(|| names.collect())
 }
 
-/// Reads the channels of one kind up to the first on which smoosh fails.
+/// Reads the channels of one kind, up to the first on which smoosh fails.
 fn channels_of_kind(
     node: &NodeConfig,
     rules: Rules,
@@ -134,7 +135,7 @@ fn channels_of_kind(
     (channels, None)
 }
 
-/// The channels of a kind, in the order smoosh tries them.
+/// The names of a kind's channels, in the order in which smoosh tries them.
 fn listed(
     node: &NodeConfig,
     rules: Rules,
@@ -177,7 +178,7 @@ fn listed(
     all
 }
 
-/// Whether the index cleanup is on (`smoosh_channel:should_clean_up_indices/0`).
+/// Whether the index cleanup is enabled (`smoosh_channel:should_clean_up_indices/0`).
 fn cleans_up(node: &NodeConfig, rules: Rules, findings: &mut Findings) -> bool {
     let key = "cleanup_index_files";
     let value = node.value("smoosh", key);
@@ -211,11 +212,11 @@ fn cleans_up(node: &NodeConfig, rules: Rules, findings: &mut Findings) -> bool {
     true
 }
 
-/// `smoosh_utils:split/1`: at commas with the space around them, without empty names at
-/// the end; the space at both ends of the whole stays.
+/// `smoosh_utils:split/1`: splits at commas and removes the space around them and empty names at
+/// the end, but not the space at both ends of the text.
 fn split(text: &str, rules: Rules) -> Vec<String> {
     if text.is_empty() {
-        // Before 3.3 nothing is one channel with an empty name.
+        // Before 3.3 an empty list means a single channel with an empty name.
         return if rules.adds_channels() { Vec::new() } else { vec![String::new()] };
     }
     let space = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];

@@ -1,7 +1,7 @@
-//! A small reader of Erlang terms: what `[compactions]` of CouchDB 2.x is written in.
+//! A small parser for Erlang terms, the notation of `[compactions]` in CouchDB 2.x.
 //!
-//! Owns atoms, strings, numbers, tuples and lists, and nothing else of the language.
-//! Bounded in length and depth; never panics.
+//! Owns atoms, strings, numbers, tuples and lists, and nothing else of the language. Limited in
+//! length and depth; never panics.
 
 use crate::number;
 
@@ -16,12 +16,12 @@ pub(crate) enum Term {
     List(Vec<Self>),
 }
 
-/// The longest text that is read, in bytes.
+/// Maximum length of a text, in bytes.
 const MAX_LENGTH: usize = 64 * 1024;
-/// The deepest nesting that is read.
+/// Maximum nesting of a text.
 const MAX_DEPTH: usize = 16;
 
-/// Why a text is no term, at which letter from one.
+/// Why a text is not a term, and at which letter, counted from one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("letter {at}: {what}")]
 pub(crate) struct TermError {
@@ -29,7 +29,7 @@ pub(crate) struct TermError {
     what: &'static str,
 }
 
-/// Reads one term; nothing but space and comments may follow it.
+/// Reads a single term; only white space and comments may follow it.
 pub(crate) fn parse(text: &str) -> Result<Term, TermError> {
     if text.len() > MAX_LENGTH {
         return Err(TermError { at: MAX_LENGTH, what: "too long" });
@@ -49,7 +49,7 @@ pub(crate) fn parse(text: &str) -> Result<Term, TermError> {
 struct Reader {
     letters: Vec<char>,
     at: usize,
-    /// Whether a comment goes on to the end of the text.
+    /// Whether the last comment continues to the end of the text.
     in_comment: bool,
 }
 
@@ -85,8 +85,8 @@ impl Reader {
         taken
     }
 
-    /// Skips blanks and comments, which run from `%` to the end of the line. CouchDB reads single
-    /// bytes, so that no other space is one.
+    /// Skips white space and comments, which run from `%` to the end of the line. CouchDB reads
+    /// single bytes, so only ASCII characters count as white space.
     fn space(&mut self) {
         loop {
             self.take_while(|letter| letter <= ' ');
@@ -108,7 +108,7 @@ impl Reader {
             Some('{') => self.sequence('}', depth).map(Term::Tuple),
             Some('"') => {
                 let mut text = String::new();
-                // Strings side by side are one.
+                // Adjacent strings are joined.
                 while self.peek() == Some('"') {
                     text.push_str(&self.quoted('"')?);
                     self.space();
@@ -193,7 +193,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn terms_of_compaction_rules_are_read() {
+    fn reads_terms_of_compaction_rules() {
         let atom = |name: &str| Term::Atom(name.to_owned());
         let text = |text: &str| Term::Text(text.to_owned());
         let read = parse(
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_term_is_refused_with_its_place() {
+    fn refuses_invalid_terms_with_their_place() {
         for (text, error) in [
             ("", "letter 1: the term ends too early"),
             ("[{a, b]", "letter 7: a comma or } is missing"),
@@ -241,12 +241,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "[\\[\\]{},a-c\"'%0-9.\\\\ é-]{0,60}") {
+        fn term_like_text_causes_no_panic(text in "[\\[\\]{},a-c\"'%0-9.\\\\ é-]{0,60}") {
             drop(parse(&text));
         }
 
         #[test]
-        fn any_characters_are_read_or_refused(text in any::<String>()) {
+        fn arbitrary_characters_cause_no_panic(text in any::<String>()) {
             drop(parse(&text));
         }
     }

@@ -63,10 +63,10 @@ fn print_db(header: &DbHeader) {
     println!("disk version:    {}", header.disk_version);
     println!("update seq:      {}", header.update_seq);
     println!("compacted seq:   {}", header.compacted_seq);
-    println!("documents:       {}", known(header.docs));
-    println!("deleted:         {}", known(header.deleted_docs));
-    println!("active bytes:    {}", known(header.active));
-    println!("external bytes:  {}", known(header.external));
+    println!("documents:       {}", number_or_unknown(header.docs));
+    println!("deleted:         {}", number_or_unknown(header.deleted_docs));
+    println!("active bytes:    {}", number_or_unknown(header.active));
+    println!("external bytes:  {}", number_or_unknown(header.external));
 }
 
 fn print_view(header: &ViewHeader) {
@@ -77,14 +77,14 @@ fn print_view(header: &ViewHeader) {
     };
     println!("update seq:      {}", index.update_seq);
     println!("purge seq:       {}", index.purge_seq);
-    println!("active bytes:    {}", known(index.active));
-    println!("external bytes:  {}", known(index.external));
+    println!("active bytes:    {}", number_or_unknown(index.active));
+    println!("external bytes:  {}", number_or_unknown(index.external));
     for (number, group) in index.views.iter().enumerate() {
-        println!("rows in tree {number}:  {}", known(group.rows));
+        println!("rows in tree {number}:  {}", number_or_unknown(group.rows));
     }
 }
 
-/// A number, or `unknown` where the header does not contain it.
-fn known(number: Option<u64>) -> String {
+/// A number, or `unknown` if the header does not contain it.
+fn number_or_unknown(number: Option<u64>) -> String {
     number.map_or_else(|| "unknown".to_owned(), |number| number.to_string())
 }

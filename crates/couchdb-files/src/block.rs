@@ -57,7 +57,8 @@ pub(super) fn without_markers(stored: &[u8], into: usize) -> Cow<'_, [u8]> {
     }
 }
 
-/// The length of the header that a block begins with; `None` if it begins with none.
+/// The length of the header at the beginning of a block; `None` if the block does not begin with
+/// one.
 pub(super) fn header_length(block: &[u8]) -> Option<u32> {
     match block {
         [HEADER_MARKER, a, b, c, d, ..] => Some(u32::from_be_bytes([*a, *b, *c, *d])),

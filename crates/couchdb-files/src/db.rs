@@ -44,7 +44,7 @@ pub struct DbHeader {
     /// 1.2 does not count its bytes.
     pub active: Option<u64>,
     /// Uncompressed bytes of the documents, as CouchDB estimates them; zero in files of versions
-    /// that did not count them, like in CouchDB itself.
+    /// that did not count them, as in CouchDB itself.
     pub external: Option<u64>,
     /// 32 hex digits; files of CouchDB 1 may have none.
     pub uuid: Option<String>,
@@ -54,7 +54,7 @@ pub struct DbHeader {
     pub trees: Trees,
     /// The number of the last purge; if unknown, [`super::last_purge`] reads it.
     pub purge_seq: Option<u64>,
-    /// What contains it.
+    /// Where the number of the last purge is stored.
     pub(super) purge_root: Option<PurgeRoot>,
     /// Number of remembered purges.
     pub purges: Option<u64>,
@@ -186,7 +186,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Erlang's values for nothing.
+/// Whether a term stands for a missing value in Erlang.
 fn is_absent(term: Term<'_>) -> bool {
     term.is_atom("undefined") || term.is_atom("nil")
 }
@@ -274,7 +274,7 @@ pub struct Trees {
     pub purge_seq: TreeSize,
 }
 
-/// The bytes of a tree's nodes that are in use.
+/// The number of bytes in a tree's nodes that are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeSize {
     /// The tree is empty.
@@ -286,7 +286,7 @@ pub enum TreeSize {
 }
 
 impl TreeSize {
-    /// The bytes, where they are known.
+    /// The number of bytes; `None` if it is unknown.
     #[must_use]
     pub const fn bytes(self) -> Option<u64> {
         match self {

@@ -50,7 +50,7 @@ pub(super) fn find_newest<T>(
     let mut end = size.div_ceil(BLOCK_BYTES);
     for blocks in FIRST_BATCHES.into_iter().chain(iter::repeat(MAX_BATCH)) {
         if blocks == MAX_BATCH {
-            // Zeros are no header, and of a sparse file there may be terabytes.
+            // Zeros contain no header, and a sparse file may have terabytes of them.
             end =
                 bytes.end_of_data(end.saturating_mul(BLOCK_BYTES).min(size)).div_ceil(BLOCK_BYTES);
         }

@@ -38,10 +38,11 @@ pub trait Bytes {
     ///
     /// # Errors
     ///
-    /// The error of reading.
+    /// If reading fails.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
 
-    /// Where the data before `end` ends, if it is known that only zeros follow up to there.
+    /// The end of the data before `end`, if everything from there to `end` is known to be zeros;
+    /// otherwise `end`.
     fn end_of_data(&self, end: u64) -> u64 {
         end
     }

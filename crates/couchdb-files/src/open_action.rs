@@ -244,8 +244,8 @@ impl ReportMatch {
     }
 }
 
-/// Whether a compaction may have ended that the header does not contain: without `_local`
-/// documents its swap commits nothing.
+/// Whether a compaction may have ended without a trace in the header: without `_local` documents
+/// its swap commits nothing.
 fn may_lag(db: &DbHeader) -> bool {
     db.compacted_seq < db.update_seq && db.trees.local == TreeSize::Empty
 }

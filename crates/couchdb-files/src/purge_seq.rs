@@ -29,7 +29,7 @@ pub fn last_purge(bytes: &dyn Bytes, db: &DbHeader) -> Option<u64> {
         Some(PurgeRoot::List { at, first }) => {
             let record = decompress(read_chunk(bytes, at)?)?;
             let purged = Term::decode(&record).ok()?.list()?.len() as u64;
-            // CouchDB stores none for an empty list.
+            // CouchDB does not store an empty list.
             return purged.checked_sub(1).map_or(Some(0), |later| first.checked_add(later));
         }
     };

@@ -176,7 +176,7 @@ impl ViewGroup {
     }
 }
 
-/// The versions in `#{ucol_vs => [{153, 120, 0, 0}, …]}`, as CouchDB prints them.
+/// Formats the versions in `#{ucol_vs => [{153, 120, 0, 0}, …]}` as CouchDB prints them.
 fn collators(mut info: Elements<'_>) -> Vec<String> {
     while let (Some(key), Some(versions)) = (info.next(), info.next()) {
         if key.is_atom("ucol_vs") {
@@ -189,7 +189,7 @@ fn collators(mut info: Elements<'_>) -> Vec<String> {
     Vec::new()
 }
 
-/// A version without trailing zeros.
+/// Formats a version without trailing zeros.
 fn version(parts: Term<'_>) -> Option<String> {
     let parts = parts.tuple().or_else(|| parts.list())?;
     let parts = Some(parts).filter(|parts| parts.len() <= MAX_VERSION_PARTS)?;

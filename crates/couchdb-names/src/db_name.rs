@@ -1,10 +1,11 @@
-//! How long a database's name can be.
+//! Which names databases can have.
 
-/// What follows a database's name in the name of its shards' files: `.1795222434.couch`.
+/// Length of the text that follows a database's name in the names of its shard files, such as
+/// `.1795222434.couch`.
 const FILE_SUFFIX_BYTES: usize = 17;
 
-/// The longest name of a file or directory, and the longest path, of the file systems that CouchDB
-/// runs on. CouchDB sets no limit of its own (`fabric_db_create`, `enametoolong`).
+/// Maximum length of a file or directory name, and of a path, in the file systems that CouchDB runs
+/// on. CouchDB sets no limit of its own (`fabric_db_create`, `enametoolong`).
 const MAX_FILE_NAME_BYTES: usize = 255;
 const MAX_PATH_BYTES: usize = 4_096;
 
@@ -12,7 +13,7 @@ const MAX_PATH_BYTES: usize = 4_096;
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("a database's name of {bytes} bytes is longer than a file system takes")]
 pub struct DbNameTooLong {
-    /// The length of the name.
+    /// Length of the name in bytes.
     pub bytes: usize,
 }
 
@@ -37,10 +38,11 @@ pub fn is_db_name(name: &str) -> bool {
     named && check_db_name_length(name).is_ok()
 }
 
-/// Whether the files of a database can have names made of its name, in which each `/` is a directory.
+/// Checks that a database's name is short enough for the names of its files, in which each `/`
+/// separates directories.
 ///
 /// # Errors
-/// That they cannot, so that the name is not CouchDB's.
+/// If the name is too long, so that no database can have it.
 pub fn check_db_name_length(name: &str) -> Result<(), DbNameTooLong> {
     let bytes = name.len();
     let parts_fit = name.split('/').all(|part| part.len() <= MAX_FILE_NAME_BYTES);
@@ -60,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_couchdb_accepts() {
+    fn accepts_the_same_names_as_couchdb() {
         for name in ["a", "my/db", "a0_$()+-/", "_users", "x/_replicator", "userdb-61"] {
             assert!(is_db_name(name), "{name}");
         }
@@ -72,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_as_long_as_file_names_allow() {
+    fn limits_names_to_what_file_names_allow() {
         let part = |length: usize| "a".repeat(length);
         for (name, fits) in [
             (String::new(), true),

@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What builds and answers search indexes beside CouchDB.
+/// A program beside CouchDB that builds and queries search indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// Of design documents' `nouveau`, since 3.4.
+    /// Indexes under `nouveau` in design documents, since CouchDB 3.4.
     Nouveau,
-    /// Of design documents' `indexes`; CouchDB's side of it is called dreyfus.
+    /// Indexes under `indexes` in design documents; CouchDB's part of it is called dreyfus.
     Clouseau,
 }
 
 impl Engine {
-    /// Every engine.
+    /// Every search engine.
     pub const ALL: [Self; 2] = [Self::Nouveau, Self::Clouseau];
 
     /// The word in ids and JSON.

@@ -1,7 +1,7 @@
-//! The names by which CouchDB calls what a cluster stores: shard files and their ranges, view
-//! indexes, search engines, and its own version.
+//! The names of what a CouchDB cluster stores: shard files and their ranges, view indexes, and
+//! search indexes' engines; also CouchDB's version.
 //!
-//! Owns their text forms, reading and writing. Does no I/O and knows no measurement.
+//! Owns reading and writing their text forms. Does no I/O and knows no measurements.
 //!
 //! ```
 //! use couchdb_names::ShardName;

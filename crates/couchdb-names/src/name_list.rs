@@ -1,4 +1,4 @@
-//! A long list of names in little memory.
+//! A memory-efficient list of many names.
 
 use serde::{
     Deserialize,
@@ -6,41 +6,41 @@ use serde::{
 };
 use std::fmt;
 
-/// Names in the order in which they were added, in one text: each takes its letters and four
-/// bytes.
+/// Names in the order in which they were added, stored in one text: each takes its own bytes and
+/// four more.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct NameList {
     text: String,
-    /// Where each name ends in `text`.
+    /// The end of each name in `text`.
     ends: Vec<u32>,
 }
 
 impl NameList {
-    /// An empty list with room for so many names of so many bytes together.
+    /// An empty list with capacity for this many names, with this many bytes altogether.
     #[must_use]
     pub fn with_capacity(names: usize, bytes: usize) -> Self {
         Self { text: String::with_capacity(bytes), ends: Vec::with_capacity(names) }
     }
 
-    /// How many names there are.
+    /// The number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list contains no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// How many bytes all names have together.
+    /// The total length of all names, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// The name at this index.
+    /// The name at this index; `None` beyond the end.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<&str> {
         let &end = self.ends.get(at)?;
@@ -51,7 +51,7 @@ impl NameList {
         self.text.get(from as usize..end as usize)
     }
 
-    /// The names.
+    /// All names, in the order in which they were added.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         let mut from = 0;
         self.ends.iter().map(move |&end| {
@@ -68,7 +68,7 @@ impl NameList {
         self.push_parts([name])
     }
 
-    /// Adds a name that comes in parts, as [`push`](Self::push) does.
+    /// Adds a name that is given in parts, like [`push`](Self::push).
     #[must_use]
     pub fn push_parts<const N: usize>(&mut self, parts: [&str; N]) -> bool {
         let length: usize = parts.iter().map(|part| part.len()).sum();
@@ -78,7 +78,7 @@ impl NameList {
         true
     }
 
-    /// Frees the room for names that were not added.
+    /// Frees memory that was reserved for further names.
     pub fn shrink_to_fit(&mut self) {
         self.text.shrink_to_fit();
         self.ends.shrink_to_fit();
@@ -104,7 +104,7 @@ impl<'a> FromIterator<&'a str> for NameList {
     }
 }
 
-/// From a list of strings.
+/// Deserializes a list of strings.
 impl<'de> Deserialize<'de> for NameList {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_seq(ListVisitor)
@@ -128,7 +128,7 @@ impl<'de> Visitor<'de> for ListVisitor {
     }
 }
 
-/// Adds the next name without a `String` of its own.
+/// Adds the next name without allocating a `String`.
 struct PushNext<'a>(&'a mut NameList);
 
 impl<'de> DeserializeSeed<'de> for PushNext<'_> {
@@ -158,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_equals_a_vector_of_strings(names in prop::collection::vec(".{0,6}", 0..20)) {
+        fn list_behaves_like_a_vector_of_strings(names in prop::collection::vec(".{0,6}", 0..20)) {
             let list: NameList = names.iter().map(String::as_str).collect();
             prop_assert_eq!(list.len(), names.len());
             prop_assert_eq!(list.is_empty(), names.is_empty());
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_come_in_parts() {
+    fn names_can_be_added_in_parts() {
         let mut names = NameList::with_capacity(2, 16);
         assert!(names.push_parts(["orders", ".1795222434"]));
         assert!(names.push(""));

@@ -12,7 +12,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Whether a document whose id hashes to `hash` lives in this range.
+    /// Whether documents whose id hashes to `hash` belong to this range.
     #[must_use]
     pub const fn contains(self, hash: u32) -> bool {
         self.from <= hash && hash <= self.to
@@ -32,8 +32,8 @@ impl RangeText {
 }
 
 impl Range {
-    /// The text without the machinery of `fmt`, which takes ten times as long: every series
-    /// and every request has one.
+    /// Formats the range without `fmt`, which takes ten times as long: every series and every
+    /// request contains a range.
     #[must_use]
     pub fn text(self) -> RangeText {
         let mut text = [b'-'; 17];
@@ -79,10 +79,10 @@ impl FromStr for Range {
     }
 }
 
-/// The parts of a shard file's name.
+/// The parts of a shard file's name: range, database, and suffix.
 ///
-/// The database's name may hold slashes and dots; the suffix is the last `.` and what
-/// follows it (mem3 appends `.<seconds of creation>`, `mem3:name/1`).
+/// The database's name may contain slashes and dots; the suffix begins at the last `.` (mem3
+/// appends `.<seconds of creation>`, `mem3:name/1`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardName<'a> {
     /// The range of the hash ring.
@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn shard_names_split_and_print_back() {
+    fn shard_names_round_trip() {
         for name in [
             "shards/00000000-7fffffff/db.1795222434",
             "shards/c0000000-ffffffff/app/_design/x.1795222434",
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_range_reads_back_and_is_written_as_fmt_would(one in any::<u32>(), other in any::<u32>()) {
+        fn ranges_round_trip_and_match_fmt(one in any::<u32>(), other in any::<u32>()) {
             let range = Range { from: one.min(other), to: one.max(other) };
             prop_assert_eq!(range.to_string(), format!("{:08x}-{:08x}", range.from, range.to));
             prop_assert_eq!(range.text().as_str().parse(), Ok(range));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_shards() {
+    fn other_file_names_are_not_shards() {
         for name in [
             "_dbs",
             "shards/x/db.1",

@@ -1,4 +1,4 @@
-//! The name of a view index.
+//! The signature of a view index.
 
 /// A view index's signature: the MD5 that names its file. Shown as 32 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signatures_print_as_they_are_read() {
+    fn signatures_round_trip() {
         let text = "0f045e3b41d71d93aaa32f23021ba536";
         assert_eq!(text.parse::<Signature>().unwrap().to_string(), text);
         for bad in

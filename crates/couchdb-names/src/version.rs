@@ -1,14 +1,14 @@
-//! Which CouchDB a node runs.
+//! CouchDB versions.
 //!
-//! Owns the order of versions and what depends on them. Never asks a server; whoever
-//! reads `GET /` parses its version here.
+//! Owns the order of versions and which features they have. Never asks a server; callers parse the
+//! version from `GET /` here.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// A CouchDB version, read per node because clusters of mixed versions exist.
+/// A CouchDB version, read per node because a cluster's nodes may have different versions.
 ///
-/// What follows the three numbers (`-dev`, `-rc.1`, `-40afbcf`) is kept by [`Build`] alone:
-/// builds of one release count as equal, as their code differs little and their names in no order.
+/// Only [`Build`] keeps the text after the three numbers (`-dev`, `-rc.1`, `-40afbcf`): builds of
+/// one release compare as equal, because their code differs little and their names have no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     major: u16,
@@ -17,28 +17,28 @@ pub struct Version {
 }
 
 impl Version {
-    /// The first in which `sizes.active` leaves out the bodies of superseded revisions.
+    /// The first version in which `sizes.active` leaves out the bodies of superseded revisions.
     pub const ACTIVE_WITHOUT_OLD_BODIES: Self = Self::new(3, 3, 0);
-    /// The first in which `sizes.active` leaves out attachments of superseded and deleted
+    /// The first version in which `sizes.active` leaves out attachments of superseded and deleted
     /// revisions too.
     pub const ACTIVE_WITHOUT_OLD_ATTACHMENTS: Self = Self::new(3, 4, 3);
-    /// The first that deletes stale index files by itself after a design document changed
+    /// The first version that deletes stale index files by itself after a design document changed
     /// (`couch_index_cleanup`).
     pub const CLEANS_INDEXES: Self = Self::new(3, 5, 2);
 
-    /// The version of these numbers.
+    /// The version with these numbers.
     #[must_use]
     pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
         Self { major, minor, patch }
     }
 
-    /// Its release series, the major and the minor number: 3.5 of 3.5.2.
+    /// The release series, that is the major and the minor number: 3.5 for 3.5.2.
     #[must_use]
     pub const fn series(self) -> (u16, u16) {
         (self.major, self.minor)
     }
 
-    /// Whether it deletes stale index files by itself, without smoosh.
+    /// Whether this version deletes stale index files by itself, without smoosh.
     #[must_use]
     pub fn cleans_indexes(self) -> bool {
         self >= Self::CLEANS_INDEXES
@@ -51,7 +51,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A version as a node reports it, with what follows the numbers: `3.6.0-5f6c4bd`.
+/// A version as a node reports it, including the text after the numbers: `3.6.0-5f6c4bd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Build {
     version: Version,
@@ -59,7 +59,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// Its version, by which builds are compared.
+    /// The version, by which builds are compared.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
@@ -81,7 +81,7 @@ impl From<Version> for Build {
 impl FromStr for Build {
     type Err = ParseVersionError;
 
-    /// Reads what [`Version`] reads, of at most 64 bytes.
+    /// Parses what [`Version`] parses, up to 64 bytes.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.len() > 64 {
             return Err(ParseVersionError { text: text.chars().take(64).collect() });
@@ -100,16 +100,17 @@ pub struct ParseVersionError {
 impl FromStr for Version {
     type Err = ParseVersionError;
 
-    /// Reads `3.5.0`, `3.1`, `3.3.3-40afbcf`, `4.0.0-dev`, `3.5.0+build`.
+    /// Parses texts such as `3.5.0`, `3.1`, `3.3.3-40afbcf`, `4.0.0-dev`, `3.5.0+build`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Digits alone: `parse` would also take a sign.
+        // Only digits, because `parse` would also accept a sign.
         let number = |part: Option<&str>| {
             part.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
         };
         let numbers = text.split(['-', '+']).next().unwrap_or_default();
         let mut parts = numbers.split('.');
         let (major, minor) = (number(parts.next()), number(parts.next()));
-        // Released files are named for `3.1` as well; no server reports itself like that.
+        // Names of release files may lack the patch number, such as `3.1`; a server's version never
+        // does.
         let patch = parts.next().map_or(Some(0), |part| number(Some(part)));
         match ((major, minor, patch), parts.next()) {
             ((Some(major), Some(minor), Some(patch)), None) => Ok(Self::new(major, minor, patch)),
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_prints_what_the_node_reported() {
+    fn build_prints_the_reported_text() {
         let build: Build = "3.6.0-5f6c4bd".parse().unwrap();
         assert_eq!(build.version(), Version::new(3, 6, 0));
         assert_eq!(build.to_string(), "3.6.0-5f6c4bd");
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_version() {
+    fn refuses_texts_that_are_not_versions() {
         for text in ["", "3", "3.5.0.1", "3..0", "+3.5.0", "v3.5.0", "3.5.x", "3.5.70000", "-1.0.0"]
         {
             assert_eq!(
@@ -155,7 +156,7 @@ mod tests {
             );
         }
         let long = "9".repeat(1000).parse::<Version>().unwrap_err();
-        assert_eq!(long.text.len(), 64, "an error quotes no more than a line of it");
+        assert_eq!(long.text.len(), 64, "the error quotes at most 64 characters");
     }
 
     #[test]
@@ -166,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn prints_its_numbers_and_stays_small() {
+    fn version_prints_its_numbers_and_takes_8_bytes() {
         assert_eq!("3.5.2-dev".parse::<Version>().unwrap().to_string(), "3.5.2");
         assert_eq!(size_of::<Option<Version>>(), 8);
     }
 
     #[test]
-    fn indexes_clean_themselves_from_3_5_2() {
+    fn cleans_indexes_since_3_5_2() {
         assert!(!Version::new(3, 5, 1).cleans_indexes());
         assert!(Version::new(3, 5, 2).cleans_indexes());
         assert!(Version::new(4, 0, 0).cleans_indexes());

@@ -79,7 +79,7 @@ pub struct Family<const N: usize> {
 }
 
 impl<const N: usize> Family<N> {
-    /// The same without the number of labels in its type, for lists.
+    /// Describes the family without the number of labels in the type, for lists of families.
     #[must_use]
     pub const fn describe(&'static self) -> FamilyDescription {
         FamilyDescription {

@@ -54,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_text_round_trips_for_any_pieces(
+        fn text_in_arbitrary_pieces_round_trips(
             pieces in prop::collection::vec(".{0,300}", 0..20), rest in ".{0,300}",
         ) {
             let mut gzip = GzipEncoder::new();

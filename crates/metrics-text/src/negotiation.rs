@@ -51,7 +51,7 @@ impl Preference {
     }
 }
 
-/// The specificity with which a media range names a format; none if it does not cover it.
+/// The specificity with which a media range names a format; `None` if the range does not cover it.
 fn specificity(range: &ListItem<'_>, format: TextFormat) -> Option<u8> {
     let (kind, subtype) = range.name.split_once('/')?;
     let (own_kind, own_subtype, exact, near) = match format {
@@ -82,7 +82,7 @@ fn specificity(range: &ListItem<'_>, format: TextFormat) -> Option<u8> {
 pub(super) struct ListItem<'a> {
     /// The part before the first semicolon.
     pub(super) name: &'a str,
-    /// Its weight, 0 to 1; 1 if it has none, and none if it is malformed.
+    /// The weight, 0 to 1; 1 if it is missing, `None` if it is malformed.
     pub(super) quality: Option<f64>,
     parameters: &'a str,
 }
@@ -197,7 +197,7 @@ mod tests {
         }
 
         #[test]
-        fn unknown_ranges_change_nothing(
+        fn unknown_media_ranges_do_not_affect_the_format(
             before in "[a-z]{1,9}/[a-z]{1,9}",
             accept in prop::sample::select(&[PROMETHEUS_2, PROMETHEUS_3, BROWSER, "text/plain"][..]),
         ) {

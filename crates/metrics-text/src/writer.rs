@@ -72,7 +72,7 @@ const INITIAL_CAPACITY: usize = 256 << 10;
 /// Size of the text that is compressed at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Receives a text piece by piece; returns whether more is wanted.
+/// Receives a text piece by piece; returns whether it accepts more.
 pub type PieceSink = Box<dyn FnMut(Vec<u8>) -> bool + Send>;
 
 /// The receiver of pieces.
@@ -106,7 +106,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer of an empty text.
+    /// A writer for a new text.
     #[must_use]
     pub fn new(format: TextFormat, coding: Encoding) -> Self {
         let (gzip, room) = match coding {
@@ -117,7 +117,8 @@ impl Writer {
         Self { format, out, gzip, pieces: None, written: HashSet::new() }
     }
 
-    /// A writer that passes its text on in pieces of some tens of kilobytes, except for the rest.
+    /// A writer that passes its text to `sink` in pieces of some tens of kilobytes, except for the
+    /// last part.
     #[must_use]
     pub fn to(format: TextFormat, coding: Encoding, sink: PieceSink) -> Self {
         let gzip = (coding == Encoding::Gzip).then(GzipEncoder::new);
@@ -186,8 +187,8 @@ impl Writer {
         self.finish_text(packed.unwrap_or_default())
     }
 
-    /// Ends the text of a writer that passes it on, and passes on the rest. Returns whether all of
-    /// it was wanted.
+    /// Ends the text of a writer with a sink, and passes the last part to it. Returns whether the
+    /// sink accepted everything.
     #[must_use]
     pub fn finish_to_sink(mut self) -> bool {
         let Some(mut pieces) = self.pieces.take() else { return true };
@@ -340,7 +341,8 @@ impl<const N: usize> Samples<'_, N> {
         self.writer.end_line();
     }
 
-    /// The same with label values that were prepared for a family with these labels.
+    /// Like [`sample`](Self::sample), with label values that were prepared for a family with these
+    /// labels.
     #[inline]
     pub fn sample_of(&mut self, labels: LabelSet<'_, N>, value: impl Into<Value>) {
         debug_assert_eq!(*labels.names, self.names, "labels of {}", self.header.name);
@@ -361,16 +363,16 @@ impl<const N: usize> Samples<'_, N> {
             return;
         }
         let name = self.header.name;
-        let mut own = String::new();
+        let mut label_text = String::new();
         for (head, label) in self.label_heads.iter().zip(labels) {
             // The first head begins with the family's name.
-            own.push_str(head.strip_prefix(name).unwrap_or(head));
-            push_escaped(&mut own, label);
+            label_text.push_str(head.strip_prefix(name).unwrap_or(head));
+            push_escaped(&mut label_text, label);
         }
         let (open, close) = if N == 0 { ("{", "") } else { ("\",", "\"}") };
         for (bound, values) in buckets.iter().copied().chain([(f64::INFINITY, count)]) {
             let out = &mut self.writer.out;
-            out.extend([name, "_bucket", &own, open, "le=\""]);
+            out.extend([name, "_bucket", &label_text, open, "le=\""]);
             number::push_canonical(out, bound);
             out.push_str("\"} ");
             push_value(out, Value::Integer(values));
@@ -378,7 +380,7 @@ impl<const N: usize> Samples<'_, N> {
         }
         for (ending, value) in [("_sum", Value::Float(sum)), ("_count", Value::Integer(count))] {
             let out = &mut self.writer.out;
-            out.extend([name, ending, &own, close, " "]);
+            out.extend([name, ending, &label_text, close, " "]);
             push_value(out, value);
             self.writer.end_line();
         }

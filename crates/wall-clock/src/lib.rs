@@ -43,13 +43,13 @@ impl Moment {
         Self::from_unix(self.unix().saturating_add(span.as_secs()))
     }
 
-    /// The moment moved with a clock that read `before` when it was set to `now`, clamped.
+    /// The moment after the same change by which a clock was set from `before` to `now`, clamped.
     #[must_use]
     pub fn shifted(self, before: Self, now: Self) -> Self {
         Self::from_unix((self.unix() + now.unix()).saturating_sub(before.unix()))
     }
 
-    /// Parses RFC 3339 or a number of seconds since 1970; none for earlier moments.
+    /// Parses RFC 3339 or a number of seconds since 1970; `None` for times before 1970.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let stamp = || Some(text.parse::<jiff::Timestamp>().ok()?.as_second());
@@ -64,20 +64,20 @@ impl Moment {
             .map_or_else(|_| self.0.to_string(), |stamp| stamp.to_string())
     }
 
-    /// Its day in UTC, `2026-11-21`.
+    /// The date in UTC, such as `2026-11-21`.
     #[must_use]
     pub fn date(self) -> String {
         self.rfc3339().chars().take(10).collect()
     }
 }
 
-/// Tells the present moment in place of the system's clock.
+/// A source of the current time that replaces the system's clock.
 pub trait TimeSource: std::fmt::Debug + Send + Sync {
-    /// The present moment.
+    /// The current time.
     fn now(&self) -> Moment;
 }
 
-/// Where `now` comes from.
+/// The source of the current time.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock {
     /// The system's wall clock.
@@ -90,7 +90,7 @@ pub enum Clock {
         /// Tokio's time at the anchor.
         at: tokio::time::Instant,
     },
-    /// A clock of the caller's own, such as that of a machine whose clock is set back.
+    /// A clock that the caller provides, such as that of a machine whose clock is set back.
     Custom(&'static dyn TimeSource),
 }
 
@@ -101,7 +101,7 @@ impl Clock {
         Self::Anchored { wall, at: tokio::time::Instant::now() }
     }
 
-    /// The present moment.
+    /// The current time.
     #[must_use]
     pub fn now(self) -> Moment {
         match self {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_in_the_future_has_no_age() {
+    fn age_of_a_future_moment_is_zero() {
         let now = Moment::from_unix(1_000);
         assert_eq!(Moment::from_unix(2_000).age(now), Duration::ZERO);
         assert_eq!(Moment::from_unix(400).age(now), Duration::from_secs(600));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_may_bring_its_own_clock() {
+    fn custom_clock_determines_the_time() {
         #[derive(Debug)]
         struct Stopped;
         impl TimeSource for Stopped {

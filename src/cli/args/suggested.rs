@@ -1,7 +1,7 @@
 //! Values of flags that a shell can complete.
 //!
-//! Owns only the words. The configuration and the service check the values, and report what is wrong
-//! with them together with all other problems.
+//! Owns only the words. The configuration and the service check the values and report invalid ones
+//! together with all other problems.
 
 use crate::{
     log::{LogFormat, LogLevel},
@@ -16,7 +16,7 @@ use clap::{
 };
 use std::ffi::OsStr;
 
-/// A text of which some values are known. It takes any other text too.
+/// A parser that accepts any text and suggests some values.
 #[derive(Clone, Copy)]
 pub(super) struct Suggested(fn() -> Vec<&'static str>);
 

@@ -14,16 +14,16 @@ use crate::{
     text::{quote, size::format_size},
 };
 
-/// The columns of the comments.
+/// Columns of the comments.
 const WIDTH: u16 = 96;
 
-/// The days over which waste is compared.
+/// Default number of days over which waste is compared.
 const DAYS: u32 = 7;
 
-/// More than this share of smoosh's waste does not keep it.
+/// Maximum waste of the proposed channels, as a multiple of smoosh's, that counts as kept.
 const KEPT: f64 = 1.1;
 
-/// Why there is nothing to paste.
+/// Comment that replaces channels to paste if no horizon keeps the waste.
 const NO_HORIZON: &str = "No horizon keeps the waste that smoosh leaves, so the channels below are commented out: widen windows or limits first, or accept more waste and remove the leading # signs.";
 
 pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
@@ -62,7 +62,7 @@ pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Failed)
 }
 
-/// Refuses what has no meaning together.
+/// Refuses flags that contradict each other.
 fn check(args: &ImportArgs) -> Result<(), CommandError> {
     if args.daemon != Daemon::Smoosh {
         return Err(CommandError::usage(
@@ -87,7 +87,7 @@ fn parts(answer: &WhatIf) -> Option<(&RentProposal, &OutlookLine, &OutlookLine)>
     Some((answer.as_rent.as_ref()?, answer.outlook("smoosh")?, answer.outlook("proposed")?))
 }
 
-/// The channels, below what they rest on.
+/// The configuration, preceded by comments on the numbers behind it.
 fn text(
     answer: &WhatIf,
     proposal: &RentProposal,
@@ -128,8 +128,8 @@ fn text(
     comments.chain([config]).collect()
 }
 
-/// Whether the proposed channels leave about as much waste as smoosh, or less: those of each kind, and
-/// where one was only found roughly, all of them together.
+/// Whether the proposed channels leave about as much waste as smoosh, or less: each horizon on its
+/// own, or all channels together where a horizon is only a rough fit.
 fn keeps_waste(proposal: &RentProposal, smoosh: &OutlookLine, proposed: &OutlookLine) -> bool {
     let fits = |fits: &[&str]| proposal.horizons.iter().all(|it| fits.contains(&&*it.fit));
     let together = smoosh.mean_waste_bytes as f64 * KEPT >= proposed.mean_waste_bytes as f64;
@@ -137,12 +137,12 @@ fn keeps_waste(proposal: &RentProposal, smoosh: &OutlookLine, proposed: &Outlook
         || (together && fits(&["near", "rough", "longer", "little"]))
 }
 
-/// The same lines, each a comment.
+/// Comments out every line.
 fn commented_out(config: &str) -> String {
     config.lines().map(quote::comment).collect()
 }
 
-/// A sentence as lines of comment.
+/// A sentence as wrapped comment lines.
 fn comment(text: &str) -> String {
     table::paragraph(text, WIDTH).lines().map(quote::comment).collect()
 }
@@ -161,7 +161,8 @@ mod tests {
         })
     }
 
-    /// The text for a horizon that fits like this, where smoosh leaves 100 bytes and the channels these.
+    /// The output for one horizon with this `fit`, when smoosh leaves 100 bytes and the channels
+    /// leave `waste`.
     fn printed(fit: &str, waste: u64) -> String {
         let horizon = json!({
             "channel": "rent_dbs", "kind": "db", "horizon_seconds": 60, "smoosh_waste_bytes": 100,
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_that_do_not_keep_the_waste_cannot_be_pasted() {
+    fn channels_with_more_waste_are_commented_out() {
         for (fit, waste, keeps) in [
             ("near", 105, true),
             ("longer", 100, true),

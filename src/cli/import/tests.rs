@@ -1,4 +1,4 @@
-//! What is printed for any settings is taken by `check-config`.
+//! Any printed configuration is accepted by `check-config`.
 
 use super::*;
 use crate::import::as_rent;
@@ -9,8 +9,9 @@ use std::{collections::BTreeMap, fs};
 
 const VERSIONS: [&str; 5] = ["2.3.1", "3.0.1", "3.2.2", "3.3.3", "3.5.2"];
 
-/// Refused settings, which have no channels at all, are none of this test's.
-fn is_taken(node: &NodeConfig) {
+/// Checks that `check-config` accepts every import. Settings that smoosh refuses have no channels
+/// to check.
+fn check_imports(node: &NodeConfig) {
     let nodes = std::slice::from_ref(node);
     if let Ok(imported) = import::import_smoosh(nodes) {
         checked_yaml(&imported).unwrap();
@@ -21,20 +22,20 @@ fn is_taken(node: &NodeConfig) {
 }
 
 #[test]
-fn what_is_printed_for_public_files_is_taken() {
+fn imports_of_public_ini_files_are_valid() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/couchdb_ini");
     let paths: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(paths.len(), 7);
     for path in paths {
         let bytes = fs::read(&path).unwrap();
         for version in VERSIONS {
-            is_taken(&NodeConfig::from_ini("n", version, [("local.ini", bytes.as_slice())]));
+            check_imports(&NodeConfig::from_ini("n", version, [("local.ini", bytes.as_slice())]));
         }
     }
 }
 
 #[test]
-fn what_no_file_can_say_is_not_printed() {
+fn refuses_output_longer_than_a_file_may_be() {
     let rule = "= [{db_fragmentation, \"50%\"}, {view_fragmentation, \"50%\"}]";
     let rules: String = (0..20_000).map(|at| format!("database-{at} {rule}\n")).collect();
     let ini = format!("[compactions]\n{rules}");
@@ -133,11 +134,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn what_is_printed_for_any_settings_is_taken(
+    fn imports_of_arbitrary_settings_are_valid(
         version in prop::sample::select(&VERSIONS[..]),
         sections in sections(),
     ) {
         let (node, version) = ("n\nmode: enforce".to_owned(), version.to_owned());
-        is_taken(&NodeConfig { node, version, sections, problems: Vec::new() });
+        check_imports(&NodeConfig { node, version, sections, problems: Vec::new() });
     }
 }

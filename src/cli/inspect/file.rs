@@ -1,4 +1,4 @@
-//! What one of CouchDB's files holds: its last header and last purge.
+//! The content of one CouchDB file: its last header and last purge.
 
 use crate::datadir::OpenFile;
 use couchdb_files::{
@@ -8,13 +8,13 @@ use couchdb_files::{
 use serde::Serialize;
 use std::{io, path::Path};
 
-/// One file. Unknown is null.
+/// One file; unknown values are null.
 #[derive(Debug, Default, Serialize)]
 pub(in crate::cli) struct InspectedFile {
     pub(in crate::cli) path: String,
-    /// Its role, by its name.
+    /// The file's role, derived from its name.
     pub(in crate::cli) role: Option<&'static str>,
-    /// `db` or `view`, by its header, otherwise by its name.
+    /// `db` or `view`, from the header, otherwise from the name.
     pub(in crate::cli) kind: Option<&'static str>,
     pub(in crate::cli) file_bytes: Option<u64>,
     pub(in crate::cli) active_bytes: Option<u64>,
@@ -35,7 +35,7 @@ pub(in crate::cli) struct InspectedFile {
     pub(in crate::cli) purges: Option<u64>,
     pub(in crate::cli) purge_infos_limit: Option<u64>,
     pub(in crate::cli) revs_limit: Option<u64>,
-    /// CouchDB's action when it opens the file.
+    /// What CouchDB does when it opens the file.
     pub(in crate::cli) opening: Option<Explanation>,
     /// Values that CouchDB would report differently, and why.
     pub(in crate::cli) differences: Vec<DifferenceLine>,
@@ -43,7 +43,7 @@ pub(in crate::cli) struct InspectedFile {
     pub(in crate::cli) error: Option<Explanation>,
 }
 
-/// The position of the header.
+/// Position and form of the header.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct HeaderInfo {
     pub(in crate::cli) form: Option<&'static str>,
@@ -55,14 +55,13 @@ pub(in crate::cli) struct HeaderInfo {
     pub(in crate::cli) tail: u64,
 }
 
-/// A tree's active bytes.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct NamedTree {
     pub(in crate::cli) name: &'static str,
     pub(in crate::cli) active_bytes: Option<u64>,
 }
 
-/// Views of one index that share map and options.
+/// Views of one index that share the map function and the options.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct ViewGroupInfo {
     pub(in crate::cli) rows: Option<u64>,
@@ -71,7 +70,7 @@ pub(in crate::cli) struct ViewGroupInfo {
     pub(in crate::cli) external_bytes: Option<u64>,
 }
 
-/// An owner of the file.
+/// A node that owned the file, and since which update sequence.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct EpochInfo {
     pub(in crate::cli) node: String,
@@ -92,14 +91,14 @@ pub(in crate::cli) struct DifferenceLine {
     pub(in crate::cli) why: &'static str,
 }
 
-/// Opens a regular file; a pipe or a device could block or be endless.
+/// Opens a regular file only; a pipe or a device could block or never end.
 fn open(path: &Path) -> Result<OpenFile, String> {
     let failed = |why: io::Error| format!("cannot be opened: {why}");
-    let found = path.metadata().map_err(failed)?;
-    if found.is_dir() {
+    let metadata = path.metadata().map_err(failed)?;
+    if metadata.is_dir() {
         return Err("is a directory; name the .couch or .view files in it".to_owned());
     }
-    if !found.is_file() {
+    if !metadata.is_file() {
         return Err("is not a file".to_owned());
     }
     OpenFile::open_path(path).map_err(failed)
@@ -156,7 +155,7 @@ impl InspectedFile {
             Header::View(view) => self.fill_view(view, place),
         }
         if role == Role::CompactMeta {
-            // Its trees belong to another file.
+            // The trees that the header names belong to another file.
             (self.active_bytes, self.external_bytes) = (None, None);
         }
         self.ratio = self
@@ -197,7 +196,7 @@ impl InspectedFile {
         self.kind = Some("view");
         self.signature = Some(view.signature.to_string());
         let Some(index) = view.committed else {
-            // CouchDB reports the same for an index without a commit.
+            // CouchDB also reports 0 for an index without a commit.
             (self.active_bytes, self.update_seq) = (Some(0), Some(0));
             self.header = Some(HeaderInfo::at(place, Some("nil"), None));
             return;

@@ -10,32 +10,31 @@ use crate::{
 use std::time::Duration;
 use tokio::time::{self, Instant};
 
-/// How long the service delays an empty answer.
+/// How long the service may delay an empty answer.
 const LONG_POLL_WAIT: &str = "30s";
 
 /// Maximum number of events in one answer.
 const EVENTS_PER_ANSWER: &str = "1000";
 
-/// The first and the longest pause before another request to a service that does not answer.
+/// The shortest and the longest pause before retrying a service that does not answer.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long to wait for it altogether.
+/// How long to retry before giving up.
 const MAX_OUTAGE: Duration = Duration::from_secs(300);
 
-/// Minimum interval between two requests after an empty answer.
+/// Minimum interval between two requests if an answer is empty.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The position after an answer.
+/// Where the next request continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum NextPosition {
-    /// After this sequence number.
     After(u64),
-    /// At the beginning: the events so far came from a journal that no longer exists.
+    /// At the beginning, because the earlier events came from a journal that no longer exists.
     Restart,
 }
 
-/// The position after an answer to a request for events after `since`.
+/// The position after `answer`, which lists the events after `since`.
 pub(in crate::cli) fn next_position(answer: &Events, since: Option<u64>) -> NextPosition {
     let newest = answer.last_seq;
     if since.is_some_and(|since| since > newest) {
@@ -45,17 +44,17 @@ pub(in crate::cli) fn next_position(answer: &Events, since: Option<u64>) -> Next
     NextPosition::After(last.filter(|_| answer.more).unwrap_or(newest))
 }
 
-/// The events to follow.
+/// Which events to follow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventFilter<'a> {
-    /// Their types, separated by commas; empty for all.
+    /// Types of events, separated by commas; empty for all.
     pub(super) types: &'a str,
-    /// Their target.
+    /// Target of the events; `None` for all.
     pub(super) target: Option<&'a str>,
 }
 
-/// Prints existing events, starting at `from` if given, then new ones, as long as there is a
-/// service and a reader.
+/// Prints existing events, starting at `from` if given, then new ones, until the service is gone or
+/// the output is closed.
 pub(super) async fn follow(
     client: &ServiceClient,
     wanted: EventFilter<'_>,
@@ -123,7 +122,7 @@ mod tests {
     use crate::serve::report::EventLine;
 
     #[test]
-    fn the_next_request_continues_where_the_answer_ends() {
+    fn next_request_continues_after_last_event() {
         let answer = |seqs: &[u64], more: bool, last_seq: u64| {
             let event = |seq: &u64| EventLine { seq: *seq, ..EventLine::default() };
             Events { limit: 100, events: seqs.iter().map(event).collect(), more, last_seq }

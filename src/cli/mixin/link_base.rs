@@ -1,12 +1,12 @@
-//! The address that links in alerts begin with.
+//! The base address of links in alerts.
 
 use std::{fmt, str::FromStr};
 
-/// The address before the path of a link.
+/// The part of a link before its path.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct LinkBase(String);
 
-/// Why a text is not the beginning of a link.
+/// Why a text cannot begin a link.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("it is no address that links can begin with, such as http://127.0.0.1:3000")]
 pub(in crate::cli) struct LinkBaseError;
@@ -17,7 +17,8 @@ impl FromStr for LinkBase {
     fn from_str(text: &str) -> Result<Self, LinkBaseError> {
         let base = text.trim_end_matches('/');
         let host = ["http://", "https://"].iter().find_map(|scheme| base.strip_prefix(scheme));
-        // The link stands unquoted in YAML, before a path and a query, and is a template of an alert.
+        // The link is unquoted in YAML, precedes a path and a query, and is part of an alert
+        // template.
         let is_plain = |c: char| c.is_ascii_graphic() && !"\"'<>\\^`{|}#?".contains(c);
         match host {
             Some(host) if !host.is_empty() && host.chars().all(is_plain) => Ok(Self(base.into())),

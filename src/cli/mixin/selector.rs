@@ -1,10 +1,10 @@
 //! The labels by which Prometheus knows recliner's scrape targets.
 //!
-//! Owns the grammar of `--selector`: what stands between braces in PromQL.
+//! Owns the grammar of `--selector`: the text between braces in PromQL.
 
 use std::{fmt, str::FromStr};
 
-/// Matchers of labels that a scrape sets, such as `job="recliner"`, as PromQL writes them.
+/// Label matchers of scraped series, such as `job="recliner"`, in PromQL's syntax.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Selector(String);
 
@@ -14,7 +14,7 @@ pub(in crate::cli) struct Selector(String);
 pub(in crate::cli) struct SelectorError(String);
 
 impl Selector {
-    /// The selector of the rules as they are shipped.
+    /// The selector in the shipped rules.
     pub(in crate::cli) const SHIPPED: &str = "job=\"recliner\"";
 }
 
@@ -58,14 +58,13 @@ impl FromStr for Selector {
     }
 }
 
-/// One matcher.
 struct Matcher {
     text: String,
-    /// Whether it asks for a value, so that not every series matches.
+    /// Whether the label must have a value; otherwise series without the label would match too.
     is_positive: bool,
 }
 
-/// The first matcher of a text, and the rest behind it.
+/// Splits the first matcher off a text; also returns the rest.
 fn matcher(text: &str) -> Result<(Matcher, &str), SelectorError> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
     let (label, rest) = text.split_at_checked(end).unwrap_or((text, ""));
@@ -79,8 +78,8 @@ fn matcher(text: &str) -> Result<(Matcher, &str), SelectorError> {
     }
     let rest = rest.trim_start();
     let operators = ["=~", "!~", "!=", "="];
-    let found = operators.iter().find_map(|it| rest.strip_prefix(it).map(|rest| (*it, rest)));
-    let Some((operator, rest)) = found else {
+    let matched = operators.iter().find_map(|it| rest.strip_prefix(it).map(|rest| (*it, rest)));
+    let Some((operator, rest)) = matched else {
         return Err(SelectorError(format!("after {label} comes none of =, !=, =~ and !~")));
     };
     let rest = rest.trim_start();
@@ -108,7 +107,7 @@ fn matcher(text: &str) -> Result<(Matcher, &str), SelectorError> {
     Ok((matcher, rest.get(1..).unwrap_or_default().trim_start()))
 }
 
-/// The letter after a backslash that begins no escape of PromQL.
+/// The first letter after a backslash that PromQL does not accept as an escape.
 fn unknown_escape(value: &str) -> Option<char> {
     let mut letters = value.chars();
     while let Some(letter) = letters.next() {
@@ -127,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_is_read_as_promql_reads_it() {
+    fn selectors_parse_like_promql() {
         for (text, read) in [
             (Selector::SHIPPED, "job=\"recliner\""),
             (" {job=\"a/b c\"} ", "job=\"a/b c\""),
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused_with_its_reason() {
+    fn invalid_selectors_are_refused_with_a_reason() {
         for (text, reason) in [
             ("", "no matcher says"),
             ("recliner", "after recliner comes none"),

@@ -8,10 +8,11 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The width of the names before lines.
+/// Width of the labels before lines.
 const NAMES: usize = 7;
 
-/// The advice as text: a sentence, then a block for each piece. Muted pieces have one line each, at the end.
+/// The advice as text: a sentence, then a block for each piece. Muted pieces follow at the end, one
+/// line each.
 pub(in crate::cli) fn advice(answer: &Advice, width: u16) -> String {
     let mut text = paragraph(&printable(&answer.says), width);
     for line in answer.open() {
@@ -35,7 +36,7 @@ pub(in crate::cli) fn advice(answer: &Advice, width: u16) -> String {
         text.push_str(&paragraph(&format!("Not shown: {}", more.join(" ")), width));
     }
     let muted: Vec<String> =
-        answer.advice.iter().filter(|line| line.muted.is_some()).map(muted).collect();
+        answer.advice.iter().filter(|line| line.muted.is_some()).map(muted_line).collect();
     if !muted.is_empty() {
         text.push_str("\nMuted:\n");
         muted.iter().for_each(|line| wrap(&mut text, "  ", line, width.into()));
@@ -43,7 +44,7 @@ pub(in crate::cli) fn advice(answer: &Advice, width: u16) -> String {
     text
 }
 
-/// One piece of advice. What to paste is never broken.
+/// One piece of advice. Lines to paste are never wrapped.
 fn piece(line: &AdviceLine, width: u16) -> String {
     let mut text = String::new();
     let severity = printable(&line.severity).to_uppercase();
@@ -54,7 +55,7 @@ fn piece(line: &AdviceLine, width: u16) -> String {
     }
     for remedy in &line.remedy {
         wrap(&mut text, &name("do"), &printable(&remedy.says), width.into());
-        for pasted in pasted(remedy) {
+        for pasted in lines_to_paste(remedy) {
             text.push_str(&format!("    {pasted}\n"));
         }
     }
@@ -74,12 +75,11 @@ fn piece(line: &AdviceLine, width: u16) -> String {
     text
 }
 
-/// The lines to paste.
-fn pasted(remedy: &AdviceRemedy) -> impl Iterator<Item = String> {
+fn lines_to_paste(remedy: &AdviceRemedy) -> impl Iterator<Item = String> {
     remedy.text.iter().flat_map(|text| text.lines()).map(printable)
 }
 
-/// What a piece is worth, as far as it is known.
+/// What following the advice gains, as far as it is known.
 fn gain(gain: &AdviceGain) -> Option<String> {
     let value = gain.value?;
     Some(match &*gain.kind {
@@ -91,7 +91,7 @@ fn gain(gain: &AdviceGain) -> Option<String> {
 }
 
 /// A muted piece in one line.
-fn muted(line: &AdviceLine) -> String {
+fn muted_line(line: &AdviceLine) -> String {
     let mute = line.muted.as_ref();
     let why = mute.and_then(|mute| mute.why.as_deref()).map(|why| format!(" ({why})"));
     let until = mute.map(|mute| format!(" until {}", mute.until));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_piece_fits_a_terminal_and_commands_can_be_pasted() {
+    fn advice_fits_a_terminal_and_commands_can_be_pasted() {
         let says = "orders lacks 2 shard copies of its 24 on couchdb@a and couchdb@b; the other copies of these ranges have 1.5 GiB.";
         let first = line("missing_copies", "warning", "orders", says);
         let hostile = line("orphan_shards", "info", "old\u{1b}[31m", "Old files.");

@@ -1,5 +1,5 @@
-//! Why targets are or are not candidates, from a service or a scan: everything about one target; for
-//! several, a sentence, a table, and everything about the one with most to reclaim.
+//! Explains why targets are or are not candidates, from a service or a scan: everything about one
+//! target; for several, a sentence, a table, and everything about the one with most to reclaim.
 
 use super::{
     super::printable,
@@ -16,13 +16,13 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::BTreeSet};
 
-/// Columns before the text.
+/// Width of the labels before the text.
 const INDENT: usize = 14;
 
-/// Rows of the table.
+/// Maximum number of rows in the table.
 const ROWS: usize = 25;
 
-/// The result as text.
+/// Renders the result.
 pub(in crate::cli) fn explained(
     asked: &str,
     targets: &[Explained],
@@ -38,7 +38,7 @@ pub(in crate::cli) fn explained(
     }
 }
 
-/// A sentence, a table, and the target with most to reclaim.
+/// A sentence and a table about several targets, and everything about the one with most to reclaim.
 fn summary(asked: &str, targets: &[Explained], width: u16) -> String {
     let mut rows: Vec<&Explained> = targets.iter().filter(|it| !in_another_row(it)).collect();
     rows.sort_by_key(|target| Reverse(target.target.reclaimable_bytes));
@@ -57,12 +57,12 @@ fn summary(asked: &str, targets: &[Explained], width: u16) -> String {
     text
 }
 
-/// Whether it is a part of a view that has its own row.
+/// Whether the target is part of a view that has its own row.
 const fn in_another_row(target: &Explained) -> bool {
     target.part_of.is_some()
 }
 
-/// The sum of all targets, and their decisions.
+/// The total sizes of all targets, and the number of targets for each decision.
 fn sentence(asked: &str, rows: &[&Explained]) -> String {
     let count = |wanted: &dyn Fn(&Explained) -> bool| rows.iter().filter(|it| wanted(it)).count();
     let of_kind = |kind: &'static str| count(&|it: &Explained| it.target.kind == kind);
@@ -219,13 +219,13 @@ fn decision(target: &Explained) -> String {
     }
 }
 
-/// The word that says why no channel takes a target, if its decision is that none does.
+/// A word for why no channel takes the target; `None` if another decision applies.
 fn no_channel_word(target: &Explained) -> Option<String> {
     let word = report::not_taken(&target.target.misses)?;
     decision(target).starts_with("no channel").then(|| word.to_owned())
 }
 
-/// The misses of the channels for its kind.
+/// The misses of channels that take targets of this kind.
 fn misses(target: &Target) -> impl Iterator<Item = &MissLine> {
     target.misses.iter().filter(|miss| miss.reason != "not_this_kind")
 }
@@ -238,18 +238,18 @@ fn word(word: &Option<impl AsRef<str>>) -> Option<String> {
 fn whole(target: &Explained, width: u16) -> String {
     let id = printable(&target.target.id);
     let mut lines = Lines::new(format!("{id}\n"), INDENT, width);
-    measured(target, &mut lines);
-    decided(target, &mut lines);
+    add_measurements(target, &mut lines);
+    add_decision(target, &mut lines);
     lines.into_text()
 }
 
-/// A size in a sentence.
-fn known(size: Option<u64>) -> String {
+/// A size within a sentence.
+fn size_or_unknown(size: Option<u64>) -> String {
     size.map_or_else(|| "unknown".to_owned(), |size| bytes(Some(size)))
 }
 
-/// Its identity and its measurements.
-fn measured(explained: &Explained, lines: &mut Lines) {
+/// Adds the target's identity and its measurements.
+fn add_measurements(explained: &Explained, lines: &mut Lines) {
     let target = &explained.target;
     if let Some(name) = word(&target.name) {
         match word(&target.engine) {
@@ -268,12 +268,12 @@ fn measured(explained: &Explained, lines: &mut Lines) {
             copies if target.estimated => format!(" in {copies} copies, estimated"),
             copies => format!(" in {copies} copies"),
         };
-        lines.add("on disk", &format!("{}{copies}", known(target.file_bytes)));
+        lines.add("on disk", &format!("{}{copies}", size_or_unknown(target.file_bytes)));
     }
     // A search index is never compacted.
     if !matches!(&*target.kind, "cleanup" | "search") {
         let ratio = target.ratio.map(|ratio| format!(" (the file is {ratio:.2} times as large)"));
-        let active = known(target.active_bytes);
+        let active = size_or_unknown(target.active_bytes);
         lines.add("active", &format!("{active}{}", ratio.unwrap_or_default()));
         let confidence = match &*target.confidence {
             "learned" => "learned from earlier compactions".to_owned(),
@@ -283,7 +283,7 @@ fn measured(explained: &Explained, lines: &mut Lines) {
             let leaves = bytes(Some(predicted));
             format!(": a compaction would leave {leaves} (confidence {confidence})")
         });
-        let frees = known(target.reclaimable_bytes);
+        let frees = size_or_unknown(target.reclaimable_bytes);
         lines.add("reclaimable", &format!("{frees}{}", leaves.unwrap_or_default()));
     }
     if let Some(rent) = &target.rent {
@@ -297,7 +297,7 @@ fn measured(explained: &Explained, lines: &mut Lines) {
     lines.add("measured", &if followed { format!("{at}; no feed has named it since") } else { at });
 }
 
-/// The priority in its channel, in its unit.
+/// The target's priority in its channel, with the unit.
 fn priority(Explained { target, scores, .. }: &Explained) -> String {
     let is_own = |channel: &str| Some(channel) == target.channel.as_deref();
     let in_bytes = scores.iter().any(|score| score.in_bytes && is_own(&score.channel));
@@ -307,8 +307,8 @@ fn priority(Explained { target, scores, .. }: &Explained) -> String {
     }
 }
 
-/// The decision, and why.
-fn decided(explained: &Explained, lines: &mut Lines) {
+/// Adds the decision and its reasons.
+fn add_decision(explained: &Explained, lines: &mut Lines) {
     let Explained { target, start, ordered, .. } = explained;
     if let Some(view) = word(&explained.part_of) {
         lines.add_unwrapped("part of", &view);
@@ -467,13 +467,13 @@ mod tests {
         targets
     }
 
-    /// Lines that may be longer than the terminal, because people copy them.
+    /// Whether a line may be longer than the terminal, because people copy it.
     fn is_copied(line: &str) -> bool {
         line.starts_with("db:") || line.starts_with("view:") || line.starts_with("  shard")
     }
 
     #[test]
-    fn a_database_is_a_sentence_a_table_and_the_worst_copy() {
+    fn database_shows_summary_table_and_worst_copy() {
         for width in [80, 160] {
             let text = explained("telemetry", &database(), false, width);
             let wide = |line: &&str| line.chars().count() > width.into() && !is_copied(line);
@@ -483,7 +483,7 @@ mod tests {
                 joined.starts_with("telemetry: 9 shard copies, 1 view and 1 index cleanup; 600.0 GiB on disk, 130.0 GiB reclaimable. 5 are queued and 6 are not candidates. RANGE OR VIEW"),
                 "{text}"
             );
-            // The row of the view includes its parts.
+            // The row of the view stands for its parts too.
             assert_eq!(text.lines().filter(|line| line.contains("_design/daily")).count(), 1);
             assert_eq!(text.lines().filter(|line| line.starts_with("  reclaimable")).count(), 1);
             let row = text.lines().find(|line| line.contains("00-3f") && line.contains("sim-1"));
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn one_target_or_all_of_them_are_told_whole() {
+    fn single_target_and_all_show_full_details() {
         let text = explained("telemetry", &database(), true, 80);
         assert_eq!(text.lines().filter(|line| line.starts_with("  reclaimable")).count(), 13);
         let part = explained("x", &database()[10..11], false, 80);

@@ -1,4 +1,4 @@
-//! Files for people: one fact per line.
+//! Shows files to people, one fact per line.
 
 use super::{
     super::printable,
@@ -6,10 +6,10 @@ use super::{
 };
 use crate::cli::inspect::file::{HeaderInfo, InspectedFile};
 
-/// Columns before a fact.
+/// Width of the labels before facts.
 const INDENT: usize = 14;
 
-/// The lines of each file.
+/// Renders each file.
 pub(in crate::cli) fn inspected(files: &[InspectedFile], width: u16) -> String {
     let all: Vec<String> = files.iter().map(|file| one(file, width)).collect();
     all.join("\n")
@@ -35,7 +35,7 @@ fn one(file: &InspectedFile, width: u16) -> String {
         lines.add("CouchDB", &opening.says);
     }
     for differs in &file.differences {
-        // If all facts differ, the reason says more than their names.
+        // If almost all facts differ, the reason is more informative than their names.
         let what = if differs.facts.len() > 6 { String::new() } else { differs.facts.join(", ") };
         let what = if what.is_empty() { what } else { format!("{what}: ") };
         lines.add("differs", &format!("{what}{}", differs.why));
@@ -110,7 +110,7 @@ fn place(header: &HeaderInfo) -> String {
     text
 }
 
-/// Bytes as a number, and with a unit.
+/// A size in bytes, and with a unit.
 fn exact(size: Option<u64>) -> String {
     match size {
         Some(size) if size >= 1024 => format!("{size} ({})", bytes(Some(size))),

@@ -1,4 +1,4 @@
-//! Tables of a journal.
+//! Tables of journal entries.
 
 use super::{
     super::printable,
@@ -12,7 +12,7 @@ use crate::{
 use couchdb_names::ShardName;
 use std::{collections::BTreeSet, time::Duration};
 
-/// How jobs ended.
+/// A table of how jobs ended.
 pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
     if rows.is_empty() {
         return "No matching jobs.\n".to_owned();
@@ -49,7 +49,7 @@ pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
     table.wrapped(width)
 }
 
-/// Events, printed at once or as they arrive, in columns of fixed width.
+/// A table of events, in columns of fixed width because rows may arrive one by one.
 #[derive(Debug)]
 pub(in crate::cli) struct Events {
     width: u16,
@@ -58,7 +58,7 @@ pub(in crate::cli) struct Events {
 }
 
 impl Events {
-    /// The columns and their minimum widths.
+    /// Titles and minimum widths of the columns.
     const COLUMNS: [(&'static str, usize); 4] =
         [("seq", 5), ("at", 14), ("event", 11), ("what", 0)];
 
@@ -66,7 +66,7 @@ impl Events {
         Self { width, begun: false, nodes: Nodes::default() }
     }
 
-    /// More rows; the first call adds the header.
+    /// Renders more rows; the first call adds the header.
     pub(in crate::cli) fn rows(&mut self, rows: &[EventLine]) -> String {
         self.nodes.add(rows.iter().map(|row| (row.target.as_deref(), row.node.as_deref())));
         let mut table = Grid::new(Self::COLUMNS.map(|(name, _)| name), &[0])
@@ -82,7 +82,7 @@ impl Events {
     }
 }
 
-/// The cells of events, of a cluster with these nodes.
+/// The cells of events of a cluster with these nodes.
 pub(in crate::cli) fn event_cells<'a>(
     nodes: impl Iterator<Item = &'a str>,
     rows: impl Iterator<Item = &'a EventLine>,
@@ -91,7 +91,7 @@ pub(in crate::cli) fn event_cells<'a>(
     rows.map(|row| cells(row, &nodes)).collect()
 }
 
-/// Its number, its time, its type, and what it is about.
+/// Sequence number, time, type, and description of an event.
 fn cells(row: &EventLine, nodes: &Nodes) -> [String; 4] {
     let of = match (row.target.as_ref().or(row.db.as_ref()), &row.scope) {
         (Some(target), _) => nodes.named(target) + &others(row),
@@ -111,11 +111,11 @@ fn cells(row: &EventLine, nodes: &Nodes) -> [String; 4] {
     ]
 }
 
-/// The text of an event.
+/// The details of an event, in the order in which they are printed.
 fn details(row: &EventLine) -> Vec<String> {
     let word = |word: Option<&str>| word.map(printable);
     let spaced = |word: Option<&str>| word.map(|word| printable(word).replace('_', " "));
-    // The freed bytes, if any.
+    // Freed bytes, if known.
     let freed = row.freed_bytes.flatten();
     let result = row.result.as_deref().filter(|result| *result != "freed" || freed.is_none());
     let channel = word(row.channel.as_deref());
@@ -150,7 +150,7 @@ fn details(row: &EventLine) -> Vec<String> {
     .collect()
 }
 
-/// The number of other targets of an entry.
+/// How many other targets an entry stands for.
 fn others(row: &EventLine) -> String {
     match row.targets.filter(|_| row.of.is_none()) {
         Some(targets @ 2..) => format!(" and {} more", targets - 1),
@@ -158,7 +158,7 @@ fn others(row: &EventLine) -> String {
     }
 }
 
-/// How often an event was repeated.
+/// How often and when an event was repeated.
 fn again(row: &EventLine) -> String {
     let Some(count) = row.count else { return String::new() };
     let moment = |moment: &Option<String>| moment.as_deref().map(printable).unwrap_or_default();
@@ -169,22 +169,22 @@ fn again(row: &EventLine) -> String {
     }
 }
 
-/// Freed bytes; negative if a file grew.
+/// Freed bytes with a sign; negative if a file grew.
 fn signed(freed: i64) -> String {
     format!("{}{}", if freed < 0 { "-" } else { "" }, bytes(Some(freed.unsigned_abs())))
 }
 
-/// A time without its year and its zone, which is always UTC.
+/// A time without year and zone, which is always UTC.
 pub(super) fn short(moment: &str) -> String {
     moment.get(5..19).map_or_else(|| moment.to_owned(), |short| short.replace('T', " "))
 }
 
-/// The nodes so far, whose common part is left out of their names.
+/// The nodes seen so far; their common part is left out of names.
 #[derive(Debug, Default)]
 struct Nodes(BTreeSet<String>);
 
 impl Nodes {
-    /// Adds the nodes of more rows, each with its target and its node.
+    /// Adds the nodes of more rows, each given as its target and its node.
     fn add<'a>(&mut self, rows: impl Iterator<Item = (Option<&'a str>, Option<&'a str>)>) {
         for (target, node) in rows {
             let of_target = target.and_then(|id| match id.parse() {
@@ -208,7 +208,7 @@ impl Nodes {
                 }
             }
             Ok(TargetId::View { db, signature, .. }) => {
-                // Enough to distinguish the views of one database.
+                // Eight characters are enough to distinguish the views of one database.
                 let signature: String = signature.to_string().chars().take(8).collect();
                 format!("view {signature} of {}", database_of(&db))
             }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_remembered_reads_as_a_table() {
+    fn shows_jobs_and_events_in_tables() {
         let outcome = OutcomeLine {
             seq: 7,
             target: "db:n/a".into(),
@@ -260,13 +260,13 @@ mod tests {
             ..outcome.clone()
         };
         let rows = [outcome, failed];
-        let shown = outcomes(&rows, 200);
-        let found: Vec<Vec<&str>> = shown
+        let text = outcomes(&rows, 200);
+        let cells: Vec<Vec<&str>> = text
             .lines()
             .map(|line| line.split("  ").map(str::trim).filter(|it| !it.is_empty()).collect())
             .collect();
         assert_eq!(
-            found[1],
+            cells[1],
             [
                 "11-21 00:55:30",
                 "1m 30s",
@@ -278,7 +278,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            found[2],
+            cells[2],
             [
                 "11-21 00:55:30",
                 "1m 30s",
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_says_for_how_many_targets_it_stands_and_how_often_it_happened_again() {
+    fn events_show_other_targets_and_repetitions() {
         let entry = EventLine {
             also: vec!["db:n/b".into()],
             targets: Some(24),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_stands_in_the_same_columns_and_a_line_fits_eighty() {
+    fn later_rows_keep_columns_within_80_characters() {
         let row = |seq: u64, of: &str, freed: i64| EventLine {
             node: Some("couchdb@sim-2.local".into()),
             owner: Some("recliner".into()),

@@ -9,13 +9,13 @@ use comfy_table::{
 /// Spaces between two columns.
 const GAP: usize = 2;
 
-/// The minimum width to which a first column is cut.
+/// The minimum width to which the first column is cut.
 const NARROWEST: usize = 12;
 
-/// The terminal width from which tables have optional columns.
+/// The terminal width from which optional columns are shown.
 pub(super) const WIDE: u16 = 100;
 
-/// The width to use: the terminal's, or one that fits everywhere.
+/// The width to use: that of the terminal, within limits, or 80 if it is unknown.
 pub(in crate::cli) fn width() -> u16 {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
@@ -26,7 +26,7 @@ pub(in crate::cli) fn width() -> u16 {
 #[derive(Clone, Debug)]
 pub(super) struct Grid<const N: usize> {
     head: [String; N],
-    /// Columns of numbers, which are aligned to the right.
+    /// Indexes of the columns with numbers, which are aligned to the right.
     numbers: &'static [usize],
     /// The minimum width of each column.
     least: [usize; N],
@@ -38,7 +38,7 @@ impl<const N: usize> Grid<N> {
         Self { head: head.map(str::to_uppercase), numbers, least: [0; N], rows: Vec::new() }
     }
 
-    /// A table with minimum column widths, for rows that are added later.
+    /// Sets minimum column widths, for rows that are added later.
     pub(super) const fn with_room(mut self, least: [usize; N]) -> Self {
         self.least = least;
         self
@@ -52,8 +52,9 @@ impl<const N: usize> Grid<N> {
         self.rows.is_empty()
     }
 
-    /// The table; cells of several words may take several lines, those of numbers do not. If the longest
-    /// words do not fit, those of the widest column are cut; if that is not enough, the table is wider.
+    /// Renders the table. Cells with several words may take several lines, cells with numbers do
+    /// not. If the longest words do not fit, those of the widest column are cut; if that is not
+    /// enough, the table exceeds the width.
     pub(super) fn wrapped(mut self, width: u16) -> String {
         let (least, all) = loop {
             let least: [usize; N] = std::array::from_fn(|at| self.least_of(at));
@@ -77,7 +78,7 @@ impl<const N: usize> Grid<N> {
         lines(&table)
     }
 
-    /// The width below which a word or a number of this column is broken.
+    /// The width below which a word or a number in this column would be broken.
     fn least_of(&self, at: usize) -> usize {
         let is_number = self.numbers.contains(&at);
         let head = self.head.get(at).map_or(0, |head| longest_word(head));
@@ -88,7 +89,7 @@ impl<const N: usize> Grid<N> {
         head.max(cell.unwrap_or_default()).max(room)
     }
 
-    /// Cuts the words of a column to this width; returns whether any was longer.
+    /// Cuts the words of a column to this width; returns whether it cut any.
     fn cut_words(&mut self, at: usize, most: usize) -> bool {
         let mut cut = false;
         for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(at)) {
@@ -101,8 +102,8 @@ impl<const N: usize> Grid<N> {
         cut
     }
 
-    /// The table with its first column cut so that no row needs two lines, if that is enough; the first
-    /// `head` characters of a cut cell remain.
+    /// Renders the table with its first column cut so that no row needs two lines, if that is
+    /// enough. `first` returns how many leading characters of a cut cell remain.
     pub(super) fn one_line_each(mut self, width: u16, first: impl Fn(usize) -> usize) -> String {
         let others: usize = (1..N).map(|at| self.widest(at) + GAP).sum();
         let most = usize::from(width).saturating_sub(others + GAP).max(NARROWEST);
@@ -164,7 +165,7 @@ fn lines(table: &Table) -> String {
     text
 }
 
-/// Lines of a name and a text, whose further lines are aligned below it.
+/// Lines with a name and a text; further lines are aligned below the text.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     text: String,
@@ -173,7 +174,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Names take up to `indent` columns, the two before them included.
+    /// Names take up to `indent` columns, including two leading spaces.
     pub(super) const fn new(text: String, indent: usize, width: u16) -> Self {
         Self { text, indent, width: width as usize }
     }
@@ -183,7 +184,7 @@ impl Lines {
         wrap(&mut self.text, &head, value, self.width);
     }
 
-    /// The same in one line, for text that people copy.
+    /// Adds a value in one line, for text that people copy.
     pub(super) fn add_unwrapped(&mut self, name: &str, value: &str) {
         self.text.push_str(&format!("  {name:<0$}{value}\n", self.indent - 2));
     }
@@ -193,14 +194,15 @@ impl Lines {
     }
 }
 
-/// A paragraph.
+/// Wraps a text to this width.
 pub(in crate::cli) fn paragraph(text: &str, width: u16) -> String {
     let mut out = String::new();
     wrap(&mut out, "", text, width.into());
     out
 }
 
-/// Appends a text after `head`, broken between words; further lines begin below its first word.
+/// Appends a text after `head`, broken between words; further lines are aligned with its first
+/// word.
 pub(super) fn wrap(out: &mut String, head: &str, text: &str, width: usize) {
     let indent = letters(head);
     let mut line = head.to_owned();
@@ -222,12 +224,12 @@ pub(super) fn wrap(out: &mut String, head: &str, text: &str, width: usize) {
     out.push('\n');
 }
 
-/// A name of at most forty characters; for a longer one both ends, which are most significant.
+/// Shortens a name to forty characters, keeping both ends, which distinguish it best.
 pub(super) fn shortened(name: &str) -> String {
     elided(name, 40, 26)
 }
 
-/// A text of at most this length; for a longer one its first `head` characters, and its end.
+/// Shortens a text to this length, keeping its first `head` characters and its end.
 pub(in crate::cli) fn elided(text: &str, most: usize, head: usize) -> String {
     let count = letters(text);
     if count <= most {
@@ -245,14 +247,14 @@ pub(super) fn sum(sum: Option<f64>) -> String {
     bytes(sum.map(to_bytes))
 }
 
-/// A sum that knows how much of it is unknown, or an estimate.
+/// A sum that may be an estimate, or unknown in part.
 pub(super) fn partial(sum: PartialSum) -> String {
     let bound = size::bound(sum.unknown_count(), sum.estimated_count());
     format!("{}{}", sum.get().map_or("", |_| bound), self::sum(sum.get()))
 }
 
-/// A node's name without the part that all nodes share, before or after the `@`; otherwise the whole
-/// name.
+/// A node's name without the part that all nodes share, before or after the `@`; the whole name if
+/// they share nothing.
 pub(in crate::cli) fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(
     name: &'a str,
     all: impl Fn() -> N,
@@ -269,7 +271,7 @@ pub(in crate::cli) fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(
     }
 }
 
-/// Two digits of each end of a range distinguish the shards of one database up to q=256.
+/// Two digits of each end of a range, enough to distinguish the shards of one database up to q=256.
 pub(in crate::cli) fn short_range(range: &str) -> String {
     let end = |text: &str| text.get(..2).unwrap_or(text).to_owned();
     match range.split_once('-') {
@@ -287,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_broken_inside_a_word() {
+    fn breaks_lines_only_between_words() {
         let mut grid = Grid::new(["state", "target", "why"], &[]);
         let shard = "shards/00000000-ffffffff/campaign-2018.1521590400";
         grid.push(["orphan".into(), format!("{shard} on couchdb@sim-3.local"), "a b c d".into()]);
         grid.push(["ok".into(), "x".into(), "starts on a node are spread out".into()]);
         for width in [60, 80, 100, 160] {
             let text = grid.clone().wrapped(width);
-            // What no column has room for is cut and not broken.
+            // A word that does not fit in any column is cut, but not broken.
             let shard = if width < 80 { "cam…18.1521590400" } else { shard };
             for word in [shard, "couchdb@sim-3.local", "spread"] {
                 assert!(text.contains(word), "{width}:\n{text}");
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_column_gives_way() {
+    fn first_column_is_shortened_to_fit() {
         let mut grid = Grid::new(["database", "on disk"], &[1]);
         grid.push(["n".repeat(200), "1.0 TiB".into()]);
         let text = grid.one_line_each(60, |most| most * 2 / 3);

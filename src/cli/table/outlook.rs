@@ -1,4 +1,4 @@
-//! Outlooks under several rules, side by side, with a line for the course of each.
+//! Outlooks under several rules side by side, each with a chart of its course.
 
 use super::{
     super::printable,
@@ -10,13 +10,13 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The most columns of a line within a table.
+/// Maximum number of columns of a chart within a table.
 const MAX_COLUMNS: usize = 14;
 
-/// The heights of a line's columns.
+/// The heights of a chart's columns.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The result as text.
+/// The answer as text.
 pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
     let days = match answer.seconds / 86_400 {
         1 => "day".to_owned(),
@@ -82,7 +82,7 @@ fn undone(outlook: &OutlookLine) -> String {
     }
 }
 
-/// Why targets still wait, the reason with the most bytes first.
+/// Why targets still wait, starting with the reason that holds back the most bytes.
 fn reasons(answer: &WhatIf, width: u16) -> String {
     let mut table = Grid::new(["rules", "targets", "reclaimable", "because"], &[1, 2]);
     for outlook in &answer.outlooks {
@@ -118,7 +118,7 @@ fn waste_lines(answer: &WhatIf) -> String {
     lines.collect()
 }
 
-/// A line of columns, the highest of which stands for `highest`.
+/// A chart with one column for each value; the full height stands for `highest`.
 fn line(values: &[u64], highest: u64) -> String {
     let column = |value: &u64| {
         let steps = BARS.len() as u128 - 1;
@@ -142,7 +142,7 @@ fn volumes(answer: &WhatIf, width: u16) -> String {
                 bytes(volume.free_bytes.first().copied()),
                 bytes(volume.free_bytes.last().copied()),
                 volume.full_at.as_deref().map_or_else(|| "never".to_owned(), to_the_hour),
-                line(&thinned(&volume.free_bytes), most),
+                line(&downsample(&volume.free_bytes), most),
             ]);
         }
     }
@@ -155,13 +155,14 @@ fn all_free(answer: &WhatIf, volume: usize) -> impl Iterator<Item = u64> {
     volumes.flat_map(|volume| volume.free_bytes.iter().copied())
 }
 
-/// A few of many values, so that their line fits into a table: the least of each few neighbours.
-fn thinned(values: &[u64]) -> Vec<u64> {
-    let few = values.len().div_ceil(MAX_COLUMNS).max(1);
-    values.chunks(few).filter_map(|few| few.iter().min().copied()).collect()
+/// Reduces many values to few, so that the chart fits into a table: the minimum of each group of
+/// neighbours.
+fn downsample(values: &[u64]) -> Vec<u64> {
+    let size = values.len().div_ceil(MAX_COLUMNS).max(1);
+    values.chunks(size).filter_map(|group| group.iter().min().copied()).collect()
 }
 
-/// The date and hour of a time: a forecast knows no minutes.
+/// The date and hour of a time, because a forecast is not exact to the minute.
 fn to_the_hour(time: &str) -> String {
     let text = printable(time);
     match text.split_once('T') {
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn outlooks_stand_side_by_side() {
+    fn shows_outlooks_side_by_side() {
         let answer = WhatIf {
             from: "2026-11-23T10:00:00Z".to_owned(),
             seconds: 604_800,

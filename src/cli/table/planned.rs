@@ -14,10 +14,10 @@ use crate::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// Rows of the list of indexes.
+/// Maximum number of rows in the list of indexes.
 const ROWS: usize = 25;
 
-/// What would start with its requests, the closed gates, and why the rest waits.
+/// What would start with its requests, the closed gates, and why other targets wait.
 pub(in crate::cli) fn planned(plan: &Planned, width: u16) -> String {
     let made_at = printable(&plan.made_at);
     let mode = if enforces(plan) { "enforce" } else { "advise" };
@@ -39,7 +39,7 @@ fn enforces(plan: &Planned) -> bool {
     plan.mode == "enforce"
 }
 
-/// Indexes that lag, and their builds.
+/// Indexes that are behind, and their builds.
 fn builds(plan: &Planned, width: u16) -> String {
     let Some(builds) = &plan.builds else { return String::new() };
     let mut table = Grid::new(["index that lags", "behind", "since", "state", "why"], &[1]);
@@ -55,7 +55,7 @@ fn builds(plan: &Planned, width: u16) -> String {
         let stalled = if index.stalled_since.is_some() { "stalled, " } else { "" };
         let design = printable(&index.ddoc);
         let name = design.strip_prefix("_design/").unwrap_or(&design);
-        // For a search index, its name.
+        // A search index also has a name of its own.
         let own = index.name.as_deref().map(|own| format!("/{}", printable(own)));
         let name = format!("{}/{name}{}", printable(&index.db), own.unwrap_or_default());
         let behind = index.updates_pending;
@@ -86,7 +86,7 @@ fn word(word: Option<&str>) -> String {
     word.map(printable).unwrap_or_default()
 }
 
-/// The request that starts the build of an index.
+/// The request that starts the index build.
 fn build_request(plan: &Planned, index: &BuildLine) -> String {
     let sent = index.request.as_deref().unwrap_or_default();
     let path = sent.split_once(' ').map(|(_, path)| path);
@@ -115,7 +115,11 @@ fn starts(plan: &Planned, width: u16) -> String {
     }
     let wide = width >= WIDE;
     let head = if enforces(plan) { "starts now" } else { "would start" };
-    let table = if wide { started_wide(starts, head, width) } else { started(starts, head, width) };
+    let table = if wide {
+        wide_starts_table(starts, head, width)
+    } else {
+        starts_table(starts, head, width)
+    };
     let gain: u64 = starts.iter().filter_map(|start| start.gain_bytes).sum();
     let verb = match (enforces(plan), starts.len()) {
         (true, 1) => "starts",
@@ -133,8 +137,8 @@ fn starts(plan: &Planned, width: u16) -> String {
     text
 }
 
-/// The starts, for a terminal of eighty columns.
-fn started(starts: &[StartLine], head: &str, width: u16) -> String {
+/// A table of starts, for a terminal with eighty columns.
+fn starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
     let head = [head, "node", "range", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[3, 4, 5, 6]);
     for row in starts.iter().map(|start| row(start, starts)) {
@@ -143,8 +147,8 @@ fn started(starts: &[StartLine], head: &str, width: u16) -> String {
     table.one_line_each(width, |most| most * 2 / 3)
 }
 
-/// The starts, with the channel.
-fn started_wide(starts: &[StartLine], head: &str, width: u16) -> String {
+/// A table of starts, with the channel of each.
+fn wide_starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
     let head = [head, "node", "range", "channel", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[4, 5, 6, 7]);
     for (start, row) in starts.iter().map(|start| (start, row(start, starts))) {
@@ -188,7 +192,7 @@ fn row(start: &StartLine, all: &[StartLine]) -> Row {
     }
 }
 
-/// A request in one line: as recliner sends it, otherwise as a command to paste.
+/// A request in one line: as recliner sends it in enforce mode, otherwise as a command to paste.
 fn request(plan: &Planned, request: &str, url: Option<&str>) -> String {
     match enforces(plan) {
         true => printable(request) + "\n",
@@ -196,12 +200,12 @@ fn request(plan: &Planned, request: &str, url: Option<&str>) -> String {
     }
 }
 
-/// A request as one line for a shell.
+/// A request as a `curl` command in one line.
 pub(super) fn pasted(request: &str, url: Option<&str>) -> String {
     let request = printable(request);
     let Some((method, path)) = request.split_once(' ') else { return request };
     let url = match url {
-        // It has no apostrophe, because names in it are percent-encoded.
+        // The URL has no apostrophe, because names in it are percent-encoded.
         Some(url) if !url.contains('\'') => format!("'{}'", printable(url)),
         _ => format!("\"$COUCHDB_URL\"'{path}'"),
     };
@@ -212,7 +216,7 @@ pub(super) fn pasted(request: &str, url: Option<&str>) -> String {
     format!("curl -X {method} -u \"$COUCHDB_USER\"{body} {url}")
 }
 
-/// The meaning of a caveat; `None` if the table shows it.
+/// Explains a caveat; `None` if the table itself shows it.
 fn caveat_text(caveat: &str) -> Option<&'static str> {
     match caveat {
         "unknown_disk" => Some("free space there is unknown"),
@@ -273,7 +277,7 @@ fn rest(plan: &Planned, width: u16) -> String {
     format!("{}{legend}", table.wrapped(width))
 }
 
-/// Explains the terms in a table.
+/// Explains the words used in a table.
 pub(super) fn legend(
     words: &BTreeSet<String>,
     meaning: impl Fn(&str) -> Option<&'static str>,
@@ -402,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_says_what_would_start_with_a_line_to_paste() {
+    fn advise_mode_shows_starts_as_curl_commands() {
         for width in [80, 160] {
             let text = printed("advise", width);
             assert!(text.contains("2 would start now; 152.8 MiB reclaimable."), "{text}");
@@ -426,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn where_recliner_acts_it_says_what_it_sends() {
+    fn enforce_mode_shows_requests_it_sends() {
         let text = printed("enforce", 80);
         assert!(text.contains("2 start now;") && text.contains("\nSTARTS NOW "), "{text}");
         assert!(!text.contains("curl") && !text.to_lowercase().contains("would start"), "{text}");

@@ -1,4 +1,4 @@
-//! What a design document will cost: a sentence, a table by node, what changes, and what to do.
+//! What a design document will cost: a sentence, a table by node, the changes, and what to do.
 
 use super::layout::{Grid, bytes, paragraph, short_among, wrap};
 use crate::{
@@ -63,7 +63,7 @@ fn nodes(answer: &Preflight, width: u16) -> String {
     text
 }
 
-/// The numbers that are not by node.
+/// The numbers for the whole cluster.
 fn facts(answer: &Preflight) -> Vec<String> {
     let mut facts = Vec::new();
     if let (Some(docs), Some(live), Some(built)) =
@@ -86,7 +86,7 @@ fn facts(answer: &Preflight) -> Vec<String> {
     facts
 }
 
-/// A thing to do. What to paste is never broken.
+/// Adds one remedy. Lines to paste are never wrapped.
 fn add_remedy(text: &mut String, remedy: &AdviceRemedy, width: u16) {
     wrap(text, "  ", &printable(&remedy.says), width.into());
     for line in remedy.text.iter().flat_map(|lines| lines.lines()) {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_fits_a_terminal_and_commands_can_be_pasted() {
+    fn preflight_fits_a_terminal_and_commands_can_be_pasted() {
         let answer = answer();
         for width in [80, 160] {
             let text = preflight(&answer, width);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_one_sentence() {
+    fn document_without_index_is_one_sentence() {
         let says = "orders/_design/by_day has no views, so no index is built.".to_owned();
         let (nodes, views, notes, remedy) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let document_changes = Vec::new();

@@ -19,7 +19,7 @@ use crate::{
 use std::collections::BTreeSet;
 use wall_clock::Moment;
 
-/// Rows of the list of targets; the JSON has all of them.
+/// Maximum number of rows in the list of targets; the JSON has all of them.
 const ROWS: usize = 25;
 
 /// What was read and when, in one line.
@@ -38,7 +38,7 @@ pub(in crate::cli) fn headline(plan: &Plan, simulated: bool) -> String {
     format!("{what} of {nodes}{down}, read at {}\n", at.rfc3339())
 }
 
-/// The cluster's nodes, with their complete names if those fit.
+/// The cluster's nodes, with their full names if those fit.
 pub(in crate::cli) fn nodes(plan: &Plan, width: u16) -> String {
     let whole = nodes_named(plan, |name| name);
     let table =
@@ -72,7 +72,7 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
     let count = |sums: &TargetSums| sums.counts_by_state.iter().sum::<u64>();
     let views = match (count(&of_cluster), parts.iter().map(count).sum::<u64>()) {
         (0, 0) => None,
-        // Files only: each shard's index is separate.
+        // Only files were read, so each shard's index counts separately.
         (0, 1) => Some(("1 view index".to_owned(), parts)),
         (0, more) => Some((format!("{more} view indexes"), parts)),
         (1, _) => Some(("1 view, all copies".to_owned(), vec![of_cluster])),
@@ -90,7 +90,7 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
     table
 }
 
-/// The row of several sums.
+/// The row for the sums of several nodes.
 fn sums_row(name: String, shards: String, sums: &[TargetSums]) -> [String; 7] {
     let of_all = |bytes: fn(&TargetSums) -> PartialSum| {
         partial(sums.iter().map(bytes).fold(PartialSum::default(), PartialSum::and))
@@ -101,7 +101,7 @@ fn sums_row(name: String, shards: String, sums: &[TargetSums]) -> [String; 7] {
     [name, none(), none(), shards, on_disk, reclaimable, none()]
 }
 
-/// Other files in nodes' directories; empty if none are read.
+/// Other files in the nodes' directories; empty if no directory is read.
 pub(in crate::cli) fn disks(plan: &Plan, width: u16) -> String {
     let head = ["on disk", "files", "stale indexes", "leftovers", "trash", "search", "other"];
     let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6]);
@@ -126,8 +126,8 @@ pub(in crate::cli) fn disks(plan: &Plan, width: u16) -> String {
     format!("\n{}{each}", table.wrapped(width))
 }
 
-/// What each kind of cleanup would free on the nodes' file systems, without node names if there is
-/// only one.
+/// What each kind of cleanup would free on the nodes' file systems. Node names are left out if
+/// there is only one node.
 fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
     let head = ["volume", "size", "free", "stale", "leftovers", "trash", "compaction"];
     let one_node = volumes.iter().all(|(node, _)| volumes.first().is_some_and(|it| it.0 == *node));
@@ -253,7 +253,7 @@ fn channel(plan: &Plan, target: TargetRef<'_>) -> String {
     }
 }
 
-/// The word that says why no channel takes a target.
+/// A word for why no channel takes a target; `None` if one does.
 fn no_channel_word(plan: &Plan, target: TargetRef<'_>) -> Option<String> {
     if plan.placement(target.ix()).is_some() {
         return None;
@@ -263,7 +263,7 @@ fn no_channel_word(plan: &Plan, target: TargetRef<'_>) -> Option<String> {
     report::not_taken(&misses).map(ToOwned::to_owned)
 }
 
-/// Says what `label` means, which stands for no channel, with these words behind it.
+/// Explains `label`, which stands for "no channel", and the words that follow it.
 pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u16) -> String {
     if words.is_empty() {
         return String::new();
@@ -274,7 +274,7 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// The distinguishing parts of the nodes' names; of a single node what is before the `@`.
+/// The part of a node's name that distinguishes it; with a single node, the part before the `@`.
 fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
     if has_one_node(plan) {
         return name.split_once('@').map_or(name, |(before, _)| before);
@@ -282,12 +282,13 @@ fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
     short_among(name, || plan.snapshot.nodes().iter().skip(1).map(|node| &*node.name))
 }
 
-/// Whether there is only one node.
+/// Whether there is only one node besides the cluster itself.
 fn has_one_node(plan: &Plan) -> bool {
     plan.snapshot.nodes().len() <= 2
 }
 
-/// A target in three short columns: `app/orders`, `00-7f` and `host`, or the number of its copies.
+/// A target in three short columns: name, range and node, such as `app/orders`, `00-7f` and `host`;
+/// a view has the number of its copies instead of a node.
 fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> [String; 3] {
     let db = target.db_name().db;
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {

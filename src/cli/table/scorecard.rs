@@ -1,4 +1,4 @@
-//! What recliner would have done while it only advised, beside what really happened.
+//! Compares what recliner would have done while it only advised with what really happened.
 
 use super::layout::{Grid, bytes, paragraph};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     serve::report::{Scorecard, ScorecardLine},
 };
 
-/// The result as text.
+/// The scorecard as text.
 pub(in crate::cli) fn scorecard(answer: &Scorecard, width: u16) -> String {
     let mut text = String::new();
     if let Some((real, advised)) = answer.real.as_ref().zip(answer.advised.as_ref()) {
@@ -29,10 +29,10 @@ pub(in crate::cli) fn scorecard(answer: &Scorecard, width: u16) -> String {
     text
 }
 
-/// The names of the two sides.
+/// The titles of the two sides.
 const SIDES: [&str; 2] = ["as it was", "had recliner enforced"];
 
-/// Both sides: a row each, or, where that does not fit, a column each.
+/// Both sides as a table with one row each; if that does not fit, with one column each.
 fn sides(answer: &Scorecard, real: &ScorecardLine, advised: &ScorecardLine, width: u16) -> String {
     let conflicts = answer.conflicts.map_or_else(String::new, |count| count.to_string());
     let (real, advised) = (values(real, String::new()), values(advised, conflicts));
@@ -53,7 +53,7 @@ fn sides(answer: &Scorecard, real: &ScorecardLine, advised: &ScorecardLine, widt
     columns.wrapped(width)
 }
 
-/// What is shown of each side.
+/// The titles of the values.
 const VALUES: [&str; 7] = [
     "mean waste",
     "peak waste",
@@ -83,7 +83,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn both_sides_fit_a_terminal() {
+    fn scorecard_fits_a_terminal() {
         let line = |waste: u64| ScorecardLine {
             mean_waste_bytes: waste * GIB,
             peak_waste_bytes: 2 * waste * GIB,

@@ -1,4 +1,4 @@
-//! Whose bytes fill the disks, as a table.
+//! A table of the databases or design documents that use the disks.
 
 use super::layout::{Grid, bytes};
 use crate::{

@@ -1,6 +1,6 @@
-//! What the service answered: everything that the screens show, read together.
+//! The service's answers: everything that the screens show, read together.
 //!
-//! Owns the routes that are asked and how often; keeps no state of the screen.
+//! Owns which routes are read and how often; keeps no state of the screen.
 
 use crate::{
     cli::{CommandError, service_client::ServiceClient},
@@ -9,13 +9,13 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Waiting targets that are read, the best first.
+/// Maximum number of waiting targets to read, the best first.
 pub(super) const MAX_WAITING: usize = 500;
 
-/// Events that are kept, the newest.
+/// Maximum number of events to keep, the newest.
 const MAX_EVENTS: usize = 500;
 
-/// The state of the service and of its cluster at one moment.
+/// The state of the service and of its cluster at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
     pub(super) status: Status,
@@ -23,20 +23,20 @@ pub(super) struct Answers {
     pub(super) jobs: Jobs,
     pub(super) planned: Planned,
     pub(super) queues: Queues,
-    /// What changes seldom.
+    /// Answers that change rarely.
     pub(super) slow: SlowAnswers,
 }
 
-/// What changes seldom, and is read less often.
+/// Answers that change rarely and are read less often.
 #[derive(Clone, Debug)]
 pub(super) struct SlowAnswers {
     pub(super) advice: Advice,
-    /// The orders that this user may give; unknown if the service cannot say.
+    /// The orders that this user may give; `None` if the service does not report them.
     pub(super) permissions: Option<Permissions>,
 }
 
 impl Answers {
-    /// Asks the service.
+    /// Reads all answers from the service.
     ///
     /// # Errors
     /// If one of the answers is missing.
@@ -61,12 +61,12 @@ impl Answers {
         })
     }
 
-    /// Whether recliner starts compactions itself.
+    /// Whether recliner starts compactions by itself.
     pub(super) fn enforces(&self) -> bool {
         self.status.mode == "enforce"
     }
 
-    /// What is wrong, the worst first; empty if nothing is.
+    /// All current problems, the worst first; empty if there are none.
     pub(super) fn wrong(&self) -> Vec<String> {
         let critical = self.slow.advice.open().filter(|line| line.severity == "critical");
         let critical = critical.map(|line| line.says.clone());
@@ -75,21 +75,20 @@ impl Answers {
         problems.chain(suspended).chain(critical).chain(self.status.warnings()).collect()
     }
 
-    /// The names of all nodes.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
         self.status.nodes.iter().map(|line| &*line.node)
     }
 }
-/// The newest events, the newest first.
+/// The latest events, newest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecentEvents {
     pub(super) lines: VecDeque<EventLine>,
-    /// Why there are none.
+    /// Why there are no events.
     pub(super) problem: Option<String>,
 }
 
 impl RecentEvents {
-    /// Adds events in the order in which they happened.
+    /// Adds events, given in chronological order.
     pub(super) fn add(&mut self, lines: impl IntoIterator<Item = EventLine>) {
         self.problem = None;
         for line in lines {

@@ -1,4 +1,4 @@
-//! What a service answers, for tests: a small cluster in which something is wrong and something runs.
+//! Answers of a service, for tests: a small cluster with a problem and running jobs.
 
 use super::{
     answers::{Answers, SlowAnswers},
@@ -9,16 +9,16 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use wall_clock::Moment;
 
-/// The moment of every test.
+/// The time in every test.
 pub(super) fn now() -> Moment {
-    Moment::parse("2026-11-23T12:00:00Z").expect("it is a moment")
+    Moment::parse("2026-11-23T12:00:00Z").expect("a valid time")
 }
 
 const NODE: &str = "couchdb@node-1.example";
 const OTHER: &str = "couchdb@node-2.example";
 
 fn parsed<T: DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).expect("it is an answer of the API")
+    serde_json::from_value(value).expect("a valid answer of the API")
 }
 
 fn shard(db: &str) -> String {
@@ -93,7 +93,7 @@ fn jobs() -> Value {
     })
 }
 
-/// A start of the plan.
+/// A start in the plan.
 pub(super) fn start() -> StartLine {
     parsed(json!({
         "id": id(NODE, "sessions"), "kind": "db", "node": NODE, "db": "sessions",
@@ -160,7 +160,7 @@ fn queues() -> Value {
     })
 }
 
-/// What the service answers in this mode, to a user who may suspend but not compact.
+/// Answers of a service in this mode, to a user who may suspend but not compact.
 pub(super) fn answers(mode: &str) -> Answers {
     let off = "orders over HTTP are disabled; start recliner with --web.enable-admin-api";
     Answers {
@@ -192,7 +192,7 @@ pub(super) fn events() -> Vec<EventLine> {
     ]))
 }
 
-/// What is explained of the start.
+/// The explanation of the start's target.
 pub(super) fn explained() -> Explained {
     let mut explained = Explained { start: Some(start()), ..Explained::default() };
     let target = &mut explained.target;
@@ -215,7 +215,7 @@ pub(super) fn explained() -> Explained {
     explained
 }
 
-/// The state of a screen on which all of this has arrived.
+/// The state of a screen that has received all answers and events.
 pub(super) fn model(mode: &str) -> Model {
     let mut model = Model::new("http://127.0.0.1:10984".to_owned(), answers(mode), now());
     model.events.add(events());

@@ -1,8 +1,9 @@
-//! Follows the service: asks for its state and for what happens, and passes both on.
+//! Follows the service: reads its state and its events, and passes both on.
 //!
-//! Two tasks. The state is read when something happened, and in any case after a few seconds; never more
-//! often than once a second, nor for more than a small share of the time. Events come by the same long poll
-//! as in `recliner events --follow`. A service that does not answer is asked again, less and less often.
+//! Runs as two tasks. One reads the state after each event, and otherwise every few seconds, but at
+//! most once a second and only for a small share of the time. The other receives events by the same
+//! long poll as `recliner events --follow`. A service that does not answer is retried at growing
+//! intervals.
 
 use super::{
     answers::{Answers, SlowAnswers},
@@ -21,45 +22,45 @@ use tokio::{
     time::{self, Instant},
 };
 
-/// The shortest time between two readings of the state.
+/// Minimum pause between two reads of the state.
 const PACE: Duration = Duration::from_secs(1);
 
-/// The longest, while jobs run and while none does.
+/// Maximum pause while jobs run, and while none does.
 const BUSY: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(5);
 
-/// A state that takes long to read is read again after so many times as long.
+/// Minimum pause after a read, as a multiple of its duration.
 const REST: u32 = 10;
 
-/// The longest pause before a service that does not answer is asked again.
+/// Maximum pause before a service that does not answer is retried.
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// How old advice and permissions may become.
+/// Maximum age of advice and permissions.
 const SLOW: Duration = Duration::from_secs(60);
 
-/// How long the service delays an empty answer to the question for events.
+/// How long the service may delay an empty answer about events.
 const LONG_POLL_WAIT: &str = "30s";
 
-/// Events in one answer.
+/// Maximum number of events in one answer.
 const EVENTS: &str = "500";
 
-/// A service that is followed, and where its news goes.
+/// The client for the service, and the channel for its updates.
 #[derive(Clone, Debug)]
 pub(super) struct Follower {
     pub(super) client: Arc<ServiceClient>,
     pub(super) news: mpsc::Sender<Update>,
-    /// Told when something happened, so that the state is read soon.
+    /// Notified of every event, so that the state is read soon.
     pub(super) happened: Arc<Notify>,
 }
 
 impl Follower {
-    /// Reads the state again and again, until nobody wants the news.
+    /// Reads the state repeatedly until the receiver is closed.
     pub(super) async fn follow_state(self, first: SlowAnswers) {
         let mut slow = (first, Instant::now());
         let mut pause = IDLE;
         let mut failures = 0;
         loop {
-            // What happened cuts a pause short, but not an outage: then it is the service that is missing.
+            // An event shortens a pause between reads, but not the pause before a retry.
             time::sleep(PACE).await;
             let rest = time::sleep(pause.saturating_sub(PACE));
             tokio::select! {
@@ -90,13 +91,13 @@ impl Follower {
         }
     }
 
-    /// Waits for events, until nobody wants the news.
+    /// Waits for events until the receiver is closed.
     pub(super) async fn follow_events(self) {
         let types = own_event_types();
         let mut since: Option<u64> = None;
         let mut pause = PACE;
         loop {
-            let asked = Instant::now();
+            let started = Instant::now();
             let after = since.map(|since| since.to_string());
             let mut query = vec![("types", &*types), ("limit", EVENTS)];
             if let Some(after) = &after {
@@ -116,11 +117,11 @@ impl Follower {
             if !sent {
                 return;
             }
-            time::sleep_until(asked + pause).await;
+            time::sleep_until(started + pause).await;
         }
     }
 
-    /// Passes events on; returns whether somebody wants them.
+    /// Passes events on; returns whether the receiver is still open.
     async fn pass_on(&self, answer: Events, since: &mut Option<u64>) -> bool {
         match next_position(&answer, *since) {
             NextPosition::After(seq) => *since = Some(seq),
@@ -136,7 +137,7 @@ impl Follower {
     }
 }
 
-/// How long to wait after an answer that took so long.
+/// The pause after a read that took this long.
 fn pause_after(took: Duration, is_busy: bool) -> Duration {
     let pause = if is_busy { BUSY } else { IDLE };
     pause.max(took.saturating_mul(REST))
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_service_is_asked_less_often() {
+    fn slow_service_is_read_less_often() {
         let ms = Duration::from_millis;
         for (took, is_busy, expected) in [
             (ms(5), true, BUSY),

@@ -1,6 +1,5 @@
-//! Keys, without the protocol of a terminal.
+//! Keys, independent of any terminal protocol.
 
-/// A key, without the protocol of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Char(char),

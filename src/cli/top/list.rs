@@ -4,17 +4,16 @@
 
 use std::cmp::Ordering;
 
-/// A column of a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) title: &'static str,
-    /// Whether it is aligned to the right.
+    /// Whether cells are aligned to the right.
     pub(super) number: bool,
-    /// The width of the terminal from which it is shown.
+    /// The minimum width of the terminal for this column.
     pub(super) from: u16,
 }
 
-/// A value by which rows are sorted; what is unknown comes last in both directions.
+/// A value by which rows are sorted; unknown values come last in both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Rank {
     Number(f64),
@@ -22,22 +21,21 @@ pub(super) enum Rank {
     Unknown,
 }
 
-/// One value of a row.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
-    /// As it is shown: escaped, in one line.
+    /// The text as shown: escaped, in one line.
     pub(super) text: String,
     pub(super) rank: Rank,
 }
 
 impl Cell {
-    /// A text, which is sorted by its letters.
+    /// A text, sorted alphabetically without regard to case.
     pub(super) fn text(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { rank: Rank::Text(text.to_lowercase()), text }
     }
 
-    /// A number; `?` if it is unknown.
+    /// A number, shown as `?` if it is unknown.
     pub(super) fn number(number: Option<f64>, text: impl FnOnce(f64) -> String) -> Self {
         match number {
             Some(number) => Self { text: text(number), rank: Rank::Number(number) },
@@ -46,22 +44,21 @@ impl Cell {
     }
 }
 
-/// A row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
-    /// What tells it from the others, so that the selection stays on it.
+    /// Identifies the row, so that the selection stays on it.
     pub(super) key: String,
-    /// The target that it is about.
+    /// The id of the target that the row is about.
     pub(super) id: Option<String>,
     pub(super) cells: Vec<Cell>,
-    /// What can be suspended with it, besides everything.
+    /// The scopes that can be suspended from this row, in addition to everything.
     pub(super) scopes: Vec<String>,
-    /// More about it, shown while it is selected.
+    /// A sentence about the row, shown while it is selected.
     pub(super) says: Option<String>,
 }
 
 impl Row {
-    /// Its first cell.
+    /// The text of the first cell.
     pub(super) fn title(&self) -> String {
         self.cells.first().map_or_else(String::new, |cell| cell.text.clone())
     }
@@ -73,33 +70,33 @@ impl Row {
     }
 }
 
-/// Columns and rows.
+/// The columns and rows of a list, unfiltered.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Row>,
-    /// Rows that the service has in addition.
+    /// Number of further rows that the service has.
     pub(super) more: usize,
 }
 
-/// How a list is looked at.
+/// The user's view of a list: filter, order and selection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ListState {
     pub(super) filter: String,
-    /// The column to sort by and whether the order is reversed; none keeps the service's order.
+    /// The column to sort by and whether the order is reversed; `None` keeps the service's order.
     pub(super) sort: Option<(usize, bool)>,
-    /// The key of the selected row, and its place, in case it disappears.
+    /// The key of the selected row, and its position in case the row disappears.
     selected: Option<(String, usize)>,
 }
 
-/// A list as it is shown.
+/// A list after filtering and sorting.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Row>,
-    /// The place of the selected row.
+    /// The position of the selected row.
     pub(super) at: usize,
-    /// Rows that the filter hides.
+    /// Number of rows that the filter hides.
     pub(super) hidden: usize,
     pub(super) more: usize,
 }
@@ -111,12 +108,12 @@ impl Listed {
 }
 
 impl ListState {
-    /// A list with this filter.
+    /// An unsorted list with this filter.
     pub(super) fn filtered(filter: String) -> Self {
         Self { filter, ..Self::default() }
     }
 
-    /// The rows that pass the filter, in order.
+    /// The rows that pass the filter, sorted.
     pub(super) fn applied_to(&self, table: Table) -> Listed {
         let Table { columns, mut rows, more } = table;
         let all = rows.len();
@@ -137,26 +134,26 @@ impl ListState {
         Listed { columns, hidden: all - rows.len(), rows, at, more }
     }
 
-    /// Moves the selection by so many rows, as far as there are rows.
+    /// Moves the selection by this many rows, but not beyond the list.
     pub(super) fn select(&mut self, listed: &Listed, by: isize) {
         let last = listed.rows.len().saturating_sub(1);
         let place = listed.at.saturating_add_signed(by).min(last);
         self.selected = listed.rows.get(place).map(|row| (row.key.clone(), place));
     }
 
-    /// Sorts by the next of so many columns; after the last, in the service's order.
+    /// Sorts by the next column; after the last, restores the service's order.
     pub(super) fn sort_by_next(&mut self, columns: usize) {
         let next = self.sort.map_or(0, |(by, _)| by + 1);
         self.sort = (next < columns).then_some((next, false));
     }
 
-    /// Reverses the order.
+    /// Reverses the sort order.
     pub(super) fn reverse(&mut self) {
         self.sort = Some(self.sort.map_or((0, true), |(by, reversed)| (by, !reversed)));
     }
 }
 
-/// The order of two ranks: the greatest number and the first name come first, unless reversed.
+/// Compares two ranks: the greatest number and the first name come first, unless reversed.
 fn compare(a: &Rank, b: &Rank, reversed: bool) -> Ordering {
     let ordering = match (a, b) {
         (Rank::Unknown, Rank::Unknown) => return Ordering::Equal,
@@ -190,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_filtered_and_sorted_and_what_is_unknown_comes_last() {
+    fn filters_and_sorts_rows_with_unknown_last() {
         let all = table(&[("b", Some(1.0)), ("a", None), ("Ab", Some(3.0)), ("c", Some(2.0))]);
         for (filter, sort, expected) in [
             ("", None, "b a Ab c"),
@@ -210,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_selection_stays_on_its_row_and_else_near_its_place() {
+    fn selection_follows_its_row_or_keeps_its_position() {
         let mut list = ListState::default();
         let before = list.applied_to(table(&[("a", None), ("b", None), ("c", None)]));
         assert_eq!(before.at, 0);
@@ -226,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_selection_does_not_leave_the_list() {
+    fn selection_stays_within_the_list() {
         let mut list = ListState::default();
         for (by, expected) in [(1, 1), (isize::MAX, 2), (-1, 1), (isize::MIN, 0), (-5, 0)] {
             let listed = list.applied_to(table(&[("a", None), ("b", None), ("c", None)]));
@@ -240,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn sorting_goes_through_the_columns_and_back_to_the_services_order() {
+    fn sort_key_cycles_through_columns_and_service_order() {
         let mut list = ListState::default();
         let mut sorts = Vec::new();
         for _ in 0..3 {

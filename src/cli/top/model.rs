@@ -1,7 +1,7 @@
-//! The state of the screen, and what each key does with it.
+//! The state of the screen, and the effect of each key.
 //!
-//! Pure: no terminal, no request, no clock. A key changes the state and may ask for something, which the
-//! task that owns the state carries out; what comes back is applied here too.
+//! Pure: no terminal, no request, no clock. A key changes the state and may return a request, which
+//! the task that owns the state carries out; the results are applied here too.
 
 use super::{
     answers::{Answers, RecentEvents},
@@ -13,13 +13,12 @@ use super::{
 use crate::{serve::report::Explained, text::Label as _};
 use wall_clock::Moment;
 
-/// The longest filter, in characters.
+/// Maximum length of a filter, in characters.
 const MAX_FILTER: usize = 80;
 
-/// Lines that one key scrolls.
+/// Number of lines that a page key scrolls.
 const PAGE: usize = 10;
 
-/// One of the screens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Screen {
     Overview,
@@ -29,7 +28,7 @@ pub(super) enum Screen {
 }
 
 impl Screen {
-    /// Every screen, in the order of their numbers.
+    /// All screens, in the order of their numbers.
     pub(super) const ALL: [Self; 4] = [Self::Overview, Self::Jobs, Self::Queue, Self::Events];
 
     pub(super) const fn title(self) -> &'static str {
@@ -51,15 +50,15 @@ impl Screen {
     }
 }
 
-/// What stands before the screen.
+/// A window in front of the screen.
 #[derive(Clone, Debug)]
 pub(super) enum Popup {
     Help,
-    /// Everything that is wrong.
+    /// All current problems.
     Wrong {
         scroll: usize,
     },
-    /// An answer is on its way.
+    /// Waits for an answer.
     Waiting(String),
     Explained {
         asked: String,
@@ -67,7 +66,7 @@ pub(super) enum Popup {
         scroll: usize,
     },
     Confirm(Box<Confirmation>),
-    /// How something went.
+    /// The result of an order, or a message.
     Said {
         title: String,
         text: String,
@@ -75,27 +74,27 @@ pub(super) enum Popup {
     },
 }
 
-/// What the owner of the state has to do.
+/// A request to the task that owns the state.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
     Quit,
-    /// Give the terminal to the shell until the program is continued.
+    /// Return the terminal to the shell until the program is continued.
     Pause,
-    /// Ask why a target does not start.
+    /// Ask why this target does not start.
     Explain(String),
-    /// The same, to ask for confirmation of a compaction of it.
+    /// Ask the same question in order to show a confirmation before compacting this target.
     Weigh(String),
     Send(Order),
 }
 
-/// News from the service.
+/// An update from the service.
 #[derive(Debug)]
 pub(super) enum Update {
     Answers(Box<Answers>),
-    /// The service does not answer.
+    /// The service does not answer, for this reason.
     Silent(String),
     Events(Vec<crate::serve::report::EventLine>),
-    /// The events before belong to a journal that no longer exists.
+    /// Earlier events belong to a journal that no longer exists.
     EventsRestart,
     NoEvents(String),
     Explained {
@@ -112,24 +111,23 @@ pub(super) enum Update {
     },
 }
 
-/// Since when the service does not answer, and why.
+/// When the service stopped answering, and why.
 #[derive(Clone, Debug)]
 pub(super) struct Outage {
     pub(super) since: Moment,
     pub(super) why: String,
 }
 
-/// The state of the screen.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
-    /// The service that is followed.
+    /// Name of the service.
     pub(super) service: String,
     pub(super) answers: Answers,
     pub(super) events: RecentEvents,
     pub(super) outage: Option<Outage>,
     pub(super) screen: Screen,
     lists: [ListState; 4],
-    /// Whether keys go to the filter.
+    /// Whether keys edit the filter.
     pub(super) typing: bool,
     pub(super) popup: Option<Popup>,
     pub(super) now: Moment,
@@ -150,7 +148,7 @@ impl Model {
         }
     }
 
-    /// The list of the present screen.
+    /// The list of the current screen.
     pub(super) fn list(&self) -> &ListState {
         let [overview, jobs, queue, events] = &self.lists;
         match self.screen {
@@ -171,7 +169,7 @@ impl Model {
         }
     }
 
-    /// The rows of the present screen, filtered and sorted.
+    /// The rows of the current screen, filtered and sorted.
     pub(super) fn listed(&self) -> Listed {
         let table = match self.screen {
             Screen::Overview => rows::channels(&self.answers, self.now),
@@ -182,7 +180,6 @@ impl Model {
         self.list().applied_to(table)
     }
 
-    /// Applies news.
     pub(super) fn apply(&mut self, update: Update) {
         match update {
             Update::Answers(answers) => {
@@ -196,8 +193,8 @@ impl Model {
             Update::Events(lines) => self.events.add(lines),
             Update::EventsRestart => self.events = RecentEvents::default(),
             Update::NoEvents(why) => self.events.problem = Some(why),
-            Update::Explained { asked, found } => self.explained(asked, found),
-            Update::Weighed { asked, found } => self.weighed(asked, found),
+            Update::Explained { asked, found } => self.show_explanation(asked, found),
+            Update::Weighed { asked, found } => self.show_confirmation(asked, found),
             Update::Ordered { order, answer } => {
                 let (title, text) = match answer {
                     Ok(text) => ("Done", text),
@@ -209,7 +206,7 @@ impl Model {
         }
     }
 
-    fn explained(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
+    fn show_explanation(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
         if !matches!(self.popup, Some(Popup::Waiting(_))) {
             return;
         }
@@ -219,7 +216,7 @@ impl Model {
         });
     }
 
-    fn weighed(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
+    fn show_confirmation(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
         if !matches!(self.popup, Some(Popup::Waiting(_))) {
             return;
         }
@@ -231,11 +228,12 @@ impl Model {
 
     fn confirm(&self, order: Order) -> Popup {
         let permissions = self.answers.slow.permissions.as_ref();
-        let refused = permissions.and_then(|known| known.refused(order.request().name().label()));
+        let refused =
+            permissions.and_then(|permissions| permissions.refused(order.request().name().label()));
         Popup::Confirm(Box::new(Confirmation::new(order, refused.map(ToOwned::to_owned))))
     }
 
-    /// What a key does.
+    /// Applies a key; returns the request that it makes, if any.
     pub(super) fn press(&mut self, key: Key) -> Option<Request> {
         if key == Key::Interrupt {
             return Some(Request::Quit);
@@ -245,7 +243,7 @@ impl Model {
         }
         match self.popup.take() {
             Some(popup) => {
-                let (popup, request) = pressed_in(popup, key);
+                let (popup, request) = press_in_popup(popup, key);
                 self.popup = popup;
                 request
             }
@@ -317,7 +315,8 @@ impl Model {
         None
     }
 
-    /// Asks about the target of the selected row. A channel on the overview leads to its queue instead.
+    /// Makes a request about the target of the selected row. A channel on the overview opens its
+    /// queue instead.
     fn ask_about(&mut self, listed: &Listed, request: fn(String) -> Request) -> Option<Request> {
         let row = listed.selected()?;
         if let Some(id) = row.id.clone() {
@@ -345,8 +344,8 @@ impl Model {
     }
 }
 
-/// What a key does in a popup: what remains of it, and what it asks for.
-fn pressed_in(mut popup: Popup, key: Key) -> (Option<Popup>, Option<Request>) {
+/// Applies a key to a popup; returns what remains of the popup, and a request, if any.
+fn press_in_popup(mut popup: Popup, key: Key) -> (Option<Popup>, Option<Request>) {
     match &mut popup {
         Popup::Confirm(confirmation) => {
             let request = confirmation.press(key).map(Request::Send);

@@ -1,6 +1,6 @@
-//! Orders from the terminal: what is asked before, and the exact request.
+//! Orders from the terminal: the confirmation before an order, and the exact request.
 //!
-//! Pure. The service decides whether an order is allowed and carries it out; here it is only put together.
+//! Pure: only composes the order. The service decides whether it is allowed, and carries it out.
 
 use super::key::Key;
 use crate::{
@@ -13,10 +13,10 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The longest reason, in characters.
+/// Maximum length of a reason, in characters.
 const MAX_WHY: usize = 200;
 
-/// An order, with the choices that a person has.
+/// An order with the user's choices.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Order {
     Suspend { scopes: Scopes, why: String },
@@ -24,7 +24,7 @@ pub(super) enum Order {
     Compact { target: String, force: bool, weighed: Option<Box<Explained>> },
 }
 
-/// Scopes to choose from; everything is the first.
+/// The scopes to choose from; the first is everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scopes {
     all: Vec<String>,
@@ -58,12 +58,12 @@ impl Order {
         Self::Resume { scopes: Scopes::new(scopes) }
     }
 
-    /// Compacts a target, of which this is known.
+    /// Compacts a target; `weighed` is what the service knows about it.
     pub(super) fn compact(target: String, weighed: Option<Explained>) -> Self {
         Self::Compact { target, force: false, weighed: weighed.map(Box::new) }
     }
 
-    /// What is sent.
+    /// The request to send.
     pub(super) fn request(&self) -> OrderRequest {
         match self {
             Self::Suspend { scopes, why } => {
@@ -79,7 +79,7 @@ impl Order {
         }
     }
 
-    /// What is known beforehand of its effect, by line.
+    /// The expected effect, as pairs of a label and a text.
     fn effect(&self) -> Vec<(&'static str, String)> {
         let Self::Compact { weighed: Some(weighed), .. } = self else { return Vec::new() };
         match &weighed.start {
@@ -104,7 +104,7 @@ fn effect_of_start(start: &StartLine) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What is known of a target that does not start now.
+/// The expected effect on a target that does not start now.
 fn effect_of_waiting(weighed: &Explained) -> Vec<(&'static str, String)> {
     let mut lines = vec![
         ("frees", bytes(weighed.target.reclaimable_bytes)),
@@ -119,13 +119,13 @@ fn effect_of_waiting(weighed: &Explained) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// An order that waits for a person's word.
+/// An order that waits for confirmation.
 #[derive(Clone, Debug)]
 pub(super) struct Confirmation {
     order: Order,
-    /// Why the service would refuse it, and what to set.
+    /// Why the service would refuse the order, and what to set.
     refused: Option<String>,
-    /// Whether it was sent.
+    /// Whether the order was sent.
     pub(super) sending: bool,
 }
 
@@ -138,7 +138,7 @@ impl Confirmation {
         self.order.request().name().question()
     }
 
-    /// What is shown, paragraph by paragraph.
+    /// The confirmation's text, one entry per paragraph or line.
     pub(super) fn paragraphs(&self) -> Vec<String> {
         let request = self.order.request();
         let mut out = vec![request.does(), String::new()];
@@ -165,7 +165,7 @@ impl Confirmation {
         out
     }
 
-    /// What a key does; returns the order once it is confirmed.
+    /// Applies a key; returns the order once it is confirmed.
     pub(super) fn press(&mut self, key: Key) -> Option<Order> {
         if self.sending {
             return None;

@@ -1,6 +1,6 @@
-//! The rows of each list, from what the service answered.
+//! Turns the service's answers into the rows of each list.
 //!
-//! Pure. External text is escaped here; every row names its node and range where it has them.
+//! Pure. External text is escaped here; every row shows the node and range of its target, if any.
 
 use super::{
     answers::{Answers, RecentEvents},
@@ -19,7 +19,7 @@ use couchdb_names::ShardName;
 use std::{cmp::Reverse, time::Duration};
 use wall_clock::Moment;
 
-/// Characters of a progress bar.
+/// Width of a progress bar, in characters.
 const BAR: usize = 10;
 
 /// A column of text that is always shown.
@@ -33,13 +33,13 @@ const fn number(title: &'static str) -> Column {
 }
 
 impl Column {
-    /// The same, shown only on terminals that are at least so wide.
+    /// Shows the column only on terminals with at least this width.
     const fn on_wide(self, from: u16) -> Self {
         Self { from, ..self }
     }
 }
 
-/// The channels, with the sums of their queues.
+/// The channels, with the sums of their queues on all nodes.
 pub(super) fn channels(answers: &Answers, now: Moment) -> Table {
     let mut sums: Vec<ChannelSum<'_>> = Vec::new();
     for queue in &answers.queues.queues {
@@ -52,7 +52,7 @@ pub(super) fn channels(answers: &Answers, now: Moment) -> Table {
             }
         }
     }
-    // On a short screen those at the end are not seen.
+    // A short screen cuts off the channels at the end.
     sums.sort_by_key(|sum| Reverse((sum.reclaimable, sum.waiting, sum.running)));
     let starts = if answers.enforces() { "starts" } else { "would start" };
     let columns = vec![
@@ -66,7 +66,7 @@ pub(super) fn channels(answers: &Answers, now: Moment) -> Table {
     Table { columns, rows: sums.iter().map(|sum| sum.row(answers, now)).collect(), more: 0 }
 }
 
-/// What waits for one channel on all nodes.
+/// The sums of one channel's queues on all nodes.
 #[derive(Debug, Default)]
 struct ChannelSum<'a> {
     channel: &'a str,
@@ -110,7 +110,7 @@ impl ChannelSum<'_> {
     }
 }
 
-/// The running jobs, whoever started them.
+/// The running jobs, including those that other clients started.
 pub(super) fn jobs(answers: &Answers, now: Moment) -> Table {
     let columns = vec![
         text("what"),
@@ -164,7 +164,7 @@ fn job(answers: &Answers, line: &JobLine, now: Moment) -> Row {
     }
 }
 
-/// What starts and what waits, with the reason.
+/// The starts and the waiting targets, each with its reason.
 pub(super) fn queue(answers: &Answers, now: Moment) -> Table {
     let columns = vec![
         text("target"),
@@ -227,7 +227,7 @@ fn queued(
 }
 
 impl Row {
-    /// With its reason as the last cell, and a sentence.
+    /// Adds a cell with the reason, and a sentence.
     fn saying(mut self, word: &str, says: &str) -> Self {
         self.cells.push(Cell::text(printable(word)));
         self.says = Some(printable(says));
@@ -235,7 +235,7 @@ impl Row {
     }
 }
 
-/// What happened, the newest first.
+/// The recent events, newest first.
 pub(super) fn events(answers: &Answers, events: &RecentEvents) -> Table {
     let cells = event_cells(answers.nodes(), events.lines.iter());
     let row =
@@ -253,10 +253,10 @@ pub(super) fn events(answers: &Answers, events: &RecentEvents) -> Table {
     }
 }
 
-/// The node of targets of the whole cluster.
+/// The node name of targets that belong to the whole cluster.
 const CLUSTER: &str = "_cluster";
 
-/// A target in three columns.
+/// A target in three columns: name, range and node.
 #[derive(Debug)]
 struct Place {
     what: String,
@@ -265,7 +265,7 @@ struct Place {
 }
 
 impl Place {
-    /// A target by its id; `title` is its name if it has no range.
+    /// A target from its id; `title` is its name if it has no range.
     fn of_id(answers: &Answers, id: &str, title: &str, node: &str) -> Self {
         let node = short_node(answers, node);
         match id.parse::<TargetId>() {
@@ -289,7 +289,7 @@ impl Place {
         Self::of_shard(&line.shard, line.ddoc.as_deref(), node)
     }
 
-    /// A shard file's name, with the design document of an index in it.
+    /// A target from a shard file's name; an index also has its design document.
     fn of_shard(shard: &str, ddoc: Option<&str>, node: String) -> Self {
         let (db, range) = match ShardName::split(shard) {
             Some(name) => (name.db.to_owned(), short_range(&name.range.to_string())),
@@ -300,7 +300,7 @@ impl Place {
     }
 }
 
-/// What distinguishes a node from the others; all of them for targets of the whole cluster.
+/// The distinguishing part of a node's name; `all` for targets of the whole cluster.
 fn short_node(answers: &Answers, node: &str) -> String {
     match node {
         CLUSTER => "all".to_owned(),
@@ -314,7 +314,7 @@ fn bytes(bytes: Option<u64>) -> Cell {
     })
 }
 
-/// A span of seconds.
+/// A duration in seconds.
 fn span(seconds: Option<f64>) -> Cell {
     let span = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok());
     Cell::number(span.map(|span| span.as_secs_f64()), |_| {
@@ -325,7 +325,7 @@ fn span(seconds: Option<f64>) -> Cell {
     })
 }
 
-/// A share from 0 to 1 as a bar of so many characters.
+/// A share from 0 to 1 as a bar of this width.
 pub(super) fn bar(share: f64, width: usize) -> String {
     let full = (0..width).take_while(|at| (*at as f64 + 0.5) / width as f64 <= share).count();
     "█".repeat(full) + &"░".repeat(width - full)

@@ -1,6 +1,6 @@
-//! The terminal: entered, drawn on, and given back as it was, however the program ends.
+//! Takes over the terminal, draws on it, and restores it, however the program ends.
 //!
-//! Owns raw mode, the alternate screen and the cursor. Knows nothing of what is drawn.
+//! Owns raw mode, the alternate screen and the cursor. Does not know what is drawn.
 
 use super::key::Key;
 use crossterm::{
@@ -16,18 +16,18 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Whether the terminal is not as it was.
+/// Whether the terminal must be restored.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// The terminal while the program draws on it. Dropping it gives the terminal back.
+/// The terminal while the program draws on it. Dropping it restores the terminal.
 #[derive(Debug)]
 pub(super) struct Canvas(Terminal<CrosstermBackend<Stdout>>);
 
 impl Canvas {
-    /// Enters the alternate screen. A panic gives the terminal back before its message is printed.
+    /// Enters the alternate screen. A panic restores the terminal before its message is printed.
     ///
     /// # Errors
-    /// If the terminal refuses.
+    /// If the terminal cannot be set up.
     pub(super) fn open() -> io::Result<Self> {
         let hook = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
@@ -37,23 +37,24 @@ impl Canvas {
         take().map(Self).inspect_err(|_| give_back())
     }
 
-    /// Gives the terminal back to the shell until the process is continued, and then draws everything again.
+    /// Returns the terminal to the shell until the process is continued, and then draws everything
+    /// again.
     ///
     /// # Errors
-    /// If the terminal is gone by then.
+    /// If the terminal no longer exists by then.
     pub(super) fn pause(&mut self) -> io::Result<()> {
         give_back();
-        // Not the signal that was caught: it would only be caught again.
+        // STOP instead of TSTP, because the program catches TSTP and would only receive it again.
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
-        // It knows nothing of the screen, so everything is drawn.
+        // The new terminal object knows nothing about the screen, so it draws everything.
         self.0 = take()?;
         Ok(())
     }
 
-    /// Draws; only what changed is sent.
+    /// Draws a frame; sends only the cells that changed.
     ///
     /// # Errors
-    /// If the terminal is gone.
+    /// If the terminal no longer exists.
     pub(super) fn draw(&mut self, render: impl FnOnce(Rect, &mut Buffer)) -> io::Result<()> {
         self.0.draw(|frame| render(frame.area(), frame.buffer_mut())).map(drop)
     }
@@ -65,7 +66,7 @@ impl Drop for Canvas {
     }
 }
 
-/// Takes the terminal: from now on it has to be given back.
+/// Sets up the terminal, which must be restored later.
 fn take() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
     IS_ENTERED.store(true, Ordering::SeqCst);
     enable_raw_mode()
@@ -73,7 +74,7 @@ fn take() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
         .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())))
 }
 
-/// Gives the terminal back, once. A terminal that is gone needs nothing.
+/// Restores the terminal once. Errors are ignored, because the terminal may no longer exist.
 fn give_back() {
     if IS_ENTERED.swap(false, Ordering::SeqCst) {
         let _gone = execute!(io::stdout(), LeaveAlternateScreen, Show);
@@ -81,7 +82,7 @@ fn give_back() {
     }
 }
 
-/// The key of an event; none for events that mean nothing here.
+/// The key of an event; `None` if the event is irrelevant here.
 pub(super) fn key_of(event: &Event) -> Option<Key> {
     let Event::Key(KeyEvent { code, modifiers, kind, .. }) = event else { return None };
     if *kind == KeyEventKind::Release {
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_told_from_other_events() {
+    fn recognises_keys_and_ignores_other_events() {
         let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
         let (none, control) = (KeyModifiers::NONE, KeyModifiers::CONTROL);
         for (event, expected) in [

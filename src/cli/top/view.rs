@@ -1,7 +1,8 @@
 //! Draws the state of the screen.
 //!
-//! Pure: a function from the state, the theme and the area to cells. Text from outside was escaped when rows
-//! were made; what is drawn here from answers directly is escaped here. Nothing depends on colours alone.
+//! Pure: a function from the state, the theme and the area to cells. External text in rows is
+//! already escaped; text drawn directly from answers is escaped here. Nothing is conveyed by colour
+//! alone.
 
 mod overview;
 mod popup;
@@ -26,14 +27,14 @@ use ratatui::{
 use std::{cmp::Reverse, collections::BTreeMap};
 use text::{clipped, put};
 
-/// The smallest terminal that shows a list.
+/// Minimum size of a terminal that shows a list.
 const MIN_WIDTH: u16 = 40;
 const MIN_HEIGHT: u16 = 10;
 
-/// Lines of reasons above the queue.
+/// Maximum number of lines with reasons above the queue.
 const REASONS: u16 = 6;
 
-/// How things are emphasised.
+/// Styles for emphasis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Theme {
     /// Whether colours may be used.
@@ -74,7 +75,7 @@ impl Theme {
     }
 }
 
-/// Draws everything.
+/// Draws the whole screen.
 pub(super) fn render(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     if area.width < MIN_WIDTH || area.height < MIN_HEIGHT {
         return too_small(model, theme, area, buffer);
@@ -95,12 +96,12 @@ pub(super) fn render(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffe
     }
 }
 
-/// A line of an area.
+/// One line of an area.
 const fn line(area: Rect, at: u16) -> Rect {
     Rect { x: area.x, y: area.y + at, width: area.width, height: 1 }
 }
 
-/// The area without its first lines.
+/// The area without its first `lines` lines.
 const fn below(area: Rect, lines: u16) -> Rect {
     let lines = if lines < area.height { lines } else { area.height };
     Rect { y: area.y + lines, height: area.height - lines, ..area }
@@ -151,7 +152,7 @@ fn tabs(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The worst thing that is wrong, or that nothing is.
+/// The worst current problem, or a line that says there is none.
 fn worst(model: &Model, theme: Theme) -> (String, Style) {
     if let Some(outage) = &model.outage {
         let since = duration::format_rounded(outage.since.age(model.now));
@@ -179,7 +180,7 @@ fn jobs(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     table::render(&model.listed(), model.list(), empty, theme, area, buffer);
 }
 
-/// Why what waits does not start, then what waits, then a sentence about the selected one.
+/// Draws the reasons why targets wait, the queue, and a sentence about the selected target.
 fn queue(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let reasons = reasons(&model.answers.planned.candidates);
     let shown = REASONS.min(area.height / 4).min(u16::try_from(reasons.len()).unwrap_or(REASONS));
@@ -205,7 +206,7 @@ fn queue(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// How many targets wait for each reason, the most frequent first.
+/// The number of targets that wait for each reason, the most frequent first.
 fn reasons(candidates: &[CandidatesLine]) -> Vec<(&str, u64)> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for (reason, count) in candidates.iter().flat_map(|line| &line.refused) {

@@ -1,4 +1,4 @@
-//! What flags alone say: shown with the configuration, and never in the file.
+//! Settings that only flags can change: shown with the configuration, but never in the file.
 
 use crate::{
     config_format::{
@@ -13,19 +13,18 @@ use crate::{
 };
 use std::path::Path;
 
-/// A setting that only a flag makes.
+/// A setting that only a flag changes.
 pub(in crate::config) struct Flag {
-    /// The flag.
     pub(in crate::config) flag: &'static str,
-    /// The section under which it is shown, and its key there.
+    /// The section and the key under which the setting is shown.
     pub(in crate::config) shown: (&'static str, &'static str),
-    /// From when a changed value is in force.
+    /// When a changed value takes effect.
     pub(in crate::config) when: When,
-    /// Its value.
+    /// Writes the setting's value.
     pub(in crate::config) write: fn(&Settings) -> Output,
 }
 
-/// Every such flag.
+/// All settings that only flags change.
 #[rustfmt::skip]
 pub(in crate::config) const FLAGS: [Flag; 9] = [
     Flag { flag: "--storage.path", shown: ("storage", "path"), when: Restart, write: |it| Output::path(&it.storage_path) },
@@ -39,7 +38,7 @@ pub(in crate::config) const FLAGS: [Flag; 9] = [
     Flag { flag: "--log.format", shown: ("log", "format"), when: Restart, write: |it| text(it.log.format.label()) },
 ];
 
-// A setting that is missing above does not compile.
+// Does not compile if a setting is missing above.
 #[rustfmt::skip]
 const _: fn(&WebSettings, &LogSettings) = |
     WebSettings { listen_address: _, config_file: _, enable_lifecycle: _, enable_admin_api: _, allowed_hosts: _, admin_socket: _ },

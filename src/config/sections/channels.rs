@@ -1,4 +1,4 @@
-//! `channels`: what is worth compacting.
+//! `channels`: which targets are worth compacting.
 
 mod window;
 
@@ -26,13 +26,13 @@ use crate::{
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// A longer horizon would never compact anything.
+/// Maximum horizon: a longer one would never compact anything.
 const MAX_HORIZON: Duration = Duration::from_secs(10 * YEAR.as_secs());
 
-/// The word for a ready list, or the channels in their order.
+/// Either the name of a preset, or a list of channels in their order.
 pub(super) fn form() -> Form<Vec<Channel>> {
     let words = ChannelPreset::labels();
-    let (read, described) = (listed(), listed());
+    let (read, described) = (list_form(), list_form());
     Form::new(
         move |report, node, path, start| match node.text() {
             None => read.read(report, node, path, start),
@@ -47,7 +47,7 @@ pub(super) fn form() -> Form<Vec<Channel>> {
                 preset.map(ChannelPreset::channels)
             }
         },
-        |channels| listed().write(channels),
+        |channels| list_form().write(channels),
         move |default| {
             let mut list = described.schema(default);
             let default = list.as_object_mut().and_then(|list| list.remove("default"));
@@ -56,8 +56,9 @@ pub(super) fn form() -> Form<Vec<Channel>> {
     )
 }
 
-fn listed() -> Form<Vec<Channel>> {
-    let item = Form::new(read, |channel| Some(write(channel, true)), |_| described().schema(None));
+fn list_form() -> Form<Vec<Channel>> {
+    let item =
+        Form::new(read, |channel| Some(write(channel, true)), |_| schema_form().schema(None));
     list(item.spanned())
         .inspect(|report, _, _, channels| {
             let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
@@ -77,7 +78,7 @@ fn listed() -> Form<Vec<Channel>> {
         )
 }
 
-/// The keys of a channel with this priority, which decides how its bounds are written.
+/// The keys of a channel. The priority decides how its bounds are written.
 fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
     let unit = priority.unit();
     keys!(Channel {
@@ -116,7 +117,7 @@ fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
     })
 }
 
-/// The name of a channel: smoosh's words, and labels of metrics.
+/// The name of a channel, which smoosh's settings and the labels of metrics can contain.
 fn channel_name() -> Form<String> {
     let read = |text: &str| {
         if Channel::is_name(text) {
@@ -131,8 +132,8 @@ fn channel_name() -> Form<String> {
     Form::scalar(read, |name| written(name), schema)
 }
 
-/// The form whose schema takes every channel.
-fn described() -> Form<Channel> {
+/// A form whose schema accepts every valid channel.
+fn schema_form() -> Form<Channel> {
     let is =
         |key: &str, word: &str| json!({"properties": {key: {"const": word}}, "required": [key]});
     let in_bytes = PriorityKind::ALL
@@ -162,13 +163,13 @@ fn described() -> Form<Channel> {
     }))
 }
 
-/// A channel; `whole` also writes what is as it is by default.
+/// Writes a channel; `whole` also writes values that equal their defaults.
 pub(in crate::config) fn write(channel: &Channel, whole: bool) -> Output {
     let default = Channel::with_defaults(&channel.name, channel.kind, channel.priority);
     let entries = keys(channel.priority).into_iter().filter_map(|key| {
         let value = key.write(channel)?;
         let identifies = matches!(key.name(), "name" | "kind" | "priority")
-            // The one number to choose of a channel by rent.
+            // The horizon is the one value that a user chooses for a channel by rent.
             || key.name() == "horizon" && channel.priority == PriorityKind::Rent;
         let differs = Some(&value) != key.write(&default).as_ref();
         let shows = whole && has_effect(key.name(), channel.kind, channel.priority);
@@ -177,9 +178,9 @@ pub(in crate::config) fn write(channel: &Channel, whole: bool) -> Output {
     Output::Map(entries.collect())
 }
 
-/// Whether a key can change anything in a channel of this kind and priority
-/// (`smoosh_server:get_priority/2` and `/4`: an upgrade's sizes and least priority still
-/// decide about files without live bytes).
+/// Whether a key has any effect in a channel of this kind and priority. In an upgrade channel,
+/// sizes and the minimum priority still decide about files without live bytes
+/// (`smoosh_server:get_priority/2` and `/4`).
 fn has_effect(key: &str, kind: TargetKind, priority: PriorityKind) -> bool {
     match key {
         "designs" => kind == TargetKind::View,
@@ -191,7 +192,7 @@ fn has_effect(key: &str, kind: TargetKind, priority: PriorityKind) -> bool {
     }
 }
 
-/// Reads a channel: its kind and priority first, for the other defaults go with them.
+/// Reads a channel, starting with its kind and priority, because the other defaults depend on them.
 fn read(report: &mut Report, node: &Node, path: &str, _: Option<&Channel>) -> Option<Channel> {
     if !matches!(node.value, Value::Map(_) | Value::Nothing) {
         Section::open(report, node, path);
@@ -247,8 +248,8 @@ fn priority_fits(channel: &Channel, section: &mut Section<'_, '_>) -> bool {
     fits
 }
 
-/// Findings, not problems: smoosh takes such keys silently, and settings moved from there keep
-/// working.
+/// Reports keys without effect as findings instead of problems: smoosh accepts them silently, and
+/// settings copied from there must keep working.
 fn note_without_effect(channel: &Channel, section: &mut Section<'_, '_>) {
     let Channel { kind, priority, .. } = channel;
     for key in [
@@ -268,13 +269,14 @@ fn note_without_effect(channel: &Channel, section: &mut Section<'_, '_>) {
     }
 }
 
-/// Bounds between which nothing is left are a mistake.
+/// Reports bounds that exclude every target.
 fn check_bounds(channel: &Channel, section: &mut Section<'_, '_>) {
     let Channel { priority, min_priority, max_priority, min_size, max_size, .. } = channel;
     if priority.unit().is_none() {
         return;
     }
-    // Of equal bounds, smoosh's score leaves files without live bytes, whose priority is the least.
+    // If both bounds are equal, only files without live bytes pass, because smoosh gives them the
+    // minimum priority as their score.
     let takes_empty = matches!(priority, PriorityKind::Ratio | PriorityKind::Slack);
     if min_priority == max_priority && *min_priority != 0.0 && takes_empty {
         let says = "equal to min_priority: the channel takes only files without live bytes";
@@ -302,7 +304,7 @@ fn check_bounds(channel: &Channel, section: &mut Section<'_, '_>) {
     }
 }
 
-/// The priority, with what each one means.
+/// The priority, with the meaning of each value.
 fn priority_kind() -> Form<PriorityKind> {
     let meanings: Vec<_> = PriorityKind::ALL
         .iter()
@@ -311,7 +313,7 @@ fn priority_kind() -> Form<PriorityKind> {
     one_of::<PriorityKind>().with_schema(json!({"oneOf": meanings}))
 }
 
-/// A bound of the priority; of one in bytes, it may be written as a size.
+/// A bound of the priority; if its unit is bytes, it may be written as a size.
 fn bound(unit: Option<PriorityUnit>, is_max: bool) -> Form<f64> {
     let is_size = unit == Some(PriorityUnit::Bytes);
     let read = move |text: &str| {

@@ -1,4 +1,4 @@
-//! `couchdb`: how CouchDB is reached.
+//! `couchdb`: how to reach CouchDB.
 
 use super::FileSettings;
 use crate::config_format::{
@@ -39,7 +39,7 @@ pub(super) fn form() -> Form<FileSettings> {
     })
 }
 
-/// The nodes' own addresses alone.
+/// The form of the nodes' own addresses alone.
 pub(super) fn nodes_form() -> Form<FileSettings> {
     let keys = keys!(in FileSettings {
         /// Nodes' own addresses by name.

@@ -1,9 +1,9 @@
-//! Files under `tests/data/config`, each with what is said about it in its last lines.
+//! Tests of the files under `tests/data/config`, whose last lines list the expected messages.
 
 use super::*;
 use proptest::prelude::*;
 
-/// What the comments at a file's end expect.
+/// The messages that the comments at the end of a file expect.
 fn expected(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("# says: ")).collect()
 }
@@ -24,40 +24,43 @@ pub(super) fn files(folder: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_bad_file_says_all_that_is_wrong_and_where() {
+fn invalid_files_report_all_problems_with_place() {
     let mut wrong = Vec::new();
     for (name, text) in files("bad") {
         let file = File { name: Path::new(&name), bytes: text.as_bytes() };
-        let said: Vec<String> = match load(&flags(), Some(file)) {
+        let messages: Vec<String> = match load(&flags(), Some(file)) {
             Ok(_) => Vec::new(),
             Err(problems) => problems.all().iter().map(ToString::to_string).collect(),
         };
-        assert!(!said.iter().any(|said| said.contains("hunter2")), "{name} tells a secret");
-        if said.is_empty() || said != expected(&text) {
-            wrong.push(format!("{name}\n{}", said.join("\n")));
+        assert!(
+            !messages.iter().any(|message| message.contains("hunter2")),
+            "{name} shows a secret"
+        );
+        if messages.is_empty() || messages != expected(&text) {
+            wrong.push(format!("{name}\n{}", messages.join("\n")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
 #[test]
-fn every_sound_file_says_what_is_worth_knowing() {
+fn valid_files_report_their_findings() {
     let mut wrong = Vec::new();
     for (name, text) in files("noted") {
         let file = File { name: Path::new(&name), bytes: text.as_bytes() };
-        let said: Vec<String> = match load(&flags(), Some(file)) {
+        let messages: Vec<String> = match load(&flags(), Some(file)) {
             Ok(loaded) => loaded.findings.iter().map(ToString::to_string).collect(),
             Err(problems) => vec![problems.to_string()],
         };
-        if said != expected(&text) {
-            wrong.push(format!("{name}\n{}", said.join("\n")));
+        if messages != expected(&text) {
+            wrong.push(format!("{name}\n{}", messages.join("\n")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
 #[test]
-fn no_mutilated_example_panics() {
+fn mutilated_examples_cause_no_panic() {
     let full = fs::read_to_string(data().join("full.yml")).unwrap();
     for end in (0..full.len()).step_by(7) {
         let cut = full.get(..end).unwrap();
@@ -69,14 +72,14 @@ fn no_mutilated_example_panics() {
 
 proptest! {
     #[test]
-    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let file = File { name: Path::new("x.yml"), bytes: &bytes };
         let loaded = load(&flags(), Some(file));
         prop_assert!(loaded.is_ok() || !loaded.unwrap_err().all().is_empty());
     }
 
     #[test]
-    fn no_yaml_like_text_panics(
+    fn yaml_like_text_causes_no_panic(
         text in "([-?:,\\[\\]{}#&*!|>'\"%@` \n\ta-z0-9~.]|- |: |\n  |<<|&a |\\*a )*",
     ) {
         let loaded = load_text(&flags(), &text);
@@ -84,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn no_value_of_any_key_panics(
+    fn arbitrary_values_cause_no_panic(
         key in prop::sample::select(vec![
             "poll", "nodes", "peers", "mode", "channels", "ignore", "couchdb", "scan",
             "headroom", "pressure", "journal", "warmer",

@@ -1,4 +1,4 @@
-//! Flags over files, logins, and what only flags say.
+//! Tests of flags that override files, of logins, and of settings that only flags change.
 
 use super::*;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 use couchdb_client::Login;
 
-fn said(flags: &Flags, text: &str) -> Vec<String> {
+fn messages(flags: &Flags, text: &str) -> Vec<String> {
     match load_text(flags, text) {
         Ok(_) => Vec::new(),
         Err(problems) => problems.all().iter().map(ToString::to_string).collect(),
@@ -21,7 +21,7 @@ fn said(flags: &Flags, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_more_careful_mode_is_a_ceiling_where_a_flag_sets_it() {
+fn mode_flag_overrides_mode_in_file() {
     for (flag, file, mode) in [
         (None, "", Mode::Advise),
         (None, "mode: enforce", Mode::Enforce),
@@ -35,7 +35,7 @@ fn the_more_careful_mode_is_a_ceiling_where_a_flag_sets_it() {
 }
 
 #[test]
-fn explicit_flags_win_over_the_file() {
+fn explicit_flags_override_the_file() {
     let text = "couchdb: {urls: [http://file:5984]}\nnodes: [couchdb@file]\n\
                 files: {data_dir: /file, view_index_dir: /file/views}\n";
     let flags = Flags {
@@ -74,7 +74,7 @@ fn explicit_flags_win_over_the_file() {
 }
 
 #[test]
-fn every_bad_flag_is_named_together_with_what_is_wrong_in_the_file() {
+fn reports_invalid_flags_together_with_problems_in_file() {
     let flags = Flags {
         couchdb_urls: vec!["http://adm:hunter2@a:5984".to_owned()],
         mode: Some("enforced".to_owned()),
@@ -86,7 +86,7 @@ fn every_bad_flag_is_named_together_with_what_is_wrong_in_the_file() {
         ..Flags::default()
     };
     assert_eq!(
-        said(&flags, "poll: soon"),
+        messages(&flags, "poll: soon"),
         [
             "--couchdb.url: found a URL with a user or a password in it; write it without them, such as http://couch-a:5984, and set COUCHDB_USER and COUCHDB_PASSWORD",
             "--log.format: found \"xml\", expected logfmt or json",
@@ -101,7 +101,7 @@ fn every_bad_flag_is_named_together_with_what_is_wrong_in_the_file() {
 }
 
 #[test]
-fn without_any_couchdb_nothing_starts() {
+fn refuses_to_start_without_couchdb() {
     assert_eq!(
         load(&Flags::default(), None).unwrap_err().to_string(),
         "--couchdb.url: no CouchDB is named; give this flag, or couchdb.urls in the configuration file, such as http://127.0.0.1:5984"
@@ -111,7 +111,7 @@ fn without_any_couchdb_nothing_starts() {
 }
 
 #[test]
-fn a_login_is_taken_from_flags_then_environment_then_file() {
+fn login_comes_from_flags_then_environment_then_file() {
     let file = "couchdb: {username: file, password_file: secret}\n";
     let in_env = |user: Option<&str>, password: Option<&str>| Flags {
         env_user: user.map(str::to_owned),
@@ -135,19 +135,19 @@ fn a_login_is_taken_from_flags_then_environment_then_file() {
         assert!(found == login, "{found:?} is not {login:?}");
     }
     assert_eq!(
-        said(&in_env(Some("env"), None), ""),
+        messages(&in_env(Some("env"), None), ""),
         [
             "COUCHDB_USER: there is a user, but no password; give --couchdb.password-file, couchdb.password_file or COUCHDB_PASSWORD"
         ]
     );
     assert_eq!(
-        said(&in_env(None, Some("hunter2")), ""),
+        messages(&in_env(None, Some("hunter2")), ""),
         [
             "COUCHDB_PASSWORD: there is a password, but no user; give --couchdb.username, couchdb.username or COUCHDB_USER"
         ]
     );
     assert_eq!(
-        said(&in_env(Some("a:b"), Some("hunter2")), ""),
+        messages(&in_env(Some("a:b"), Some("hunter2")), ""),
         [
             "COUCHDB_USER: found \"a:b\", but a user name contains no colon and no control character, because a login cannot carry them"
         ]
@@ -155,19 +155,19 @@ fn a_login_is_taken_from_flags_then_environment_then_file() {
 }
 
 #[test]
-fn strangers_cannot_be_let_in_to_start_compactions() {
+fn refuses_admin_api_on_public_address_without_users() {
     let flags = |mode: &str, address: &str| Flags {
         mode: Some(mode.to_owned()),
         web_listen_address: Some(address.to_owned()),
         web_enable_admin_api: true,
         ..flags()
     };
-    assert_eq!(said(&flags("enforce", "localhost:10984"), ""), [""; 0]);
-    assert_eq!(said(&flags("advise", ":10984"), ""), [""; 0]);
+    assert_eq!(messages(&flags("enforce", "localhost:10984"), ""), [""; 0]);
+    assert_eq!(messages(&flags("advise", ":10984"), ""), [""; 0]);
     let users = Flags { web_config_file: Some(PathBuf::from("web.yml")), ..flags("enforce", ":1") };
-    assert_eq!(said(&users, ""), [""; 0]);
+    assert_eq!(messages(&users, ""), [""; 0]);
     assert_eq!(
-        said(&flags("enforce", ":10984"), ""),
+        messages(&flags("enforce", ":10984"), ""),
         [
             "--web.enable-admin-api: anyone who reaches [::]:10984 could start compactions; listen on 127.0.0.1, name users in --web.config.file, or leave out this flag or --mode=enforce"
         ]
@@ -175,7 +175,7 @@ fn strangers_cannot_be_let_in_to_start_compactions() {
 }
 
 #[test]
-fn the_socket_of_orders_is_beside_the_memory_unless_told() {
+fn admin_socket_defaults_to_the_storage_path() {
     for (given, storage, expected) in [
         (None, None, Some("data/admin.sock")),
         (None, Some("/var/lib/recliner"), Some("/var/lib/recliner/admin.sock")),
@@ -192,16 +192,16 @@ fn the_socket_of_orders_is_beside_the_memory_unless_told() {
         assert_eq!(found, expected.map(PathBuf::from), "{given:?} {storage:?}");
     }
     let long = Flags { storage_path: Some(PathBuf::from("x/".repeat(60))), ..flags() };
-    let says = said(&long, "");
-    let [problem] = &says[..] else { panic!("{says:?}") };
+    let problems = messages(&long, "");
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
     assert!(problem.starts_with("--web.admin-socket: x/x/"), "{problem}");
     assert!(problem.contains("130 bytes long"), "{problem}");
     let none = Flags { web_admin_socket: Some(PathBuf::from("none")), ..long };
-    assert_eq!(said(&none, ""), [""; 0]);
+    assert_eq!(messages(&none, ""), [""; 0]);
 }
 
 #[test]
-fn files_that_are_no_text_are_refused() {
+fn refuses_files_that_are_not_utf8_text() {
     let load = |bytes: &[u8]| {
         load(&flags(), Some(File { name: Path::new("x.yml"), bytes }))
             .map_err(|why| why.to_string())
@@ -216,12 +216,12 @@ fn files_that_are_no_text_are_refused() {
     );
     assert!(load(&vec![b'#'; MAX_FILE]).is_ok());
     assert_eq!(load("\u{feff}poll: 9s".as_bytes()).unwrap().settings.poll.as_secs(), 9);
-    let says = read_file(&data().join("nowhere.yml"), "--config.file").unwrap_err().to_string();
-    assert!(says.contains("nowhere.yml: the configuration cannot be read: "), "{says}");
+    let message = read_file(&data().join("nowhere.yml"), "--config.file").unwrap_err().to_string();
+    assert!(message.contains("nowhere.yml: the configuration cannot be read: "), "{message}");
 }
 
 #[test]
-fn relative_paths_start_at_the_files_directory() {
+fn relative_paths_start_at_directory_of_file() {
     let text = b"couchdb: {tls: {ca_file: ca.pem}, username: a, password_file: /etc/p}\n";
     let file = File { name: Path::new("/etc/recliner/recliner.yml"), bytes: text };
     let found = load(&flags(), Some(file)).unwrap().settings.couchdb;

@@ -1,4 +1,4 @@
-//! The JSON Schema takes what the reader takes, and refuses what is wrong with one key.
+//! The JSON Schema accepts what the reader accepts, and refuses invalid values of single keys.
 
 use super::*;
 use boon::{Compiler, SchemaIndex, Schemas};
@@ -19,15 +19,15 @@ impl Validator {
         Self { schemas, index }
     }
 
-    /// What is wrong with a document, or nothing.
+    /// Validates a document; the error lists its problems.
     fn validate(&self, text: &str) -> Result<(), String> {
         let document: Value = yaml_serde::from_str(text).map_err(|why| why.to_string())?;
         self.schemas.validate(&document, self.index).map_err(|why| why.to_string())
     }
 }
 
-/// What no schema can say: YAML itself, two keys side by side, names of time zones, and texts
-/// that only a parser takes apart.
+/// Files with problems that no schema can detect: YAML syntax, two keys that conflict, names of
+/// time zones, and texts that need a parser.
 const BEYOND_A_SCHEMA: [&str; 16] = [
     "a_tag.yml",
     "alias_to_itself.yml",
@@ -56,7 +56,7 @@ fn example() -> String {
 }
 
 #[test]
-fn every_sound_example_is_valid() {
+fn schema_accepts_all_valid_examples() {
     let validator = Validator::new();
     validator.validate(&example()).unwrap_or_else(|why| panic!("the book: {why}"));
     let full = fs::read_to_string(data().join("full.yml")).unwrap();
@@ -69,7 +69,7 @@ fn every_sound_example_is_valid() {
 }
 
 #[test]
-fn what_is_wrong_with_one_key_is_invalid() {
+fn schema_refuses_invalid_examples() {
     let validator = Validator::new();
     let taken: Vec<String> = examples::files("bad")
         .into_iter()
@@ -81,7 +81,7 @@ fn what_is_wrong_with_one_key_is_invalid() {
 }
 
 #[test]
-fn each_key_is_refused_by_the_schema_for_what_the_reader_refuses() {
+fn schema_and_reader_refuse_the_same_values() {
     let validator = Validator::new();
     for text in [
         "poll: 5",
@@ -108,13 +108,13 @@ fn each_key_is_refused_by_the_schema_for_what_the_reader_refuses() {
         "scan: 5m",
         "web: {}",
     ] {
-        assert!(validator.validate(text).is_err(), "the schema takes {text}");
-        assert!(load_text(&flags(), text).is_err(), "the reader takes {text}");
+        assert!(validator.validate(text).is_err(), "the schema accepts {text}");
+        assert!(load_text(&flags(), text).is_err(), "the reader accepts {text}");
     }
 }
 
 #[test]
-fn units_are_read_as_the_schema_says() {
+fn schema_and_reader_accept_the_same_units() {
     let validator = Validator::new();
     for text in [
         "limits: {wait: 0}",
@@ -139,7 +139,7 @@ fn units_are_read_as_the_schema_says() {
     }
 }
 
-/// Every key of a document, as `.section.key`; items of a list are one.
+/// Collects every key of a document, as `.section.key`; all items of a list count as one.
 fn keys_of(document: &Value, path: &str, keys: &mut std::collections::BTreeSet<String>) {
     for (name, value) in document.as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
@@ -152,7 +152,7 @@ fn keys_of(document: &Value, path: &str, keys: &mut std::collections::BTreeSet<S
 }
 
 #[test]
-fn the_books_example_has_every_key() {
+fn example_in_book_has_every_key() {
     let mut written = std::collections::BTreeSet::new();
     keys_of(&yaml_serde::from_str(&example()).unwrap(), "", &mut written);
     let mut missing = Vec::new();
@@ -164,7 +164,7 @@ fn the_books_example_has_every_key() {
     assert_eq!(missing, [""; 0]);
 }
 
-/// Calls `look` with every key of a schema and what is said about it.
+/// Calls `look` with the path and the schema of every key.
 fn each_key(schema: &Value, path: &str, look: &mut impl FnMut(&str, &Value)) {
     for (name, key) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
@@ -175,20 +175,20 @@ fn each_key(schema: &Value, path: &str, look: &mut impl FnMut(&str, &Value)) {
 }
 
 #[test]
-fn every_key_is_explained_and_every_section_is_closed() {
+fn schema_describes_every_key_and_refuses_unknown_ones() {
     let mut keys = 0;
     each_key(&schema(), "", &mut |path, key| {
         keys += 1;
         let about = key["description"].as_str().unwrap_or_default();
         assert!(about.ends_with('.') && about.len() > 10, "{path}: {about:?}");
         let is_section = key["properties"].is_object();
-        assert!(!is_section || key["additionalProperties"] == false, "{path} takes any key");
+        assert!(!is_section || key["additionalProperties"] == false, "{path} accepts any key");
     });
     assert!(keys > 90, "{keys} keys");
 }
 
 #[test]
-fn defaults_are_those_that_are_read() {
+fn schema_has_the_defaults_of_the_reader() {
     let defaults = schema();
     let key = |section: &str, key: &str| {
         defaults["properties"][section]["properties"][key]["default"].clone()

@@ -1,11 +1,11 @@
-//! No message, and no `Debug`, repeats what may be secret in a URL.
+//! Neither messages nor `Debug` output contain the secret parts of a URL.
 
 use super::*;
 use proptest::prelude::*;
 
 const SECRET: &str = "q9zsecretz9q";
 
-/// Every place of a configuration that holds a URL, with `url` in it.
+/// All configurations with `url` at a place that expects a URL.
 fn everywhere(url: &str) -> [(Flags, String); 6] {
     let url = serde_json::to_string(url).unwrap();
     let flag = Flags { couchdb_urls: vec![url.trim_matches('"').to_owned()], ..Flags::default() };
@@ -16,14 +16,14 @@ fn everywhere(url: &str) -> [(Flags, String); 6] {
         (flags(), format!("couchdb: {{nodes: {{couchdb@b: {url}}}}}")),
         (flags(), format!("peers: [{url}]")),
         (flags(), format!("headroom: {{volumes: [{volume}]}}")),
-        // What is no URL there, but may have been meant for one.
+        // This place expects no URL, but a user could write one here by mistake.
         (flags(), format!("couchdb: {url}")),
     ]
 }
 
 proptest! {
     #[test]
-    fn no_message_repeats_what_may_be_secret_in_a_url(
+    fn messages_hide_secrets_in_urls(
         scheme in "(http://|https://|ftp://|//|http:/|http:|)",
         user in "(adm:|adm|)",
         before in "[a-zA-Z0-9]{0,3}",
@@ -50,7 +50,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_no_url_stays_as_it_is(text in "[a-z0-9 ./_#?-]{0,20}(@[a-z-]{0,9})?") {
+    fn redaction_keeps_text_without_url(text in "[a-z0-9 ./_#?-]{0,20}(@[a-z-]{0,9})?") {
         prop_assert_eq!(redact_secrets(&text), &*text);
     }
 }

@@ -9,7 +9,7 @@ fn read(text: &str) -> Result<WebConfig, Vec<String>> {
 }
 
 #[test]
-fn nothing_is_a_file_that_closes_nothing() {
+fn empty_files_restrict_nothing() {
     for text in ["", "{}", "tls_server_config: {}", "basic_auth_users:", "http_server_config: {}"] {
         let found = read(text).unwrap();
         assert!(found.tls.is_none() && found.users.is_empty() && found.headers.is_empty());
@@ -17,7 +17,7 @@ fn nothing_is_a_file_that_closes_nothing() {
 }
 
 #[test]
-fn every_key_is_understood() {
+fn reads_every_key() {
     let found = read(&format!(
         "tls_server_config:
   cert_file: tls/own.pem
@@ -57,7 +57,7 @@ basic_auth_users: {{ann: {HASH}, 'b o': '{HASH}'}}
 }
 
 #[test]
-fn everything_wrong_is_said_at_once_and_no_password_with_it() {
+fn reports_all_problems_without_passwords() {
     let said = read(&format!(
         "tls_server_config:
   cert_file: a
@@ -100,7 +100,7 @@ rate_limit: {{burst: 1}}
 }
 
 #[test]
-fn what_clients_must_show_is_said_whole_or_refused() {
+fn refuses_incomplete_client_certificate_settings() {
     let tls = |more: &str| read(&format!("tls_server_config: {{cert_file: a, key_file: b{more}}}"));
     for (more, says) in [
         (", client_ca_file: c", "certificates are not asked for"),

@@ -1,4 +1,4 @@
-//! The way back, what a reload names, and the whole example.
+//! Tests of writing settings, of the changes at a reload, and of the whole example.
 
 use super::*;
 use crate::{
@@ -21,7 +21,7 @@ fn full() -> Loaded {
 }
 
 #[test]
-fn the_whole_example_is_understood() {
+fn reads_the_whole_example() {
     let found = full().settings;
     let couchdb = &found.couchdb;
     assert_eq!(couchdb.urls, ["http://couch-a:5984".parse().unwrap()]);
@@ -66,7 +66,7 @@ fn the_whole_example_is_understood() {
                 .unwrap(),
         }
     );
-    // What the example writes beside them are the defaults.
+    // The example sets these sections to their defaults, apart from the volumes.
     let volumes = std::mem::take(&mut found.headroom.clone().volumes);
     assert_eq!(volumes.len(), 2);
     assert_eq!(found.limits, limits::Limits::default());
@@ -81,14 +81,14 @@ fn the_whole_example_is_understood() {
 }
 
 #[test]
-fn the_whole_example_says_what_has_no_effect() {
+fn example_reports_the_key_without_effect() {
     let said: Vec<String> = full().findings.iter().map(ToString::to_string).collect();
     let says = "channels[0].designs: no effect in a channel of kind db and priority ratio";
     assert!(said.len() == 1 && said.iter().all(|said| said.ends_with(says)), "{said:?}");
 }
 
 #[test]
-fn what_is_written_reads_as_the_same_settings() {
+fn written_settings_are_read_back_unchanged() {
     let trusts = "couchdb: {trust_node_hosts: ['*.Couchdb.svc.cluster.local', couch-b]}";
     let unpaced = "couchdb: {cold_reads_per_second: off}";
     for found in [full().settings, settings(""), settings(unpaced), settings(trusts)] {
@@ -100,7 +100,7 @@ fn what_is_written_reads_as_the_same_settings() {
 }
 
 #[test]
-fn no_secret_is_shown() {
+fn output_contains_no_secret() {
     let flags = Flags {
         env_user: Some("admin".to_owned()),
         env_password: Some("hunter2".into()),
@@ -121,7 +121,7 @@ fn no_secret_is_shown() {
 }
 
 #[test]
-fn the_effective_configuration_is_shown_in_the_files_shape() {
+fn json_has_the_shape_of_the_file() {
     let json = to_json(&full().settings);
     assert_eq!(json["scan"]["interval"], "5m");
     assert_eq!(json["channels"][0]["max_size"], "2TiB");
@@ -133,7 +133,7 @@ fn the_effective_configuration_is_shown_in_the_files_shape() {
 }
 
 #[test]
-fn channels_are_written_with_what_differs() {
+fn channels_are_written_without_defaults() {
     let mut channels = full().settings.channels;
     channels.list.push(Channel {
         min_priority: 1_073_741_824.0,
@@ -170,7 +170,7 @@ ignore: [\"shards/00000000-ffffffff/tmp.1795221991\", \"scratch-*\"]
 }
 
 #[test]
-fn a_reload_names_what_changed_and_from_when() {
+fn changes_name_keys_and_when_they_take_effect() {
     let old = settings("");
     assert_eq!(changes(&old, &old), []);
     let mut new = full().settings;
@@ -180,10 +180,10 @@ fn a_reload_names_what_changed_and_from_when() {
     new.poll = Duration::from_secs(9);
     new.couchdb.trust_node_hosts = vec!["couch-b".parse().unwrap()];
     new.log.level = crate::log::LogLevel::Debug;
-    let named: Vec<_> =
+    let changed: Vec<_> =
         changes(&old, &new).into_iter().map(|change| (change.key, change.when)).collect();
     assert_eq!(
-        named,
+        changed,
         [
             ("couchdb.urls", When::NextSweep),
             ("couchdb.username", When::NextSweep),
@@ -206,7 +206,7 @@ fn a_reload_names_what_changed_and_from_when() {
 }
 
 fn any_pattern() -> impl Strategy<Value = String> {
-    // Whatever a name may hold; what patterns give a meaning is escaped.
+    // Any characters that a name may contain; those with a meaning in patterns are escaped.
     "\\PC{1,12}|[ -~]{1,12}|[\u{0}-\u{a0}\u{2028}\u{feff}\u{1f600}]{1,4}".prop_map(
         |text: String| {
             text.chars()
@@ -266,7 +266,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn written_channels_read_as_the_same(
+    fn written_channels_are_read_back_unchanged(
         mut list in prop::collection::vec(any_channel(), 0..4),
         ignore in prop::collection::vec(any_pattern(), 0..3),
     ) {

@@ -1,4 +1,4 @@
-//! What differs between groups of nodes, setting by setting.
+//! Reports how groups of nodes differ, one setting at a time.
 
 use super::Group;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use compaction_settings::Severity;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One finding for each setting that differs; none where there is one group.
+/// One finding for each setting that differs; no finding if there is only one group.
 pub(super) fn between(groups: &[Group], node_channels: &[NodeChannels]) -> Vec<Finding> {
     let Some(first) = groups.first().filter(|_| groups.len() > 1) else { return Vec::new() };
     let sections: BTreeMap<&str, &str> = node_channels
@@ -79,7 +79,7 @@ fn nodes(group: &Group) -> Vec<String> {
     group.nodes.iter().map(|(node, _)| node.clone()).collect()
 }
 
-/// Equal values once, with all nodes that have them.
+/// Merges equal values, with all nodes that have them.
 fn gathered(values: Vec<(String, Vec<String>)>) -> Vec<(String, Vec<String>)> {
     let mut gathered: Vec<(String, Vec<String>)> = Vec::new();
     for (value, mut on) in values {

@@ -1,4 +1,4 @@
-//! The older daemon's rules.
+//! Tests of importing the compaction daemon's rules.
 
 use super::*;
 use crate::{
@@ -23,23 +23,23 @@ fn ratio(name: &str, kind: TargetKind, min_priority: f64, min_size: u64) -> Chan
     Channel { min_priority, min_size, ..channel }
 }
 
-/// The general remarks, which every import with a channel makes.
+/// Beginnings of the general remarks that every import with a channel makes.
 const ALWAYS: [&str; 3] = [
     "the daemon never compacts",
     "the daemon wants twice the live bytes",
     "the daemon works on one database",
 ];
 
-fn said_of(imported: &Imported) -> Vec<String> {
+fn own_findings(imported: &Imported) -> Vec<String> {
     let own = imported
         .findings
         .iter()
         .filter(|finding| !ALWAYS.iter().any(|always| finding.message.starts_with(always)));
-    shown(&own.cloned().collect::<Vec<_>>())
+    finding_texts(&own.cloned().collect::<Vec<_>>())
 }
 
 #[test]
-fn the_rules_of_the_migration_guide_become_ratio_channels() {
+fn rules_become_ratio_channels_as_in_migration_guide() {
     let imported = import_rules(
         "[compaction_daemon]\nmin_file_size = 1000\n[compactions]\n\
          _default = [{db_fragmentation, \"70%\"}, {view_fragmentation, \"60%\"}]\n",
@@ -54,7 +54,7 @@ fn the_rules_of_the_migration_guide_become_ratio_channels() {
     assert!(imported.is_equal());
     assert_eq!(imported.per_node, 1);
     assert_eq!(
-        shown(&imported.findings),
+        finding_texts(&imported.findings),
         [
             "warning: [compactions]: the daemon never compacts a file without live bytes and always one whose live bytes are unknown; recliner takes the first at the lowest priority and the second never",
             "note: [compaction_daemon] min_file_size: files of exactly this size count for the daemon, so min_size, which wants more, is one byte less",
@@ -67,7 +67,7 @@ fn the_rules_of_the_migration_guide_become_ratio_channels() {
 }
 
 #[test]
-fn a_database_with_a_rule_never_falls_back_to_the_default() {
+fn default_channel_excludes_databases_with_own_rules() {
     let imported = import_rules(
         "[compactions]\n\
          _default = [{db_fragmentation, \"50%\"}, {view_fragmentation, \"50%\"}, \
@@ -110,7 +110,7 @@ fn a_database_with_a_rule_never_falls_back_to_the_default() {
     );
     assert_eq!(imported.per_node, 2);
     assert_eq!(
-        said_of(&imported),
+        own_findings(&imported),
         [
             "warning: [compactions] _default: strict_window made the daemon cancel what still ran when the window closed; that is not possible over HTTP, so recliner does not start what would not end inside the window",
             "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
@@ -124,7 +124,7 @@ fn a_database_with_a_rule_never_falls_back_to_the_default() {
 }
 
 #[test]
-fn rules_the_daemon_cannot_read_are_named_and_left_out() {
+fn unreadable_rules_are_reported_and_left_out() {
     let imported = import_rules(
         "[compactions]\n_default = [{db_fragmentation, \"50%\"}, {view_fragmentation, \"50%\"}]\n\
          a = [{from, \"20:00\"}]\nb = {db}\nc = [{db_fragmentation, 50}]\n\
@@ -136,7 +136,7 @@ fn rules_the_daemon_cannot_read_are_named_and_left_out() {
         imported.channels.list.iter().map(|channel| channel.databases.clone()).collect();
     assert_eq!(names, [NameFilter::default(), NameFilter::default()]);
     assert_eq!(
-        said_of(&imported),
+        own_findings(&imported),
         [
             "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to come together or not at all",
             "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is no list",
@@ -154,7 +154,7 @@ fn rules_the_daemon_cannot_read_are_named_and_left_out() {
 }
 
 #[test]
-fn names_that_no_database_can_have_make_no_channel() {
+fn impossible_database_names_make_no_channel() {
     let long = format!("userdb-{}", "61".repeat(40));
     let imported = import_rules(&format!(
         "[compactions]\n_default = [{{db_fragmentation, \"70%\"}}, {{view_fragmentation, \"200%\"}}]\n\
@@ -162,16 +162,16 @@ fn names_that_no_database_can_have_make_no_channel() {
          {long} = [{{db_fragmentation, \"50%\"}}]\n"
     ));
     let shortened = format!("userdb_{}6_dbs", "61".repeat(16));
-    assert_eq!(named(&imported.channels)[..3], ["users_dbs", &shortened, "default_dbs"]);
+    assert_eq!(channel_names(&imported.channels)[..3], ["users_dbs", &shortened, "default_dbs"]);
     let rest = NameFilter::new(&[], &["_users", &long]).unwrap();
     assert_eq!(channel(&imported, "default_dbs").databases, rest);
-    assert!(said_of(&imported).contains(
+    assert!(own_findings(&imported).contains(
         &"warning: [compactions] Orders: does nothing: no database can have this name".to_owned()
     ));
 }
 
 #[test]
-fn what_no_channel_can_say_is_impossible() {
+fn reports_rules_that_no_channel_can_express() {
     let imported = import_rules(
         "[compaction_daemon]\nmin_file_size = x\n[compactions]\n\
          a = [{view_fragmentation, \"100%\"}]\n\
@@ -186,7 +186,7 @@ fn what_no_channel_can_say_is_impossible() {
     );
     assert!(!imported.is_equal());
     assert_eq!(
-        said_of(&imported),
+        own_findings(&imported),
         [
             "impossible: [compaction_daemon] min_file_size: is no integer, on which the daemon crashes at every file: its default of 131072 is assumed",
             "impossible: [compactions] a: db_fragmentation is left out or 0, so the daemon compacts every db every time, however small or full; the channel written takes those with any waste: set a db_fragmentation",
@@ -198,7 +198,7 @@ fn what_no_channel_can_say_is_impossible() {
 }
 
 #[test]
-fn keys_of_the_daemon_itself_are_named() {
+fn reports_keys_of_the_daemon_itself() {
     let imported = import_rules(
         "[compaction_daemon]\ncheck_interval = 1\nsnooze_period_ms = 1\nfoo = 1\n[compactions]\n\
          _default = [{db_fragmentation, \"50%\"}, {view_fragmentation, \"50%\"}, {from, \"24:00\"}, {to, \"24:01\"}]\n",
@@ -207,7 +207,7 @@ fn keys_of_the_daemon_itself_are_named() {
     let jobs: Vec<_> = imported.channels.list.iter().map(|channel| channel.concurrency).collect();
     assert_eq!(jobs, [0, 0]);
     assert_eq!(
-        said_of(&imported),
+        own_findings(&imported),
         [
             "warning: [compaction_daemon] foo: does nothing: the daemon reads no such key",
             "warning: [compactions] _default: its period never opens: the channel is written with concurrency 0",
@@ -220,11 +220,11 @@ fn keys_of_the_daemon_itself_are_named() {
 }
 
 #[test]
-fn nothing_configured_makes_no_channel() {
+fn empty_settings_make_no_channel() {
     let imported = import_rules("");
     assert_eq!(imported.channels.list, []);
     assert_eq!(
-        said_of(&imported),
+        own_findings(&imported),
         [
             "warning: [compactions] _default: is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
         ]

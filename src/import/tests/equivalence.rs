@@ -1,5 +1,5 @@
-//! A second, independent reading of smoosh's rule, straight from settings to answer, held
-//! against the imported channels and the score.
+//! Compares imported channels and their scores with a second, independent implementation of
+//! smoosh's rules that works directly on settings.
 
 use super::*;
 use crate::model::{
@@ -53,7 +53,7 @@ struct Object {
     upgrade: bool,
 }
 
-/// smoosh failed on the object, and it is tried no further.
+/// smoosh failed on the object and does not try later channels.
 struct Crash;
 
 impl Server<'_> {
@@ -151,7 +151,7 @@ impl Server<'_> {
         positive("capacity") && positive("concurrency") && self.open(channel, minute)
     }
 
-    /// The channel that would start the object in this minute, and its priority.
+    /// The channel that smoosh would start the object in at this minute, and the object's priority.
     fn started(&self, object: Object, minute: u32) -> Option<(String, f64)> {
         for channel in self.list(object.kind) {
             match self.priority(&channel, object) {
@@ -187,7 +187,7 @@ fn imported_starts(channels: &Channels, object: Object, minute: u32) -> Option<(
     (open && channel.concurrency > 0).then(|| (channel.name.to_string(), priority))
 }
 
-/// A setting that is mostly left out.
+/// A setting that is absent in most cases.
 fn setting(
     key: &'static str,
     values: &'static [&'static str],
@@ -254,7 +254,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn imported_channels_start_what_smoosh_starts(
+    fn imported_channels_start_the_same_targets_as_smoosh(
         version in prop::sample::select(vec!["3.0.1", "3.1.2", "3.2.2", "3.3.3", "3.5.0"]),
         dbs in prop::sample::select(vec![
             None, Some("big_dbs"), Some("zz_dbs,ratio_dbs"), Some("slack_dbs , big_dbs"),
@@ -296,7 +296,7 @@ proptest! {
             min_slack: if version >= "3.2" { "536870912" } else { "16777216" },
         };
         for (mut object, minute) in objects {
-            // Before 3.3 nobody knows a view's collator versions.
+            // Before 3.3, a view's collator versions are unknown.
             object.upgrade &= object.kind == TargetKind::Db || new;
             if !imported.is_equal() {
                 continue;
@@ -305,11 +305,11 @@ proptest! {
             let recliner = imported_starts(&imported.channels, object, minute);
             if let Some((name, _)) = &smoosh {
                 let section = format!("smoosh.{name}");
-                let said = |what: &str| imported.findings.iter().any(|finding| {
+                let reports = |what: &str| imported.findings.iter().any(|finding| {
                     finding.section == section && finding.message.starts_with(what)
                 });
-                prop_assert!(!said("takes nothing"), "{name} takes {object:?}");
-                let only = said("takes only files without live bytes");
+                prop_assert!(!reports("takes nothing"), "{name} takes {object:?}");
+                let only = reports("takes only files without live bytes");
                 prop_assert!(!only || object.active == 0, "{name} takes {object:?}");
             }
             let name = |started: &Option<(String, f64)>| started.as_ref().map(|(name, _)| name.clone());

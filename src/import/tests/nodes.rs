@@ -1,10 +1,10 @@
-//! Nodes side by side.
+//! Tests of importing several nodes at once.
 
 use super::*;
 use compaction_settings::Severity;
 
 #[test]
-fn nodes_that_differ_in_writing_alone_are_one_group() {
+fn nodes_with_equivalent_settings_form_one_group() {
     let a = node("a", "3.5.0", "[smoosh.ratio_dbs]\nmin_priority = 3.0\n");
     let b = node(
         "b",
@@ -25,7 +25,7 @@ fn nodes_that_differ_in_writing_alone_are_one_group() {
 }
 
 #[test]
-fn what_differs_in_effect_is_impossible_and_named_by_node() {
+fn different_settings_are_errors_that_name_nodes() {
     let a = node("a", "3.5.0", "[smoosh]\ndb_channels = big\n[smoosh.big]\nmin_size = 5000000\n");
     let b = node("b", "3.5.0", "[smoosh.ratio_dbs]\nmin_priority = 3.0\nfrom = 20:00\n");
     let c = node("c", "3.3.3", "[smoosh.ratio_dbs]\nmin_priority = 3\nfrom = 20:00\n");
@@ -57,7 +57,7 @@ fn what_differs_in_effect_is_impossible_and_named_by_node() {
 }
 
 #[test]
-fn a_finding_names_every_node_it_holds_for_once() {
+fn findings_list_each_node_once() {
     let ini = "[smoosh.ratio_dbs]\nfoo = 1\n";
     let imported = import_smoosh(&[node("a", "3.5.0", ini), node("b", "3.5.0", ini)]).unwrap();
     let first = imported.findings.first().unwrap();
@@ -74,7 +74,7 @@ fn a_finding_names_every_node_it_holds_for_once() {
 }
 
 #[test]
-fn ignored_shards_of_all_nodes_are_one_list() {
+fn ignored_shards_of_all_nodes_are_merged() {
     let a = node("a", "3.5.0", "[smoosh.ignore]\nshards/00000000-7fffffff/x.1 = true\n");
     let b =
         node("b", "3.5.0", "[smoosh.ignore]\nshards/80000000-ffffffff/x.1 = true\nother = true\n");
@@ -119,7 +119,7 @@ fn ignored_shards_of_all_nodes_are_one_list() {
 }
 
 #[test]
-fn a_node_without_smoosh_is_left_out_and_alone_an_error() {
+fn node_without_smoosh_is_skipped_unless_alone() {
     let old = || node("old", "2.3.1", "");
     let imported = import_smoosh(&[old(), node("new", "3.5.0", "")]).unwrap();
     assert!(!imported.is_equal());

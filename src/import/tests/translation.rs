@@ -1,14 +1,14 @@
-//! What the import says beyond what the settings themselves say.
+//! Tests of the findings that the import adds to those about the settings themselves.
 
 use super::*;
 
 #[track_caller]
-fn says(version: &str, ini: &str, expected: &[&str]) {
-    assert_eq!(said(version, ini), expected, "{version} {ini:?}");
+fn assert_findings(version: &str, ini: &str, expected: &[&str]) {
+    assert_eq!(translation_findings(version, ini), expected, "{version} {ini:?}");
 }
 
 #[test]
-fn nothing_set_is_translated_without_a_word() {
+fn default_settings_cause_no_findings_of_import() {
     for version in ["3.1.2", "3.2.2", "3.3.3", "3.5.0"] {
         let settings = read_smoosh(&node("n", version, "")).findings.len();
         assert_eq!(import_one(version, "").findings.len(), settings, "{version}");
@@ -16,22 +16,22 @@ fn nothing_set_is_translated_without_a_word() {
 }
 
 #[test]
-fn databases_that_escape_a_broken_channel_are_impossible() {
-    says(
+fn databases_that_skip_a_broken_channel_are_errors() {
+    assert_findings(
         "3.5.0",
         "[smoosh.slack_dbs]\nmin_changes = 5\nmin_size = x\n",
         &[
             "impossible: [smoosh.slack_dbs] min_size: databases with fewer than 5 changes escape the failure and reach upgrade_dbs, which no channel can say: correct the setting",
         ],
     );
-    says("3.5.0", "[smoosh.slack_dbs]\nmin_size = x\n", &[]);
-    says("3.5.0", "[smoosh.upgrade_dbs]\nmin_changes = 5\nmin_size = x\n", &[]);
+    assert_findings("3.5.0", "[smoosh.slack_dbs]\nmin_size = x\n", &[]);
+    assert_findings("3.5.0", "[smoosh.upgrade_dbs]\nmin_changes = 5\nmin_size = x\n", &[]);
 }
 
 #[test]
-fn a_channel_that_starts_nothing_has_concurrency_0() {
+fn channel_that_never_starts_gets_concurrency_0() {
     for ini in ["concurrency = -1", "capacity = 0", "from = 24:00\nto = 24:01"] {
-        says(
+        assert_findings(
             "3.5.0",
             &format!("[smoosh.upgrade_dbs]\n{ini}\n"),
             &[
@@ -42,8 +42,8 @@ fn a_channel_that_starts_nothing_has_concurrency_0() {
 }
 
 #[test]
-fn settings_of_smoosh_without_a_counterpart_are_named() {
-    says(
+fn reports_settings_without_counterpart() {
+    assert_findings(
         "3.5.0",
         "[smoosh]\npersist=true\nwait_secs=5\nstaleness=1\ncompaction_log_level=info\nstate_dir=.\nbogus=1\n",
         &[
@@ -53,13 +53,13 @@ fn settings_of_smoosh_without_a_counterpart_are_named() {
             "note: [smoosh] wait_secs: has no counterpart: it is how long smoosh waits after CouchDB has started",
         ],
     );
-    says("3.2.2", "[smoosh]\nwait_secs = x\npersist=true\n", &[]);
+    assert_findings("3.2.2", "[smoosh]\nwait_secs = x\npersist=true\n", &[]);
     assert!(!import_one("3.2.2", "[smoosh]\nwait_secs = x\n").is_equal());
 }
 
 #[test]
-fn a_window_says_what_recliner_does_otherwise() {
-    says(
+fn windows_report_differences_from_smoosh() {
+    assert_findings(
         "3.5.0",
         "[smoosh.upgrade_dbs]\nfrom = 20:00\nto = 06:00\nstrict_window = true\n",
         &[
@@ -67,12 +67,12 @@ fn a_window_says_what_recliner_does_otherwise() {
             "note: [smoosh.upgrade_dbs] from: the window is UTC; smoosh also starts jobs for up to a minute after each start of CouchDB, and at a window's opening waits for the next write; recliner does neither",
         ],
     );
-    says("3.5.0", "[smoosh.upgrade_dbs]\nstrict_window = true\n", &[]);
+    assert_findings("3.5.0", "[smoosh.upgrade_dbs]\nstrict_window = true\n", &[]);
 }
 
 #[test]
-fn a_name_that_recliner_cannot_use_becomes_another() {
-    says(
+fn invalid_channel_names_are_replaced() {
+    assert_findings(
         "3.5.0",
         "[smoosh]\nview_channels = ratio_dbs\n",
         &[
@@ -80,8 +80,8 @@ fn a_name_that_recliner_cannot_use_becomes_another() {
         ],
     );
     let imported = import_one("3.5.0", "[smoosh]\nview_channels = ratio_dbs\n");
-    assert_eq!(named(&imported.channels)[3..5], ["ratio_dbs_views", "ratio_views"]);
-    says(
+    assert_eq!(channel_names(&imported.channels)[3..5], ["ratio_dbs_views", "ratio_views"]);
+    assert_findings(
         "3.5.0",
         "[smoosh]\nview_channels = ,x\n",
         &["note: [smoosh]: the view channel without a name becomes unnamed_views"],
@@ -93,30 +93,34 @@ fn a_name_that_recliner_cannot_use_becomes_another() {
         )
     };
     let notes = [note("Ratio dbs", "ratio_dbs_dbs"), note("ratio-dbs", "ratio_dbs_2_dbs")];
-    says("3.5.0", ini, &[&*notes[0], &*notes[1]]);
+    assert_findings("3.5.0", ini, &[&*notes[0], &*notes[1]]);
     assert_eq!(
-        named(&import_one("3.5.0", ini).channels)[..3],
+        channel_names(&import_one("3.5.0", ini).channels)[..3],
         ["ratio_dbs_dbs", "ratio_dbs_2_dbs", "ratio_dbs"]
     );
 }
 
 #[test]
-fn a_channel_that_takes_nothing_is_left_out() {
+fn channel_that_takes_nothing_is_left_out() {
     for bounds in ["max_size = 0", "min_priority = 0\nmax_priority = -1"] {
         let ini = format!("[smoosh.ratio_dbs]\n{bounds}\n");
-        says("3.5.0", &ini, &["note: [smoosh.ratio_dbs]: takes nothing, so no channel is written"]);
-        assert_eq!(named(&import_one("3.5.0", &ini).channels)[0], "slack_dbs");
+        assert_findings(
+            "3.5.0",
+            &ini,
+            &["note: [smoosh.ratio_dbs]: takes nothing, so no channel is written"],
+        );
+        assert_eq!(channel_names(&import_one("3.5.0", &ini).channels)[0], "slack_dbs");
     }
     let imported = import_one("3.5.0", "[smoosh.ratio_dbs]\nmax_priority = 1\n");
     assert_eq!(channel(&imported, "ratio_dbs").max_priority, 2.0);
 }
 
 #[test]
-fn what_is_taken_only_without_live_bytes_is_named() {
+fn reports_channels_for_files_without_live_bytes() {
     let note = "note: [smoosh.a_dbs]: takes only files without live bytes, so it is written with equal min_priority and max_priority";
     let ini = "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\npriority=foo\nmin_priority=3\n";
-    says("3.5.0", ini, &[note]);
-    says(
+    assert_findings("3.5.0", ini, &[note]);
+    assert_findings(
         "3.5.0",
         "[smoosh.upgrade_views]\nmin_priority = infinity\n",
         &[
@@ -126,8 +130,8 @@ fn what_is_taken_only_without_live_bytes_is_named() {
 }
 
 #[test]
-fn shards_that_are_ignored_in_part_are_named() {
-    says(
+fn reports_databases_ignored_in_part() {
+    assert_findings(
         "3.5.0",
         "[smoosh.ignore]\nshards/00000000-7fffffff/db.1 = true\nshards/00000000-ffffffff/all.1 = true\n_dbs=true\n",
         &[
@@ -137,10 +141,10 @@ fn shards_that_are_ignored_in_part_are_named() {
 }
 
 #[test]
-fn a_version_without_smoosh_is_impossible() {
+fn version_without_smoosh_is_an_error() {
     let imported = import_smoosh(&[node("n", "2.3.1", ""), node("m", "3.5.0", "")]).unwrap();
     assert_eq!(
-        shown(&imported.findings)[0],
+        finding_texts(&imported.findings)[0],
         "impossible: [smoosh]: CouchDB 2.3.1 has no smoosh, which came with 3.0"
     );
 }

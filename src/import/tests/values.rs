@@ -1,4 +1,4 @@
-//! What the channels become.
+//! Tests of the imported channels.
 
 use super::*;
 use crate::model::{
@@ -9,7 +9,7 @@ use crate::model::{
 use jiff::civil;
 
 #[test]
-fn nothing_set_is_the_default_of_recliner_too() {
+fn default_settings_become_default_channels() {
     for version in ["3.3.0", "3.4.2", "3.5.0"] {
         let imported = import_one(version, "");
         assert_eq!(imported.channels, Channels::default(), "{version}");
@@ -19,15 +19,15 @@ fn nothing_set_is_the_default_of_recliner_too() {
 }
 
 #[test]
-fn up_to_3_2_the_order_is_as_written_and_nothing_is_cleaned_up() {
+fn before_3_3_keeps_order_and_has_no_cleanup() {
     let imported = import_one("3.2.2", "");
     assert_eq!(
-        named(&imported.channels),
+        channel_names(&imported.channels),
         ["upgrade_dbs", "ratio_dbs", "slack_dbs", "upgrade_views", "ratio_views", "slack_views"]
     );
     let ini = "[smoosh]\ndb_channels = b, ratio_dbs ,a,,b,,\nview_channels = none\ncleanup_index_files = true\n";
     assert_eq!(
-        named(&import_one("3.2.2", ini).channels),
+        channel_names(&import_one("3.2.2", ini).channels),
         ["b", "ratio_dbs", "a", "unnamed_dbs", "none", "index_cleanup"]
     );
     let emptied = NodeConfig {
@@ -35,11 +35,11 @@ fn up_to_3_2_the_order_is_as_written_and_nothing_is_cleaned_up() {
             .into(),
         ..node("n", "3.2.2", "")
     };
-    assert_eq!(named(&import_smoosh(&[emptied]).unwrap().channels)[0], "unnamed_dbs");
+    assert_eq!(channel_names(&import_smoosh(&[emptied]).unwrap().channels)[0], "unnamed_dbs");
 }
 
 #[test]
-fn defaults_are_those_of_the_version() {
+fn defaults_depend_on_the_version() {
     for (version, ratio, slack) in [
         ("3.0.0", 5.0, 16_777_216.0),
         ("3.1.2", 2.0, 16_777_216.0),
@@ -53,7 +53,7 @@ fn defaults_are_those_of_the_version() {
 }
 
 #[test]
-fn every_setting_of_a_channel_is_carried_over() {
+fn imports_every_setting_of_a_channel() {
     let imported = import_one(
         "3.5.0",
         "[smoosh]\ndb_channels = big_dbs\n[smoosh.big_dbs]\npriority = slack\nmin_priority = 1.5e9\n\
@@ -86,7 +86,7 @@ fn every_setting_of_a_channel_is_carried_over() {
 }
 
 #[test]
-fn odd_values_keep_their_effect() {
+fn unusual_values_keep_their_effect() {
     for (version, ini, edit) in [
         (
             "3.5.0",
@@ -124,16 +124,16 @@ fn odd_values_keep_their_effect() {
 }
 
 #[test]
-fn a_broken_number_leaves_out_its_channel_and_all_after_it() {
+fn invalid_number_drops_its_channel_and_later_ones() {
     let imported = import_one("3.5.0", "[smoosh.slack_dbs]\nmax_priority = 1e9\n");
     assert_eq!(
-        named(&imported.channels),
+        channel_names(&imported.channels),
         ["ratio_dbs", "ratio_views", "slack_views", "upgrade_views", "index_cleanup"]
     );
 }
 
 #[test]
-fn an_unknown_priority_takes_files_without_live_bytes_alone() {
+fn unknown_priority_takes_only_files_without_live_bytes() {
     let ini = "[smoosh]\nview_channels = odd\n[smoosh.odd]\npriority = age\nmin_priority = 7\n";
     let expected = Channel {
         min_priority: 7.0,
@@ -144,8 +144,8 @@ fn an_unknown_priority_takes_files_without_live_bytes_alone() {
 }
 
 #[test]
-fn the_cleanup_channel_is_there_when_cleaning_up_is_on() {
-    for (version, value, there) in [
+fn cleanup_channel_exists_if_cleanup_is_on() {
+    for (version, value, exists) in [
         ("3.5.0", "true", true),
         ("3.5.0", "false", false),
         ("3.5.0", "no", true),
@@ -155,12 +155,12 @@ fn the_cleanup_channel_is_there_when_cleaning_up_is_on() {
     ] {
         let imported = import_one(version, &format!("[smoosh]\ncleanup_index_files = {value}\n"));
         let found = imported.channels.find("index_cleanup").is_some();
-        assert_eq!(found, there, "{version} {value}");
+        assert_eq!(found, exists, "{version} {value}");
     }
 }
 
 #[test]
-fn ignored_names_become_patterns_that_match_nothing_else() {
+fn ignored_names_become_exact_patterns() {
     let name = "shards/00000000-ffffffff/a*b[1].1795222434";
     let imported = import_one("3.5.0", &format!("[smoosh.ignore]\n{name} = true\n"));
     assert!(imported.channels.ignore.matches(name));
@@ -168,7 +168,7 @@ fn ignored_names_become_patterns_that_match_nothing_else() {
 }
 
 #[test]
-fn a_channel_that_was_taken_over_has_the_concurrency_from_before() {
+fn channel_taken_over_keeps_its_earlier_concurrency() {
     let ini = "[smoosh.ratio_dbs]
 concurrency = 0
 [smoosh.slack_dbs]
@@ -181,14 +181,14 @@ smoosh.slack_dbs.concurrency = {\"was\": null, \"at\": 1795222434}
 ";
     let imported = import_one("3.5.0", ini);
     let concurrency = |name| channel(&imported, name).concurrency;
-    assert_eq!(concurrency("ratio_dbs"), 4, "as it was noted");
-    assert_eq!(concurrency("slack_dbs"), 1, "the key was absent before");
-    assert_eq!(concurrency("ratio_views"), 0, "nobody took this one over");
-    let said = said("3.5.0", ini);
+    assert_eq!(concurrency("ratio_dbs"), 4, "the value noted by the takeover");
+    assert_eq!(concurrency("slack_dbs"), 1, "the default, because the key was absent");
+    assert_eq!(concurrency("ratio_views"), 0, "not taken over, so 0 stays");
+    let findings = translation_findings("3.5.0", ini);
     for line in [
         "note: [smoosh.ratio_dbs] concurrency: is 0 because a recliner has taken the channel over; the \"4\" from before is used here",
         "note: [smoosh.slack_dbs] concurrency: is 0 because a recliner has taken the channel over; the key was not set then, so its default is used here",
     ] {
-        assert!(said.iter().any(|finding| finding == line), "{said:#?}");
+        assert!(findings.iter().any(|finding| finding == line), "{findings:#?}");
     }
 }

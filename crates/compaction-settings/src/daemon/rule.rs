@@ -1,5 +1,5 @@
-//! The text of one rule of `[compactions]`, as `couch_compaction_daemon:config_record/2` reads it:
-//! a list of pairs, of which one that is unknown or malformed spoils the whole.
+//! Parses a rule of `[compactions]` like `couch_compaction_daemon:config_record/2`: a list of
+//! pairs, in which a single unknown or malformed pair makes the whole rule invalid.
 
 use crate::{
     DaemonRule, Opening,
@@ -8,11 +8,11 @@ use crate::{
     term::{self, Term},
 };
 
-/// Reads a rule, or says why nobody can.
+/// Reads a rule, or returns why it cannot be read.
 pub(crate) fn parse(database: &str, text: &str) -> Result<DaemonRule, String> {
     let pairs = match term::parse(text).map_err(|error| error.to_string())? {
         Term::List(pairs) => pairs,
-        // To Erlang an empty string is an empty list.
+        // In Erlang an empty string is an empty list.
         Term::Text(text) if text.is_empty() => Vec::new(),
         Term::Atom(_) | Term::Text(_) | Term::Integer(_) | Term::Float(_) | Term::Tuple(_) => {
             return Err("it is no list".to_owned());
@@ -45,7 +45,7 @@ pub(crate) fn parse(database: &str, text: &str) -> Result<DaemonRule, String> {
     Ok(rule)
 }
 
-/// `"70%"` or `"70"`, whole per cents.
+/// Reads a whole percentage, `"70%"` or `"70"`.
 fn percent(key: &str, value: &Term) -> Result<u32, String> {
     let read = match value {
         Term::Text(text) => {

@@ -23,7 +23,7 @@ fn problems(ini: &Ini) -> Vec<String> {
 }
 
 #[test]
-fn comments_sections_and_settings_are_read() {
+fn reads_comments_sections_and_settings() {
     let ini = read(
         "3.5.0",
         &["; a comment\r\n# another\r\n[smoosh]\r\n  db_channels = a, b ; inline\r\nstaleness=5\n\
@@ -43,7 +43,7 @@ fn comments_sections_and_settings_are_read() {
 }
 
 #[test]
-fn later_files_override_and_an_empty_value_deletes_up_to_3_3() {
+fn later_files_override_and_empty_values_delete_before_3_4() {
     let files = ["[s]\na = 1\nb = 1\n", "[s]\na = 2\nb =\n"];
     assert_eq!(settings(&read("3.3.3", &files)), [("s", "a", "2")]);
     assert_eq!(settings(&read("3.2.2", &files)), [("s", "a", "2")]);
@@ -58,7 +58,7 @@ fn later_files_override_and_an_empty_value_deletes_up_to_3_3() {
 }
 
 #[test]
-fn a_line_with_one_leading_space_continues_the_value_up_to_3_2() {
+fn leading_space_continues_the_value_before_3_3() {
     let text = "[compactions]\n_default = [{db_fragmentation, \"70%\"},\n {view_fragmentation, \"60%\"}]\n";
     assert_eq!(
         settings(&read("2.3.1", &[text])),
@@ -74,7 +74,7 @@ fn a_line_with_one_leading_space_continues_the_value_up_to_3_2() {
 }
 
 #[test]
-fn up_to_3_2_only_one_space_goes_beside_the_equals_sign() {
+fn before_3_3_trims_one_space_around_equals_sign() {
     let text = "[s]\nmin_size  = 5\ncapacity =  7 ; c\n";
     assert_eq!(
         settings(&read("3.2.2", &[text])),
@@ -84,7 +84,7 @@ fn up_to_3_2_only_one_space_goes_beside_the_equals_sign() {
 }
 
 #[test]
-fn of_two_lines_in_one_file_the_last_counts_since_3_3() {
+fn last_of_two_equal_keys_applies_since_3_3() {
     let text = "[s]\na = 1\na = 2\n";
     for (version, value) in [("3.2.2", "1"), ("3.3.0", "2")] {
         let ini = read(version, &[text]);
@@ -94,7 +94,7 @@ fn of_two_lines_in_one_file_the_last_counts_since_3_3() {
 }
 
 #[test]
-fn odd_lines_are_named_by_place_and_never_by_value() {
+fn reports_odd_lines_by_place_without_values() {
     let ini = read("3.5.0", &["secret = 1\n[a] b\n[]\n[s]\nsecret\n= secret\n[t\n"]);
     assert_eq!(
         problems(&ini),
@@ -111,7 +111,7 @@ fn odd_lines_are_named_by_place_and_never_by_value() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(
+    fn arbitrary_bytes_cause_no_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         version in prop::sample::select(vec!["2.3.1", "3.2.2", "3.3.3", "3.5.0"]),
     ) {
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn plain_settings_come_back_whatever_the_version(
+    fn plain_settings_are_read_by_every_version(
         pairs in prop::collection::btree_map("[a-z_.]{1,8}", "[a-zA-Z0-9:,.{}\"%]{1,12}", 0..6),
         version in prop::sample::select(vec!["2.3.1", "3.2.2", "3.3.3", "3.5.0"]),
     ) {

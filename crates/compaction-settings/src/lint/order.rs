@@ -1,9 +1,9 @@
-//! Channels against each other: the first that takes a target has it, whether or not it
-//! ever starts anything (`smoosh_server:find_channel/3`).
+//! Compares channels with each other: the first channel that takes a target keeps it, whether or
+//! not it ever starts a job (`smoosh_server:find_channel/3`).
 
 use crate::{Fault, Priority, SmooshChannel, finding::Findings, number::BEYOND};
 
-/// Looks through the channels of one kind, in the order they are tried.
+/// Checks the channels of one kind, given in the order in which smoosh tries them.
 pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
     for (at, one) in channels.iter().enumerate() {
         let (before, after) = channels.split_at(at);
@@ -13,7 +13,7 @@ pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
             continue;
         }
         if let Some(why) = one.never_starts {
-            findings.warn(&one.section(), None, held(one, why, after));
+            findings.warn(&one.section(), None, never_starts_message(one, why, after));
         }
         if let Some(first) = before.iter().find(|first| takes_all_of(first, one)) {
             findings.add_fault(
@@ -24,13 +24,13 @@ pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
                     first.shown()
                 ),
             );
-        } else if let Some(rest) = before.iter().find_map(|first| left_by(first, one)) {
+        } else if let Some(rest) = before.iter().find_map(|first| leftover_after(first, one)) {
             findings.note(&one.section(), None, rest);
         }
     }
 }
 
-fn held(one: &SmooshChannel, why: &str, after: &[SmooshChannel]) -> String {
+fn never_starts_message(one: &SmooshChannel, why: &str, after: &[SmooshChannel]) -> String {
     let what = if one.only_empty_files { "files without live bytes" } else { "targets" };
     let after: Vec<_> = after.iter().map(|later| later.shown()).collect();
     let sees = if after.is_empty() {
@@ -41,7 +41,7 @@ fn held(one: &SmooshChannel, why: &str, after: &[SmooshChannel]) -> String {
     format!("takes {what} and never starts one, because {why}{sees}")
 }
 
-/// Why a channel takes nothing on its own bounds.
+/// Why a channel takes nothing because of its own bounds.
 fn takes_nothing(channel: &SmooshChannel) -> Option<String> {
     if matches!(channel.priority, Some(Priority::Upgrade | Priority::Cleanup)) {
         return None;
@@ -82,36 +82,37 @@ fn takes_nothing(channel: &SmooshChannel) -> Option<String> {
     })
 }
 
-/// Whether `first` passes every size and change count that `one` passes.
+/// Whether `first` accepts every size and number of changes that `one` accepts.
 fn wider(first: &SmooshChannel, one: &SmooshChannel) -> bool {
     first.min_size <= one.min_size
         && first.max_size.is_none_or(|max| one.max_size.is_some_and(|other| other <= max))
         && first.min_changes <= one.min_changes
 }
 
-/// Whether `a`, tried before `b`, takes whatever `b` would.
+/// Whether `a`, tried before `b`, takes everything that `b` would take.
 fn takes_all_of(a: &SmooshChannel, b: &SmooshChannel) -> bool {
     if a.priority == Some(Priority::Cleanup) {
         return true;
     }
-    // A file without live bytes has the least priority itself, which is no if it is zero.
+    // A file without live bytes gets `min_priority` as its priority, and zero means that it is not
+    // taken.
     let takes_empty = a.min_priority != 0.0 || b.min_priority == 0.0;
     if a.only_empty_files || !wider(a, b) || !takes_empty {
         return false;
     }
     let min_size = b.min_size as f64;
-    // What is not scored is taken like a ratio that no file reaches.
+    // A channel without a score behaves like one by ratio whose bounds no file meets.
     let priority = |channel: &SmooshChannel| channel.priority.unwrap_or(Priority::Ratio);
     match (priority(a), priority(b)) {
         (Priority::Ratio, Priority::Ratio) | (Priority::Slack, Priority::Slack) => {
             a.min_priority <= b.min_priority && a.max_priority >= b.max_priority
         }
-        // The least ratio at a given slack is that of the largest file.
+        // At a given slack, the largest file has the smallest ratio.
         (Priority::Ratio, Priority::Slack) => {
             let least = b.max_size.map_or(1.0, |max| max as f64 / (max as f64 - b.min_priority));
             a.max_priority == f64::INFINITY && b.min_priority >= 0.0 && a.min_priority <= least
         }
-        // The least slack at a given ratio is that of the smallest file.
+        // At a given ratio, the smallest file has the smallest slack.
         (Priority::Slack, Priority::Ratio) => {
             a.max_priority == f64::INFINITY
                 && b.min_priority >= 1.0
@@ -124,8 +125,8 @@ fn takes_all_of(a: &SmooshChannel, b: &SmooshChannel) -> bool {
     }
 }
 
-/// What a slack channel gets after a ratio channel that takes the worst of it.
-fn left_by(a: &SmooshChannel, b: &SmooshChannel) -> Option<String> {
+/// What is left for a slack channel after a ratio channel that takes the most wasteful files.
+fn leftover_after(a: &SmooshChannel, b: &SmooshChannel) -> Option<String> {
     let both = a.priority == Some(Priority::Ratio) && b.priority == Some(Priority::Slack);
     let open = a.max_priority == f64::INFINITY && wider(a, b);
     if !both || !open || a.only_empty_files || a.min_priority <= 1.0 || b.min_priority <= 0.0 {
@@ -145,7 +146,7 @@ fn left_by(a: &SmooshChannel, b: &SmooshChannel) -> Option<String> {
     ))
 }
 
-/// `873 B`, `20 MiB`, `1.5 GiB`.
+/// Formats a size, such as `873 B`, `20 MiB` or `1.5 GiB`.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut value, mut unit) = (bytes as f64, "");

@@ -1,4 +1,4 @@
-//! The settings of one smoosh channel: what it takes and at what priority.
+//! The settings of one smoosh channel: which targets it takes and at what priority.
 
 mod starts;
 
@@ -10,16 +10,16 @@ use crate::{
     number::{Number, integer, number},
 };
 
-/// A setting that makes smoosh fail on every file that comes to its channel.
+/// A setting that makes smoosh fail on every file that reaches its channel.
 pub(super) struct BrokenSetting {
     key: &'static str,
     value: String,
-    /// Databases with fewer changes never get as far as the setting.
+    /// Databases with fewer changes than this never reach the setting.
     min_changes: u64,
 }
 
 impl BrokenSetting {
-    /// Adds the finding about it.
+    /// Adds a finding about the setting, and returns the broken channel.
     pub(super) fn found(
         self,
         name: &str,
@@ -92,7 +92,7 @@ pub(super) fn read(
     Ok(channel)
 }
 
-/// A channel before its settings are read.
+/// A channel with default settings.
 fn with_defaults(name: &str, kind: ChannelKind) -> SmooshChannel {
     SmooshChannel {
         name: name.to_owned(),
@@ -130,9 +130,9 @@ impl<'a> Reader<'a> {
         self.value("min_priority") == Some("infinity")
     }
 
-    /// Since 3.3 a priority is rounded as it is enqueued, which fails for `infinity`, the
-    /// answer for a file without live bytes (`smoosh_server:quantize/1`): such files end
-    /// here and are dropped.
+    /// Since 3.3, priorities are rounded when they are enqueued (`smoosh_server:quantize/1`). That
+    /// fails for `infinity`, the priority of a file without live bytes here, so such files are
+    /// dropped.
     fn infinite_minimum(&mut self, channel: &mut SmooshChannel) {
         if channel.priority != Some(Priority::Upgrade) {
             channel.never_starts =
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         number(text).ok_or_else(|| BrokenSetting { key, value: text.to_owned(), min_changes })
     }
 
-    /// What decides whether a db or a view is taken, and at what priority.
+    /// Reads which databases or views the channel takes, and at what priority.
     fn scored(&mut self, channel: &mut SmooshChannel) -> Result<(), BrokenSetting> {
         let priority = self.priority(channel);
         channel.priority = priority;
@@ -182,8 +182,8 @@ impl<'a> Reader<'a> {
         channel.max_priority =
             self.number("max_priority", Number::Infinity, changes)?.max_priority();
         if priority.is_none() {
-            // Takes only what has no live bytes, at its least priority, as smoosh does:
-            // every ratio is either not above the minimum or above the maximum.
+            // Like smoosh, takes only files without live bytes, at the minimum priority: every
+            // ratio is either not above the minimum or above the maximum.
             channel.max_priority = channel.min_priority;
         }
         channel.only_empty_files = priority.is_none();
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The priority in effect; `None` where it is zero for all that has live bytes.
+    /// The priority in effect; `None` if it is zero for every file with live bytes.
     fn priority(&mut self, channel: &SmooshChannel) -> Option<Priority> {
         let (name, kind) = (&channel.name, channel.kind);
         let written = self.value("priority");

@@ -1,9 +1,9 @@
-//! The older daemon's rules.
+//! Tests of the compaction daemon's rules.
 
 use super::*;
 
 #[test]
-fn rules_are_read_and_the_default_is_last() {
+fn reads_rules_with_the_default_last() {
     let settings = read_daemon(&node(
         "2.3.1",
         "[compaction_daemon]\nmin_file_size = 1000\n[compactions]\n\
@@ -35,7 +35,7 @@ fn rules_are_read_and_the_default_is_last() {
 }
 
 #[test]
-fn rules_the_daemon_cannot_read_are_named_and_left_out() {
+fn unreadable_rules_are_reported_and_left_out() {
     let settings = read_daemon(&node(
         "2.3.1",
         "[compactions]\n_default = [{db_fragmentation, \"50%\"}]\n\
@@ -46,7 +46,7 @@ fn rules_the_daemon_cannot_read_are_named_and_left_out() {
     ));
     assert_eq!(settings.rules.len(), 1);
     assert_eq!(
-        shown(&settings.findings),
+        finding_texts(&settings.findings),
         [
             "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to come together or not at all",
             "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is no list",
@@ -62,7 +62,7 @@ fn rules_the_daemon_cannot_read_are_named_and_left_out() {
 }
 
 #[test]
-fn names_and_values_are_those_that_the_daemon_finds() {
+fn reports_rules_that_the_daemon_does_not_find() {
     let rule = "[{db_fragmentation, \"70%\"}]";
     let ini = format!(
         "[compactions]\n_default  = {rule}\nOrders = {rule}\na = {rule} % nightly\n_default =\n"
@@ -70,7 +70,7 @@ fn names_and_values_are_those_that_the_daemon_finds() {
     let settings = read_daemon(&node("2.3.1", &ini));
     assert_eq!(settings.rules, []);
     assert_eq!(
-        shown(&settings.findings),
+        finding_texts(&settings.findings),
         [
             "warning: [compactions] Orders: does nothing: no database can have this name",
             "warning: [compactions] _default: is emptied, so databases without a rule of their own are not compacted",
@@ -82,14 +82,14 @@ fn names_and_values_are_those_that_the_daemon_finds() {
 }
 
 #[test]
-fn keys_that_the_daemon_cannot_read_are_named() {
+fn reports_keys_that_the_daemon_does_not_read() {
     let settings = read_daemon(&node(
         "2.3.1",
         "[compaction_daemon]\nmin_file_size = x\ncheck_interval = 1\nsnooze_period_ms = 1\nfoo = 1\n",
     ));
     assert_eq!(settings.min_file_size, 131_072);
     assert_eq!(
-        shown(&settings.findings),
+        finding_texts(&settings.findings),
         [
             "error: [compaction_daemon] min_file_size: is no integer, on which the daemon crashes at every file: its default of 131072 is assumed",
             "warning: [compaction_daemon] foo: does nothing: the daemon reads no such key",

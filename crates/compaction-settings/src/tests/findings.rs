@@ -1,23 +1,23 @@
-//! What is said of one node's settings, beyond what is said where nothing is set.
+//! Tests of the findings about one node's settings, except those that default settings cause too.
 
 use super::*;
 
-/// What is said of these settings beyond what is said of none.
-fn said(version: &str, ini: &str) -> Vec<String> {
+/// The findings about these settings, except those that default settings cause too.
+fn new_findings(version: &str, ini: &str) -> Vec<String> {
     let silent = read_smoosh(&node(version, "")).findings;
     let mut findings = read_smoosh(&node(version, ini)).findings;
     findings.retain(|finding| !silent.contains(finding));
-    shown(&findings)
+    finding_texts(&findings)
 }
 
 #[track_caller]
-fn says(version: &str, ini: &str, expected: &[&str]) {
-    assert_eq!(said(version, ini), expected, "{version} {ini:?}");
+fn assert_findings(version: &str, ini: &str, expected: &[&str]) {
+    assert_eq!(new_findings(version, ini), expected, "{version} {ini:?}");
 }
 
 #[test]
-fn a_number_smoosh_cannot_read_stops_its_channel_and_those_after_it() {
-    says(
+fn invalid_number_disables_its_channel_and_later_ones() {
+    assert_findings(
         "3.5.0",
         "[smoosh]\ndb_channels = zz, big\n[smoosh.big]\nconcurrency = 0\nmin_size = 1e9\n",
         &[
@@ -27,7 +27,7 @@ fn a_number_smoosh_cannot_read_stops_its_channel_and_those_after_it() {
             "note: [smoosh]: min_priority is left out in slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.slack_dbs]\nmin_changes = 5\nmin_size = x\n",
         &[
@@ -35,7 +35,7 @@ fn a_number_smoosh_cannot_read_stops_its_channel_and_those_after_it() {
             "note: [smoosh]: min_priority is left out in slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.upgrade_dbs]\nmin_changes = 5.5\n",
         &[
@@ -45,8 +45,8 @@ fn a_number_smoosh_cannot_read_stops_its_channel_and_those_after_it() {
 }
 
 #[test]
-fn a_space_that_does_not_break_is_part_of_the_value() {
-    says(
+fn non_breaking_space_is_part_of_the_value() {
+    assert_findings(
         "3.5.0",
         "[smoosh.upgrade_dbs]\nmin_priority =\u{a0} 1.3\n",
         &[
@@ -56,29 +56,29 @@ fn a_space_that_does_not_break_is_part_of_the_value() {
 }
 
 #[test]
-fn a_channel_that_starts_nothing_still_takes_its_targets() {
-    says(
+fn channel_that_never_starts_still_takes_targets() {
+    assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\nconcurrency = 0\n",
         &[
             "warning: [smoosh.ratio_dbs]: takes targets and never starts one, because its concurrency is below 1, and slack_dbs, upgrade_dbs never see them",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.upgrade_dbs]\nconcurrency = -1\n",
         &[
             "warning: [smoosh.upgrade_dbs]: takes targets and never starts one, because its concurrency is below 1",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\nfrom = 24:00\nto = 24:01\nstrict_window = true\n",
         &[
             "warning: [smoosh.ratio_dbs]: takes targets and never starts one, because its window never opens, and slack_dbs, upgrade_dbs never see them",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.ratio_views]\ncapacity = 0\n",
         &[
@@ -86,7 +86,7 @@ fn a_channel_that_starts_nothing_still_takes_its_targets() {
             "warning: [smoosh.ratio_views] capacity: \"0\" is no integer above 0: smoosh's channel crashes at whatever it is given",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.slack_views]\nconcurrency=x\n",
         &[
@@ -94,7 +94,7 @@ fn a_channel_that_starts_nothing_still_takes_its_targets() {
             "warning: [smoosh.slack_views] concurrency: \"x\" is no integer: smoosh's channel crashes at whatever it is given",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\nmin_priority = infinity\n",
         &[
@@ -105,8 +105,8 @@ fn a_channel_that_starts_nothing_still_takes_its_targets() {
 }
 
 #[test]
-fn settings_that_do_nothing_are_named() {
-    says(
+fn reports_settings_without_effect() {
+    assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\npriority = slack\nfoo = 1\n[smoosh.nobody]\na=1\n",
         &[
@@ -115,7 +115,7 @@ fn settings_that_do_nothing_are_named() {
             "warning: [smoosh.ratio_dbs] priority: \"slack\" does nothing: the priority of the built-in channel ratio_dbs is ratio",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.ratio_views]\nmin_changes = 5\n[smoosh.index_cleanup]\nmin_size = 1\ncapacity = 5\n",
         &[
@@ -123,12 +123,12 @@ fn settings_that_do_nothing_are_named() {
             "warning: [smoosh.ratio_views] min_changes: does nothing: smoosh counts the changes of databases alone",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh]\npersist=true\nwait_secs=5\nstaleness=1\ncompaction_log_level=info\nstate_dir=.\nbogus=1\n",
         &["warning: [smoosh] bogus: does nothing: smoosh reads no such key"],
     );
-    says(
+    assert_findings(
         "3.2.2",
         "[smoosh]\nwait_secs = x\nschema_channels = a\npersist=true\n",
         &[
@@ -137,21 +137,21 @@ fn settings_that_do_nothing_are_named() {
             "note: [smoosh] schema_channels: does nothing in CouchDB",
         ],
     );
-    says(
+    assert_findings(
         "3.2.2",
         "[smoosh.ratio_dbs]\nmin_size  = 7\n",
         &[
             "warning: [smoosh.ratio_dbs] min_size : does nothing: CouchDB keeps the spaces around the key as part of the key",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.upgrade_dbs]\nstrict_window = true\n",
         &[
             "note: [smoosh.upgrade_dbs] strict_window: does nothing in a channel that is always open",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.upgrade_dbs]\nfrom = 8pm\nto = x\nstrict_window = yes\n",
         &[
@@ -163,8 +163,8 @@ fn settings_that_do_nothing_are_named() {
 }
 
 #[test]
-fn settings_of_other_sections_and_versions_are_named() {
-    says(
+fn reports_settings_of_other_sections_and_versions() {
+    assert_findings(
         "3.5.0",
         "[smoosh]\nmin_file_size = 131072\nmin_size = 7\n[Smoosh.ratio_dbs]\nmin_priority = 3.0\n\
          [smoosh.upgrade_dbs]\ndb_channels = a\nmin_file_size = 1\n[SMOOSH]\na=b\n[smooshy]\na=b\n",
@@ -182,10 +182,10 @@ fn settings_of_other_sections_and_versions_are_named() {
     let (always, nightly) = (rule(""), rule(", {from, \"23:00\"}, {to, \"04:00\"}"));
     let nothing = "warning: [compactions]: does nothing: CouchDB 3.5.0 has smoosh in place of the compaction daemon and never reads these rules";
     let window = ", not even for their windows (23:00 to 04:00): each channel of smoosh has from and to, in UTC";
-    says("3.5.0", &always, &[nothing]);
-    says("3.5.0", &nightly, &[&format!("{nothing}{window}")]);
-    says("2.3.1", &nightly, &[]);
-    let daemon = |version, ini: &str| shown(&read_daemon(&node(version, ini)).findings);
+    assert_findings("3.5.0", &always, &[nothing]);
+    assert_findings("3.5.0", &nightly, &[&format!("{nothing}{window}")]);
+    assert_findings("2.3.1", &nightly, &[]);
+    let daemon = |version, ini: &str| finding_texts(&read_daemon(&node(version, ini)).findings);
     assert_eq!(daemon("3.5.0", &nightly), [format!("{nothing}{window}")]);
     assert_eq!(
         daemon("2.3.1", &format!("{nightly}[smoosh.ratio_dbs]\nmin_priority = 3.0\n")),
@@ -197,22 +197,22 @@ fn settings_of_other_sections_and_versions_are_named() {
 }
 
 #[test]
-fn channel_lists_mean_different_things_by_version() {
-    says(
+fn meaning_of_channel_lists_depends_on_version() {
+    assert_findings(
         "3.5.0",
         "[smoosh]\ndb_channels = upgrade_dbs,ratio_dbs,slack_dbs\n",
         &[
             "note: [smoosh] db_channels: the order written here is ignored; channels are tried by name: ratio_dbs, slack_dbs, upgrade_dbs",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh]\ndb_channels = ,\n",
         &[
             "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: ratio_dbs, slack_dbs, upgrade_dbs",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh]\ndb_channels = zz_dbs\n[smoosh.zz_dbs]\npriority = upgrade\n",
         &[
@@ -220,7 +220,7 @@ fn channel_lists_mean_different_things_by_version() {
             "note: [smoosh.zz_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ],
     );
-    says(
+    assert_findings(
         "3.2.2",
         "[smoosh]\ndb_channels = zz_dbs\n[smoosh.zz_dbs]\npriority = upgrade\n",
         &[
@@ -229,7 +229,7 @@ fn channel_lists_mean_different_things_by_version() {
             "note: [smoosh.zz_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh]\nview_channels = ratio_dbs\n",
         &[
@@ -239,7 +239,7 @@ fn channel_lists_mean_different_things_by_version() {
             "note: [smoosh.slack_views]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh]\nview_channels = ,x\n",
         &[
@@ -254,8 +254,8 @@ fn channel_lists_mean_different_things_by_version() {
 }
 
 #[test]
-fn the_cleanup_is_on_by_default_only_since_3_3() {
-    says(
+fn cleanup_is_on_by_default_since_3_3() {
+    assert_findings(
         "3.5.0",
         "[smoosh]\ncleanup_channels = a_cleanup\n",
         &[
@@ -263,19 +263,19 @@ fn the_cleanup_is_on_by_default_only_since_3_3() {
             "warning: [smoosh.index_cleanup]: takes nothing: a_cleanup is tried first and takes all of the same targets",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh]\ncleanup_index_files = no\n",
         &[
             "warning: [smoosh] cleanup_index_files: \"no\" is neither \"true\" nor \"false\" and counts as the default, which is on",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh]\ncleanup_index_files = false\n",
         &["note: [smoosh] cleanup_index_files: is off, so there is no cleanup channel"],
     );
-    says(
+    assert_findings(
         "3.2.2",
         "[smoosh]\ncleanup_index_files = true\n",
         &[
@@ -285,27 +285,27 @@ fn the_cleanup_is_on_by_default_only_since_3_3() {
 }
 
 #[test]
-fn channels_that_take_nothing_are_named() {
-    says(
+fn reports_channels_that_take_nothing() {
+    assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\nmin_size = 10000000\nmax_size = 10000000\n",
         &[
             "warning: [smoosh.ratio_dbs]: takes nothing: no file is both larger than min_size, 9.5 MiB, and no larger than max_size, 9.5 MiB",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\nmin_size = infinity\n",
         &["warning: [smoosh.ratio_dbs]: takes nothing: its min_size is more than any file has"],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\nmax_priority = 1.5\n",
         &[
             "warning: [smoosh.ratio_dbs]: takes only files without live bytes: no priority is both more than min_priority, 2, and no more than max_priority, 1.5",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\nmin_priority = 0\nmax_priority = 0\n",
         &[
@@ -313,7 +313,7 @@ fn channels_that_take_nothing_are_named() {
             "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
         ],
     );
-    says(
+    assert_findings(
         "3.2.2",
         "[smoosh.ratio_dbs]\nmin_priority = infinity\n",
         &[
@@ -321,7 +321,7 @@ fn channels_that_take_nothing_are_named() {
             "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.2.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.slack_views]\nmin_priority=1000000000\nmax_size=900000000\n",
         &[
@@ -329,7 +329,7 @@ fn channels_that_take_nothing_are_named() {
             "note: [smoosh]: min_priority is left out in slack_dbs: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\npriority=foo\nmin_priority=3\n",
         &[
@@ -337,7 +337,7 @@ fn channels_that_take_nothing_are_named() {
             "warning: [smoosh.a_dbs] priority: \"foo\" is none of ratio, slack and upgrade: the channel takes only files without live bytes",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[view_upgrade]\ncompact_on_collator_upgrade = false\n",
         &[
@@ -348,15 +348,15 @@ fn channels_that_take_nothing_are_named() {
 }
 
 #[test]
-fn channels_that_others_stand_before_are_named() {
-    says(
+fn reports_channels_shadowed_by_earlier_ones() {
+    assert_findings(
         "3.5.0",
         "[smoosh.slack_dbs]\nmax_size = 600000000\n",
         &[
             "warning: [smoosh.slack_dbs]: takes nothing: ratio_dbs is tried first and takes all of the same targets",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\npriority=slack\nmin_priority=500000\n",
         &[
@@ -365,7 +365,7 @@ fn channels_that_others_stand_before_are_named() {
             "warning: [smoosh.slack_dbs]: takes nothing: a_dbs is tried first and takes all of the same targets",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\nmin_size=20000000\n",
         &[
@@ -373,7 +373,7 @@ fn channels_that_others_stand_before_are_named() {
             "note: [smoosh]: min_priority is left out in a_dbs, ratio_dbs, ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
         ],
     );
-    says(
+    assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\nmin_priority = 4\n",
         &[
@@ -384,8 +384,8 @@ fn channels_that_others_stand_before_are_named() {
 }
 
 #[test]
-fn lines_of_ini_files_that_are_not_what_they_seem_are_named() {
-    says(
+fn reports_misleading_lines_of_ini_files() {
+    assert_findings(
         "3.4.0",
         "[smoosh.ratio_dbs]\nmin_size =\nfoo\n[smoosh.x\n",
         &[
@@ -397,8 +397,8 @@ fn lines_of_ini_files_that_are_not_what_they_seem_are_named() {
 }
 
 #[test]
-fn ignored_names_are_shard_files() {
-    says(
+fn reports_ignored_names_that_are_not_shard_files() {
+    assert_findings(
         "3.5.0",
         "[smoosh.ignore]\nshards/00000000-7fffffff/db.1 = true\nshards/00000000-ffffffff/all.1 = true\n_dbs=true\nfoo=true\nshards/00000000-7fffffff/x.1 = True\nshards/00000000-7fffffff/y.1.couch = true\n_users = false\n",
         &[
@@ -411,10 +411,10 @@ fn ignored_names_are_shard_files() {
 }
 
 #[test]
-fn where_nothing_is_set_the_defaults_in_force_are_named() {
-    let said = shown(&read_smoosh(&node("3.5.0", "")).findings);
+fn default_settings_report_defaults_in_effect() {
+    let texts = finding_texts(&read_smoosh(&node("3.5.0", "")).findings);
     assert_eq!(
-        said,
+        texts,
         [
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
@@ -424,9 +424,9 @@ fn where_nothing_is_set_the_defaults_in_force_are_named() {
             "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ]
     );
-    let said = shown(&read_smoosh(&node("3.2.2", "")).findings);
+    let texts = finding_texts(&read_smoosh(&node("3.2.2", "")).findings);
     assert_eq!(
-        said,
+        texts,
         [
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.2.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.2.2 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
@@ -436,9 +436,9 @@ fn where_nothing_is_set_the_defaults_in_force_are_named() {
             "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ]
     );
-    let said = shown(&read_smoosh(&node("3.1.2", "")).findings);
+    let texts = finding_texts(&read_smoosh(&node("3.1.2", "")).findings);
     assert_eq!(
-        said,
+        texts,
         [
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.1.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
@@ -447,9 +447,9 @@ fn where_nothing_is_set_the_defaults_in_force_are_named() {
             "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ]
     );
-    let said = shown(&read_smoosh(&node("3.0.0", "")).findings);
+    let texts = finding_texts(&read_smoosh(&node("3.0.0", "")).findings);
     assert_eq!(
-        said,
+        texts,
         [
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
             "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 5, which for this much slack means files of 20 MiB and more",
@@ -457,11 +457,11 @@ fn where_nothing_is_set_the_defaults_in_force_are_named() {
             "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ]
     );
-    let said = shown(&read_smoosh(&node("2.3.1", "")).findings);
-    assert_eq!(said, ["error: [smoosh]: CouchDB 2.3.1 has no smoosh, which came with 3.0"]);
-    let said = shown(&read_smoosh(&node("", "")).findings);
+    let texts = finding_texts(&read_smoosh(&node("2.3.1", "")).findings);
+    assert_eq!(texts, ["error: [smoosh]: CouchDB 2.3.1 has no smoosh, which came with 3.0"]);
+    let texts = finding_texts(&read_smoosh(&node("", "")).findings);
     assert_eq!(
-        said,
+        texts,
         [
             "warning: [smoosh]: the CouchDB version \"\" cannot be read, so the rules of 3.5.2 are assumed",
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.5.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
@@ -472,9 +472,9 @@ fn where_nothing_is_set_the_defaults_in_force_are_named() {
             "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ]
     );
-    let said = shown(&read_smoosh(&node("3.9.0", "")).findings);
+    let texts = finding_texts(&read_smoosh(&node("3.9.0", "")).findings);
     assert_eq!(
-        said,
+        texts,
         [
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.9.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.9.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",

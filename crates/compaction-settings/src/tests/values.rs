@@ -1,4 +1,4 @@
-//! The channels in effect.
+//! Tests of the channels in effect.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn channel(version: &str, ini: &str, name: &str) -> SmooshChannel {
 }
 
 #[test]
-fn the_order_and_the_lists_are_those_of_the_version() {
+fn order_and_lists_depend_on_version() {
     let by_name = [
         "ratio_dbs",
         "slack_dbs",
@@ -38,7 +38,7 @@ fn the_order_and_the_lists_are_those_of_the_version() {
 }
 
 #[test]
-fn defaults_are_those_of_the_version() {
+fn defaults_depend_on_version() {
     for (version, ratio, slack) in [
         ("3.0.0", 5.0, 16_777_216.0),
         ("3.1.2", 2.0, 16_777_216.0),
@@ -53,7 +53,7 @@ fn defaults_are_those_of_the_version() {
 }
 
 #[test]
-fn every_setting_of_a_channel_is_read() {
+fn reads_every_setting_of_a_channel() {
     let ini = "[smoosh]\ndb_channels = big_dbs\n[smoosh.big_dbs]\npriority = slack\nmin_priority = 1.5e9\n\
          max_priority = 9000000000\nmin_size = 20000000000\nmax_size = 2000000000000\nmin_changes = 1000\n\
          capacity = 99\nconcurrency = 2\nfrom = 20:00\nto = 6:30\nstrict_window = true\n";
@@ -81,7 +81,7 @@ fn every_setting_of_a_channel_is_read() {
 }
 
 #[test]
-fn odd_values_keep_their_effect() {
+fn unusual_values_keep_their_effect() {
     const BEYOND: f64 = (1_u64 << 62) as f64;
     for (version, ini, edit) in [
         (
@@ -130,7 +130,7 @@ fn odd_values_keep_their_effect() {
 }
 
 #[test]
-fn a_broken_number_leaves_out_its_channel_and_all_after_it() {
+fn invalid_number_drops_its_channel_and_later_ones() {
     let ini = "[smoosh.slack_dbs]\nmin_changes = 5\nmax_priority = 1e9\n";
     let settings = read_smoosh(&node("3.5.0", ini));
     let kept: Vec<_> = settings.channels.iter().map(|channel| channel.name.as_str()).collect();
@@ -146,7 +146,7 @@ fn a_broken_number_leaves_out_its_channel_and_all_after_it() {
 }
 
 #[test]
-fn without_a_score_only_files_without_live_bytes_are_taken() {
+fn channel_without_score_takes_only_files_without_live_bytes() {
     let unknown = "[smoosh]\nview_channels = odd\n[smoosh.odd]\npriority = age\nmin_priority = 7\n";
     let odd = channel("3.5.0", unknown, "odd");
     assert_eq!((odd.priority, odd.min_priority, odd.max_priority), (None, 7.0, 7.0));
@@ -157,7 +157,7 @@ fn without_a_score_only_files_without_live_bytes_are_taken() {
 }
 
 #[test]
-fn an_upgrade_channel_with_an_infinite_minimum_drops_files_without_live_bytes() {
+fn infinite_minimum_makes_upgrade_channel_drop_empty_files() {
     let ini = "[smoosh.upgrade_views]\nmin_priority = infinity\n";
     let views = channel("3.5.0", ini, "upgrade_views");
     assert!(views.drops_empty_files && !views.only_empty_files);
@@ -166,8 +166,8 @@ fn an_upgrade_channel_with_an_infinite_minimum_drops_files_without_live_bytes() 
 }
 
 #[test]
-fn the_cleanup_channel_is_there_when_cleaning_up_is_on() {
-    for (version, value, there) in [
+fn cleanup_channel_exists_if_cleanup_is_on() {
+    for (version, value, exists) in [
         ("3.5.0", "true", true),
         ("3.5.0", "false", false),
         ("3.5.0", "no", true),
@@ -177,12 +177,12 @@ fn the_cleanup_channel_is_there_when_cleaning_up_is_on() {
     ] {
         let ini = format!("[smoosh]\ncleanup_index_files = {value}\n");
         let found = names(version, &ini).contains(&"index_cleanup".to_owned());
-        assert_eq!(found, there, "{version} {value}");
+        assert_eq!(found, exists, "{version} {value}");
     }
 }
 
 #[test]
-fn ignored_names_are_shards_or_cleanups() {
+fn ignored_names_are_shards_or_databases() {
     let shard = "shards/00000000-ffffffff/a*b[1].1795222434";
     let ini = format!("[smoosh.ignore]\n{shard} = true\nother = true\noff = false\n");
     let ignored = read_smoosh(&node("3.5.0", &ini)).ignored;
@@ -191,7 +191,7 @@ fn ignored_names_are_shards_or_cleanups() {
 }
 
 #[test]
-fn the_sections_that_count_are_enough() {
+fn relevant_sections_determine_the_channels() {
     let ini = "[smoosh]\ndb_channels = big, ratio_dbs\nview_channels =\n\
         [smoosh.big]\nmin_size = 7\n[smoosh.slack_views]\nfrom = 01:00\nto = 02:00\n\
         [smoosh.ignore]\nshards/00000000-ffffffff/db.17 = true\n\

@@ -54,7 +54,7 @@ impl Json {
         }
     }
 
-    /// Its atom in Erlang.
+    /// The corresponding atom in Erlang.
     pub(super) const fn atom(&self) -> Option<&'static str> {
         match self {
             Self::Null => Some("null"),

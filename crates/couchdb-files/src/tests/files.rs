@@ -88,7 +88,7 @@ fn parsed(file: &str, bytes: &dyn Bytes) -> Value {
     all
 }
 
-/// Recorded values that are not part of a header, or only in a different form.
+/// Recorded values that are not part of a header, or have a different form there.
 const NOT_COMPARED: [&str; 7] =
     ["kind", "db_file_name", "comp_header", "props", "security", "header_format", "empty_views"];
 

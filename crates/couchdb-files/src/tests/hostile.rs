@@ -16,7 +16,7 @@ fn db_header(version: u8, more: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn files_without_a_header_have_no_valid_header() {
+fn reports_files_without_any_header() {
     for file in [vec![], vec![1], vec![1; 5], vec![0; 4096], vec![1; 4096], vec![1; 40_000]] {
         assert_eq!(reason(&file), "no_valid_header", "{} bytes", file.len());
     }
@@ -56,7 +56,7 @@ impl Bytes for Zeros {
 }
 
 #[test]
-fn a_search_ends_at_its_limit() {
+fn search_stops_at_its_limit() {
     let zeros = Zeros(std::cell::Cell::default());
     let why = read_within(&zeros, 5 << 20).unwrap_err();
     assert_eq!(why.label(), "no_header_within");
@@ -111,7 +111,7 @@ fn overlapping_false_headers_end_the_search() {
 }
 
 #[test]
-fn unknown_versions_are_named() {
+fn error_contains_the_unknown_version() {
     for (version, known) in [(0, false), (3, false), (4, true), (6, true), (8, true), (9, false)] {
         let read = read(&with_header(&db_header(version, &[])).as_slice());
         match read {
@@ -191,7 +191,7 @@ fn a_read_error_contains_its_offset() {
 }
 
 #[test]
-fn roles_follow_from_names() {
+fn role_depends_on_file_name() {
     let sig = "0f045e3b41d71d93aaa32f23021ba536";
     let named = sig.parse().ok();
     for (name, role) in [

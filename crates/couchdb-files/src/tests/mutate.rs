@@ -81,7 +81,7 @@ fn read_and_compare(bytes: &[u8]) -> Result<FileHeader, HeaderError> {
                 (place.at, place.length, place.checksum, place.bytes_after),
                 (*at as u64, u32::try_from(*bytes).unwrap(), *checksum, *tail as u64)
             );
-            // The header's values are those of the term that was found.
+            // The header's values come from the term that the slow search found.
             match (&read, decode(term, place)) {
                 (Ok(headed), decoded) => assert_eq!(headed.header, decoded.unwrap()),
                 (Err(why), decoded) => {
@@ -90,7 +90,7 @@ fn read_and_compare(bytes: &[u8]) -> Result<FileHeader, HeaderError> {
             }
         }
         (None, None) => {}
-        (ours, theirs) => panic!("found {ours:?}, and slowly {theirs:?}"),
+        (ours, theirs) => panic!("the search found {ours:?}, the slow search {theirs:?}"),
     }
     // One read of each block, and one of each record that a block claims.
     assert!(counted.read.get() <= size + naive.claimed * 2, "{} read", counted.read.get());
@@ -101,7 +101,7 @@ fn read_and_compare(bytes: &[u8]) -> Result<FileHeader, HeaderError> {
     if let Ok(FileHeader { header: Header::Db(db), .. }) = &read {
         let before = counted.reads.get();
         let _purge = last_purge(&counted, db);
-        assert!(counted.reads.get() <= before + 128, "two reads a level at most");
+        assert!(counted.reads.get() <= before + 128, "at most two reads per level");
         assert!(counted.largest.get() as u64 <= size, "a buffer of {:?}", counted.largest);
     }
     read
@@ -135,7 +135,7 @@ fn damage(file: &mut Vec<u8>, originals: &[Vec<u8>], next: &mut impl FnMut() -> 
     let blocks = file.len() / 4096 + 1;
     let header = naive::search(file).found;
     match kind {
-        // Bits anywhere, in the header, and in its length.
+        // Flipped bits anywhere, in the header, or in a length.
         0 => {
             let at = below(file.len());
             flip(file, at, below(8));
@@ -159,14 +159,14 @@ fn damage(file: &mut Vec<u8>, originals: &[Vec<u8>], next: &mut impl FnMut() -> 
                 *byte = new;
             }
         }
-        // The end is truncated, anywhere or near the header.
+        // A file truncated anywhere or near the header.
         5 => file.truncate(below(file.len())),
         6 => {
             if let Some(found) = header {
                 file.truncate(found.at + below(found.bytes + 8));
             }
         }
-        // Garbage after it.
+        // Garbage at the end.
         7 => {
             let more = below(20_000);
             let step = below(256);
@@ -261,7 +261,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_under_a_good_checksum_are_decoded_or_refused(
+    fn arbitrary_terms_with_valid_checksum_cause_no_panic(
         term in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let _read = read_and_compare(&with_header(&term));
@@ -270,7 +270,7 @@ proptest! {
 }
 
 #[test]
-fn the_search_and_the_slow_search_agree_on_recorded_files() {
+fn fast_and_slow_search_agree_on_recorded_files() {
     for name in expected().keys() {
         let _read = read_and_compare(&file(name));
     }

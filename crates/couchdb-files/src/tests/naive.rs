@@ -1,4 +1,4 @@
-//! A second, slow implementation of the search: each block from the last one, byte by byte.
+//! A second, slow implementation of the search: checks every block from the end, byte by byte.
 
 use super::Checksum;
 use md5::{Digest, Md5};
@@ -18,7 +18,7 @@ pub(super) struct NaiveHeader {
 pub(super) struct NaiveSearch {
     pub(super) found: Option<NaiveHeader>,
     pub(super) rejected: u32,
-    /// The bytes that the tried headers claim, as far as the file has them.
+    /// Total length that the tried headers claim, apart from lengths above twice the file's size.
     pub(super) claimed: u64,
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use flate2::{Compression, write::ZlibEncoder};
 use std::io::Write as _;
 
-/// A compression of terms.
+/// A function that compresses terms.
 type Pack = fn(&[u8]) -> Vec<u8>;
 
 /// A node with one element, as a term: `{Kind, [{Key, Value}]}`.
@@ -20,7 +20,7 @@ fn state(position: u64) -> Vec<u8> {
     [&[104, 3, 98][..], &position, &[97, 1, 97, 10]].concat()
 }
 
-/// Appends a chunk with the block markers in it, and returns its offset.
+/// Appends a chunk, including the block markers, and returns its offset.
 fn append(file: &mut Vec<u8>, data: &[u8], summed: bool) -> u64 {
     let at = file.len() as u64;
     let length = u32::try_from(data.len()).unwrap() | u32::from(summed) << 31;

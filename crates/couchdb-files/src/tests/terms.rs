@@ -15,7 +15,7 @@ fn bare(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn numbers_of_every_size() {
+fn reads_numbers_of_every_size() {
     for (bytes, number) in [
         (&[97, 0][..], Some(0)),
         (&[97, 255], Some(255)),
@@ -37,7 +37,7 @@ fn numbers_of_every_size() {
 }
 
 #[test]
-fn only_proper_lists_are_lists() {
+fn reads_only_proper_lists_as_lists() {
     for (bytes, numbers) in [
         (&[106][..], Some(vec![])),
         (&[107, 0, 3, 1, 2, 3], Some(vec![1, 2, 3])),
@@ -56,7 +56,7 @@ fn only_proper_lists_are_lists() {
 }
 
 #[test]
-fn tuples_maps_binaries_and_atoms() {
+fn reads_tuples_maps_binaries_and_atoms() {
     for bytes in [&[104, 2, 97, 1, 106][..], &[105, 0, 0, 0, 2, 97, 1, 106]] {
         let bytes = bare(bytes);
         let mut tuple = term(&bytes).tuple().unwrap();
@@ -94,7 +94,7 @@ fn incomplete_terms_are_refused() {
         (&[131, 108, 255, 255, 255, 255, 106, 106], DecodeError::Truncated),
         (&[131, 116, 255, 255, 255, 255], DecodeError::Truncated),
         (&[131, 108, 0, 0, 0, 1, 97, 1], DecodeError::Truncated),
-        // Compressed, a process, and a byte that is not a tag.
+        // A compressed term, a process, and a byte that is not a tag.
         (&[131, 80, 0, 0, 0, 1, 120, 156], DecodeError::UnknownTag(80)),
         (&[131, 88, 0], DecodeError::UnknownTag(88)),
         (&[131, 0], DecodeError::UnknownTag(0)),
@@ -104,7 +104,7 @@ fn incomplete_terms_are_refused() {
 }
 
 #[test]
-fn other_terms_are_skipped() {
+fn skips_terms_of_other_types() {
     for bytes in [
         &[70, 0, 0, 0, 0, 0, 0, 0, 0][..],
         &[99; 32],
@@ -123,7 +123,7 @@ fn other_terms_are_skipped() {
 }
 
 #[test]
-fn deep_terms_are_decoded() {
+fn decodes_deeply_nested_terms() {
     let mut bytes = vec![VERSION];
     bytes.extend([104, 1].repeat(1 << 20));
     assert_eq!(Term::decode(&bytes).err(), Some(DecodeError::Truncated));

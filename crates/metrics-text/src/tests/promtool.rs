@@ -34,11 +34,11 @@ fn every_family(format: TextFormat) -> String {
 #[test]
 fn promtool_reports_no_problem() {
     if Command::new("promtool").arg("--version").output().is_err() {
-        // Not `println!`, which the harness would keep to itself.
+        // Not `println!`, whose output the test harness would capture.
         let fails = std::env::var_os("RECLINER_TEST_NO_SKIP").is_some();
         assert!(!fails, "promtool is not installed, and RECLINER_TEST_NO_SKIP is set");
         let lacks = "promtool, which Debian has in the package prometheus";
-        writeln!(std::io::stderr(), "skipped: promtool_finds_nothing_to_say: {lacks}").unwrap();
+        writeln!(std::io::stderr(), "skipped: promtool_reports_no_problem: {lacks}").unwrap();
         return;
     }
     // The registry part of the specimen breaks naming rules on purpose.

@@ -1,4 +1,4 @@
-//! What a scan prints.
+//! Tests of what a scan prints.
 
 use super::*;
 use crate::{
@@ -23,8 +23,8 @@ fn facts(file: u64) -> Facts {
     }
 }
 
-/// One database of two copies with a view; its index files are read where `parts` says so, and
-/// nothing is known of the view but those where no cluster is asked.
+/// A database with two shard copies and one view. Its index files are read if `parts` is set;
+/// without `asks_cluster`, nothing else is known of the view.
 fn plan(parts: bool, asks_cluster: bool) -> Plan {
     let mut draft = Draft::new(5);
     let [a, b] = ["couchdb@a", "couchdb@b"].map(|name| draft.get_or_add_node(name));
@@ -67,11 +67,11 @@ fn plan(parts: bool, asks_cluster: bool) -> Plan {
 }
 
 #[test]
-fn views_are_counted_once_with_all_their_copies_whoever_read_them() {
+fn view_with_all_its_copies_counts_once() {
     for (parts, asks_cluster, row, views_listed) in [
         (false, true, "1 view, all copies", 1),
         (true, true, "1 view, all copies", 1),
-        // Nobody knows the view: its files count by themselves.
+        // The cluster was not asked for the view, so each of its files counts separately.
         (true, false, "2 view indexes", 2),
     ] {
         let plan = plan(parts, asks_cluster);

@@ -1,4 +1,4 @@
-//! The first screen: space, what runs, and the channels.
+//! The first screen: disk space, running jobs, and channels.
 
 use super::{
     Theme, below, line, table,
@@ -15,15 +15,15 @@ use crate::{
 use ratatui::{buffer::Buffer, layout::Rect};
 use wall_clock::Moment;
 
-/// Volumes and jobs that are shown at most; of jobs, their own screen has the rest.
+/// Maximum number of volumes and jobs to show; the jobs screen has all jobs.
 const MAX_VOLUMES: u16 = 8;
 const MAX_JOBS: u16 = 5;
 
-/// The widest name of a volume, and the width of its bar.
+/// Maximum width of a volume's name, and the width of its bar.
 const MAX_NAME: u16 = 30;
 const BAR: u16 = 20;
 
-/// Draws the screen; the list of channels takes what the rest leaves.
+/// Draws the screen; the list of channels takes the remaining space.
 pub(super) fn render(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let mut rest = area;
     for says in sums(model) {
@@ -31,7 +31,7 @@ pub(super) fn render(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffe
         rest = below(rest, 1);
     }
     rest = volumes(model, theme, below(rest, 1), buffer);
-    // The list keeps at least a head and the three channels with most to reclaim.
+    // Leave room for the header and the three channels with most to reclaim.
     let jobs = MAX_JOBS.min(rest.height.saturating_sub(6));
     if jobs > 0 {
         rest = running(model, theme, rest, jobs, buffer);
@@ -39,7 +39,7 @@ pub(super) fn render(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffe
     table::render(&model.listed(), model.list(), "There are no channels.", theme, rest, buffer);
 }
 
-/// What there is in the cluster.
+/// The cluster's sizes and counts.
 fn sums(model: &Model) -> [String; 2] {
     let answers = &model.answers;
     let space = &answers.space;
@@ -66,7 +66,7 @@ fn sums(model: &Model) -> [String; 2] {
     ]
 }
 
-/// The volumes as bars; returns the area below them.
+/// Draws the volumes as bars; returns the area below them.
 fn volumes(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) -> Rect {
     let volumes = &model.answers.space.volumes;
     if volumes.is_empty() {
@@ -101,7 +101,7 @@ fn volumes(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) -> Rect
     below(rest, 2)
 }
 
-/// A volume's bar: what lives, what is reclaimable, everything else, and what is free.
+/// A volume's bar: live bytes, reclaimable bytes, everything else, and free space.
 fn fill(volume: &VolumeSpaceLine) -> String {
     let Some(size) = volume.size_bytes.filter(|size| *size > 0) else { return "?".to_owned() };
     let cells = |bytes: u64| {
@@ -136,7 +136,7 @@ fn says_of(volume: &VolumeSpaceLine) -> String {
     }
 }
 
-/// The jobs, in one line each; returns the area below them.
+/// Draws the jobs, one per line; returns the area below them.
 fn running(model: &Model, theme: Theme, area: Rect, most: u16, buffer: &mut Buffer) -> Rect {
     let jobs = rows::jobs(&model.answers, model.now).rows;
     if jobs.is_empty() {

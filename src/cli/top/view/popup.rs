@@ -1,4 +1,4 @@
-//! Draws what stands before a screen: help, explanations, confirmations, and how orders went.
+//! Draws popups: help, explanations, confirmations, and results of orders.
 
 use super::{
     Theme,
@@ -14,10 +14,10 @@ use ratatui::{
     widgets::{Block, Clear, Widget as _},
 };
 
-/// The widest popup.
+/// Maximum width of a popup.
 const MAX_WIDTH: u16 = 110;
 
-/// What the keys do.
+/// The help text about keys.
 const HELP: &str = "\
 1 2 3 4, Tab   the screens
 ↑ ↓ PgUp PgDn  select; also k, j, Home and End
@@ -62,7 +62,7 @@ pub(super) fn render(model: &Model, popup: &Popup, theme: Theme, area: Rect, buf
     }
 }
 
-/// The title, the lines at this width, and how far they are scrolled.
+/// The title, the lines at this width, and the number of lines scrolled.
 fn content(model: &Model, popup: &Popup, room: u16) -> (String, Vec<String>, usize) {
     match popup {
         Popup::Help => ("Keys".to_owned(), fold(HELP, room), 0),

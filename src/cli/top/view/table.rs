@@ -1,4 +1,4 @@
-//! Draws a list: a header, the rows around the selected one, and what is left out.
+//! Draws a list: a header, the rows around the selected one, and the number of rows left out.
 
 use super::{
     Theme, below, line,
@@ -10,14 +10,14 @@ use crate::cli::{
 };
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-/// Columns between two columns.
+/// Spaces between two columns.
 const GAP: u16 = 2;
 
-/// The narrowest that the first column becomes while others are cut too, and these.
+/// Minimum widths of the first column and of the others when columns are cut.
 const MIN_FIRST: u16 = 16;
 const MIN_OTHER: u16 = 8;
 
-/// Draws a list; `empty` is said if it has no rows.
+/// Draws a list, or the text `empty` if it has no rows.
 pub(super) fn render(
     listed: &Listed,
     state: &ListState,
@@ -54,17 +54,17 @@ pub(super) fn render(
     }
 }
 
-/// The first row that is shown, so that the selected one is near the middle.
+/// The first visible row, chosen so that the selected one is near the middle.
 fn first_row(rows: usize, at: usize, room: usize) -> usize {
     at.saturating_sub(room / 2).min(rows.saturating_sub(room))
 }
 
-/// The columns that a terminal of this width has, with their places.
+/// The columns to show at this width, with their indexes.
 fn shown_columns(listed: &Listed, width: u16) -> Vec<(usize, &Column)> {
     listed.columns.iter().enumerate().filter(|(_, column)| column.from <= width).collect()
 }
 
-/// A column's head, with the direction of the order.
+/// A column's title, with an arrow if rows are sorted by it.
 fn head(state: &ListState, at: usize, column: &Column) -> String {
     let mark = match state.sort {
         Some((by, false)) if by == at => "▼",
@@ -74,11 +74,12 @@ fn head(state: &ListState, at: usize, column: &Column) -> String {
     column.title.to_uppercase() + mark
 }
 
-/// The width of each column: as wide as its longest cell; where that is too much, the widest give way.
+/// The width of each column: that of its longest cell; if the sum is too large, the widest columns
+/// shrink.
 fn widths(listed: &Listed, shown: &[(usize, &Column)], most: u16) -> Vec<u16> {
     let natural = |(at, column): &(usize, &Column)| {
         let cells = listed.rows.iter().filter_map(|row| row.cells.get(*at));
-        // One more for the direction of the order.
+        // One more for the arrow.
         cells.map(|cell| width(&cell.text)).max().unwrap_or(0).max(width(column.title) + 1)
     };
     let mut widths: Vec<u16> = shown.iter().map(natural).collect();
@@ -95,7 +96,7 @@ fn widths(listed: &Listed, shown: &[(usize, &Column)], most: u16) -> Vec<u16> {
     widths
 }
 
-/// Draws the cells of a line.
+/// Draws the cells of one row.
 fn cells(
     buffer: &mut Buffer,
     area: Rect,
@@ -116,7 +117,7 @@ fn cells(
     }
 }
 
-/// A cell's text, cut in the middle: both ends of a name distinguish it.
+/// A cell's text, cut in the middle, because both ends of a name distinguish it.
 fn fitted(text: &str, room: u16) -> String {
     let most = usize::from(room);
     match width(text) <= room || room < 3 {
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_selected_row_is_in_view() {
+    fn selected_row_is_visible() {
         for rows in 0..40 {
             for at in 0..rows {
                 for room in 1..20 {

@@ -12,17 +12,17 @@ use ratatui::{Terminal, backend::TestBackend};
 const PLAIN: Theme = Theme { colours: false };
 const COLOURED: Theme = Theme { colours: true };
 
-/// The screen of a terminal of this size.
+/// Draws the model on a terminal of this size.
 fn drawn(model: &Model, width: u16, height: u16, theme: Theme) -> Buffer {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("it draws");
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a test terminal");
     let draw = |frame: &mut ratatui::Frame<'_>| {
         render(model, theme, frame.area(), frame.buffer_mut());
     };
-    terminal.draw(draw).expect("it draws");
+    terminal.draw(draw).expect("drawing succeeds");
     terminal.backend().buffer().clone()
 }
 
-/// The letters on it, line by line.
+/// The text of the screen, line by line.
 fn text_of(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width);
     let lines = buffer.content.chunks(width).map(|cells| {
@@ -36,7 +36,7 @@ fn shown(model: &Model, width: u16, height: u16) -> String {
     text_of(&drawn(model, width, height, PLAIN))
 }
 
-/// The model after these keys.
+/// The model after pressing these keys.
 fn after(mode: &str, keys: &[Key]) -> Model {
     let mut model = fixture::model(mode);
     for key in keys {
@@ -46,14 +46,14 @@ fn after(mode: &str, keys: &[Key]) -> Model {
 }
 
 #[test]
-fn each_screen_on_a_small_terminal() {
+fn draws_each_screen_on_a_small_terminal() {
     for (name, key) in [("overview", '1'), ("jobs", '2'), ("queue", '3'), ("events", '4')] {
         assert_snapshot!(format!("{name}_80"), shown(&after("enforce", &[Key::Char(key)]), 80, 24));
     }
 }
 
 #[test]
-fn each_screen_on_a_large_terminal() {
+fn draws_each_screen_on_a_large_terminal() {
     for (name, key) in [("overview", '1'), ("jobs", '2'), ("queue", '3'), ("events", '4')] {
         assert_snapshot!(
             format!("{name}_160"),
@@ -63,12 +63,12 @@ fn each_screen_on_a_large_terminal() {
 }
 
 #[test]
-fn a_tiny_terminal_says_what_is_wrong_and_how_to_leave() {
+fn tiny_terminal_shows_problem_and_how_to_quit() {
     assert_snapshot!("tiny", shown(&after("enforce", &[]), 30, 5));
 }
 
 #[test]
-fn a_question_before_an_order() {
+fn draws_confirmation_of_orders() {
     assert_snapshot!(
         "suspend_80",
         shown(&after("enforce", &[Key::Char('3'), Key::Char('S')]), 80, 24)
@@ -80,7 +80,7 @@ fn a_question_before_an_order() {
 }
 
 #[test]
-fn an_explanation_and_the_help() {
+fn draws_explanation_and_help() {
     let mut model = after("enforce", &[Key::Char('3'), Key::Enter]);
     let asked = id("couchdb@node-1.example", "sessions");
     model.apply(Update::Explained { asked, found: Ok(vec![explained()]) });
@@ -89,18 +89,18 @@ fn an_explanation_and_the_help() {
 }
 
 #[test]
-fn a_service_that_is_silent_is_one_line_over_its_last_state() {
+fn silent_service_adds_a_line_above_last_state() {
     let mut model = after("enforce", &[]);
     model.apply(Update::Silent("http://127.0.0.1:10984 gives no answer".to_owned()));
     model.now = model.now.plus(std::time::Duration::from_secs(12));
     let text = shown(&model, 80, 24);
-    let line = text.lines().nth(2).expect("there is a third line");
+    let line = text.lines().nth(2).expect("the screen has a third line");
     assert_eq!(line, "No answer for 12s, asking again: http://127.0.0.1:10984 gives no answer");
     assert!(text.contains("ratio_dbs"), "{text}");
 }
 
 #[test]
-fn nothing_is_drawn_outside_and_no_size_panics() {
+fn draws_at_any_size_without_panic() {
     for screen in ['1', '2', '3', '4'] {
         for popup in ['j', '?', 'w', 'S', 'R'] {
             let model = after("enforce", &[Key::Char(screen), Key::Char(popup)]);
@@ -115,7 +115,7 @@ fn nothing_is_drawn_outside_and_no_size_panics() {
 }
 
 #[test]
-fn without_colours_nothing_is_coloured_and_names_control_nothing() {
+fn plain_theme_has_no_colours_and_names_are_escaped() {
     for screen in ['1', '2', '3', '4'] {
         let model = after("enforce", &[Key::Char(screen)]);
         let has_colour =

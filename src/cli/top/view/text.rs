@@ -1,20 +1,20 @@
-//! Text in cells: its width, and what of it fits.
+//! Text in cells: measuring, drawing, cutting and wrapping it.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style, text::Span};
 
-/// The columns that a text takes.
+/// The number of columns that a text takes.
 pub(super) fn width(text: &str) -> u16 {
     u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
-/// Draws a text in the first line of an area.
+/// Draws a text on the first line of an area.
 pub(super) fn put(buffer: &mut Buffer, area: Rect, text: &str, style: Style) {
     if area.height > 0 {
         buffer.set_stringn(area.x, area.y, text, area.width.into(), style);
     }
 }
 
-/// The beginning of a text, with an ellipsis if it does not fit.
+/// Shortens a text that does not fit, ending with an ellipsis.
 pub(super) fn clipped(text: &str, most: u16) -> String {
     if width(text) <= most {
         return text.to_owned();
@@ -30,8 +30,7 @@ pub(super) fn clipped(text: &str, most: u16) -> String {
     out + "…"
 }
 
-/// A text as lines of this width, broken between words where there are some. Spaces at the beginning of a
-/// line stay.
+/// Wraps a text at this width, between words where possible. Leading spaces of a line stay.
 pub(super) fn fold(text: &str, most: u16) -> Vec<String> {
     text.lines().flat_map(|line| fold_line(line, most.max(1))).collect()
 }
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_broken_between_words_or_else_anywhere() {
+    fn wraps_between_words_where_possible() {
         for (text, expected) in [
             ("", &[][..]),
             ("one two three", &["one two", "three"]),
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_does_not_fit_ends_with_an_ellipsis() {
+    fn clipped_text_ends_with_an_ellipsis() {
         for (text, most, expected) in
             [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("日本語", 4, "日…"), ("日本語", 6, "日本語")]
         {

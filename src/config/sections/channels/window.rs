@@ -46,7 +46,7 @@ fn check(window: &mut Window, section: &mut Section<'_, '_>) {
     }
 }
 
-/// A list of days and ranges of days; every day is left out.
+/// A list of days and ranges of days, left out if it has every day.
 fn days() -> Form<Days> {
     let any_case = |day: &str| -> String {
         day.chars().map(|letter| format!("[{letter}{}]", letter.to_ascii_uppercase())).collect()

@@ -1,5 +1,5 @@
-//! When and how many: the settings that a channel of smoosh reads as it enqueues and
-//! starts, and that decide nothing about what it takes.
+//! When a channel starts jobs and how many: settings that smoosh reads when it enqueues and starts,
+//! and that do not affect which targets the channel takes.
 
 use super::Reader;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Reader<'_> {
-    /// Capacity and concurrency, which smoosh's channel reads as it enqueues and starts.
+    /// Reads capacity and concurrency.
     pub(super) fn limits(&mut self, channel: &mut SmooshChannel) {
         if let Some(text) = self.value("capacity") {
             match integer(text) {
@@ -50,7 +50,7 @@ impl Reader<'_> {
         })
     }
 
-    /// When it is open, and whether it suspends jobs when it closes.
+    /// Reads when the channel is open, and whether it suspends jobs when it closes.
     pub(super) fn window(&mut self, channel: &mut SmooshChannel) {
         let from = self.time("from", DAY_BEGINS);
         let to = self.time("to", DAY_ENDS);
@@ -80,7 +80,7 @@ impl Reader<'_> {
     }
 }
 
-/// A count of jobs or places in a queue; more than four billion are as good as that.
+/// A number of jobs or queue places, clamped to about four billion.
 fn count(value: i128) -> usize {
     let value = u32::try_from(value).unwrap_or(u32::MAX);
     usize::try_from(value).unwrap_or(usize::MAX)
