@@ -58,8 +58,8 @@ const MIN_SWEEP_PAUSE: Duration = Duration::from_secs(1);
 /// Also the minimum time from the start of a sweep to the next one for a node that answers again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The wall clock was set if it differs by more than this from the monotonic one since the last
-/// event.
+/// Maximum drift between the wall clock and the monotonic one since the last event; a larger one
+/// means that the wall clock was set.
 const MAX_CLOCK_DRIFT: Duration = Duration::from_secs(30);
 
 /// A slot for one concurrent read. Earlier slots are handled first.
@@ -96,7 +96,7 @@ pub(super) enum Event {
     Settings(Arc<ScanSettings>),
     /// The source changed.
     SourceChanged,
-    /// Predictions are corrected like this.
+    /// New corrections of predictions.
     Corrections(Arc<Corrections>),
     /// Another task sent a command.
     Command(ScanCommand),
@@ -129,7 +129,6 @@ pub(super) enum Effect {
 #[derive(Debug)]
 struct Reading {
     stage: Stage,
-    /// When it began.
     began: Instant,
 }
 
@@ -148,9 +147,9 @@ enum Timer {
 struct Timers {
     /// When the last snapshot was published.
     published: Instant,
-    /// The minimum time until the next one.
+    /// The minimum time until the next snapshot.
     publish_interval: Duration,
-    /// Whether anything changed since the last one.
+    /// Whether anything changed since the last snapshot.
     unpublished: bool,
     sweep: Instant,
     /// When a sweep continues without the silent nodes.
@@ -351,7 +350,7 @@ impl Scanner {
         self.timers.unpublished |= self.followed.update_quiet(&mut self.targets.draft, now.at);
     }
 
-    /// A `_view_cleanup` was requested, so these files are no longer evidence.
+    /// Drops the evidence for a cleanup after a `_view_cleanup` was requested.
     fn cleaned(&mut self, ix: TargetIx) {
         let Some(target) = self.targets.now().target(ix) else { return };
         if target.kind() == TargetKind::Cleanup {
@@ -500,7 +499,7 @@ impl Scanner {
         }
     }
 
-    /// A read has ended: starts the sweep's next stage, or ends the sweep.
+    /// Handles the end of a read: starts the sweep's next stage, or ends the sweep.
     fn reading_ended(&mut self, slot: Slot, now: Now, effects: &mut Vec<Effect>) -> Handled {
         let Some(Reading { stage, began }) = self.stop(slot, effects) else {
             return Handled::Part;
@@ -556,7 +555,7 @@ impl Scanner {
         self.status.event_batches = self.targets.changes.batches();
     }
 
-    /// A silent node answers again; a sweep reads it soon.
+    /// Schedules a sweep soon, because a silent node answers again.
     fn node_is_back(&mut self, now: Now) {
         let earliest = now.at.max(self.sweep.began().at + RETRY_INTERVAL);
         self.timers.sweep = self.timers.sweep.min(earliest);
@@ -567,7 +566,7 @@ impl Scanner {
         self.sweep.has_listed() || self.readings.contains_key(&Slot::ClusterViews)
     }
 
-    /// Something could not be read: its node, or the cluster, is incomplete in this sweep.
+    /// Records a failed read: its node, or the cluster, is incomplete in this sweep.
     fn unread(&mut self, node: NodeIx, unread: &ReadError) {
         self.sweep.unread(node);
         self.count_error(node, unread);

@@ -50,7 +50,8 @@ struct DbViews {
     cleanup: Option<TargetIx>,
     /// Every signature of the database's design documents, if all are known.
     designed: Option<Vec<Signature>>,
-    /// Whether they were requested since index files were found; before that they are not kept.
+    /// Whether the signatures were requested since index files were found; before that they are not
+    /// kept.
     judged: bool,
     /// The time of the database's last feed event.
     named: Option<Instant>,
@@ -79,7 +80,8 @@ impl IndexTables {
         draft.set_facts(cleanup, facts.marked_from_files());
     }
 
-    /// A walk found no unused index file of a database that had some: somebody cleaned up, on all nodes.
+    /// Clears the evidence of databases whose unused index files are gone: another program cleaned
+    /// up on all nodes.
     pub(super) fn clear_stale(
         &mut self,
         draft: &mut Draft,
@@ -143,7 +145,7 @@ impl IndexTables {
         if self.asked.len() <= place {
             self.asked.resize(place + 1, 0);
         }
-        // A place may have had another database before: the name distinguishes them.
+        // The position may have belonged to another database before: the name distinguishes them.
         let far = far.map_or(0, |far| {
             far.wrapping_add(doc_hash(name.db)).wrapping_add(doc_hash(name.suffix)).max(1)
         });
@@ -181,14 +183,14 @@ impl IndexTables {
         })
     }
 
-    /// A database had a feed event.
+    /// Records a feed event of a database.
     pub(super) fn named(&mut self, db: DbIx, now: Instant) {
         if let Some(known) = self.dbs.get_mut(&db) {
             known.named = Some(now);
         }
     }
 
-    /// A database no longer exists, and neither do its views.
+    /// Removes a database that no longer exists, with its views.
     pub(super) fn db_removed(&mut self, draft: &mut Draft, db: DbIx) {
         if let Some(known) = self.dbs.remove(&db) {
             known.views.into_iter().chain(known.cleanup).for_each(|ix| draft.remove(ix));
@@ -419,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_went_is_evidence_for_a_cleanup_unless_the_servers_clean_up() {
+    fn removed_index_is_evidence_unless_servers_clean_up() {
         for cleans_itself in [false, true] {
             let (mut draft, db, _) = one_db();
             let mut views = IndexTables::default();
@@ -439,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_could_not_be_read_stays() {
+    fn keeps_index_that_could_not_be_read() {
         let (mut draft, db, _) = one_db();
         let mut views = IndexTables::default();
         views.apply(&mut draft, db, answer(vec![view(1, true), view(2, true)]), asked());
@@ -452,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_asked_after_a_write_while_it_has_views_and_once_for_its_index_files() {
+    fn views_are_due_after_writes_growth_or_found_files() {
         let (mut draft, db, ix) = one_db();
         let mut views = IndexTables::default();
         let write = |draft: &mut Draft, seq| {

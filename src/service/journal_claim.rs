@@ -22,8 +22,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Claims the journal as soon as the cluster's identity is known, and loads the stored state;
-/// measured facts are sent to `before`. What it waits for is sent to `obstacle`. A journal of another
-/// cluster is tried again, because the address of CouchDB may be corrected by a reload.
+/// measured facts are sent to `before`. While it waits, the reason is sent to `obstacle`. A journal
+/// of another cluster is tried again, because a reload may correct the address of CouchDB.
 pub(super) async fn claim_and_recover(
     journal: Journal,
     whose: JournalOwner,

@@ -33,7 +33,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long CouchDB as a whole may be silent before that is logged.
 const OUTAGE_GRACE: Duration = Duration::from_secs(3);
-/// The same for one of several URLs, or one node, while others answer.
+/// How long one of several URLs, or one node, may be silent while others answer.
 const SINGLE_OUTAGE_GRACE: Duration = Duration::from_secs(10);
 
 /// The task that reads published state and logs.
@@ -217,7 +217,7 @@ impl OperatorLog {
     }
 }
 
-/// What the first sweep found; none while no node is known.
+/// The log line for the first sweep; `None` while no node is known.
 fn first_sweep(observed: &ObservedState<'_>) -> Option<OperatorLogLine> {
     let nodes = observed.snapshot.nodes().iter().skip(1);
     let nodes = nodes.filter(|node| node.is_member && node.is_served);

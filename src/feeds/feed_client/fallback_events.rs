@@ -41,7 +41,7 @@ pub(super) struct FallbackOutput {
 #[derive(Debug, Default)]
 pub(super) struct FallbackEvents {
     mode: FallbackMode,
-    /// The feed's count of starts from now when it was last connected.
+    /// The feed's `starts_from_now` when it was last connected.
     starts_from_now: u64,
     held: PendingEvents,
     held_marks: Vec<PublishedDbState>,
@@ -206,7 +206,7 @@ mod tests {
                 &[Connected(5), Detects(&[], Some(6)), Reports("a"), Detects(&["a", "b"], None)],
                 &[],
             ),
-            // A sweep that began before the feed may not have covered the earlier time.
+            // A sweep that began before the feed connected may have missed earlier changes.
             (
                 "before the feed connected",
                 &[

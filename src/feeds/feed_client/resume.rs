@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_feed_is_resumed_if_it_is_the_same_and_the_gap_is_small() {
+    fn resumes_the_same_feed_after_a_short_gap() {
         const DAY: u64 = 24 * 3_600;
         let now = Moment::from_unix(10 * DAY);
         for (seq, days, newest, resumes) in [

@@ -83,7 +83,7 @@ impl RenderedRows {
         Some(RowSlice { count: count as u64, last_seq: last, bytes: self.bytes.slice(begin..end) })
     }
 
-    /// All events, in any order.
+    /// All events, which may be in any order.
     pub(super) fn all(&self) -> Option<RowSlice> {
         let (last, _) = *self.ends.last()?;
         Some(RowSlice { count: self.ends.len() as u64, last_seq: last, bytes: self.bytes.clone() })

@@ -35,8 +35,8 @@ impl TrackedJob {
         Self { target: task.target, ..Self::new(kind, started.unwrap_or(now), now, stage) }
     }
 
-    /// A compaction of which only the file that it replaced shows that it ran. That file is known as it was at the
-    /// end of the old one if nothing was written in between.
+    /// A compaction known only from the file that it replaced. The old file's last sizes are known
+    /// if nothing was written between its last reading and the compaction.
     pub(super) fn unseen(target: TargetRef<'_>, file: &ReplacedFile, at: Moment) -> Self {
         let known = file.before();
         let before = FileBefore::of(target.kind(), &known, target.correction());
@@ -87,7 +87,7 @@ impl TrackedJob {
         }
     }
 
-    /// Whether the file size before is unknown and one more reading may provide it.
+    /// Whether the file size before the job is unknown and one more reading may provide it.
     pub(super) fn wants_sizes(&self, tables: &Snapshot) -> bool {
         let compacts =
             self.intent.is_none() && self.is_measured_copy && self.file_before.file_bytes.is_none();
@@ -97,7 +97,7 @@ impl TrackedJob {
         compacts && self.current_target(tables).is_some_and(|target| !read(target))
     }
 
-    /// Takes the file size before from a reading made while the job runs, if it was unknown.
+    /// Takes the file size before the job from a reading made while it runs, if it was unknown.
     pub(super) fn update_sizes_before(&mut self, tables: &Snapshot) {
         let shown = matches!(self.stage, JobStage::Shown { .. });
         if !shown || self.intent.is_some() || self.file_before.file_bytes.is_some() {

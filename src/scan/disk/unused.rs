@@ -19,11 +19,11 @@ use wall_clock::Moment;
 /// next poll shows a job that begins.
 const LEFTOVER_AFTER: Duration = Duration::from_secs(600);
 
-/// The same if running jobs are unknown: smoosh suspends jobs outside its channel's window, for at most
-/// a day with daily windows, and then continues them.
+/// How long it must be unchanged if running jobs are unknown: smoosh suspends jobs outside its
+/// channel's window, for at most a day with daily windows, and then continues them.
 const LEFTOVER_AFTER_UNPOLLED: Duration = Duration::from_secs(86_400);
 
-/// Maximum number of shards of a node whose compactions' files are listed.
+/// Maximum number of shards per node whose compaction files are listed.
 const MAX_LISTED_COMPACTIONS: usize = 16;
 
 /// Sums over one node's files.
@@ -31,7 +31,7 @@ const MAX_LISTED_COMPACTIONS: usize = 16;
 struct Unused {
     stale_bytes: u64,
     stale_files: u64,
-    /// Bytes of those whose shard is gone.
+    /// Bytes of stale files whose shard is gone.
     ownerless_bytes: u64,
     designs_known: bool,
 }
@@ -100,7 +100,7 @@ impl Disk {
         }
     }
 
-    /// Whether every directory was read whose files are known.
+    /// Whether all directories of nodes with known files were read completely.
     fn is_complete(&self) -> bool {
         let is_whole = |node: &OnNode| node.ended.as_ref().is_some_and(|disk| disk.whole);
         self.was_walked() && self.nodes.values().all(is_whole)
@@ -119,7 +119,7 @@ impl Disk {
     }
 }
 
-/// Sets each view's sums of its parts.
+/// Sets the sums over each view's parts.
 fn sum_up(draft: &mut Draft, parts_of: &BTreeMap<TargetIx, PartSums>) {
     let views: Vec<TargetIx> = draft
         .current()
@@ -196,7 +196,7 @@ fn attribute(draft: &mut Draft, part: TargetIx, of: TargetIx) {
     }
 }
 
-/// The part's former design document was deleted or replaced.
+/// Clears the design documents of a part whose design document was deleted or replaced.
 fn unattribute(draft: &mut Draft, part: TargetIx) {
     let Some(view) = draft.current().target(part).and_then(TargetRef::view) else { return };
     let view = View { designs: Arc::new([]), language: Arc::from(""), ..view.clone() };
@@ -207,9 +207,9 @@ fn unattribute(draft: &mut Draft, part: TargetIx) {
 #[derive(Clone, Copy, Debug, Default)]
 struct Leftovers {
     files: u64,
-    /// In bytes.
+    /// Bytes left by database compactions.
     of_dbs: u64,
-    /// In bytes.
+    /// Bytes left by view compactions.
     of_views: u64,
 }
 
@@ -247,7 +247,7 @@ fn is_leftover(file: &CompactionFile, running: Option<&[jobs::RunningTask]>, now
     }
 }
 
-/// The largest files of compactions on a node, summed by shard.
+/// The largest compaction files on a node, summed by shard.
 fn largest_compactions(
     draft: &Draft,
     node: NodeIx,

@@ -29,7 +29,7 @@ impl Scanner {
             || self.followed.is_any_node_away()
     }
 
-    /// Begins a sweep; a delayed one ends.
+    /// Begins a sweep, and ends a delayed one.
     pub(super) fn begin_sweep(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.sweep.runs() {
             self.finish_sweep(now);
@@ -97,8 +97,8 @@ impl Scanner {
         Stage::Disk
     }
 
-    /// If the members of the cluster are unknown, known nodes that did not answer themselves are down,
-    /// whatever the last sweep found.
+    /// Marks known nodes that did not answer as down if nobody answered which members the cluster
+    /// has, whatever the last sweep found.
     fn mark_silent_nodes_down(&mut self) {
         if !self.sweep.members_unanswered() {
             return;
@@ -132,7 +132,7 @@ impl Scanner {
         names
     }
 
-    /// The databases that no map may have; no such database is known while a member does not answer.
+    /// Looks up databases that only stray files name: in every member's map if all members are up.
     fn strays_to_ask(&mut self) -> Stage {
         let members = || self.targets.now().members().map(|(_, node)| node);
         let all = members().all(|node| node.is_up == Some(true));
@@ -186,14 +186,14 @@ impl Scanner {
         Stage::Shards { snapshot: Arc::new(self.targets.now().without_facts()), node_reads }
     }
 
-    /// A sweep has requested one shard of a node; after the last one, the node was read.
+    /// Counts one requested shard of a node; after the last one, the node was read.
     pub(super) fn shard_requested(&mut self, node: NodeIx, now: Now) {
         if self.sweep.shard_requested(node) {
             self.node_read(node, now);
         }
     }
 
-    /// Everything that a node answers by itself was requested.
+    /// Records that everything that a node answers by itself was requested.
     fn node_read(&mut self, at: NodeIx, now: Now) {
         let shards = self.targets.shard_count(at);
         if let Some(unread) = self.sweep.shard_reads().not_found(at, shards) {
@@ -242,7 +242,7 @@ impl Scanner {
             self.start(Slot::ClusterViews, stage, now, effects);
             return false;
         }
-        // All nodes together say what is being split, or none does.
+        // CouchDB reports the splits of all nodes together, or none.
         if self.readings.contains_key(&Slot::Splits) && !self.is_held_up() {
             self.sweep.wait_for(SweepPhase::Splits);
             return false;
@@ -266,7 +266,8 @@ impl Scanner {
         Some(Stage::Views { snapshot: Arc::new(self.targets.now().without_facts()), dbs })
     }
 
-    /// The views were read, for this sweep or for an earlier one that ended without them.
+    /// Records that the views were read, for this sweep or for an earlier one that ended without
+    /// them.
     pub(super) fn views_read(&mut self, now: Now) {
         if self.sweep.views_read() {
             let success = Some(now.wall);
@@ -291,7 +292,7 @@ impl Scanner {
         self.set_splits(splits, now);
     }
 
-    /// A source without splits knows of none.
+    /// Sets no splits if the source reported none.
     pub(super) fn splits_read(&mut self, now: Now) {
         if self.sweep.splits_answered() {
             self.set_splits(Reshard::default(), now);
@@ -305,7 +306,7 @@ impl Scanner {
         if self.sweep.lists() && self.listing.is_settled() {
             self.settle_listing(now);
         } else {
-            // What is no longer split the next listing finds: it is due, now that they differ.
+            // The next listing finds what is no longer split: it is due because the splits changed.
             self.listing.apply_splits(&mut self.targets.draft);
         }
     }

@@ -77,7 +77,7 @@ const fn lasts(seconds: u64) -> Duration {
 }
 
 #[test]
-fn a_couchdb_that_is_down_at_the_start_is_logged_within_seconds_and_when_it_answers() {
+fn logs_couchdb_down_at_start_and_its_first_answer() {
     let mut seen = Fixture::new(&[A, B]);
     seen.up(A, false);
     let why = "http://a:5984 refused";
@@ -98,7 +98,7 @@ fn a_couchdb_that_is_down_at_the_start_is_logged_within_seconds_and_when_it_answ
 }
 
 #[test]
-fn the_first_sweep_is_logged_once_and_an_answering_cluster_gives_no_lines() {
+fn logs_first_sweep_once_and_nothing_while_cluster_answers() {
     let mut seen = Fixture::new(&[A]);
     seen.up(A, true);
     assert_eq!(seen.pass(20), []);
@@ -120,7 +120,7 @@ fn the_first_sweep_is_logged_once_and_an_answering_cluster_gives_no_lines() {
 }
 
 #[test]
-fn one_cause_is_one_line() {
+fn one_cause_gives_one_log_line() {
     let mut seen = Fixture::new(&[A, B]);
     seen.up(A, true);
     seen.up(B, true);
@@ -146,7 +146,7 @@ fn one_cause_is_one_line() {
     assert_eq!(seen.pass(3), []);
     seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
     assert_eq!(seen.pass(100), []);
-    // One of two.
+    // One of two URLs fails.
     seen.up(B, false);
     let url = |notice, why: &str| OperatorLogLine::UrlOutage {
         url: B.to_owned(),
@@ -160,7 +160,7 @@ fn one_cause_is_one_line() {
 }
 
 #[test]
-fn an_unreadable_cluster_is_logged_but_not_a_refused_login() {
+fn logs_unreadable_cluster_but_not_refused_login() {
     let mut seen = Fixture::new(&[A]);
     seen.up(A, true);
     seen.status.problem = Some("this is no CouchDB".to_owned());

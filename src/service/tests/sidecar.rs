@@ -113,7 +113,7 @@ impl Source for ClusterSource {
 }
 
 #[tokio::test]
-async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
+async fn sidecar_serves_facts_from_files_to_other_processes() {
     let root = tree();
     let flags = Flags {
         couchdb_urls: vec![],
@@ -183,7 +183,7 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     let ended = time::timeout(PATIENCE, tasks.join_next()).await;
     assert_eq!(ended.unwrap().unwrap().unwrap(), ServiceEnd::Stopped);
     let unknown = handle.snapshots.wait_for(exact(None));
-    drop(time::timeout(PATIENCE, unknown).await.expect("they are forgotten").unwrap());
+    drop(time::timeout(PATIENCE, unknown).await.expect("its parts are forgotten").unwrap());
     let errors = handle.status.borrow().errors.clone();
     assert!(errors.keys().any(|(node, reason)| &**node == "_cluster" && *reason == "peer"));
     owner_stop.cancel();

@@ -9,7 +9,7 @@ use std::{fmt::Debug, future::ready, sync::Arc};
 
 /// The files in directories that this process does not read through [`walk`](crate::datadir::walk()).
 pub trait Directories: Debug + Send + Sync + 'static {
-    /// Reads all of them. MUST end, as a [`Source`] must.
+    /// Reads all these directories. MUST end, as a [`Source`] must.
     fn read(&self) -> BoxStream<'static, Observation>;
 }
 

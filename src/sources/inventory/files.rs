@@ -33,7 +33,7 @@ use wall_clock::{Clock, Moment};
 /// The maximum number of reading threads: more do not make a disk faster, and CouchDB needs it too.
 const MAX_THREADS: usize = 4;
 
-/// The maximum number of unhandled batches: a walk that is further ahead waits.
+/// The maximum number of unhandled batches; a walk that gets further ahead waits.
 const MAX_WAITING_BATCHES: usize = 4;
 
 /// Reads the directories of one node.
@@ -86,7 +86,7 @@ impl FilesSource {
         Ok(DiskWalk { sums, whole, took: began.elapsed(), volumes: self.roots.volumes() })
     }
 
-    /// Substitutes CouchDB's responses if there is none to ask: the one node, and no map.
+    /// Substitutes for CouchDB's responses if there is no CouchDB: the one node, and no map.
     pub(super) fn alone(&self, stage: &Stage) -> BoxStream<'static, Observation> {
         let node = || vec![self.node.to_string()];
         let seen = match stage {

@@ -19,7 +19,8 @@ const NAMES_PER_PAGE: usize = 1_000;
 const CONCURRENT_DATABASES: usize = 4;
 
 impl HttpSource {
-    /// Entries, read errors, and an end.
+    /// Reads the entries of the readable databases; the stream also contains read errors, and an
+    /// end.
     pub(super) fn readable(self) -> BoxStream<'static, Observation> {
         let all = async move {
             let (names, unlisted) = match self.names().await {
@@ -68,7 +69,7 @@ impl HttpSource {
         }
     }
 
-    /// Replaces the map's entry of one database; `None` if there is none.
+    /// Substitutes for the map entry of one database; `None` if the database does not exist.
     async fn entry(&self, db: &str) -> Result<Option<MapEntry>, ReadError> {
         let found = async {
             let shards = self.client.db_shards(db).await?.shards;
