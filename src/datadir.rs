@@ -57,7 +57,7 @@ pub struct DirectoryVolume {
     pub directory: Box<str>,
     /// The content of that directory.
     pub content: DirectoryContent,
-    /// Its free space, where the system reports it.
+    /// Its free space, if the system reports it.
     pub space: Option<FileSystemSpace>,
 }
 

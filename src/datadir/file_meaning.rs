@@ -105,7 +105,8 @@ fn index_file(path: &str) -> Option<FileMeaning<'_>> {
     Some(FileMeaning::View { shard, signature: parse_signature(file.strip_suffix(".view")?)? })
 }
 
-/// CouchDB writes lower case only; a name in upper case is not a CouchDB file.
+/// Parses a signature. CouchDB writes lower case only, so a name in upper case is not a CouchDB
+/// file.
 fn parse_signature(name: &str) -> Option<Signature> {
     name.parse().ok().filter(|_| !name.bytes().any(|byte| byte.is_ascii_uppercase()))
 }

@@ -199,7 +199,7 @@ impl FileReader {
                     file.values.needs_upgrade = index.collators.len() >= 2;
                     file.collators = Some(self.intern_collators(&index.collators));
                 } else {
-                    // Opened or reset without a commit: CouchDB reports zeros.
+                    // The index was opened or reset without a commit: CouchDB reports zeros.
                     file.values.active_bytes = OptionalU64::new(0);
                     file.values.external_bytes = OptionalU64::new(0);
                     file.values.update_seq = OptionalU64::new(0);

@@ -6,7 +6,7 @@ use couchdb_files::HeaderError;
 use rustix::io::Errno;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// Why something could not be read: a closed set.
+/// Why something could not be read. The set is closed.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -321,12 +321,12 @@ fn reads_consistent_state_of_changing_files() {
             while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
                 let (bytes, _) = &states[at % 2];
                 match at % 3 {
-                    // Replaced, as a compaction does.
+                    // Replace the file, as a compaction does.
                     0 => {
                         put(root, "swap", bytes);
                         fs::rename(root.join("swap"), &shard).unwrap();
                     }
-                    // Grown, without a commit.
+                    // Grow the file without a commit.
                     1 => {
                         let mut file = fs::File::options().append(true).open(&shard).unwrap();
                         file.write_all(&[0; 5000]).unwrap();

@@ -1,9 +1,9 @@
 //! Busy periods: for how long compactions of this process ran on a node without a break.
 //!
-//! A period begins when one starts on a node that runs none, and ends when the node runs none any
-//! more. Jobs that operators ordered do not count. Holds times only; `plan` decides how long the
-//! node rests afterwards. The job state task updates the periods each time it looks at its jobs, so
-//! a period ends when recliner sees that the last job ended, up to one poll later.
+//! A period begins when a compaction starts on a node that runs no other, and ends when the node
+//! runs none any more. Jobs that operators ordered do not count. Holds times only; `plan` decides
+//! how long the node rests afterwards. The job state task updates the periods each time it looks at
+//! its jobs, so a period ends when recliner sees that the last job ended, up to one poll later.
 
 use super::job::JobKey;
 use crate::table::NodeIx;

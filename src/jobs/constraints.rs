@@ -17,8 +17,8 @@ use wall_clock::Moment;
 pub struct TargetConstraints {
     /// Targets that must not be started for now, and why.
     pub backoffs: BTreeMap<TargetIx, Backoff>,
-    /// Bytes of one file that another compaction would leave, where the last compaction showed
-    /// that.
+    /// Bytes per file that another compaction would leave, for targets whose last compaction showed
+    /// this.
     pub remaining_bytes: BTreeMap<TargetIx, u64>,
     /// Views of which some copies were compacted and others not yet, with the nodes that are done.
     /// The remaining copies are compacted whatever their score is now.

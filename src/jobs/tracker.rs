@@ -65,7 +65,6 @@ pub(crate) struct TrackerInputs<'a> {
 /// Changes that follow from an observation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TrackerChanges {
-    /// Jobs that ended.
     pub ended: Vec<EndedJob>,
     /// Intents whose request was never sent.
     pub withdrawn: Vec<IntentKey>,
@@ -80,8 +79,8 @@ pub(crate) struct EndedJob {
     pub outcome: Outcome,
     /// The intent that this closes, if any.
     pub closed_intent: Option<IntentKey>,
-    /// Active bytes the job had to copy: those before it, or for a database those after it if
-    /// writes in between made them more.
+    /// Active bytes the job had to copy: those before the job, or, for a database, those after it
+    /// if writes during the job increased them.
     pub copied_bytes: Option<u64>,
     /// Measurements of the file afterwards.
     pub after: AfterCompaction,
@@ -223,7 +222,7 @@ impl JobTracker {
             job.update_sizes_before(tables);
             let verdict = match job.stage {
                 JobStage::Disappeared(disappeared) => job.judge(disappeared, tables, now),
-                // Ended between two polls, or while this program was not running.
+                // The job ended between two polls, or while this program was not running.
                 JobStage::Sent { .. } if job.file_was_replaced(tables, now) => {
                     Some(Some(JobVerdict::Completed))
                 }

@@ -20,7 +20,8 @@ use wall_clock::Moment;
 /// Maximum difference in file size that headers and padding alone can cause.
 const MAX_HEADER_BYTES: u64 = 5 * 4096;
 
-/// Whether the size of a file cannot show whether a compaction replaced it.
+/// Whether a change from `file` to `left` bytes is too small to show that a compaction replaced the
+/// file.
 fn hides_compaction(file: u64, left: u64) -> bool {
     frees_little(file, left) || file.saturating_sub(left) <= MAX_HEADER_BYTES
 }
@@ -51,7 +52,7 @@ impl FileBefore {
         Self::of(target.kind(), &target.facts(), target.correction())
     }
 
-    /// The values in these facts of one file.
+    /// The values of one file, from its facts.
     pub(super) fn of(kind: TargetKind, facts: &Facts, correction: Correction) -> Self {
         Self {
             file_bytes: facts.file_bytes.get(),
@@ -129,11 +130,9 @@ pub(super) struct DisappearedTask {
     pub(super) was_shown: bool,
     /// Whether CouchDB is known to have accepted the request.
     pub(super) was_accepted: bool,
-    /// Last reported progress.
     pub(super) last_progress: Option<f64>,
 }
 
-/// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum JobVerdict {
     /// The new file replaced the old one.

@@ -22,7 +22,7 @@ const MAX_BATCHES_BEHIND: usize = 256;
 /// A database event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DbEvent {
-    /// The database.
+    /// Name of the database.
     pub db: Box<str>,
     /// The kind of the event.
     pub change: DbChange,
@@ -33,7 +33,7 @@ pub struct DbEvent {
 pub struct EarlierProcess {
     /// Its measurements.
     pub blocks: Vec<TableBlock>,
-    /// The states of databases at their last emitted events, if newer.
+    /// The states of databases at their last emitted events, if newer than the measurements.
     pub marks: Vec<PublishedDbState>,
 }
 

@@ -446,7 +446,7 @@ mod tests {
         ScanSettings { interval_followed: Duration::from_secs(3_000), ..ScanSettings::example() }
     }
 
-    /// One shard on a node that is up, measured at 9, which feeds confirm.
+    /// One shard that feeds confirm, measured at second 9, on a node that is up.
     fn one_shard() -> (TargetTables, NodeIx, TargetIx) {
         let mut targets = TargetTables::new(1);
         let draft = &mut targets.draft;

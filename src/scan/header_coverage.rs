@@ -90,7 +90,7 @@ impl HeaderCoverage {
         self.differ.remove(&ix);
     }
 
-    /// Drops the last comparison of an index if its header changed since.
+    /// Drops the last comparison of an index if its header has changed.
     pub(super) fn index_read(&mut self, ix: TargetIx, before: &Facts, now: &Facts) {
         if [FactKind::File, FactKind::UpdateSeq].iter().any(|it| before.get(*it) != now.get(*it)) {
             self.superseded(ix);

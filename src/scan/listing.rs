@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn removes_target_only_after_whole_map_and_listed_node() {
+    fn removes_target_only_if_map_and_node_were_read_whole() {
         let whole = Some(MapRead::Whole);
         let all: Option<&[&str]> = Some(&[FILE]);
         let none: Option<&[&str]> = Some(&[]);

@@ -77,7 +77,6 @@ pub(super) enum Slot {
     Views,
     /// The rest of a sweep's first stage, while the sweep continues without it.
     Late,
-    /// The splits.
     Splits,
     /// The views of a sweep.
     ClusterViews,
@@ -88,13 +87,10 @@ pub(super) enum Slot {
 /// An event for the scanner.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// The task has started.
     Started,
     /// The measurements of an earlier process were read.
     Restored(EarlierProcess),
-    /// The settings changed.
     Settings(Arc<ScanSettings>),
-    /// The source changed.
     SourceChanged,
     /// New corrections of predictions.
     Corrections(Arc<Corrections>),
@@ -111,15 +107,16 @@ pub(super) enum Event {
 pub(super) enum Effect {
     /// Start to read a stage; stops the slot's previous read.
     Start(Slot, Stage),
-    /// Stop a read.
     Stop(Slot),
     /// Continue a read under another slot; stops that slot's previous read.
-    Rename { from: Slot, to: Slot },
+    Rename {
+        from: Slot,
+        to: Slot,
+    },
     /// Publish a snapshot and its status.
     Publish(Arc<Snapshot>, Arc<ScanStatus>),
     /// Publish the result of the last poll.
     PublishRunning(Arc<Running>),
-    /// Emit database events.
     Emit(DbEventBatch),
     /// Warn that this many blocks of the stored measurements cannot be read.
     WarnDamaged(usize),
@@ -253,7 +250,7 @@ impl Scanner {
         effects
     }
 
-    /// Corrects predictions. The first corrections are those of the previous process, and so are the rents
+    /// Corrects predictions. The first corrections come from the previous process, as do the rents
     /// that they apply to.
     fn correct(&mut self, corrections: &Arc<Corrections>, now: Now) {
         let changed_at = self.has_corrections.then_some(now.wall);

@@ -137,7 +137,6 @@ impl Sweep {
         }
     }
 
-    /// Begins the next sweep.
     pub(super) fn begin(&mut self, now: Now) {
         let (lists, views_whole) = (self.lists, self.views_whole);
         *self = Self { state: SweepPhase::Nodes, lists, views_whole, ..Self::new(now) };
@@ -148,7 +147,7 @@ impl Sweep {
         self.state = SweepPhase::Idle;
     }
 
-    /// Begins this stage of the nodes.
+    /// Enters the phase of a stage that reads nodes.
     pub(super) const fn enter(&mut self, stage: &Stage) {
         self.state = match stage {
             Stage::Nodes => SweepPhase::Nodes,
@@ -157,12 +156,12 @@ impl Sweep {
             Stage::Strays { .. } => SweepPhase::Strays,
             Stage::Disk => SweepPhase::Disk,
             Stage::Shards { .. } => SweepPhase::Shards,
-            // No stages of the nodes.
+            // Not among the stages of a sweep that read nodes.
             Stage::Views { .. } | Stage::Splits | Stage::Poll { .. } | Stage::Away { .. } => return,
         };
     }
 
-    /// Waits, without a stage of the nodes.
+    /// Waits in this phase, in which no stage reads nodes.
     pub(super) const fn wait_for(&mut self, state: SweepPhase) {
         self.state = state;
     }
@@ -190,7 +189,7 @@ impl Sweep {
         matches!(self.state, SweepPhase::Strays | SweepPhase::Shards)
     }
 
-    /// Whether a stage of the nodes is running.
+    /// Whether a stage that reads nodes is running.
     pub(super) const fn reads_nodes(&self) -> bool {
         !matches!(
             self.state,

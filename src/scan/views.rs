@@ -30,9 +30,7 @@ pub(super) struct IndexTables {
 /// The result of reading one database's indexes.
 #[derive(Debug)]
 pub(super) struct ReadIndexes {
-    /// The indexes.
     pub(super) views: Result<Vec<ViewAnswer>, ReadError>,
-    /// The search indexes.
     pub(super) searches: Vec<SearchAnswer>,
     /// The signatures that an index file may have, if all design documents were read.
     pub(super) signatures: Option<Vec<Signature>>,
@@ -352,7 +350,7 @@ fn is_view(draft: &Draft, ix: TargetIx) -> bool {
     draft.current().target(ix).is_some_and(|target| target.kind() == TargetKind::View)
 }
 
-/// The part of a sequence that differs from sequences near it.
+/// The low half of a sequence: nearby sequences differ in it.
 const fn low_bits(seq: u64) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
     let low = seq as u32;

@@ -268,7 +268,8 @@ impl ClusterMonitor {
         })
     }
 
-    /// Starts the enforcer, which starts compactions if the settings allow it. Nothing else does.
+    /// Starts the enforcer, which starts compactions if the settings allow it. Nothing else starts
+    /// any.
     pub fn start_enforcer(&self, tasks: &mut TaskSet) {
         let inputs = enforcer::EnforcerInputs {
             plans: self.planner.plan.clone(),

@@ -38,7 +38,7 @@ pub(super) async fn claim_and_recover(
                         tracing::warn!(%why, "the measurements of the previous process cannot be read");
                         EarlierProcess::default()
                     });
-                    // The scanner may have started without them.
+                    // The scanner may have started without the measurements.
                     let _late = before.send(left);
                     return recovered;
                 }

@@ -28,7 +28,6 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Interval between checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long CouchDB as a whole may be silent before that is logged.
@@ -109,7 +108,6 @@ struct OperatorLog {
     first_sweep_logged: bool,
 }
 
-/// One log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum OperatorLogLine {
     CouchDbOutage { urls: String, why: String, notice: OutageNotice, before: bool },

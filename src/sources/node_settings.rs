@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 /// Time between two reads of all nodes.
 const INTERVAL: Duration = Duration::from_secs(300);
 
-/// Sections of which only these keys are kept: the others are no concern of recliner.
+/// Sections of which only these keys are kept: recliner has no use for the others.
 const KEPT_KEYS: [(&str, &[&str]); 3] = [
     ("couchdb", &["file_compression", "max_dbs_open"]),
     ("cluster", &["n", "q"]),

@@ -51,7 +51,6 @@ impl PendingNames {
         }
     }
 
-    /// Takes all names.
     pub(super) fn take(&mut self) -> Vec<NamedDb> {
         self.all.drain().map(|(db, stale)| NamedDb { db, stale }).collect()
     }

@@ -80,7 +80,6 @@ pub(super) struct ChangeCollector {
 }
 
 impl ChangeCollector {
-    /// Applies a feed's step.
     pub(super) fn apply_step(&mut self, step: FeedStep, follow: &Follow, now: (Instant, Moment)) {
         let (instant, _) = now;
         match step {
@@ -240,7 +239,6 @@ impl ChangeCollector {
         is_known.then(|| self.position_saved_at.map_or(now, |at| at + POSITION_INTERVAL))
     }
 
-    /// The status to publish.
     pub(super) fn status(&self, now: Instant) -> FeedClientStatus {
         let feeds = [(UPDATES, &self.updates), (DBS, &self.map)];
         FeedClientStatus {

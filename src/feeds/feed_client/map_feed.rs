@@ -38,7 +38,6 @@ enum MapStep {
     Pause(Duration),
 }
 
-/// State of the feed.
 #[derive(Debug)]
 struct MapFeed {
     step: MapStep,

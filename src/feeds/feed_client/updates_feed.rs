@@ -58,8 +58,8 @@ enum UpdatesStep {
 /// Outcome of an [`UpdatesStep`].
 #[derive(Debug)]
 enum UpdatesResult {
-    /// A pause is over. `created_at` is when the database behind the feed was created, which is
-    /// asked of CouchDB before the feed is reopened.
+    /// A pause is over. `created_at` is when the database behind the feed was created, requested
+    /// before the feed is reopened.
     Paused {
         created_at: Option<String>,
     },
@@ -70,7 +70,7 @@ enum UpdatesResult {
         stored: Option<FeedPosition>,
     },
     Opened,
-    /// Lines arrived, possibly late, because there are more than are read.
+    /// Lines arrived, possibly late, because more arrive than are read.
     Lines(Vec<UpdateLine>, FeedLag),
     /// The response body ended.
     Ended,
@@ -84,7 +84,6 @@ enum FeedLag {
     Late,
 }
 
-/// State of the feed.
 #[derive(Debug)]
 struct UpdatesFeed {
     step: UpdatesStep,
@@ -244,7 +243,8 @@ impl UpdatesFeed {
         events
     }
 
-    /// While rows are late, a database that they do not name may have changed too.
+    /// Counts the feed as disconnected while rows are late: a database that they do not name may
+    /// have changed too.
     fn apply_lag(&mut self, lag: FeedLag) {
         if lag == FeedLag::Late && self.step == UpdatesStep::Listen {
             self.caught_up = false;

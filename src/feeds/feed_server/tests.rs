@@ -104,7 +104,7 @@ fn updated(db: &str) -> EventDetails {
     EventDetails::Updated { db: db.into() }
 }
 
-/// Rows without their eras.
+/// Rows as numbers, types and databases, without eras.
 fn rows(list: &Value) -> Vec<(u64, String, String)> {
     let row = |row: &Value| {
         let text = |key: &str| row[key].as_str().unwrap().to_owned();

@@ -15,8 +15,8 @@ use wall_clock::Moment;
 /// sizes or its content are unknown.
 ///
 /// Writes during a compaction leave waste in the new file that says nothing about the data: a
-/// compaction without writes would free it. So only the bytes that another compaction would keep
-/// count as left, unless nothing was written.
+/// compaction without writes would free it. So `left_bytes` counts only what another compaction
+/// would keep, unless nothing was written.
 pub(super) fn of_compaction(
     before: &FileBefore,
     target: Option<TargetRef<'_>>,

@@ -1,8 +1,8 @@
 //! Jobs that other programs started: when they began and how large their files were then.
 //!
-//! Such a job appears with the next poll. Its target was measured some time before, or is
-//! measured while it runs. Only a measurement shortly before its start, or during it, gives the
-//! size before; otherwise that size stays unknown.
+//! Such a job appears with the next poll. Its target was measured some time before, or is measured
+//! while it runs. Only a measurement shortly before its start, or during it, gives the file size
+//! before the job; otherwise that size stays unknown.
 
 use super::{JobStage, TrackedJob, TrackerInputs, intent_targets, scale_bytes};
 use crate::{

@@ -234,7 +234,7 @@ fn data_written_during_a_job_counts_as_copied() {
 }
 
 #[test]
-fn swap_decides_outcome_of_job_between_two_polls() {
+fn file_swap_decides_outcome_of_job_between_polls() {
     for (after, ending) in [
         (facts(15, 110, 100, 50, 50), JobResult::Freed),
         (facts(16, 900, 100, 55, 10), JobResult::Failed),

@@ -19,8 +19,8 @@ use wall_clock::Moment;
 /// next poll shows a job that begins.
 const LEFTOVER_AFTER: Duration = Duration::from_secs(600);
 
-/// How long it must be unchanged if running jobs are unknown: smoosh suspends jobs outside its
-/// channel's window, for at most a day with daily windows, and then continues them.
+/// How long a compaction's file must be unchanged if running jobs are unknown: smoosh suspends jobs
+/// outside its channel's window, for at most a day with daily windows, and then continues them.
 const LEFTOVER_AFTER_UNPOLLED: Duration = Duration::from_secs(86_400);
 
 /// Maximum number of shards per node whose compaction files are listed.

@@ -120,7 +120,7 @@ impl Scanner {
                 self.status.problem = None;
             }
             Err(unread) => {
-                // Without the right to ask for nodes some databases may still be readable.
+                // Without the right to list nodes, some databases may still be readable.
                 let forbidden = unread.right.is_some();
                 self.status.problem = (!forbidden).then(|| unread.message.clone());
                 self.sweep.members_failed(unread.was_asked());

@@ -46,7 +46,7 @@ impl Scanner {
         self.listing.expect_splits();
     }
 
-    /// Starts the next stage of the nodes.
+    /// Starts the next stage that reads nodes.
     pub(super) fn start_stage(&mut self, stage: Stage, now: Now, effects: &mut Vec<Effect>) {
         self.sweep.enter(&stage);
         self.start(Slot::Sweep, stage, now, effects);
@@ -66,7 +66,7 @@ impl Scanner {
         self.start_stage(stage, now, effects);
     }
 
-    /// The next stage after a stage of the nodes; `None` if all nodes were read or some are awaited.
+    /// The stage after one that reads nodes; `None` if all nodes were read or some are awaited.
     pub(super) fn after_stage(&mut self, stage: &Stage, now: Now) -> Option<Stage> {
         Some(match stage {
             Stage::Nodes => self.after_nodes(now),
@@ -75,7 +75,7 @@ impl Scanner {
             Stage::Strays { .. } => self.after_listing(now),
             Stage::Disk => self.shards_to_read(now),
             Stage::Shards { .. } => return self.after_round(now),
-            // No stages of the nodes.
+            // Not among the stages of a sweep that read nodes.
             Stage::Views { .. } | Stage::Splits | Stage::Poll { .. } | Stage::Away { .. } => {
                 return None;
             }
@@ -204,8 +204,8 @@ impl Scanner {
         }
     }
 
-    /// After the shards of a round: the nodes that answered later; `None` while a node is still being
-    /// asked.
+    /// The stage after the shards of a round, for nodes that answered later; `None` if there are
+    /// none, or a node is still being asked.
     pub(super) fn after_round(&mut self, now: Now) -> Option<Stage> {
         for at in self.sweep.round().clone() {
             self.node_read(at, now);

@@ -35,7 +35,7 @@ impl ShardReads {
         *self.failed.entry(reason).or_default().entry(node).or_default() += 1;
     }
 
-    /// The error of a node whose `shards` were listed and nearly all not found.
+    /// The error of a node on which nearly all of the `shards` listed were not found.
     pub(in crate::scan) fn not_found(&mut self, node: NodeIx, shards: usize) -> Option<ReadError> {
         let missing = *self.failed.get(NOT_FOUND)?.get(&node)?;
         if missing < MIN_NOT_FOUND || !is_nearly_all(missing, shards) {

@@ -14,7 +14,7 @@ fn node(at: usize) -> NodeIx {
 }
 
 #[test]
-fn node_joins_one_round_after_it_answered() {
+fn node_joins_exactly_one_round_after_answering() {
     let mut sweep = sweep();
     assert!(!sweep.is_next(node(1)));
     sweep.node_answered(node(1));

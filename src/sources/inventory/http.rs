@@ -294,7 +294,7 @@ impl From<Error> for ReadError {
         let right = if let Error::Forbidden { asked, .. } = &error {
             Some(rights::missing(asked.route))
         } else {
-            // Without a user, all databases are missing for one reason.
+            // Without a user, one sentence covers everything that cannot be read.
             matches!(error, Error::NoUser { .. }).then_some(NO_USER)
         };
         Self { reason: error.kind().label(), message: describe(&error), right }

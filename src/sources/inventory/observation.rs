@@ -138,7 +138,7 @@ pub enum Observation {
     DiskEnd {
         /// The node.
         node: Arc<str>,
-        /// The end of the walk, with the sums of the other files.
+        /// The result of the walk.
         disk: Result<DiskWalk, ReadError>,
     },
     /// Files of a node that another process reads.
@@ -217,7 +217,7 @@ pub struct CompactionFile {
     pub changed: Moment,
 }
 
-/// The end of a walk: sums of the other files in a node's directories, and their file systems.
+/// The result of a walk: sums of the other files in a node's directories, and their file systems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskWalk {
     /// Their sizes in bytes.
@@ -246,7 +246,7 @@ pub struct NodeAnswer {
     pub node: String,
     /// Whether it answered, and if not, why.
     pub up: Result<(), ReadError>,
-    /// The build it runs, if its own address is known.
+    /// The build that the node reports, if any.
     pub build: Option<Build>,
     /// Its own address.
     pub own_address: OwnAddress,

@@ -11,7 +11,7 @@ const A: &str = "couchdb@sim-1.local";
 const B: &str = "couchdb@sim-2.local";
 const START: Moment = Moment::from_unix(1_795_230_000);
 
-/// A task over two nodes, of which the first is known to be up.
+/// A task over two nodes that are known to be up.
 struct Rig {
     cluster: Cluster,
     draft: Draft,

@@ -49,7 +49,7 @@ async fn feed_starts_from_now_and_resumes_at_last_position() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn catches_up_missed_rows_before_connecting() {
+async fn feed_counts_as_connected_only_after_missed_rows() {
     let stored = |seq: &str| {
         Some(FeedPosition { seq: seq.to_owned(), created_at: None, at: Moment::from_unix(90) })
     };

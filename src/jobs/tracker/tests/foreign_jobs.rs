@@ -101,7 +101,7 @@ fn detects_unseen_compaction_by_replaced_file() {
 }
 
 #[test]
-fn explained_file_change_is_not_another_compaction() {
+fn file_change_with_known_cause_is_not_another_compaction() {
     let mut line = Scenario::new();
     line.poll(1, [Some(&[began(1)]), Some(&[])]);
     line.poll(5, IDLE);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn file_decides_if_request_arrival_is_unknown() {
+fn unconfirmed_request_is_judged_by_the_file() {
     let mut line = Scenario::new();
     let intent = line.intent(10);
     line.start(intent.clone()).unwrap();

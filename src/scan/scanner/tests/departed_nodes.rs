@@ -46,7 +46,7 @@ fn copy_on_a_former_member_has_unknown_state() {
 }
 
 #[test]
-fn no_copy_is_missing_if_members_are_forbidden() {
+fn no_copy_is_missing_if_reading_members_is_forbidden() {
     let forbidden = ReadError { right: Some("members"), ..unread("forbidden") };
     let (_members, members_rx) = watch::channel(Err(forbidden));
     let source = Remaining { cluster: Cluster::default(), members: members_rx };

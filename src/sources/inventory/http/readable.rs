@@ -19,8 +19,8 @@ const NAMES_PER_PAGE: usize = 1_000;
 const CONCURRENT_DATABASES: usize = 4;
 
 impl HttpSource {
-    /// Reads the entries of the readable databases; the stream also contains read errors, and an
-    /// end.
+    /// Reads the entries of the readable databases. The stream also contains read errors, and ends
+    /// with a `MapEnd`.
     pub(super) fn readable(self) -> BoxStream<'static, Observation> {
         let all = async move {
             let (names, unlisted) = match self.names().await {

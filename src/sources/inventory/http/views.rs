@@ -210,8 +210,8 @@ fn design(doc: &wire::DesignDoc) -> Option<Design> {
     })
 }
 
-/// A sorted list with a hash of each view: of everything that decides what it indexes, without its
-/// name. Equal views have equal hashes in every document and sweep of one process.
+/// A sorted list of hashes, one for each view, of everything that decides what it indexes except
+/// its name. Equal views have equal hashes in every document and sweep of one process.
 fn functions(doc: &wire::DesignDoc, views: &wire::Views) -> Vec<u64> {
     let Ok(defined) = serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(&views.text)
     else {
