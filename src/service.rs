@@ -382,8 +382,8 @@ impl Service {
             }
         }
         self.storage_stop.cancel();
-        let kept = async { while self.storage_tasks.next_ended().await.is_some() {} };
-        if time::timeout(SHUTDOWN_TIMEOUT, kept).await.is_err() {
+        let storage_end = async { while self.storage_tasks.next_ended().await.is_some() {} };
+        if time::timeout(SHUTDOWN_TIMEOUT, storage_end).await.is_err() {
             tracing::warn!("the journal was not closed in time");
         }
         ended

@@ -119,22 +119,22 @@ mod tests {
         fs::create_dir(&path).unwrap();
         let directory = opened(&path);
         fs::remove_dir(&path).unwrap();
-        let taken =
+        let callback =
             |_: &CStr, _| -> ControlFlow<()> { panic!("a deleted directory has no entries") };
-        assert_eq!(for_each_entry(&directory, &mut Vec::new(), taken), Ok(()));
+        assert_eq!(for_each_entry(&directory, &mut Vec::new(), callback), Ok(()));
     }
 
     #[test]
     fn both_readers_stop_when_the_callback_breaks() {
         let folder = tempfile::tempdir().unwrap();
         let directory = opened(folder.path());
-        let mut taken = 0;
+        let mut calls = 0;
         let mut take = |_: &CStr, _| {
-            taken += 1;
+            calls += 1;
             ControlFlow::Break(())
         };
         for_each_entry(&directory, &mut Vec::new(), &mut take).unwrap();
         for_each_entry_of_stream(&directory, &mut take).unwrap();
-        assert_eq!(taken, 2);
+        assert_eq!(calls, 2);
     }
 }

@@ -117,13 +117,13 @@ mod tests {
         let node = NodeIx::from_usize(1).unwrap();
         let task = |(range, &(seconds, changes)): (u32, &(u64, u64))| {
             let shard = format!("shards/{range}0000000-{range}fffffff/orders.1795237693");
-            let seen = ActiveTask {
+            let report = ActiveTask {
                 changes_done: Some(changes),
                 started_on: Some(1_000),
                 updated_on: Some(1_000 + seconds),
                 ..ActiveTask::bare(TaskKind::Builds("_design/x".to_owned()), shard)
             };
-            RunningTask::new(node, None, seen)
+            RunningTask::new(node, None, report)
         };
         let tasks = Some((0..).zip(indexers).map(task).collect());
         let nodes = BTreeMap::from([(node, NodePoll { asked_at: NOW, tasks })]);
@@ -179,8 +179,8 @@ mod tests {
         silent.nodes.values_mut().for_each(|node| node.tasks = None);
         assert_eq!(meter.apply_poll(&silent, &tables, NOW), []);
         let speeds = meter.apply_poll(&poll(&[(30, 300), (30, 100)]), &tables, NOW);
-        let seen: Vec<_> = speeds.iter().map(|it| (it.rate(), it.indexers)).collect();
-        assert_eq!(seen, [(10.0, 2), (100.0 / 30.0, 2)]);
+        let rates: Vec<_> = speeds.iter().map(|it| (it.rate(), it.indexers)).collect();
+        assert_eq!(rates, [(10.0, 2), (100.0 / 30.0, 2)]);
         let only = &speeds[0];
         assert_eq!((&*only.db, &*only.design, &*only.node), ("orders", "_design/x", "couchdb@a"));
         assert_eq!((&only.language, only.views), (&None, None));

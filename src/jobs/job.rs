@@ -89,8 +89,8 @@ impl Job {
     /// it may still write.
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
-        let left = 1.0 - self.progress.unwrap_or_default().clamp(0.0, 0.99);
-        to_bytes(self.reserved_bytes as f64 / left)
+        let remaining_share = 1.0 - self.progress.unwrap_or_default().clamp(0.0, 0.99);
+        to_bytes(self.reserved_bytes as f64 / remaining_share)
     }
 
     /// Bytes of the unfinished file that the job has written so far.

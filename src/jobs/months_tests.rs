@@ -138,7 +138,7 @@ impl Months {
         let (facts, before, after) =
             (self.file.facts(now), job.before.file_bytes.unwrap(), self.file.size());
         let changes = self.file.seq - job.before.update_seq.unwrap();
-        let left = AfterCompaction {
+        let state_after = AfterCompaction {
             file_bytes: Some(after),
             active_bytes: facts.active_bytes.get(),
             predicted_bytes: Correction::NONE.predicted_bytes(TargetKind::Db, &facts),
@@ -164,7 +164,7 @@ impl Months {
             ending: if in_vain { JobResult::NothingFreed } else { JobResult::Freed },
             why: None,
         };
-        self.record.record_outcome(&outcome, left, &FAILURE);
+        self.record.record_outcome(&outcome, state_after, &FAILURE);
         self.rewritten.all += after;
         if in_vain {
             self.rewritten.in_vain += after;

@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn phases_are_weighted_and_a_later_pass_does_not_reduce_progress() {
         let mut progress = JobProgress::unknown(Moment::from_unix(0));
-        let mut shown = Vec::new();
+        let mut shares = Vec::new();
         for (phase, done, total) in [
             ("document_copy", 0, 200),
             ("document_copy", 100, 200),
@@ -139,9 +139,9 @@ mod tests {
                 None,
                 Moment::default(),
             );
-            shown.push((progress.completed.unwrap() * 1000.0).round());
+            shares.push((progress.completed.unwrap() * 1000.0).round());
         }
-        assert_eq!(shown, [0.0, 325.0, 675.0, 850.0, 985.0, 985.0, 1000.0]);
+        assert_eq!(shares, [0.0, 325.0, 675.0, 850.0, 985.0, 985.0, 1000.0]);
     }
 
     #[test]

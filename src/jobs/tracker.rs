@@ -159,7 +159,7 @@ impl JobTracker {
         for (node, polled) in &running.nodes {
             let NodePoll { asked_at, tasks: Some(tasks) } = polled else { continue };
             self.polled_nodes.push((*node, *asked_at));
-            let mut shown = BTreeSet::new();
+            let mut shown_keys = BTreeSet::new();
             let compactions: HashSet<_> = tasks.iter().filter_map(rebuilding_compaction).collect();
             let indexers: HashMap<_, _> = tasks
                 .iter()
@@ -173,9 +173,9 @@ impl JobTracker {
                 let helper =
                     rebuilding_compaction(task).and_then(|own| indexers.get(&own).copied());
                 self.apply_task(task, helper, tables, rules, now);
-                shown.insert(task.key.clone());
+                shown_keys.insert(task.key.clone());
             }
-            self.mark_missing(*node, *asked_at, &shown);
+            self.mark_missing(*node, *asked_at, &shown_keys);
         }
         let step = self.apply_facts(tables, now);
         TrackerChanges { reread: self.targets_to_reread(tables), ..step }

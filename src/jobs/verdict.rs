@@ -116,8 +116,10 @@ impl FileBefore {
 
     /// Whether a successful compaction would visibly shrink the file.
     fn would_shrink(&self) -> bool {
-        let left = self.predicted_bytes.or(self.active_bytes);
-        self.file_bytes.zip(left).is_some_and(|(file, left)| !hides_compaction(file, left))
+        let remaining_bytes = self.predicted_bytes.or(self.active_bytes);
+        self.file_bytes
+            .zip(remaining_bytes)
+            .is_some_and(|(file, remaining_bytes)| !hides_compaction(file, remaining_bytes))
     }
 }
 
@@ -353,9 +355,9 @@ mod tests {
             ..before(900, active, 50, 10)
         };
         for (then, now, predicts) in [(100, 110, true), (100, 130, false), (100, 20, true)] {
-            let kept = predicting(then).as_far_as_still_true(Some(now * MIB));
-            assert_eq!(kept.fitted_bytes.is_some(), predicts, "{then} to {now}");
-            assert_eq!(kept.predicted_bytes, kept.fitted_bytes);
+            let result = predicting(then).as_far_as_still_true(Some(now * MIB));
+            assert_eq!(result.fitted_bytes.is_some(), predicts, "{then} to {now}");
+            assert_eq!(result.predicted_bytes, result.fitted_bytes);
         }
         let fresh = FileBefore { active_bytes: Some(421), ..predicting(0) };
         assert_eq!(fresh.as_far_as_still_true(Some(880_000)).predicted_bytes, None, "a bulk load");

@@ -116,8 +116,8 @@ impl Disk {
         let on_node = self.nodes.entry(node).or_default();
         let draft = &mut targets.draft;
         let (name, range) = db_and_range(&file.shard);
-        let known = draft.find_db(name).and_then(|db| draft.find_shard(node, db, range));
-        let ix = match known {
+        let existing = draft.find_db(name).and_then(|db| draft.find_shard(node, db, range));
+        let ix = match existing {
             Some(ix) => ix,
             None if without_map => {
                 let db = draft.get_or_add_db(name);

@@ -164,8 +164,8 @@ impl Followed {
             self.written(draft, views, MAP_DB, settings, now);
         }
         for NamedDb { db, stale: what } in update.named {
-            let known = what == Stale::Shards && self.written(draft, views, &db, settings, now);
-            if !known {
+            let is_known = what == Stale::Shards && self.written(draft, views, &db, settings, now);
+            if !is_known {
                 self.queue_entry(draft, db, settings, now);
             }
         }
@@ -183,13 +183,13 @@ impl Followed {
         settings: &ScanSettings,
         now: Instant,
     ) -> bool {
-        let mut known = false;
+        let mut is_known = false;
         for instance in draft.instances_of(db) {
             let copies = draft.copies_of(instance);
-            known |= !copies.is_empty() || draft.shard_map(instance).copies > 0;
+            is_known |= !copies.is_empty() || draft.shard_map(instance).copies > 0;
             self.queue_shards(draft, views, (instance, &copies), settings, now);
         }
-        known
+        is_known
     }
 
     /// Queues a database's copies for reading; their facts no longer count as confirmed.
@@ -273,10 +273,10 @@ impl Followed {
         free: impl Fn(NodeIx) -> bool,
         now: Instant,
     ) -> Vec<(NodeIx, NodeReads)> {
-        let taken: BTreeMap<NodeIx, Vec<TargetIx>> = self.shards.take_due(free, REREAD_BATCH, now);
-        let mut node_reads = Vec::with_capacity(taken.len());
+        let due: BTreeMap<NodeIx, Vec<TargetIx>> = self.shards.take_due(free, REREAD_BATCH, now);
+        let mut node_reads = Vec::with_capacity(due.len());
         let snapshot = draft.current();
-        for (node, targets) in taken {
+        for (node, targets) in due {
             let (existing, deleted): (Vec<TargetIx>, Vec<TargetIx>) =
                 targets.into_iter().partition(|ix| {
                     snapshot.target(*ix).is_some_and(|target| target.node_ix() == node)
@@ -295,8 +295,8 @@ impl Followed {
 
     /// Takes the due map entries, and marks them as being read.
     pub(super) fn due_entries(&mut self, now: Instant) -> Vec<String> {
-        let taken = self.entries.take_due(|()| true, REREAD_BATCH, now);
-        taken.into_values().flatten().map(String::from).collect()
+        let due = self.entries.take_due(|()| true, REREAD_BATCH, now);
+        due.into_values().flatten().map(String::from).collect()
     }
 
     /// Records that a queued shard was read, successfully or not.
@@ -529,7 +529,7 @@ mod tests {
             .map(|at| NamedDb { db: format!("db{at}").into(), stale: Stale::Entry });
         let update = FeedUpdate { named: many.collect(), ..named("new", Stale::Entry) };
         followed.update(&mut targets.draft, &mut views, update, &settings, now);
-        assert_eq!(followed.next_due(|_| true, true), None, "the next sweep lists");
+        assert_eq!(followed.next_due(|_| true, true), None, "the next sweep lists everything");
         assert!(followed.requires_listing(&targets, &Listing::default(), &settings, now));
     }
 
@@ -545,7 +545,7 @@ mod tests {
         let stage = Stage::Shards { snapshot, node_reads: vec![reads] };
         assert!(followed.shards_read(&stage, &settings, now), "a job's outcome depends on it");
         let again = followed.next_due(|_| true, true);
-        assert!(again > Some(now), "it was not read: {again:?}");
+        assert!(again > Some(now), "a failed read is repeated later: {again:?}");
         assert!(!followed.shards_read(&stage, &settings, now), "nobody waits twice");
     }
 

@@ -149,7 +149,7 @@ mod tests {
         assert!(headers.is_exact(ix, &file(ReportMatch::ExceptCompactedSeq, true)));
         assert!(
             !headers.is_exact(ix, &file(ReportMatch::ExceptCompactedSeq, false)),
-            "another file"
+            "the file was replaced"
         );
         assert!(
             !headers.is_exact(ix, &file(ReportMatch::ExceptCompactedSeq, true)),

@@ -193,8 +193,8 @@ impl Listing {
     /// Clears the map entry and the views of databases that the map no longer contains but whose
     /// files are left.
     pub(super) fn forget_deleted(&self, draft: &mut Draft) {
-        let left = draft.current().targets().map(TargetRef::db);
-        let deleted: Vec<DbIx> = left.filter(|db| !self.dbs.contains(db.as_usize())).collect();
+        let dbs = draft.current().targets().map(TargetRef::db);
+        let deleted: Vec<DbIx> = dbs.filter(|db| !self.dbs.contains(db.as_usize())).collect();
         for db in deleted {
             draft.set_shard_map(db, ShardMapEntry::default(), &[]);
         }
@@ -233,11 +233,11 @@ impl Listing {
                 self.on_disk.insert(ix.as_usize());
                 continue;
             };
-            let known = draft
+            let mapped_ix = draft
                 .find_db(DbName { db: shard.db, suffix: shard.suffix })
                 .and_then(|db| draft.find_shard(node, db, Some(shard.range)))
                 .filter(|ix| self.mapped.contains(ix.as_usize()));
-            match known {
+            match mapped_ix {
                 Some(ix) => self.on_disk.insert(ix.as_usize()),
                 None => self.strays.push(Stray {
                     node,
@@ -348,16 +348,16 @@ impl Listing {
         let strays = std::mem::take(&mut self.strays);
         for stray in &strays {
             let name = DbName { db: &stray.db, suffix: &stray.suffix };
-            let known = draft
+            let existing = draft
                 .find_db(name)
                 .and_then(|db| draft.find_shard(stray.node, db, Some(stray.range)));
-            if let Some(ix) = known.filter(|ix| self.mapped.contains(ix.as_usize())) {
+            if let Some(ix) = existing.filter(|ix| self.mapped.contains(ix.as_usize())) {
                 // Its database was created between the two reads.
                 self.on_disk.insert(ix.as_usize());
                 continue;
             }
             // A file that an incomplete map does not name is probably where it belongs.
-            if !self.is_map_whole() && known.is_none() {
+            if !self.is_map_whole() && existing.is_none() {
                 continue;
             }
             let db = draft.get_or_add_db(name);
@@ -406,8 +406,8 @@ impl Listing {
             let other = draft.current().target(**ix).and_then(TargetRef::range);
             other.is_some_and(|other| other.from <= range.to && range.from <= other.to)
         });
-        let mut found = of_range.map(|ix| self.on_disk.contains(ix.as_usize())).peekable();
-        all && found.peek().is_some() && found.all(|there| there)
+        let mut presence = of_range.map(|ix| self.on_disk.contains(ix.as_usize())).peekable();
+        all && presence.peek().is_some() && presence.all(|there| there)
     }
 
     /// The splits, as far as they are known.

@@ -112,7 +112,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         at_most: usize,
         now: Instant,
     ) -> BTreeMap<L, Vec<K>> {
-        let mut taken = BTreeMap::new();
+        let mut due_keys = BTreeMap::new();
         for (group, due) in self.due.iter_mut().filter(|(group, _)| free(**group)) {
             let mut keys = Vec::new();
             while keys.len() < at_most
@@ -126,11 +126,11 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
                 keys.push(key);
             }
             if !keys.is_empty() {
-                taken.insert(*group, keys);
+                due_keys.insert(*group, keys);
             }
         }
         self.due.retain(|_, due| !due.is_empty());
-        taken
+        due_keys
     }
 
     /// Records the end of a read, successful or not. Returns whether there was no event meanwhile.

@@ -60,7 +60,7 @@ impl RunningJobs {
         tasks: Vec<ActiveTask>,
     ) -> Vec<TargetIx> {
         let (mut compacting, mut building) = (BTreeSet::new(), BTreeSet::new());
-        let mut shown = Vec::with_capacity(tasks.len());
+        let mut polled_tasks = Vec::with_capacity(tasks.len());
         for task in tasks {
             let target = match &task.doing {
                 TaskKind::Compacts => db_target(draft, node, &task.shard),
@@ -75,9 +75,9 @@ impl RunningJobs {
                 TaskKind::Compacts | TaskKind::CompactsView(_) => compacting.extend(target),
                 TaskKind::Builds(_) | TaskKind::BuildsSearch { .. } => building.extend(target),
             }
-            shown.push(RunningTask::new(node, target, task));
+            polled_tasks.push(RunningTask::new(node, target, task));
         }
-        let polled = NodePoll { asked_at: self.polled_at, tasks: Some(shown) };
+        let polled = NodePoll { asked_at: self.polled_at, tasks: Some(polled_tasks) };
         self.shown.nodes.insert(node, polled);
         let mut ended = exchange(&mut self.compacting, node, compacting);
         ended.extend(exchange(&mut self.building, node, building));
@@ -197,7 +197,10 @@ mod tests {
         assert_eq!(jobs.end_poll().poll_count, 1);
         jobs.begin_poll(Moment::from_unix(9), &nodes[..1]);
         assert_eq!(nodes.map(|node| jobs.tasks(node).is_some()), [true, false]);
-        let shown = jobs.end_poll();
-        assert_eq!((shown.poll_count, shown.nodes[&nodes[1]].asked_at), (2, Moment::from_unix(9)));
+        let result = jobs.end_poll();
+        assert_eq!(
+            (result.poll_count, result.nodes[&nodes[1]].asked_at),
+            (2, Moment::from_unix(9))
+        );
     }
 }

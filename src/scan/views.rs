@@ -152,9 +152,9 @@ impl IndexTables {
         *asked = far;
         let due =
             |known: &DbViews| known.views.is_empty() || known.views.iter().any(|ix| is_due(*ix));
-        let known = self.dbs.get(&db);
-        let unjudged = has_parts(db) && !known.is_some_and(|known| known.judged);
-        !unmoved || unjudged || known.is_some_and(due)
+        let indexes = self.dbs.get(&db);
+        let unjudged = has_parts(db) && !indexes.is_some_and(|indexes| indexes.judged);
+        !unmoved || unjudged || indexes.is_some_and(due)
     }
 
     /// Forgets what was requested: another source may define views by other documents.
@@ -239,20 +239,20 @@ impl IndexTables {
         if views.is_empty() && searches.is_empty() && !has_parts && !self.dbs.contains_key(&db) {
             return Vec::new();
         }
-        let known = self.dbs.entry(db).or_default();
-        known.designed = signatures.filter(|_| has_parts);
-        known.judged = has_parts;
+        let indexes = self.dbs.entry(db).or_default();
+        indexes.designed = signatures.filter(|_| has_parts);
+        indexes.judged = has_parts;
         let mut unread = Vec::new();
         let mut current = Vec::new();
         for view in views {
-            current.extend(known.view(draft, db, view, &mut unread));
+            current.extend(indexes.view(draft, db, view, &mut unread));
         }
         for search in searches {
-            current.push(known.search(draft, db, search, &mut unread));
+            current.push(indexes.search(draft, db, search, &mut unread));
         }
         let whole = unread.is_empty();
         let removed =
-            known.views.iter().copied().filter(|ix| !current.contains(ix)).collect::<Vec<_>>();
+            indexes.views.iter().copied().filter(|ix| !current.contains(ix)).collect::<Vec<_>>();
         let left_files = removed.iter().any(|ix| is_view(draft, *ix));
         for ix in &removed {
             if whole {
@@ -261,14 +261,14 @@ impl IndexTables {
                 current.push(*ix);
             }
         }
-        known.views = current;
-        if known.named.is_none_or(|named| named < began) {
-            known.views.iter().for_each(|ix| draft.mark_confirmed(*ix));
+        indexes.views = current;
+        if indexes.named.is_none_or(|named| named < began) {
+            indexes.views.iter().for_each(|ix| draft.mark_confirmed(*ix));
         }
         let evidence = whole && left_files && !cleans_itself;
-        let has_views = known.views.iter().any(|ix| is_view(draft, *ix));
-        if has_views || has_parts || known.cleanup.is_some() {
-            known.set_evidence(draft, db, evidence, now);
+        let has_views = indexes.views.iter().any(|ix| is_view(draft, *ix));
+        if has_views || has_parts || indexes.cleanup.is_some() {
+            indexes.set_evidence(draft, db, evidence, now);
         }
         if !whole {
             self.forget_request(db);
@@ -472,8 +472,8 @@ mod tests {
         assert!(due(&mut views, &draft, true, true), "only files: asked in each sweep");
         views.apply(&mut draft, db, answer(vec![view(1, true)]), asked());
         assert!(due(&mut views, &draft, false, true), "an index grows without its database");
-        assert!(!due(&mut views, &draft, false, false), "feeds confirm it");
+        assert!(!due(&mut views, &draft, false, false), "feeds confirm the index");
         views.ask_again();
-        assert!(due(&mut views, &draft, false, false), "another source");
+        assert!(due(&mut views, &draft, false, false), "the source changed");
     }
 }

@@ -158,12 +158,12 @@ impl OperatorLog {
             return true;
         }
         let up = observed.entries.iter().any(|entry| entry.up == Some(true));
-        let asked = observed.entries.iter().any(|entry| entry.up.is_some());
+        let was_asked = observed.entries.iter().any(|entry| entry.up.is_some());
         let before = self.ever_answered;
         self.ever_answered |= up;
         // After a reload, nothing is known until the next request. At the start, an answer is
         // overdue after a while even if no request has failed yet.
-        if !up && (observed.login_refused || before && !asked) {
+        if !up && (observed.login_refused || before && !was_asked) {
             return false;
         }
         if let Some(notice) = self.couchdb_outage.update(!up, OUTAGE_GRACE, observed.now) {

@@ -164,8 +164,8 @@ async fn suspend(
     (by, why): (String, Option<String>),
 ) -> Result<Suspended, Denied> {
     let already = follower.constraints.borrow().suspensions.0.contains_key(&scope);
-    let kept = follower.suspend(scope.clone(), Some(by), why).await;
-    let suspension = kept.map_err(order_failed)?;
+    let result = follower.suspend(scope.clone(), Some(by), why).await;
+    let suspension = result.map_err(order_failed)?;
     let jobs = Arc::clone(&follower.jobs.borrow());
     let running = (!jobs.polled_nodes.is_empty()).then(|| {
         let runs = jobs.compactions().filter(|job| match &scope {
@@ -234,8 +234,9 @@ fn quarantined(
 ) -> Vec<TargetId> {
     let history = follower.constraints.borrow();
     let rests = history.backoffs.iter();
-    let held = rests.filter(|(_, rest)| matches!(rest, Backoff::Quarantined { .. }));
-    held.filter_map(|(ix, _)| plan.snapshot.target(*ix).map(TargetRef::id))
+    let quarantines = rests.filter(|(_, rest)| matches!(rest, Backoff::Quarantined { .. }));
+    quarantines
+        .filter_map(|(ix, _)| plan.snapshot.target(*ix).map(TargetRef::id))
         .filter(|id| only.is_none_or(|only| only.selects(id, None)))
         .collect()
 }

@@ -196,8 +196,8 @@ async fn stops_on_request_while_clients_stay_connected() {
 
 #[tokio::test]
 async fn start_fails_with_explanation_of_port_or_web_config() {
-    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = taken.local_addr().unwrap();
+    let occupied_port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = occupied_port.local_addr().unwrap();
     let listen = Flags { web_listen_address: Some(address.to_string()), ..flags() };
     let refused = start(loaded(&listen, FILE).unwrap().settings).await.unwrap_err();
     let message = refused.to_string();

@@ -158,10 +158,12 @@ mod tests {
 
     async fn walked(cluster: &Cluster) -> Walked {
         let now = cluster.wall();
-        let seen: Vec<Observation> = SimulatedDirectories(cluster.clone()).read().collect().await;
-        let [Observation::Disk { files, .. }, Observation::DiskEnd { disk: Ok(end), .. }] = &*seen
+        let observations: Vec<Observation> =
+            SimulatedDirectories(cluster.clone()).read().collect().await;
+        let [Observation::Disk { files, .. }, Observation::DiskEnd { disk: Ok(end), .. }] =
+            &*observations
         else {
-            panic!("{seen:?}")
+            panic!("{observations:?}")
         };
         assert!(end.whole);
         let mut walked = Walked { sums: end.sums, ..Walked::default() };

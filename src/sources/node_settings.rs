@@ -62,18 +62,19 @@ impl NodeSettingsTask {
     /// Until `stop`, reads all nodes every few minutes, whenever the set of reachable nodes
     /// changes, and whenever `writer` changes, which is the state of a task that writes settings.
     pub async fn run<T>(mut self, mut writer: watch::Receiver<T>, stop: CancellationToken) {
-        let mut asked = BTreeSet::new();
+        let mut polled_nodes = BTreeSet::new();
         loop {
             let read = async {
                 tokio::select! {
-                    () = nodes_changed(&mut self.snapshots, &asked) => {}
+                    () = nodes_changed(&mut self.snapshots, &polled_nodes) => {}
                     Ok(()) = writer.changed() => {}
                     () = time::sleep(INTERVAL) => {}
                 }
-                asked = self.snapshots.borrow().reachable_nodes();
+                polled_nodes = self.snapshots.borrow().reachable_nodes();
                 let client = self.client.borrow().clone();
-                let read = join_all(asked.iter().map(|node| read_in_time(&client, node))).await;
-                self.apply(asked.iter().cloned().zip(read));
+                let read =
+                    join_all(polled_nodes.iter().map(|node| read_in_time(&client, node))).await;
+                self.apply(polled_nodes.iter().cloned().zip(read));
             };
             if stop.run_until_cancelled(read).await.is_none() {
                 return;

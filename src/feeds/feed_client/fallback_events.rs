@@ -275,12 +275,12 @@ mod tests {
         ];
         for (name, steps, expected) in cases {
             let mut fallback = FallbackEvents::default();
-            let (mut found, mut starts): (Vec<FeedEvent>, u64) = (Vec::new(), 0);
+            let (mut reports, mut starts): (Vec<FeedEvent>, u64) = (Vec::new(), 0);
             for step in *steps {
-                found.extend(step.apply(&mut fallback, &mut starts));
+                reports.extend(step.apply(&mut fallback, &mut starts));
             }
-            let found: Vec<&str> = found.iter().map(|event| &*event.db).collect();
-            assert_eq!(found, *expected, "{name}");
+            let reports: Vec<&str> = reports.iter().map(|event| &*event.db).collect();
+            assert_eq!(reports, *expected, "{name}");
         }
     }
 

@@ -97,8 +97,8 @@ mod tests {
         ] {
             let at = Moment::from_unix(days * DAY);
             let stored = FeedPosition { seq: seq.to_owned(), created_at: None, at };
-            let found = resume_seq(Some(stored), (newest, None), now);
-            assert_eq!(found.is_some(), resumes, "{seq} of day {days}, now {newest}");
+            let result = resume_seq(Some(stored), (newest, None), now);
+            assert_eq!(result.is_some(), resumes, "{seq} of day {days}, now {newest}");
         }
         assert_eq!(resume_seq(None, ("9-a", None), now), None);
         for (one, other, resumes) in [

@@ -38,9 +38,9 @@ impl TrackedJob {
     /// A compaction known only from the file that it replaced. The old file's last sizes are known
     /// if nothing was written between its last reading and the compaction.
     pub(super) fn unseen(target: TargetRef<'_>, file: &ReplacedFile, at: Moment) -> Self {
-        let known = file.before();
-        let before = FileBefore::of(target.kind(), &known, target.correction());
-        let is_last = file.after().compacted_seq.get() == known.update_seq.get();
+        let last_facts = file.before();
+        let before = FileBefore::of(target.kind(), &last_facts, target.correction());
+        let is_last = file.after().compacted_seq.get() == last_facts.update_seq.get();
         Self {
             target: Some(target.ix()),
             target_id: Some(target.id()),
@@ -99,8 +99,8 @@ impl TrackedJob {
 
     /// Takes the file size before the job from a reading made while it runs, if it was unknown.
     pub(super) fn update_sizes_before(&mut self, tables: &Snapshot) {
-        let shown = matches!(self.stage, JobStage::Shown { .. });
-        if !shown || self.intent.is_some() || self.file_before.file_bytes.is_some() {
+        let is_shown = matches!(self.stage, JobStage::Shown { .. });
+        if !is_shown || self.intent.is_some() || self.file_before.file_bytes.is_some() {
             return;
         }
         let Some(target) = self.current_target(tables) else { return };

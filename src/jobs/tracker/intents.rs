@@ -200,9 +200,9 @@ impl JobTracker {
         for key in unplaced {
             let Some(mut open) = self.open_intents.remove(&key) else { continue };
             let keys = intent_targets::job_keys(&open.intent, tables);
-            let known = open.intent.target.kind() == TargetKind::Cleanup
+            let is_known = open.intent.target.kind() == TargetKind::Cleanup
                 || intent_targets::find_target(&open.intent.target, tables).is_some();
-            match keys.filter(|_| known) {
+            match keys.filter(|_| is_known) {
                 Some(keys) => {
                     // The request was sent right after the decision, or never. A request accepted
                     // just before the restart may not show a task yet.

@@ -199,7 +199,11 @@ fn a_start_is_tracked_to_its_end() {
     let mut line = Scenario::new();
     let intent = line.intent(10);
     line.start(intent.clone()).unwrap();
-    assert_eq!(line.start(intent.clone()), Err(StartRejected::AlreadyStarting), "never twice");
+    assert_eq!(
+        line.start(intent.clone()),
+        Err(StartRejected::AlreadyStarting),
+        "a start is accepted only once"
+    );
     assert_eq!(line.jobs(), [(JobPhase::Starting, JobOwner::Recliner, None, 200)]);
     assert_eq!(line.poll(10, IDLE), TrackerChanges::default(), "the request has no answer yet");
     line.sent(10, &intent, RequestResult::Accepted);

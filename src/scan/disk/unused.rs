@@ -142,11 +142,11 @@ fn set_disk_totals(
     now: Moment,
 ) {
     let Some(ended) = &on_node.ended else { return };
-    let left = leftovers(&on_node.compactions, running, now);
+    let leftovers = leftovers(&on_node.compactions, running, now);
     let compactions = largest_compactions(draft, at, &on_node.compactions, running, now);
     let whole = ended.whole && on_node.unread == 0;
     let (sums, took) = (ended.sums, ended.took);
-    let volumes = ended.volumes.iter().map(|volume| left.on(volume, &sums, unused));
+    let volumes = ended.volumes.iter().map(|volume| leftovers.on(volume, &sums, unused));
     let volumes: Vec<VolumeUsage> = volumes.collect();
     draft.update_node(at, |node| {
         let before = node.disk_usage.unwrap_or_default();
@@ -161,8 +161,8 @@ fn set_disk_totals(
             stale_index_files: unused.stale_files,
             ownerless_index_bytes: unused.ownerless_bytes.saturating_add(sums.misplaced),
             designs_known: unused.designs_known,
-            leftover_bytes: left.of_dbs.saturating_add(left.of_views),
-            leftover_files: left.files,
+            leftover_bytes: leftovers.of_dbs.saturating_add(leftovers.of_views),
+            leftover_files: leftovers.files,
             trash_bytes: sums.trash,
             recent_trash_bytes: sums.recent_trash,
             recoverable_bytes: sums.recoverable,
@@ -281,8 +281,8 @@ fn leftovers(
     running: Option<&[jobs::RunningTask]>,
     now: Moment,
 ) -> Leftovers {
-    let left = files.iter().filter(|file| is_leftover(file, running, now));
-    left.fold(Leftovers::default(), |mut all, file| {
+    let leftover_files = files.iter().filter(|file| is_leftover(file, running, now));
+    leftover_files.fold(Leftovers::default(), |mut all, file| {
         let bytes = if file.of_view { &mut all.of_views } else { &mut all.of_dbs };
         *bytes = bytes.saturating_add(file.bytes);
         all.files += 1;

@@ -98,8 +98,8 @@ impl Scanner {
             Ok(members) => {
                 self.sweep.members_answered();
                 let expected: BTreeSet<&String> = members.expected.iter().collect();
-                let known = self.targets.now().members();
-                let before: BTreeSet<&str> = known.map(|(_, node)| &*node.name).collect();
+                let current_members = self.targets.now().members();
+                let before: BTreeSet<&str> = current_members.map(|(_, node)| &*node.name).collect();
                 let is_same = before.into_iter().eq(expected.iter().map(|name| name.as_str()));
                 if !is_same || self.status.members_since.is_none() {
                     self.status.members_since = Some(now);
@@ -297,8 +297,8 @@ impl Scanner {
                 self.targets.compare_index(db, index, |node, ix| self.disk.has_file(node, ix));
             }
         }
-        let asked = (reading.began, now.wall);
-        for unread in self.views.apply(&mut self.targets.draft, db, answer, asked) {
+        let request_times = (reading.began, now.wall);
+        for unread in self.views.apply(&mut self.targets.draft, db, answer, request_times) {
             self.unread(NodeIx::CLUSTER, &unread);
         }
     }

@@ -173,11 +173,11 @@ impl Scanner {
     fn shards_to_read(&mut self, now: Now) -> Stage {
         let node_reads = self.node_reads();
         self.expect(node_reads.iter().map(|reads| reads.targets.len()).sum());
-        let left = node_reads.iter().filter_map(|reads| {
+        let shard_counts = node_reads.iter().filter_map(|reads| {
             Some((self.targets.draft.find_node(&reads.node)?, reads.targets.len()))
         });
-        let left = left.collect();
-        self.sweep.expect_shards(left);
+        let shard_counts = shard_counts.collect();
+        self.sweep.expect_shards(shard_counts);
         let round = self.sweep.round().clone();
         for at in round.into_iter().filter(|at| !self.sweep.expects_shards(*at)).collect::<Vec<_>>()
         {

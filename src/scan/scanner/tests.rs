@@ -596,14 +596,14 @@ async fn the_task_sweeps_publishes_obeys_commands_and_stops() {
     settings.send_modify(|settings| Arc::make_mut(settings).views = false);
     cluster.send_modify(|cluster| cluster.active = 11);
     assert_eq!(handle.send(ScanCommand::Sweep), None);
-    let asked = Instant::now();
+    let requested_at = Instant::now();
     let swept = handle.status.wait_for(|status| status.sweeps >= 2);
     drop(time::timeout(long, swept).await.unwrap().unwrap());
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(requested_at.elapsed() < Duration::from_secs(2), "{:?}", requested_at.elapsed());
     assert_eq!(shown(&handle.snapshots.borrow()).len(), 4, "no view and no cleanup");
     let swept = handle.status.wait_for(|status| status.sweeps >= 3);
     drop(time::timeout(long, swept).await.unwrap().unwrap());
-    assert!(asked.elapsed() >= Duration::from_secs(300), "{:?}", asked.elapsed());
+    assert!(requested_at.elapsed() >= Duration::from_secs(300), "{:?}", requested_at.elapsed());
 
     stop.cancel();
     let ended = time::timeout(Duration::from_secs(60), tasks.join_next()).await;

@@ -97,8 +97,8 @@ mod tests {
             let mut reads = ShardReads::default();
             (0..missing).for_each(|_| reads.record(node, &Ok(false)));
             assert_eq!(reads.common_cause(shards), None, "deletions are not an error");
-            let found = reads.not_found(node, shards);
-            assert_eq!(found.is_some(), is_error, "{missing} of {shards}");
+            let error = reads.not_found(node, shards);
+            assert_eq!(error.is_some(), is_error, "{missing} of {shards}");
             assert_eq!(reads.common_cause(shards).is_some(), is_error);
         }
     }

@@ -46,7 +46,7 @@ fn node_is_read_once_after_its_last_shard() {
     sweep.expect_shards([(node(1), 2)].into());
     assert!(sweep.expects_shards(node(1)) && !sweep.expects_shards(node(2)));
     assert!(!sweep.shard_requested(node(1)) && sweep.shard_requested(node(1)));
-    assert!(!sweep.shard_requested(node(2)), "none was expected");
+    assert!(!sweep.shard_requested(node(2)), "no shard was expected");
     assert!(sweep.node_read(node(1)) && !sweep.node_read(node(1)));
     sweep.unread(node(2));
     assert!(!sweep.node_read(node(2)) && sweep.is_incomplete(node(2)) && !sweep.is_complete());

@@ -45,11 +45,11 @@ impl DbViews {
             ..View::default()
         };
         let tables = draft.current();
-        let known = self.views.iter().filter_map(|ix| tables.target(*ix)).find(|it| {
+        let existing = self.views.iter().filter_map(|ix| tables.target(*ix)).find(|it| {
             let same = it.search().is_some_and(|search| search.engine == engine);
             same && is_named(*it, &answer.design, &answer.index)
         });
-        let ix = match known.map(TargetRef::ix) {
+        let ix = match existing.map(TargetRef::ix) {
             Some(ix) => {
                 draft.set_view(ix, view);
                 ix

@@ -54,7 +54,7 @@ impl Source for ClusterSource {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
         let range = Range { from: 0, to: u32::MAX };
         let node = || NODE.to_owned();
-        let seen = match stage {
+        let observations = match stage {
             Stage::Disk => return self.0.read(stage),
             Stage::Splits => vec![Observation::Reshard(Ok(Default::default()))],
             Stage::Nodes => vec![
@@ -108,7 +108,7 @@ impl Source for ClusterSource {
             | Stage::Away { .. } => vec![],
         };
         let end = stream::once(std::future::ready(Observation::StageEnded));
-        stream::iter(seen).chain(end).boxed()
+        stream::iter(observations).chain(end).boxed()
     }
 }
 
@@ -176,8 +176,8 @@ async fn sidecar_serves_facts_from_files_to_other_processes() {
             views.any(|view| view.file_bytes() == bytes)
         }
     };
-    let known = handle.snapshots.wait_for(exact(Some(file as u64)));
-    drop(time::timeout(PATIENCE, known).await.expect("its parts are known").unwrap());
+    let exact_sizes = handle.snapshots.wait_for(exact(Some(file as u64)));
+    drop(time::timeout(PATIENCE, exact_sizes).await.expect("its parts are known").unwrap());
     // The sidecar stops: CouchDB's own values count again, and here CouchDB gives none.
     stop.cancel();
     let ended = time::timeout(PATIENCE, tasks.join_next()).await;

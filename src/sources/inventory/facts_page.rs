@@ -116,14 +116,14 @@ impl FactsLine {
                 let reported =
                     if self.exact { ReportMatch::Identical } else { ReportMatch::Different };
                 let shard = shard.into();
-                let seen = DbFile { shard, facts, reported, same: true, problem: None };
-                all.entry(node.into()).or_default().dbs.push(seen);
+                let file = DbFile { shard, facts, reported, same: true, problem: None };
+                all.entry(node.into()).or_default().dbs.push(file);
             }
             TargetId::View { node, db: shard, signature } if ShardName::split(&shard).is_some() => {
                 let collators = collators.iter().map(|version| Arc::from(&**version)).collect();
                 let shard = shard.into();
-                let seen = PartFile { shard, signature, facts, collators, problem: None };
-                all.entry(node.into()).or_default().parts.push(seen);
+                let file = PartFile { shard, signature, facts, collators, problem: None };
+                all.entry(node.into()).or_default().parts.push(file);
             }
             TargetId::View { .. } | TargetId::Cleanup { .. } | TargetId::Search { .. } => {}
         }

@@ -168,11 +168,11 @@ impl PeersSource {
 impl Directories for PeersSource {
     /// Asks all sidecars concurrently.
     fn read(&self) -> BoxStream<'static, Observation> {
-        let asked = self.peers.iter().cloned().map(|peer| {
+        let reads = self.peers.iter().cloned().map(|peer| {
             let this = self.clone();
             stream::once(async move { this.of(&peer).await }).flat_map(stream::iter).boxed()
         });
-        stream::select_all(asked).boxed()
+        stream::select_all(reads).boxed()
     }
 }
 

@@ -96,11 +96,11 @@ impl NodeReads {
     pub fn of(node: &str, targets: Vec<TargetIx>, snapshot: &Snapshot) -> Self {
         let (mut unread, mut read) = (targets, Vec::new());
         unread.retain(|ix| {
-            let known = snapshot.target(*ix).is_some_and(|it| it.facts().measured_at.is_some());
-            if known {
+            let was_read = snapshot.target(*ix).is_some_and(|it| it.facts().measured_at.is_some());
+            if was_read {
                 read.push(*ix);
             }
-            !known
+            !was_read
         });
         let count = unread.len();
         unread.append(&mut read);

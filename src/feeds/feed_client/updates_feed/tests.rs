@@ -133,7 +133,7 @@ async fn each_kind_of_failure_is_retried_appropriately() {
     }
     state.record_failure(FeedFailure::Malformed, "?".into());
     state.end_pause();
-    assert_eq!(state.step, UpdatesStep::Begin, "it cannot get past a line");
+    assert_eq!(state.step, UpdatesStep::Begin, "the feed cannot get past a malformed line");
 
     let mut state = listening(5);
     state.record_failure(FeedFailure::BadSequence, "400".into());

@@ -85,9 +85,9 @@ fn each_live_event_sets_rows_stage_and_position() {
         let mut reader = live(Kind::Continuous, true);
         let (piece, next) = reader.handle_live(event);
         let text = std::str::from_utf8(&piece).unwrap();
-        let found =
+        let output =
             if text == heartbeat { text.to_owned() } else { rows(text.matches('{').count()) };
-        assert_eq!((found, format!("{next:?}")), (sent, stage.to_owned()), "{name}");
+        assert_eq!((output, format!("{next:?}")), (sent, stage.to_owned()), "{name}");
         assert_eq!(reader.position, position, "{name}");
     }
 }

@@ -221,15 +221,15 @@ async fn check_readers(steps: Vec<ScenarioStep>, keep: Duration) {
     for reader in &mut readers {
         while reader.read_once(&fixture, 3).await {}
         for ((db, kind), latest) in &truth.all {
-            let known = reader.known.get(&(db.clone(), kind.clone())).copied();
+            let received_seq = reader.known.get(&(db.clone(), kind.clone())).copied();
             let of = |kind: &&str| reader.known.contains_key(&(db.clone(), (*kind).to_owned()));
             let nothing = !["created", "updated", "deleted"].iter().any(of);
             let gone = truth.deleted_since(db).is_some();
             assert!(
-                known == Some(latest.seq)
-                    || (latest.optional && known.is_none())
+                received_seq == Some(latest.seq)
+                    || (latest.optional && received_seq.is_none())
                     || (gone && nothing),
-                "{db} {kind}: {}, but {known:?} is known; gone: {gone}",
+                "{db} {kind}: {}, but {received_seq:?} is known; gone: {gone}",
                 latest.seq
             );
         }

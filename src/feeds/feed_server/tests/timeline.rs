@@ -122,9 +122,9 @@ async fn continuous_ends_after_silence_and_stays_open_with_heartbeats() {
     assert!(begun.elapsed() >= millis(3100) && begun.elapsed() < millis(3500));
     // The other feed was not read in the meantime, and returns only the latest event.
     let all = lines(&beats.rest().await);
-    let shown: Vec<_> = all.iter().filter(|line| !line.is_null()).collect();
-    assert_eq!(shown.len(), 4, "{all:?}");
-    assert_eq!(number(&shown[3]["last_seq"]), 3);
+    let events: Vec<_> = all.iter().filter(|line| !line.is_null()).collect();
+    assert_eq!(events.len(), 4, "{all:?}");
+    assert_eq!(number(&events[3]["last_seq"]), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ fn reads_unknown_initial_size_while_job_runs() {
     line.read(line.dbs[0], running(facts(1_006, 5_000, 400, 90, 10)));
     assert_eq!(line.tracker.jobs().list[0].file_bytes, Some(5_000));
     let step = line.poll(1_010, [Some(&[began(1_001)]), Some(&[])]);
-    assert_eq!(step.reread.len(), 0, "once is enough");
+    assert_eq!(step.reread.len(), 0, "one reading is enough");
     line.poll(1_015, IDLE);
     let step = line.read(line.dbs[0], facts(1_015, 420, 400, 95, 95));
     assert_eq!(ends(&step), [(JobResult::Freed, JobOwner::Other, Some(5_000), Some(420), 14)]);

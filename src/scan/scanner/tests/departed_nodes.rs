@@ -15,8 +15,8 @@ impl Source for Remaining {
         let mut answers = self.cluster.answers(stage);
         if ask_members {
             let members = self.members.borrow().clone();
-            let left = |node: &str| members.as_ref().is_ok_and(|names| !names.contains(&node));
-            answers.retain(|it| !matches!(it, Observation::Node(node) if left(&node.node)));
+            let has_left = |node: &str| members.as_ref().is_ok_and(|names| !names.contains(&node));
+            answers.retain(|it| !matches!(it, Observation::Node(node) if has_left(&node.node)));
             answers[0] = Observation::Members(members.map(|names| {
                 let expected: Vec<String> = names.into_iter().map(ToOwned::to_owned).collect();
                 Members { connected: expected.clone(), expected }

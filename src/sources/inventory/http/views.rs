@@ -117,16 +117,16 @@ impl HttpSource {
         copies: &[TargetRef<'_>],
         group: DesignGroup,
     ) -> ViewAnswer {
-        let mut asked = Err(ReadError::nothing_to_ask());
+        let mut index = Err(ReadError::nothing_to_ask());
         for design in &group.ids {
-            asked = self.index(snapshot, db, copies, design).await;
-            if !is_unaddressable(&asked) {
+            index = self.index(snapshot, db, copies, design).await;
+            if !is_unaddressable(&index) {
                 break;
             }
         }
         ViewAnswer {
-            unaddressable: is_unaddressable(&asked),
-            index: asked,
+            unaddressable: is_unaddressable(&index),
+            index,
             designs: group.ids,
             language: group.language,
             built_by: group.built_by,
