@@ -57,12 +57,12 @@ pub struct DirectoryVolume {
     pub directory: Box<str>,
     /// The content of that directory.
     pub content: DirectoryContent,
-    /// Its free space, where the system reports it.
+    /// Its free space, if the system reports it.
     pub space: Option<FileSystemSpace>,
 }
 
 impl NodeDirectories {
-    /// The file systems that hold them.
+    /// The file systems that hold these directories.
     #[must_use]
     pub fn volumes(&self) -> Vec<DirectoryVolume> {
         let volume = |directory: &Path, holds| DirectoryVolume {
@@ -87,28 +87,28 @@ impl NodeDirectories {
 pub enum WalkItem {
     /// A database file.
     Db {
-        /// CouchDB's name for it.
+        /// CouchDB's name for the database.
         shard: Box<str>,
         /// The values of its header.
         values: HeaderValues,
         /// Whether CouchDB would report the same values.
         reported: ReportMatch,
-        /// Whether it is the file that the previous walk found there, even if it grew.
+        /// Whether the previous walk found the same file here, even if it has grown since.
         is_same_file: bool,
-        /// Why its header could not be read, if so.
+        /// Why its header could not be read, if reading failed.
         problem: Option<ReadProblem>,
     },
     /// A view index of one shard.
     View {
-        /// The shard.
+        /// CouchDB's name for the indexed shard.
         shard: Box<str>,
-        /// The signature that names it.
+        /// The signature in the index's file name.
         signature: Signature,
         /// The values of its header.
         values: HeaderValues,
         /// Versions of the ICU collation that its rows were sorted with.
         collators: Arc<[Arc<str>]>,
-        /// Why its header could not be read, if so.
+        /// Why its header could not be read, if reading failed.
         problem: Option<ReadProblem>,
     },
     /// A file written by a running compaction or left over from one.
@@ -117,16 +117,16 @@ pub enum WalkItem {
         shard: Box<str>,
         /// The index, if it is an index's compaction.
         signature: Option<Signature>,
-        /// Its size.
+        /// Size of the file.
         bytes: u64,
-        /// When it last changed, by the file system.
+        /// When the file last changed, according to the file system.
         modified_at: Moment,
     },
     /// Something that could not be read.
     Unread {
         /// Its path relative to the directory, as far as it is valid text.
         path: String,
-        /// Why.
+        /// Why it could not be read.
         problem: ReadProblem,
     },
 }
@@ -138,11 +138,12 @@ pub struct OtherFileSums {
     pub files: u64,
     /// Files that CouchDB has deleted but that still exist.
     pub trash: u64,
-    /// The part of `trash` that is in `.delete` for less than an hour: CouchDB may be about to delete it.
+    /// The part of `trash` that has been in `.delete` for less than an hour: CouchDB may be about
+    /// to delete it.
     pub recent_trash: u64,
     /// The part of `trash` that `enable_database_recovery` keeps: databases with their indexes.
     pub recoverable: u64,
-    /// The part of `trash` that is among view indexes, if those have their own directory.
+    /// The part of `trash` in the view directory, if that is separate.
     pub trash_of_views: u64,
     /// Nouveau's indexes, if they are inside these directories.
     pub nouveau: u64,

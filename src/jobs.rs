@@ -1,7 +1,7 @@
 //! Jobs: running compactions and index builds, whoever started them.
 //!
-//! Holds the known jobs at one moment. Never queries CouchDB and never starts anything. The
-//! job state task updates it from the scanner's polls; `plan` counts limits and disk space by it;
+//! Holds the known jobs at one moment. Never queries CouchDB and never starts anything. The job
+//! state task updates it from the scanner's polls; `plan` checks limits and disk space against it;
 //! metrics and the API display it.
 
 mod build_meter;

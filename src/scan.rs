@@ -79,7 +79,7 @@ pub struct ScanSettings {
     pub views: bool,
     /// Whether it reads the parts of views found in files.
     pub parts: bool,
-    /// The number of databases with series of their own.
+    /// The number of databases with their own metric series.
     pub top: usize,
 }
 
@@ -192,7 +192,7 @@ impl ScanTask {
         (task, handle)
     }
 
-    /// Corrects predictions as this receiver says, from its first change on.
+    /// Corrects predictions with the values of this receiver, from its first change on.
     #[must_use]
     pub fn correcting(mut self, corrections: watch::Receiver<Arc<Corrections>>) -> Self {
         self.corrections = Some(corrections);
@@ -276,7 +276,7 @@ impl ScanTask {
     }
 }
 
-/// The next value of a watch; none where there is no watch, or when its sender is gone.
+/// The next value of a watch; `None` if there is no watch or its sender is gone.
 async fn changed<T: Clone>(watched: &mut Option<watch::Receiver<T>>) -> Option<T> {
     let watch = watched.as_mut()?;
     if watch.changed().await.is_err() {

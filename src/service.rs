@@ -55,7 +55,7 @@ pub enum StartError {
     /// The address is in use or not local.
     #[error("cannot listen on {address}: {why}; choose another one with --web.listen-address")]
     Listen {
-        /// The address.
+        /// The configured address.
         address: SocketAddr,
         /// The error of the system.
         why: io::Error,
@@ -172,7 +172,7 @@ fn start_claim_guard(
     });
 }
 
-/// What HTTP clients connect to.
+/// The listeners that HTTP clients connect to.
 #[derive(Debug)]
 struct HttpEntrances {
     listener: TcpListener,
@@ -182,7 +182,7 @@ struct HttpEntrances {
 }
 
 impl HttpEntrances {
-    /// Serves them all.
+    /// Starts to serve all listeners.
     fn serve(self, router: Router, tasks: &mut TaskSet, stop: &CancellationToken) {
         let Self { listener, socket, web, limits } = self;
         if let Some(socket) = socket {
@@ -227,12 +227,14 @@ impl Service {
         let stop = CancellationToken::new();
         let mut tasks = TaskSet::new();
         signals::ignore_file_size_signal().map_err(StartError::Signals)?;
-        // Before the service reports that it serves, because it may be asked to stop from then on.
+        // Receive signals before the service reports that it serves: it may be asked to stop from
+        // then on.
         let signals = ProcessSignals::new().map_err(StartError::Signals)?;
         let (journal_settings, journal_settings_rx) = latest::channel(settings.journal);
         let (journal_task, journal) =
             journal::JournalTask::open(storage, clock, journal_settings_rx)?;
-        // After the journal, which guarantees that no other process uses the directory.
+        // Open the socket after the journal, which guarantees that no other process uses the
+        // directory.
         let socket = match &settings.web.admin_socket {
             Some(path) => Some(http::AdminSocket::open(path).await?),
             None => None,
@@ -380,8 +382,8 @@ impl Service {
             }
         }
         self.storage_stop.cancel();
-        let kept = async { while self.storage_tasks.next_ended().await.is_some() {} };
-        if time::timeout(SHUTDOWN_TIMEOUT, kept).await.is_err() {
+        let storage_end = async { while self.storage_tasks.next_ended().await.is_some() {} };
+        if time::timeout(SHUTDOWN_TIMEOUT, storage_end).await.is_err() {
             tracing::warn!("the journal was not closed in time");
         }
         ended

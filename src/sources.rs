@@ -13,12 +13,12 @@ use crate::table::Snapshot;
 use std::{collections::BTreeSet, sync::Arc};
 use tokio::sync::watch;
 
-/// Waits until other nodes can be asked than those that are known.
+/// Waits until the set of reachable nodes differs from `known`.
 pub(crate) async fn nodes_changed(
     snapshots: &mut watch::Receiver<Arc<Snapshot>>,
     known: &BTreeSet<String>,
 ) {
-    // The service stops the sender of snapshots and those who wait together.
+    // The service stops the sender of snapshots and its receivers together.
     if snapshots.wait_for(|snapshot| snapshot.reachable_nodes() != *known).await.is_err() {
         std::future::pending().await
     }

@@ -12,8 +12,8 @@ use std::{ffi::CStr, ops::ControlFlow};
 #[cfg(target_os = "linux")]
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Passes each entry with its type, which may be unknown, to `take` until that breaks. A directory
-/// that was deleted meanwhile has no more entries.
+/// Passes each entry with its type, which may be unknown, to `take` until `take` breaks. A
+/// directory that was deleted meanwhile has no more entries.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub(super) fn for_each_entry(
     Ok(())
 }
 
-/// The same without a buffer of ours.
+/// Like the Linux version, but reads through libc, without a buffer.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn for_each_entry(
     directory: &OwnedFd,
@@ -49,7 +49,7 @@ pub(super) fn for_each_entry(
     for_each_entry_of_stream(directory, take)
 }
 
-/// By the stream that every system has.
+/// Reads entries through libc's directory stream, which every system has.
 #[cfg(any(test, not(target_os = "linux")))]
 fn for_each_entry_of_stream(
     directory: &OwnedFd,
@@ -79,7 +79,7 @@ mod tests {
 
     type Entries = BTreeMap<CString, FileType>;
 
-    /// The entries by both ways, each read twice from the same open directory.
+    /// The entries that each of the two readers returns, from the same open directory.
     fn by_both_ways(path: &Path) -> [Result<Entries, Errno>; 2] {
         let directory = opened(path);
         let mut buffer = Vec::new();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_find_every_entry_of_a_large_directory() {
+    fn both_readers_find_every_entry_of_a_large_directory() {
         let folder = tempfile::tempdir().unwrap();
         for number in 0..3000 {
             fs::write(folder.path().join(format!("{number}-{}", "x".repeat(100))), "").unwrap();
@@ -113,27 +113,28 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_deleted_has_no_more_entries() {
+    fn deleted_directory_has_no_entries() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gone");
         fs::create_dir(&path).unwrap();
         let directory = opened(&path);
         fs::remove_dir(&path).unwrap();
-        let taken = |_: &CStr, _| -> ControlFlow<()> { panic!("it has none") };
-        assert_eq!(for_each_entry(&directory, &mut Vec::new(), taken), Ok(()));
+        let callback =
+            |_: &CStr, _| -> ControlFlow<()> { panic!("a deleted directory has no entries") };
+        assert_eq!(for_each_entry(&directory, &mut Vec::new(), callback), Ok(()));
     }
 
     #[test]
-    fn both_ways_end_when_they_are_told_to() {
+    fn both_readers_stop_when_the_callback_breaks() {
         let folder = tempfile::tempdir().unwrap();
         let directory = opened(folder.path());
-        let mut taken = 0;
+        let mut calls = 0;
         let mut take = |_: &CStr, _| {
-            taken += 1;
+            calls += 1;
             ControlFlow::Break(())
         };
         for_each_entry(&directory, &mut Vec::new(), &mut take).unwrap();
         for_each_entry_of_stream(&directory, &mut take).unwrap();
-        assert_eq!(taken, 2);
+        assert_eq!(calls, 2);
     }
 }

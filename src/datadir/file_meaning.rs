@@ -18,12 +18,12 @@ pub enum FileMeaning<'a> {
     View {
         /// The shard it indexes, as for [`FileMeaning::Db`].
         shard: &'a str,
-        /// The signature that names it.
+        /// The signature in its file name.
         signature: Signature,
     },
     /// A file written by the compaction of a shard: `.compact`, `.compact.data`, `.compact.meta`.
     Compaction {
-        /// The shard.
+        /// The shard that is compacted.
         shard: &'a str,
     },
     /// A file written by the compaction of a view index; such a file is never resumed.
@@ -54,7 +54,7 @@ pub fn file_meaning(path: &[u8]) -> FileMeaning<'_> {
     if path.starts_with(b"nouveau/") {
         return FileMeaning::Nouveau;
     }
-    // CouchDB's names are ASCII; a path that is not text has none of them.
+    // CouchDB's file names are ASCII, so a path that is not UTF-8 is not a CouchDB file.
     let Ok(path) = std::str::from_utf8(path) else { return FileMeaning::Other };
     if let Some(index) = path.strip_prefix('.') {
         return index_file(index).unwrap_or(FileMeaning::Other);
@@ -85,8 +85,8 @@ fn database_file(path: &str) -> Option<FileMeaning<'_>> {
 fn index_file(path: &str) -> Option<FileMeaning<'_>> {
     let (directory, file) = path.rsplit_once('/')?;
     let owner = directory.strip_suffix("/mrview")?;
-    // A node-local database's index directory ends in `_design.<date>.<time>.deleted`, a
-    // shard's keeps its extension: `.<date>.<time>.deleted.<suffix>_design`.
+    // The index directory of a node-local database ends in `_design.<date>.<time>.deleted`; that of
+    // a shard keeps its extension: `.<date>.<time>.deleted.<suffix>_design`.
     if owner.strip_suffix(".deleted").is_some_and(|before| without_deletion_time(before).is_some())
     {
         return Some(FileMeaning::Recoverable);
@@ -105,13 +105,14 @@ fn index_file(path: &str) -> Option<FileMeaning<'_>> {
     Some(FileMeaning::View { shard, signature: parse_signature(file.strip_suffix(".view")?)? })
 }
 
-/// CouchDB writes lower case only; a name in upper case is not a CouchDB file.
+/// Parses a signature. CouchDB writes lower case only, so a name in upper case is not a CouchDB
+/// file.
 fn parse_signature(name: &str) -> Option<Signature> {
     name.parse().ok().filter(|_| !name.bytes().any(|byte| byte.is_ascii_uppercase()))
 }
 
-/// Whether CouchDB could have a database with this name: below `shards` one with range and suffix,
-/// elsewhere one without a dot.
+/// Whether CouchDB could have a database with this name: below `shards` it has a range and a
+/// suffix, elsewhere it has no dot.
 fn is_shard_name(name: &str) -> bool {
     if name.starts_with("shards/") {
         return ShardName::split(name).is_some_and(|split| {
@@ -217,7 +218,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_paths_are_handled(path in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn arbitrary_paths_do_not_panic(path in proptest::collection::vec(any::<u8>(), 0..80)) {
             let again = path.clone();
             prop_assert_eq!(file_meaning(&path), file_meaning(&again));
         }

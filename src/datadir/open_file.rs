@@ -9,10 +9,10 @@ use rustix::{
 };
 use std::{io, path::Path};
 
-/// The first step back in search of a hole's beginning.
+/// First step backwards when searching for the start of a hole.
 const FIRST_STEP_BYTES: u64 = 1 << 20;
 
-/// An open regular file and its metadata at that time.
+/// An open regular file, with its metadata when it was opened.
 #[derive(Debug)]
 pub struct OpenFile {
     fd: OwnedFd,
@@ -61,7 +61,8 @@ impl Bytes for OpenFile {
     }
 
     fn end_of_data(&self, end: u64) -> u64 {
-        // The system finds only what is next in a file, so the hole before `end` is felt for in steps that grow.
+        // The system seeks only forwards, so the start of the hole before `end` is searched for in
+        // growing steps.
         let (mut start, mut step) = (end, FIRST_STEP_BYTES);
         while start > 0 {
             let from = start.saturating_sub(step);
@@ -95,7 +96,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn a_sparse_terabyte_is_searched_at_once() {
+    fn searches_a_sparse_terabyte_quickly() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sparse.couch");
         let file = File::create(&path).unwrap();

@@ -36,9 +36,9 @@ pub struct HeaderValues {
     pub docs: OptionalU64,
     /// Deleted documents; databases only.
     pub deleted_docs: OptionalU64,
-    /// The last purge; of a view index, the last one that it has processed.
+    /// The last purge sequence; for a view index, the last one it has processed.
     pub purge_seq: OptionalU64,
-    /// Bytes of the entries about purges; databases only.
+    /// Bytes of the trees that record purges; databases only.
     pub purge_bytes: OptionalU64,
     /// Bytes of the tree of `_local` documents; databases only.
     pub local_bytes: OptionalU64,
@@ -66,7 +66,7 @@ pub(super) struct FileReading {
 }
 
 impl FileReading {
-    /// A file without a decoded header.
+    /// The reading of a file without a decoded header.
     fn without_header(stat: &Stat, values: HeaderValues) -> Self {
         Self {
             change_stamp: change_stamp_of(stat),
@@ -99,7 +99,7 @@ const MAX_HEADER_DISTANCE: u64 = 1 << 30;
 /// Reusable state of a reading thread.
 #[derive(Debug)]
 pub(super) struct FileReader {
-    /// The most recent collation versions: most indexes share them.
+    /// The collation versions read last, kept because most indexes share them.
     collators: Arc<[Arc<str>]>,
     no_versions: Arc<[Arc<str>]>,
 }
@@ -133,7 +133,7 @@ impl FileReader {
         {
             return Some(FileReading { is_same_file: true, ..before.clone() });
         }
-        let held = |file: FileReading| {
+        let mark_if_same = |file: FileReading| {
             let same = before.is_some_and(|before| before.file_identity == file.file_identity);
             Some(FileReading { is_same_file: same, ..file })
         };
@@ -141,10 +141,10 @@ impl FileReader {
         if let Ok(file) = first
             && file.problem.is_none()
         {
-            return held(file);
+            return mark_if_same(file);
         }
         match self.read_once(&dir, name, expected) {
-            Ok(file) => held(file),
+            Ok(file) => mark_if_same(file),
             Err(Errno::NOENT) => None,
             Err(why) => {
                 let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -199,7 +199,7 @@ impl FileReader {
                     file.values.needs_upgrade = index.collators.len() >= 2;
                     file.collators = Some(self.intern_collators(&index.collators));
                 } else {
-                    // Opened or reset without a commit: CouchDB reports zeros.
+                    // The index was opened or reset without a commit: CouchDB reports zeros.
                     file.values.active_bytes = OptionalU64::new(0);
                     file.values.external_bytes = OptionalU64::new(0);
                     file.values.update_seq = OptionalU64::new(0);
@@ -219,7 +219,7 @@ impl FileReader {
     }
 }
 
-/// Bytes of the two trees of entries about purges.
+/// Bytes of the two trees that record purges.
 fn purge_bytes(trees: &Trees) -> Option<u64> {
     Some(trees.purge.bytes()?.saturating_add(trees.purge_seq.bytes()?))
 }
@@ -248,7 +248,7 @@ pub(super) fn change_stamp_of(stat: &Stat) -> u64 {
 fn file_identity_of(stat: &Stat) -> u32 {
     let mut hasher = DefaultHasher::new();
     (stat.st_dev, stat.st_ino).hash(&mut hasher);
-    #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash is one")]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash is a hash too")]
     let low = hasher.finish() as u32;
     low
 }

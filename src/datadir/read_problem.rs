@@ -6,7 +6,7 @@ use couchdb_files::HeaderError;
 use rustix::io::Errno;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// Why something could not be read: a closed set.
+/// Why something could not be read. The set is closed.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +16,7 @@ pub enum ReadProblem {
     /// The system could not read it.
     #[strum(serialize = "read_failed")]
     Io,
-    /// It is deeper than CouchDB's names can reach.
+    /// Its path is deeper than any of CouchDB's names.
     TooDeep,
     /// None of its blocks is a valid header.
     NoValidHeader,
@@ -73,7 +73,7 @@ impl ReadProblem {
 pub struct RootError {
     /// The reason.
     pub problem: ReadProblem,
-    /// The system's words.
+    /// The system's error message, without its number.
     pub cause: String,
 }
 

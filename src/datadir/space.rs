@@ -25,10 +25,10 @@ impl FileSystemSpace {
         let StatVfs { f_bfree, f_bavail, f_blocks, f_frsize, .. } = statvfs(directory)?;
         // Blocks reserved for root are neither available to CouchDB nor part of the size that it
         // could ever fill.
-        let kept = f_bfree.saturating_sub(f_bavail);
+        let reserved = f_bfree.saturating_sub(f_bavail);
         Ok(Self {
             available: f_bavail.saturating_mul(f_frsize),
-            size: f_blocks.saturating_sub(kept).saturating_mul(f_frsize),
+            size: f_blocks.saturating_sub(reserved).saturating_mul(f_frsize),
             device,
         })
     }

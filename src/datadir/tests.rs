@@ -86,7 +86,7 @@ fn numbers(found: &WalkItem) -> HeaderValues {
 }
 
 #[test]
-fn a_walk_finds_everything_once_with_the_values_of_its_header() {
+fn finds_every_file_once_with_header_values() {
     let root = tree();
     let (walked, found) = walked(&roots(&root), &WalkCache::default());
     let index = index_of("view_multi.view");
@@ -116,7 +116,7 @@ fn a_walk_finds_everything_once_with_the_values_of_its_header() {
         assert_eq!(read.update_seq.get(), expected["update_seq"].as_u64(), "{file}");
         assert_eq!(read.docs.get(), expected["doc_count"].as_u64(), "{file}");
     }
-    let WalkItem::View { collators, .. } = &found[&view] else { panic!("an index") };
+    let WalkItem::View { collators, .. } = &found[&view] else { panic!("expected a view index") };
     assert_eq!(collators.len(), 1);
     assert_eq!(
         directory_owner(root.path()).as_deref(),
@@ -125,7 +125,7 @@ fn a_walk_finds_everything_once_with_the_values_of_its_header() {
 }
 
 #[test]
-fn what_stays_in_the_trash_is_no_longer_recent() {
+fn trash_older_than_an_hour_is_not_recent() {
     let root = tree();
     let later = now().plus(std::time::Duration::from_secs(3_601));
     let sums = walk(&roots(&root), &WalkCache::default(), 1, later, &|_| true).unwrap().sums;
@@ -133,7 +133,7 @@ fn what_stays_in_the_trash_is_no_longer_recent() {
 }
 
 #[test]
-fn every_real_file_is_read_and_a_damaged_file_affects_only_itself() {
+fn damaged_file_does_not_affect_other_files() {
     let all: Value = serde_json::from_slice(&real("expected.json")).unwrap();
     let root = tempfile::tempdir().unwrap();
     let mut shards = BTreeMap::new();
@@ -153,9 +153,9 @@ fn every_real_file_is_read_and_a_damaged_file_affects_only_itself() {
         assert_eq!(read.file_bytes, real(&name).len() as u64, "{name}");
         if expected["error"].is_string() {
             unreadable += 1;
-            let said =
+            let problems =
                 found.keys().filter(|key| key.starts_with(&format!("{shard}.couch "))).count();
-            assert_eq!((read.active_bytes.get(), said), (None, 1), "{name}");
+            assert_eq!((read.active_bytes.get(), problems), (None, 1), "{name}");
         } else {
             assert_eq!(read.active_bytes.get(), sizes["active"].as_u64(), "{name}");
             assert_eq!(read.compacted_seq.get(), expected["compacted_seq"].as_u64(), "{name}");
@@ -208,7 +208,7 @@ fn a_second_walk_reads_only_what_changed() {
     fs::OpenOptions::new().append(true).open(&shard).unwrap().write_all(&[0; 10]).unwrap();
     let (_, changed) = walked(&roots, &second.cache);
     assert_ne!(numbers(&changed[SHARD]), numbers(&before[SHARD]));
-    assert!(unmoved(&changed[SHARD]), "it grew");
+    assert!(unmoved(&changed[SHARD]), "the file only grew");
     // A compaction replaced the file.
     put(root.path(), "new", &real("deletes.couch"));
     fs::rename(root.path().join("new"), &shard).unwrap();
@@ -225,7 +225,7 @@ fn a_second_walk_reads_only_what_changed() {
 }
 
 #[test]
-fn links_odd_names_and_deep_paths_are_not_followed() {
+fn ignores_links_and_odd_names_and_stops_at_deep_paths() {
     let root = tree();
     let outside = tempfile::tempdir().unwrap();
     put(outside.path(), "shards/00000000-7fffffff/x.1.couch", &real("updates.couch"));
@@ -273,7 +273,7 @@ fn unreadable_files_are_reported_and_the_walk_continues() {
 }
 
 #[test]
-fn nested_data_and_view_directories_are_two_trees() {
+fn walks_nested_view_directory_separately() {
     let root = tree();
     let index = index_of("view_multi.view");
     let inside = root.path().join("views");
@@ -297,7 +297,7 @@ fn nested_data_and_view_directories_are_two_trees() {
 }
 
 #[test]
-fn a_receiver_that_stops_ends_the_walk_as_incomplete() {
+fn walk_is_incomplete_when_receiver_stops() {
     let root = tempfile::tempdir().unwrap();
     for at in 0..2000 {
         put(root.path(), &format!("shards/00000000-ffffffff/db.{at}.couch"), b"x");
@@ -307,7 +307,7 @@ fn a_receiver_that_stops_ends_the_walk_as_incomplete() {
 }
 
 #[test]
-fn files_that_change_during_a_read_show_one_consistent_state() {
+fn reads_consistent_state_of_changing_files() {
     let root = tree();
     let roots = roots(&root);
     let shard = root.path().join(format!("{SHARD}.couch"));
@@ -321,12 +321,12 @@ fn files_that_change_during_a_read_show_one_consistent_state() {
             while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
                 let (bytes, _) = &states[at % 2];
                 match at % 3 {
-                    // Replaced, as a compaction does.
+                    // Replace the file, as a compaction does.
                     0 => {
                         put(root, "swap", bytes);
                         fs::rename(root.join("swap"), &shard).unwrap();
                     }
-                    // Grown, without a commit.
+                    // Grow the file without a commit.
                     1 => {
                         let mut file = fs::File::options().append(true).open(&shard).unwrap();
                         file.write_all(&[0; 5000]).unwrap();
@@ -340,10 +340,10 @@ fn files_that_change_during_a_read_show_one_consistent_state() {
                 at += 1;
             }
         });
-        let mut known = WalkCache::default();
+        let mut cache = WalkCache::default();
         for _ in 0..200 {
-            let (next, found) = walked(&roots, &known);
-            known = next.cache;
+            let (next, found) = walked(&roots, &cache);
+            cache = next.cache;
             assert!(next.is_complete);
             if let Some(found) = found.get(SHARD) {
                 let seq = numbers(found).update_seq.get();

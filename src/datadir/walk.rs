@@ -50,7 +50,7 @@ const MAX_OPEN_DIRECTORIES: usize = 32;
 /// Queued batches for each reading thread.
 const MAX_QUEUED_BATCHES: usize = 2;
 
-/// Findings that are passed on at once.
+/// Number of findings passed on at once.
 const ITEMS_PER_HANDOVER: usize = 256;
 
 /// The result of a walk.
@@ -65,7 +65,7 @@ pub struct WalkResult {
 }
 
 /// Walks both directories on `threads` threads, at least one, and passes its findings to `take`
-/// until that returns false. `now` is when it begins.
+/// until `take` returns false. `now` is the start of the walk.
 ///
 /// # Errors
 ///
@@ -157,7 +157,6 @@ fn is_same_place(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// An open directory.
 #[derive(Debug)]
 struct OpenDirectory {
     fd: OwnedFd,
@@ -173,7 +172,6 @@ struct FileItem {
     name: CString,
 }
 
-/// Traverses the directories.
 #[derive(Debug)]
 struct DirectoryWalker<'a> {
     worker_queues: Vec<SyncSender<Vec<FileItem>>>,
@@ -273,7 +271,7 @@ impl DirectoryWalker<'_> {
         self.worker.report_unread(path, problem);
     }
 
-    /// Passes the batch to a thread with a free slot, or reads it on this one.
+    /// Passes the batch to a thread with queue space, or reads it on this one.
     fn dispatch_batch(&mut self) {
         self.directories = 0;
         let mut batch = std::mem::take(&mut self.batch);
@@ -435,7 +433,7 @@ impl<'a> WalkWorker<'a> {
         bytes
     }
 
-    /// Whether a file in `.delete` was moved there a short time ago; a move sets the time of change.
+    /// Whether a file in `.delete` was moved there recently; a move sets its change time.
     fn is_recent(&self, item: &FileItem) -> bool {
         let stat = statat(&item.dir.fd, &item.name, AtFlags::SYMLINK_NOFOLLOW);
         stat.is_ok_and(|stat| {

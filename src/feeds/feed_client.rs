@@ -40,7 +40,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// Capacity of the queue of feed steps; a feed that is further ahead waits.
+/// Capacity of the queue of feed steps; a feed that gets further ahead waits.
 const STEP_QUEUE_LEN: usize = 64;
 
 /// Settings of the feed client.
@@ -100,7 +100,7 @@ impl FeedClientTask {
                     () = stop.cancelled() => {}
                     () = self.follow_feeds() => {}
                 }
-                // Pending events are written early, because nothing follows.
+                // Pending events are written before they are due, because following has ended.
                 self.write_journal(Instant::now() + follow.max_write_delay);
                 continue;
             }

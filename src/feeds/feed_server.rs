@@ -3,7 +3,7 @@
 //! Owns the readers. One task reads new journal entries once, and readers that keep up share the
 //! rendered rows; each reader holds only its position. A reader that falls behind reads the
 //! journal's table itself, page by page and a few readers at a time. The table contains only the
-//! latest event of each type of each database, so such a reader is late but no burden. Only events
+//! latest event of each type of each database, so such a reader is late but cheap. Only events
 //! that are on the disk are sent. Knows nothing about HTTP except the content of bodies, and never
 //! writes to the journal.
 

@@ -1,7 +1,7 @@
 //! Measures how fast indexes are built, from the counters of running indexers. Pure.
 //!
-//! A build is measured while it runs, each time after twice as long, so that a build of days counts before it
-//! ends and is not stored at every poll; and once more when it ends.
+//! A build is measured while it runs, at intervals that double, so that a build of days counts
+//! before it ends and is not stored at every poll. It is measured once more when it ends.
 
 use super::{
     job::{JobKey, JobKind},
@@ -16,8 +16,8 @@ use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
-/// The shortest work of an indexer that is measured: its times have a resolution of one second, and it begins with
-/// starting processes.
+/// Shortest run of an indexer that is measured: its times have a resolution of one second, and it
+/// first starts processes.
 const MIN_SECONDS: u64 = 10;
 
 /// The measurements of running indexers.
@@ -28,7 +28,7 @@ pub(crate) struct BuildMeter(BTreeMap<JobKey, Measured>);
 #[derive(Debug)]
 struct Measured {
     latest: BuildSpeed,
-    /// The seconds of work at which it was last reported.
+    /// Seconds of work at the last report.
     reported_seconds: u64,
 }
 
@@ -59,10 +59,10 @@ impl BuildMeter {
 
     /// Returns the measurement if it is due.
     fn update(&mut self, key: &JobKey, speed: BuildSpeed) -> Option<BuildSpeed> {
-        let known = self.0.get(key);
-        // Another indexer began if less is done.
-        let known = known.filter(|known| known.latest.changes <= speed.changes);
-        let mut reported_seconds = known.map_or(0, |known| known.reported_seconds);
+        let previous = self.0.get(key);
+        // A lower count means that another indexer began.
+        let previous = previous.filter(|previous| previous.latest.changes <= speed.changes);
+        let mut reported_seconds = previous.map_or(0, |previous| previous.reported_seconds);
         let is_due = speed.seconds >= MIN_SECONDS.max(reported_seconds * 2);
         if is_due {
             reported_seconds = speed.seconds;
@@ -80,7 +80,7 @@ impl Measured {
     }
 }
 
-/// The speed of an indexer since it began; none before it has done anything.
+/// Speed of an indexer since it began; `None` before it has made progress.
 fn speed(task: &RunningTask, indexers: u32, tables: &Snapshot, now: Moment) -> Option<BuildSpeed> {
     let JobKind::BuildView(design) = &task.key.kind else { return None };
     let seconds = task.seen.updated_on?.checked_sub(task.seen.started_on?)?;
@@ -117,13 +117,13 @@ mod tests {
         let node = NodeIx::from_usize(1).unwrap();
         let task = |(range, &(seconds, changes)): (u32, &(u64, u64))| {
             let shard = format!("shards/{range}0000000-{range}fffffff/orders.1795237693");
-            let seen = ActiveTask {
+            let report = ActiveTask {
                 changes_done: Some(changes),
                 started_on: Some(1_000),
                 updated_on: Some(1_000 + seconds),
                 ..ActiveTask::bare(TaskKind::Builds("_design/x".to_owned()), shard)
             };
-            RunningTask::new(node, None, seen)
+            RunningTask::new(node, None, report)
         };
         let tasks = Some((0..).zip(indexers).map(task).collect());
         let nodes = BTreeMap::from([(node, NodePoll { asked_at: NOW, tasks })]);
@@ -138,7 +138,7 @@ mod tests {
         draft.publish(NOW)
     }
 
-    /// Seconds and changes of what is reported at each of these polls.
+    /// Seconds and changes of the measurements reported at each of these polls.
     fn reported(polls: &[&[(u64, u64)]]) -> Vec<Vec<(u64, u64)>> {
         let (mut meter, tables) = (BuildMeter::default(), tables());
         let mut after = |indexers: &&[(u64, u64)]| {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn another_indexer_of_the_same_index_is_measured_anew() {
+    fn measures_next_indexer_of_same_index_from_zero() {
         assert_eq!(
             reported(&[&[(30, 900)], &[(2, 10)], &[(11, 90)]]),
             [vec![(30, 900)], vec![], vec![(11, 90)]]
@@ -172,15 +172,15 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_does_not_answer_ends_no_build() {
+    fn unanswered_poll_ends_no_build() {
         let (mut meter, tables) = (BuildMeter::default(), tables());
         meter.apply_poll(&poll(&[(12, 120)]), &tables, NOW);
         let mut silent = poll(&[]);
         silent.nodes.values_mut().for_each(|node| node.tasks = None);
         assert_eq!(meter.apply_poll(&silent, &tables, NOW), []);
         let speeds = meter.apply_poll(&poll(&[(30, 300), (30, 100)]), &tables, NOW);
-        let seen: Vec<_> = speeds.iter().map(|it| (it.rate(), it.indexers)).collect();
-        assert_eq!(seen, [(10.0, 2), (100.0 / 30.0, 2)]);
+        let rates: Vec<_> = speeds.iter().map(|it| (it.rate(), it.indexers)).collect();
+        assert_eq!(rates, [(10.0, 2), (100.0 / 30.0, 2)]);
         let only = &speeds[0];
         assert_eq!((&*only.db, &*only.design, &*only.node), ("orders", "_design/x", "couchdb@a"));
         assert_eq!((&only.language, only.views), (&None, None));

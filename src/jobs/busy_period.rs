@@ -1,9 +1,9 @@
 //! Busy periods: for how long compactions of this process ran on a node without a break.
 //!
-//! A period begins with a start on a node on which none of them runs, and ends when none runs any
-//! more. What operators ordered does not count. Holds times only; how long the node rests afterwards
-//! is decided in `plan`. The job state task updates the periods with each look at its jobs, so a
-//! period ends when recliner sees that the last job ended, up to one poll after the fact.
+//! A period begins when a compaction starts on a node that runs no other, and ends when the node
+//! runs none any more. Jobs that operators ordered do not count. Holds times only; `plan` decides
+//! how long the node rests afterwards. The job state task updates the periods each time it looks at
+//! its jobs, so a period ends when recliner sees that the last job ended, up to one poll later.
 
 use super::job::JobKey;
 use crate::table::NodeIx;
@@ -61,7 +61,7 @@ impl BusyPeriod {
         }
     }
 
-    /// Moves it with the clock, which was set while it read `before` and now reads `now`.
+    /// Shifts its times after the clock was set from `before` to `now`.
     pub(crate) fn shift(&mut self, before: Moment, now: Moment) {
         for at in std::iter::once(&mut self.since)
             .chain(&mut self.first_ended_at)
@@ -89,7 +89,7 @@ mod tests {
         Moment::from_unix(seconds)
     }
 
-    /// The periods after looks at these times, each with the jobs that ran then.
+    /// The periods after updates at these times, each with the jobs that ran then.
     fn after(looks: &[(u64, &[(usize, &str)])]) -> BTreeMap<NodeIx, BusyPeriod> {
         let mut periods = BTreeMap::new();
         for (now, running) in looks {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_changes_no_length() {
+    fn setting_the_clock_changes_no_length() {
         for (before, now) in [(100, 90_000), (90_000, 90_003), (200_000, 90_000)] {
             let running = BusyPeriod::beginning(job(1, "a"), at(before - 40));
             let ended = BusyPeriod {

@@ -17,7 +17,8 @@ use wall_clock::Moment;
 pub struct TargetConstraints {
     /// Targets that must not be started for now, and why.
     pub backoffs: BTreeMap<TargetIx, Backoff>,
-    /// Bytes that another compaction would leave of one file, where the last one taught that.
+    /// Bytes per file that another compaction would leave, for targets whose last compaction showed
+    /// this.
     pub remaining_bytes: BTreeMap<TargetIx, u64>,
     /// Views of which some copies were compacted and others not yet, with the nodes that are done.
     /// The remaining copies are compacted whatever their score is now.
@@ -26,7 +27,7 @@ pub struct TargetConstraints {
     /// the start are outdated.
     pub started_unmeasured: BTreeMap<TargetIx, Moment>,
     /// Targets ordered by an operator and not started yet. They come before all others, in the
-    /// order of the orders.
+    /// sequence in which they were ordered.
     pub orders: BTreeMap<TargetIx, CompactionOrder>,
     /// Suspensions set by operators.
     pub suspensions: Suspensions,
@@ -50,7 +51,7 @@ pub struct TargetConstraints {
 }
 
 impl TargetConstraints {
-    /// Bytes of new files that a compaction writes in a second; none before any was measured.
+    /// Bytes of new files that compactions write per second; `None` before any was measured.
     #[must_use]
     pub fn measured_rate(&self) -> Option<f64> {
         self.rewrite_bytes_per_second.filter(|rate| *rate > 0.0)

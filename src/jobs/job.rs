@@ -49,7 +49,7 @@ pub enum JobPhase {
     Ending,
 }
 
-/// One job.
+/// A job that is starting, running or ending.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Identity of the job.
@@ -85,11 +85,12 @@ impl Job {
         matches!(self.key.kind, JobKind::CompactDb | JobKind::CompactView(_))
     }
 
-    /// Bytes that the job needs on its volume at its peak, from what it may still write and its progress.
+    /// Bytes that the job needs on its volume at its peak, computed from its progress and the bytes
+    /// it may still write.
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
-        let left = 1.0 - self.progress.unwrap_or_default().clamp(0.0, 0.99);
-        to_bytes(self.reserved_bytes as f64 / left)
+        let remaining_share = 1.0 - self.progress.unwrap_or_default().clamp(0.0, 0.99);
+        to_bytes(self.reserved_bytes as f64 / remaining_share)
     }
 
     /// Bytes of the unfinished file that the job has written so far.
@@ -105,7 +106,7 @@ impl Job {
 /// All jobs of the cluster, as far as its nodes answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Jobs {
-    /// The jobs.
+    /// All known jobs, compactions and index builds.
     pub list: Vec<Job>,
     /// Nodes whose tasks are known, with the time of their last poll. Nothing is known about other
     /// nodes.

@@ -1,4 +1,5 @@
-//! Months of one file under any writes: what is rewritten for nothing, and what waste stays.
+//! Simulates months of writes to one file: how much is rewritten in vain, and how much waste
+//! remains.
 
 use super::verdict::FileBefore;
 use crate::model::{
@@ -25,7 +26,7 @@ const FAILURE: FailureSettings = FailureSettings {
     quarantine_after: 5,
 };
 
-/// Writes for a while.
+/// A period of writes.
 #[derive(Clone, Copy)]
 struct Writes {
     minutes: u64,
@@ -33,7 +34,8 @@ struct Writes {
     rate: u64,
 }
 
-/// A file whose live bytes, after a compaction, are a share of it, as shapes of documents differ.
+/// A file. After a compaction, its active bytes are a share of its size that depends on the
+/// documents.
 #[derive(Clone, Debug)]
 struct File {
     clean: u64,
@@ -69,7 +71,7 @@ impl File {
     }
 }
 
-/// A compaction that runs.
+/// A running compaction.
 struct Job {
     before: FileBefore,
     started_at: Moment,
@@ -78,7 +80,7 @@ struct Job {
     drops: u64,
 }
 
-/// What was rewritten, and what for.
+/// Bytes rewritten, in total and in vain.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rewritten {
     all: u64,
@@ -136,7 +138,7 @@ impl Months {
         let (facts, before, after) =
             (self.file.facts(now), job.before.file_bytes.unwrap(), self.file.size());
         let changes = self.file.seq - job.before.update_seq.unwrap();
-        let left = AfterCompaction {
+        let state_after = AfterCompaction {
             file_bytes: Some(after),
             active_bytes: facts.active_bytes.get(),
             predicted_bytes: Correction::NONE.predicted_bytes(TargetKind::Db, &facts),
@@ -162,7 +164,7 @@ impl Months {
             ending: if in_vain { JobResult::NothingFreed } else { JobResult::Freed },
             why: None,
         };
-        self.record.record_outcome(&outcome, left, &FAILURE);
+        self.record.record_outcome(&outcome, state_after, &FAILURE);
         self.rewritten.all += after;
         if in_vain {
             self.rewritten.in_vain += after;
@@ -170,13 +172,13 @@ impl Months {
     }
 }
 
-/// A number within bounds, from a seed that changes.
+/// A pseudorandom number of at least `from` and less than `to`; advances the seed.
 fn within(seed: &mut u64, from: u64, to: u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     from + (*seed >> 20) % (to - from)
 }
 
-/// A file of any shape, and its writes.
+/// A random file, and the writes to it.
 fn any_file(seed: &mut u64) -> (Months, Vec<Writes>) {
     let mut any = |from, to| within(seed, from, to);
     let (clean, waste, document) = (any(20, 100_000) * MIB, any(0, 3), any(100, 5_000));
@@ -211,7 +213,7 @@ fn any_file(seed: &mut u64) -> (Months, Vec<Writes>) {
 }
 
 #[test]
-fn hardly_anything_is_rewritten_in_vain_and_no_waste_stays_for_ever() {
+fn little_is_rewritten_in_vain_and_waste_is_compacted() {
     let (mut seed, mut all, mut in_vain) = (7, 0, 0);
     for number in 0..40 {
         let (mut months, pattern) = any_file(&mut seed);
@@ -224,10 +226,10 @@ fn hardly_anything_is_rewritten_in_vain_and_no_waste_stays_for_ever() {
         in_vain += months.rewritten.in_vain;
         (0..30 * 1_440).for_each(|_| months.step(0));
         let facts = months.file.facts(Moment::from_unix(months.minute * MINUTE));
-        let stays = months.file.waste as f64 / months.file.size() as f64;
+        let waste_share = months.file.waste as f64 / months.file.size() as f64;
         assert!(
-            stays < 0.15 || !months.takes(&facts),
-            "{number}: {stays} of {:?}, {:?}",
+            waste_share < 0.15 || !months.takes(&facts),
+            "{number}: {waste_share} of {:?}, {:?}",
             months.file,
             months.record
         );

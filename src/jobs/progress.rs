@@ -41,7 +41,7 @@ impl JobProgress {
     /// Applies a task's report. `helper` is the indexer working for a view compaction that rebuilds
     /// the index; the compaction's own counters do not move during that time.
     pub(super) fn update(&mut self, task: &ActiveTask, helper: Option<&ActiveTask>, now: Moment) {
-        let said = TaskReport {
+        let report = TaskReport {
             pid: task.pid.clone(),
             phase: task.phase.clone(),
             done: task.changes_done,
@@ -49,12 +49,13 @@ impl JobProgress {
             updated: task.updated_on,
             indexer_done: helper.and_then(|helper| helper.changes_done),
         };
-        if said != self.last_report {
-            self.last_report = said;
+        if report != self.last_report {
+            self.last_report = report;
             self.last_change_at = now;
         }
         let share = completed_share(task);
-        // A later pass starts again with the few changes since; the share never decreases.
+        // A later pass starts again, with only the changes since the previous one; the share never
+        // decreases.
         self.completed = match (self.completed, share) {
             (Some(before), Some(now)) => Some(before.max(now)),
             (before, now) => now.or(before),
@@ -62,8 +63,8 @@ impl JobProgress {
     }
 }
 
-/// The share of a compaction's new file that is written when `completed` of its work is done. A database's documents,
-/// nearly all of the file, are written in the first phase.
+/// Written share of a compaction's new file when `completed` of its work is done. A database's
+/// documents, nearly all of the file, are written in the first phase.
 pub(super) fn written_share(is_database: bool, completed: f64) -> f64 {
     let [(_, documents), ..] = PHASE_WEIGHTS;
     if is_database { (completed / documents).min(1.0) } else { completed }
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn phases_are_weighted_and_a_later_pass_does_not_reduce_progress() {
         let mut progress = JobProgress::unknown(Moment::from_unix(0));
-        let mut shown = Vec::new();
+        let mut shares = Vec::new();
         for (phase, done, total) in [
             ("document_copy", 0, 200),
             ("document_copy", 100, 200),
@@ -138,9 +139,9 @@ mod tests {
                 None,
                 Moment::default(),
             );
-            shown.push((progress.completed.unwrap() * 1000.0).round());
+            shares.push((progress.completed.unwrap() * 1000.0).round());
         }
-        assert_eq!(shown, [0.0, 325.0, 675.0, 850.0, 985.0, 985.0, 1000.0]);
+        assert_eq!(shares, [0.0, 325.0, 675.0, 850.0, 985.0, 985.0, 1000.0]);
     }
 
     #[test]
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_the_last_change_is_known() {
+    fn records_time_of_last_change() {
         let mut progress = JobProgress::unknown(Moment::from_unix(0));
         let view = task(TaskKind::CompactsView("_design/x".into()), Some("view"), 5, 10);
         let at = Moment::from_unix;

@@ -8,9 +8,9 @@ use crate::model::{
 /// Sums over compactions of databases and views that ended with a new file. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionTotals {
-    /// Compactions.
+    /// Number of compactions.
     pub compactions: u64,
-    /// Those of them whose sizes are not known.
+    /// Number of compactions whose sizes are unknown.
     pub unmeasured: u64,
     /// Bytes freed, where sizes are known.
     pub freed_bytes: u64,
@@ -36,7 +36,7 @@ impl CompactionTotals {
         }
     }
 
-    /// What was added since these sums.
+    /// The increase since earlier sums.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

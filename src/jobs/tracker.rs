@@ -41,19 +41,20 @@ use wall_clock::Moment;
 /// measured, and 230 ms on a loaded machine.
 const APPEARS_WITHIN: Duration = Duration::from_secs(2);
 
-/// The same limit if it is unknown whether the request arrived.
+/// Limit for a job to appear if it is unknown whether the request arrived.
 const APPEARS_WITHIN_UNCONFIRMED: Duration = Duration::from_secs(30);
 
 /// How long a file may stay unread after its task disappeared.
 const REREAD_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// How long is remembered when a job ended, so that a later reading of its file is not taken for another one.
+/// How long the end of a job is remembered, so that a later reading of its file is not taken for
+/// another job.
 const ENDED_KEPT: Duration = Duration::from_secs(24 * 3_600);
 
 /// How long a job is kept if its node does not answer.
 const NODE_SILENCE_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Inputs of the tracker beside task lists and facts.
+/// Inputs of the tracker besides task lists and facts.
 pub(crate) struct TrackerInputs<'a> {
     /// Peak size of a database compaction as a multiple of its active bytes.
     pub headroom_factor: f64,
@@ -64,7 +65,6 @@ pub(crate) struct TrackerInputs<'a> {
 /// Changes that follow from an observation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TrackerChanges {
-    /// Jobs that ended.
     pub ended: Vec<EndedJob>,
     /// Intents whose request was never sent.
     pub withdrawn: Vec<IntentKey>,
@@ -79,12 +79,12 @@ pub(crate) struct EndedJob {
     pub outcome: Outcome,
     /// The intent that this closes, if any.
     pub closed_intent: Option<IntentKey>,
-    /// Active bytes the job had to copy: those before it, or for a database those after it if
-    /// writes in between made them more.
+    /// Active bytes the job had to copy: those before the job, or, for a database, those after it
+    /// if writes during the job increased them.
     pub copied_bytes: Option<u64>,
     /// Measurements of the file afterwards.
     pub after: AfterCompaction,
-    /// What it shows about predictions of its database, if anything.
+    /// What it shows about the accuracy of predictions for its database, if anything.
     pub evidence: Option<(CorrectionKey, CompactionEvidence)>,
     /// Number of files the target has in the whole cluster.
     pub copies: u32,
@@ -103,11 +103,11 @@ pub(crate) struct JobTracker {
     open_intents: BTreeMap<IntentKey, OpenIntent>,
     polled_nodes: Vec<(NodeIx, Moment)>,
     starts_accepted: u64,
-    /// Readings from before say nothing about what was recorded since.
+    /// When the tracker began; earlier readings say nothing about jobs recorded since.
     began: Moment,
-    /// When the last job with a key ended; of the last day.
+    /// When the last job with each key ended, kept for a day.
     ended: BTreeMap<JobKey, Moment>,
-    /// The number of the last replaced file that was looked at.
+    /// Number of the last replaced file that was examined.
     last_replaced: u64,
 }
 
@@ -159,7 +159,7 @@ impl JobTracker {
         for (node, polled) in &running.nodes {
             let NodePoll { asked_at, tasks: Some(tasks) } = polled else { continue };
             self.polled_nodes.push((*node, *asked_at));
-            let mut shown = BTreeSet::new();
+            let mut shown_keys = BTreeSet::new();
             let compactions: HashSet<_> = tasks.iter().filter_map(rebuilding_compaction).collect();
             let indexers: HashMap<_, _> = tasks
                 .iter()
@@ -173,9 +173,9 @@ impl JobTracker {
                 let helper =
                     rebuilding_compaction(task).and_then(|own| indexers.get(&own).copied());
                 self.apply_task(task, helper, tables, rules, now);
-                shown.insert(task.key.clone());
+                shown_keys.insert(task.key.clone());
             }
-            self.mark_missing(*node, *asked_at, &shown);
+            self.mark_missing(*node, *asked_at, &shown_keys);
         }
         let step = self.apply_facts(tables, now);
         TrackerChanges { reread: self.targets_to_reread(tables), ..step }
@@ -222,7 +222,7 @@ impl JobTracker {
             job.update_sizes_before(tables);
             let verdict = match job.stage {
                 JobStage::Disappeared(disappeared) => job.judge(disappeared, tables, now),
-                // Ended between two polls, or while this program was not running.
+                // The job ended between two polls, or while this program was not running.
                 JobStage::Sent { .. } if job.file_was_replaced(tables, now) => {
                     Some(Some(JobVerdict::Completed))
                 }
@@ -242,7 +242,7 @@ impl JobTracker {
         step
     }
 
-    /// Finds compactions that no poll showed, by files that they replaced.
+    /// Finds compactions that no poll showed, by the files they replaced.
     fn find_unseen(&mut self, tables: &Snapshot, step: &mut TrackerChanges) {
         for file in tables.replaced_after(self.last_replaced) {
             self.last_replaced = file.number;
@@ -388,8 +388,8 @@ impl JobTracker {
     }
 }
 
-/// A compaction of a view and the indexer that builds its new file: their shard, design document, and
-/// the process that both report.
+/// A compaction of a view and the indexer that builds its new file: their shard, design document,
+/// and the process id that both report.
 type Rebuild<'a> = (&'a str, &'a str, &'a str);
 
 /// The rebuild that a compaction of a view carries out.
@@ -405,7 +405,7 @@ fn served_compaction(task: &RunningTask) -> Option<Rebuild<'_>> {
 }
 
 impl TrackedJob {
-    /// A job of which no more is known.
+    /// A job about which nothing else is known.
     fn new(kind: TargetKind, started_at: Moment, seen_at: Moment, stage: JobStage) -> Self {
         Self {
             target: None,
@@ -431,7 +431,7 @@ impl TrackedJob {
         self.target_id.as_ref().is_none_or(|id| target.id() == *id).then_some(target)
     }
 
-    /// Whether the file was read since and shows that a compaction ended.
+    /// Whether the file was read since the job was last seen, and shows that a compaction ended.
     fn file_was_replaced(&self, tables: &Snapshot, now: Moment) -> bool {
         let Some(target) = self.current_target(tables).filter(|_| self.kind == TargetKind::Db)
         else {

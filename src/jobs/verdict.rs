@@ -17,15 +17,17 @@ use crate::{
 };
 use wall_clock::Moment;
 
-/// Files have so many bytes of headers and padding more or less, whatever was compacted.
+/// Maximum difference in file size that headers and padding alone can cause.
 const MAX_HEADER_BYTES: u64 = 5 * 4096;
 
-/// Whether the size of a file cannot show whether a compaction replaced it.
+/// Whether a change from `file` to `left` bytes is too small to show that a compaction replaced the
+/// file.
 fn hides_compaction(file: u64, left: u64) -> bool {
     frees_little(file, left) || file.saturating_sub(left) <= MAX_HEADER_BYTES
 }
 
-/// Live bytes that grew by more than this factor since a file was measured make its prediction outdated.
+/// A prediction is outdated if live bytes grew by more than this factor since the file was
+/// measured.
 const MAX_GROWTH: f64 = 1.2;
 
 /// A view compaction that disappears at this progress or later counts as completed.
@@ -37,7 +39,7 @@ pub(super) struct FileBefore {
     pub(super) file_bytes: Option<u64>,
     pub(super) active_bytes: Option<u64>,
     pub(super) predicted_bytes: Option<u64>,
-    /// The same without what was learned from compactions.
+    /// Predicted size without corrections learned from compactions.
     pub(super) fitted_bytes: Option<u64>,
     pub(super) update_seq: Option<u64>,
     pub(super) compacted_seq: Option<u64>,
@@ -50,7 +52,7 @@ impl FileBefore {
         Self::of(target.kind(), &target.facts(), target.correction())
     }
 
-    /// These facts of one file.
+    /// The values of one file, from its facts.
     pub(super) fn of(kind: TargetKind, facts: &Facts, correction: Correction) -> Self {
         Self {
             file_bytes: facts.file_bytes.get(),
@@ -78,8 +80,8 @@ impl FileBefore {
         }
     }
 
-    /// The waste that so many changes cause, by what those since the last compaction did, or by all that a
-    /// file consists of that never was compacted; for databases.
+    /// Bytes of waste that this many changes to a database cause, extrapolated from the changes
+    /// since its last compaction; for a file that was never compacted, from all of its bytes.
     pub(super) fn waste_of_changes(&self, changes: u64) -> Option<u64> {
         let compacted = self.compacted_seq?;
         let since = self.update_seq?.checked_sub(compacted).filter(|since| *since > 0)?;
@@ -88,8 +90,8 @@ impl FileBefore {
         Some(to_bytes(written as f64 / since as f64 * changes as f64))
     }
 
-    /// The same facts without predictions, if the live bytes after the compaction show that they were
-    /// of a much smaller file.
+    /// The same facts, without predictions if the live bytes after the compaction show that those
+    /// were made for a much smaller file.
     pub(super) fn as_far_as_still_true(self, active_after: Option<u64>) -> Self {
         let grown = |(then, now): (u64, u64)| {
             now as f64 > then as f64 * MAX_GROWTH && now > then.saturating_add(MAX_HEADER_BYTES)
@@ -114,8 +116,10 @@ impl FileBefore {
 
     /// Whether a successful compaction would visibly shrink the file.
     fn would_shrink(&self) -> bool {
-        let left = self.predicted_bytes.or(self.active_bytes);
-        self.file_bytes.zip(left).is_some_and(|(file, left)| !hides_compaction(file, left))
+        let remaining_bytes = self.predicted_bytes.or(self.active_bytes);
+        self.file_bytes
+            .zip(remaining_bytes)
+            .is_some_and(|(file, remaining_bytes)| !hides_compaction(file, remaining_bytes))
     }
 }
 
@@ -128,11 +132,9 @@ pub(super) struct DisappearedTask {
     pub(super) was_shown: bool,
     /// Whether CouchDB is known to have accepted the request.
     pub(super) was_accepted: bool,
-    /// Last reported progress.
     pub(super) last_progress: Option<f64>,
 }
 
-/// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum JobVerdict {
     /// The new file replaced the old one.
@@ -151,8 +153,8 @@ pub(super) fn file_was_replaced(before: &FileBefore, facts: &Facts) -> bool {
     !facts.flags.compact_running && moved.is_some_and(|(then, now)| then != now)
 }
 
-/// Whether two readings of a database's file show that a compaction ended between them, of which nothing else is
-/// known. A header may be older than CouchDB's answer of the same second.
+/// Whether two readings of a database's file show that an otherwise unknown compaction ended
+/// between them. A header may be older than CouchDB's answer of the same second.
 pub(super) fn was_compacted_between(before: &Facts, after: &Facts) -> bool {
     let both = |fact: fn(&Facts) -> OptionalU64| fact(before).get().zip(fact(after).get());
     let goes_on = both(|facts| facts.update_seq).is_some_and(|(then, now)| then <= now);
@@ -304,25 +306,31 @@ mod tests {
         let lean = before(102, 100, 50, 50);
         let cases = [
             (bloated, GONE, after(99, 100, 100, 50, 50), "again", "read before it ended"),
-            (bloated, GONE, after(100, 100, 100, 50, 50), "done", "moved"),
+            (bloated, GONE, after(100, 100, 100, 50, 50), "done", "the compacted sequence moved"),
             (bloated, unseen, after(100, 100, 100, 50, 50), "done", "finished between two polls"),
             (bloated, unsure, after(100, 100, 100, 50, 50), "done", "swapped, whoever did it"),
             (bloated, GONE, after(100, 900, 100, 50, 10), "again", "may be read too early"),
             (bloated, GONE, after(101, 900, 100, 60, 10), "failed", "nothing swapped"),
             (bloated, unsure, after(101, 900, 100, 60, 10), "never ran", "nothing swapped"),
             (lean, GONE, after(100, 102, 100, 50, 50), "done", "nothing written since"),
-            (lean, unseen, after(100, 102, 100, 50, 50), "done", "the same, between two polls"),
+            (
+                lean,
+                unseen,
+                after(100, 102, 100, 50, 50),
+                "done",
+                "nothing written, ended between two polls",
+            ),
             (
                 lean,
                 unsure,
                 after(101, 102, 100, 50, 50),
                 "never ran",
-                "the same, start unconfirmed",
+                "nothing written, start unconfirmed",
             ),
             (quiet, GONE, after(100, 900, 100, 50, 50), "again", "may be read too early"),
             (quiet, GONE, after(101, 900, 100, 50, 50), "failed", "it would have shrunk"),
-            (quiet, unseen, after(100, 100, 100, 50, 50), "done", "and it did"),
-            (quiet, unsure, after(100, 100, 100, 50, 50), "done", "the file tells"),
+            (quiet, unseen, after(100, 100, 100, 50, 50), "done", "it shrank"),
+            (quiet, unsure, after(100, 100, 100, 50, 50), "done", "it shrank, start unconfirmed"),
             (FileBefore::default(), GONE, after(101, 9, 9, 9, 9), "lost", "nothing to compare"),
         ];
         for (before, disappeared, facts, expected, why) in cases {
@@ -340,16 +348,16 @@ mod tests {
     }
 
     #[test]
-    fn a_prediction_for_a_file_that_was_much_smaller_is_no_prediction() {
+    fn drops_predictions_made_for_a_much_smaller_file() {
         let predicting = |active| FileBefore {
             predicted_bytes: Some(1),
             fitted_bytes: Some(1),
             ..before(900, active, 50, 10)
         };
         for (then, now, predicts) in [(100, 110, true), (100, 130, false), (100, 20, true)] {
-            let kept = predicting(then).as_far_as_still_true(Some(now * MIB));
-            assert_eq!(kept.fitted_bytes.is_some(), predicts, "{then} to {now}");
-            assert_eq!(kept.predicted_bytes, kept.fitted_bytes);
+            let result = predicting(then).as_far_as_still_true(Some(now * MIB));
+            assert_eq!(result.fitted_bytes.is_some(), predicts, "{then} to {now}");
+            assert_eq!(result.predicted_bytes, result.fitted_bytes);
         }
         let fresh = FileBefore { active_bytes: Some(421), ..predicting(0) };
         assert_eq!(fresh.as_far_as_still_true(Some(880_000)).predicted_bytes, None, "a bulk load");
@@ -357,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_of_files_of_equal_size_is_a_success() {
+    fn swap_of_equally_sized_files_counts_as_completed() {
         let sized = |file, active| (Some(file), Some(active));
         // An index whose rows take less than its header, and a database of a few documents.
         for (file, active) in [sized(4_248, 93), sized(8_348, 421), sized(24_700, 5_300)] {

@@ -22,7 +22,7 @@ const MAX_BATCHES_BEHIND: usize = 256;
 /// A database event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DbEvent {
-    /// The database.
+    /// Name of the database.
     pub db: Box<str>,
     /// The kind of the event.
     pub change: DbChange,
@@ -33,7 +33,7 @@ pub struct DbEvent {
 pub struct EarlierProcess {
     /// Its measurements.
     pub blocks: Vec<TableBlock>,
-    /// The states of databases at their last emitted events, if newer.
+    /// The states of databases at their last emitted events, if newer than the measurements.
     pub marks: Vec<PublishedDbState>,
 }
 
@@ -63,7 +63,8 @@ pub(super) struct ChangeDetector {
     order: Vec<DbIx>,
     events: Vec<DbEvent>,
     marks: Vec<PublishedDbState>,
-    /// The sequences of copies when an earlier process emitted their events, until they are read.
+    /// The sequences of copies when an earlier process emitted their events, until those copies are
+    /// read.
     marked: PublishedUpdateSeqs,
     batches: u64,
 }
@@ -99,7 +100,7 @@ impl ChangeDetector {
         self.there = Some(there);
     }
 
-    /// An earlier process emitted events of this database, which was in this state.
+    /// Records the state of a database at its last event from an earlier process.
     pub(super) fn marked(&mut self, mark: &PublishedDbState, draft: &mut Draft) {
         let db = draft.apply_published_state(mark, &mut self.marked).as_usize();
         let set = |bits: &mut IndexSet, on| if on { bits.insert(db) } else { bits.remove(db) };
@@ -109,7 +110,7 @@ impl ChangeDetector {
         }
     }
 
-    /// All databases were listed; these exist.
+    /// Compares a complete listing of the databases with the previous one.
     pub(super) fn listed(&mut self, dbs: &IndexSet, draft: &Draft) {
         let Some(before) = self.there.replace(dbs.clone()) else { return };
         let differ: Vec<DbIx> =
@@ -123,7 +124,7 @@ impl ChangeDetector {
         }
     }
 
-    /// One database is in the shard map.
+    /// Records that a database is in the shard map.
     pub(super) fn db_exists(&mut self, db: DbIx, draft: &Draft) {
         let Some(there) = &mut self.there else { return };
         if !there.contains(db.as_usize()) {
@@ -132,7 +133,7 @@ impl ChangeDetector {
         }
     }
 
-    /// One database is no longer in the shard map.
+    /// Records that a database is no longer in the shard map.
     pub(super) fn db_removed(&mut self, db: DbIx, draft: &Draft) {
         let Some(there) = &mut self.there else { return };
         if there.contains(db.as_usize()) {
@@ -165,7 +166,8 @@ impl ChangeDetector {
         self.marks.extend(draft.published_state_of(db, there, fresh));
     }
 
-    /// A shard was read and now has this update sequence; `shard` is its state before.
+    /// Records that a shard was read and now has this update sequence; `shard` is its state before
+    /// that.
     pub(super) fn shard_read(&mut self, shard: TargetRef<'_>, now: Option<u64>) {
         let db = shard.db();
         let of_cluster = shard.kind() == TargetKind::Db && shard.range().is_some();
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_listing_is_no_event_and_each_change_is() {
+    fn emits_changes_but_not_the_first_listing() {
         let (mut draft, mut detector) = (Draft::new(5), ChangeDetector::default());
         let (a, in_a) = db(&mut draft, "a", ".1");
         let (b, _) = db(&mut draft, "b", ".1");
@@ -283,7 +285,8 @@ mod tests {
         reads(&mut detector, &mut draft, in_a, 9);
         assert_eq!(events(&mut detector, &draft), ["updated a"]);
 
-        // Made again under its name: another place, and what it holds was written to it.
+        // Recreated under the same name: it has another position, and its content counts as
+        // written.
         let (again, in_again) = db(&mut draft, "a", ".2");
         let (own, _) = db(&mut draft, "_global_changes", ".1");
         detector.listed(&bits(&[again, own]), &draft);
@@ -292,14 +295,14 @@ mod tests {
         assert_eq!(events(&mut detector, &draft), expected);
         detector.db_exists(again, &draft);
         detector.db_removed(a, &draft);
-        assert_eq!(detector.waiting(), 0, "those were emitted");
+        assert_eq!(detector.waiting(), 0, "these changes were already emitted");
         detector.db_removed(again, &draft);
         detector.db_exists(b, &draft);
         assert_eq!(events(&mut detector, &draft), ["deleted a", "created b"]);
     }
 
     #[test]
-    fn events_are_changes_from_what_an_earlier_process_knew() {
+    fn emits_changes_since_the_state_of_an_earlier_process() {
         let (mut draft, mut detector) = (Draft::new(5), ChangeDetector::default());
         let (a, in_a) = db(&mut draft, "a", ".1");
         let (_, stray) = db(&mut draft, "stray", ".1");
@@ -312,7 +315,7 @@ mod tests {
         assert_eq!(events(&mut detector, &draft), ["created b", "updated a"]);
     }
 
-    /// Marks in their order, each in the place of the one before.
+    /// Marks in order, each replacing the previous one of its database.
     fn marks(batch: &DbEventBatch) -> Vec<PublishedDbState> {
         let mut marks: Vec<PublishedDbState> = Vec::new();
         for mark in &*batch.marks {
@@ -323,8 +326,8 @@ mod tests {
     }
 
     #[test]
-    fn events_that_an_earlier_process_emitted_are_not_emitted_again() {
-        // What was measured up to here is kept; the events of all below are emitted.
+    fn does_not_repeat_events_of_an_earlier_process() {
+        // The next process gets the measurements up to `a` at 5, and the marks of all later events.
         let (mut draft, mut before) = (Draft::new(5), ChangeDetector::default());
         let (a, in_a) = db(&mut draft, "a", ".1");
         let (gone, _) = db(&mut draft, "gone", ".1");

@@ -58,7 +58,8 @@ impl Disk {
         self.nodes.values().any(|node| node.ended.is_some())
     }
 
-    /// Whether index files of this database were found in this sweep, or before its walks.
+    /// Whether index files of this database were found in this sweep, or in the previous one if no
+    /// walk has ended yet.
     pub(super) fn has_parts(&self, db: DbIx) -> bool {
         self.with_parts.contains(&db)
             || (!self.was_walked() && self.with_parts_before.contains(&db))
@@ -75,7 +76,7 @@ impl Disk {
     }
 
     /// Applies the facts of some files in a node's directories; returns what could not be read.
-    /// `without_map`: only the disk shows which databases exist.
+    /// `without_map` means that only the disk shows which databases exist.
     pub(super) fn files(
         &mut self,
         targets: &mut TargetTables,
@@ -115,8 +116,8 @@ impl Disk {
         let on_node = self.nodes.entry(node).or_default();
         let draft = &mut targets.draft;
         let (name, range) = db_and_range(&file.shard);
-        let known = draft.find_db(name).and_then(|db| draft.find_shard(node, db, range));
-        let ix = match known {
+        let existing = draft.find_db(name).and_then(|db| draft.find_shard(node, db, range));
+        let ix = match existing {
             Some(ix) => ix,
             None if without_map => {
                 let db = draft.get_or_add_db(name);
@@ -182,8 +183,8 @@ impl Disk {
         }
     }
 
-    /// A sidecar responded for these nodes. For nodes that it no longer serves, CouchDB's own numbers
-    /// count again.
+    /// Records that a sidecar responded for these nodes. For nodes that it no longer serves,
+    /// CouchDB's own numbers count again.
     pub(super) fn peer_answered(
         &mut self,
         draft: &mut Draft,
@@ -200,7 +201,7 @@ impl Disk {
         }
     }
 
-    /// A walk has ended.
+    /// Records the end of a walk.
     pub(super) fn walked(
         &mut self,
         draft: &mut Draft,
@@ -216,7 +217,7 @@ impl Disk {
     }
 }
 
-/// The two parts of a shard's name; a node-local database's name has no range.
+/// The database name and the range in a shard's name; a node-local database has no range.
 fn db_and_range(shard: &str) -> (DbName<'_>, Option<Range>) {
     match ShardName::split(shard) {
         Some(split) => (DbName { db: split.db, suffix: split.suffix }, Some(split.range)),
@@ -271,25 +272,25 @@ mod tests {
     }
 
     #[test]
-    fn index_files_of_the_sweep_before_count_until_a_walk_ends() {
+    fn keeps_previous_index_files_until_a_walk_ends() {
         let (mut targets, mut disk, node, db) = one_part();
         assert!(disk.has_parts(db) && disk.found_files_of(node) && !disk.was_walked());
         disk.begin_sweep();
         assert!(disk.has_parts(db) && !disk.found_files_of(node));
         disk.walked(&mut targets.draft, node, walk(false), false);
         assert!(!disk.has_parts(db) && disk.was_walked());
-        assert_eq!(targets.now().targets().count(), 1, "the walk was not whole");
+        assert_eq!(targets.now().targets().count(), 1, "the walk was incomplete");
         disk.walked(&mut targets.draft, node, walk(true), false);
         assert_eq!(targets.now().targets().count(), 0);
     }
 
     #[test]
-    fn a_sidecar_that_is_away_takes_its_files_out_unless_this_process_walks_them() {
+    fn absent_sidecar_removes_its_files_unless_walked_here() {
         for walked in [false, true] {
             let (mut targets, mut disk, node, _) = one_part();
             let peer: Arc<str> = "http://a:10984".into();
             disk.peer_answered(&mut targets.draft, &peer, [node].into());
-            assert_eq!(targets.now().targets().count(), 1, "its file was met");
+            assert_eq!(targets.now().targets().count(), 1, "its file was found");
             disk.begin_sweep();
             if walked {
                 disk.walked(&mut targets.draft, node, walk(false), false);
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_no_known_target_makes_one_only_where_there_is_no_map() {
+    fn unknown_file_becomes_a_target_only_without_a_map() {
         for without_map in [false, true] {
             let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
             let node = targets.draft.get_or_add_node("couchdb@a");

@@ -14,7 +14,7 @@ pub struct FeedUpdate {
 /// A database with an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedDb {
-    /// The name.
+    /// Name of the database.
     pub db: Box<str>,
     /// What must be read again.
     pub stale: Stale,

@@ -101,12 +101,12 @@ impl Followed {
         }
     }
 
-    /// A sweep begins, and the next part of the confirmed targets is due.
+    /// Begins a sweep, in which the next part of the confirmed targets is due.
     pub(super) const fn begin_sweep(&mut self) {
         self.turn = self.turn.wrapping_add(1);
     }
 
-    /// The next sweep lists and reads everything.
+    /// Makes the next sweep list and read everything.
     pub(super) fn read_all_next(&mut self) {
         self.reads_all = true;
         self.listed = None;
@@ -117,7 +117,7 @@ impl Followed {
         self.reads_all
     }
 
-    /// A sweep has ended that read everything it had to.
+    /// Records the end of a sweep that read everything it had to.
     pub(super) const fn all_was_read(&mut self) {
         self.reads_all = false;
     }
@@ -127,7 +127,7 @@ impl Followed {
         ix.as_usize() % sweeps == self.turn % sweeps
     }
 
-    /// A job is running, or there was a feed event.
+    /// Records that a job is running or a feed event arrived.
     pub(super) const fn mark_busy(&mut self, now: Instant) {
         self.busy = now;
     }
@@ -155,8 +155,8 @@ impl Followed {
     ) -> bool {
         if !update.named.is_empty() {
             self.mark_busy(now);
-            // CouchDB writes each event into this database, but reports no event of it: without this it
-            // would count as unchanged while it grows the most.
+            // CouchDB writes each event into this database, but reports no events about it: without
+            // this call it would count as unchanged, although it grows the most.
             self.written(draft, views, GLOBAL_CHANGES, settings, now);
         }
         if update.named.iter().any(|named| named.stale == Stale::Entry) {
@@ -164,8 +164,8 @@ impl Followed {
             self.written(draft, views, MAP_DB, settings, now);
         }
         for NamedDb { db, stale: what } in update.named {
-            let known = what == Stale::Shards && self.written(draft, views, &db, settings, now);
-            if !known {
+            let is_known = what == Stale::Shards && self.written(draft, views, &db, settings, now);
+            if !is_known {
                 self.queue_entry(draft, db, settings, now);
             }
         }
@@ -174,7 +174,7 @@ impl Followed {
         changed
     }
 
-    /// A database was written to; returns whether the tables contain it.
+    /// Records a write to a database; returns whether the tables contain it.
     fn written(
         &mut self,
         draft: &mut Draft,
@@ -183,13 +183,13 @@ impl Followed {
         settings: &ScanSettings,
         now: Instant,
     ) -> bool {
-        let mut known = false;
+        let mut is_known = false;
         for instance in draft.instances_of(db) {
             let copies = draft.copies_of(instance);
-            known |= !copies.is_empty() || draft.shard_map(instance).copies > 0;
+            is_known |= !copies.is_empty() || draft.shard_map(instance).copies > 0;
             self.queue_shards(draft, views, (instance, &copies), settings, now);
         }
-        known
+        is_known
     }
 
     /// Queues a database's copies for reading; their facts no longer count as confirmed.
@@ -228,7 +228,7 @@ impl Followed {
         }
     }
 
-    /// A job changed a target, which is read again at once, outside of the sweep.
+    /// Queues a target that a job changed, to be read at once, outside of the sweep.
     pub(super) fn reread_after_job(&mut self, draft: &mut Draft, ix: TargetIx, now: Instant) {
         let Some(target) = draft.current().target(ix) else { return };
         let (kind, node) = (target.kind(), target.node_ix());
@@ -255,7 +255,7 @@ impl Followed {
         Some(voided.into_iter().filter_map(|ix| Some(snapshot.target(ix)?.db())).collect())
     }
 
-    /// When the next read is due, on nodes that are free and, if that is free, in the map.
+    /// When the next read is due: of shards on free nodes and, if `entries_free`, of map entries.
     pub(super) fn next_due(
         &self,
         free: impl Fn(NodeIx) -> bool,
@@ -273,10 +273,10 @@ impl Followed {
         free: impl Fn(NodeIx) -> bool,
         now: Instant,
     ) -> Vec<(NodeIx, NodeReads)> {
-        let taken: BTreeMap<NodeIx, Vec<TargetIx>> = self.shards.take_due(free, REREAD_BATCH, now);
-        let mut node_reads = Vec::with_capacity(taken.len());
+        let due: BTreeMap<NodeIx, Vec<TargetIx>> = self.shards.take_due(free, REREAD_BATCH, now);
+        let mut node_reads = Vec::with_capacity(due.len());
         let snapshot = draft.current();
-        for (node, targets) in taken {
+        for (node, targets) in due {
             let (existing, deleted): (Vec<TargetIx>, Vec<TargetIx>) =
                 targets.into_iter().partition(|ix| {
                     snapshot.target(*ix).is_some_and(|target| target.node_ix() == node)
@@ -295,11 +295,11 @@ impl Followed {
 
     /// Takes the due map entries, and marks them as being read.
     pub(super) fn due_entries(&mut self, now: Instant) -> Vec<String> {
-        let taken = self.entries.take_due(|()| true, REREAD_BATCH, now);
-        taken.into_values().flatten().map(String::from).collect()
+        let due = self.entries.take_due(|()| true, REREAD_BATCH, now);
+        due.into_values().flatten().map(String::from).collect()
     }
 
-    /// A queued shard was read, successfully or not.
+    /// Records that a queued shard was read, successfully or not.
     pub(super) fn shard_read(
         &mut self,
         draft: &mut Draft,
@@ -314,8 +314,9 @@ impl Followed {
         }
     }
 
-    /// A stage of queued shards has ended: shards without a result are read again later. Returns whether
-    /// the facts of one of them were void, so that a reader waits to learn how a job ended.
+    /// Records the end of a stage of queued shards: those without a result are read again later.
+    /// Returns whether a job changed one of them, so that a reader waits to learn how the job
+    /// ended.
     pub(super) fn shards_read(
         &mut self,
         stage: &Stage,
@@ -335,14 +336,14 @@ impl Followed {
         awaited
     }
 
-    /// A sweep read a shard: unless it is queued again, its facts are trusted.
+    /// Records that a sweep read a shard: unless it is queued again, its facts are trusted.
     pub(super) fn swept(&self, draft: &mut Draft, ix: TargetIx) {
         if !self.shards.contains(&ix) {
             draft.mark_confirmed(ix);
         }
     }
 
-    /// The map's entry of one database was read, successfully or not.
+    /// Records that the map entry of one database was read, successfully or not.
     pub(super) fn entry_read(
         &mut self,
         db: &str,
@@ -355,17 +356,18 @@ impl Followed {
         self.entries.tidy(pace, now);
     }
 
-    /// A copy no longer exists.
+    /// Removes a copy that no longer exists.
     pub(super) fn remove(&mut self, ix: TargetIx) {
         self.shards.remove(&ix);
     }
 
-    /// The whole map was read, and every node that this process serves listed its files.
+    /// Records a complete listing: the whole map, and the files of every node that this process
+    /// serves.
     pub(super) fn listed(&mut self, began: Moment, at: Instant, splits: Option<&Reshard>) {
         self.listed = Some(Listed { began, at, splits: splits.cloned() });
     }
 
-    /// The next sweep must list everything.
+    /// Makes the next sweep list everything.
     pub(super) fn forget_listing(&mut self) {
         self.listed = None;
     }
@@ -412,7 +414,7 @@ impl Followed {
             || self.is_turn_of(ix, settings.sweeps_for_all())
     }
 
-    /// A node answered, or did not. If that is a change, feeds may have missed its changes.
+    /// Records whether a node answered. If that changed, feeds may have missed changes on the node.
     pub(super) fn node_answered(&mut self, draft: &mut Draft, node: NodeIx, there: bool) {
         let changed = if there { self.away.remove(&node) } else { self.away.insert(node) };
         if !changed || draft.current().feeds_complete_since().is_none() {
@@ -439,12 +441,12 @@ mod tests {
     };
     use couchdb_names::Range;
 
-    /// What is confirmed is read once in ten sweeps.
+    /// Settings with which a confirmed target is read once in ten sweeps.
     fn settings() -> ScanSettings {
         ScanSettings { interval_followed: Duration::from_secs(3_000), ..ScanSettings::example() }
     }
 
-    /// One shard on a node that is up, measured at 9, which feeds confirm.
+    /// One shard that feeds confirm, measured at second 9, on a node that is up.
     fn one_shard() -> (TargetTables, NodeIx, TargetIx) {
         let mut targets = TargetTables::new(1);
         let draft = &mut targets.draft;
@@ -465,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_shard_is_doubted_until_it_was_read_by_itself_and_no_sweep_reads_it_meanwhile() {
+    fn shard_with_event_is_unconfirmed_until_reread_outside_sweeps() {
         let (mut targets, node, ix) = one_shard();
         let (settings, now) = (settings(), Instant::now());
         let (mut followed, mut views) = (Followed::new(now), IndexTables::default());
@@ -495,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_means_a_write_to_the_database_of_events() {
+    fn every_event_marks_global_changes_as_written() {
         let (mut targets, node, ix) = one_shard();
         let draft = &mut targets.draft;
         let db = draft.get_or_add_db(DbName { db: GLOBAL_CHANGES, suffix: ".1" });
@@ -513,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_database_is_looked_up_in_the_map_and_too_many_have_it_listed() {
+    fn looks_up_unknown_databases_or_lists_all_if_many() {
         let (mut targets, _, _) = one_shard();
         let (settings, now) = (settings(), Instant::now());
         let (mut followed, mut views) = (Followed::new(now), IndexTables::default());
@@ -527,12 +529,12 @@ mod tests {
             .map(|at| NamedDb { db: format!("db{at}").into(), stale: Stale::Entry });
         let update = FeedUpdate { named: many.collect(), ..named("new", Stale::Entry) };
         followed.update(&mut targets.draft, &mut views, update, &settings, now);
-        assert_eq!(followed.next_due(|_| true, true), None, "the next sweep lists");
+        assert_eq!(followed.next_due(|_| true, true), None, "the next sweep lists everything");
         assert!(followed.requires_listing(&targets, &Listing::default(), &settings, now));
     }
 
     #[test]
-    fn a_voided_shard_is_read_at_once_and_somebody_waits_for_it() {
+    fn shard_changed_by_job_is_read_at_once() {
         let (mut targets, node, ix) = one_shard();
         let (settings, now) = (settings(), Instant::now());
         let mut followed = Followed::new(now);
@@ -541,14 +543,14 @@ mod tests {
         let (_, reads) = followed.due_shards(&targets.draft, |at| at == node, now).remove(0);
         let snapshot = std::sync::Arc::new(targets.now().without_facts());
         let stage = Stage::Shards { snapshot, node_reads: vec![reads] };
-        assert!(followed.shards_read(&stage, &settings, now), "a job's end is judged by it");
+        assert!(followed.shards_read(&stage, &settings, now), "a job's outcome depends on it");
         let again = followed.next_due(|_| true, true);
-        assert!(again > Some(now), "it was not read: {again:?}");
+        assert!(again > Some(now), "a failed read is repeated later: {again:?}");
         assert!(!followed.shards_read(&stage, &settings, now), "nobody waits twice");
     }
 
     #[test]
-    fn a_node_that_goes_or_comes_back_confirms_nothing() {
+    fn targets_are_unconfirmed_when_node_leaves_or_returns() {
         let (mut targets, node, ix) = one_shard();
         let mut followed = Followed::new(Instant::now());
         followed.node_answered(&mut targets.draft, node, true);
@@ -557,7 +559,7 @@ mod tests {
         assert!(!targets.now().is_confirmed(ix) && followed.is_any_node_away());
         targets.draft.mark_confirmed(ix);
         followed.node_answered(&mut targets.draft, node, false);
-        assert!(targets.now().is_confirmed(ix), "no news");
+        assert!(targets.now().is_confirmed(ix), "nothing changed");
         followed.node_answered(&mut targets.draft, node, true);
         assert!(!targets.now().is_confirmed(ix) && !followed.is_any_node_away());
     }
@@ -573,7 +575,7 @@ mod tests {
         assert!(targets.now().is_quiet());
         followed.reread_after_job(&mut targets.draft, ix, later(61));
         assert!(followed.update_quiet(&mut targets.draft, later(61)));
-        assert!(!followed.update_quiet(&mut targets.draft, later(200)), "something waits");
+        assert!(!followed.update_quiet(&mut targets.draft, later(200)), "a shard waits to be read");
         assert!(!targets.now().is_quiet());
     }
 }

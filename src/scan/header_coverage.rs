@@ -22,7 +22,7 @@ pub(super) struct HeaderCoverage {
     asked: IndexSet,
     /// Targets for which two sources last reported different facts.
     differ: BTreeSet<TargetIx>,
-    /// Nodes with such a target at the start of the sweep: none of their headers is trusted.
+    /// Nodes with a target in `differ` at the start of the sweep: their headers are not trusted.
     distrusted: BTreeSet<NodeIx>,
     /// Nodes for which two sources were compared in this sweep.
     compared: BTreeSet<NodeIx>,
@@ -44,23 +44,23 @@ impl HeaderCoverage {
         self.shards
     }
 
-    /// This sweep leaves this many shards to feeds.
+    /// Counts shards that this sweep leaves to feeds.
     pub(super) const fn count_followed(&mut self, followed: u64) {
         self.shards.followed += followed;
     }
 
-    /// This sweep requests this many shards from CouchDB, and headers cover this many.
+    /// Counts shards that this sweep requests from CouchDB, and shards that headers cover.
     pub(super) const fn count_shards(&mut self, asked: u64, covered: u64) {
         self.shards.asked += asked;
         self.shards.covered += covered;
     }
 
-    /// CouchDB reported the facts of a shard.
+    /// Records that CouchDB reported the facts of a shard.
     pub(super) fn couchdb_answered(&mut self, ix: TargetIx) {
         self.asked.insert(ix.as_usize());
     }
 
-    /// Two sources of a target were compared.
+    /// Records a comparison of two sources of a target.
     pub(super) fn compared(&mut self, node: NodeIx, ix: TargetIx, verdict: ReadingComparison) {
         match verdict {
             ReadingComparison::Incomparable => return,
@@ -84,12 +84,13 @@ impl HeaderCoverage {
         }
     }
 
-    /// The header is probably newer than CouchDB's response, so the last comparison is out of date.
+    /// Drops the last comparison of a target whose header is probably newer than CouchDB's
+    /// response.
     pub(super) fn superseded(&mut self, ix: TargetIx) {
         self.differ.remove(&ix);
     }
 
-    /// The header of an index was read again; if it changed, the last comparison is out of date.
+    /// Drops the last comparison of an index if its header has changed.
     pub(super) fn index_read(&mut self, ix: TargetIx, before: &Facts, now: &Facts) {
         if [FactKind::File, FactKind::UpdateSeq].iter().any(|it| before.get(*it) != now.get(*it)) {
             self.superseded(ix);
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_without_its_compacted_seq_is_exact_once_couchdb_said_that() {
+    fn header_without_compacted_seq_is_exact_once_couchdb_answered() {
         let (_, _, ix) = one_target();
         let mut headers = HeaderCoverage::default();
         assert!(headers.is_exact(ix, &file(ReportMatch::Identical, true)));
@@ -148,16 +149,16 @@ mod tests {
         assert!(headers.is_exact(ix, &file(ReportMatch::ExceptCompactedSeq, true)));
         assert!(
             !headers.is_exact(ix, &file(ReportMatch::ExceptCompactedSeq, false)),
-            "another file"
+            "the file was replaced"
         );
         assert!(
             !headers.is_exact(ix, &file(ReportMatch::ExceptCompactedSeq, true)),
-            "not asked since"
+            "CouchDB was not asked since"
         );
     }
 
     #[test]
-    fn a_node_is_distrusted_from_the_sweep_after_a_disagreement_until_sources_agree() {
+    fn distrusts_node_after_disagreement_until_sources_agree() {
         let (draft, node, ix) = one_target();
         let mut headers = HeaderCoverage::default();
         headers.compared(node, ix, ReadingComparison::Incomparable);
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_of_another_state_and_a_target_that_is_gone_disagree_no_more() {
+    fn changed_index_or_removed_target_ends_disagreement() {
         let (mut draft, node, ix) = one_target();
         let mut headers = HeaderCoverage::default();
         let at = |seq| Facts { update_seq: OptionalU64::new(seq), ..Facts::default() };
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sweep_did_about_shards_is_counted_anew_in_each() {
+    fn each_sweep_counts_its_shards_from_zero() {
         let mut headers = HeaderCoverage::default();
         headers.count_followed(4);
         headers.count_shards(2, 3);

@@ -25,7 +25,7 @@ pub(super) struct Listing {
     splits: Option<Reshard>,
     /// Whether this sweep has yet to read the splits.
     splits_due: bool,
-    /// Whether a state could not be decided because of that.
+    /// Whether a state could not be decided because the splits are due.
     undecided: bool,
     /// Targets that CouchDB refuses to open until a split is over.
     locked: IndexSet,
@@ -50,7 +50,7 @@ pub(super) struct Listing {
     strays: Vec<Stray>,
     /// Databases that were requested one by one.
     asked: BTreeSet<String>,
-    /// Whether every member's map was asked for them.
+    /// Whether every member's map was asked for the databases in `asked`.
     asks_every_map: bool,
 }
 
@@ -63,8 +63,8 @@ struct Stray {
 }
 
 impl Stray {
-    /// Whether its name is one that CouchDB gives to a shard, `db.1795222434`: a file of another form is one of a
-    /// storage engine that nobody here knows.
+    /// Whether its name has the form that CouchDB gives to a shard, `db.1795222434`. A file whose
+    /// name has another form belongs to an unknown storage engine.
     fn has_a_known_form(&self) -> bool {
         let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let last = self.db.rsplit_once('.').map(|(_, last)| last);
@@ -95,7 +95,7 @@ impl Listing {
         self.settled
     }
 
-    /// The map was read, to this extent.
+    /// Records to what extent the map was read.
     pub(super) const fn map_read(&mut self, map: MapRead) {
         self.map = Some(map);
     }
@@ -124,13 +124,13 @@ impl Listing {
         self.splits.as_ref()
     }
 
-    /// A sweep reads the splits. Until they are there, no file becomes an orphan and no copy missing: it may belong
-    /// to a split that has just begun.
+    /// Expects this sweep to read the splits. Until then, no file becomes an orphan and no copy
+    /// missing: either may belong to a split that has just begun.
     pub(super) const fn expect_splits(&mut self) {
         self.splits_due = true;
     }
 
-    /// Sets the splits; returns whether a state may depend on the news.
+    /// Sets the splits; returns whether any state may depend on the change.
     pub(super) fn set_splits(&mut self, splits: Reshard) -> bool {
         self.splits_due = false;
         let is_news = self.splits.as_ref() != Some(&splits);
@@ -138,7 +138,8 @@ impl Listing {
         is_news || self.undecided
     }
 
-    /// CouchDB opened a target, or refused to because of a split; returns whether that is news.
+    /// Records whether CouchDB refuses to open a target because of a split; returns whether that
+    /// changed.
     pub(super) fn set_locked(&mut self, ix: TargetIx, locked: bool) -> bool {
         let is_news = self.locked.contains(ix.as_usize()) != locked;
         if locked {
@@ -178,7 +179,8 @@ impl Listing {
         }
     }
 
-    /// The map got this copy after the listing; CouchDB creates its file at the same time.
+    /// Records a copy that the map got after the listing; CouchDB creates its file at the same
+    /// time.
     pub(super) fn copy_added(&mut self, ix: TargetIx) {
         self.on_disk.insert(ix.as_usize());
     }
@@ -188,21 +190,22 @@ impl Listing {
         &self.dbs
     }
 
-    /// Files that are left of databases that the map no longer has, and that have no views any more, are of none.
+    /// Clears the map entry and the views of databases that the map no longer contains but whose
+    /// files are left.
     pub(super) fn forget_deleted(&self, draft: &mut Draft) {
-        let left = draft.current().targets().map(TargetRef::db);
-        let deleted: Vec<DbIx> = left.filter(|db| !self.dbs.contains(db.as_usize())).collect();
+        let dbs = draft.current().targets().map(TargetRef::db);
+        let deleted: Vec<DbIx> = dbs.filter(|db| !self.dbs.contains(db.as_usize())).collect();
         for db in deleted {
             draft.set_shard_map(db, ShardMapEntry::default(), &[]);
         }
     }
 
-    /// A database is no longer in the map.
+    /// Records that a database is no longer in the map.
     pub(super) fn db_removed(&mut self, db: DbIx) {
         self.dbs.remove(db.as_usize());
     }
 
-    /// A copy no longer exists.
+    /// Removes a copy that no longer exists.
     pub(super) fn copy_removed(&mut self, ix: TargetIx) {
         self.mapped.remove(ix.as_usize());
         self.on_disk.remove(ix.as_usize());
@@ -230,11 +233,11 @@ impl Listing {
                 self.on_disk.insert(ix.as_usize());
                 continue;
             };
-            let known = draft
+            let mapped_ix = draft
                 .find_db(DbName { db: shard.db, suffix: shard.suffix })
                 .and_then(|db| draft.find_shard(node, db, Some(shard.range)))
                 .filter(|ix| self.mapped.contains(ix.as_usize()));
-            match known {
+            match mapped_ix {
                 Some(ix) => self.on_disk.insert(ix.as_usize()),
                 None => self.strays.push(Stray {
                     node,
@@ -257,12 +260,12 @@ impl Listing {
         names.into_iter().take(MAX_STRAY_DATABASES).map(ToOwned::to_owned).collect()
     }
 
-    /// Whether the map of every member is asked for them.
+    /// Sets whether every member's map is asked for the databases of stray files.
     pub(super) const fn set_asks_every_map(&mut self, all: bool) {
         self.asks_every_map = all;
     }
 
-    /// Adds the current map entry of such a database, if it has one.
+    /// Adds the current map entry of a database that stray files name, if it has one.
     pub(super) fn stray(
         &mut self,
         draft: &mut Draft,
@@ -304,7 +307,7 @@ impl Listing {
                     let state = self.placed(draft, ix);
                     draft.set_state(ix, state);
                 }
-                // Nobody can look at the disk of a node outside the cluster, if there is such a node at all.
+                // The disk of a node outside the cluster cannot be read, if the node exists at all.
                 (true, false) if members_known && !is_member => {
                     draft.set_state(ix, TargetState::Unknown);
                 }
@@ -345,16 +348,16 @@ impl Listing {
         let strays = std::mem::take(&mut self.strays);
         for stray in &strays {
             let name = DbName { db: &stray.db, suffix: &stray.suffix };
-            let known = draft
+            let existing = draft
                 .find_db(name)
                 .and_then(|db| draft.find_shard(stray.node, db, Some(stray.range)));
-            if let Some(ix) = known.filter(|ix| self.mapped.contains(ix.as_usize())) {
+            if let Some(ix) = existing.filter(|ix| self.mapped.contains(ix.as_usize())) {
                 // Its database was created between the two reads.
                 self.on_disk.insert(ix.as_usize());
                 continue;
             }
-            // A file that a broken map does not name is probably in its place.
-            if !self.is_map_whole() && known.is_none() {
+            // A file that an incomplete map does not name is probably where it belongs.
+            if !self.is_map_whole() && existing.is_none() {
                 continue;
             }
             let db = draft.get_or_add_db(name);
@@ -366,8 +369,8 @@ impl Listing {
         self.strays = strays;
     }
 
-    /// The state of a file on a node where the map does not place it. An orphan only if everything was read that
-    /// could still need it, and nothing does.
+    /// The state of a file on a node where the map does not place it. It is an orphan only if
+    /// everything that could still need it was read, and nothing does.
     fn stray_state(&self, draft: &Draft, stray: &Stray, ix: TargetIx) -> TargetState {
         if self.locked.contains(ix.as_usize()) {
             return TargetState::Resharding;
@@ -393,7 +396,7 @@ impl Listing {
         if state == TargetState::Orphan && !is_looked_up { TargetState::Unknown } else { state }
     }
 
-    /// Whether every copy that the map has of a range was found on its node's disk.
+    /// Whether every copy of a range in the map was found on its node's disk.
     fn is_held_elsewhere(&self, draft: &Draft, db: DbIx, range: Range) -> bool {
         let copies = draft.copies_of(db);
         let mapped = || copies.iter().filter(|ix| self.mapped.contains(ix.as_usize()));
@@ -403,8 +406,8 @@ impl Listing {
             let other = draft.current().target(**ix).and_then(TargetRef::range);
             other.is_some_and(|other| other.from <= range.to && range.from <= other.to)
         });
-        let mut found = of_range.map(|ix| self.on_disk.contains(ix.as_usize())).peekable();
-        all && found.peek().is_some() && found.all(|there| there)
+        let mut presence = of_range.map(|ix| self.on_disk.contains(ix.as_usize())).peekable();
+        all && presence.peek().is_some() && presence.all(|there| there)
     }
 
     /// The splits, as far as they are known.
@@ -420,8 +423,8 @@ impl Listing {
         self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.contains(ix.as_usize()))
     }
 
-    /// Applies the splits without a new listing, which finds what is no longer split; returns whether any state
-    /// changed.
+    /// Applies the splits without a new listing; returns whether any state changed. Only a listing
+    /// finds shards that are no longer split.
     pub(super) fn apply_splits(&self, draft: &mut Draft) -> bool {
         let splits = self.known_splits();
         let changed = |target: TargetRef<'_>| {
@@ -443,7 +446,7 @@ impl Listing {
         !changed.is_empty()
     }
 
-    /// The state of a copy in its place.
+    /// The state of a copy found where the map places it.
     fn placed(&self, draft: &Draft, ix: TargetIx) -> TargetState {
         let Some(target) = draft.current().target(ix) else { return TargetState::Ok };
         let Some(range) = target.range() else { return TargetState::Ok };
@@ -515,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_map_and_a_listed_node_take_a_target_out() {
+    fn removes_target_only_if_map_and_node_were_read_whole() {
         let whole = Some(MapRead::Whole);
         let all: Option<&[&str]> = Some(&[FILE]);
         let none: Option<&[&str]> = Some(&[]);
@@ -538,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_a_deleted_database_is_of_none() {
+    fn forgets_map_entry_of_deleted_database_with_files() {
         let (mut draft, mut listing) = (Draft::new(1), Listing::default());
         listing.set_splits(Reshard::default());
         let there = (Some(MapRead::Whole), Some(&[FILE][..]));
@@ -550,19 +553,19 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_something_may_still_need_is_no_orphan() {
+    fn file_that_may_be_needed_is_not_an_orphan() {
         let whole = Some(MapRead::Whole);
         let half = "shards/00000000-7fffffff/a.1";
         for (case, file, mapped, expected) in [
             (
-                "of a storage engine that nobody knows",
+                "of an unknown storage engine",
                 "shards/00000000-ffffffff/a.1795222434.1",
                 false,
                 TargetState::Unknown,
             ),
             ("of no database", half, false, TargetState::Orphan),
             (
-                "of a live one whose copy is not on its node's disk",
+                "of a live database whose copy is not on its node's disk",
                 half,
                 true,
                 TargetState::Unknown,
@@ -585,11 +588,11 @@ mod tests {
         }
         listing.set_locked(draft.current().targets().next().unwrap().ix(), true);
         let found = states(&mut draft, &mut listing, (whole, Some(&[half])), false);
-        assert_eq!(found, [TargetState::Resharding], "CouchDB says that a split makes it");
+        assert_eq!(found, [TargetState::Resharding], "CouchDB reports that a split is creating it");
     }
 
     #[test]
-    fn a_split_that_began_since_makes_no_orphan() {
+    fn file_of_a_newly_begun_split_is_not_an_orphan() {
         let (mut draft, mut listing) = (Draft::new(1), Listing::default());
         listing.set_splits(Reshard::default());
         listing.expect_splits();
@@ -604,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn before_it_is_known_what_is_split_a_missing_copy_may_be_on_the_move() {
+    fn missing_copy_is_undecided_until_splits_are_known() {
         let (mut draft, mut listing) = (Draft::new(1), Listing::default());
         let whole = Some(MapRead::Whole);
         assert_eq!(
@@ -623,7 +626,7 @@ mod tests {
         let mut splits = Reshard::default();
         splits.add("a", RANGE, true);
         assert!(listing.set_splits(splits) && listing.apply_splits(&mut draft));
-        assert!(!listing.apply_splits(&mut draft), "it is known");
+        assert!(!listing.apply_splits(&mut draft), "nothing changes the second time");
         assert_eq!(draft.current().targets().next().unwrap().state(), TargetState::Resharding);
     }
 }

@@ -58,7 +58,7 @@ impl<L, K> Default for RereadQueue<L, K> {
 }
 
 impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
-    /// There was an event for this key.
+    /// Queues a key after an event.
     pub(super) fn name(&mut self, group: L, key: K, pace: Pace, now: Instant) {
         let entry = self.entry(group, &key);
         if entry.due.is_some() {
@@ -72,7 +72,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         self.schedule(&key, due);
     }
 
-    /// The key must be read now, without a pause.
+    /// Queues a key to be read now, without a pause.
     pub(super) fn name_urgent(&mut self, group: L, key: K, now: Instant) {
         self.entry(group, &key);
         self.schedule(&key, now);
@@ -104,14 +104,15 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         groups.filter_map(|(_, due)| due.first()).map(|(at, _)| *at).min()
     }
 
-    /// Takes the due keys of `free` groups, at most `max` of each, and marks them as being read.
+    /// Takes the due keys of `free` groups, at most `at_most` of each, and marks them as being
+    /// read.
     pub(super) fn take_due(
         &mut self,
         free: impl Fn(L) -> bool,
         at_most: usize,
         now: Instant,
     ) -> BTreeMap<L, Vec<K>> {
-        let mut taken = BTreeMap::new();
+        let mut due_keys = BTreeMap::new();
         for (group, due) in self.due.iter_mut().filter(|(group, _)| free(**group)) {
             let mut keys = Vec::new();
             while keys.len() < at_most
@@ -125,14 +126,14 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
                 keys.push(key);
             }
             if !keys.is_empty() {
-                taken.insert(*group, keys);
+                due_keys.insert(*group, keys);
             }
         }
         self.due.retain(|_, due| !due.is_empty());
-        taken
+        due_keys
     }
 
-    /// A read has ended, successfully or not. Returns whether there was no event meanwhile.
+    /// Records the end of a read, successful or not. Returns whether there was no event meanwhile.
     pub(super) fn finish(&mut self, key: &K, well: bool, pace: Pace, now: Instant) -> bool {
         let Some(entry) = self.all.get_mut(key) else { return true };
         entry.reading = false;
@@ -148,12 +149,12 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         !named
     }
 
-    /// Whether it waits to be read, or is being read.
+    /// Whether a key waits to be read, or is being read.
     pub(super) fn contains(&self, key: &K) -> bool {
         self.all.get(key).is_some_and(|entry| entry.due.is_some() || entry.reading)
     }
 
-    /// Whether it is being read.
+    /// Whether a key is being read.
     pub(super) fn is_reading(&self, key: &K) -> bool {
         self.all.get(key).is_some_and(|entry| entry.reading)
     }
@@ -163,7 +164,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         self.all.values().filter(|entry| entry.due.is_some() || entry.reading).count()
     }
 
-    /// It no longer exists.
+    /// Removes a key that no longer exists.
     pub(super) fn remove(&mut self, key: &K) {
         if let Some(Entry { group, due: Some(due), .. }) = self.all.remove(key)
             && let Some(group) = self.due.get_mut(&group)
@@ -192,8 +193,8 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Names one thing at these moments, each reading taking so long; answers when it was
-    /// read.
+    /// Queues one key at each of the moments `named`, with reads that take `takes`, in
+    /// milliseconds; returns when it was read.
     fn readings(named: &[u64], takes: u64, until: u64) -> Vec<u64> {
         let start = Instant::now();
         let mut queue: RereadQueue<(), u8> = RereadQueue::default();
@@ -216,15 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn something_is_read_at_once_and_once_more_if_named_meanwhile() {
+    fn reads_key_at_once_and_again_after_further_events() {
         assert_eq!(readings(&[100], 5, 5_000), [100]);
         assert_eq!(readings(&[100, 101, 200, 300], 5, 5_000), [100, 1_105]);
-        assert_eq!(readings(&[100, 104], 5, 5_000), [100, 1_105], "while it is read");
+        assert_eq!(readings(&[100, 104], 5, 5_000), [100, 1_105], "an event during the read");
         assert_eq!(readings(&[100, 1_200, 2_500], 5, 5_000), [100, 1_200, 2_500]);
     }
 
     #[test]
-    fn pauses_grow_for_what_keeps_changing_and_end_when_it_calms_down() {
+    fn pauses_grow_with_repeated_events_and_end_when_calm() {
         let always: Vec<u64> = (0..60_000).step_by(100).collect();
         let reads = readings(&always, 5, 60_000);
         let gaps: Vec<u64> = reads.windows(2).map(|two| (two[1] - two[0]) / 1_000).collect();
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_reading_is_repeated_later_and_a_busy_lane_waits() {
+    fn failed_read_is_repeated_and_busy_group_waits() {
         let now = Instant::now();
         let mut queue: RereadQueue<u8, u8> = RereadQueue::default();
         queue.name(1, 10, PACE, now);
@@ -259,7 +260,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn everything_named_is_read_and_nothing_too_often(
+        fn every_queued_key_is_read_but_not_too_often(
             named in proptest::collection::btree_set(0_u64..20_000, 1..200),
             takes in 1_u64..1_500,
         ) {

@@ -24,7 +24,7 @@ pub(super) struct RunningJobs {
 }
 
 impl RunningJobs {
-    /// A poll begins: the jobs of nodes that are not asked are unknown.
+    /// Begins a poll: the jobs of nodes that are not asked become unknown.
     pub(super) fn begin_poll(&mut self, now: Moment, asked: &[NodeIx]) {
         self.polled_at = now;
         for (node, polled) in &mut self.shown.nodes {
@@ -34,13 +34,13 @@ impl RunningJobs {
         }
     }
 
-    /// A poll has ended; returns its result.
+    /// Ends a poll; returns its result.
     pub(super) fn end_poll(&mut self) -> jobs::Running {
         self.shown.poll_count += 1;
         self.shown.clone()
     }
 
-    /// A node did not report its jobs.
+    /// Records that a node did not report its jobs.
     pub(super) fn poll_failed(&mut self, node: NodeIx) {
         self.shown.nodes.insert(node, NodePoll { asked_at: self.polled_at, tasks: None });
     }
@@ -50,8 +50,8 @@ impl RunningJobs {
         self.shown.nodes.get(&node)?.tasks.as_deref()
     }
 
-    /// Sets the jobs of a node; returns the targets without a job now, whose facts must be measured
-    /// again.
+    /// Sets the jobs of a node; returns the targets whose last job ended and whose facts must be
+    /// measured again.
     pub(super) fn apply(
         &mut self,
         draft: &mut Draft,
@@ -60,7 +60,7 @@ impl RunningJobs {
         tasks: Vec<ActiveTask>,
     ) -> Vec<TargetIx> {
         let (mut compacting, mut building) = (BTreeSet::new(), BTreeSet::new());
-        let mut shown = Vec::with_capacity(tasks.len());
+        let mut polled_tasks = Vec::with_capacity(tasks.len());
         for task in tasks {
             let target = match &task.doing {
                 TaskKind::Compacts => db_target(draft, node, &task.shard),
@@ -75,9 +75,9 @@ impl RunningJobs {
                 TaskKind::Compacts | TaskKind::CompactsView(_) => compacting.extend(target),
                 TaskKind::Builds(_) | TaskKind::BuildsSearch { .. } => building.extend(target),
             }
-            shown.push(RunningTask::new(node, target, task));
+            polled_tasks.push(RunningTask::new(node, target, task));
         }
-        let polled = NodePoll { asked_at: self.polled_at, tasks: Some(shown) };
+        let polled = NodePoll { asked_at: self.polled_at, tasks: Some(polled_tasks) };
         self.shown.nodes.insert(node, polled);
         let mut ended = exchange(&mut self.compacting, node, compacting);
         ended.extend(exchange(&mut self.building, node, building));
@@ -162,7 +162,7 @@ mod tests {
     const SHARD: &str = "shards/00000000-ffffffff/a.1";
 
     #[test]
-    fn a_job_flags_its_target_while_it_runs_and_names_it_when_it_ended() {
+    fn flags_target_while_job_runs_and_returns_it_afterwards() {
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");
         let db = draft.get_or_add_db(DbName { db: "a", suffix: ".1" });
@@ -176,7 +176,7 @@ mod tests {
         assert!(flag(&draft));
         assert_eq!(jobs.tasks(node).map(<[RunningTask]>::len), Some(1));
 
-        // A node that does not say what it runs ends nothing.
+        // A node that does not report its jobs ends none of them.
         jobs.poll_failed(node);
         assert!(flag(&draft) && jobs.tasks(node).is_none());
         assert_eq!(jobs.apply(&mut draft, &views, node, compacts()), []);
@@ -197,7 +197,10 @@ mod tests {
         assert_eq!(jobs.end_poll().poll_count, 1);
         jobs.begin_poll(Moment::from_unix(9), &nodes[..1]);
         assert_eq!(nodes.map(|node| jobs.tasks(node).is_some()), [true, false]);
-        let shown = jobs.end_poll();
-        assert_eq!((shown.poll_count, shown.nodes[&nodes[1]].asked_at), (2, Moment::from_unix(9)));
+        let result = jobs.end_poll();
+        assert_eq!(
+            (result.poll_count, result.nodes[&nodes[1]].asked_at),
+            (2, Moment::from_unix(9))
+        );
     }
 }

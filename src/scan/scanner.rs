@@ -58,8 +58,8 @@ const MIN_SWEEP_PAUSE: Duration = Duration::from_secs(1);
 /// Also the minimum time from the start of a sweep to the next one for a node that answers again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The wall clock was set if it differs by more than this from the monotonic one since the last
-/// event.
+/// Maximum drift between the wall clock and the monotonic one since the last event; a larger one
+/// means that the wall clock was set.
 const MAX_CLOCK_DRIFT: Duration = Duration::from_secs(30);
 
 /// A slot for one concurrent read. Earlier slots are handled first.
@@ -77,7 +77,6 @@ pub(super) enum Slot {
     Views,
     /// The rest of a sweep's first stage, while the sweep continues without it.
     Late,
-    /// The splits.
     Splits,
     /// The views of a sweep.
     ClusterViews,
@@ -88,15 +87,12 @@ pub(super) enum Slot {
 /// An event for the scanner.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// The task has started.
     Started,
     /// The measurements of an earlier process were read.
     Restored(EarlierProcess),
-    /// The settings changed.
     Settings(Arc<ScanSettings>),
-    /// The source changed.
     SourceChanged,
-    /// Predictions are corrected like this.
+    /// New corrections of predictions.
     Corrections(Arc<Corrections>),
     /// Another task sent a command.
     Command(ScanCommand),
@@ -111,15 +107,16 @@ pub(super) enum Event {
 pub(super) enum Effect {
     /// Start to read a stage; stops the slot's previous read.
     Start(Slot, Stage),
-    /// Stop a read.
     Stop(Slot),
     /// Continue a read under another slot; stops that slot's previous read.
-    Rename { from: Slot, to: Slot },
+    Rename {
+        from: Slot,
+        to: Slot,
+    },
     /// Publish a snapshot and its status.
     Publish(Arc<Snapshot>, Arc<ScanStatus>),
     /// Publish the result of the last poll.
     PublishRunning(Arc<Running>),
-    /// Emit database events.
     Emit(DbEventBatch),
     /// Warn that this many blocks of the stored measurements cannot be read.
     WarnDamaged(usize),
@@ -129,7 +126,6 @@ pub(super) enum Effect {
 #[derive(Debug)]
 struct Reading {
     stage: Stage,
-    /// When it began.
     began: Instant,
 }
 
@@ -148,9 +144,9 @@ enum Timer {
 struct Timers {
     /// When the last snapshot was published.
     published: Instant,
-    /// The minimum time until the next one.
+    /// The minimum time until the next snapshot.
     publish_interval: Duration,
-    /// Whether anything changed since the last one.
+    /// Whether anything changed since the last snapshot.
     unpublished: bool,
     sweep: Instant,
     /// When a sweep continues without the silent nodes.
@@ -254,7 +250,7 @@ impl Scanner {
         effects
     }
 
-    /// Corrects predictions. The first corrections are those of the previous process, and so are the rents
+    /// Corrects predictions. The first corrections come from the previous process, as do the rents
     /// that they apply to.
     fn correct(&mut self, corrections: &Arc<Corrections>, now: Now) {
         let changed_at = self.has_corrections.then_some(now.wall);
@@ -351,7 +347,7 @@ impl Scanner {
         self.timers.unpublished |= self.followed.update_quiet(&mut self.targets.draft, now.at);
     }
 
-    /// A `_view_cleanup` was requested, so these files are no longer evidence.
+    /// Drops the evidence for a cleanup after a `_view_cleanup` was requested.
     fn cleaned(&mut self, ix: TargetIx) {
         let Some(target) = self.targets.now().target(ix) else { return };
         if target.kind() == TargetKind::Cleanup {
@@ -500,7 +496,7 @@ impl Scanner {
         }
     }
 
-    /// A read has ended: starts the sweep's next stage, or ends the sweep.
+    /// Handles the end of a read: starts the sweep's next stage, or ends the sweep.
     fn reading_ended(&mut self, slot: Slot, now: Now, effects: &mut Vec<Effect>) -> Handled {
         let Some(Reading { stage, began }) = self.stop(slot, effects) else {
             return Handled::Part;
@@ -556,7 +552,7 @@ impl Scanner {
         self.status.event_batches = self.targets.changes.batches();
     }
 
-    /// A silent node answers again; a sweep reads it soon.
+    /// Schedules a sweep soon, because a silent node answers again.
     fn node_is_back(&mut self, now: Now) {
         let earliest = now.at.max(self.sweep.began().at + RETRY_INTERVAL);
         self.timers.sweep = self.timers.sweep.min(earliest);
@@ -567,7 +563,7 @@ impl Scanner {
         self.sweep.has_listed() || self.readings.contains_key(&Slot::ClusterViews)
     }
 
-    /// Something could not be read: its node, or the cluster, is incomplete in this sweep.
+    /// Records a failed read: its node, or the cluster, is incomplete in this sweep.
     fn unread(&mut self, node: NodeIx, unread: &ReadError) {
         self.sweep.unread(node);
         self.count_error(node, unread);

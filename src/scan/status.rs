@@ -48,11 +48,11 @@ pub struct ScanStatus {
 /// How a sidecar answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerStatus {
-    /// The nodes whose files it reads, as it said last.
+    /// The nodes whose files it reads, according to its last answer.
     pub nodes: Vec<Arc<str>>,
     /// When it last answered.
     pub last_answer: Option<Moment>,
-    /// Why it did not, if it did not.
+    /// Why the last request failed, if it did.
     pub problem: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl ScanStatus {
         self.last_error = Some(unread.message.clone());
     }
 
-    /// A sidecar responded for these nodes, or did not.
+    /// Records that a sidecar responded for these nodes, or did not.
     pub(super) fn peer_ended(
         &mut self,
         peer: &Arc<str>,
@@ -87,14 +87,14 @@ impl ScanStatus {
         }
     }
 
-    /// One target or database was read.
+    /// Counts one read target or database.
     pub(super) const fn count_progress(&mut self) {
         if let Some(progress) = &mut self.progress {
             progress.done += 1;
         }
     }
 
-    /// A sweep has ended at this time after this duration; whether any node answered, and whether
+    /// Records the end of a sweep: its time and duration, whether any node answered, and whether
     /// everything was read.
     pub(super) fn sweep_ended(
         &mut self,
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_counted_by_node_and_reason_and_a_sweep_ends_with_what_it_found() {
+    fn counts_errors_by_node_and_records_end_of_sweep() {
         let unread =
             |reason, right| ReadError { reason, message: format!("{reason} failed"), right };
         let mut status = ScanStatus::default();
@@ -164,11 +164,11 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_ready_from_the_first_that_holds_a_whole_pass() {
+    fn snapshots_are_ready_from_the_first_complete_pass() {
         let mut status = ScanStatus::default();
         assert!(!status.is_ready(9));
         status.ready = true;
-        assert!(status.is_ready(1), "where no snapshot is named, all are");
+        assert!(status.is_ready(1), "all snapshots are ready if no first one is set");
         status.ready_from = Some(3);
         assert_eq!([2, 3, 4].map(|version| status.is_ready(version)), [false, true, true]);
     }

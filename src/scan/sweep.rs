@@ -83,7 +83,7 @@ pub(super) struct Sweep {
     lists: bool,
     /// Whether the nodes of the cluster are known.
     members_known: bool,
-    /// Whether nobody answered which nodes exist.
+    /// Whether the members were asked for, but nobody answered.
     members_unanswered: bool,
     /// Whether the splits are known, or nobody reports them.
     splits_known: bool,
@@ -91,7 +91,6 @@ pub(super) struct Sweep {
     /// Whether no cluster-wide read failed since the read of the views began. It outlives the sweep, as a
     /// read of views may.
     views_whole: bool,
-    /// Nodes that answered.
     answered: BTreeSet<NodeIx>,
     /// Whether other nodes are silent and the sweep continued without them.
     awaits_late_nodes: bool,
@@ -99,24 +98,21 @@ pub(super) struct Sweep {
     round: BTreeSet<NodeIx>,
     /// Nodes of earlier rounds.
     earlier_rounds: BTreeSet<NodeIx>,
-    /// The number of rounds.
     rounds: u32,
     /// The number of shards still to be read on each node of the round.
     shards_left: BTreeMap<NodeIx, usize>,
-    /// Nodes that were read.
     nodes_read: BTreeSet<NodeIx>,
     /// Nodes that could not be read completely.
     incomplete: BTreeSet<NodeIx>,
     /// How its shards were read.
     shard_reads: ShardReads,
-    /// Why it is unknown whether a node is up, if that is so of any.
+    /// Why it is unknown whether some node is up, if there is such a node.
     unknown_node: Option<String>,
-    /// Missing rights.
     missing_rights: BTreeSet<String>,
 }
 
 impl Sweep {
-    /// No sweep yet.
+    /// The state before the first sweep.
     pub(super) fn new(now: Now) -> Self {
         Self {
             state: SweepPhase::Idle,
@@ -141,18 +137,17 @@ impl Sweep {
         }
     }
 
-    /// Begins the next sweep.
     pub(super) fn begin(&mut self, now: Now) {
         let (lists, views_whole) = (self.lists, self.views_whole);
         *self = Self { state: SweepPhase::Nodes, lists, views_whole, ..Self::new(now) };
     }
 
-    /// The sweep ends; its results remain available until the next one begins.
+    /// Ends the sweep; its results remain available until the next one begins.
     pub(super) const fn end(&mut self) {
         self.state = SweepPhase::Idle;
     }
 
-    /// Begins this stage of the nodes.
+    /// Enters the phase of a stage that reads nodes.
     pub(super) const fn enter(&mut self, stage: &Stage) {
         self.state = match stage {
             Stage::Nodes => SweepPhase::Nodes,
@@ -161,12 +156,12 @@ impl Sweep {
             Stage::Strays { .. } => SweepPhase::Strays,
             Stage::Disk => SweepPhase::Disk,
             Stage::Shards { .. } => SweepPhase::Shards,
-            // No stages of the nodes.
+            // Not among the stages of a sweep that read nodes.
             Stage::Views { .. } | Stage::Splits | Stage::Poll { .. } | Stage::Away { .. } => return,
         };
     }
 
-    /// Waits, without a stage of the nodes.
+    /// Waits in this phase, in which no stage reads nodes.
     pub(super) const fn wait_for(&mut self, state: SweepPhase) {
         self.state = state;
     }
@@ -176,7 +171,6 @@ impl Sweep {
         self.state
     }
 
-    /// When the sweep began.
     pub(super) const fn began(&self) -> Now {
         self.began
     }
@@ -195,7 +189,7 @@ impl Sweep {
         matches!(self.state, SweepPhase::Strays | SweepPhase::Shards)
     }
 
-    /// Whether a stage of the nodes is running.
+    /// Whether a stage that reads nodes is running.
     pub(super) const fn reads_nodes(&self) -> bool {
         !matches!(
             self.state,
@@ -212,12 +206,12 @@ impl Sweep {
         self.lists
     }
 
-    /// The nodes of the cluster are known.
+    /// Records that the members of the cluster are known.
     pub(super) const fn members_answered(&mut self) {
         self.members_known = true;
     }
 
-    /// The nodes of the cluster are unknown: nobody answered, or nobody was asked.
+    /// Records that the members are unknown: nobody answered, or nobody was asked.
     pub(super) const fn members_failed(&mut self, asked: bool) {
         self.members_unanswered = asked;
     }
@@ -230,7 +224,7 @@ impl Sweep {
         self.answered.insert(node);
     }
 
-    /// A node neither answered as CouchDB does nor is known to be down.
+    /// Records a node that neither answered as CouchDB does nor is known to be down.
     pub(super) fn node_unknown(&mut self, why: &str) {
         self.unknown_node.get_or_insert_with(|| why.to_owned());
     }
@@ -257,7 +251,7 @@ impl Sweep {
         self.awaits_late_nodes = true;
     }
 
-    /// Every node has answered or failed.
+    /// Records that every late node has answered or failed.
     pub(super) const fn late_nodes_answered(&mut self) {
         self.awaits_late_nodes = false;
     }
@@ -273,7 +267,7 @@ impl Sweep {
             && !self.earlier_rounds.contains(&node)
     }
 
-    /// A round over these nodes begins.
+    /// Begins a round over these nodes.
     pub(super) fn begin_round(&mut self, nodes: BTreeSet<NodeIx>) {
         self.earlier_rounds.append(&mut self.round);
         self.round = nodes;
@@ -300,20 +294,20 @@ impl Sweep {
         self.shards_left.contains_key(&node)
     }
 
-    /// One shard of `node` was requested; returns whether it was the last one.
+    /// Counts one requested shard of `node`; returns whether it was the last one.
     pub(super) fn shard_requested(&mut self, node: NodeIx) -> bool {
         let Some(left) = self.shards_left.get_mut(&node) else { return false };
         *left = left.saturating_sub(1);
         *left == 0
     }
 
-    /// Everything that `node` answers by itself was requested; the first call returns whether it was read
-    /// completely.
+    /// Records that everything that `node` answers by itself was requested; the first call returns
+    /// whether the node was read completely.
     pub(super) fn node_read(&mut self, node: NodeIx) -> bool {
         self.nodes_read.insert(node) && !self.incomplete.contains(&node)
     }
 
-    /// The splits are known, or nobody reports them; returns whether that is new.
+    /// Records that the splits are known, or that nobody reports them; returns whether that is new.
     pub(super) const fn splits_answered(&mut self) -> bool {
         !std::mem::replace(&mut self.splits_known, true)
     }
@@ -326,7 +320,7 @@ impl Sweep {
         self.views
     }
 
-    /// Another process reads the views.
+    /// Leaves the views to another process.
     pub(super) const fn leave_views(&mut self) {
         self.views = ViewPhase::Done;
     }
@@ -337,8 +331,8 @@ impl Sweep {
         self.views_whole = !self.incomplete.contains(&NodeIx::CLUSTER);
     }
 
-    /// A read of views has ended, of this sweep or an earlier one; returns whether the whole cluster was
-    /// read.
+    /// Records the end of a read of views, of this sweep or an earlier one; returns whether the
+    /// whole cluster was read.
     pub(super) const fn views_read(&mut self) -> bool {
         if matches!(self.views, ViewPhase::Reading) {
             self.views = ViewPhase::Done;
@@ -346,7 +340,7 @@ impl Sweep {
         self.views_whole && self.splits_known
     }
 
-    /// A read of a node, or of the cluster, failed.
+    /// Records a failed read of a node, or of the cluster.
     pub(super) fn unread(&mut self, node: NodeIx) {
         self.set_incomplete(node);
         if node == NodeIx::CLUSTER {

@@ -118,7 +118,7 @@ impl TargetTables {
         }
     }
 
-    /// The positions of all nodes, from one on.
+    /// The positions of the nodes from `first` on.
     pub(super) fn nodes(&self, first: usize) -> impl Iterator<Item = NodeIx> + use<> {
         (first..self.now().nodes().len()).filter_map(NodeIx::from_usize)
     }
@@ -202,7 +202,7 @@ impl TargetTables {
     /// Sets the age of the oldest fact of each node; confirmed facts count as measured now.
     pub(super) fn update_ages(&mut self, now: Moment) {
         let mut oldest: BTreeMap<(NodeIx, FactSource), Moment> = BTreeMap::new();
-        // What is known of a cleanup is evidence, which does not age.
+        // The facts of a cleanup are evidence, which does not age.
         for target in self.now().targets().filter(|it| it.kind() != TargetKind::Cleanup) {
             if let Some(measured) = target.facts().measured_at {
                 let confirmed = self.now().is_confirmed(target.ix());
@@ -257,11 +257,11 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_fact_reaches_the_draft_the_headers_and_the_events() {
+    fn recorded_fact_updates_draft_headers_and_events() {
         let (mut targets, node, ix) = one_shard();
         targets.record(ix, measured(FactSource::Http, 5, 3, 10));
         assert_eq!(targets.now().target(ix).unwrap().facts().active_bytes.get(), Some(10));
-        assert_eq!(targets.changes.waiting(), 0, "its first reading is no change");
+        assert_eq!(targets.changes.waiting(), 0, "a first reading is not a change");
         targets.record(ix, measured(FactSource::Http, 6, 4, 10));
         assert_eq!(targets.changes.waiting(), 1);
         let header = measured(FactSource::Files, 7, 4, 11).marked_from_files();
@@ -270,11 +270,11 @@ mod tests {
         assert_eq!(targets.headers.disagreements(targets.now()), BTreeMap::from([(node, 1)]));
         targets.draft.remove(ix);
         targets.record(ix, measured(FactSource::Http, 8, 9, 10));
-        assert_eq!(targets.changes.waiting(), 1, "nobody has that place");
+        assert_eq!(targets.changes.waiting(), 1, "no target has that position");
     }
 
     #[test]
-    fn ages_are_of_the_oldest_fact_of_each_source_and_what_feeds_confirm_is_new() {
+    fn ages_follow_oldest_fact_unless_feeds_confirm_it() {
         let (mut targets, node, ix) = one_shard();
         targets.record(ix, measured(FactSource::Http, 5, 3, 10));
         let db = targets.draft.get_or_add_db(DbName { db: "b", suffix: ".1" });
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn only_copies_in_their_place_count_among_a_databases() {
+    fn databases_include_only_copies_in_their_mapped_place() {
         let (mut targets, _, ix) = one_shard();
         let db = targets.now().target(ix).unwrap().db();
         assert!(targets.databases(|_| true).is_empty(), "the map does not have it");

@@ -30,9 +30,7 @@ pub(super) struct IndexTables {
 /// The result of reading one database's indexes.
 #[derive(Debug)]
 pub(super) struct ReadIndexes {
-    /// The indexes.
     pub(super) views: Result<Vec<ViewAnswer>, ReadError>,
-    /// The search indexes.
     pub(super) searches: Vec<SearchAnswer>,
     /// The signatures that an index file may have, if all design documents were read.
     pub(super) signatures: Option<Vec<Signature>>,
@@ -50,7 +48,8 @@ struct DbViews {
     cleanup: Option<TargetIx>,
     /// Every signature of the database's design documents, if all are known.
     designed: Option<Vec<Signature>>,
-    /// Whether they were requested since index files were found; before that they are not kept.
+    /// Whether the signatures were requested since index files were found; before that they are not
+    /// kept.
     judged: bool,
     /// The time of the database's last feed event.
     named: Option<Instant>,
@@ -79,7 +78,8 @@ impl IndexTables {
         draft.set_facts(cleanup, facts.marked_from_files());
     }
 
-    /// A walk found no unused index file of a database that had some: somebody cleaned up, on all nodes.
+    /// Clears the evidence of databases whose unused index files are gone: another program cleaned
+    /// up on all nodes.
     pub(super) fn clear_stale(
         &mut self,
         draft: &mut Draft,
@@ -143,7 +143,7 @@ impl IndexTables {
         if self.asked.len() <= place {
             self.asked.resize(place + 1, 0);
         }
-        // A place may have had another database before: the name distinguishes them.
+        // The position may have belonged to another database before: the name distinguishes them.
         let far = far.map_or(0, |far| {
             far.wrapping_add(doc_hash(name.db)).wrapping_add(doc_hash(name.suffix)).max(1)
         });
@@ -152,9 +152,9 @@ impl IndexTables {
         *asked = far;
         let due =
             |known: &DbViews| known.views.is_empty() || known.views.iter().any(|ix| is_due(*ix));
-        let known = self.dbs.get(&db);
-        let unjudged = has_parts(db) && !known.is_some_and(|known| known.judged);
-        !unmoved || unjudged || known.is_some_and(due)
+        let indexes = self.dbs.get(&db);
+        let unjudged = has_parts(db) && !indexes.is_some_and(|indexes| indexes.judged);
+        !unmoved || unjudged || indexes.is_some_and(due)
     }
 
     /// Forgets what was requested: another source may define views by other documents.
@@ -181,14 +181,14 @@ impl IndexTables {
         })
     }
 
-    /// A database had a feed event.
+    /// Records a feed event of a database.
     pub(super) fn named(&mut self, db: DbIx, now: Instant) {
         if let Some(known) = self.dbs.get_mut(&db) {
             known.named = Some(now);
         }
     }
 
-    /// A database no longer exists, and neither do its views.
+    /// Removes a database that no longer exists, with its views.
     pub(super) fn db_removed(&mut self, draft: &mut Draft, db: DbIx) {
         if let Some(known) = self.dbs.remove(&db) {
             known.views.into_iter().chain(known.cleanup).for_each(|ix| draft.remove(ix));
@@ -239,20 +239,20 @@ impl IndexTables {
         if views.is_empty() && searches.is_empty() && !has_parts && !self.dbs.contains_key(&db) {
             return Vec::new();
         }
-        let known = self.dbs.entry(db).or_default();
-        known.designed = signatures.filter(|_| has_parts);
-        known.judged = has_parts;
+        let indexes = self.dbs.entry(db).or_default();
+        indexes.designed = signatures.filter(|_| has_parts);
+        indexes.judged = has_parts;
         let mut unread = Vec::new();
         let mut current = Vec::new();
         for view in views {
-            current.extend(known.view(draft, db, view, &mut unread));
+            current.extend(indexes.view(draft, db, view, &mut unread));
         }
         for search in searches {
-            current.push(known.search(draft, db, search, &mut unread));
+            current.push(indexes.search(draft, db, search, &mut unread));
         }
         let whole = unread.is_empty();
         let removed =
-            known.views.iter().copied().filter(|ix| !current.contains(ix)).collect::<Vec<_>>();
+            indexes.views.iter().copied().filter(|ix| !current.contains(ix)).collect::<Vec<_>>();
         let left_files = removed.iter().any(|ix| is_view(draft, *ix));
         for ix in &removed {
             if whole {
@@ -261,14 +261,14 @@ impl IndexTables {
                 current.push(*ix);
             }
         }
-        known.views = current;
-        if known.named.is_none_or(|named| named < began) {
-            known.views.iter().for_each(|ix| draft.mark_confirmed(*ix));
+        indexes.views = current;
+        if indexes.named.is_none_or(|named| named < began) {
+            indexes.views.iter().for_each(|ix| draft.mark_confirmed(*ix));
         }
         let evidence = whole && left_files && !cleans_itself;
-        let has_views = known.views.iter().any(|ix| is_view(draft, *ix));
-        if has_views || has_parts || known.cleanup.is_some() {
-            known.set_evidence(draft, db, evidence, now);
+        let has_views = indexes.views.iter().any(|ix| is_view(draft, *ix));
+        if has_views || has_parts || indexes.cleanup.is_some() {
+            indexes.set_evidence(draft, db, evidence, now);
         }
         if !whole {
             self.forget_request(db);
@@ -350,7 +350,7 @@ fn is_view(draft: &Draft, ix: TargetIx) -> bool {
     draft.current().target(ix).is_some_and(|target| target.kind() == TargetKind::View)
 }
 
-/// The part of a sequence that differs from sequences near it.
+/// The low half of a sequence: nearby sequences differ in it.
 const fn low_bits(seq: u64) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
     let low = seq as u32;
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_went_is_evidence_for_a_cleanup_unless_the_servers_clean_up() {
+    fn removed_index_is_evidence_unless_servers_clean_up() {
         for cleans_itself in [false, true] {
             let (mut draft, db, _) = one_db();
             let mut views = IndexTables::default();
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_could_not_be_read_stays() {
+    fn keeps_index_that_could_not_be_read() {
         let (mut draft, db, _) = one_db();
         let mut views = IndexTables::default();
         views.apply(&mut draft, db, answer(vec![view(1, true), view(2, true)]), asked());
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_asked_after_a_write_while_it_has_views_and_once_for_its_index_files() {
+    fn views_are_due_after_writes_growth_or_found_files() {
         let (mut draft, db, ix) = one_db();
         let mut views = IndexTables::default();
         let write = |draft: &mut Draft, seq| {
@@ -472,8 +472,8 @@ mod tests {
         assert!(due(&mut views, &draft, true, true), "only files: asked in each sweep");
         views.apply(&mut draft, db, answer(vec![view(1, true)]), asked());
         assert!(due(&mut views, &draft, false, true), "an index grows without its database");
-        assert!(!due(&mut views, &draft, false, false), "feeds confirm it");
+        assert!(!due(&mut views, &draft, false, false), "feeds confirm the index");
         views.ask_again();
-        assert!(due(&mut views, &draft, false, false), "another source");
+        assert!(due(&mut views, &draft, false, false), "the source changed");
     }
 }

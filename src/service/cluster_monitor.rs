@@ -87,7 +87,7 @@ impl Dependencies {
     }
 }
 
-/// What the previous process left for the scorecard and for advice.
+/// Records that the previous process left for the scorecard and for advice.
 #[derive(Debug)]
 struct LeftRecords {
     scorecard: Option<oneshot::Receiver<ScorecardRecords>>,
@@ -95,12 +95,13 @@ struct LeftRecords {
 }
 
 impl LeftRecords {
-    /// Takes them out of the state of the previous process; returns the rest of it as well.
+    /// Takes these records out of the previous process's state; also returns the rest of that
+    /// state.
     fn of(recovery: job_state::Recovery) -> (job_state::Recovery, Self) {
         let (scorecard, scorecard_rx) = oneshot::channel();
         let (advice, advice_rx) = oneshot::channel();
         let rest = recovery.map(|mut state| {
-            // A command that looks once keeps neither.
+            // A command that looks once uses neither.
             let _unused = scorecard.send(std::mem::take(&mut state.scorecard));
             let _unused = advice.send(std::mem::take(&mut state.advice));
             state
@@ -144,7 +145,7 @@ pub struct ClusterMonitor {
     advice_settings: latest::Sender<AdviceSettings>,
     remedy_settings: latest::Sender<RemedySettings>,
     store: Arc<dyn StateStore>,
-    /// Until the tasks of the scorecard and of advice take them.
+    /// Kept until the tasks of the scorecard and of advice take them.
     left_records: LeftRecords,
 }
 
@@ -267,7 +268,8 @@ impl ClusterMonitor {
         })
     }
 
-    /// Starts the enforcer, which starts compactions if the settings allow it. Nothing else does.
+    /// Starts the enforcer, which starts compactions if the settings allow it. Nothing else starts
+    /// any.
     pub fn start_enforcer(&self, tasks: &mut TaskSet) {
         let inputs = enforcer::EnforcerInputs {
             plans: self.planner.plan.clone(),
@@ -407,20 +409,20 @@ impl ClusterMonitor {
         handle
     }
 
-    /// The client of CouchDB: another one after each reload.
+    /// The current client of CouchDB, sent again after each reload.
     #[must_use]
     pub fn clients(&self) -> latest::Receiver<Client> {
         self.handles.client.subscribe()
     }
 
-    /// Reads design documents with the client that is in force.
+    /// Reads design documents with the current client.
     #[must_use]
     pub fn design_reader(&self) -> Arc<dyn DesignReader> {
         Arc::new(CurrentClient(self.handles.client.subscribe()))
     }
 
-    /// Starts the task that reads how the nodes are set, again whenever `writer` changes, which is the state of
-    /// a task that writes settings.
+    /// Starts the task that reads the nodes' settings, and reads them again whenever `writer`
+    /// changes, which is the state of a task that writes settings.
     pub fn start_node_settings<T: Send + Sync + 'static>(
         &self,
         writer: latest::Receiver<T>,
@@ -496,7 +498,7 @@ impl ClusterMonitor {
     }
 }
 
-/// Runs a client's task. Its end because of a replacement is not unexpected.
+/// Runs a client's task. Its end is expected when the client is replaced.
 fn spawn_client(
     task: couchdb_client::ClientTask,
     replaced: CancellationToken,

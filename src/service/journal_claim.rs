@@ -22,8 +22,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Claims the journal as soon as the cluster's identity is known, and loads the stored state;
-/// measured facts are sent to `before`. What it waits for is sent to `obstacle`. A journal of another
-/// cluster is tried again, because the address of CouchDB may be corrected by a reload.
+/// measured facts are sent to `before`. While it waits, the reason is sent to `obstacle`. A journal
+/// of another cluster is tried again, because a reload may correct the address of CouchDB.
 pub(super) async fn claim_and_recover(
     journal: Journal,
     whose: JournalOwner,
@@ -34,12 +34,12 @@ pub(super) async fn claim_and_recover(
         let failure = match whose.identity().await {
             Ok(identity) => match journal.claim(identity).await {
                 Ok(recovered) => {
-                    let left = load_measurements(&journal).await.unwrap_or_else(|why| {
+                    let measurements = load_measurements(&journal).await.unwrap_or_else(|why| {
                         tracing::warn!(%why, "the measurements of the previous process cannot be read");
                         EarlierProcess::default()
                     });
-                    // The scanner may have started without them.
-                    let _late = before.send(left);
+                    // The scanner may have started without the measurements.
+                    let _late = before.send(measurements);
                     return recovered;
                 }
                 Err(why @ ClaimError::OtherCluster { .. }) => {
@@ -141,8 +141,8 @@ impl JournalOwner {
 async fn cluster_identity(client: &Client) -> Result<ClusterIdentity, Error> {
     let (welcome, members) = (client.welcome().await?, client.membership().await?);
     let nodes: BTreeSet<String> = members.cluster_nodes.unwrap_or_default().into_iter().collect();
-    let asked = nodes.iter().map(|node| time::timeout(NODE_TIMEOUT, client.node_welcome(node)));
-    let answered = join_all(asked).await.into_iter().filter_map(|it| it.ok()?.ok());
+    let requests = nodes.iter().map(|node| time::timeout(NODE_TIMEOUT, client.node_welcome(node)));
+    let answered = join_all(requests).await.into_iter().filter_map(|it| it.ok()?.ok());
     let uuids = answered.chain([welcome]).filter_map(|welcome| welcome.uuid).collect();
     Ok(ClusterIdentity { uuids, nodes })
 }

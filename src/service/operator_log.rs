@@ -28,12 +28,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Interval between checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long CouchDB as a whole may be silent before that is logged.
 const OUTAGE_GRACE: Duration = Duration::from_secs(3);
-/// The same for one of several URLs, or one node, while others answer.
+/// How long one of several URLs, or one node, may be silent while others answer.
 const SINGLE_OUTAGE_GRACE: Duration = Duration::from_secs(10);
 
 /// The task that reads published state and logs.
@@ -109,7 +108,6 @@ struct OperatorLog {
     first_sweep_logged: bool,
 }
 
-/// One log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum OperatorLogLine {
     CouchDbOutage { urls: String, why: String, notice: OutageNotice, before: bool },
@@ -160,12 +158,12 @@ impl OperatorLog {
             return true;
         }
         let up = observed.entries.iter().any(|entry| entry.up == Some(true));
-        let asked = observed.entries.iter().any(|entry| entry.up.is_some());
+        let was_asked = observed.entries.iter().any(|entry| entry.up.is_some());
         let before = self.ever_answered;
         self.ever_answered |= up;
         // After a reload, nothing is known until the next request. At the start, an answer is
         // overdue after a while even if no request has failed yet.
-        if !up && (observed.login_refused || before && !asked) {
+        if !up && (observed.login_refused || before && !was_asked) {
             return false;
         }
         if let Some(notice) = self.couchdb_outage.update(!up, OUTAGE_GRACE, observed.now) {
@@ -217,7 +215,7 @@ impl OperatorLog {
     }
 }
 
-/// What the first sweep found; none while no node is known.
+/// The log line for the first sweep; `None` while no node is known.
 fn first_sweep(observed: &ObservedState<'_>) -> Option<OperatorLogLine> {
     let nodes = observed.snapshot.nodes().iter().skip(1);
     let nodes = nodes.filter(|node| node.is_member && node.is_served);

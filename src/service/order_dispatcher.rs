@@ -41,7 +41,7 @@ const ORDER_LIFETIME: Duration = Duration::from_secs(3_600);
 /// Maximum number of ordered targets that wait.
 const MAX_WAITING_ORDERS: usize = 64;
 
-/// Accepts orders, and carries them out beside one another.
+/// Accepts orders, and carries them out concurrently.
 #[derive(Debug)]
 pub(super) struct OrderDispatcher {
     tasks: OrderTasks,
@@ -164,8 +164,8 @@ async fn suspend(
     (by, why): (String, Option<String>),
 ) -> Result<Suspended, Denied> {
     let already = follower.constraints.borrow().suspensions.0.contains_key(&scope);
-    let kept = follower.suspend(scope.clone(), Some(by), why).await;
-    let suspension = kept.map_err(order_failed)?;
+    let result = follower.suspend(scope.clone(), Some(by), why).await;
+    let suspension = result.map_err(order_failed)?;
     let jobs = Arc::clone(&follower.jobs.borrow());
     let running = (!jobs.polled_nodes.is_empty()).then(|| {
         let runs = jobs.compactions().filter(|job| match &scope {
@@ -200,7 +200,7 @@ async fn resume(
         follower.constraints.borrow().suspensions.0.keys().cloned().collect();
     let (lifted, remaining): (Vec<SuspensionScope>, Vec<SuspensionScope>) =
         suspended.into_iter().partition(|scope| wanted == SuspensionScope::All || *scope == wanted);
-    // What is suspended may be gone by now.
+    // A suspended node or channel may no longer exist.
     let is_known = match &wanted {
         SuspensionScope::All => true,
         SuspensionScope::Node(name) => plan.snapshot.nodes().iter().any(|it| *it.name == **name),
@@ -234,8 +234,9 @@ fn quarantined(
 ) -> Vec<TargetId> {
     let history = follower.constraints.borrow();
     let rests = history.backoffs.iter();
-    let held = rests.filter(|(_, rest)| matches!(rest, Backoff::Quarantined { .. }));
-    held.filter_map(|(ix, _)| plan.snapshot.target(*ix).map(TargetRef::id))
+    let quarantines = rests.filter(|(_, rest)| matches!(rest, Backoff::Quarantined { .. }));
+    quarantines
+        .filter_map(|(ix, _)| plan.snapshot.target(*ix).map(TargetRef::id))
         .filter(|id| only.is_none_or(|only| only.selects(id, None)))
         .collect()
 }
@@ -282,7 +283,7 @@ impl OrderTasks {
         let until = ordered.until;
         follower.order(target, ordered).await.map_err(order_failed)?;
         if waits.as_ref().is_some_and(|(refusal, _)| refusal.reason == RefusalReason::Stale) {
-            // If the scanner's queue is full, the next sweep reads it.
+            // If the scanner's queue is full, the next sweep reads the target.
             let _full = scanner.send(scan::ScanCommand::Reread(vec![ix]));
         }
         let waits = waits.map(|(refusal, why)| Waits { refusal: refusal.into(), why });

@@ -11,14 +11,14 @@ pub(super) fn collector(_now: Moment) -> prometheus::Result<Box<dyn Collector>> 
     Ok(Box::new(prometheus::process_collector::ProcessCollector::for_self()))
 }
 
-/// The start of the process alone, by which rules recognise a restart: the library reads everything
-/// else from Linux's `/proc`.
+/// Only the start time of the process, by which alerting rules recognise a restart: the library
+/// reads everything else from Linux's `/proc`.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn collector(now: Moment) -> prometheus::Result<Box<dyn Collector>> {
     Ok(Box::new(start_time(now)?))
 }
 
-/// The gauge of the start of the process, which the service's start comes close to.
+/// The gauge of the process's start time, approximated by the start of the service.
 #[cfg(any(test, not(target_os = "linux")))]
 fn start_time(now: Moment) -> prometheus::Result<Gauge> {
     let help = "Start time of the process since unix epoch in seconds.";
@@ -32,14 +32,14 @@ fn start_time(now: Moment) -> prometheus::Result<Gauge> {
 mod tests {
     use super::*;
 
-    /// What other systems export is named and described as on Linux.
+    /// The metric that other systems export has the same name and help as on Linux.
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_start_time_is_the_one_that_linux_has() {
+    fn start_time_metric_matches_linux() {
         let now = Moment::from_unix(1_795_222_440);
         let families = |collector: &dyn Collector| collector.collect();
         let own = families(&start_time(now).unwrap());
-        let [own] = &own[..] else { panic!("it is one family: {own:?}") };
+        let [own] = &own[..] else { panic!("expected one family: {own:?}") };
         let linux = families(&*collector(now).unwrap());
         let same = linux.iter().find(|family| family.name() == own.name()).unwrap();
         assert_eq!((own.help(), own.get_field_type()), (same.help(), same.get_field_type()));

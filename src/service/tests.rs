@@ -71,13 +71,13 @@ impl RunningService {
         Self::start_with(settings, journal::InMemory, reloads).await
     }
 
-    /// A service with these settings and this journal.
+    /// Starts a service with these settings and this journal.
     async fn start_with(
         settings: Settings,
         storage: impl Storage + 'static,
         reloads: impl IntoIterator<Item = (Flags, String)>,
     ) -> Self {
-        // Another test may have chosen the same port before.
+        // Another test may have installed the same provider before.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let service = start_with(settings, storage).await.unwrap();
         let url = format!("http://{}", service.address());
@@ -110,7 +110,10 @@ impl RunningService {
 
     async fn ended(mut self) -> ServiceEnd {
         let ended = time::timeout(PATIENCE, self.tasks.join_next()).await;
-        ended.expect("it ends").expect("there is one").expect("no panic")
+        ended
+            .expect("the service ends in time")
+            .expect("the set holds the service")
+            .expect("no panic")
     }
 }
 
@@ -122,7 +125,7 @@ fn config_status(text: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_valid_reload_takes_effect_as_a_whole_and_an_invalid_one_not_at_all() {
+async fn reload_takes_effect_as_a_whole_or_not_at_all() {
     const SUCCESSFUL: &str = "recliner_config_last_reload_successful";
     let good = "scan: {interval: 2h}\npoll: 1h\ncouchdb: {cold_reads_per_second: off}\n\
         channels: [{name: big_dbs, kind: db, priority: slack, min_priority: 1MiB}]\n";
@@ -174,14 +177,14 @@ async fn a_valid_reload_takes_effect_as_a_whole_and_an_invalid_one_not_at_all() 
     assert_eq!(running.post("/-/reload").await.0, 200);
     assert_eq!(config_status(&running.get("/api/v1/status").await), nothing);
 
-    // Neither causes an error, and no task has ended on its own.
+    // Neither a failed reload nor a quit ends a task unexpectedly.
     assert_eq!(running.post("/-/reload").await.0, 500);
     assert_eq!(running.post("/-/quit").await, (200, "recliner is stopping\n".to_owned()));
     assert_eq!(running.ended().await, ServiceEnd::Stopped);
 }
 
 #[tokio::test]
-async fn it_stops_on_request_although_a_client_stays_connected() {
+async fn stops_on_request_while_clients_stay_connected() {
     let running = RunningService::start([]).await;
     // One client never sends a request; another sent one and may send more.
     let silent = tokio::net::TcpStream::connect(running.url.trim_start_matches("http://")).await;
@@ -192,22 +195,22 @@ async fn it_stops_on_request_although_a_client_stays_connected() {
 }
 
 #[tokio::test]
-async fn a_port_in_use_and_a_missing_web_config_stop_the_start_with_an_explanation() {
-    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = taken.local_addr().unwrap();
+async fn start_fails_with_explanation_of_port_or_web_config() {
+    let occupied_port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = occupied_port.local_addr().unwrap();
     let listen = Flags { web_listen_address: Some(address.to_string()), ..flags() };
     let refused = start(loaded(&listen, FILE).unwrap().settings).await.unwrap_err();
-    let said = refused.to_string();
-    assert!(matches!(refused, StartError::Listen { .. }), "{said}");
-    assert!(said.starts_with(&format!("cannot listen on {address}: ")), "{said}");
-    assert!(said.ends_with("; choose another one with --web.listen-address"), "{said}");
+    let message = refused.to_string();
+    assert!(matches!(refused, StartError::Listen { .. }), "{message}");
+    assert!(message.starts_with(&format!("cannot listen on {address}: ")), "{message}");
+    assert!(message.ends_with("; choose another one with --web.listen-address"), "{message}");
 
     let users = Flags { web_config_file: Some("web.yml".into()), ..flags() };
     let refused = start(loaded(&users, FILE).unwrap().settings).await.unwrap_err();
     assert!(matches!(refused, StartError::Web(_)));
-    let said = refused.to_string();
-    assert!(said.starts_with("web.yml: the configuration cannot be read: "), "{said}");
-    assert!(said.ends_with("; --web.config.file names it"), "{said}");
+    let message = refused.to_string();
+    assert!(message.starts_with("web.yml: the configuration cannot be read: "), "{message}");
+    assert!(message.ends_with("; --web.config.file names it"), "{message}");
 
     // A file without users gives access to everybody.
     let dir = tempfile::tempdir().unwrap();
@@ -222,6 +225,6 @@ async fn a_port_in_use_and_a_missing_web_config_stop_the_start_with_an_explanati
     };
     let refused = start(loaded(&open, FILE).unwrap().settings).await.unwrap_err();
     assert!(matches!(refused, StartError::Web(_)));
-    let said = refused.to_string();
-    assert!(said.contains("anyone who reaches 0.0.0.0:0 could start compactions"), "{said}");
+    let message = refused.to_string();
+    assert!(message.contains("anyone who reaches 0.0.0.0:0 could start compactions"), "{message}");
 }

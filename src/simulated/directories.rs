@@ -37,7 +37,7 @@ impl SimulatedDirectories {
         let sums = OtherFileSums {
             files: walk.files.len() as u64,
             trash: walk.trash.saturating_add(walk.recoverable),
-            // The disk frees what was deleted within a minute.
+            // The simulated disk frees deleted files within a minute.
             recent_trash: walk.trash,
             recoverable: walk.recoverable,
             ..OtherFileSums::default()
@@ -158,10 +158,12 @@ mod tests {
 
     async fn walked(cluster: &Cluster) -> Walked {
         let now = cluster.wall();
-        let seen: Vec<Observation> = SimulatedDirectories(cluster.clone()).read().collect().await;
-        let [Observation::Disk { files, .. }, Observation::DiskEnd { disk: Ok(end), .. }] = &*seen
+        let observations: Vec<Observation> =
+            SimulatedDirectories(cluster.clone()).read().collect().await;
+        let [Observation::Disk { files, .. }, Observation::DiskEnd { disk: Ok(end), .. }] =
+            &*observations
         else {
-            panic!("{seen:?}")
+            panic!("{observations:?}")
         };
         assert!(end.whole);
         let mut walked = Walked { sums: end.sums, ..Walked::default() };
@@ -203,8 +205,10 @@ mod tests {
         let shard = cluster.world(|world| world.files(NODE).unwrap().pop().unwrap());
         cluster.world(|world| world.compact(NODE, &shard)).unwrap();
         tokio::time::advance(Duration::from_secs(1)).await;
-        let [(more, 0)] = walked(&cluster).await.compactions[..] else { panic!("it writes") };
-        assert!(more > left, "{more} are more than {left}");
+        let [(more, 0)] = walked(&cluster).await.compactions[..] else {
+            panic!("expected one compaction file that grows")
+        };
+        assert!(more > left, "{more} is not more than {left}");
         tokio::time::advance(Duration::from_secs(10)).await;
         let walk = walked(&cluster).await;
         assert_eq!(walk.compactions, []);
@@ -231,12 +235,14 @@ mod tests {
         cluster.world(|world| world.compact(NODE, &shard)).unwrap();
         tokio::time::advance(Duration::from_secs(61)).await;
         assert_eq!(cluster.world(|world| world.tasks()), []);
-        let [(left, age)] = walked(&cluster).await.compactions[..] else { panic!("it is left") };
+        let [(left, age)] = walked(&cluster).await.compactions[..] else {
+            panic!("expected one leftover file")
+        };
         assert!(left > 0 && age >= 60, "{left} bytes, {age} s old");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_indexs_signature_follows_from_its_design_document() {
+    async fn index_signature_is_computed_from_design_document() {
         let clock = Clock::anchored(Moment::from_unix(START));
         let cluster = Cluster::new(config(), 1, clock).unwrap();
         let text =

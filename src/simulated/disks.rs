@@ -57,7 +57,7 @@ mod tests {
         let clock = Clock::System;
         let cluster = Cluster::new(demo_config(), 1, clock).unwrap();
         let disks = SimulatedDisks(cluster.clone());
-        let asked = |query: &str| {
+        let measure = |query: &str| {
             let source = SpaceSource::Configured(Free::Prometheus {
                 url: "http://simulation".parse().unwrap(),
                 query: query.to_owned(),
@@ -66,13 +66,13 @@ mod tests {
             });
             disks.measure(&source, clock.now())
         };
-        let space = asked("couchdb@sim-2.local").await.unwrap().space;
+        let space = measure("couchdb@sim-2.local").await.unwrap().space;
         let disk = cluster.world(|world| world.disk("couchdb@sim-2.local")).unwrap();
         assert_eq!(space.size, disk.capacity);
         // Writes continue between the two measurements.
         let apart = space.available.abs_diff(disk.available().unwrap());
         assert!(apart < 1 << 30, "{apart} bytes apart");
-        assert!(asked("couchdb@sim-9.local").await.unwrap_err().contains("sim-9"));
+        assert!(measure("couchdb@sim-9.local").await.unwrap_err().contains("sim-9"));
         let fixed =
             disks.measure(&SpaceSource::Configured(Free::Available(7)), clock.now()).await.unwrap();
         assert_eq!((fixed.space.available, fixed.space.size), (7, None));

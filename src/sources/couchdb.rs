@@ -57,7 +57,7 @@ pub struct SetupError(pub TransportError);
 impl fmt::Display for SetupError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match &self.0 {
-            // Such an error starts with the key.
+            // The text of such an error starts with the rest of the key.
             TransportError::Tls(TlsError::File { .. } | TlsError::Half) => "couchdb.tls.",
             TransportError::Tls(TlsError::Refused(_)) => "couchdb.tls: ",
             TransportError::Http(_) => "couchdb: ",
@@ -80,7 +80,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn errors_name_the_settings_that_mend_them() {
+    fn errors_name_the_settings_that_fix_them() {
         let unknown = || Error::NoOwnAddress { node: "couchdb@b".to_owned() };
         let text = describe(&unknown());
         assert!(text.ends_with("(couchdb.nodes, or one more --couchdb.url)"), "{text}");

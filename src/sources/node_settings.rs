@@ -1,9 +1,9 @@
-//! How each node is set, as far as advice and what-if need it.
+//! The settings of each node, as far as advice and what-if need them.
 //!
-//! Owns the settings as they were last read: the sections that decide what smoosh does, the marks
-//! of a takeover, by which a reader finds the values from before it, and a few keys of two other
-//! sections. Asks for no section that may hold secrets, and never changes anything. A node that does
-//! not answer keeps its settings and delays no other.
+//! Owns the settings as last read: the sections that decide what smoosh does, the marks of a
+//! takeover, which show the values from before it, and a few keys of three other sections. Asks for
+//! no section that may hold secrets, and never changes anything. A node that does not answer keeps
+//! its settings and delays no other.
 
 use super::{couchdb::describe, nodes_changed};
 use crate::{model::settings::work::MARK_SECTION, table::Snapshot};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 /// Time between two reads of all nodes.
 const INTERVAL: Duration = Duration::from_secs(300);
 
-/// Sections of which only these keys are kept: whatever else somebody wrote there is none of our business.
+/// Sections of which only these keys are kept: recliner has no use for the others.
 const KEPT_KEYS: [(&str, &[&str]); 3] = [
     ("couchdb", &["file_compression", "max_dbs_open"]),
     ("cluster", &["n", "q"]),
@@ -31,7 +31,7 @@ const KEPT_KEYS: [(&str, &[&str]); 3] = [
 /// Time limit for one node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How the nodes are set.
+/// The settings of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSettings {
     /// The settings of each node that was ever read, by its name.
@@ -40,7 +40,7 @@ pub struct NodeSettings {
     pub problems: BTreeMap<String, String>,
 }
 
-/// The task that reads them.
+/// The task that reads the nodes' settings.
 #[derive(Debug)]
 pub struct NodeSettingsTask {
     client: watch::Receiver<Client>,
@@ -49,7 +49,7 @@ pub struct NodeSettingsTask {
 }
 
 impl NodeSettingsTask {
-    /// Creates the task; the receiver has what it read last.
+    /// Creates the task, and a receiver of the settings read last.
     #[must_use]
     pub fn new(
         client: watch::Receiver<Client>,
@@ -59,21 +59,22 @@ impl NodeSettingsTask {
         (Self { client, snapshots, settings }, reader)
     }
 
-    /// Reads all nodes every few minutes, whenever other nodes can be asked, and whenever `writer` changes,
-    /// which is the state of a task that writes settings, until `stop`.
+    /// Until `stop`, reads all nodes every few minutes, whenever the set of reachable nodes
+    /// changes, and whenever `writer` changes, which is the state of a task that writes settings.
     pub async fn run<T>(mut self, mut writer: watch::Receiver<T>, stop: CancellationToken) {
-        let mut asked = BTreeSet::new();
+        let mut polled_nodes = BTreeSet::new();
         loop {
             let read = async {
                 tokio::select! {
-                    () = nodes_changed(&mut self.snapshots, &asked) => {}
+                    () = nodes_changed(&mut self.snapshots, &polled_nodes) => {}
                     Ok(()) = writer.changed() => {}
                     () = time::sleep(INTERVAL) => {}
                 }
-                asked = self.snapshots.borrow().reachable_nodes();
+                polled_nodes = self.snapshots.borrow().reachable_nodes();
                 let client = self.client.borrow().clone();
-                let read = join_all(asked.iter().map(|node| read_in_time(&client, node))).await;
-                self.apply(asked.iter().cloned().zip(read));
+                let read =
+                    join_all(polled_nodes.iter().map(|node| read_in_time(&client, node))).await;
+                self.apply(polled_nodes.iter().cloned().zip(read));
             };
             if stop.run_until_cancelled(read).await.is_none() {
                 return;
@@ -114,8 +115,9 @@ async fn read_in_time(client: &Client, node: &str) -> Result<NodeConfig, String>
 /// The settings of one node.
 async fn read(client: &Client, node: &str) -> Result<NodeConfig, Error> {
     let version = client.node_welcome(node).await?.version.unwrap_or_default();
-    // A takeover marks a channel before it stops it, and restores it before it removes the mark: one
-    // of two reads around the channels' own finds the mark of every stopped channel.
+    // A takeover marks a channel before it stops it, and restores it before it removes the mark. So
+    // the marks are read before and after the channels: one of the two reads finds the mark of
+    // every stopped channel.
     let mut marks = client.config_section(node, MARK_SECTION).await?;
     let own = ("smoosh".to_owned(), client.config_section(node, "smoosh").await?);
     let sections = [own].into();

@@ -1,4 +1,4 @@
-//! Reads one design document as a database has it now.
+//! Reads the current version of one design document.
 
 use super::couchdb::describe;
 use couchdb_client::{Client, ErrorKind};
@@ -6,12 +6,12 @@ use futures::future::BoxFuture;
 use std::{fmt::Debug, time::Duration};
 use tokio::{sync::watch, time};
 
-/// Time limit for the document: somebody waits for it.
+/// Time limit for the document, because a user waits for it.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Whoever can read a design document.
+/// Reads design documents.
 pub trait DesignReader: Debug + Send + Sync {
-    /// The JSON text of a database's design document, as CouchDB sent it; none if there is none.
+    /// The JSON text of a database's design document, as CouchDB sent it; `None` if there is none.
     ///
     /// # Errors
     /// Why it could not be read.
@@ -22,7 +22,7 @@ pub trait DesignReader: Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Option<String>, String>>;
 }
 
-/// Reads with the client that is in force.
+/// Reads with the current client.
 #[derive(Clone, Debug)]
 pub struct CurrentClient(pub watch::Receiver<Client>);
 
@@ -37,7 +37,7 @@ impl DesignReader for CurrentClient {
     }
 }
 
-/// The JSON text of a database's design document; none if there is none.
+/// The JSON text of a database's design document; `None` if there is none.
 ///
 /// # Errors
 /// Why it could not be read.

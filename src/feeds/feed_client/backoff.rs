@@ -13,7 +13,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 const ABSENT_PAUSE: Duration = Duration::from_secs(60);
 const REFUSED_PAUSE: Duration = Duration::from_secs(300);
 
-/// After working for this long, a failure counts as the first one.
+/// A failure of a feed that has worked for this long counts as the first one.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
 /// The pauses of one feed.
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_to_a_minute_and_restart_after_a_minute_of_health() {
+    async fn pauses_grow_to_a_minute_and_restart_when_healthy() {
         let mut pauses = FeedBackoff::new();
         let all: Vec<Duration> =
             (0..12).map(|_| pauses.next_pause(FeedFailure::Broken, Some(Instant::now()))).collect();

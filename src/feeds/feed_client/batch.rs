@@ -45,13 +45,12 @@ pub(super) struct PendingNames {
 impl PendingNames {
     /// Adds a database. A stale map entry includes stale shards.
     pub(super) fn add(&mut self, db: Box<str>, stale: Stale) {
-        let known = self.all.entry(db).or_insert(stale);
+        let pending = self.all.entry(db).or_insert(stale);
         if stale == Stale::Entry {
-            *known = stale;
+            *pending = stale;
         }
     }
 
-    /// Takes all names.
     pub(super) fn take(&mut self) -> Vec<NamedDb> {
         self.all.drain().map(|(db, stale)| NamedDb { db, stale }).collect()
     }

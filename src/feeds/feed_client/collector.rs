@@ -80,7 +80,6 @@ pub(super) struct ChangeCollector {
 }
 
 impl ChangeCollector {
-    /// Applies a feed's step.
     pub(super) fn apply_step(&mut self, step: FeedStep, follow: &Follow, now: (Instant, Moment)) {
         let (instant, _) = now;
         match step {
@@ -240,7 +239,6 @@ impl ChangeCollector {
         is_known.then(|| self.position_saved_at.map_or(now, |at| at + POSITION_INTERVAL))
     }
 
-    /// The status to publish.
     pub(super) fn status(&self, now: Instant) -> FeedClientStatus {
         let feeds = [(UPDATES, &self.updates), (DBS, &self.map)];
         FeedClientStatus {
@@ -266,9 +264,9 @@ impl ChangeCollector {
 mod tests {
     use super::*;
 
-    /// Real time passes between two calls of `now`, unlike paused time.
+    /// Uses real time: unlike paused time, it passes between two calls of `now`.
     #[test]
-    fn a_due_action_is_done_and_not_due_again_at_once() {
+    fn saved_position_is_not_due_again_at_once() {
         let moment = Moment::from_unix(1_795_300_000);
         let then = Instant::now().checked_sub(Duration::from_millis(2)).unwrap();
         let state =
@@ -276,8 +274,8 @@ mod tests {
         let mut collector = ChangeCollector::default();
         let follow = Follow::default();
         collector.apply_step(FeedStep::Updates(Vec::new(), state), &follow, (then, moment));
-        assert_eq!(collector.next_due(then), Some(then), "it was never saved");
-        let (events, reached) = collector.take_batch((then, moment)).expect("it is saved");
+        assert_eq!(collector.next_due(then), Some(then), "the position was never saved");
+        let (events, reached) = collector.take_batch((then, moment)).expect("the position is due");
         assert_eq!((events.len(), reached.position.map(|it| it.seq)), (0, Some("7-x".to_owned())));
         assert_eq!(collector.next_due(Instant::now()), Some(then + POSITION_INTERVAL));
         assert!(collector.take_batch((Instant::now(), moment)).is_none());

@@ -41,7 +41,7 @@ pub(super) struct FallbackOutput {
 #[derive(Debug, Default)]
 pub(super) struct FallbackEvents {
     mode: FallbackMode,
-    /// The feed's count of starts from now when it was last connected.
+    /// The feed's `starts_from_now` when it was last connected.
     starts_from_now: u64,
     held: PendingEvents,
     held_marks: Vec<PublishedDbState>,
@@ -206,7 +206,7 @@ mod tests {
                 &[Connected(5), Detects(&[], Some(6)), Reports("a"), Detects(&["a", "b"], None)],
                 &[],
             ),
-            // A sweep that began before the feed may not have covered the earlier time.
+            // A sweep that began before the feed connected may have missed earlier changes.
             (
                 "before the feed connected",
                 &[
@@ -275,12 +275,12 @@ mod tests {
         ];
         for (name, steps, expected) in cases {
             let mut fallback = FallbackEvents::default();
-            let (mut found, mut starts): (Vec<FeedEvent>, u64) = (Vec::new(), 0);
+            let (mut reports, mut starts): (Vec<FeedEvent>, u64) = (Vec::new(), 0);
             for step in *steps {
-                found.extend(step.apply(&mut fallback, &mut starts));
+                reports.extend(step.apply(&mut fallback, &mut starts));
             }
-            let found: Vec<&str> = found.iter().map(|event| &*event.db).collect();
-            assert_eq!(found, *expected, "{name}");
+            let reports: Vec<&str> = reports.iter().map(|event| &*event.db).collect();
+            assert_eq!(reports, *expected, "{name}");
         }
     }
 

@@ -15,7 +15,7 @@ pub(super) struct FeedEvent {
 pub(super) enum FeedStep {
     /// Changes from `_db_updates`.
     Updates(Vec<FeedEvent>, FeedState),
-    /// The same, from before this process followed the feed.
+    /// Changes from `_db_updates` made before this process followed the feed.
     MissedUpdates(Vec<FeedEvent>, FeedState),
     /// Databases whose shard map changed, from `_dbs/_changes`.
     MapChanges(Vec<Box<str>>, FeedState),

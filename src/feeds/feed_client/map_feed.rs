@@ -29,18 +29,15 @@ const MIN_REQUEST_INTERVAL: Duration = Duration::from_millis(500);
 /// Delay before checking again whether any node is known.
 const NO_NODE_DELAY: Duration = Duration::from_secs(1);
 
-/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum MapStep {
     /// Ask a node for the current sequence of its map, and start there.
     Begin,
     /// Wait for changes after this sequence.
     Wait(u64),
-    /// Pause.
     Pause(Duration),
 }
 
-/// State of the feed.
 #[derive(Debug)]
 struct MapFeed {
     step: MapStep,
@@ -51,7 +48,7 @@ struct MapFeed {
     healthy_since: Option<Instant>,
     /// Successive failures of this node.
     consecutive_failures: u32,
-    /// What is reported, but for [`FeedState::connected`] and [`FeedState::seq`].
+    /// The state to report, except [`FeedState::connected`] and [`FeedState::seq`].
     report: FeedState,
 }
 
@@ -214,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_database_is_named_once_per_answer_and_design_documents_are_ignored() {
+    async fn names_each_database_once_and_ignores_design_documents() {
         let mut map = MapFeed::new();
         map.choose_node(&all(&["a"]));
         map.start_at(7, Moment::from_unix(100));
@@ -243,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_two_failures_another_node_is_queried_from_now() {
+    async fn queries_another_node_after_two_failures() {
         let nodes = all(&["a", "b"]);
         let mut map = MapFeed::new();
         assert_eq!(map.choose_node(&nodes).as_deref(), Some("a"));

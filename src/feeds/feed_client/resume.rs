@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_feed_is_resumed_if_it_is_the_same_and_the_gap_is_small() {
+    fn resumes_the_same_feed_after_a_short_gap() {
         const DAY: u64 = 24 * 3_600;
         let now = Moment::from_unix(10 * DAY);
         for (seq, days, newest, resumes) in [
@@ -97,8 +97,8 @@ mod tests {
         ] {
             let at = Moment::from_unix(days * DAY);
             let stored = FeedPosition { seq: seq.to_owned(), created_at: None, at };
-            let found = resume_seq(Some(stored), (newest, None), now);
-            assert_eq!(found.is_some(), resumes, "{seq} of day {days}, now {newest}");
+            let result = resume_seq(Some(stored), (newest, None), now);
+            assert_eq!(result.is_some(), resumes, "{seq} of day {days}, now {newest}");
         }
         assert_eq!(resume_seq(None, ("9-a", None), now), None);
         for (one, other, resumes) in [

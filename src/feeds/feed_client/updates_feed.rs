@@ -30,21 +30,20 @@ use wall_clock::{Clock, Moment};
 /// Number of successive failures at one position, after which the feed is restarted from now.
 const MAX_FAILURES_AT_POSITION: u32 = 3;
 
-/// How many rows are recognised when they are repeated: more than CouchDB sends at once.
+/// Number of recent rows kept to recognise repetitions: more than CouchDB sends at once.
 const RECENT_ROWS: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
 
 /// How long a resumed feed may take to send the rows it missed.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of the feed is read in a second, and at once after a pause. The rest waits in CouchDB,
-/// which keeps one row for each database and type of event.
+/// How much of the feed is read per second, and in one burst after a pause. The rest waits in
+/// CouchDB, which keeps one row for each database and type of event.
 const MAX_BYTES_PER_SECOND: f64 = (1 << 20) as f64;
 const BURST: Duration = Duration::from_secs(1);
 
-/// What a row takes beside its texts.
+/// Bytes counted for a row in addition to its texts.
 const ROW_BYTES: usize = 64;
 
-/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum UpdatesStep {
     /// Ask for the current sequence, and start there.
@@ -53,25 +52,28 @@ enum UpdatesStep {
     Open(String),
     /// Wait for lines.
     Listen,
-    /// Pause.
     Pause(Duration),
 }
 
-/// What came of a step.
+/// Outcome of an [`UpdatesStep`].
 #[derive(Debug)]
 enum UpdatesResult {
-    /// A pause is over. Before the feed is opened again, CouchDB was asked when the database behind
-    /// it was created.
-    Paused { created_at: Option<String> },
+    /// A pause is over. `created_at` is when the database behind the feed was created, requested
+    /// before the feed is reopened.
+    Paused {
+        created_at: Option<String>,
+    },
     /// The current sequence, and the position of an earlier process, if there is one.
-    CurrentSeq { seq: String, created_at: Option<String>, stored: Option<FeedPosition> },
-    /// The feed is open.
+    CurrentSeq {
+        seq: String,
+        created_at: Option<String>,
+        stored: Option<FeedPosition>,
+    },
     Opened,
-    /// Lines arrived, possibly late, because there are more than are read.
+    /// Lines arrived, possibly late, because more arrive than are read.
     Lines(Vec<UpdateLine>, FeedLag),
     /// The response body ended.
     Ended,
-    /// The step failed.
     Failed(Error),
 }
 
@@ -82,7 +84,6 @@ enum FeedLag {
     Late,
 }
 
-/// State of the feed.
 #[derive(Debug)]
 struct UpdatesFeed {
     step: UpdatesStep,
@@ -97,11 +98,11 @@ struct UpdatesFeed {
     missed_until: Option<u64>,
     /// When the feed was opened.
     opened_at: Option<Instant>,
-    /// Whether no missed rows are still to come.
+    /// Whether all missed rows have arrived.
     caught_up: bool,
     /// Number of failures since the last event.
     failures_at_position: u32,
-    /// What is reported, but for [`FeedState::connected`] and [`FeedState::seq`].
+    /// The state to report, except [`FeedState::connected`] and [`FeedState::seq`].
     report: FeedState,
 }
 
@@ -121,7 +122,7 @@ impl UpdatesFeed {
         }
     }
 
-    /// Applies what came of the current step; afterwards `step` is the next one.
+    /// Applies the result of the current step; afterwards `step` is the next one.
     fn handle(&mut self, result: UpdatesResult, now: Moment) -> FeedStep {
         // Lines that contain the last row from before this process may contain later rows too.
         let may_have_missed = self.missed_until.is_some();
@@ -151,7 +152,6 @@ impl UpdatesFeed {
         step(events, self.state())
     }
 
-    /// Ends a pause.
     fn end_pause(&mut self) {
         self.step = match &self.position {
             Some((seq, _)) => UpdatesStep::Open(seq.clone()),
@@ -184,7 +184,7 @@ impl UpdatesFeed {
         }
     }
 
-    /// From the next second on, every change will be received.
+    /// Marks the feed as current: every change from the next second on will be received.
     fn mark_current(&mut self, now: Moment) {
         self.missed_until = None;
         self.report.followed_since = Some(now.plus(Duration::from_secs(1)));
@@ -243,7 +243,8 @@ impl UpdatesFeed {
         events
     }
 
-    /// While rows are late, what they do not name may have changed.
+    /// Counts the feed as disconnected while rows are late: a database that they do not name may
+    /// have changed too.
     fn apply_lag(&mut self, lag: FeedLag) {
         if lag == FeedLag::Late && self.step == UpdatesStep::Listen {
             self.caught_up = false;
@@ -336,14 +337,14 @@ pub(super) async fn follow_updates(
 /// Performs the steps: the requests to CouchDB, and the pauses.
 struct UpdatesConnection<'a, P> {
     feeds: Arc<dyn ChangeFeeds>,
-    /// The position of an earlier process, until it is asked for.
+    /// The position of an earlier process, until it is taken.
     stored_position: Option<Pin<&'a mut P>>,
     /// The open feed.
     lines: Option<UpdateLines>,
     pace: FeedPace,
 }
 
-/// When everything read so far is over at the allowed rate.
+/// When the bytes read so far would have arrived at the allowed rate.
 struct FeedPace(Instant);
 
 impl FeedPace {
@@ -364,8 +365,8 @@ impl FeedPace {
             UpdateLine::End { seq } => ROW_BYTES + seq.len(),
         };
         let bytes: usize = lines.iter().map(bytes).sum();
-        let takes = Duration::from_secs_f64(bytes as f64 / MAX_BYTES_PER_SECOND);
-        self.0 = self.0.max(Instant::now()) + takes;
+        let duration = Duration::from_secs_f64(bytes as f64 / MAX_BYTES_PER_SECOND);
+        self.0 = self.0.max(Instant::now()) + duration;
     }
 }
 

@@ -61,7 +61,6 @@ impl FeedHandle {
         self.max_readers.saturating_sub(self.reader_slots.available_permits())
     }
 
-    /// Subscribes to new events.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<FeedChunk>> {
         self.chunks.subscribe()
     }

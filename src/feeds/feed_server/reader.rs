@@ -26,7 +26,7 @@ use tokio::{
 pub struct OpenedFeed {
     /// Entity tag: unchanged while the feed has no new events.
     pub tag: String,
-    /// Why the feed does not start where requested, if so.
+    /// Why the feed does not start at the requested position, if it does not.
     pub reset: Option<ResetReason>,
     /// The response body.
     pub body: Body,
@@ -65,7 +65,7 @@ impl FeedHandle {
     }
 }
 
-/// What comes next.
+/// What the reader sends next.
 #[derive(Debug)]
 enum ReaderStage {
     /// The first page, already read.
@@ -76,14 +76,14 @@ enum ReaderStage {
     Live,
     /// The end of the body.
     Closing,
-    /// Nothing.
+    /// The body has ended.
     Done,
 }
 
 /// What happened while the reader waited for new events.
 #[derive(Debug)]
 enum LiveEvent {
-    /// The feeds end.
+    /// All feeds end.
     Stopped,
     /// New events arrived, or could not be received.
     Received(Result<Arc<FeedChunk>, broadcast::error::RecvError>),
@@ -161,7 +161,6 @@ impl FeedReader {
         Ok(OpenedFeed { tag, reset, body: Body(reader) })
     }
 
-    /// The next piece.
     async fn next_piece(&mut self) -> Option<Bytes> {
         loop {
             let piece = match std::mem::replace(&mut self.stage, ReaderStage::Done) {
@@ -294,7 +293,7 @@ impl FeedReader {
         piece
     }
 
-    /// The next piece, which is empty where nothing is to be sent, and the stage after it.
+    /// The next piece, empty if there is nothing to send, and the stage after it.
     fn handle_live(&mut self, event: LiveEvent) -> (Bytes, ReaderStage) {
         let chunk = match event {
             LiveEvent::Silence if self.has_heartbeats => {
@@ -339,7 +338,7 @@ impl FeedReader {
         })
     }
 
-    /// Updates the position for events to be sent, and joins them to the previous ones.
+    /// Updates the position for events about to be sent, and joins them to the previous ones.
     fn send_rows(&mut self, part: RowSlice) -> Bytes {
         self.position = part.last_seq;
         self.remaining = self.remaining.saturating_sub(part.count);

@@ -19,11 +19,11 @@ const MIN_HEARTBEAT: Duration = Duration::from_millis(100);
 pub enum Kind {
     /// All existing events, at once.
     Normal,
-    /// The same, but waits until there is at least one event.
+    /// All existing events; waits until there is at least one.
     Longpoll,
     /// One line per event, as they happen.
     Continuous,
-    /// The same in the format of browser event sources.
+    /// One message per event, as they happen, in the format of browser event sources.
     EventSource,
 }
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_found_in_couchdbs_order() {
+    fn reports_errors_in_couchdbs_order() {
         for (query, bad) in [
             ("feed=nonsense", BadRequest::Feed),
             ("feed=", BadRequest::Feed),

@@ -12,12 +12,10 @@ use std::{fmt::Write as _, sync::OnceLock};
 /// Number of events read, rendered and held at a time.
 pub(super) const PAGE_SIZE: usize = 1_000;
 
-/// Format of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowFormat {
     /// An element of a list, followed by the separator.
     Element,
-    /// A line.
     Line,
     /// An event of an event source.
     Event,
@@ -38,7 +36,6 @@ struct Row<'a> {
     seq: &'a str,
 }
 
-/// Rendered events.
 #[derive(Debug, Default)]
 pub(super) struct RenderedRows {
     bytes: Bytes,
@@ -83,7 +80,7 @@ impl RenderedRows {
         Some(RowSlice { count: count as u64, last_seq: last, bytes: self.bytes.slice(begin..end) })
     }
 
-    /// All events, in any order.
+    /// All events, which may be in any order.
     pub(super) fn all(&self) -> Option<RowSlice> {
         let (last, _) = *self.ends.last()?;
         Some(RowSlice { count: self.ends.len() as u64, last_seq: last, bytes: self.bytes.clone() })

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn own_sequences_couchdbs_sequences_and_malformed_ones_are_distinguished() {
+    fn distinguishes_own_couchdb_and_malformed_sequences() {
         for (text, read) in [
             ("0", Some(FeedStart::Beginning)),
             ("now", Some(FeedStart::End)),

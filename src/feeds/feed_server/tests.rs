@@ -56,7 +56,7 @@ impl Fixture {
         self.journal.overridden_settings().await.unwrap();
     }
 
-    /// Records an event of recliner's own.
+    /// Records an event that the feed does not show.
     async fn record_own_event(&self) {
         self.record(vec![EventDetails::Released { target: "cleanup:x".parse().unwrap() }]).await;
     }
@@ -80,7 +80,9 @@ struct OpenBody {
 
 impl OpenBody {
     async fn piece(&mut self) -> Option<String> {
-        let piece = time::timeout(PATIENCE, self.pieces.next()).await.expect("the feed continues");
+        let piece = time::timeout(PATIENCE, self.pieces.next())
+            .await
+            .expect("a piece or the end arrives in time");
         piece.map(|piece| String::from_utf8(piece.unwrap().to_vec()).unwrap())
     }
 
@@ -102,7 +104,7 @@ fn updated(db: &str) -> EventDetails {
     EventDetails::Updated { db: db.into() }
 }
 
-/// Rows without their eras.
+/// Rows as numbers, types and databases, without eras.
 fn rows(list: &Value) -> Vec<(u64, String, String)> {
     let row = |row: &Value| {
         let text = |key: &str| row[key].as_str().unwrap().to_owned();

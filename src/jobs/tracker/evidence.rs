@@ -11,11 +11,12 @@ use crate::{
 };
 use wall_clock::Moment;
 
-/// The evidence of a compaction that ended `at`, given one file before and after it; none if its sizes or
-/// its content are not known.
+/// The evidence of a compaction that ended `at`, given one file before and after it; `None` if its
+/// sizes or its content are unknown.
 ///
-/// Writes during a compaction leave waste in the new file that says nothing about the data: a calmer one
-/// would free it. So only what another compaction would keep counts as left, unless nothing was written.
+/// Writes during a compaction leave waste in the new file that says nothing about the data: a
+/// compaction without writes would free it. So `left_bytes` counts only what another compaction
+/// would keep, unless nothing was written.
 pub(super) fn of_compaction(
     before: &FileBefore,
     target: Option<TargetRef<'_>>,

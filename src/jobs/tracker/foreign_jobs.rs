@@ -1,8 +1,8 @@
 //! Jobs that other programs started: when they began and how large their files were then.
 //!
-//! Such a job appears with the next poll. Its target was measured some time before, or is
-//! measured while it runs. Only a measurement shortly before its start, or during it, gives the
-//! size before; otherwise that size stays unknown.
+//! Such a job appears with the next poll. Its target was measured some time before, or is measured
+//! while it runs. Only a measurement shortly before its start, or during it, gives the file size
+//! before the job; otherwise that size stays unknown.
 
 use super::{JobStage, TrackedJob, TrackerInputs, intent_targets, scale_bytes};
 use crate::{
@@ -35,12 +35,12 @@ impl TrackedJob {
         Self { target: task.target, ..Self::new(kind, started.unwrap_or(now), now, stage) }
     }
 
-    /// A compaction of which only the file that it replaced shows that it ran. That file is known as it was at the
-    /// end of the old one if nothing was written in between.
+    /// A compaction known only from the file that it replaced. The old file's last sizes are known
+    /// if nothing was written between its last reading and the compaction.
     pub(super) fn unseen(target: TargetRef<'_>, file: &ReplacedFile, at: Moment) -> Self {
-        let known = file.before();
-        let before = FileBefore::of(target.kind(), &known, target.correction());
-        let is_last = file.after().compacted_seq.get() == known.update_seq.get();
+        let last_facts = file.before();
+        let before = FileBefore::of(target.kind(), &last_facts, target.correction());
+        let is_last = file.after().compacted_seq.get() == last_facts.update_seq.get();
         Self {
             target: Some(target.ix()),
             target_id: Some(target.id()),
@@ -87,7 +87,7 @@ impl TrackedJob {
         }
     }
 
-    /// Whether the file size before is unknown and one more reading may provide it.
+    /// Whether the file size before the job is unknown and one more reading may provide it.
     pub(super) fn wants_sizes(&self, tables: &Snapshot) -> bool {
         let compacts =
             self.intent.is_none() && self.is_measured_copy && self.file_before.file_bytes.is_none();
@@ -97,10 +97,10 @@ impl TrackedJob {
         compacts && self.current_target(tables).is_some_and(|target| !read(target))
     }
 
-    /// Takes the file size before from a reading made while the job runs, if it was unknown.
+    /// Takes the file size before the job from a reading made while it runs, if it was unknown.
     pub(super) fn update_sizes_before(&mut self, tables: &Snapshot) {
-        let shown = matches!(self.stage, JobStage::Shown { .. });
-        if !shown || self.intent.is_some() || self.file_before.file_bytes.is_some() {
+        let is_shown = matches!(self.stage, JobStage::Shown { .. });
+        if !is_shown || self.intent.is_some() || self.file_before.file_bytes.is_some() {
             return;
         }
         let Some(target) = self.current_target(tables) else { return };

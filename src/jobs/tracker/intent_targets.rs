@@ -12,7 +12,7 @@ use crate::{
 use couchdb_names::ShardName;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// The jobs of an intent: one, or one per copy of a view's database. None for a cleanup, for which
+/// The jobs of an intent: one, or one per copy of a view's database. Empty for a cleanup, for which
 /// CouchDB shows no task. `None` while the tables do not contain its node or database.
 pub(super) fn job_keys(intent: &Intent, tables: &Snapshot) -> Option<BTreeSet<JobKey>> {
     if intent.target.kind() == TargetKind::Cleanup {
@@ -75,6 +75,6 @@ pub(super) fn find_target(id: &TargetId, tables: &Snapshot) -> Option<crate::tab
         TargetId::Cleanup { db } | TargetId::Search { db, .. } => db,
     };
     let mut near = tables.targets().filter(|target| target.kind() == id.kind());
-    // Building an id allocates text, so it is compared only if the database matches.
+    // Building an id allocates text, so ids are compared only if the database matches.
     near.find(|target| db.starts_with(target.db_name().db) && target.id() == *id).map(TargetRef::ix)
 }

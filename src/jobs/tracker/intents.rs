@@ -20,8 +20,8 @@ use crate::{
 use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
 
-/// Until this long after the start of this process, a start may follow from a plan without the jobs of an
-/// earlier process: the enforcer reads for up to fifteen seconds between a plan and its start.
+/// For this long after this process starts, a start may come from a plan made without the jobs of
+/// an earlier process: the enforcer reads for up to fifteen seconds between a plan and its start.
 const KNOWN_TO_PLANS_AFTER: Duration = Duration::from_secs(16);
 
 const NEVER_RAN: &str = "there is no evidence that it ever ran";
@@ -124,8 +124,8 @@ impl JobTracker {
         Ok(())
     }
 
-    /// Whether an earlier process was compacting another copy of a shard, and plans may not show that yet:
-    /// they show it some moments after the tables know its file.
+    /// Whether an earlier process was compacting another copy of a shard, and plans may not show
+    /// that yet: they show it shortly after the tables contain its file.
     fn has_adopted_copy_of(&self, target: &TargetId, now: Moment) -> bool {
         let TargetId::Db { node, shard } = target else { return false };
         self.open_intents.values().filter(|open| open.is_adopted).any(|open| {
@@ -200,12 +200,12 @@ impl JobTracker {
         for key in unplaced {
             let Some(mut open) = self.open_intents.remove(&key) else { continue };
             let keys = intent_targets::job_keys(&open.intent, tables);
-            let known = open.intent.target.kind() == TargetKind::Cleanup
+            let is_known = open.intent.target.kind() == TargetKind::Cleanup
                 || intent_targets::find_target(&open.intent.target, tables).is_some();
-            match keys.filter(|_| known) {
+            match keys.filter(|_| is_known) {
                 Some(keys) => {
-                    // The request was sent when it was decided, or never. A request accepted just
-                    // before the restart may not show a task yet.
+                    // The request was sent right after the decision, or never. A request accepted
+                    // just before the restart may not show a task yet.
                     let just_now = now
                         .unix()
                         .saturating_sub((APPEARS_WITHIN_UNCONFIRMED - APPEARS_WITHIN).as_secs());
@@ -304,7 +304,6 @@ impl OpenIntent {
         self.intent.ordered_by.is_some()
     }
 
-    /// Restarts the waiting period.
     pub(super) fn restart_wait(&mut self, now: Moment) {
         self.tracked_since = now;
     }
@@ -323,8 +322,8 @@ impl OpenIntent {
         job: &TrackedJob,
         target: Option<TargetRef<'_>>,
     ) {
-        if let Some(waits) = &mut self.pending_jobs {
-            waits.remove(key);
+        if let Some(pending) = &mut self.pending_jobs {
+            pending.remove(key);
         }
         self.ended_at = self.ended_at.max(at);
         if job.is_measured_copy {

@@ -183,7 +183,6 @@ impl Scenario {
 /// Ending, owner, sizes before and after, and duration in seconds.
 type EndSummary = (JobResult, JobOwner, Option<u64>, Option<u64>, u64);
 
-/// How jobs ended.
 fn ends(step: &TrackerChanges) -> Vec<EndSummary> {
     let of = |ended: &EndedJob| {
         let it = &ended.outcome;
@@ -200,11 +199,19 @@ fn a_start_is_tracked_to_its_end() {
     let mut line = Scenario::new();
     let intent = line.intent(10);
     line.start(intent.clone()).unwrap();
-    assert_eq!(line.start(intent.clone()), Err(StartRejected::AlreadyStarting), "never twice");
+    assert_eq!(
+        line.start(intent.clone()),
+        Err(StartRejected::AlreadyStarting),
+        "a start is accepted only once"
+    );
     assert_eq!(line.jobs(), [(JobPhase::Starting, JobOwner::Recliner, None, 200)]);
     assert_eq!(line.poll(10, IDLE), TrackerChanges::default(), "the request has no answer yet");
     line.sent(10, &intent, RequestResult::Accepted);
-    assert_eq!(line.poll(11, IDLE), TrackerChanges::default(), "CouchDB takes a moment");
+    assert_eq!(
+        line.poll(11, IDLE),
+        TrackerChanges::default(),
+        "CouchDB takes a moment to show the task"
+    );
     line.poll(15, [Some(&[shown(100, 200)]), Some(&[])]);
     assert_eq!(line.jobs(), [(JobPhase::Running, JobOwner::Recliner, Some(33), 135)]);
     let step = line.poll(20, IDLE);
@@ -231,7 +238,7 @@ fn data_written_during_a_job_counts_as_copied() {
 }
 
 #[test]
-fn a_job_that_ends_between_two_polls_is_completed_if_it_swapped_and_failed_if_not() {
+fn file_swap_decides_outcome_of_job_between_polls() {
     for (after, ending) in [
         (facts(15, 110, 100, 50, 50), JobResult::Freed),
         (facts(16, 900, 100, 55, 10), JobResult::Failed),
@@ -242,14 +249,14 @@ fn a_job_that_ends_between_two_polls_is_completed_if_it_swapped_and_failed_if_no
         line.start(intent.clone()).unwrap();
         line.sent(10, &intent, RequestResult::Accepted);
         let step = line.poll(15, IDLE);
-        assert!(step.reread.contains(&line.dbs[0]), "only the tracker knows that it must be read");
+        assert!(step.reread.contains(&line.dbs[0]), "the tracker requests a read of its file");
         assert_eq!(ends(&line.read(line.dbs[0], after))[0].0, ending);
         assert_eq!(line.jobs(), []);
     }
 }
 
 #[test]
-fn a_further_pass_is_the_same_job() {
+fn later_pass_belongs_to_the_same_job() {
     let mut line = Scenario::new();
     line.poll(5, [Some(&[shown(200, 200)]), Some(&[])]);
     let pass =
@@ -269,7 +276,7 @@ fn a_further_pass_is_the_same_job() {
 }
 
 #[test]
-fn a_node_that_does_not_answer_ends_no_job_for_an_hour() {
+fn silent_node_keeps_its_jobs_for_an_hour() {
     let mut line = Scenario::new();
     line.poll(5, [Some(&[shown(1, 200)]), Some(&[])]);
     assert_eq!(line.poll(3_600, [None, Some(&[])]), TrackerChanges::default());
@@ -291,7 +298,7 @@ fn deleting_a_database_ends_its_job() {
 }
 
 #[test]
-fn a_refusal_is_a_failure_and_an_unsent_request_has_no_outcome() {
+fn refused_request_fails_and_unsent_request_has_no_outcome() {
     let mut line = Scenario::new();
     let intent = line.intent(10);
     line.start(intent.clone()).unwrap();
@@ -304,7 +311,7 @@ fn a_refusal_is_a_failure_and_an_unsent_request_has_no_outcome() {
 }
 
 #[test]
-fn after_a_restart_no_other_copy_starts_until_plans_know_what_runs() {
+fn other_copy_waits_after_restart_until_plans_show_jobs() {
     let other_copy = |line: &Scenario, seconds| {
         let target = line.draft.current().target(line.dbs[1]).unwrap().id();
         Intent { target, node: NODES[1].into(), ..line.intent(seconds) }
@@ -314,7 +321,7 @@ fn after_a_restart_no_other_copy_starts_until_plans_know_what_runs() {
     let rejected = Err(StartRejected::OtherCopyAdopted);
     assert_eq!(line.start(other_copy(&line, 10)), rejected, "its file is not known yet");
     line.poll(15, [Some(&[shown(5, 200)]), Some(&[])]);
-    assert_eq!(line.start(other_copy(&line, 16)), rejected, "a plan may be older");
+    assert_eq!(line.start(other_copy(&line, 16)), rejected, "the plan may be older than the poll");
     // From here on the plan decides: settings may allow it.
     assert_eq!(line.start(other_copy(&line, 27)), Ok(()));
 
@@ -323,11 +330,11 @@ fn after_a_restart_no_other_copy_starts_until_plans_know_what_runs() {
     line.poll(15, [Some(&[]), Some(&[])]);
     line.poll(20, [Some(&[]), Some(&[])]);
     line.read(line.dbs[0], facts(21, 110, 100, 50, 50));
-    assert_eq!(line.start(other_copy(&line, 22)), Ok(()), "it has ended");
+    assert_eq!(line.start(other_copy(&line, 22)), Ok(()), "the adopted job has ended");
 }
 
 #[test]
-fn after_a_restart_running_jobs_are_adopted_and_others_are_judged() {
+fn adopts_running_jobs_after_restart_and_judges_others() {
     // (what the first poll shows, what the file shows, how it ends)
     for (running, after, ending) in [
         (true, facts(50, 110, 100, 50, 50), JobResult::Freed),
@@ -354,15 +361,15 @@ fn after_a_restart_running_jobs_are_adopted_and_others_are_judged() {
 }
 
 #[test]
-fn a_request_from_long_before_the_restart_shows_at_once_or_never() {
+fn task_of_old_request_must_appear_soon_after_restart() {
     for (since, settled) in [(0, 102), (90, 120), (1_000, 130)] {
         let mut line = Scenario::new();
         line.tracker.adopt([line.intent(since)], at(99));
         line.poll(100, IDLE);
         line.poll(settled - 1, IDLE);
-        assert_eq!(line.jobs()[0].0, JobPhase::Starting, "asked for at {since}");
+        assert_eq!(line.jobs()[0].0, JobPhase::Starting, "requested at {since}");
         line.poll(settled, IDLE);
-        assert_eq!(line.jobs()[0].0, JobPhase::Ending, "asked for at {since}");
+        assert_eq!(line.jobs()[0].0, JobPhase::Ending, "requested at {since}");
     }
 }
 
@@ -372,11 +379,15 @@ fn after_a_restart_a_swapped_file_proves_completion() {
     let intent = line.intent(0);
     line.tracker.adopt([intent.clone()], at(10));
     line.poll(12, IDLE);
-    assert_eq!(ends(&line.read(line.dbs[0], facts(11, 110, 100, 50, 50))), [], "read before");
+    assert_eq!(
+        ends(&line.read(line.dbs[0], facts(11, 110, 100, 50, 50))),
+        [],
+        "read before the poll"
+    );
     assert_eq!(
         ends(&line.read(line.dbs[0], facts(13, 900, 100, 50, 10))),
         [],
-        "it may still appear"
+        "the task may still appear"
     );
     let step = line.read(line.dbs[0], facts(14, 110, 100, 50, 50));
     assert_eq!(ends(&step), [(JobResult::Freed, JobOwner::Recliner, Some(900), Some(110), 14)]);
@@ -384,7 +395,7 @@ fn after_a_restart_a_swapped_file_proves_completion() {
 }
 
 #[test]
-fn after_a_clock_change_waiting_jobs_neither_end_at_once_nor_wait_longer() {
+fn clock_change_neither_ends_nor_delays_jobs() {
     const DAY: u64 = 86_400;
     for (before, after) in [(2 * DAY, DAY), (DAY, 2 * DAY)] {
         // A running job is not lost because of its node's apparent silence.
@@ -419,7 +430,7 @@ fn after_a_clock_change_waiting_jobs_neither_end_at_once_nor_wait_longer() {
 }
 
 #[test]
-fn a_task_shown_before_its_file_was_known_is_judged_like_others() {
+fn task_shown_before_its_file_is_known_gets_a_verdict() {
     for target in [true, false] {
         let mut line = Scenario::new();
         line.tracker.adopt([line.intent(0)], at(10));
@@ -436,7 +447,7 @@ fn a_task_shown_before_its_file_was_known_is_judged_like_others() {
 }
 
 #[test]
-fn an_intent_whose_target_never_comes_back_is_lost() {
+fn intent_is_lost_if_its_target_never_returns() {
     let mut line = Scenario::new();
     let intent = Intent { shard: Some("shards/x/gone.1".into()), ..line.intent(0) };
     let intent =
@@ -461,7 +472,7 @@ fn only_one_copy_of_a_view_shows_its_size() {
         let step = line.read(line.view, facts(20, 61, 60, 50, 0));
         let mut over = line.poll(25, IDLE);
         over.ended.extend(step.ended);
-        // The end of the other copy needs no reading.
+        // The other copy ends without a reading.
         if let Some(ended) = over.ended.first() {
             assert_eq!((ended.outcome.before_bytes, ended.outcome.after_bytes), sizes);
             assert_eq!(ended.copies, 2);
@@ -472,7 +483,7 @@ fn only_one_copy_of_a_view_shows_its_size() {
 }
 
 #[test]
-fn a_whole_design_document_counts_on_every_node_until_its_last_copy_ends() {
+fn design_compaction_counts_on_all_nodes_until_last_copy_ends() {
     let mut line = Scenario::new();
     let intent = Intent { peak_bytes: 120, ..line.view_intent(10, "_cluster", None) };
     let intent = Intent { file_bytes: Some(1_200), predicted_bytes: Some(124), ..intent };
@@ -489,7 +500,7 @@ fn a_whole_design_document_counts_on_every_node_until_its_last_copy_ends() {
 }
 
 #[test]
-fn the_indexer_of_a_rebuilding_compaction_is_not_a_job() {
+fn indexer_of_rebuilding_compaction_is_not_a_job() {
     let mut line = Scenario::new();
     let indexer = |pid: &str, done| ActiveTask {
         indexer_pid: Some(pid.into()),
@@ -511,7 +522,7 @@ fn the_indexer_of_a_rebuilding_compaction_is_not_a_job() {
 }
 
 #[test]
-fn cleanups_end_with_the_answer() {
+fn cleanup_ends_when_couchdb_answers() {
     let mut line = Scenario::new();
     let intent = Intent {
         target: TargetId::Cleanup { db: "orders".into() },
@@ -533,7 +544,7 @@ fn a_suspended_job_is_shown_as_suspended() {
 }
 
 #[test]
-fn as_many_tasks_as_a_node_can_run_are_applied_within_seconds() {
+fn applies_ten_thousand_tasks_within_seconds() {
     let mut scenario = Scenario::new();
     let shard = |number: u32| format!("shards/00000000-ffffffff/db-{number}.1");
     let tasks: Vec<ActiveTask> = (0..10_000)
@@ -551,7 +562,7 @@ fn as_many_tasks_as_a_node_can_run_are_applied_within_seconds() {
         .collect();
     let begun = tokio::time::Instant::now();
     scenario.poll(1, [Some(&tasks), Some(&[])]);
-    assert_eq!(scenario.tracker.jobs().list.len(), 10_000, "indexers of compactions are no jobs");
+    assert_eq!(scenario.tracker.jobs().list.len(), 10_000, "indexers of compactions are not jobs");
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(8), "{took:?}");
 }

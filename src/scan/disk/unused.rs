@@ -19,11 +19,11 @@ use wall_clock::Moment;
 /// next poll shows a job that begins.
 const LEFTOVER_AFTER: Duration = Duration::from_secs(600);
 
-/// The same if running jobs are unknown: smoosh suspends jobs outside its channel's window, for at most
-/// a day with daily windows, and then continues them.
+/// How long a compaction's file must be unchanged if running jobs are unknown: smoosh suspends jobs
+/// outside its channel's window, for at most a day with daily windows, and then continues them.
 const LEFTOVER_AFTER_UNPOLLED: Duration = Duration::from_secs(86_400);
 
-/// Maximum number of shards of a node whose compactions' files are listed.
+/// Maximum number of shards per node whose compaction files are listed.
 const MAX_LISTED_COMPACTIONS: usize = 16;
 
 /// Sums over one node's files.
@@ -31,7 +31,7 @@ const MAX_LISTED_COMPACTIONS: usize = 16;
 struct Unused {
     stale_bytes: u64,
     stale_files: u64,
-    /// Bytes of those whose shard is gone.
+    /// Bytes of stale files whose shard is gone.
     ownerless_bytes: u64,
     designs_known: bool,
 }
@@ -100,7 +100,7 @@ impl Disk {
         }
     }
 
-    /// Whether every directory was read whose files are known.
+    /// Whether all directories of nodes with known files were read completely.
     fn is_complete(&self) -> bool {
         let is_whole = |node: &OnNode| node.ended.as_ref().is_some_and(|disk| disk.whole);
         self.was_walked() && self.nodes.values().all(is_whole)
@@ -119,7 +119,7 @@ impl Disk {
     }
 }
 
-/// Sets each view's sums of its parts.
+/// Sets the sums over each view's parts.
 fn sum_up(draft: &mut Draft, parts_of: &BTreeMap<TargetIx, PartSums>) {
     let views: Vec<TargetIx> = draft
         .current()
@@ -142,11 +142,11 @@ fn set_disk_totals(
     now: Moment,
 ) {
     let Some(ended) = &on_node.ended else { return };
-    let left = leftovers(&on_node.compactions, running, now);
+    let leftovers = leftovers(&on_node.compactions, running, now);
     let compactions = largest_compactions(draft, at, &on_node.compactions, running, now);
     let whole = ended.whole && on_node.unread == 0;
     let (sums, took) = (ended.sums, ended.took);
-    let volumes = ended.volumes.iter().map(|volume| left.on(volume, &sums, unused));
+    let volumes = ended.volumes.iter().map(|volume| leftovers.on(volume, &sums, unused));
     let volumes: Vec<VolumeUsage> = volumes.collect();
     draft.update_node(at, |node| {
         let before = node.disk_usage.unwrap_or_default();
@@ -161,8 +161,8 @@ fn set_disk_totals(
             stale_index_files: unused.stale_files,
             ownerless_index_bytes: unused.ownerless_bytes.saturating_add(sums.misplaced),
             designs_known: unused.designs_known,
-            leftover_bytes: left.of_dbs.saturating_add(left.of_views),
-            leftover_files: left.files,
+            leftover_bytes: leftovers.of_dbs.saturating_add(leftovers.of_views),
+            leftover_files: leftovers.files,
             trash_bytes: sums.trash,
             recent_trash_bytes: sums.recent_trash,
             recoverable_bytes: sums.recoverable,
@@ -196,7 +196,7 @@ fn attribute(draft: &mut Draft, part: TargetIx, of: TargetIx) {
     }
 }
 
-/// The part's former design document was deleted or replaced.
+/// Clears the design documents of a part whose design document was deleted or replaced.
 fn unattribute(draft: &mut Draft, part: TargetIx) {
     let Some(view) = draft.current().target(part).and_then(TargetRef::view) else { return };
     let view = View { designs: Arc::new([]), language: Arc::from(""), ..view.clone() };
@@ -207,9 +207,9 @@ fn unattribute(draft: &mut Draft, part: TargetIx) {
 #[derive(Clone, Copy, Debug, Default)]
 struct Leftovers {
     files: u64,
-    /// In bytes.
+    /// Bytes left by database compactions.
     of_dbs: u64,
-    /// In bytes.
+    /// Bytes left by view compactions.
     of_views: u64,
 }
 
@@ -247,7 +247,7 @@ fn is_leftover(file: &CompactionFile, running: Option<&[jobs::RunningTask]>, now
     }
 }
 
-/// The largest files of compactions on a node, summed by shard.
+/// The largest compaction files on a node, summed by shard.
 fn largest_compactions(
     draft: &Draft,
     node: NodeIx,
@@ -281,8 +281,8 @@ fn leftovers(
     running: Option<&[jobs::RunningTask]>,
     now: Moment,
 ) -> Leftovers {
-    let left = files.iter().filter(|file| is_leftover(file, running, now));
-    left.fold(Leftovers::default(), |mut all, file| {
+    let leftover_files = files.iter().filter(|file| is_leftover(file, running, now));
+    leftover_files.fold(Leftovers::default(), |mut all, file| {
         let bytes = if file.of_view { &mut all.of_views } else { &mut all.of_dbs };
         *bytes = bytes.saturating_add(file.bytes);
         all.files += 1;

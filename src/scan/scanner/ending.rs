@@ -28,7 +28,7 @@ impl Scanner {
         }
         self.targets.update_ages(now.wall);
         for at in self.targets.nodes(0) {
-            // Of a node that this process serves it was noted when it was read.
+            // For a node that this process serves, success was recorded when it was read.
             let not_served = |node: &Node| !node.is_served && self.sweep.has_answered(at);
             let whole = !self.sweep.is_incomplete(at)
                 && (at == NodeIx::CLUSTER || self.targets.now().node(at).is_some_and(not_served));

@@ -58,7 +58,7 @@ impl Scanner {
                 if is_still && facts.is_ok() {
                     self.listing.set_locked(ix, false);
                 }
-                // Where the shard was deleted since the listing, the next sweep removes the target.
+                // If the shard was deleted since the listing, the next sweep removes the target.
                 let there = facts.as_ref().map(Option::is_some).map_err(Clone::clone);
                 if let Ok(Some(facts)) = facts
                     && is_still
@@ -88,7 +88,7 @@ impl Scanner {
                 self.disk.peer_files(&mut self.targets, &node, (dbs, parts), from, now.wall);
             }
             Observation::PeerEnd { peer, nodes } => self.peer_ended(&peer, nodes, now.wall),
-            // The end of a stage is no observation of the cluster: the caller handles it.
+            // The caller handles the end of a stage.
             Observation::StageEnded => {}
         }
     }
@@ -98,8 +98,8 @@ impl Scanner {
             Ok(members) => {
                 self.sweep.members_answered();
                 let expected: BTreeSet<&String> = members.expected.iter().collect();
-                let known = self.targets.now().members();
-                let before: BTreeSet<&str> = known.map(|(_, node)| &*node.name).collect();
+                let current_members = self.targets.now().members();
+                let before: BTreeSet<&str> = current_members.map(|(_, node)| &*node.name).collect();
                 let is_same = before.into_iter().eq(expected.iter().map(|name| name.as_str()));
                 if !is_same || self.status.members_since.is_none() {
                     self.status.members_since = Some(now);
@@ -108,7 +108,7 @@ impl Scanner {
                     let at = self.targets.draft.get_or_add_node(name);
                     self.targets.draft.update_node(at, |node| {
                         node.is_member = true;
-                        // A cluster that answers has a node that is connected.
+                        // A cluster that answers has at least one connected node.
                         node.files_only = members.connected.is_empty();
                     });
                 }
@@ -120,7 +120,7 @@ impl Scanner {
                 self.status.problem = None;
             }
             Err(unread) => {
-                // Without the right to ask for nodes some databases may still be readable.
+                // Without the right to list nodes, some databases may still be readable.
                 let forbidden = unread.right.is_some();
                 self.status.problem = (!forbidden).then(|| unread.message.clone());
                 self.sweep.members_failed(unread.was_asked());
@@ -181,7 +181,7 @@ impl Scanner {
         }
     }
 
-    /// A node did not list its files; it is down if CouchDB says so.
+    /// Records that a node did not list its files; it counts as down if nobody answered for it.
     fn files_unread(&mut self, at: NodeIx, unread: &ReadError) {
         if unread.is_silence() {
             self.targets.draft.update_node(at, |node| node.is_up = Some(false));
@@ -189,7 +189,7 @@ impl Scanner {
         self.unread(at, unread);
     }
 
-    /// The map's entry for a database with a feed event was requested.
+    /// Applies the map entry that was requested for a database with a feed event.
     fn named_entry(&mut self, db: &str, entry: Result<Option<MapEntry>, ReadError>, now: Now) {
         self.followed.entry_read(db, entry.is_ok(), &self.settings, now.at);
         let entry = match entry {
@@ -210,7 +210,7 @@ impl Scanner {
         }
     }
 
-    /// A database instance is no longer in the map.
+    /// Removes a database instance that is no longer in the map.
     fn db_removed(&mut self, db: DbIx) {
         let draft = &mut self.targets.draft;
         self.targets.changes.db_removed(db, draft);
@@ -224,7 +224,7 @@ impl Scanner {
         }
     }
 
-    /// The map now has this entry for a database.
+    /// Applies a database's current map entry.
     fn db_mapped(&mut self, entry: MapEntry, now: Now) {
         let moves = !entry.arriving.is_empty() || !entry.leaving.is_empty();
         let draft = &mut self.targets.draft;
@@ -238,7 +238,7 @@ impl Scanner {
             self.listing.copy_added(*ix);
         }
         if moves || copies.len() != expected {
-            // Which of them are where, only the nodes' own lists of files say.
+            // Only the nodes' own file lists show which copies are where.
             self.followed.forget_listing();
         }
         let views = &mut self.views;
@@ -260,7 +260,7 @@ impl Scanner {
         Some(snapshot)
     }
 
-    /// One shard was requested, by a sweep or because it was queued; applies whether it exists.
+    /// Records the response for one shard, which a sweep requested or which was queued.
     fn shard_read(
         &mut self,
         slot: Slot,
@@ -297,8 +297,8 @@ impl Scanner {
                 self.targets.compare_index(db, index, |node, ix| self.disk.has_file(node, ix));
             }
         }
-        let asked = (reading.began, now.wall);
-        for unread in self.views.apply(&mut self.targets.draft, db, answer, asked) {
+        let request_times = (reading.began, now.wall);
+        for unread in self.views.apply(&mut self.targets.draft, db, answer, request_times) {
             self.unread(NodeIx::CLUSTER, &unread);
         }
     }
@@ -341,7 +341,7 @@ impl Scanner {
         }
     }
 
-    /// A walk of a node's directories has ended or failed.
+    /// Applies the end or the failure of a walk of a node's directories.
     fn walked(&mut self, node: &str, disk: Result<DiskWalk, ReadError>) {
         let at = self.targets.draft.get_or_add_node(node);
         let without_map = self.listing.is_without_map();
@@ -356,7 +356,8 @@ impl Scanner {
         }
     }
 
-    /// A sidecar responded for these nodes, or is missing; then CouchDB's own numbers count again.
+    /// Records that a sidecar responded for these nodes, or failed; then CouchDB's own numbers
+    /// count again.
     fn peer_ended(
         &mut self,
         peer: &Arc<str>,

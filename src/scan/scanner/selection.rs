@@ -54,7 +54,7 @@ impl Scanner {
         let reads = snapshot.node(node).map(|node| {
             let mut reads = NodeReads::of(&node.name, asked, snapshot);
             if !covered.is_empty() {
-                // CouchDB has closed since what is asked for so rarely.
+                // CouchDB has closed shards that are requested so rarely.
                 reads.unread = reads.targets.len();
             }
             reads
@@ -68,8 +68,8 @@ impl Scanner {
         reads.filter(|reads| !reads.targets.is_empty())
     }
 
-    /// The databases whose views a sweep reads: all except those known to have none whose copies have not
-    /// changed since their design documents were read.
+    /// The databases whose views a sweep reads: all except those that are known to have none and
+    /// whose copies have not changed since their design documents were read.
     pub(super) fn dbs_to_read(&mut self) -> Databases {
         let mut dbs = Databases::default();
         let Self { targets, views, disk, followed, settings, .. } = self;

@@ -29,7 +29,7 @@ impl Scanner {
             || self.followed.is_any_node_away()
     }
 
-    /// Begins a sweep; a delayed one ends.
+    /// Begins a sweep, and ends a delayed one.
     pub(super) fn begin_sweep(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.sweep.runs() {
             self.finish_sweep(now);
@@ -46,7 +46,7 @@ impl Scanner {
         self.listing.expect_splits();
     }
 
-    /// Starts the next stage of the nodes.
+    /// Starts the next stage that reads nodes.
     pub(super) fn start_stage(&mut self, stage: Stage, now: Now, effects: &mut Vec<Effect>) {
         self.sweep.enter(&stage);
         self.start(Slot::Sweep, stage, now, effects);
@@ -66,7 +66,7 @@ impl Scanner {
         self.start_stage(stage, now, effects);
     }
 
-    /// The next stage after a stage of the nodes; `None` if all nodes were read or some are awaited.
+    /// The stage after one that reads nodes; `None` if all nodes were read or some are awaited.
     pub(super) fn after_stage(&mut self, stage: &Stage, now: Now) -> Option<Stage> {
         Some(match stage {
             Stage::Nodes => self.after_nodes(now),
@@ -75,7 +75,7 @@ impl Scanner {
             Stage::Strays { .. } => self.after_listing(now),
             Stage::Disk => self.shards_to_read(now),
             Stage::Shards { .. } => return self.after_round(now),
-            // No stages of the nodes.
+            // Not among the stages of a sweep that read nodes.
             Stage::Views { .. } | Stage::Splits | Stage::Poll { .. } | Stage::Away { .. } => {
                 return None;
             }
@@ -97,8 +97,8 @@ impl Scanner {
         Stage::Disk
     }
 
-    /// If the members of the cluster are unknown, known nodes that did not answer themselves are down,
-    /// whatever the last sweep found.
+    /// Marks known nodes that did not answer as down if nobody answered which members the cluster
+    /// has, whatever the last sweep found.
     fn mark_silent_nodes_down(&mut self) {
         if !self.sweep.members_unanswered() {
             return;
@@ -132,7 +132,7 @@ impl Scanner {
         names
     }
 
-    /// The databases that no map may have; no such database is known while a member does not answer.
+    /// Looks up databases that only stray files name: in every member's map if all members are up.
     fn strays_to_ask(&mut self) -> Stage {
         let members = || self.targets.now().members().map(|(_, node)| node);
         let all = members().all(|node| node.is_up == Some(true));
@@ -173,11 +173,11 @@ impl Scanner {
     fn shards_to_read(&mut self, now: Now) -> Stage {
         let node_reads = self.node_reads();
         self.expect(node_reads.iter().map(|reads| reads.targets.len()).sum());
-        let left = node_reads.iter().filter_map(|reads| {
+        let shard_counts = node_reads.iter().filter_map(|reads| {
             Some((self.targets.draft.find_node(&reads.node)?, reads.targets.len()))
         });
-        let left = left.collect();
-        self.sweep.expect_shards(left);
+        let shard_counts = shard_counts.collect();
+        self.sweep.expect_shards(shard_counts);
         let round = self.sweep.round().clone();
         for at in round.into_iter().filter(|at| !self.sweep.expects_shards(*at)).collect::<Vec<_>>()
         {
@@ -186,14 +186,14 @@ impl Scanner {
         Stage::Shards { snapshot: Arc::new(self.targets.now().without_facts()), node_reads }
     }
 
-    /// A sweep has requested one shard of a node; after the last one, the node was read.
+    /// Counts one requested shard of a node; after the last one, the node was read.
     pub(super) fn shard_requested(&mut self, node: NodeIx, now: Now) {
         if self.sweep.shard_requested(node) {
             self.node_read(node, now);
         }
     }
 
-    /// Everything that a node answers by itself was requested.
+    /// Records that everything that a node answers by itself was requested.
     fn node_read(&mut self, at: NodeIx, now: Now) {
         let shards = self.targets.shard_count(at);
         if let Some(unread) = self.sweep.shard_reads().not_found(at, shards) {
@@ -204,8 +204,8 @@ impl Scanner {
         }
     }
 
-    /// After the shards of a round: the nodes that answered later; `None` while a node is still being
-    /// asked.
+    /// The stage after the shards of a round, for nodes that answered later; `None` if there are
+    /// none, or a node is still being asked.
     pub(super) fn after_round(&mut self, now: Now) -> Option<Stage> {
         for at in self.sweep.round().clone() {
             self.node_read(at, now);
@@ -242,7 +242,7 @@ impl Scanner {
             self.start(Slot::ClusterViews, stage, now, effects);
             return false;
         }
-        // All nodes together say what is being split, or none does.
+        // CouchDB reports the splits of all nodes together, or none.
         if self.readings.contains_key(&Slot::Splits) && !self.is_held_up() {
             self.sweep.wait_for(SweepPhase::Splits);
             return false;
@@ -266,7 +266,8 @@ impl Scanner {
         Some(Stage::Views { snapshot: Arc::new(self.targets.now().without_facts()), dbs })
     }
 
-    /// The views were read, for this sweep or for an earlier one that ended without them.
+    /// Records that the views were read, for this sweep or for an earlier one that ended without
+    /// them.
     pub(super) fn views_read(&mut self, now: Now) {
         if self.sweep.views_read() {
             let success = Some(now.wall);
@@ -291,7 +292,7 @@ impl Scanner {
         self.set_splits(splits, now);
     }
 
-    /// A source without splits knows of none.
+    /// Sets no splits if the source reported none.
     pub(super) fn splits_read(&mut self, now: Now) {
         if self.sweep.splits_answered() {
             self.set_splits(Reshard::default(), now);
@@ -305,7 +306,7 @@ impl Scanner {
         if self.sweep.lists() && self.listing.is_settled() {
             self.settle_listing(now);
         } else {
-            // What is no longer split the next listing finds: it is due, now that they differ.
+            // The next listing finds what is no longer split: it is due because the splits changed.
             self.listing.apply_splits(&mut self.targets.draft);
         }
     }

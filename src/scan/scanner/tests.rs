@@ -32,7 +32,7 @@ use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// By the wall clock, when the scanner starts.
+/// Wall-clock time at which the scanner starts.
 const START: Moment = Moment::from_unix(1_000);
 
 const RANGE: Range = Range { from: 0, to: u32::MAX };
@@ -45,21 +45,21 @@ struct Cluster {
     down: [bool; 2],
     map_breaks: bool,
     active: u64,
-    /// The update sequence of every file; absent where CouchDB does not say it.
+    /// The update sequence of every file; `None` if CouchDB does not report it.
     seq: Option<u64>,
-    /// The signature of the only view; zero where there is none.
+    /// The signature of the only view; zero for none.
     signature: u8,
     views_fail: bool,
-    /// What CouchDB says the view has indexed.
+    /// The sequence that the view has indexed, according to CouchDB.
     view_seq: Option<u64>,
     compacting: Vec<&'static str>,
-    /// Whether the second node does not say what it runs.
+    /// Whether the second node fails to report its tasks.
     tasks_fail: bool,
-    /// The answer of the directories.
+    /// Observations of the directories.
     disk: Vec<Observation>,
-    /// Every name that an index file may have.
+    /// Every signature that an index file may have.
     signatures: Option<Vec<Signature>>,
-    /// Whether nobody answers but the directory.
+    /// Whether only the directory can be read, and CouchDB does not answer.
     alone: bool,
 }
 
@@ -226,8 +226,8 @@ impl Source for Scripted {
     }
 }
 
-/// A scanner without its task: does the effects of each event at once, and lets time pass when
-/// nothing is left to do.
+/// A scanner without its task: carries out the effects of each event at once, and lets time pass
+/// when nothing is left to do.
 struct Harness {
     cluster: watch::Sender<Cluster>,
     scanner: Scanner,
@@ -236,7 +236,7 @@ struct Harness {
     now: Now,
     elapsed: Duration,
     readings: BTreeMap<Slot, BoxStream<'static, Observation>>,
-    /// What was published last.
+    /// The values published last.
     snapshot: Arc<Snapshot>,
     status: Arc<ScanStatus>,
     running: Arc<Running>,
@@ -249,7 +249,7 @@ impl Harness {
         harness
     }
 
-    /// One with what an earlier process measured, and perhaps another source.
+    /// A harness with the measurements of an earlier process and, optionally, another source.
     fn starting(cluster: Cluster, left: Vec<TableBlock>, other: Option<Arc<dyn Source>>) -> Self {
         let (cluster, cluster_rx) = watch::channel(cluster);
         let settings = ScanSettings::example();
@@ -281,7 +281,8 @@ impl Harness {
                 }
                 Effect::Stop(slot) => drop(self.readings.remove(&slot)),
                 Effect::Rename { from, to } => {
-                    let reading = self.readings.remove(&from).expect("only readings are renamed");
+                    let reading =
+                        self.readings.remove(&from).expect("only a running read is renamed");
                     self.readings.insert(to, reading);
                 }
                 Effect::Publish(snapshot, status) => {
@@ -296,20 +297,20 @@ impl Harness {
         assert_eq!(reads, expects, "the scanner knows what is being read");
     }
 
-    /// Handles the next event: a wake that is due, what was read, or the next wake.
+    /// Handles the next event: a due wake, a batch of observations, or the next wake.
     fn step(&mut self) {
         let wake = self.scanner.next_wake();
         let is_due = wake.is_some_and(|at| at <= self.now.at);
         if !is_due && let Some((slot, batch)) = self.ready() {
             return self.handle(Event::Observed(slot, batch));
         }
-        // Where no answer comes, nothing may ever be due.
+        // Nothing may be due while no answer comes.
         let at = wake.unwrap_or(self.now.at + Duration::from_secs(60));
         self.pass(at.saturating_duration_since(self.now.at));
         self.handle(Event::Wake);
     }
 
-    /// All that the first reading has that has anything.
+    /// All available observations of the first read that has any.
     fn ready(&mut self) -> Option<(Slot, Vec<Observation>)> {
         self.readings.iter_mut().find_map(|(slot, reading)| {
             let next = || reading.next().now_or_never().flatten();
@@ -329,7 +330,7 @@ impl Harness {
         let end = self.now.at + Duration::from_secs(7_200);
         while !reached(self) {
             self.step();
-            assert!(self.now.at < end, "it comes within two hours");
+            assert!(self.now.at < end, "the condition is reached within two hours");
         }
     }
 
@@ -378,7 +379,7 @@ fn state_of(snapshot: &Snapshot, id: &str) -> Option<TargetState> {
 }
 
 #[test]
-fn one_sweep_sees_every_copy_view_and_cleanup() {
+fn one_sweep_finds_every_copy_view_and_cleanup() {
     let mut harness = Harness::after_one_sweep(Cluster::default());
     let snapshot = harness.sweep(1);
     assert_eq!(
@@ -395,7 +396,7 @@ fn one_sweep_sees_every_copy_view_and_cleanup() {
 }
 
 #[test]
-fn files_without_an_entry_are_stray_and_entries_without_a_file_missing() {
+fn unmapped_files_are_orphans_and_absent_files_missing() {
     let mut cluster = Cluster::default();
     cluster.files[0].push("shards/00000000-ffffffff/deleted.9");
     cluster.files[1].pop();
@@ -416,7 +417,7 @@ fn files_without_an_entry_are_stray_and_entries_without_a_file_missing() {
 }
 
 #[test]
-fn a_node_that_is_down_and_a_map_that_breaks_take_nothing_away() {
+fn down_node_or_broken_map_removes_no_target() {
     let mut harness = Harness::after_one_sweep(Cluster::default());
     let before = shown(&harness.sweep(1));
     harness.cluster.send_modify(|cluster| cluster.down[1] = true);
@@ -442,7 +443,7 @@ fn a_node_that_is_down_and_a_map_that_breaks_take_nothing_away() {
 }
 
 #[test]
-fn targets_that_other_processes_serve_are_left_out() {
+fn omits_targets_that_other_processes_serve() {
     let mut harness = Harness::after_one_sweep(Cluster::default());
     harness.change_settings(|settings| {
         settings.nodes = ServedNodes::Named([NODES[0].into()].into());
@@ -459,7 +460,7 @@ fn targets_that_other_processes_serve_are_left_out() {
 }
 
 #[test]
-fn a_signature_that_changed_is_evidence_for_a_cleanup() {
+fn changed_signature_is_evidence_for_a_cleanup() {
     let mut harness = Harness::after_one_sweep(Cluster::default());
     let evidence = |snapshot: &Snapshot| {
         let cleanup = snapshot.targets().find(|target| target.kind() == TargetKind::Cleanup);
@@ -470,28 +471,29 @@ fn a_signature_that_changed_is_evidence_for_a_cleanup() {
     let snapshot = harness.sweep(2);
     assert_eq!(evidence(&snapshot), Some(true));
     let views = snapshot.targets().filter(|target| target.kind() == TargetKind::View).count();
-    assert_eq!(views, 1, "the old index is no target any more");
+    assert_eq!(views, 1, "the old index is no longer a target");
 }
 
 #[test]
-fn a_database_without_views_is_asked_again_only_after_a_write() {
+fn asks_database_without_views_only_after_a_write() {
     let quiet = Cluster { seq: Some(5), signature: 0, ..Cluster::default() };
     let mut harness = Harness::after_one_sweep(quiet);
     let signature = |snapshot: &Snapshot| {
         snapshot.targets().find_map(|target| target.view().map(|view| view.signature.0[0]))
     };
     assert_eq!(signature(&harness.sweep(1)), None);
-    // What no CouchDB does shows whether it was asked.
+    // A signature that changes without a write, which CouchDB never causes, shows whether it was
+    // asked.
     harness.cluster.send_modify(|cluster| cluster.signature = 1);
-    assert_eq!(signature(&harness.sweep(2)), None, "unmoved, not asked");
+    assert_eq!(signature(&harness.sweep(2)), None, "unchanged, so not asked");
     harness.cluster.send_modify(|cluster| cluster.seq = Some(6));
     assert_eq!(signature(&harness.sweep(3)), Some(1));
     harness.cluster.send_modify(|cluster| cluster.signature = 2);
-    assert_eq!(signature(&harness.sweep(4)), Some(2), "with views it always is");
+    assert_eq!(signature(&harness.sweep(4)), Some(2), "a database with views is always asked");
 }
 
 #[test]
-fn design_documents_are_asked_for_again_after_a_failure_or_by_another_source() {
+fn rereads_design_documents_after_failure_or_source_change() {
     let failing = Cluster { seq: Some(5), views_fail: true, ..Cluster::default() };
     let mut harness = Harness::after_one_sweep(failing);
     let views = |snapshot: &Snapshot| {
@@ -531,7 +533,7 @@ fn a_target_is_read_again_when_a_job_on_it_ends() {
 }
 
 #[test]
-fn each_poll_publishes_what_runs_and_a_silent_node_is_unknown() {
+fn poll_publishes_running_jobs_and_silent_nodes_are_unknown() {
     let compacting = vec!["shards/00000000-ffffffff/orders.1"];
     let cluster = Cluster { compacting, tasks_fail: true, ..Cluster::default() };
     let mut harness = Harness::after_one_sweep(cluster);
@@ -555,7 +557,7 @@ fn each_poll_publishes_what_runs_and_a_silent_node_is_unknown() {
 }
 
 #[test]
-fn a_target_is_read_again_on_command_and_a_requested_cleanup_loses_its_evidence() {
+fn commands_reread_targets_and_clear_cleanup_evidence() {
     let mut harness = Harness::after_one_sweep(Cluster::default());
     harness.cluster.send_modify(|cluster| cluster.signature = 2);
     let snapshot = harness.sweep(2);
@@ -584,7 +586,7 @@ async fn the_task_sweeps_publishes_obeys_commands_and_stops() {
     let long = Duration::from_secs(7_200);
     let first = handle.snapshots.wait_for(|snapshot| snapshot.version() > 0);
     let first = Arc::clone(&time::timeout(long, first).await.unwrap().unwrap());
-    assert_eq!(shown(&first).len(), 6, "what an earlier process measured");
+    assert_eq!(shown(&first).len(), 6, "measurements of an earlier process");
     let swept = handle.status.wait_for(|status| status.sweeps >= 1);
     assert!(time::timeout(long, swept).await.unwrap().unwrap().ready);
     let polled = handle.running.wait_for(|running| running.poll_count > 0);
@@ -594,16 +596,16 @@ async fn the_task_sweeps_publishes_obeys_commands_and_stops() {
     settings.send_modify(|settings| Arc::make_mut(settings).views = false);
     cluster.send_modify(|cluster| cluster.active = 11);
     assert_eq!(handle.send(ScanCommand::Sweep), None);
-    let asked = Instant::now();
+    let requested_at = Instant::now();
     let swept = handle.status.wait_for(|status| status.sweeps >= 2);
     drop(time::timeout(long, swept).await.unwrap().unwrap());
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(requested_at.elapsed() < Duration::from_secs(2), "{:?}", requested_at.elapsed());
     assert_eq!(shown(&handle.snapshots.borrow()).len(), 4, "no view and no cleanup");
     let swept = handle.status.wait_for(|status| status.sweeps >= 3);
     drop(time::timeout(long, swept).await.unwrap().unwrap());
-    assert!(asked.elapsed() >= Duration::from_secs(300), "{:?}", asked.elapsed());
+    assert!(requested_at.elapsed() >= Duration::from_secs(300), "{:?}", requested_at.elapsed());
 
     stop.cancel();
     let ended = time::timeout(Duration::from_secs(60), tasks.join_next()).await;
-    assert!(ended.expect("the task ends").expect("there is one").is_ok());
+    assert!(ended.expect("the task ends").expect("the set holds the task").is_ok());
 }

@@ -1,12 +1,14 @@
-//! How the shards of a sweep were read, so that what keeps nearly all from being read is said once.
+//! How the shards of a sweep were read, so that a common cause of nearly all failures is reported
+//! once.
 
 use crate::{sources::inventory::ReadError, table::NodeIx};
 use std::collections::BTreeMap;
 
-/// The reason of shards that were listed and then not found.
+/// The reason for shards that were listed and then not found.
 const NOT_FOUND: &str = "not_found";
 
-/// Fewer shards that are not found may have been deleted since they were listed.
+/// Minimum number of shards not found that counts as an error: fewer may have been deleted since
+/// they were listed.
 const MIN_NOT_FOUND: usize = 10;
 
 /// The failed reads of a sweep's shards.
@@ -19,7 +21,7 @@ pub(in crate::scan) struct ShardReads {
 }
 
 impl ShardReads {
-    /// One shard was requested; what only lacks a right is said elsewhere.
+    /// Records the result for one shard; missing rights are reported elsewhere.
     pub(in crate::scan) fn record(&mut self, node: NodeIx, there: &Result<bool, ReadError>) {
         let reason = match there {
             Ok(true) => return,
@@ -33,7 +35,7 @@ impl ShardReads {
         *self.failed.entry(reason).or_default().entry(node).or_default() += 1;
     }
 
-    /// The error of a node whose `shards` were listed and nearly all not found.
+    /// The error of a node on which nearly all of the `shards` listed were not found.
     pub(in crate::scan) fn not_found(&mut self, node: NodeIx, shards: usize) -> Option<ReadError> {
         let missing = *self.failed.get(NOT_FOUND)?.get(&node)?;
         if missing < MIN_NOT_FOUND || !is_nearly_all(missing, shards) {
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cause_of_nearly_all_failures_is_one_sentence() {
+    fn reports_common_cause_of_nearly_all_failures() {
         let node = NodeIx::from_usize(1).unwrap();
         let read = |there: Result<bool, ReadError>, times| {
             let mut reads = ShardReads::default();
@@ -75,8 +77,8 @@ mod tests {
             reads
         };
         let cause = read(error("proxy", None), 86).common_cause(88);
-        let says = "86 of 88 shards could not be read: proxy happened";
-        assert_eq!(cause.as_deref(), Some(says));
+        let expected = "86 of 88 shards could not be read: proxy happened";
+        assert_eq!(cause.as_deref(), Some(expected));
         for few in [
             read(error("proxy", None), 79),
             read(error("forbidden", Some("members")), 88),
@@ -89,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn shards_that_were_listed_and_nearly_all_not_found_are_not_deleted() {
+    fn nearly_all_listed_shards_not_found_is_an_error() {
         let node = NodeIx::from_usize(1).unwrap();
         for (missing, shards, is_error) in [(9, 9, false), (10, 10, true), (80, 100, false)] {
             let mut reads = ShardReads::default();
             (0..missing).for_each(|_| reads.record(node, &Ok(false)));
-            assert_eq!(reads.common_cause(shards), None, "deletions are no error");
-            let found = reads.not_found(node, shards);
-            assert_eq!(found.is_some(), is_error, "{missing} of {shards}");
+            assert_eq!(reads.common_cause(shards), None, "deletions are not an error");
+            let error = reads.not_found(node, shards);
+            assert_eq!(error.is_some(), is_error, "{missing} of {shards}");
             assert_eq!(reads.common_cause(shards).is_some(), is_error);
         }
     }

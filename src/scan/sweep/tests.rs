@@ -14,7 +14,7 @@ fn node(at: usize) -> NodeIx {
 }
 
 #[test]
-fn a_node_is_in_one_round_once_it_has_answered() {
+fn node_joins_exactly_one_round_after_answering() {
     let mut sweep = sweep();
     assert!(!sweep.is_next(node(1)));
     sweep.node_answered(node(1));
@@ -29,11 +29,11 @@ fn a_node_is_in_one_round_once_it_has_answered() {
 }
 
 #[test]
-fn it_goes_on_without_late_nodes_only_while_it_asks_and_once_one_has_answered() {
+fn continues_without_late_nodes_once_one_node_answered() {
     let mut sweep = sweep();
     assert!(!sweep.may_continue_without_late_nodes());
     sweep.node_answered(node(1));
-    assert!(!sweep.may_continue_without_late_nodes(), "nobody said which nodes there are");
+    assert!(!sweep.may_continue_without_late_nodes(), "the members are unknown");
     sweep.members_answered();
     assert!(sweep.may_continue_without_late_nodes());
     sweep.enter(&Stage::Map);
@@ -41,19 +41,19 @@ fn it_goes_on_without_late_nodes_only_while_it_asks_and_once_one_has_answered() 
 }
 
 #[test]
-fn a_node_is_read_once_with_the_last_of_its_shards_unless_something_was_unread() {
+fn node_is_read_once_after_its_last_shard() {
     let mut sweep = sweep();
     sweep.expect_shards([(node(1), 2)].into());
     assert!(sweep.expects_shards(node(1)) && !sweep.expects_shards(node(2)));
     assert!(!sweep.shard_requested(node(1)) && sweep.shard_requested(node(1)));
-    assert!(!sweep.shard_requested(node(2)), "none was expected");
+    assert!(!sweep.shard_requested(node(2)), "no shard was expected");
     assert!(sweep.node_read(node(1)) && !sweep.node_read(node(1)));
     sweep.unread(node(2));
     assert!(!sweep.node_read(node(2)) && sweep.is_incomplete(node(2)) && !sweep.is_complete());
 }
 
 #[test]
-fn views_are_whole_when_nothing_of_the_cluster_was_unread_and_splits_are_known() {
+fn views_are_whole_if_cluster_was_read_and_splits_known() {
     for (unread_before, unread_since, splits, whole) in [
         (false, false, true, true),
         (false, false, false, false),
@@ -69,7 +69,7 @@ fn views_are_whole_when_nothing_of_the_cluster_was_unread_and_splits_are_known()
             sweep.unread(NodeIx::CLUSTER);
         }
         if splits {
-            assert!(sweep.splits_answered() && !sweep.splits_answered(), "news only once");
+            assert!(sweep.splits_answered() && !sweep.splits_answered(), "new only once");
         }
         assert_eq!(sweep.views_read(), whole);
         assert_eq!(sweep.views(), ViewPhase::Done);
@@ -81,7 +81,7 @@ fn views_are_whole_when_nothing_of_the_cluster_was_unread_and_splits_are_known()
 }
 
 #[test]
-fn a_new_sweep_forgets_what_the_one_before_found() {
+fn new_sweep_forgets_results_of_the_previous_one() {
     let mut sweep = sweep();
     sweep.node_answered(node(1));
     sweep.begin_round([node(1)].into());

@@ -9,8 +9,8 @@ use crate::{
 use std::sync::Arc;
 
 impl IndexTables {
-    /// The search index of this name in a design document. Where both engines have one, the first
-    /// engine's: CouchDB's tasks do not say which they build.
+    /// The search index of this name in a design document. If both engines have one, that of the
+    /// first engine: CouchDB's tasks do not say which one they build.
     pub(in crate::scan) fn search(
         &self,
         draft: &Draft,
@@ -25,7 +25,7 @@ impl IndexTables {
 }
 
 impl DbViews {
-    /// Applies what was read of one search index; answers its place.
+    /// Applies one read search index; returns its position.
     pub(super) fn search(
         &self,
         draft: &mut Draft,
@@ -45,11 +45,11 @@ impl DbViews {
             ..View::default()
         };
         let tables = draft.current();
-        let known = self.views.iter().filter_map(|ix| tables.target(*ix)).find(|it| {
+        let existing = self.views.iter().filter_map(|ix| tables.target(*ix)).find(|it| {
             let same = it.search().is_some_and(|search| search.engine == engine);
             same && is_named(*it, &answer.design, &answer.index)
         });
-        let ix = match known.map(TargetRef::ix) {
+        let ix = match existing.map(TargetRef::ix) {
             Some(ix) => {
                 draft.set_view(ix, view);
                 ix
@@ -60,11 +60,11 @@ impl DbViews {
         draft.set_state(ix, state);
         match answer.facts {
             Ok(Some(mut facts)) => {
-                // The nodes' task lists say whether it is being built.
+                // The nodes' task lists show whether it is being built.
                 facts.flags.updater_running = is_built(draft, ix);
                 draft.set_facts(ix, facts);
             }
-            // The engine is not there to ask: what was measured stays, with its age.
+            // The engine is not available: the last measurements stay, with their age.
             Ok(None) => {}
             Err(_) if unaddressable => {}
             Err(why) => unread.push(why),

@@ -30,7 +30,7 @@ fn journal() -> (Journal, JoinSet<()>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_that_leads_to_another_cluster_mixes_nothing() {
+async fn journal_is_unusable_while_clients_reach_another_cluster() {
     let (journal, _tasks) = journal();
     let (first, second) = (client("sim-1.local", 1), client("sim-2.local", 2));
     journal.claim(cluster_identity(&first).await.unwrap()).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_reload_that_leads_to_another_cluster_mixes_nothing() {
         let refused = health.wait_for(|health| health.failure.is_some());
         let (_, why) = time::timeout(PATIENCE, refused)
             .await
-            .expect("it is noticed")
+            .expect("the other cluster is noticed")
             .unwrap()
             .failure
             .clone()
@@ -56,13 +56,13 @@ async fn a_reload_that_leads_to_another_cluster_mixes_nothing() {
 
         clients.send_replace(first.clone());
         let well = health.wait_for(|health| health.failure.is_none());
-        time::timeout(PATIENCE, well).await.expect("it is noticed").unwrap();
+        time::timeout(PATIENCE, well).await.expect("the return is noticed").unwrap();
         assert!(journal.marks().await.is_ok());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_that_is_corrected_later_is_noticed() {
+async fn claims_journal_after_address_is_corrected() {
     let (journal, _tasks) = journal();
     let (wrong, right) = (client("sim-1.local", 1), client("sim-2.local", 2));
     journal.claim(cluster_identity(&right).await.unwrap()).await.unwrap();

@@ -72,10 +72,10 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_logged_once_then_at_growing_intervals_and_once_at_its_end() {
+    fn logs_outage_at_growing_intervals_and_at_its_end() {
         let seconds = Duration::from_secs;
         assert_eq!(notices("....."), []);
-        assert_eq!(notices("..xxx...xxx.."), [], "it is too short");
+        assert_eq!(notices("..xxx...xxx.."), [], "too short to be logged");
         assert_eq!(
             notices("..xxxxxx..xxxx"),
             [(5, OutageNotice::Down), (8, OutageNotice::Up(seconds(6))), (13, OutageNotice::Down)]

@@ -77,35 +77,35 @@ const fn lasts(seconds: u64) -> Duration {
 }
 
 #[test]
-fn a_couchdb_that_is_down_at_the_start_is_logged_within_seconds_and_when_it_answers() {
-    let mut seen = Fixture::new(&[A, B]);
-    seen.up(A, false);
+fn logs_couchdb_down_at_start_and_its_first_answer() {
+    let mut fixture = Fixture::new(&[A, B]);
+    fixture.up(A, false);
     let why = "http://a:5984 refused";
     let urls = "http://a:5984 http://b:5984";
-    assert_eq!(seen.pass(60), [(3, couchdb(urls, why, OutageNotice::Down, false))]);
-    seen.up(B, false);
+    assert_eq!(fixture.pass(60), [(3, couchdb(urls, why, OutageNotice::Down, false))]);
+    fixture.up(B, false);
     let still = OutageNotice::StillDown(lasts(63));
-    assert_eq!(seen.pass(60), [(63, couchdb(urls, why, still, false))]);
-    seen.up(A, true);
+    assert_eq!(fixture.pass(60), [(63, couchdb(urls, why, still, false))]);
+    fixture.up(A, true);
     assert_eq!(
-        seen.pass(5),
+        fixture.pass(5),
         [(120, couchdb(urls, "http://b:5984 refused", OutageNotice::Up(lasts(120)), false))]
     );
     // No request was sent yet, and no answer arrives.
-    let mut seen = Fixture::new(&[A]);
+    let mut fixture = Fixture::new(&[A]);
     let none = "no answer so far";
-    assert_eq!(seen.pass(30), [(3, couchdb(A, none, OutageNotice::Down, false))]);
+    assert_eq!(fixture.pass(30), [(3, couchdb(A, none, OutageNotice::Down, false))]);
 }
 
 #[test]
-fn the_first_sweep_is_logged_once_and_an_answering_cluster_gives_no_lines() {
-    let mut seen = Fixture::new(&[A]);
-    seen.up(A, true);
-    assert_eq!(seen.pass(20), []);
-    seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(false))];
-    seen.status.ready = true;
-    seen.status.last_duration = Some(Duration::from_millis(2_100));
-    seen.status.errors = [(("couchdb@b".into(), "connect"), 2)].into();
+fn logs_first_sweep_once_and_nothing_while_cluster_answers() {
+    let mut fixture = Fixture::new(&[A]);
+    fixture.up(A, true);
+    assert_eq!(fixture.pass(20), []);
+    fixture.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(false))];
+    fixture.status.ready = true;
+    fixture.status.last_duration = Some(Duration::from_millis(2_100));
+    fixture.status.errors = [(("couchdb@b".into(), "connect"), 2)].into();
     let first = OperatorLogLine::FirstSweep {
         nodes: 1,
         nodes_down: 1,
@@ -114,108 +114,108 @@ fn the_first_sweep_is_logged_once_and_an_answering_cluster_gives_no_lines() {
         took: Duration::from_millis(2_100),
     };
     let node = |notice| OperatorLogLine::NodeOutage { node: "couchdb@b".to_owned(), notice };
-    assert_eq!(seen.pass(40), [(20, first), (30, node(OutageNotice::Down))]);
-    seen.nodes[1].1 = Some(true);
-    assert_eq!(seen.pass(40_000), [(60, node(OutageNotice::Up(lasts(40))))]);
+    assert_eq!(fixture.pass(40), [(20, first), (30, node(OutageNotice::Down))]);
+    fixture.nodes[1].1 = Some(true);
+    assert_eq!(fixture.pass(40_000), [(60, node(OutageNotice::Up(lasts(40))))]);
 }
 
 #[test]
-fn one_cause_is_one_line() {
-    let mut seen = Fixture::new(&[A, B]);
-    seen.up(A, true);
-    seen.up(B, true);
-    seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
-    assert_eq!(seen.pass(10), []);
+fn one_cause_gives_one_log_line() {
+    let mut fixture = Fixture::new(&[A, B]);
+    fixture.up(A, true);
+    fixture.up(B, true);
+    fixture.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
+    assert_eq!(fixture.pass(10), []);
     // Everything fails; what the sweeps find later gives no further lines.
-    seen.up(A, false);
-    seen.up(B, false);
+    fixture.up(A, false);
+    fixture.up(B, false);
     let urls = "http://a:5984 http://b:5984";
     let line = |notice| couchdb(urls, "http://a:5984 refused", notice, true);
-    assert_eq!(seen.pass(10), [(13, line(OutageNotice::Down))]);
-    seen.status.problem = Some("nobody answers".to_owned());
-    seen.nodes = vec![("couchdb@a", Some(false)), ("couchdb@b", Some(false))];
-    assert_eq!(seen.pass(50), []);
+    assert_eq!(fixture.pass(10), [(13, line(OutageNotice::Down))]);
+    fixture.status.problem = Some("nobody answers".to_owned());
+    fixture.nodes = vec![("couchdb@a", Some(false)), ("couchdb@b", Some(false))];
+    assert_eq!(fixture.pass(50), []);
     // Everything answers again; the next sweep has yet to find the nodes up.
-    seen.up(A, true);
-    seen.up(B, true);
+    fixture.up(A, true);
+    fixture.up(B, true);
     assert_eq!(
-        seen.pass(3),
+        fixture.pass(3),
         [(70, couchdb(urls, "no answer so far", OutageNotice::Up(lasts(60)), true))]
     );
-    seen.status.problem = None;
-    assert_eq!(seen.pass(3), []);
-    seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
-    assert_eq!(seen.pass(100), []);
-    // One of two.
-    seen.up(B, false);
+    fixture.status.problem = None;
+    assert_eq!(fixture.pass(3), []);
+    fixture.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
+    assert_eq!(fixture.pass(100), []);
+    // One of two URLs fails.
+    fixture.up(B, false);
     let url = |notice, why: &str| OperatorLogLine::UrlOutage {
         url: B.to_owned(),
         why: why.to_owned(),
         notice,
     };
     let why = "http://b:5984 refused";
-    assert_eq!(seen.pass(30), [(186, url(OutageNotice::Down, why))]);
-    seen.up(B, true);
-    assert_eq!(seen.pass(30), [(206, url(OutageNotice::Up(lasts(30)), ""))]);
+    assert_eq!(fixture.pass(30), [(186, url(OutageNotice::Down, why))]);
+    fixture.up(B, true);
+    assert_eq!(fixture.pass(30), [(206, url(OutageNotice::Up(lasts(30)), ""))]);
 }
 
 #[test]
-fn an_unreadable_cluster_is_logged_but_not_a_refused_login() {
-    let mut seen = Fixture::new(&[A]);
-    seen.up(A, true);
-    seen.status.problem = Some("this is no CouchDB".to_owned());
-    seen.status.missing_rights.insert("a right".to_owned());
+fn logs_unreadable_cluster_but_not_refused_login() {
+    let mut fixture = Fixture::new(&[A]);
+    fixture.up(A, true);
+    fixture.status.problem = Some("this is no CouchDB".to_owned());
+    fixture.status.missing_rights.insert("a right".to_owned());
     let reading = |notice, why: &str| OperatorLogLine::ReadOutage { why: why.to_owned(), notice };
     assert_eq!(
-        seen.pass(30),
+        fixture.pass(30),
         [
             (0, OperatorLogLine::MissingRight("a right".to_owned())),
             (3, reading(OutageNotice::Down, "this is no CouchDB"))
         ]
     );
-    seen.status.problem = None;
-    assert_eq!(seen.pass(30), [(30, reading(OutageNotice::Up(lasts(30)), ""))]);
-    seen.status.problem = Some("nothing was sent".to_owned());
-    seen.login_refused = true;
-    assert_eq!(seen.pass(300), []);
+    fixture.status.problem = None;
+    assert_eq!(fixture.pass(30), [(30, reading(OutageNotice::Up(lasts(30)), ""))]);
+    fixture.status.problem = Some("nothing was sent".to_owned());
+    fixture.login_refused = true;
+    assert_eq!(fixture.pass(300), []);
     // The login failed before anything was sent: the password cannot be read.
-    let mut seen = Fixture::new(&[A]);
-    seen.login_refused = true;
-    assert_eq!(seen.pass(300), []);
+    let mut fixture = Fixture::new(&[A]);
+    fixture.login_refused = true;
+    assert_eq!(fixture.pass(300), []);
 }
 
 #[test]
 fn a_reload_with_other_urls_is_not_an_outage() {
-    let mut seen = Fixture::new(&[A]);
-    seen.up(A, true);
-    assert_eq!(seen.pass(10), []);
-    seen.entries = Fixture::new(&[B]).entries;
-    assert_eq!(seen.pass(60), []);
-    seen.up(B, false);
+    let mut fixture = Fixture::new(&[A]);
+    fixture.up(A, true);
+    assert_eq!(fixture.pass(10), []);
+    fixture.entries = Fixture::new(&[B]).entries;
+    assert_eq!(fixture.pass(60), []);
+    fixture.up(B, false);
     assert_eq!(
-        seen.pass(10),
+        fixture.pass(10),
         [(73, couchdb(B, "http://b:5984 refused", OutageNotice::Down, true))]
     );
-    seen.up(B, true);
-    assert_eq!(seen.pass(10).len(), 1);
+    fixture.up(B, true);
+    assert_eq!(fixture.pass(10).len(), 1);
     // Only files are read: no URL, no line.
     assert_eq!(Fixture::new(&[]).pass(100), []);
 }
 
 #[test]
 fn a_silent_node_is_logged_once_and_before_a_sweep_detects_it() {
-    let mut seen = Fixture::new(&[A]);
-    seen.up(A, true);
-    seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
-    assert_eq!(seen.pass(20), []);
+    let mut fixture = Fixture::new(&[A]);
+    fixture.up(A, true);
+    fixture.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
+    assert_eq!(fixture.pass(20), []);
     let node = |notice| OperatorLogLine::NodeOutage { node: "couchdb@b".to_owned(), notice };
-    seen.silent = vec!["couchdb@b"];
-    assert_eq!(seen.pass(20), [(30, node(OutageNotice::Down))]);
+    fixture.silent = vec!["couchdb@b"];
+    assert_eq!(fixture.pass(20), [(30, node(OutageNotice::Down))]);
     // A sweep finds it down; then it is not probed for pressure any more.
-    seen.nodes[1].1 = Some(false);
-    assert_eq!(seen.pass(20), []);
-    seen.silent = Vec::new();
-    assert_eq!(seen.pass(20), []);
-    seen.nodes[1].1 = Some(true);
-    assert_eq!(seen.pass(60), [(80, node(OutageNotice::Up(lasts(60))))]);
+    fixture.nodes[1].1 = Some(false);
+    assert_eq!(fixture.pass(20), []);
+    fixture.silent = Vec::new();
+    assert_eq!(fixture.pass(20), []);
+    fixture.nodes[1].1 = Some(true);
+    assert_eq!(fixture.pass(60), [(80, node(OutageNotice::Up(lasts(60))))]);
 }

@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// A job state task whose state comes when the test sends it.
+/// A job state task that waits until the test sends its state.
 struct Loading {
     follower: JobStateHandle,
     state: oneshot::Sender<RecoveredState>,
@@ -50,11 +50,11 @@ impl Loading {
         }));
         let keeper = Arc::new(InMemoryStore::default());
         let (task, follower) = JobStateTask::new(clock, scans, settings_rx, keeper);
-        let (state, comes) = oneshot::channel();
+        let (state, arrival) = oneshot::channel();
         let (obstacle, obstacle_rx) = watch::channel(not_loaded("recliner has just started"));
-        let comes = comes.map(|state| state.expect("the test sends it"));
+        let arrival = arrival.map(|state| state.expect("the test sends the state"));
         let mut tasks = JoinSet::new();
-        tasks.spawn(task.run(Recovery::new(comes, obstacle_rx), CancellationToken::new()));
+        tasks.spawn(task.run(Recovery::new(arrival, obstacle_rx), CancellationToken::new()));
         Self { follower, state, obstacle, _open: (scanner, settings, tasks) }
     }
 
@@ -66,7 +66,7 @@ impl Loading {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_was_refused_while_the_state_was_not_loaded_never_takes_effect() {
+async fn order_refused_before_loading_never_takes_effect() {
     let loading = Loading::new();
     loading.obstacle.send_replace(not_loaded("CouchDB does not answer"));
     let began = time::Instant::now();
@@ -86,7 +86,7 @@ async fn an_order_that_was_refused_while_the_state_was_not_loaded_never_takes_ef
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scope_that_is_neither_known_nor_suspended_is_not_resumed() {
+async fn resume_refuses_unknown_scope_that_is_not_suspended() {
     let loading = Loading::new();
     let node = || SuspensionScope::Node("couchdb@gone".into());
     let resumed =
@@ -96,27 +96,27 @@ async fn a_scope_that_is_neither_known_nor_suspended_is_not_resumed() {
     state_loaded(&follower).await.unwrap();
     let refused = resumed().await.unwrap_err();
     assert_eq!(refused.to_string(), "node:couchdb@gone is not suspended, and unknown");
-    // What is suspended may be gone by now.
+    // A suspended node may no longer exist.
     follower.suspend(node(), None, None).await.unwrap();
     assert_eq!(resumed().await.unwrap().lifted, ["node:couchdb@gone"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_waits_for_a_state_that_comes_soon() {
+async fn order_waits_for_state_that_loads_soon() {
     let loading = Loading::new();
     let began = time::Instant::now();
     let follower = loading.follower.clone();
-    let comes = async {
+    let arrival = async {
         time::sleep(LOADING_TIMEOUT / 2).await;
         loading.state.send(RecoveredState::default()).unwrap();
     };
-    let (loaded, ()) = tokio::join!(state_loaded(&follower), comes);
+    let (loaded, ()) = tokio::join!(state_loaded(&follower), arrival);
     assert_eq!(loaded, Ok(()));
     assert!(began.elapsed() < LOADING_TIMEOUT);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_journal_of_another_cluster_refuses_orders_at_once_and_says_whose_it_is() {
+async fn journal_of_another_cluster_refuses_orders_at_once() {
     let loading = Loading::new();
     let why = "journal.redb belongs to the cluster of b".to_owned();
     loading.obstacle.send_replace(JournalFailure::OtherCluster(why.clone()));

@@ -27,16 +27,16 @@ async fn journal_of_another_cluster() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn the_reason_is_said_everywhere_and_nothing_of_the_journal_is_used_while_it_enforces() {
-    the_reason_is_said_and_nothing_of_the_journal_is_used(Mode::Enforce).await;
+async fn reports_and_ignores_foreign_journal_in_enforce_mode() {
+    check_foreign_journal_is_reported_and_ignored(Mode::Enforce).await;
 }
 
 #[tokio::test]
-async fn the_reason_is_said_everywhere_and_nothing_of_the_journal_is_used_while_it_advises() {
-    the_reason_is_said_and_nothing_of_the_journal_is_used(Mode::Advise).await;
+async fn reports_and_ignores_foreign_journal_in_advise_mode() {
+    check_foreign_journal_is_reported_and_ignored(Mode::Advise).await;
 }
 
-async fn the_reason_is_said_and_nothing_of_the_journal_is_used(mode: Mode) {
+async fn check_foreign_journal_is_reported_and_ignored(mode: Mode) {
     let dir = journal_of_another_cluster().await;
     let file = dir.path().join("journal.redb");
     let flags = Flags { web_enable_admin_api: true, ..flags() };
@@ -48,7 +48,7 @@ async fn the_reason_is_said_and_nothing_of_the_journal_is_used(mode: Mode) {
         matches!(failure, Some((_, JournalFailure::OtherCluster(_))))
     };
     let refused = running.watch.1.plan.wait_for(is_refused);
-    drop(time::timeout(PATIENCE, refused).await.expect("it is noticed").unwrap());
+    drop(time::timeout(PATIENCE, refused).await.expect("the other cluster is noticed").unwrap());
     let ready = running.watch.0.status.wait_for(|status| status.ready);
     drop(time::timeout(PATIENCE, ready).await.expect("the simulation answers").unwrap());
 
@@ -67,7 +67,7 @@ async fn the_reason_is_said_and_nothing_of_the_journal_is_used(mode: Mode) {
     );
     assert!(page.contains(whose), "{page}");
     assert!(running.has("recliner_journal_usable 0").await);
-    // A gate holds starts back, and whoever advises starts nothing anyway.
+    // A closed gate holds starts back; in advise mode it stays open, because nothing starts anyway.
     let is_open = u8::from(mode == Mode::Advise);
     let gate =
         format!("recliner_gate_open{{node=\"couchdb@sim-1.local\",gate=\"journal\"}} {is_open}");
@@ -75,7 +75,7 @@ async fn the_reason_is_said_and_nothing_of_the_journal_is_used(mode: Mode) {
     drop(time::timeout(PATIENCE, closed).await.expect("nodes are known").unwrap());
     assert!(running.has(&gate).await);
 
-    // What the other cluster did is not shown as this one's.
+    // The other cluster's records are not shown as this cluster's.
     for path in ["/api/v1/history", "/api/v1/events", "/_db_updates"] {
         let answer = running.get(path).await;
         assert!(answer.contains(whose) && !answer.contains("theirs"), "{path}: {answer}");

@@ -54,7 +54,7 @@ impl Source for ClusterSource {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
         let range = Range { from: 0, to: u32::MAX };
         let node = || NODE.to_owned();
-        let seen = match stage {
+        let observations = match stage {
             Stage::Disk => return self.0.read(stage),
             Stage::Splits => vec![Observation::Reshard(Ok(Default::default()))],
             Stage::Nodes => vec![
@@ -108,12 +108,12 @@ impl Source for ClusterSource {
             | Stage::Away { .. } => vec![],
         };
         let end = stream::once(std::future::ready(Observation::StageEnded));
-        stream::iter(seen).chain(end).boxed()
+        stream::iter(observations).chain(end).boxed()
     }
 }
 
 #[tokio::test]
-async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
+async fn sidecar_serves_facts_from_files_to_other_processes() {
     let root = tree();
     let flags = Flags {
         couchdb_urls: vec![],
@@ -176,14 +176,14 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
             views.any(|view| view.file_bytes() == bytes)
         }
     };
-    let known = handle.snapshots.wait_for(exact(Some(file as u64)));
-    drop(time::timeout(PATIENCE, known).await.expect("its parts are known").unwrap());
+    let exact_sizes = handle.snapshots.wait_for(exact(Some(file as u64)));
+    drop(time::timeout(PATIENCE, exact_sizes).await.expect("its parts are known").unwrap());
     // The sidecar stops: CouchDB's own values count again, and here CouchDB gives none.
     stop.cancel();
     let ended = time::timeout(PATIENCE, tasks.join_next()).await;
     assert_eq!(ended.unwrap().unwrap().unwrap(), ServiceEnd::Stopped);
     let unknown = handle.snapshots.wait_for(exact(None));
-    drop(time::timeout(PATIENCE, unknown).await.expect("they are forgotten").unwrap());
+    drop(time::timeout(PATIENCE, unknown).await.expect("its parts are forgotten").unwrap());
     let errors = handle.status.borrow().errors.clone();
     assert!(errors.keys().any(|(node, reason)| &**node == "_cluster" && *reason == "peer"));
     owner_stop.cancel();

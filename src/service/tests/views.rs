@@ -25,8 +25,7 @@ fn world() -> Config {
     Config::new(&NODES).with(stale).with(database("people", 2))
 }
 
-/// The values of a metric family by the given labels. The node label is reduced to whether it is
-/// one.
+/// The sums of a metric family's values by the given labels.
 fn metric(text: &str, name: &str, labels: &[&str]) -> BTreeMap<Vec<String>, u64> {
     let mut sums = BTreeMap::new();
     for line in text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')) {
@@ -86,7 +85,7 @@ async fn reported(directories: bool) -> ReportedViews {
 }
 
 #[tokio::test]
-async fn cluster_views_mean_all_copies_everywhere_whether_directories_are_read_or_not() {
+async fn cluster_views_include_all_copies_on_every_endpoint() {
     let mut sums = Vec::new();
     for directories in [false, true] {
         let ReportedViews { metrics, targets } = reported(directories).await;
@@ -114,7 +113,7 @@ async fn cluster_views_mean_all_copies_everywhere_whether_directories_are_read_o
                 sums.push(of_json);
             }
         }
-        // Where directories are read, the same files appear once more, per node and per file.
+        // If directories are read, the same files appear once more, per node and per file.
         let on_nodes = metric(&metrics, "recliner_node_view_file_bytes", &[]);
         let parts = metric(&metrics, "recliner_view_part_file_bytes", &[]);
         let of_cluster = directories.then(|| *sums.last().unwrap());

@@ -9,7 +9,7 @@ use std::{fmt::Debug, future::ready, sync::Arc};
 
 /// The files in directories that this process does not read through [`walk`](crate::datadir::walk()).
 pub trait Directories: Debug + Send + Sync + 'static {
-    /// Reads all of them. MUST end, as a [`Source`] must.
+    /// Reads all these directories. MUST end, as a [`Source`] must.
     fn read(&self) -> BoxStream<'static, Observation>;
 }
 
@@ -29,7 +29,7 @@ pub struct Sources {
 
 impl Source for Sources {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
-        let seen = match (&stage, &self.http, &self.files) {
+        let observations = match (&stage, &self.http, &self.files) {
             (Stage::Disk, ..) => {
                 let files = self.files.clone().map(FilesSource::disk);
                 let elsewhere = self.elsewhere.iter().map(|directories| directories.read());
@@ -39,6 +39,6 @@ impl Source for Sources {
             (_, Some(http), _) => return http.read(stage),
             (_, None, Some(files)) => files.alone(&stage),
         };
-        seen.chain(stream::once(ready(Observation::StageEnded))).boxed()
+        observations.chain(stream::once(ready(Observation::StageEnded))).boxed()
     }
 }

@@ -10,14 +10,15 @@ use std::collections::BTreeMap;
 pub struct Copy<'a> {
     /// The clustered database.
     pub db: &'a str,
-    /// The range.
+    /// The range of the copy.
     pub range: Range,
-    /// The node.
+    /// The node whose disk it is or should be on.
     pub node: &'a str,
 }
 
-/// The jobs of `_reshard` that are not over, by (database, range) of their sources, and whether they run: CouchDB
-/// resumes one that stopped or failed from its checkpoint, so its half-made targets still belong to it.
+/// The unfinished jobs of `_reshard`, by (database, range) of their sources, with whether each one
+/// runs. CouchDB resumes a stopped or failed job from its checkpoint, so the job's incomplete
+/// targets still belong to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reshard {
     sources: BTreeMap<(String, Range), bool>,
@@ -25,19 +26,19 @@ pub struct Reshard {
 }
 
 impl Reshard {
-    /// Jobs that nobody could ask for.
+    /// Jobs that could not be requested.
     #[must_use]
     pub const fn unread() -> Self {
         Self { sources: BTreeMap::new(), is_unread: true }
     }
 
-    /// The same jobs, of which it is no longer known whether they are all.
+    /// The same jobs, marked as possibly incomplete.
     #[must_use]
     pub fn into_unread(self) -> Self {
         Self { is_unread: true, ..self }
     }
 
-    /// Whether nobody could ask for them.
+    /// Whether the jobs could not be requested, so that there may be others.
     #[must_use]
     pub const fn is_unread(&self) -> bool {
         self.is_unread
@@ -60,7 +61,7 @@ impl Reshard {
         self.jobs_of(copy).next().is_some()
     }
 
-    /// The same of a job that runs.
+    /// Whether a copy is a source or a target of a running job.
     #[must_use]
     pub fn is_splitting(&self, copy: Copy<'_>) -> bool {
         self.jobs_of(copy).any(|runs| runs)
@@ -78,7 +79,7 @@ impl Reshard {
     }
 }
 
-/// The state of a copy in its place in the map.
+/// The state of a copy found where the map places it.
 #[must_use]
 pub fn state_of_placed(copy: Copy<'_>, reshard: &Reshard) -> TargetState {
     if reshard.is_splitting(copy) { TargetState::Resharding } else { TargetState::Ok }
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_on_the_move_is_neither_stray_nor_missing() {
+    fn moving_shard_is_neither_orphan_nor_missing() {
         let none = Reshard::default();
         let mut splitting = Reshard::default();
         splitting.add("db", ALL, true);
@@ -193,27 +194,23 @@ mod tests {
                 TargetState::Ok,
             ),
             (
-                "a stray where nobody knows what is split",
+                "a stray file while the splits are unknown",
                 state_of_stray(copy("b"), None, &unread, |_| false),
                 TargetState::Unknown,
             ),
             (
-                "not there where nobody knows what is split",
+                "a missing copy while the splits are unknown",
                 state_of_absent(copy("a"), &entry, &unread),
                 TargetState::Unknown,
             ),
             (
-                "a new copy not yet there",
+                "a new copy whose file does not exist yet",
                 state_of_absent(copy("c"), &entry, &none),
                 TargetState::Resharding,
             ),
+            ("a missing old copy", state_of_absent(copy("a"), &entry, &none), TargetState::Missing),
             (
-                "an old copy not there",
-                state_of_absent(copy("a"), &entry, &none),
-                TargetState::Missing,
-            ),
-            (
-                "not there during a split",
+                "a missing copy during a split",
                 state_of_absent(copy("a"), &entry, &splitting),
                 TargetState::Resharding,
             ),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_definitions_share_an_index_and_what_has_none_is_left_out() {
+    fn equal_definitions_share_an_index() {
         let languages = ["javascript".to_owned(), "query".to_owned()];
         let found = groups(
             vec![

@@ -116,14 +116,14 @@ impl FactsLine {
                 let reported =
                     if self.exact { ReportMatch::Identical } else { ReportMatch::Different };
                 let shard = shard.into();
-                let seen = DbFile { shard, facts, reported, same: true, problem: None };
-                all.entry(node.into()).or_default().dbs.push(seen);
+                let file = DbFile { shard, facts, reported, same: true, problem: None };
+                all.entry(node.into()).or_default().dbs.push(file);
             }
             TargetId::View { node, db: shard, signature } if ShardName::split(&shard).is_some() => {
                 let collators = collators.iter().map(|version| Arc::from(&**version)).collect();
                 let shard = shard.into();
-                let seen = PartFile { shard, signature, facts, collators, problem: None };
-                all.entry(node.into()).or_default().parts.push(seen);
+                let file = PartFile { shard, signature, facts, collators, problem: None };
+                all.entry(node.into()).or_default().parts.push(file);
             }
             TargetId::View { .. } | TargetId::Cleanup { .. } | TargetId::Search { .. } => {}
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_sorted_by_node_and_what_is_no_file_is_left_out() {
+    fn groups_lines_by_node_and_skips_targets_without_file() {
         let mut all = BTreeMap::new();
         let part = format!("view:a/shards%2F00000000-ffffffff%2Fx.1/{}", "01".repeat(16));
         let cluster = format!("view:_cluster/x.1/{}", "01".repeat(16));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_is_counted_by_the_sidecars_own_clock() {
+    fn converts_times_from_the_sidecars_clock() {
         let now = Moment::from_unix(2_000);
         for (theirs, ahead, ours) in
             [("1990", 0, 1_990), ("5590", 3_600, 1_990), ("990", -1_000, 1_990), ("3000", 0, 2_000)]

@@ -33,7 +33,7 @@ use wall_clock::{Clock, Moment};
 /// The maximum number of reading threads: more do not make a disk faster, and CouchDB needs it too.
 const MAX_THREADS: usize = 4;
 
-/// The maximum number of unhandled batches: a walk that is further ahead waits.
+/// The maximum number of unhandled batches; a walk that gets further ahead waits.
 const MAX_WAITING_BATCHES: usize = 4;
 
 /// Reads the directories of one node.
@@ -58,7 +58,7 @@ impl FilesSource {
         let (batches, waiting) = mpsc::channel(MAX_WAITING_BATCHES);
         let node = Arc::clone(&self.node);
         let walking = task::spawn_blocking(move || self.walk(&batches));
-        let found = stream::unfold(waiting, |mut waiting| async {
+        let batches_of_files = stream::unfold(waiting, |mut waiting| async {
             waiting.recv().await.map(|seen| (seen, waiting))
         });
         let ended = walking.map(move |ended| {
@@ -66,7 +66,7 @@ impl FilesSource {
             let disk = ended.unwrap_or_else(|_| Err(unread("", ReadProblem::Io)));
             Observation::DiskEnd { node, disk }
         });
-        found.chain(stream::once(ended)).boxed()
+        batches_of_files.chain(stream::once(ended)).boxed()
     }
 
     fn walk(&self, batches: &mpsc::Sender<Observation>) -> Result<DiskWalk, ReadError> {
@@ -86,10 +86,10 @@ impl FilesSource {
         Ok(DiskWalk { sums, whole, took: began.elapsed(), volumes: self.roots.volumes() })
     }
 
-    /// Substitutes CouchDB's responses if there is none to ask: the one node, and no map.
+    /// Substitutes for CouchDB's responses if there is no CouchDB: the one node, and no map.
     pub(super) fn alone(&self, stage: &Stage) -> BoxStream<'static, Observation> {
         let node = || vec![self.node.to_string()];
-        let seen = match stage {
+        let observations = match stage {
             Stage::Nodes => {
                 let members = Members { expected: node(), connected: Vec::new() };
                 vec![
@@ -107,7 +107,7 @@ impl FilesSource {
             | Stage::Poll { .. }
             | Stage::Away { .. } => Vec::new(),
         };
-        stream::iter(seen).boxed()
+        stream::iter(observations).boxed()
     }
 }
 

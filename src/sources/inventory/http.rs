@@ -176,7 +176,7 @@ impl HttpSource {
         .boxed()
     }
 
-    /// Node by node, so that only one node's list is held at a time.
+    /// Lists files node by node, so that only one node's list is held at a time.
     fn files(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
         stream::iter(nodes)
             .then(move |node| {
@@ -208,8 +208,8 @@ impl HttpSource {
             .boxed()
     }
 
-    /// All nodes concurrently, each with its own requests in flight, so that a slow node delays only
-    /// itself.
+    /// Reads all nodes concurrently, each with its own requests in flight, so that a slow node
+    /// delays only itself.
     fn shards(
         self,
         snapshot: Arc<Snapshot>,
@@ -294,7 +294,7 @@ impl From<Error> for ReadError {
         let right = if let Error::Forbidden { asked, .. } = &error {
             Some(rights::missing(asked.route))
         } else {
-            // All missing databases have one cause.
+            // Without a user, one sentence covers everything that cannot be read.
             matches!(error, Error::NoUser { .. }).then_some(NO_USER)
         };
         Self { reason: error.kind().label(), message: describe(&error), right }

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One copy of one range: its place in the map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CopyAt {
-    /// The range.
+    /// The range of the copy.
     pub range: Range,
-    /// The node's name.
+    /// The name of its node.
     pub node: String,
 }
 
@@ -76,21 +76,21 @@ fn moves(
 ) -> (BTreeSet<CopyAt>, BTreeSet<CopyAt>) {
     let mut added: BTreeMap<Range, Vec<CopyAt>> = BTreeMap::new();
     let (mut arriving, mut leaving) = (BTreeSet::new(), BTreeSet::new());
-    let mut made = true;
+    let mut is_creation = true;
     for &[verb, range, node] in changelog {
         let Some(copy) = copy_at(range, node) else {
-            made = false;
+            is_creation = false;
             continue;
         };
         if verb == "add" {
             leaving.remove(&copy);
-            if made {
+            if is_creation {
                 added.entry(copy.range).or_default().push(copy);
             } else {
                 arriving.insert(copy);
             }
         } else {
-            made = false;
+            is_creation = false;
             arriving.remove(&copy);
             leaving.insert(copy);
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copies_made_with_a_database_are_not_moves() {
+    fn copies_created_with_a_database_are_not_moves() {
         let entry = entry(
             &[(LOW, &["a", "b"]), (HIGH, &["a", "b"])],
             &[["add", LOW, "a"], ["add", LOW, "b"], ["add", HIGH, "a"], ["add", HIGH, "b"]],
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_addition_arrives_and_a_removal_leaves() {
+    fn later_additions_arrive_and_removals_leave() {
         let entry = entry(
             &[(LOW, &["a", "c"]), (HIGH, &["a", "b"])],
             &[
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_documents_are_read_as_far_as_they_go() {
+    fn malformed_documents_are_read_as_far_as_possible() {
         let nodes = BTreeMap::from([("a".to_owned(), vec![LOW.to_owned(), "junk".to_owned()])]);
         let entry = MapEntry::new("db", "", &BTreeMap::new(), &nodes, &[["add", "", ""]]);
         assert_eq!(shown(&entry.copies), ["00000000-7fffffff a"]);

@@ -65,7 +65,7 @@ pub enum MapRead {
 pub enum Observation {
     /// The cluster's nodes: the expected ones, and the connected ones.
     Members(Result<Members, ReadError>),
-    /// One node.
+    /// The answer of one node.
     Node(NodeAnswer),
     /// A silent node answers again.
     Back {
@@ -96,19 +96,19 @@ pub enum Observation {
     },
     /// The facts of one shard copy.
     Shard {
-        /// Which.
+        /// The target of the copy.
         ix: TargetIx,
         /// Its facts; `None` if the file no longer exists.
         facts: Result<Option<Facts>, ReadError>,
     },
     /// CouchDB does not open this shard copy before a split is over.
     Splitting {
-        /// Which.
+        /// The target of the copy.
         ix: TargetIx,
     },
     /// The view indexes of one database.
     Views {
-        /// The database, by the position of its map entry's targets.
+        /// The name of the database.
         db: String,
         /// Its instance suffix.
         suffix: String,
@@ -138,7 +138,7 @@ pub enum Observation {
     DiskEnd {
         /// The node.
         node: Arc<str>,
-        /// The other files there.
+        /// The result of the walk.
         disk: Result<DiskWalk, ReadError>,
     },
     /// Files of a node that another process reads.
@@ -181,7 +181,7 @@ pub struct DbFile {
     pub shard: Box<str>,
     /// The facts in its header.
     pub facts: Facts,
-    /// Whether CouchDB would report the same.
+    /// Whether CouchDB would report the same values.
     pub reported: ReportMatch,
     /// Whether it is the same file as before, even if it grew.
     pub same: bool,
@@ -217,7 +217,7 @@ pub struct CompactionFile {
     pub changed: Moment,
 }
 
-/// Other files in a node's directories.
+/// The result of a walk: sums of the other files in a node's directories, and their file systems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskWalk {
     /// Their sizes in bytes.
@@ -246,7 +246,7 @@ pub struct NodeAnswer {
     pub node: String,
     /// Whether it answered, and if not, why.
     pub up: Result<(), ReadError>,
-    /// What it runs, if its own address is known.
+    /// The build that the node reports, if any.
     pub build: Option<Build>,
     /// Its own address.
     pub own_address: OwnAddress,
@@ -278,7 +278,7 @@ pub struct SearchAnswer {
     pub engine: Engine,
     /// Its design document, by id.
     pub design: String,
-    /// Its name there.
+    /// Its name in the design document.
     pub index: String,
     /// The language of its function.
     pub language: String,
@@ -365,7 +365,7 @@ pub enum TaskKind {
     BuildsSearch {
         /// Its design document.
         design: String,
-        /// Its name there.
+        /// Its name in the design document.
         index: String,
     },
 }

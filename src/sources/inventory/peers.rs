@@ -127,7 +127,8 @@ impl PeersSource {
         Err(format!("it has more than {} files", LINES_PER_PAGE * MAX_PAGES))
     }
 
-    /// A page, by how many seconds the sidecar's clock is ahead, and its size in bytes.
+    /// A page, the number of seconds by which the sidecar's clock is ahead, and the page's size in
+    /// bytes.
     async fn page(
         &self,
         peer: &Address,
@@ -167,11 +168,11 @@ impl PeersSource {
 impl Directories for PeersSource {
     /// Asks all sidecars concurrently.
     fn read(&self) -> BoxStream<'static, Observation> {
-        let asked = self.peers.iter().cloned().map(|peer| {
+        let reads = self.peers.iter().cloned().map(|peer| {
             let this = self.clone();
             stream::once(async move { this.of(&peer).await }).flat_map(stream::iter).boxed()
         });
-        stream::select_all(asked).boxed()
+        stream::select_all(reads).boxed()
     }
 }
 
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sidecars_pages_end() {
+    async fn refuses_pages_that_never_end() {
         let two = |from: usize| match from {
             0 => json!({ "facts": [line(0), line(1)], "next": id(1) }),
             _ => json!({ "facts": [line(2)], "next": null }),

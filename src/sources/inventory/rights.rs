@@ -1,7 +1,8 @@
 //! The effects of missing rights, in sentences for people.
 //!
 //! One sentence for everything that one missing right hides, so that ten thousand databases do not
-//! produce ten thousand sentences. The rights: `chttpd_auth_request`, `chttpd_node`.
+//! produce ten thousand sentences. CouchDB checks the rights in `chttpd_auth_request` and
+//! `chttpd_node`.
 
 /// What cannot be read if a route with this label is forbidden.
 pub(super) fn missing(route: &str) -> &'static str {

@@ -27,7 +27,7 @@ pub enum Stage {
     Strays {
         /// The databases.
         dbs: Vec<String>,
-        /// Nodes that are asked too before a database is in no map.
+        /// Nodes that are also asked before a database counts as unmapped.
         nodes: Vec<String>,
     },
     /// The files in the nodes' directories that this process can read itself.
@@ -86,7 +86,7 @@ pub struct NodeReads {
     pub node: String,
     /// Db targets on it; those never read are first.
     pub targets: Vec<TargetIx>,
-    /// The number of those never read.
+    /// The number of targets never read.
     pub unread: usize,
 }
 
@@ -96,11 +96,11 @@ impl NodeReads {
     pub fn of(node: &str, targets: Vec<TargetIx>, snapshot: &Snapshot) -> Self {
         let (mut unread, mut read) = (targets, Vec::new());
         unread.retain(|ix| {
-            let known = snapshot.target(*ix).is_some_and(|it| it.facts().measured_at.is_some());
-            if known {
+            let was_read = snapshot.target(*ix).is_some_and(|it| it.facts().measured_at.is_some());
+            if was_read {
                 read.push(*ix);
             }
-            !known
+            !was_read
         });
         let count = unread.len();
         unread.append(&mut read);
@@ -113,8 +113,8 @@ impl NodeReads {
 pub struct Databases {
     /// Db targets; those of one database instance are adjacent.
     copies: Vec<TargetIx>,
-    /// The end of each database in `targets`; a million separate lists would need more memory than their
-    /// content.
+    /// The end of each database in `copies`; a million separate lists would need more memory than
+    /// their content.
     ends: Vec<u32>,
 }
 
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_begins_with_what_was_never_read() {
+    fn targets_never_read_come_first() {
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");
         let mut targets = Vec::new();

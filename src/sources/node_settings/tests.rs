@@ -11,7 +11,7 @@ const A: &str = "couchdb@sim-1.local";
 const B: &str = "couchdb@sim-2.local";
 const START: Moment = Moment::from_unix(1_795_230_000);
 
-/// A task over two nodes, of which the first is known to be up.
+/// A task over two nodes that are known to be up.
 struct Rig {
     cluster: Cluster,
     draft: Draft,
@@ -55,13 +55,13 @@ impl Rig {
 
     async fn next(&mut self) -> Arc<NodeSettings> {
         let changed = time::timeout(2 * INTERVAL, self.settings.changed()).await;
-        changed.expect("it reads in time").expect("the task lives");
+        changed.expect("the task reads in time").expect("the task lives");
         Arc::clone(&self.settings.borrow_and_update())
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_advice_needs_is_read_and_nothing_else_is_kept() {
+async fn keeps_only_settings_that_advice_needs() {
     let mut rig = Rig::start("admin");
     rig.cluster.world(|world| {
         world.set(A, "smoosh", "db_channels", "big");
@@ -86,7 +86,7 @@ async fn what_advice_needs_is_read_and_nothing_else_is_kept() {
     assert_eq!(a.sections.keys().collect::<Vec<_>>(), ["couchdb", "smoosh", "smoosh.big"]);
     assert_eq!(a.sections["couchdb"], BTreeMap::from([("max_dbs_open".into(), "100".into())]));
 
-    // They are read again after a while.
+    // The settings are read again after a while.
     rig.cluster.world(|world| {
         world.set(A, "smoosh.big", "min_size", "8");
     });
@@ -94,7 +94,7 @@ async fn what_advice_needs_is_read_and_nothing_else_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_are_read_again_at_once_when_this_process_wrote_some() {
+async fn rereads_at_once_after_this_process_wrote_settings() {
     let mut rig = Rig::start("admin");
     rig.next().await;
     let began = time::Instant::now();
@@ -107,7 +107,7 @@ async fn they_are_read_again_at_once_when_this_process_wrote_some() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_does_not_answer_keeps_its_settings_until_it_leaves() {
+async fn silent_node_keeps_its_settings_until_it_leaves() {
     let mut rig = Rig::start("admin");
     let first = rig.next().await;
     assert_eq!(first.nodes.len(), 2);
@@ -124,7 +124,7 @@ async fn a_node_that_does_not_answer_keeps_its_settings_until_it_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_without_the_right_is_a_problem_of_every_node() {
+async fn missing_right_is_a_problem_of_every_node() {
     let mut rig = Rig::start("reader");
     let settings = rig.next().await;
     assert_eq!(settings.nodes, BTreeMap::new());

@@ -30,7 +30,7 @@ fn listening(number: u64) -> UpdatesFeed {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_starts_from_now_and_resumes_where_it_broke_off() {
+async fn feed_starts_from_now_and_resumes_at_last_position() {
     let mut state = listening(5);
     assert_eq!(state.state().followed_since, Some(Moment::from_unix(101)));
     assert!(state.state().connected, "nothing can be missed");
@@ -43,13 +43,13 @@ async fn it_starts_from_now_and_resumes_where_it_broke_off() {
     state.mark_open();
     assert_eq!(names(&state.receive(vec![update("a", 9)])), ["a"]);
     assert!(!state.state().connected, "more missed rows may follow");
-    assert_eq!(state.state().followed_since, Some(Moment::from_unix(101)), "nothing was");
+    assert_eq!(state.state().followed_since, Some(Moment::from_unix(101)), "nothing was missed");
     assert!(state.receive(vec![UpdateLine::Heartbeat]).is_empty());
     assert!(state.state().connected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn missed_rows_come_first_and_confirm_nothing() {
+async fn feed_counts_as_connected_only_after_missed_rows() {
     let stored = |seq: &str| {
         Some(FeedPosition { seq: seq.to_owned(), created_at: None, at: Moment::from_unix(90) })
     };
@@ -92,7 +92,7 @@ async fn missed_rows_come_first_and_confirm_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_that_goes_back_restarts_and_its_replay_is_not_reported() {
+async fn rewound_feed_restarts_without_reporting_its_replay() {
     for behind in [1, 5] {
         let mut state = listening(5);
         let replay: Vec<UpdateLine> = (behind..100).map(|at| update("a", at)).collect();
@@ -133,7 +133,7 @@ async fn each_kind_of_failure_is_retried_appropriately() {
     }
     state.record_failure(FeedFailure::Malformed, "?".into());
     state.end_pause();
-    assert_eq!(state.step, UpdatesStep::Begin, "it cannot get past a line");
+    assert_eq!(state.step, UpdatesStep::Begin, "the feed cannot get past a malformed line");
 
     let mut state = listening(5);
     state.record_failure(FeedFailure::BadSequence, "400".into());
@@ -174,14 +174,14 @@ proptest! {
 }
 
 #[test]
-fn each_result_leads_to_the_next_step_and_what_it_reports() {
+fn each_result_sets_next_step_and_reported_events() {
     let now = Moment::from_unix(200);
     let mut feed = UpdatesFeed::new();
     let mut handle = |result: UpdatesResult| {
         let (events, is_missed, state) = match feed.handle(result, now) {
             FeedStep::Updates(events, state) => (events, false, state),
             FeedStep::MissedUpdates(events, state) => (events, true, state),
-            FeedStep::MapChanges(..) => panic!("it is another feed"),
+            FeedStep::MapChanges(..) => panic!("the map feed is a different feed"),
         };
         (feed.step.clone(), names(&events).concat(), is_missed, state.connected)
     };
@@ -204,7 +204,7 @@ fn each_result_leads_to_the_next_step_and_what_it_reports() {
     assert_eq!((events.as_str(), is_missed), ("d", false));
 
     let (.., connected) = handle(UpdatesResult::Lines(vec![update("e", 10)], FeedLag::Late));
-    assert!(!connected, "what late rows do not name may have changed");
+    assert!(!connected, "other databases may have changed while rows are late");
     let (.., connected) = handle(lines(vec![UpdateLine::Heartbeat]));
     assert!(connected);
 
@@ -222,7 +222,7 @@ fn each_result_leads_to_the_next_step_and_what_it_reports() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_is_read_at_a_limited_rate_whatever_the_names() {
+async fn reads_at_a_limited_rate_whatever_the_name_length() {
     for name in ["n", &"n".repeat(4_000)] {
         let (begun, mut pace, mut lines, mut late) =
             (Instant::now(), FeedPace(Instant::now()), 0, 0);

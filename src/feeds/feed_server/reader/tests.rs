@@ -13,7 +13,7 @@ use wall_clock::{Clock, Moment};
 
 const ERA: &str = "0123456789abcdef";
 
-/// A page with these numbers.
+/// A page of events with these sequence numbers.
 fn page(numbers: &[u64], highest_removed_seq: u64) -> FeedPage {
     let entry = |seq: &u64| FeedEntry { seq: *seq, change: DbChange::Updated, db: "db".to_owned() };
     FeedPage {
@@ -60,7 +60,7 @@ fn received(after: u64, numbers: &[u64], up_to: u64, highest_removed_seq: u64) -
 }
 
 #[test]
-fn each_event_leads_to_its_rows_its_stage_and_its_position() {
+fn each_live_event_sets_rows_stage_and_position() {
     use broadcast::error::RecvError;
     let (rows, heartbeat) = (|count: usize| "{".repeat(count), "\n");
     for (name, event, sent, stage, position) in [
@@ -85,15 +85,15 @@ fn each_event_leads_to_its_rows_its_stage_and_its_position() {
         let mut reader = live(Kind::Continuous, true);
         let (piece, next) = reader.handle_live(event);
         let text = std::str::from_utf8(&piece).unwrap();
-        let found =
+        let output =
             if text == heartbeat { text.to_owned() } else { rows(text.matches('{').count()) };
-        assert_eq!((found, format!("{next:?}")), (sent, stage.to_owned()), "{name}");
+        assert_eq!((output, format!("{next:?}")), (sent, stage.to_owned()), "{name}");
         assert_eq!(reader.position, position, "{name}");
     }
 }
 
 #[test]
-fn silence_without_heartbeats_and_the_first_event_of_a_longpoll_end_the_body() {
+fn body_ends_after_silence_or_first_longpoll_event() {
     let (piece, next) = live(Kind::Continuous, false).handle_live(LiveEvent::Silence);
     assert!(piece.is_empty() && matches!(next, ReaderStage::Closing));
     let mut reader = live(Kind::Longpoll, true);

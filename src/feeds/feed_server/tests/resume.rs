@@ -1,4 +1,5 @@
-//! A reader may stop and continue anywhere, and always ends with the latest events of everything.
+//! A reader may stop and continue anywhere, and always ends up with the latest event of each type
+//! of each database.
 
 use super::*;
 use crate::{model::settings::work::Keep, store::journal::EventsQuery};
@@ -10,11 +11,11 @@ use std::collections::BTreeMap;
 enum ScenarioStep {
     /// Events of some databases in one commit.
     Events(Vec<(u8, u8)>),
-    /// An event of recliner's own, which has a number too.
+    /// An event that the feed does not show, but that has a number too.
     Own,
     /// Time passes.
     Hours(u8),
-    /// A reader reads at most so many rows in one response.
+    /// A reader reads one response of at most this many rows.
     Reads(usize, u8),
     /// A reader waits for events, and these arrive.
     Polls(usize, Vec<(u8, u8)>),
@@ -220,15 +221,15 @@ async fn check_readers(steps: Vec<ScenarioStep>, keep: Duration) {
     for reader in &mut readers {
         while reader.read_once(&fixture, 3).await {}
         for ((db, kind), latest) in &truth.all {
-            let known = reader.known.get(&(db.clone(), kind.clone())).copied();
+            let received_seq = reader.known.get(&(db.clone(), kind.clone())).copied();
             let of = |kind: &&str| reader.known.contains_key(&(db.clone(), (*kind).to_owned()));
             let nothing = !["created", "updated", "deleted"].iter().any(of);
             let gone = truth.deleted_since(db).is_some();
             assert!(
-                known == Some(latest.seq)
-                    || (latest.optional && known.is_none())
+                received_seq == Some(latest.seq)
+                    || (latest.optional && received_seq.is_none())
                     || (gone && nothing),
-                "{db} {kind}: {}, but {known:?} is known; gone: {gone}",
+                "{db} {kind}: {}, but {received_seq:?} is known; gone: {gone}",
                 latest.seq
             );
         }
@@ -238,7 +239,7 @@ async fn check_readers(steps: Vec<ScenarioStep>, keep: Duration) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn a_reader_that_continues_from_anywhere_ends_with_the_latest_events(
+    fn reader_resuming_anywhere_gets_the_latest_events(
         steps in steps(),
         days in 0..3_u64,
     ) {

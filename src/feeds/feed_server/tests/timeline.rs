@@ -8,7 +8,7 @@ fn lines(piece: &str) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn normal_returns_the_latest_of_each_type_in_order() {
+async fn normal_feed_returns_latest_event_of_each_type() {
     let fixture = Fixture::with_defaults().await;
     let nothing = fixture.open("").await.rest().await;
     assert!(nothing.starts_with("{\"results\":[\n\n],\n\"last_seq\":\"0-"), "{nothing:?}");
@@ -122,9 +122,9 @@ async fn continuous_ends_after_silence_and_stays_open_with_heartbeats() {
     assert!(begun.elapsed() >= millis(3100) && begun.elapsed() < millis(3500));
     // The other feed was not read in the meantime, and returns only the latest event.
     let all = lines(&beats.rest().await);
-    let shown: Vec<_> = all.iter().filter(|line| !line.is_null()).collect();
-    assert_eq!(shown.len(), 4, "{all:?}");
-    assert_eq!(number(&shown[3]["last_seq"]), 3);
+    let events: Vec<_> = all.iter().filter(|line| !line.is_null()).collect();
+    assert_eq!(events.len(), 4, "{all:?}");
+    assert_eq!(number(&events[3]["last_seq"]), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,7 +188,7 @@ async fn the_number_of_waiting_readers_is_limited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_gets_fewer_events_late_but_always_the_latest() {
+async fn slow_reader_gets_fewer_events_but_always_the_latest() {
     let fixture = Fixture::with_defaults().await;
     let mut slow = fixture.open("feed=continuous&heartbeat=true").await;
     let mut quick = fixture.open("feed=continuous&heartbeat=true").await;
@@ -199,18 +199,18 @@ async fn a_slow_reader_gets_fewer_events_late_but_always_the_latest() {
         lines_of_quick += lines(&quick.piece().await.unwrap()).len();
     }
     assert_eq!(lines_of_quick, 5_000);
-    let mut told_to_slow = Vec::new();
-    while told_to_slow.last().is_none_or(|line: &Value| number(&line["seq"]) < 50 * rounds) {
-        told_to_slow.extend(lines(&slow.piece().await.unwrap()));
+    let mut lines_of_slow = Vec::new();
+    while lines_of_slow.last().is_none_or(|line: &Value| number(&line["seq"]) < 50 * rounds) {
+        lines_of_slow.extend(lines(&slow.piece().await.unwrap()));
     }
     // At most one event per database from the table, plus the chunks shared at the time.
-    assert!(told_to_slow.len() <= 50 + 16 * 50, "{}", told_to_slow.len());
-    let last: Vec<u64> = told_to_slow.iter().rev().take(50).map(|it| number(&it["seq"])).collect();
+    assert!(lines_of_slow.len() <= 50 + 16 * 50, "{}", lines_of_slow.len());
+    let last: Vec<u64> = lines_of_slow.iter().rev().take(50).map(|it| number(&it["seq"])).collect();
     assert_eq!(last, (4_951..=5_000).rev().collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_sequences_restart_the_feed_and_say_so() {
+async fn unknown_sequence_restarts_feed_and_reports_reset() {
     let fixture = Fixture::with_defaults().await;
     fixture.record(vec![updated("a"), updated("b")]).await;
     let era =
@@ -218,7 +218,7 @@ async fn unknown_sequences_restart_the_feed_and_say_so() {
     for (since, reset, count) in [
         (format!("1-{era}"), None, 1),
         (format!("2-{era}"), None, 0),
-        // Beyond the newest: from a later life of this file, or invented.
+        // Beyond the newest number: from a later lifetime of this file, or made up.
         (format!("3-{era}"), Some(ResetReason::UnknownSequence), 2),
         ("1-0123456789abcdef".to_owned(), Some(ResetReason::UnknownSequence), 2),
         ("0-0123456789abcdef".to_owned(), None, 2),

@@ -12,7 +12,7 @@ fn running(facts: Facts) -> Facts {
     Facts { flags: FactFlags { compact_running: true, ..facts.flags }, ..facts }
 }
 
-/// Facts known for a long time, then a job that first appears at second 1,005.
+/// A scenario with old facts and a job that first appears at second 1,005.
 fn line(started: u64) -> (Scenario, TrackerChanges) {
     let mut line = Scenario::new();
     let step = line.poll(1_005, [Some(&[began(started)]), Some(&[])]);
@@ -20,7 +20,7 @@ fn line(started: u64) -> (Scenario, TrackerChanges) {
 }
 
 #[test]
-fn the_size_before_is_read_while_the_job_runs_if_unknown_near_its_start() {
+fn reads_unknown_initial_size_while_job_runs() {
     // 900 bytes were measured 15 minutes earlier.
     let (mut line, step) = line(1_001);
     assert_eq!(line.tracker.jobs().list[0].file_bytes, None, "the old measurement does not count");
@@ -28,14 +28,14 @@ fn the_size_before_is_read_while_the_job_runs_if_unknown_near_its_start() {
     line.read(line.dbs[0], running(facts(1_006, 5_000, 400, 90, 10)));
     assert_eq!(line.tracker.jobs().list[0].file_bytes, Some(5_000));
     let step = line.poll(1_010, [Some(&[began(1_001)]), Some(&[])]);
-    assert_eq!(step.reread.len(), 0, "once is enough");
+    assert_eq!(step.reread.len(), 0, "one reading is enough");
     line.poll(1_015, IDLE);
     let step = line.read(line.dbs[0], facts(1_015, 420, 400, 95, 95));
     assert_eq!(ends(&step), [(JobResult::Freed, JobOwner::Other, Some(5_000), Some(420), 14)]);
 }
 
 #[test]
-fn a_job_that_ends_before_its_file_is_read_has_an_unknown_size_before_and_did_not_grow() {
+fn initial_size_stays_unknown_if_read_after_the_swap() {
     let (mut line, _) = line(1_001);
     // The new file replaced the old one in between.
     line.read(line.dbs[0], facts(1_006, 20_000, 19_000, 90, 90));
@@ -48,7 +48,7 @@ fn a_job_that_ends_before_its_file_is_read_has_an_unknown_size_before_and_did_no
 }
 
 #[test]
-fn a_measurement_just_before_the_start_gives_the_size_before() {
+fn recent_measurement_gives_initial_size() {
     let mut line = Scenario::new();
     line.read(line.dbs[0], facts(960, 4_000, 400, 90, 10));
     let step = line.poll(1_005, [Some(&[began(1_001)]), Some(&[])]);
@@ -59,9 +59,9 @@ fn a_measurement_just_before_the_start_gives_the_size_before() {
 }
 
 #[test]
-fn the_node_gives_the_start_time_unless_it_is_in_the_future() {
-    for (says, since) in [(700, 700), (1_005, 1_005), (9_000, 1_005)] {
-        let (line, _) = line(says);
+fn uses_start_time_from_node_unless_in_the_future() {
+    for (reported, since) in [(700, 700), (1_005, 1_005), (9_000, 1_005)] {
+        let (line, _) = line(reported);
         assert_eq!(line.tracker.jobs().list[0].started_at, at(since));
     }
     // A later pass has another process id.
@@ -71,7 +71,7 @@ fn the_node_gives_the_start_time_unless_it_is_in_the_future() {
 }
 
 #[test]
-fn an_unread_file_is_requested_until_it_was_read() {
+fn requests_file_until_it_was_read() {
     let (mut line, _) = line(1_001);
     let again = line.poll(1_010, [Some(&[began(1_001)]), Some(&[])]);
     assert!(again.reread.contains(&line.dbs[0]));
@@ -83,17 +83,17 @@ fn an_unread_file_is_requested_until_it_was_read() {
 }
 
 #[test]
-fn a_compaction_that_no_poll_showed_is_known_by_the_file_that_it_left() {
+fn detects_unseen_compaction_by_replaced_file() {
     let mut line = Scenario::new();
     line.poll(1, IDLE);
     let quiet = line.read(line.dbs[0], facts(20, 100, 100, 50, 50));
     assert_eq!(ends(&quiet), [(JobResult::Freed, JobOwner::Other, Some(900), Some(100), 0)]);
     assert_eq!(quiet.ended[0].outcome.took(), None);
     assert_eq!(line.read(line.dbs[0], facts(30, 100, 100, 50, 50)).ended, []);
-    // How large it had become by then is not known.
+    // The file's size just before the compaction is unknown.
     let busy = line.read(line.dbs[1], facts(20, 120, 110, 60, 55));
     assert_eq!(ends(&busy), [(JobResult::Unmeasured, JobOwner::Other, None, Some(120), 0)]);
-    // Nothing was written since the last one, so the sequence stays where it is.
+    // Nothing was written since the last compaction, so the compacted sequence does not change.
     line.read(line.dbs[0], facts(40, 900_000, 100, 90, 50));
     line.read(line.dbs[0], facts(50, 900_000, 100, 90, 90));
     let again = line.read(line.dbs[0], facts(60, 100, 100, 90, 90));
@@ -101,15 +101,16 @@ fn a_compaction_that_no_poll_showed_is_known_by_the_file_that_it_left() {
 }
 
 #[test]
-fn a_file_that_another_fact_explains_is_no_further_compaction() {
+fn file_change_with_known_cause_is_not_another_compaction() {
     let mut line = Scenario::new();
     line.poll(1, [Some(&[began(1)]), Some(&[])]);
     line.poll(5, IDLE);
     assert_eq!(line.read(line.dbs[0], facts(6, 100, 100, 50, 50)).ended.len(), 1);
-    // A header of the same second is older than CouchDB's answer.
+    // This header of the same second is older than CouchDB's answer.
     line.read(line.dbs[1], facts(20, 900_000, 100, 60, 10));
     assert_eq!(line.read(line.dbs[1], facts(20, 100_000, 100, 59, 10)).ended, []);
-    // What was read before this process began was perhaps recorded by the one before.
+    // An earlier process may already have recorded a change of a file read before this process
+    // began.
     let mut line = Scenario::new();
     line.tracker.adopt([], at(10));
     assert_eq!(line.read(line.dbs[0], facts(20, 100, 100, 50, 50)).ended, []);

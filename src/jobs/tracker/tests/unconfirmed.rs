@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn if_it_is_unknown_whether_the_request_arrived_the_file_decides() {
+fn unconfirmed_request_is_judged_by_the_file() {
     let mut line = Scenario::new();
     let intent = line.intent(10);
     line.start(intent.clone()).unwrap();
@@ -17,7 +17,7 @@ fn if_it_is_unknown_whether_the_request_arrived_the_file_decides() {
 }
 
 #[test]
-fn a_copy_of_a_view_may_have_run_unless_a_later_reading_shows_otherwise() {
+fn view_copy_may_have_run_unless_reading_disproves_it() {
     for (node, may_have_run, why) in [
         (0, false, "its size was read afterwards"),
         (1, true, "the other copy's size is never read"),

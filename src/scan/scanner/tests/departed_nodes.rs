@@ -1,8 +1,8 @@
-//! Copies that the shard map places on a node that is no member of the cluster any more.
+//! Copies that the shard map places on a node that is no longer a member of the cluster.
 
 use super::*;
 
-/// The cluster as it is, save that these nodes alone are its members.
+/// The cluster with only these nodes as members.
 #[derive(Debug)]
 struct Remaining {
     cluster: Cluster,
@@ -15,8 +15,8 @@ impl Source for Remaining {
         let mut answers = self.cluster.answers(stage);
         if ask_members {
             let members = self.members.borrow().clone();
-            let left = |node: &str| members.as_ref().is_ok_and(|names| !names.contains(&node));
-            answers.retain(|it| !matches!(it, Observation::Node(node) if left(&node.node)));
+            let has_left = |node: &str| members.as_ref().is_ok_and(|names| !names.contains(&node));
+            answers.retain(|it| !matches!(it, Observation::Node(node) if has_left(&node.node)));
             answers[0] = Observation::Members(members.map(|names| {
                 let expected: Vec<String> = names.into_iter().map(ToOwned::to_owned).collect();
                 Members { connected: expected.clone(), expected }
@@ -33,7 +33,7 @@ fn states(snapshot: &Snapshot, node: &str) -> Vec<TargetState> {
 }
 
 #[test]
-fn whether_a_copy_is_on_a_node_that_is_no_member_is_unknown() {
+fn copy_on_a_former_member_has_unknown_state() {
     let (members, members_rx) = watch::channel(Ok(vec![NODES[0]]));
     let source = Remaining { cluster: Cluster::default(), members: members_rx };
     let mut harness = Harness::starting(Cluster::default(), vec![], Some(Arc::new(source)));
@@ -46,7 +46,7 @@ fn whether_a_copy_is_on_a_node_that_is_no_member_is_unknown() {
 }
 
 #[test]
-fn where_members_may_not_be_asked_for_no_copy_is_missing() {
+fn no_copy_is_missing_if_reading_members_is_forbidden() {
     let forbidden = ReadError { right: Some("members"), ..unread("forbidden") };
     let (_members, members_rx) = watch::channel(Err(forbidden));
     let source = Remaining { cluster: Cluster::default(), members: members_rx };

@@ -1,4 +1,4 @@
-//! Directories beside CouchDB, and alone.
+//! Directories read in addition to CouchDB, and without it.
 
 use super::*;
 use crate::{
@@ -52,7 +52,7 @@ fn walked(node: &str, files: Vec<FoundFile>, whole: bool) -> Vec<Observation> {
     ]
 }
 
-/// Two file systems, one of which says nothing of itself.
+/// Two file systems, one of which reports no free space.
 fn volumes() -> Vec<DirectoryVolume> {
     let space = FileSystemSpace { available: 1_000, size: 9_000, device: 1 };
     vec![
@@ -69,7 +69,7 @@ fn volumes() -> Vec<DirectoryVolume> {
     ]
 }
 
-/// What nothing uses of each: stale indexes, leftovers, trash.
+/// Unused bytes on each volume of a node: stale indexes, leftovers, trash.
 fn useless(snapshot: &Snapshot, node: &str) -> Vec<(String, [u64; 3])> {
     let node = snapshot.nodes().iter().find(|it| &*it.name == node).unwrap();
     let of = |on: &VolumeUsage| {
@@ -91,7 +91,7 @@ fn target<'a>(snapshot: &'a Snapshot, id: &str) -> crate::table::TargetRef<'a> {
 }
 
 #[test]
-fn a_directory_without_couchdb_is_a_node_of_its_own() {
+fn directory_without_couchdb_is_shown_as_a_node() {
     let files = vec![
         db("_dbs", header(900, 50, 20, 3)),
         db(SHARD, header(900, 100, 10, 9)),
@@ -118,7 +118,7 @@ fn a_directory_without_couchdb_is_a_node_of_its_own() {
     assert_eq!(disk.oldest_fact, Some(Moment::from_unix(900)));
     assert_eq!(disagreements(&snapshot, NODES[0]), None);
 
-    // The shard goes; its index file stays, and nothing uses it.
+    // The shard is deleted; its index file stays, unused.
     let files = vec![db("_dbs", header(1_200, 50, 20, 3)), view(SHARD, 1, 40)];
     harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], files, true));
     let snapshot = harness.sweep(2);
@@ -128,7 +128,7 @@ fn a_directory_without_couchdb_is_a_node_of_its_own() {
     );
     assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index_bytes), Some(40));
 
-    // Where a directory could not be read, nothing is taken out.
+    // If a directory could not be read, nothing is removed.
     harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], vec![], false));
     let snapshot = harness.sweep(3);
     assert_eq!(snapshot.targets().count(), 2);
@@ -137,14 +137,14 @@ fn a_directory_without_couchdb_is_a_node_of_its_own() {
 }
 
 #[test]
-fn the_better_source_wins_fact_by_fact_and_disagreement_is_counted() {
+fn better_source_wins_per_fact_and_disagreements_are_counted() {
     let walk = |active, seq| walked(NODES[0], vec![db(SHARD, header(900, 100, active, seq))], true);
-    // CouchDB says 100 bytes, 10 of them active, sequence 4.
+    // CouchDB reports 100 bytes, 10 of them active, sequence 4.
     let cluster = Cluster { seq: Some(4), disk: walk(10, 4), ..Cluster::default() };
     let mut harness = Harness::after_one_sweep(cluster);
     let snapshot = harness.sweep(1);
     let facts = target(&snapshot, &format!("db:couchdb@a/{ID}")).facts();
-    assert_eq!(facts.source_of(FactKind::File), Some(MeasuredBy::Http), "it was asked last");
+    assert_eq!(facts.source_of(FactKind::File), Some(MeasuredBy::Http), "CouchDB was asked last");
     assert_eq!(disagreements(&snapshot, NODES[0]), Some(0));
     assert_eq!(disagreements(&snapshot, NODES[1]), None);
     assert_eq!(on_disk(&snapshot, NODES[1]), None);
@@ -153,7 +153,7 @@ fn the_better_source_wins_fact_by_fact_and_disagreement_is_counted() {
     let snapshot = harness.sweep(2);
     assert_eq!(disagreements(&snapshot, NODES[0]), Some(1));
 
-    // A node that answers nobody: its files still do.
+    // The node does not answer, but its files can still be read.
     harness.cluster.send_modify(|cluster| {
         cluster.down = [true, false];
         cluster.disk = walk(60, 9);
@@ -167,9 +167,9 @@ fn the_better_source_wins_fact_by_fact_and_disagreement_is_counted() {
 }
 
 #[test]
-fn an_index_that_couchdb_is_asked_for_is_compared_with_its_header() {
-    // CouchDB says of the index 50 bytes, 5 of them active, sequence 3; it asks the second node,
-    // or the first, whichever copy comes first in the tables.
+fn compares_index_reported_by_couchdb_with_its_header() {
+    // CouchDB reports 50 bytes for the index, 5 of them active, and sequence 3. The node whose copy
+    // comes first in the tables is asked.
     let walk = |active| {
         let files = |node| {
             let part = FoundFile::View(part(SHARD, 1, header(900, 50, active, 3)));
@@ -191,7 +191,11 @@ fn an_index_that_couchdb_is_asked_for_is_compared_with_its_header() {
     harness.cluster.send_modify(|cluster| cluster.disk = walk(6));
     assert_eq!(counted(&harness.sweep(2)), [None, Some(1)]);
     harness.cluster.send_modify(|cluster| cluster.view_seq = Some(4));
-    assert_eq!(counted(&harness.sweep(3)), [None, Some(1)], "nothing says otherwise yet");
+    assert_eq!(
+        counted(&harness.sweep(3)),
+        [None, Some(1)],
+        "not comparable, so the last result stays"
+    );
     harness.cluster.send_modify(|cluster| {
         cluster.view_seq = Some(3);
         cluster.disk = walk(5);
@@ -200,12 +204,12 @@ fn an_index_that_couchdb_is_asked_for_is_compared_with_its_header() {
 }
 
 #[test]
-fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup() {
+fn index_files_without_design_document_are_stale() {
     let files = vec![
         db(SHARD, header(900, 100, 10, 9)),
         view(SHARD, 1, 40),
         view(SHARD, 2, 70),
-        // In a language that nobody serves, but some document has it.
+        // Named by a design document in an unsupported language.
         view(SHARD, 3, 80),
         // The shard is gone.
         view("shards/00000000-ffffffff/gone.1", 1, 90),
@@ -238,10 +242,10 @@ fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup() {
     );
     let cleanup = target(&snapshot, "cleanup:orders").facts();
     assert_eq!((cleanup.flags.evidence, cleanup.file_bytes.get()), (true, Some(70)));
-    let known = target(&snapshot, &format!("view:couchdb@a/{ID}/{}", "01".repeat(16)));
-    assert_eq!(known.view().unwrap().designs.first().map(|id| &**id), Some("_design/x"));
+    let part_target = target(&snapshot, &format!("view:couchdb@a/{ID}/{}", "01".repeat(16)));
+    assert_eq!(part_target.view().unwrap().designs.first().map(|id| &**id), Some("_design/x"));
 
-    // After somebody's cleanup nothing is left to clean up.
+    // After another program's cleanup, nothing is left to clean up.
     let without = |signature: u8| {
         files.iter().filter(move |file| {
         !matches!(file, FoundFile::View(part) if part.signature == Signature([signature; 16]))
@@ -257,16 +261,16 @@ fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup() {
     }
     harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], files, true));
 
-    // Where not all documents could be read, no signature is judged.
+    // If not all design documents could be read, no signature is judged.
     harness.cluster.send_modify(|cluster| cluster.signatures = None);
     let snapshot = harness.sweep(4);
     assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index_bytes), Some(90));
 }
 
 #[test]
-fn index_files_that_are_met_have_their_design_documents_asked_for() {
-    // Feeds confirm that the view has seen every change; its documents were read before anybody
-    // read directories. A database whose documents have no views is not asked again either.
+fn reads_design_documents_after_finding_index_files() {
+    // Feeds confirm the view, and its design documents were read before any directory was. A
+    // database whose documents have no views is not asked again either.
     for signature in [1, 0] {
         let cluster = Cluster {
             seq: Some(4),
@@ -296,7 +300,7 @@ fn index_files_that_are_met_have_their_design_documents_asked_for() {
 }
 
 #[test]
-fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
+fn parts_make_cluster_sum_exact_while_sidecar_answers() {
     let parts = |node: &str, file| Observation::PeerFiles {
         node: node.into(),
         dbs: vec![],
@@ -314,14 +318,14 @@ fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
         Cluster { disk: vec![parts(NODES[0], 400), end(&NODES[..1])], ..Cluster::default() };
     let mut harness = Harness::after_one_sweep(cluster);
     let snapshot = harness.sweep(1);
-    // CouchDB says 50 bytes a file; of the two copies one is known exactly.
+    // CouchDB reports 50 bytes per file; one of the two copies is known exactly.
     assert_eq!(target(&snapshot, &view).file_bytes(), Some(450));
     let total = |snapshot: &Snapshot, at| {
         let node = NodeIx::from_usize(at).unwrap();
         snapshot.totals().sums_of(node, TargetKind::View).file_bytes.get()
     };
-    // The sum over the cluster is that of its views, all copies; the node's is that of the files
-    // there, one of which belongs to no known view.
+    // The cluster's sum counts all copies of its views; the node's sum counts its files, one of
+    // which belongs to no known view.
     assert_eq!((total(&snapshot, 0), total(&snapshot, 1)), (Some(450.0), Some(407.0)));
 
     harness.cluster.send_modify(|cluster| {
@@ -334,9 +338,9 @@ fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
         (Some(700), Some(700.0))
     );
     assert!(!target(&snapshot, &view).is_estimated());
-    assert_eq!(snapshot.nodes().len(), 3, "a node that the cluster does not have is none");
+    assert_eq!(snapshot.nodes().len(), 3, "a node outside the cluster is not added");
 
-    // Away: CouchDB's own numbers again.
+    // The sidecar is gone: CouchDB's own numbers count again.
     let gone = Observation::PeerEnd { peer: "http://a:10984".into(), nodes: Err(unread("peer")) };
     harness.cluster.send_modify(|cluster| cluster.disk = vec![gone]);
     let snapshot = harness.sweep(3);
@@ -349,7 +353,7 @@ fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
 }
 
 #[test]
-fn a_compactions_file_is_left_over_once_nothing_runs_and_it_no_longer_changes() {
+fn unchanged_compaction_file_without_job_is_leftover() {
     // The second sweep begins 300 seconds after the clock's 1,000.
     let compaction = |shard: &str, age: u64| {
         let changed = Moment::from_unix(1_300_u64.saturating_sub(age));
@@ -377,7 +381,7 @@ fn a_compactions_file_is_left_over_once_nothing_runs_and_it_no_longer_changes() 
         let cluster = Cluster { disk, alone, ..cluster.clone() };
         let mut harness = Harness::starting(cluster, vec![], None);
         harness.sweep(1);
-        // By now it is known what runs.
+        // By now the running jobs are known.
         let snapshot = harness.sweep(2);
         let left = on_disk(&snapshot, NODES[0]).map(|disk| disk.leftover_bytes);
         let by_volume = useless(&snapshot, NODES[0]).into_iter().map(|(_, [_, left, _])| left);
@@ -396,5 +400,5 @@ fn a_compactions_file_is_left_over_once_nothing_runs_and_it_no_longer_changes() 
         ]
     );
     let (bytes, _) = left(walked(NODES[0], files, true), true);
-    assert_eq!(bytes, Some(0), "nobody says what runs");
+    assert_eq!(bytes, Some(0), "running jobs are unknown");
 }

@@ -1,4 +1,4 @@
-//! Shards that CouchDB is not asked for, because their headers cover what it would say.
+//! Shards that CouchDB is not asked for, because their headers cover what it would report.
 
 use super::*;
 use crate::{
@@ -14,12 +14,12 @@ use std::{
 
 const SHARDS: usize = 128;
 
-/// One node with many shards, whose files somebody reads.
+/// One node with many shards, whose files this process or a sidecar reads.
 #[derive(Clone, Debug)]
 struct Node {
-    /// What the headers say; none where nobody reads them.
+    /// The content of the headers; `None` if nobody reads them.
     disk: Option<DbFile>,
-    /// Whether another process reads them.
+    /// Whether a sidecar reads them.
     by_peer: bool,
     active: u64,
     compact_running: bool,
@@ -28,7 +28,7 @@ struct Node {
 #[derive(Debug)]
 struct Answers {
     node: watch::Receiver<Node>,
-    /// Shards that CouchDB was asked for.
+    /// Number of shards requested from CouchDB.
     asked: Arc<AtomicUsize>,
 }
 
@@ -118,7 +118,7 @@ fn header(reported: ReportMatch, active: u64) -> Option<DbFile> {
     Some(DbFile { shard: Box::default(), facts, reported, same: true, problem: None })
 }
 
-/// The harness, the node behind it, and what was asked of it in each sweep so far.
+/// The harness, the node behind it, and the number of shards requested in the last sweep.
 struct Sidecar {
     harness: Harness,
     node: watch::Sender<Node>,
@@ -136,7 +136,8 @@ impl Sidecar {
         Self { harness, node, asked, sweeps: 0 }
     }
 
-    /// How many shards CouchDB is asked for in the next sweep, and what is known after it.
+    /// Runs a sweep; returns the number of shards requested from CouchDB, and the snapshot after
+    /// it.
     fn sweep(&mut self) -> (usize, Arc<Snapshot>) {
         self.sweeps += 1;
         self.asked.store(0, Ordering::Relaxed);
@@ -161,7 +162,7 @@ fn sources(snapshot: &Snapshot) -> BTreeMap<Option<MeasuredBy>, usize> {
 }
 
 #[test]
-fn of_covered_shards_couchdb_is_asked_for_a_sample_and_for_each_in_its_turn() {
+fn requests_a_rotating_sample_of_covered_shards() {
     let mut sidecar = Sidecar::starting(header(ReportMatch::Identical, 10));
     let mut asked = Vec::new();
     for _ in 0..64 {
@@ -179,7 +180,7 @@ fn of_covered_shards_couchdb_is_asked_for_a_sample_and_for_each_in_its_turn() {
 }
 
 #[test]
-fn everything_is_asked_for_again_where_nobody_reads_the_files() {
+fn requests_every_shard_if_nobody_reads_the_files() {
     let mut sidecar = Sidecar::starting(header(ReportMatch::Identical, 10));
     assert_eq!(sidecar.sweep().0, 2);
     sidecar.node.send_modify(|node| node.disk = None);
@@ -188,7 +189,7 @@ fn everything_is_asked_for_again_where_nobody_reads_the_files() {
     assert_eq!(sources(&snapshot), BTreeMap::from([(Some(MeasuredBy::Http), SHARDS)]));
     sidecar.node.send_modify(|node| node.disk = header(ReportMatch::Identical, 10));
     assert_eq!(sidecar.sweep().0, 2);
-    // What the header says may be older than what CouchDB said since.
+    // The header may be older than CouchDB's last response.
     sidecar.node.send_modify(|node| {
         let mut file = header(ReportMatch::Identical, 10).unwrap();
         file.facts.measured_at =
@@ -196,11 +197,11 @@ fn everything_is_asked_for_again_where_nobody_reads_the_files() {
         node.disk = Some(file);
     });
     let (asked, _) = sidecar.sweep();
-    assert!(asked <= 4, "only those that CouchDB was asked for last: {asked}");
+    assert!(asked <= 4, "only shards that CouchDB answered last: {asked}");
 }
 
 #[test]
-fn a_sidecars_headers_cover_shards_as_long_as_they_are_fresh() {
+fn sidecar_headers_cover_shards_while_fresh() {
     let at = |at| {
         let mut file = header(ReportMatch::Identical, 10).unwrap();
         let measured = Measurement { at: Moment::from_unix(at), source: MeasuredBy::Files };
@@ -214,10 +215,17 @@ fn a_sidecars_headers_cover_shards_as_long_as_they_are_fresh() {
     sidecar.node.send_modify(|node| node.disk = at(1_300));
     let (asked, snapshot) = sidecar.sweep();
     assert_eq!(asked, 2);
-    assert_eq!(snapshot.nodes()[1].disagreements, Some(0), "the two of before are compared");
-    // It stops reading: once that is two sweeps ago, CouchDB is asked for everything.
+    assert_eq!(
+        snapshot.nodes()[1].disagreements,
+        Some(0),
+        "the two shards requested before are compared"
+    );
+    // The sidecar stops reading: two sweeps later, CouchDB is asked for everything.
     for _ in 0..2 {
-        assert!(sidecar.sweep().0 <= 6, "new ones, and those that CouchDB answered last");
+        assert!(
+            sidecar.sweep().0 <= 6,
+            "this sweep's sample, and those that CouchDB answered last"
+        );
     }
     assert_eq!(sidecar.sweep().0, SHARDS);
     sidecar.node.send_modify(|node| node.disk = None);
@@ -225,15 +233,15 @@ fn a_sidecars_headers_cover_shards_as_long_as_they_are_fresh() {
 }
 
 #[test]
-fn a_shard_whose_header_may_differ_from_couchdb_is_asked_for() {
+fn requests_shard_whose_header_may_differ() {
     let mut sidecar = Sidecar::starting(header(ReportMatch::Different, 10));
     for _ in 0..3 {
         assert_eq!(sidecar.sweep().0, SHARDS);
     }
-    // CouchDB has said their last compactions, and their files are the same.
+    // CouchDB reported their last compactions, and their files are the same.
     sidecar.node.send_modify(|node| node.disk = header(ReportMatch::ExceptCompactedSeq, 10));
     assert_eq!(sidecar.sweep().0, 2);
-    // Others took their place.
+    // Other files took their place.
     sidecar.node.send_modify(|node| {
         node.disk =
             header(ReportMatch::ExceptCompactedSeq, 10).map(|it| DbFile { same: false, ..it });
@@ -244,9 +252,9 @@ fn a_shard_whose_header_may_differ_from_couchdb_is_asked_for() {
 }
 
 #[test]
-fn shards_in_a_job_are_asked_for_and_all_of_a_node_with_a_disputed_header() {
+fn requests_shards_in_jobs_and_all_after_a_disagreement() {
     let mut sidecar = Sidecar::starting(header(ReportMatch::Identical, 11));
-    // CouchDB says 10 active bytes of the two it is asked for.
+    // CouchDB reports 10 active bytes for the two shards that it is asked for.
     let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;
     let (asked, snapshot) = sidecar.sweep();
     assert_eq!((asked, differ(&snapshot)), (2, Some(2)));
@@ -254,7 +262,7 @@ fn shards_in_a_job_are_asked_for_and_all_of_a_node_with_a_disputed_header() {
     assert_eq!((asked, differ(&snapshot)), (SHARDS, Some(SHARDS as u64)), "no header is trusted");
     sidecar.node.send_modify(|node| node.active = 11);
     let (asked, snapshot) = sidecar.sweep();
-    assert_eq!((asked, differ(&snapshot)), (SHARDS, Some(0)), "they have come to agree");
+    assert_eq!((asked, differ(&snapshot)), (SHARDS, Some(0)), "the sources agree again");
     assert_eq!(sidecar.sweep().0, 2);
 
     sidecar.node.send_modify(|node| node.compact_running = true);
@@ -262,35 +270,35 @@ fn shards_in_a_job_are_asked_for_and_all_of_a_node_with_a_disputed_header() {
     assert_eq!(sidecar.sweep().0, 4, "and the two that were being compacted");
 }
 
-/// Feeds name every write from now on, and have named none.
+/// Makes feeds report every write from now on; none is reported yet.
 fn followed(sidecar: &mut Sidecar) {
     let news = FeedUpdate { named: vec![], followed_since: Some(Moment::from_unix(1)) };
     sidecar.harness.send(ScanCommand::FeedUpdate(news));
 }
 
 #[test]
-fn a_confirmed_shard_is_asked_for_where_only_a_distrusted_header_described_it() {
+fn requests_confirmed_shard_known_only_from_distrusted_header() {
     let mut sidecar = Sidecar::starting(header(ReportMatch::Identical, 10));
     sidecar.sweep();
     followed(&mut sidecar);
     sidecar.sweep();
     let shards = |sidecar: &Sidecar| sidecar.harness.status.shards;
     sidecar.sweep();
-    assert!(shards(&sidecar).followed >= 126, "feeds confirm all that has no turn");
+    assert!(shards(&sidecar).followed >= 126, "feeds confirm all shards that are not due");
 
-    // The headers are another directory's: one shard that has its turn shows it.
+    // The headers come from another directory: the next due shard shows that.
     sidecar.node.send_modify(|node| node.disk = header(ReportMatch::Identical, 11));
     let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;
     let mut sweeps = 0;
     while differ(&sidecar.sweep().1) != Some(2) {
         sweeps += 1;
-        assert!(sweeps < 100, "each has its turn within 72 sweeps");
+        assert!(sweeps < 100, "each shard is due within 72 sweeps");
     }
     let (asked, snapshot) = sidecar.sweep();
     assert_eq!((asked, differ(&snapshot)), (SHARDS, Some(SHARDS as u64)));
     assert_eq!(sources(&snapshot), BTreeMap::from([(Some(MeasuredBy::Http), SHARDS)]));
 
-    // Nobody reads them any more; then somebody reads the right ones.
+    // The headers are no longer read; then the right ones are.
     sidecar.node.send_modify(|node| node.disk = None);
     sidecar.sweep();
     sidecar.node.send_modify(|node| node.disk = header(ReportMatch::Identical, 10));
@@ -299,7 +307,7 @@ fn a_confirmed_shard_is_asked_for_where_only_a_distrusted_header_described_it() 
 }
 
 #[test]
-fn a_shard_whose_file_was_replaced_is_asked_for_though_feeds_confirm_it() {
+fn requests_shard_with_replaced_file_despite_feeds() {
     let mut sidecar = Sidecar::starting(header(ReportMatch::ExceptCompactedSeq, 10));
     assert_eq!(sidecar.sweep().0, SHARDS, "its last compaction is not known");
     followed(&mut sidecar);

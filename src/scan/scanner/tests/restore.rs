@@ -1,10 +1,10 @@
-//! What an earlier process measured.
+//! Restoring the measurements of an earlier process.
 
 use super::*;
 use crate::sources::inventory::SilentSource;
 use couchdb_client::OwnAddress;
 
-/// What one process left after a sweep.
+/// The stored measurements that a process leaves after one sweep.
 pub(super) fn left(cluster: Cluster) -> Vec<TableBlock> {
     let mut harness = Harness::after_one_sweep(cluster);
     let snapshot = harness.sweep(1);
@@ -13,7 +13,7 @@ pub(super) fn left(cluster: Cluster) -> Vec<TableBlock> {
 }
 
 #[test]
-fn restored_facts_show_at_once_with_their_age_and_make_nothing_ready() {
+fn restored_facts_keep_their_age_and_are_not_ready() {
     let blocks = left(Cluster::default());
     let mut harness = Harness::starting(Cluster::default(), blocks, Some(Arc::new(SilentSource)));
     let snapshot = harness.snapshot_where(|snapshot| snapshot.version() > 0);
@@ -30,7 +30,7 @@ fn restored_facts_show_at_once_with_their_age_and_make_nothing_ready() {
 }
 
 #[test]
-fn the_first_sweep_ends_as_without_restored_facts() {
+fn first_sweep_result_does_not_depend_on_restored_facts() {
     let mut before = Cluster { dbs: vec!["orders", "gone"], signature: 2, ..Cluster::default() };
     before.files[0].push("shards/00000000-ffffffff/gone.1");
     let mut blocks = left(before);
@@ -41,13 +41,13 @@ fn the_first_sweep_ends_as_without_restored_facts() {
         let mut harness = Harness::starting(Cluster::default(), blocks.clone(), None);
         let snapshot = harness.sweep(1);
         assert_eq!(shown(&snapshot), expected);
-        // What cannot be read is unknown until it is measured again.
+        // Facts in damaged blocks are unknown until they are measured again.
         blocks.push(TableBlock { number: 9, at: Moment::from_unix(7), bytes: vec![1, 2, 3] });
         blocks[0].bytes.truncate(20);
     }
 }
 
-/// Nobody says which nodes there are, for this reason; the second node may answer for itself.
+/// A source that cannot list the nodes, for this reason; the second node may answer for itself.
 #[derive(Debug)]
 struct Nobody(&'static str, bool);
 
@@ -76,7 +76,7 @@ fn up(snapshot: &Snapshot) -> Vec<Option<bool>> {
 }
 
 #[test]
-fn nodes_that_an_earlier_process_knew_are_down_where_nobody_answers() {
+fn restored_nodes_are_down_if_nobody_answers() {
     let blocks = left(Cluster::default());
     for (source, expected) in [
         (Nobody("connect", false), [Some(false), Some(false)]),
@@ -93,7 +93,7 @@ fn nodes_that_an_earlier_process_knew_are_down_where_nobody_answers() {
 }
 
 #[test]
-fn nodes_are_down_when_the_whole_cluster_goes_and_up_when_it_comes_again() {
+fn nodes_are_down_while_the_whole_cluster_is_away() {
     let mut harness = Harness::after_one_sweep(Cluster::default());
     assert_eq!(up(&harness.sweep(1)), [Some(true); 2]);
     let answers = Arc::clone(&harness.source);

@@ -1,4 +1,4 @@
-//! The states of a sweep: what each event does in each of them, and what is read in each.
+//! The phases of a sweep: what each event does in each phase, and what is read.
 
 use super::*;
 use crate::scan::sweep::SweepPhase;
@@ -26,7 +26,7 @@ impl Scene {
         self.check();
     }
 
-    /// What is read belongs to the state.
+    /// Checks that the running reads match the state.
     fn check(&self) {
         let (state, reads) = (self.state(), |slot| self.scanner.readings.contains_key(&slot));
         let reads_nodes = self.scanner.sweep.reads_nodes();
@@ -54,7 +54,7 @@ impl Scene {
         self.wake();
     }
 
-    /// A reading yields all that the cluster answers, and ends; nothing where none runs.
+    /// Ends a read with all answers of the cluster; does nothing if the slot reads nothing.
     fn end(&mut self, slot: Slot) {
         let Some(Reading { stage, .. }) = self.scanner.readings.get(&slot) else { return };
         let mut batch = self.cluster.answers(stage.clone());
@@ -62,7 +62,7 @@ impl Scene {
         self.handle(Event::Observed(slot, batch));
     }
 
-    /// One that was brought to a state by ending the stages of the nodes before it.
+    /// A scene brought to a state by ending the stages before it.
     fn at(state: SweepPhase) -> Self {
         Self::new().to(state)
     }
@@ -83,10 +83,10 @@ impl Scene {
                 | SweepPhase::LateNodes => self.end(Slot::Sweep),
             }
         }
-        panic!("{:?} was reached and not {state:?}", self.state());
+        panic!("reached {:?} instead of {state:?}", self.state());
     }
 
-    /// One that goes on without the second node, which has not answered.
+    /// A scene that continues without the second node, which has not answered.
     fn late() -> Self {
         let mut scene = Self::new();
         scene.only_first_node_answers();
@@ -100,7 +100,7 @@ impl Scene {
         self.handle(Event::Observed(Slot::Sweep, answers));
     }
 
-    /// One of which a node is down.
+    /// A scene in which the second node is down.
     fn down(state: SweepPhase) -> Self {
         let mut scene = Self::new();
         scene.cluster.down[1] = true;
@@ -174,14 +174,14 @@ fn each_event_leads_from_each_state_to_its_next() {
             &|| Scene::late().to(LateNodes),
             [LateNodes, Files, LateNodes, LateNodes, LateNodes, Nodes, Nodes],
         ),
-        // What holds up the end of a sweep does not hold up the next one.
+        // A delay of one sweep's end does not delay the next sweep.
         (
             "views, a node down",
             &|| Scene::down(Views),
             [Views, Views, Idle, Views, Views, Nodes, Nodes],
         ),
         (
-            "a sweep while the views of the one before are read",
+            "a sweep while the previous one's views are read",
             &|| {
                 let mut scene = Scene::down(Views);
                 scene.pass(Duration::from_secs(300));
@@ -190,7 +190,7 @@ fn each_event_leads_from_each_state_to_its_next() {
             [Map, Nodes, Nodes, Nodes, Nodes, Nodes, Nodes],
         ),
         (
-            "its nodes read, the views of the one before are read",
+            "its nodes were read, the previous one's views are being read",
             &|| {
                 let mut scene = Scene::down(Views);
                 scene.pass(Duration::from_secs(300));
@@ -199,7 +199,7 @@ fn each_event_leads_from_each_state_to_its_next() {
             [Views, Views, Views, Views, Views, Nodes, Nodes],
         ),
         (
-            "a sweep while the one before awaits a node",
+            "a sweep while the previous one awaits a node",
             &|| {
                 let mut scene = Scene::late().to(LateNodes);
                 scene.pass(Duration::from_secs(300));
@@ -237,7 +237,7 @@ fn a_sweep_starts_and_stops_its_readings_in_order() {
     scene.end(Slot::Splits);
     assert_eq!(scene.effects, ["stop Splits", "emit", "publish"]);
 
-    // The nodes that are late go on being asked under their own slot, until the next sweep asks.
+    // Late nodes are still asked under their own slot until the next sweep asks them.
     let mut scene = Scene::new();
     scene.only_first_node_answers();
     scene.now.at += Duration::from_secs(3);
@@ -253,7 +253,7 @@ fn a_sweep_starts_and_stops_its_readings_in_order() {
 }
 
 #[test]
-fn a_wake_does_one_thing_and_none_before_it_is_due() {
+fn each_due_wake_does_one_thing() {
     let mut scene = Scene::at(SweepPhase::Idle);
     // The first poll follows the listing.
     scene.wake();

@@ -54,7 +54,7 @@ impl ActiveTask {
             "database_compaction" => TaskKind::Compacts,
             "view_compaction" => TaskKind::CompactsView(task.design_document.clone()?),
             "indexer" => TaskKind::Builds(task.design_document.clone()?),
-            // For both nouveau and clouseau.
+            // Reported for both nouveau and clouseau.
             "search_indexer" => TaskKind::BuildsSearch {
                 design: task.design_document.clone()?,
                 index: task.index.clone()?,

@@ -19,7 +19,8 @@ const NAMES_PER_PAGE: usize = 1_000;
 const CONCURRENT_DATABASES: usize = 4;
 
 impl HttpSource {
-    /// Entries, read errors, and an end.
+    /// Reads the entries of the readable databases. The stream also contains read errors, and ends
+    /// with a `MapEnd`.
     pub(super) fn readable(self) -> BoxStream<'static, Observation> {
         let all = async move {
             let (names, unlisted) = match self.names().await {
@@ -36,7 +37,7 @@ impl HttpSource {
                 })
                 .buffer_unordered(CONCURRENT_DATABASES);
             // A database whose request failed for other reasons than rights may still exist.
-            let seen = entries.map(Some).chain(stream::once(ready(None))).scan(
+            let observations = entries.map(Some).chain(stream::once(ready(None))).scan(
                 None,
                 |broken: &mut Option<ReadError>, entry| {
                     ready(Some(match (entry, broken.as_ref()) {
@@ -51,7 +52,7 @@ impl HttpSource {
                     }))
                 },
             );
-            stream::iter(unlisted.map(Observation::Unread)).chain(seen).boxed()
+            stream::iter(unlisted.map(Observation::Unread)).chain(observations).boxed()
         };
         all.flatten_stream().boxed()
     }
@@ -68,9 +69,9 @@ impl HttpSource {
         }
     }
 
-    /// Replaces the map's entry of one database; `None` if there is none.
+    /// Substitutes for the map entry of one database; `None` if the database does not exist.
     async fn entry(&self, db: &str) -> Result<Option<MapEntry>, ReadError> {
-        let found = async {
+        let request = async {
             let shards = self.client.db_shards(db).await?.shards;
             let started = self.client.database(db).await?.instance_start_time;
             Ok(started.map(|started| {
@@ -78,7 +79,7 @@ impl HttpSource {
                 MapEntry::new(db, &suffix, &shards, &BTreeMap::new(), &[])
             }))
         };
-        match found.await {
+        match request.await {
             Ok(entry) => Ok(entry),
             Err(error) if couchdb_client::Error::kind(&error) == Failed::NotFound => Ok(None),
             Err(error) => Err(error.into()),

@@ -36,8 +36,8 @@ impl HttpSource {
     async fn features(&self, snapshot: &Snapshot) -> Vec<BTreeSet<String>> {
         let nodes = snapshot.nodes().iter().skip(1);
         let nodes = nodes.filter(|node| node.is_member && node.is_up == Some(true));
-        let asked = join_all(nodes.map(|node| self.client.own_welcome(&node.name))).await;
-        let mut answers: Vec<_> = asked.into_iter().filter_map(Result::ok).collect();
+        let responses = join_all(nodes.map(|node| self.client.own_welcome(&node.name))).await;
+        let mut answers: Vec<_> = responses.into_iter().filter_map(Result::ok).collect();
         if answers.is_empty() {
             answers.extend(self.client.welcome().await);
         }

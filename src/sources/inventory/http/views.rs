@@ -27,7 +27,7 @@ use std::{
 const CONCURRENT_DATABASES: usize = 4;
 
 impl HttpSource {
-    /// Database by database.
+    /// Reads the views database by database.
     pub(super) fn views(
         self,
         snapshot: Arc<Snapshot>,
@@ -64,7 +64,7 @@ impl HttpSource {
         let docs = match self.unreachable_range(&copies) {
             Some(unread) => Err(unread),
             None => match self.client.design_docs(name.db, cold).await {
-                // Deleted since the map was read: the next sweep removes it.
+                // The database was deleted since the map was read: the next sweep removes it.
                 Err(error) if error.kind() == Failed::NotFound => return None,
                 docs => docs.map_err(ReadError::from),
             },
@@ -117,16 +117,16 @@ impl HttpSource {
         copies: &[TargetRef<'_>],
         group: DesignGroup,
     ) -> ViewAnswer {
-        let mut asked = Err(ReadError::nothing_to_ask());
+        let mut index = Err(ReadError::nothing_to_ask());
         for design in &group.ids {
-            asked = self.index(snapshot, db, copies, design).await;
-            if !is_unaddressable(&asked) {
+            index = self.index(snapshot, db, copies, design).await;
+            if !is_unaddressable(&index) {
                 break;
             }
         }
         ViewAnswer {
-            unaddressable: is_unaddressable(&asked),
-            index: asked,
+            unaddressable: is_unaddressable(&index),
+            index,
             designs: group.ids,
             language: group.language,
             built_by: group.built_by,
@@ -210,8 +210,8 @@ fn design(doc: &wire::DesignDoc) -> Option<Design> {
     })
 }
 
-/// A hash of each view with everything that decides what it indexes, but not its name; sorted, and equal in every
-/// document and sweep of one process.
+/// A sorted list of hashes, one for each view, of everything that decides what it indexes except
+/// its name. Equal views have equal hashes in every document and sweep of one process.
 fn functions(doc: &wire::DesignDoc, views: &wire::Views) -> Vec<u64> {
     let Ok(defined) = serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(&views.text)
     else {
@@ -243,7 +243,7 @@ fn all_signatures(docs: &[wire::DesignDoc]) -> Option<Vec<Signature>> {
     Some(all)
 }
 
-/// Different definitions may have the same signature: one target each.
+/// Merges views whose definitions differ but whose signature is the same: they are one target.
 fn merged(views: Vec<ViewAnswer>) -> Vec<ViewAnswer> {
     let mut merged: Vec<ViewAnswer> = Vec::with_capacity(views.len());
     for view in views {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn views_are_recognised_by_what_they_index_and_not_by_their_names() {
+    fn view_hashes_depend_on_content_and_not_on_names() {
         let one = functions_of(r#"{"a":{"map":"m"},"b":{"map":"n","reduce":"_sum"}}"#, None);
         assert_eq!(one.len(), 2);
         let renamed = r#"{"x":{"map":"n","reduce":"_sum"},"y":{"map":"m"}}"#;
