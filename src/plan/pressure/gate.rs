@@ -61,6 +61,8 @@ pub(super) enum GateChange {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PressureGate {
     signals: BTreeMap<Signal, SignalHistory>,
+    /// Since when at least one signal has held the gate closed.
+    closed_since: Option<Moment>,
 }
 
 /// The marks of a signal, in its own unit.
@@ -99,7 +101,7 @@ impl PressureGate {
     }
 
     /// Closes and opens the gate. An unknown signal does neither: then only the maximum hold opens
-    /// the gate, counted from the earliest closing among the signals that still hold it.
+    /// the gate, counted from the moment at which the gate was last open, whichever signals held it since.
     pub(super) fn update(&mut self, pressure: &Pressure, now: Moment) -> Vec<GateChange> {
         let mut changes = Vec::new();
         for (signal, history) in &mut self.signals {
@@ -119,9 +121,11 @@ impl PressureGate {
                 SignalState::Open | SignalState::Closed(_) | SignalState::HoldExpired => {}
             }
         }
+        self.closed_since = self.first_closed().map(|_| self.closed_since.unwrap_or(now));
         let hold_expired =
-            self.first_closed().is_some_and(|(_, since)| since.age(now) >= pressure.hold_at_most);
+            self.closed_since.is_some_and(|since| since.age(now) >= pressure.hold_at_most);
         if hold_expired {
+            self.closed_since = None;
             for (signal, history) in &mut self.signals {
                 if matches!(history.state, SignalState::Closed(_)) {
                     history.state = SignalState::HoldExpired;

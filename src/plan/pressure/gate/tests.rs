@@ -132,14 +132,20 @@ proptest! {
     /// The gate never stays closed for longer than the maximum, no matter what is read.
     #[test]
     fn no_hold_exceeds_the_maximum(
-        readings in prop::collection::vec(prop::option::of(0.0..200.0_f64), 1..200),
+        readings in prop::collection::vec(
+            (prop::option::of(0.0..200.0_f64), prop::option::of(0.0..4.0_f64)),
+            1..200,
+        ),
     ) {
         let mut gate = PressureGate::default();
-        for (reading, seconds) in readings.into_iter().zip((0..).step_by(10)) {
-            gate.record(RunQueue, reading);
+        let mut closed_since = None;
+        for ((queue, latency), seconds) in readings.into_iter().zip((0..).step_by(10)) {
+            gate.record(RunQueue, queue);
+            gate.record(ProbeLatency, latency);
             gate.update(&pressure(), at(seconds));
-            if let Some(held) = gate.hold(&pressure()) {
-                prop_assert!(held.since.age(at(seconds)) < pressure().hold_at_most);
+            closed_since = gate.hold(&pressure()).map(|_| closed_since.unwrap_or(at(seconds)));
+            if let Some(since) = closed_since {
+                prop_assert!(since.age(at(seconds)) < pressure().hold_at_most);
             }
         }
     }
