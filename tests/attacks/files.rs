@@ -1,4 +1,4 @@
-//! Those who share the machine: links where files are made, and files that do not end.
+//! Attacks by users of the same machine: links where files are created, and endless files.
 
 use crate::{
     couchdb::{FalseCouch, PASSWORD, small_world},
@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 #[tokio::test]
-async fn a_backup_writes_through_no_link() {
+async fn backup_does_not_follow_symlinks() {
     let victim = Victim::demo(&["--web.enable-admin-api"]).await;
     let url = format!("http://{}", victim.address);
     let dir = tempfile::tempdir().expect("there is room");
@@ -30,7 +30,7 @@ async fn a_backup_writes_through_no_link() {
 }
 
 #[tokio::test]
-async fn nobody_else_may_read_the_journal() {
+async fn journal_is_readable_only_by_its_owner() {
     let couch = FalseCouch::open(small_world(), |_| None).await;
     let victim = Victim::serving(std::slice::from_ref(&couch.url), "poll: 1s\n").await;
     victim.until("/metrics", "recliner_journal_usable 1").await;
@@ -43,7 +43,7 @@ async fn nobody_else_may_read_the_journal() {
 }
 
 #[tokio::test]
-async fn a_file_of_nothing_is_inspected_at_once() {
+async fn huge_sparse_file_is_inspected_quickly() {
     let dir = tempfile::tempdir().expect("there is room");
     let path = dir.path().join("sparse.couch");
     let file = File::create(&path).expect("it can be made");
@@ -54,7 +54,7 @@ async fn a_file_of_nothing_is_inspected_at_once() {
 }
 
 #[tokio::test]
-async fn settings_without_end_are_refused() {
+async fn refuses_endless_settings_files() {
     let dir = tempfile::tempdir().expect("there is room");
     for what in ["smoosh", "compaction-daemon"] {
         for endless in ["/dev/zero", "/dev/urandom"] {

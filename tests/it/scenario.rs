@@ -1,5 +1,5 @@
-//! Simulated clusters over hours and days: what was compacted and when, as one text, and a
-//! judge. Each runs twice, first in advise mode, where nothing may be sent.
+//! Simulated clusters over hours and days: what was compacted and when, as a text, and a judge.
+//! Each scenario runs twice, first in advise mode, where nothing may be sent.
 
 mod catch_up;
 mod duty;
@@ -28,8 +28,7 @@ use wall_clock::Moment;
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A database of one range whose files are several times what is live, of about `mb`
-/// megabytes live.
+/// A database of one range with about `mb` megabytes of live data and files four times as large.
 fn bloated(name: &str, mb: u64) -> Database {
     Database { q: 1, n: 1, docs: mb * 1_000, bloat: 4.0, ..Database::new(name) }
 }
@@ -38,28 +37,28 @@ fn on(node: &str, database: Database) -> Database {
     Database { placed_on: vec![node.to_owned()], ..database }
 }
 
-/// A cluster of this node alone: simulating days is cheap.
+/// A cluster of one node, because simulating days of more is expensive.
 fn alone(node: Node) -> Config {
     Config { nodes: vec![node], ..nodes() }
 }
 
-/// Looks as often as an operator would have it.
+/// Realistic intervals, as an operator would set them.
 const PACE: &str = "scan: {interval: 10m}\npoll: 5s\n";
 
-/// Space enough on every node.
+/// Enough free space on every node.
 fn roomy() -> String {
     format!("{PACE}{}", volumes(&[(&[A, B, C], "available: 100TB")]))
 }
 
-/// Starts are spread by a fixed time, and not by the work: so a timeline shows what else decides.
+/// Starts are spaced by a fixed time and not by the work, so that a timeline shows the other rules.
 const SPACED: &str = "limits: {wait: 30s, duty: 100%}\n";
 
-/// The same, polling less often, where hours pass and nothing happens in most of them.
+/// As [`roomy`] but with less frequent polls, for hours in which little happens.
 fn unhurried() -> String {
     roomy().replace("poll: 5s", "poll: 20s")
 }
 
-/// Volumes: the nodes on each, and where its free space is known from.
+/// Volumes: the nodes on each, and the source of its free space.
 fn volumes(all: &[(&[&str], &str)]) -> String {
     let each = all.iter().map(|(nodes, free)| {
         let nodes: Vec<String> = nodes.iter().map(|node| format!("\"{node}\"")).collect();
@@ -167,7 +166,7 @@ async fn a_view_that_needs_several_nodes_gets_them_despite_a_stream_of_single_fi
     let view = Database { q: 2, n: 1, docs: 200_000, bloat: 1.1, placed_on, ..small("users", 0) };
     let mut world = nodes().with(Database { designs: vec![design], docs: 200_000, ..view });
     for at in 0..16 {
-        // Of two lengths, so that the nodes are never free at the same time.
+        // Compactions of two lengths, so that the nodes are never idle at the same time.
         world = world.with(on(A, bloated(&format!("a{at}"), 2_000)));
         world = world.with(on(B, bloated(&format!("b{at}"), 3_100)));
     }

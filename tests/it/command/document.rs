@@ -1,4 +1,4 @@
-//! A running service, held to its own OpenAPI document and to the types of its answers.
+//! A running service, compared with its own OpenAPI document and with its response types.
 
 use super::{PATIENCE, Site, service::Running, world};
 use boon::{Compiler, Schemas};
@@ -16,7 +16,7 @@ use tokio::time;
 
 const LOCATION: &str = "http://localhost/openapi.json";
 
-/// A service with its document.
+/// A service and its OpenAPI document.
 struct Described {
     base: String,
     http: reqwest::Client,
@@ -58,8 +58,8 @@ impl Described {
         (answer.status().as_u16(), answer.text().await.expect("it is text"))
     }
 
-    /// Asserts that an answer has its status, is what the document says of it, and is all in its
-    /// type: what is read and written again is the same.
+    /// Asserts that a response has its status, matches its schema, and round-trips through its type
+    /// without loss.
     async fn check<T: DeserializeOwned + Serialize>(
         &self,
         (method, path, query): (&str, &str, &str),
@@ -86,7 +86,7 @@ impl Described {
 }
 
 #[tokio::test]
-async fn real_answers_are_what_the_document_and_the_types_say() {
+async fn real_responses_match_schema_and_types() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(&site, dir.path(), &["--web.enable-admin-api"]).await;
@@ -114,7 +114,7 @@ async fn real_answers_are_what_the_document_and_the_types_say() {
     let post = |path: &'static str| ("post", path, "");
     let body = json!({ "scope": "channel:ratio_dbs", "why": "a test" });
     service.check::<Success<orders::Suspended>>(post("/api/v1/suspend"), Some(&body), 200).await;
-    // What was suspended is in the events, in the status and in the plan.
+    // The suspension appears in the events, the status and the plan.
     service.check::<Success<Events>>(get("/api/v1/events", ""), None, 200).await;
     service.check::<Success<Status>>(get("/api/v1/status", ""), None, 200).await;
     service.check::<Success<Planned>>(get("/api/v1/plan", ""), None, 200).await;

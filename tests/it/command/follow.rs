@@ -10,7 +10,7 @@ use tokio::{
     time,
 };
 
-/// Events as they come.
+/// The events that `--follow` prints.
 struct Events(Lines<BufReader<ChildStdout>>);
 
 impl Events {
@@ -48,7 +48,7 @@ async fn connected(address: &str) {
 }
 
 #[tokio::test]
-async fn events_are_followed_over_a_restart_and_none_is_missed() {
+async fn followed_events_survive_a_service_restart() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
@@ -65,8 +65,10 @@ async fn events_are_followed_over_a_restart_and_none_is_missed() {
     let mut events = Events(BufReader::new(out).lines());
     let mut messages = BufReader::new(follows.stderr.take().expect("it is piped")).lines();
     let mut says = async |what: &str| {
-        let line = time::timeout(PATIENCE, messages.next_line()).await.expect("it says it in time");
-        let line = line.expect("it is text").expect("it goes on");
+        let line = time::timeout(PATIENCE, messages.next_line())
+            .await
+            .expect("the message arrives in time");
+        let line = line.expect("it is text").expect("the output continues");
         assert!(line.contains(what), "{line}");
     };
 

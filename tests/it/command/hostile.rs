@@ -1,5 +1,5 @@
-//! Names from a cluster or a service can neither control a terminal nor hide text on it, whichever
-//! command shows them, in a table, as JSON, or in an error.
+//! Names from a cluster or a service can neither control a terminal nor hide text on it, in any
+//! command's tables, JSON or errors.
 
 use super::{Database, Design, NODES, PASSWORD, PATIENCE, Ran, Site, recliner, service, world};
 use axum::{
@@ -16,12 +16,12 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, task::JoinSet, time};
 use wall_clock::Clock;
 
-/// What the service and the simulated cluster call a database, a design document, a reason; and
-/// what is told in its place.
+/// The placeholder for the names of a database and a design document and for a reason, which is
+/// replaced by hostile text.
 const NAME: &str = "placeholder";
 
-/// Every control letter but the end of a line, every mark of direction, every letter without
-/// width.
+/// Every control character except line feed, every bidirectional control, every zero-width
+/// character.
 fn letters() -> impl Iterator<Item = char> {
     let ranges = ['\0'..='\t', '\u{b}'..='\u{1f}', '\u{7f}'..='\u{9f}']
         .into_iter()
@@ -34,12 +34,12 @@ fn hostile() -> String {
     letters().collect()
 }
 
-/// A string of JSON whose letters are raw wherever JSON lets them be.
+/// A JSON string whose hostile characters are unescaped wherever JSON allows that.
 fn in_json() -> String {
     serde_json::to_string(&hostile()).expect("it is text").trim_matches('"').to_owned()
 }
 
-/// Nothing that was printed steers or hides.
+/// Asserts that no hostile character was printed.
 fn shows(words: &[&str], ran: &Ran) {
     for printed in [&ran.out, &ran.err] {
         let raw = printed.chars().find(|letter| letters().any(|hidden| hidden == *letter));
@@ -47,18 +47,18 @@ fn shows(words: &[&str], ran: &Ran) {
     }
 }
 
-/// How the answers of a service are changed on their way.
+/// How the responses of a service are changed on the way to the client.
 #[derive(Clone, Copy, Debug)]
 enum Told {
-    /// What it calls [`NAME`], and the third node.
+    /// [`NAME`] and the name of the third node become hostile.
     Names,
-    /// Every text in every answer ends with hostile letters.
+    /// Every text in every response ends with hostile characters.
     Everything,
-    /// Every answer is a refusal.
+    /// Every response is a refusal.
     Refusal(StatusCode),
 }
 
-/// Goes on with every text of a value.
+/// Appends hostile characters to every text of a value.
 fn all_texts(value: &mut Value) {
     match value {
         Value::String(text) if text != "success" => text.push_str(&hostile()),
@@ -87,7 +87,7 @@ impl Told {
     }
 }
 
-/// Passes requests on to a service and its answers back.
+/// A proxy that forwards requests to a service and changes the responses.
 async fn between(service: &str, told: Told, servers: &mut JoinSet<()>) -> String {
     let _again = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().build().expect("it can be made");
@@ -130,7 +130,7 @@ fn named() -> couchdb_sim::Config {
     world
 }
 
-/// Waits until a service remembers how a job ended.
+/// Waits until a service has recorded how a job ended.
 async fn remembers(address: &str) {
     let url = format!("http://{address}");
     let remembered = async {
@@ -166,7 +166,7 @@ const COMMANDS: &[&[&str]] = &[
 ];
 
 #[tokio::test]
-async fn no_answer_of_a_service_steers_a_terminal() {
+async fn service_responses_cannot_control_a_terminal() {
     let site = Site::open(named()).await;
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("recliner.yml");
@@ -196,11 +196,11 @@ async fn no_answer_of_a_service_steers_a_terminal() {
             }
         }
     }
-    assert!(shown > 60, "{shown} of them show what is hostile");
+    assert!(shown > 60, "{shown} of them show hostile text");
     running.stop().await;
 }
 
-/// Names a member that nobody can ask, and an odd version.
+/// Adds a member with a hostile name and a hostile version to the responses.
 async fn hostile_server(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     if *request.method() != Method::GET || !(path == "/" || path.ends_with("_membership")) {
@@ -223,7 +223,7 @@ async fn hostile_server(request: Request, next: Next) -> Response {
 }
 
 #[tokio::test]
-async fn no_answer_of_a_cluster_steers_a_terminal() {
+async fn cluster_responses_cannot_control_a_terminal() {
     let mut world = named();
     world.databases[0].designs = vec![Design { bloat: 9.0, ..Design::new(&hostile()) }];
     let cluster = Cluster::new(world, 1, Clock::System).expect("the cluster is sound");

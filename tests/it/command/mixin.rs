@@ -1,5 +1,5 @@
-//! `recliner mixin`: what it prints is what the repository has, and Prometheus accepts it with
-//! other links and another selector too.
+//! `recliner mixin` prints the repository's files, and Prometheus accepts its output with other
+//! links and another selector too.
 
 use super::recliner;
 use crate::monitoring::{
@@ -32,7 +32,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-/// What `mixin` prints with these arguments.
+/// The output of `mixin` with these arguments.
 async fn printed(arguments: &[&str]) -> String {
     let ran = recliner(&[&["mixin"], arguments].concat(), &[]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{arguments:?}");
@@ -45,7 +45,7 @@ fn groups(text: &str) -> Vec<yaml_serde::Value> {
     file["groups"].as_sequence().expect("they are in groups").clone()
 }
 
-/// The names of the files of a directory that end so.
+/// The names of a directory's files with this ending.
 fn names(directory: &Path, ending: &str) -> BTreeSet<String> {
     let files = fs::read_dir(directory).expect("it is readable");
     let names = files.map(|file| file.expect("it is readable").file_name().into_string());
@@ -53,7 +53,7 @@ fn names(directory: &Path, ending: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn the_rules_are_those_of_the_repository_in_one_document() {
+async fn printed_rules_equal_the_repository_rules() {
     let both = [groups(RECORDING), groups(ALERTS)].concat();
     assert_eq!(groups(&printed(&["rules"]).await), both);
     assert_eq!(groups(&printed(&["rules", "--format", "prometheus"]).await), both);
@@ -63,7 +63,7 @@ async fn the_rules_are_those_of_the_repository_in_one_document() {
 }
 
 #[tokio::test]
-async fn what_is_written_is_what_the_repository_has_and_nothing_is_left_out() {
+async fn written_files_equal_the_repository_files() {
     for (part, from, ending) in
         [("rules", "alerts", ".yaml"), ("dashboards", "dashboards", ".json")]
     {
@@ -81,7 +81,7 @@ async fn what_is_written_is_what_the_repository_has_and_nothing_is_left_out() {
 }
 
 #[tokio::test]
-async fn the_operator_gets_the_same_rules() {
+async fn prometheus_operator_rules_are_the_same() {
     let path = root().join("deploy/kubernetes/components/prometheus-operator/rules.yaml");
     let printed = printed(&["rules", "--format", "kubernetes"]).await;
     if env::var_os("RECLINER_WRITE").is_some() {
@@ -100,7 +100,7 @@ async fn the_operator_gets_the_same_rules() {
 }
 
 #[tokio::test]
-async fn the_sidecar_of_grafana_gets_the_same_dashboards() {
+async fn grafana_sidecar_gets_the_same_dashboards() {
     let printed = printed(&["dashboards", "--format", "kubernetes"]).await;
     let mut files = BTreeSet::new();
     for document in yaml_serde::Deserializer::from_str(&printed) {
@@ -123,7 +123,7 @@ async fn the_sidecar_of_grafana_gets_the_same_dashboards() {
 }
 
 #[tokio::test]
-async fn links_and_selector_are_this_installations() {
+async fn rules_use_the_given_links_and_selector() {
     let shipped = printed(&["rules"]).await;
     let rules = printed(&[&["rules"], &ELSEWHERE[..]].concat()).await;
     for (old, new) in [
@@ -145,7 +145,7 @@ async fn links_and_selector_are_this_installations() {
 }
 
 #[tokio::test]
-async fn prometheus_accepts_the_rules_of_every_installation() {
+async fn prometheus_accepts_rules_with_other_selectors() {
     if !tools::installed(&[PROMTOOL]) {
         return;
     }
@@ -163,7 +163,7 @@ async fn prometheus_accepts_the_rules_of_every_installation() {
     }
 }
 
-/// The cases about recliner itself, which select it by its job, with another job and other links.
+/// The alert cases that select recliner by its job, run with another job and other links.
 #[tokio::test]
 async fn alerts_fire_by_the_chosen_selector_with_the_chosen_links() {
     if !tools::installed(&[PROMTOOL]) {
@@ -192,7 +192,7 @@ async fn alerts_fire_by_the_chosen_selector_with_the_chosen_links() {
     assert!(ran.success, "{}", ran.said);
 }
 
-/// Every text of a JSON document.
+/// Collects every text of a JSON document.
 fn texts(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) => found.push(text.clone()),
@@ -203,7 +203,7 @@ fn texts(value: &Value, found: &mut Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_selector_limits_every_query_of_a_dashboard() {
+async fn selector_limits_every_dashboard_query() {
     let selector = r#"job="watcher", team=~"a\\.b""#;
     let all: Value =
         serde_json::from_str(&printed(&["dashboards", "--selector", selector]).await).unwrap();
@@ -218,7 +218,7 @@ async fn a_selector_limits_every_query_of_a_dashboard() {
         for (before, after) in before.iter().zip(&after) {
             let by_job = before.matches("job=~\"$job\"").count();
             let added = after.matches(selector).count();
-            // Variables that come before the job choose among recliner's own series.
+            // The variables before the job choose among recliner's own series.
             let by_build = before.starts_with("label_values(recliner_build_info");
             assert_eq!(added, by_job.max(usize::from(by_build)), "{name}: {after}");
             limited += added;
@@ -229,7 +229,7 @@ async fn a_selector_limits_every_query_of_a_dashboard() {
 }
 
 #[tokio::test]
-async fn the_runbook_leads_to_the_book_wherever_that_is() {
+async fn runbook_links_lead_to_the_given_book() {
     let own = read(root().join("docs/src/alerts.md"));
     assert!(own.contains("](#reclinerdown)") || own.contains(".md"), "it has links");
     let shipped = printed(&["runbook"]).await;
@@ -252,7 +252,7 @@ async fn the_runbook_leads_to_the_book_wherever_that_is() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_refused() {
+async fn refuses_flags_that_do_not_fit_the_part() {
     let out: PathBuf = root().join("Cargo.toml/rules");
     for (words, says) in [
         (&["rules", "--selector", "recliner"][..], &["--selector", "such as job="][..]),

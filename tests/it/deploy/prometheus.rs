@@ -24,7 +24,7 @@ async fn promtool_accepts_the_configurations() {
 }
 
 #[tokio::test]
-async fn targets_are_discovered_from_the_example_answer() {
+async fn targets_are_discovered_from_the_example_response() {
     if !tools::installed(&[PROMTOOL]) {
         return;
     }
@@ -43,7 +43,7 @@ async fn targets_are_discovered_from_the_example_answer() {
     let words: Vec<&str> = words.collect();
     let ran = tokio::select! {
         ran = tools::run(PROMTOOL, &words, "") => ran,
-        ended = server => panic!("it serves for ever: {ended:?}"),
+        ended = server => panic!("the server ended: {ended:?}"),
     };
     assert!(ran.success, "{}", ran.said);
     for part in ["recliner-1.example.net:10984", "\"cluster\": \"production\"", "\"test\""] {

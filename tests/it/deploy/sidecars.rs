@@ -1,6 +1,6 @@
 //! A cluster with a sidecar on each node and a central process, with the configurations of
-//! `deploy/kubernetes`: the central process counts what a single one does, and no sidecar counts
-//! anything of the whole cluster.
+//! `deploy/kubernetes`: the central process counts the same targets as a single process, and no
+//! sidecar counts targets of the whole cluster.
 
 use super::read;
 use crate::{
@@ -12,10 +12,11 @@ use tokio::time;
 
 const USER: &str = "prometheus";
 
-/// The signature of the view whose file the sidecars have.
+/// The signature of the view whose file the sidecars find.
 const VIEW: &str = "9fc623f8178b1907d8922afdd34debf1";
 
-/// A directory with a shipped configuration, with addresses and logins that exist here, and users.
+/// A directory with a shipped configuration whose addresses and logins are replaced by real ones,
+/// and a users file.
 fn prepared(configuration: &str, urls: &str, more: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let put = |name: &str, text: &str| {
@@ -32,14 +33,14 @@ fn prepared(configuration: &str, urls: &str, more: &str) -> tempfile::TempDir {
             it if it.starts_with("username:") => out.push_str("  username: adm\n"),
             it if it.starts_with("password_file:") => out.push_str("  password_file: password\n"),
             it if it.starts_with("data_dir:") => out.push_str("  data_dir: .\n"),
-            // The addresses of sidecars follow in `more`.
+            // The addresses of the sidecars follow in `more`.
             it if it.starts_with("peers:") || is_item => {}
             _ => out.push_str(&format!("{line}\n")),
         }
     }
     put("recliner.yml", &(out + more));
     put("password", PASSWORD);
-    let hash = bcrypt::hash(PASSWORD, 4).expect("it can be hashed");
+    let hash = bcrypt::hash(PASSWORD, 4).expect("the password can be hashed");
     put("web.yml", &format!("basic_auth_users: {{{USER}: {hash}}}\n"));
     folder
 }
@@ -55,7 +56,7 @@ async fn start(dir: &Path, flags: &[&str], env: &[(&str, &str)]) -> Running {
     Running::start_with(dir, &[&FLAGS, flags].concat(), env).await
 }
 
-/// A process's metrics after its first sweep, with its own login.
+/// A process's metrics after its first sweep, read with its own login.
 async fn metrics(running: &Running) -> String {
     let get = async |path: &str| {
         let request = tools::http().get(format!("http://{}{path}", running.address));
@@ -73,7 +74,7 @@ async fn metrics(running: &Running) -> String {
     text
 }
 
-/// The samples of the families that say what there is.
+/// The samples of the families that count targets.
 fn targets(metrics: &str) -> BTreeMap<String, String> {
     let lines = metrics.lines().filter(|line| line.starts_with("recliner_targets{"));
     let lines = lines.filter_map(|line| line.rsplit_once(' '));
@@ -85,7 +86,7 @@ fn asks_peers_in_vain(metrics: &str) -> bool {
     errors.filter(|line| line.contains("reason=\"peer\"")).any(|line| !line.ends_with(" 0"))
 }
 
-/// Real files of CouchDB, as a sidecar finds them: one shard with one view.
+/// Real CouchDB files as a sidecar finds them: one shard with one view.
 fn put_files(folder: &Path) {
     let shard = "shards/00000000-ffffffff/orders.1795222434";
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/couchdb-files/tests/data");
@@ -100,7 +101,7 @@ fn put_files(folder: &Path) {
 }
 
 #[tokio::test]
-async fn a_central_process_and_its_sidecars_count_everything_once() {
+async fn central_process_and_sidecars_count_targets_once() {
     let site = Site::open(world()).await;
     let urls = format!("[{}]", site.urls.join(", "));
     let configuration = read("deploy/kubernetes/components/sidecar/recliner.yml");
@@ -115,7 +116,8 @@ async fn a_central_process_and_its_sidecars_count_everything_once() {
         let text = metrics(sidecar).await;
         let found = targets(&text);
         let own = format!("node=\"{node}\"");
-        // It serves this node alone, and nothing of the cluster; its view is a part.
+        // A sidecar counts its own node's targets and none of the cluster; its view is one part of
+        // a view.
         assert!(!found.is_empty() && found.keys().all(|it| it.contains(&own)), "{found:?}");
         assert!(text.contains(&format!("recliner_node_view_file_bytes{{{own}}} ")), "{text}");
     }
@@ -131,7 +133,7 @@ async fn a_central_process_and_its_sidecars_count_everything_once() {
     assert!(!asks_peers_in_vain(&text), "{text}");
     let found = targets(&text);
 
-    // It counts what a process without sidecars counts.
+    // The central process counts the same targets as a process without sidecars.
     let folder = prepared(&read("deploy/kubernetes/base/recliner.yml"), &urls, "");
     let single = start(folder.path(), &[], &[]).await;
     assert_eq!(found, targets(&metrics(&single).await));

@@ -1,4 +1,4 @@
-//! Cases of every alert, as promtool's unit tests, and that no alert lacks one.
+//! Test cases of every alert for promtool; no alert lacks one.
 
 use super::{
     catalogue::{OF_THE_SCRAPE, exported, of_prometheus},
@@ -48,7 +48,7 @@ struct Input {
     _values: String,
 }
 
-/// What is looked for at one moment.
+/// The alerts expected at one moment.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Look {
@@ -71,7 +71,7 @@ impl Look {
     }
 }
 
-/// The cases of single alerts, and under `stories` whole days in which every alert is tried.
+/// Files with cases of single alerts, and under `stories` whole days that exercise every alert.
 fn files() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/tests");
     let all = [dir.clone(), dir.join("stories")];
@@ -94,8 +94,8 @@ fn cases() -> Vec<Case> {
     read().into_iter().flat_map(|file| file.tests).collect()
 }
 
-/// Without it promtool evaluates groups in any order, and an alert may see what was recorded an
-/// interval before.
+/// Otherwise promtool evaluates groups in any order, and an alert may see values recorded one
+/// interval earlier.
 #[test]
 fn recording_rules_are_evaluated_before_alerts() {
     let groups = groups(RECORDING).into_iter().chain(groups(ALERTS));
@@ -105,14 +105,14 @@ fn recording_rules_are_evaluated_before_alerts() {
     }
 }
 
-/// Whether a rule may yield anything where series of these names alone are there.
+/// Whether a rule may have a result if only series of these names exist.
 fn may_yield(expr: &str, names: &BTreeSet<String>) -> bool {
     let there = |name: &str| name.is_empty() || name.starts_with("ALERTS") || names.contains(name);
     promql::may_yield(expr, &there).unwrap_or_else(|why| panic!("{expr}: {why}"))
 }
 
-/// The rules in two files without those that cannot yield anything where series of these names
-/// alone are there, and nothing is recorded of others either.
+/// The rules in two files, without those that cannot have a result if only these series, and series
+/// recorded from them, exist.
 fn fed(files: [&str; 2], mut names: BTreeSet<String>) -> [String; 2] {
     let mut files =
         files.map(|text| yaml_serde::from_str::<yaml_serde::Value>(text).expect("rules are YAML"));
@@ -137,8 +137,8 @@ fn fed(files: [&str; 2], mut names: BTreeSet<String>) -> [String; 2] {
     files.map(|file| yaml_serde::to_string(&file).expect("it was YAML"))
 }
 
-/// Copies a file of cases to a folder, beside the rules that its series can reach: promtool takes
-/// as long for a rule that has nothing to say. Answers with the copy's path.
+/// Copies a file of cases to a folder, together with the rules that its series can reach, because
+/// promtool takes as long for a rule without a result. Returns the copy's path.
 fn lightened(cases: &Path, folder: &Path) -> PathBuf {
     let text = fs::read_to_string(cases).expect("cases are readable");
     let file: File = yaml_serde::from_str(&text).expect("they are promtool's");
@@ -157,7 +157,7 @@ fn lightened(cases: &Path, folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn only_rules_without_any_result_are_left_out() {
+fn only_rules_without_results_are_left_out() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let some = names(&["a", "b:recorded:max"]);
     for (expr, may) in [
@@ -203,13 +203,13 @@ async fn every_alert_case_passes_in_promtool() {
         let ran = tools::run(PROMTOOL, &["test", "rules", cases], "").await;
         assert!(ran.success, "{}: {}", path.display(), ran.said);
     };
-    // Each takes seconds of a core: no more at a time than there are, so that none waits long.
+    // Each run takes seconds of CPU time: at most one run per core, so that none waits long.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     stream::iter(files()).for_each_concurrent(cores, run).await;
 }
 
 #[test]
-fn every_alert_has_a_firing_a_pending_and_a_healthy_case() {
+fn every_alert_has_firing_pending_and_healthy_cases() {
     let mut lacks: BTreeMap<String, BTreeSet<&str>> =
         alerts().into_keys().map(|name| (name, ["firing", "not yet", "healthy"].into())).collect();
     for case in cases() {

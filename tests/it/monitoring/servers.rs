@@ -10,10 +10,10 @@ use tokio::{
     time,
 };
 
-/// Longer than either takes to begin.
+/// Longer than either takes to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Dropping it ends the process and deletes its files.
+/// A running server. Dropping it ends the process and deletes its files.
 pub(crate) struct Server {
     /// Host and port that it serves on.
     pub(crate) address: String,
@@ -21,7 +21,7 @@ pub(crate) struct Server {
     _process: Child,
 }
 
-/// A port that was free a moment ago: neither server reports the port it was given.
+/// An address whose port was free a moment ago: neither server reports the port that it chose.
 async fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     listener.local_addr().expect("it is bound").to_string()
@@ -34,7 +34,7 @@ impl Server {
         Self::start(PROMETHEUS, configuration, files, &flags).await
     }
 
-    /// Alertmanager with this configuration, alone.
+    /// Alertmanager with this configuration, without a cluster.
     pub(crate) async fn alertmanager(configuration: &str) -> Self {
         let flags = ["--storage.path=data", "--cluster.listen-address=", "--log.level=warn"];
         Self::start(ALERTMANAGER, configuration, &[], &flags).await
@@ -62,7 +62,7 @@ impl Server {
         server
     }
 
-    /// Waits until a path answers well.
+    /// Waits until a path answers with success.
     async fn until(&self, path: &str) {
         let http = tools::http();
         let url = format!("http://{}{path}", self.address);
@@ -79,12 +79,12 @@ impl Server {
         }
     }
 
-    /// What it logged.
+    /// The server's log.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Its answer to a GET, which is JSON.
+    /// The server's JSON response to a GET.
     pub(crate) async fn get(&self, path: &str) -> Value {
         let url = format!("http://{}{path}", self.address);
         let answer = tools::http().get(url).send().await.expect("it answers");

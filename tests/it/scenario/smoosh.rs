@@ -1,8 +1,8 @@
-//! CouchDB's own compactor beside this program, and taken over by it.
+//! CouchDB's own compactor, running beside this program and taken over by it.
 
 use super::*;
 
-/// Two nodes whose smoosh works, each with some databases, and one whose does not.
+/// Two nodes with an active smoosh and some databases each, and one with an inactive smoosh.
 fn world() -> Config {
     let mut world = nodes()
         .with(on(A, bloated("orders", 2_000)))
@@ -18,7 +18,7 @@ fn world() -> Config {
     world
 }
 
-/// Writes to each database, as smoosh looks at no other.
+/// Writes to each database, because smoosh ignores the others.
 fn write_to_each(rig: &Rig) {
     rig.cluster.world(|world| {
         for db in ["orders", "users", "logs", "mail", "files", "app"] {
@@ -27,7 +27,7 @@ fn write_to_each(rig: &Rig) {
     });
 }
 
-/// What a node's configuration says of a channel of smoosh, and whether recliner marked it.
+/// Notes a node's settings of a channel of smoosh, and whether recliner marked it.
 fn note_setting(rig: &mut Rig, node: &str) {
     let told = rig.cluster.world(|world| {
         let value = world.setting(node, "smoosh.ratio_dbs", "concurrency").unwrap_or("unset");

@@ -1,4 +1,4 @@
-//! Disks: what fits, what does not, and what shares one.
+//! Disk space: compactions that fit, that do not fit, and nodes that share a disk.
 
 use super::*;
 
@@ -6,7 +6,8 @@ const GB: u64 = 1_000_000_000;
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_does_not_fit_waits_for_space() {
-    // 13 GB hold 8.8 GB of files; the huge one's peak of 4.4 GB does not fit above a tenth.
+    // The 13 GB disk holds 8.8 GB of files; the largest one's peak of 4.4 GB does not fit above the
+    // reserved tenth.
     let world = alone(Node { disk: Some(13 * GB), ..Node::new(A) })
         .with(on(A, bloated("huge", 2_000)))
         .with(on(A, bloated("small", 200)));
@@ -46,7 +47,8 @@ async fn nothing_starts_on_a_full_disk_until_there_is_space_again() {
 
 #[tokio::test(start_paused = true)]
 async fn two_nodes_on_one_volume_share_its_free_space() {
-    // Each is 8.1 GB and may take up to 4.4 GB; above a tenth, 5.3 GB are free for both.
+    // Each is 8.1 GB and may need up to 4.4 GB; above the reserved tenth, both share 5.3 GB of free
+    // space.
     let mut world = nodes()
         .with(on(A, bloated("orders", 2_000)))
         .with(on(B, bloated("users", 2_000)))

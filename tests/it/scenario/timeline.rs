@@ -1,13 +1,13 @@
-//! What happened, as a text to read: a line for each compaction and for each word of a
-//! scenario, in the order of time.
+//! The events of a scenario as a text to read: one line for each compaction and each note, in order
+//! of time.
 
 use super::judge::Record;
 use couchdb_names::ShardName;
 use couchdb_sim::{Compaction, StartedBy};
 use std::time::Duration;
 
-/// When each compaction began, where, what, its size before and after, how long it took, and
-/// who started it where that was not recliner; and what the scenario noted.
+/// For each compaction: when it began, where, of what, the sizes before and after, the duration,
+/// and who started it if that was not recliner; and the scenario's notes.
 pub(crate) fn timeline(record: &Record) -> String {
     let told = record.notes.iter().map(|(at, note)| (*at, 0, format!("-- {note}")));
     let done = record.compactions.iter().map(|one| (one.began, 1, line(one)));

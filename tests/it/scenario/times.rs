@@ -1,4 +1,4 @@
-//! Windows, days, and clocks that are set.
+//! Windows, days, and clock changes.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn nightly(windows: &str, more: &str) -> String {
     )
 }
 
-/// Polls less often, where days pass.
+/// Polls rarely, for scenarios of several days.
 fn days(windows: &str) -> String {
     roomy().replace("poll: 5s", "poll: 5m") + SPACED + &nightly(windows, "")
 }
@@ -18,7 +18,7 @@ fn moment(text: &str) -> Moment {
     Moment::parse(text).expect("it is one")
 }
 
-/// Written to all the time, mostly over and over.
+/// A database with constant writes, mostly updates.
 fn busy(name: &str, mb: u64, writes_per_second: f64) -> Database {
     Database { writes_per_second, new_share: 0.02, delete_share: 0.01, ..bloated(name, mb) }
 }
@@ -44,7 +44,7 @@ async fn growth_over_days_is_compacted_each_night() {
         .with(on(A, busy("orders", 300, 20.0)))
         .with(on(A, busy("users", 200, 4.0)))
         .with(on(A, small("quiet", 5_000)));
-    // Over midnight in Berlin, an hour ahead of UTC; not in the night to Saturday.
+    // A window past midnight in Berlin, an hour ahead of UTC, and closed in the night to Saturday.
     let yaml = days(r#"{days: [mon-thu], from: "22:00", to: "02:00", zone: Europe/Berlin}"#);
     let told = run_scenario_from(moment("2026-11-25T20:00:00Z"), world, &yaml, async |rig| {
         rig.run_for(50 * HOUR).await;

@@ -1,4 +1,4 @@
-//! Nodes that go down, come back, are in maintenance or stall, and jobs that fail.
+//! Nodes that go down, return, are in maintenance or stall, and jobs that fail.
 
 use super::*;
 

@@ -68,7 +68,7 @@ impl World {
 
     pub(crate) fn database_info(&self, db: &str) -> Result<DatabaseInfo, LookupError> {
         let db = self.find_db(db)?;
-        let mut info = DatabaseInfo {
+        let mut totals = DatabaseInfo {
             q: self.catalog.ranges(db),
             n: u32::try_from(self.catalog.nodes_of(db, 0).count()).unwrap_or(u32::MAX),
             created: self.catalog.created(db),
@@ -76,13 +76,13 @@ impl World {
         };
         for file in self.one_copy_each(db)? {
             let info = self.info_of(file, String::new());
-            info.docs += info.doc_count;
-            info.deleted += info.doc_del_count;
-            info.seq += info.update_seq;
-            info.compact_running |= info.compact_running;
-            info.sizes = added(info.sizes, info.sizes);
+            totals.docs += info.doc_count;
+            totals.deleted += info.doc_del_count;
+            totals.seq += info.update_seq;
+            totals.compact_running |= info.compact_running;
+            totals.sizes = added(totals.sizes, info.sizes);
         }
-        Ok(info)
+        Ok(totals)
     }
 
     /// A view index, summed over one copy of each range.

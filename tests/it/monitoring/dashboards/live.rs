@@ -1,4 +1,4 @@
-//! The dashboards over a demo that a real Prometheus scrapes.
+//! The dashboards on data of a demo that a real Prometheus scrapes.
 
 use super::{
     super::{
@@ -16,20 +16,21 @@ use std::{
 };
 use tokio::time;
 
-/// Longer than it takes until everything in a demo has happened once.
+/// Longer than a demo takes until every kind of event has occurred.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The database of the demo that has everything: many ranges, views, writes.
+/// The database of the demo with everything: many ranges, views, writes.
 const DATABASE: &str = "orders";
 
 async fn asked(prometheus: &Server, path: &str, parameters: &[(&str, &str)]) -> Value {
-    let query = reqwest::Url::parse_with_params("http://x/", parameters).expect("they fit");
+    let query =
+        reqwest::Url::parse_with_params("http://x/", parameters).expect("the parameters are valid");
     let answer = prometheus.get(&format!("{path}?{}", query.query().unwrap_or_default())).await;
     assert_eq!(answer["status"], "success", "{parameters:?}: {answer}");
     answer["data"].clone()
 }
 
-/// What Grafana would put in the place of a variable that is set to all, or to its first value.
+/// The values that Grafana would insert for variables set to "All" or to their first value.
 async fn resolved(board: &Board, prometheus: &Server) -> BTreeMap<String, String> {
     let mut values = BTreeMap::from([
         ("__rate_interval".to_owned(), "15s".to_owned()),
@@ -65,7 +66,7 @@ fn with(expression: &str, values: &BTreeMap<String, String>) -> String {
 }
 
 #[tokio::test]
-async fn every_query_finds_something_in_a_demo() {
+async fn every_query_has_results_in_a_demo() {
     if !tools::installed(&[PROMETHEUS]) {
         return;
     }
@@ -79,14 +80,14 @@ async fn every_query_finds_something_in_a_demo() {
     );
     let files = [("recording.yaml", rules::RECORDING)];
     let prometheus = Server::prometheus(&scrape, &files).await;
-    // Until the demo has shown something of each kind.
+    // The demo has to show something of each kind first.
     drop(demo.metrics().await);
     let boards = boards();
     let mut missing: VecDeque<(Query, String)> = VecDeque::new();
     let mut suspended = Vec::new();
     for board in &boards {
         let seen = async {
-            // Variables have no value until the first scrape is stored.
+            // Variables have no values until the first scrape is stored.
             let up = [("query", "recliner_target_file_bytes")];
             while asked(&prometheus, "/api/v1/query", &up).await["result"][0].is_null() {
                 time::sleep(Duration::from_millis(250)).await;
@@ -118,7 +119,7 @@ async fn every_query_finds_something_in_a_demo() {
         .iter()
         .map(|(query, expression)| format!("{}: {expression}", query.place))
         .collect();
-    assert!(in_time, "nothing to see in\n{}", empty.join("\n"));
+    assert!(in_time, "no results in\n{}", empty.join("\n"));
 
     assert_eq!(suspended.len(), 3, "overview, nodes and enforcement say what is suspended");
     for expression in suspended {
@@ -130,7 +131,7 @@ async fn every_query_finds_something_in_a_demo() {
         assert_eq!(row["metric"]["why"], "to show it");
         let since = row["value"][1].as_str().and_then(|since| since.parse::<f64>().ok());
         let since = UNIX_EPOCH + Duration::from_secs_f64(since.expect("a number") / 1e3);
-        let age = since.elapsed().expect("it is past");
+        let age = since.elapsed().expect("the suspension is in the past");
         assert!(age < 2 * PATIENCE, "suspended {age:?} ago");
     }
 }

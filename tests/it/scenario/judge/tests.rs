@@ -1,4 +1,4 @@
-//! The judge over histories made by hand: a good one, and one for each way to go wrong.
+//! The judge on handmade histories: a correct one, and one for each kind of breach.
 
 use super::*;
 use crate::{
@@ -100,7 +100,7 @@ fn compaction(began: u64, node: &str, shard: &str) -> Compaction {
 }
 
 impl Record {
-    /// A start with all that belongs to it.
+    /// Adds a start with its order, compaction and journal entries.
     fn with(mut self, at: u64, node: &str, shard: &str) -> Self {
         let intent = intent(at, node, shard);
         let entry = |orders, change| Entry { orders, change };
@@ -125,7 +125,7 @@ fn good() -> Record {
         .with(4_000, A, "shards/00000000-ffffffff/users.1")
 }
 
-/// What the judge says of a good history that something was done to.
+/// The judge's findings about a correct history after a modification.
 fn judged(spoil: impl FnOnce(&mut Record)) -> String {
     let mut record = good();
     spoil(&mut record);
@@ -133,9 +133,9 @@ fn judged(spoil: impl FnOnce(&mut Record)) -> String {
 }
 
 #[test]
-fn a_correct_history_passes() {
+fn correct_history_passes() {
     assert_eq!(judged(|_| {}), "");
-    // Channels that are to be taken over may be.
+    // Channels that are configured for takeover may be changed.
     let put = |key: &str| format!("/_node/{A}/_config/{key}");
     let taken = ["smoosh.nightly/concurrency", "recliner/smoosh.nightly.concurrency"];
     let taken = taken.map(|key| order(0, http::Method::PUT, &put(key), 200));
@@ -143,7 +143,7 @@ fn a_correct_history_passes() {
 }
 
 #[test]
-fn every_breach_of_a_limit_is_found() {
+fn breaches_of_every_limit_are_found() {
     type Spoil = fn(&mut Compaction);
     let spoils: [(Spoil, &str); 9] = [
         (|one| one.running_on_node = 2, "more jobs on the node"),
@@ -174,7 +174,7 @@ fn starts_at_the_wrong_time_are_found() {
         *record = record.clone().with(noon, B, "shards/00000000-ffffffff/x.1");
         record.clock.push((seconds(noon - 1), -7_200));
     });
-    assert_eq!(set, "", "by recliner's own clock it was open");
+    assert_eq!(set, "", "by recliner's own clock the window was open");
     let soon =
         judged(|record| *record = record.clone().with(4_020, A, "shards/00000000-ffffffff/x.1"));
     assert!(soon.contains("after the start before it"), "{soon}");
@@ -191,7 +191,7 @@ fn starts_at_the_wrong_time_are_found() {
 }
 
 #[test]
-fn a_target_that_is_restarted_without_cause_is_found() {
+fn needless_restart_is_found() {
     let again = judged(|record| {
         *record = record.clone().with(7_000, B, SHARD);
         record.compactions.last_mut().unwrap().before = 110 * MB;
@@ -239,7 +239,7 @@ fn forbidden_requests_are_found() {
 }
 
 #[test]
-fn an_incomplete_or_wrong_journal_is_found() {
+fn incomplete_or_wrong_journal_is_found() {
     let said = judged(|record| drop(record.kept.remove(0)));
     assert!(said.contains("was sent and not kept before"), "{said}");
     let said = judged(|record| record.kept[0].orders = 1);
@@ -264,7 +264,7 @@ fn an_incomplete_or_wrong_journal_is_found() {
         record.compactions.remove(2);
     });
     assert!(said.contains("was never sent and ended"), "{said}");
-    // A start of which nobody knows what became, and one that never went out, are fine.
+    // A start whose result is unknown, and one that was never sent, are fine.
     let lost = judged(|record| {
         record.kept[1].change = ended(&intent(100, A, SHARD), JobResult::Lost);
     });
@@ -279,9 +279,9 @@ fn an_incomplete_or_wrong_journal_is_found() {
     assert_eq!(withdrawn, "");
 }
 
-/// The whole program without limits, judged by limits it does not know.
+/// The whole program runs without limits and is judged by limits that it does not know.
 #[tokio::test(start_paused = true)]
-async fn the_starts_of_a_process_without_limits_are_found() {
+async fn breaches_of_a_process_without_limits_are_found() {
     let told = |limits: &str, channel: &str, failure: &str| {
         let space = volumes(&[(&[A, B, C], "available: 100TB")]);
         let channel = format!("{{name: any, kind: db, priority: ratio, {channel}}}");
@@ -306,7 +306,7 @@ async fn the_starts_of_a_process_without_limits_are_found() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, &lax);
     rig.run_for(10 * MINUTE).await;
     let mut record = rig.record();
-    assert_eq!(breaches(&record), Vec::<String>::new(), "by what it was told, all is well");
+    assert_eq!(breaches(&record), Vec::<String>::new(), "by its own settings there is no breach");
     record.lives[0].settings = loaded(&strict);
     let found = breaches(&record).join("\n");
     for breach in [
@@ -323,6 +323,6 @@ async fn the_starts_of_a_process_without_limits_are_found() {
 }
 
 #[test]
-fn an_empty_plan_leaves_nothing_undecided() {
+fn empty_plan_has_nothing_undecided() {
     assert_eq!(undecided(&Plan::default()), Vec::<String>::new());
 }
