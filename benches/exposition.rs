@@ -1,5 +1,5 @@
-//! The writing of 100,000 series, about 16 MB of text: both formats, with and without gzip,
-//! beside the `prometheus` crate's encoder for the same series.
+//! Writing 100,000 series, about 16 MB of text: both formats, with and without gzip, compared with
+//! the `prometheus` crate's encoder for the same series.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use metrics_text::{Encoding, Family, LabelSets, TextFormat, Writer};
@@ -62,7 +62,7 @@ fn written(format: TextFormat, coding: Encoding, targets: &[Target]) -> Vec<u8> 
     writer.finish()
 }
 
-/// The same with labels put together once for the three families, as a scrape does it.
+/// Writes the same text with labels formatted once for three families, as a scrape does.
 fn written_of_sets(format: TextFormat, coding: Encoding, targets: &[Target]) -> Vec<u8> {
     let mut writer = Writer::new(format, coding);
     let mut sets = LabelSets::with_capacity(FAMILIES[0], targets.len(), targets.len() * 80);

@@ -1,8 +1,8 @@
-//! A data directory of 100,000 real files: the walk and the whole `scan` beside `find` on the
-//! same tree in the same run, what changed alone, memory and reads a file.
+//! A data directory of 100,000 real files: the walk and the whole `scan`, compared with `find` on
+//! the same tree in the same run; a walk of changed files alone; memory and reads per file.
 //!
-//! `RECLINER_BENCH_FILES` sets how many files, `RECLINER_BENCH_COLD=1` adds a round after the
-//! kernel dropped its caches, which needs root.
+//! `RECLINER_BENCH_FILES` sets the number of files. `RECLINER_BENCH_COLD=1` adds a round after
+//! dropping the kernel's caches, which needs root.
 
 use cap::Cap;
 use recliner::{
@@ -31,7 +31,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 const ROUNDS: usize = 9;
 const THREADS: usize = 2;
 
-/// Files of the set that are small enough to have a hundred thousand of.
+/// Sample files that are small enough to have a hundred thousand of them.
 const DBS: [&str; 6] = [
     "deletes.couch",
     "comp_none.couch",
@@ -51,7 +51,7 @@ fn set() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/couchdb-files/tests/data")
 }
 
-/// Half of the files are shards, half their indexes, each a copy of its own.
+/// Creates the tree: half of the files are shards, half their indexes, each an independent copy.
 fn tree(files: usize) -> Result<TempDir, Failure> {
     let all: Value = serde_json::from_slice(&fs::read(set().join("expected.json"))?)?;
     let read = |name: &&str| fs::read(set().join(name));
@@ -88,7 +88,7 @@ fn find(root: &Path) -> Result<Duration, Failure> {
     if ended.success() { Ok(began.elapsed()) } else { Err("find failed".into()) }
 }
 
-/// One walk; what it found is counted and dropped.
+/// Runs one walk; returns its duration, its cache and the number of found files.
 fn walked(
     roots: &NodeDirectories,
     before: &WalkCache,
@@ -113,7 +113,7 @@ fn scan(root: &Path) -> Result<Duration, Failure> {
     if ended.success() { Ok(began.elapsed()) } else { Err("scan failed".into()) }
 }
 
-/// Read calls of this process so far.
+/// The read calls of this process so far.
 fn reads() -> Result<u64, Failure> {
     let io = fs::read_to_string("/proc/self/io")?;
     let line = io.lines().find_map(|line| line.strip_prefix("syscr: ")).ok_or("no syscr")?;
@@ -144,7 +144,7 @@ fn main() -> Result<(), Failure> {
     let files: usize = files.unwrap_or(100_000);
     let root = tree(files)?;
     let roots = NodeDirectories { data: root.path().to_owned(), views: None };
-    // Warm, all of it.
+    // Warms the kernel's caches for the whole tree.
     find(root.path())?;
     walked(&roots, &WalkCache::default())?;
 

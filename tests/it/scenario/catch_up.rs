@@ -89,7 +89,7 @@ async fn recliner_frees_space_left_by_a_foreign_compaction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn compaction_hindered_by_writes_counts_as_futile() {
+async fn compaction_hindered_by_writes_is_retried_afterwards() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(4.0), &roomy());
     // The file is as bloated before as after: the promised space is not freed.
     write_until_the_first_ends(&mut rig).await;
