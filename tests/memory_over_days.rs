@@ -70,7 +70,7 @@ impl Watched {
         let file = config::File { name: "recliner.yml".as_ref(), bytes: yaml.as_bytes() };
         let settings = config::load(&flags, Some(file)).expect("it is sound").settings;
         let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
-        let cluster = Cluster::new(world, 1, clock).expect("it is sound");
+        let cluster = Cluster::new(world, 1, clock).expect("the configuration is valid");
         let transport = Transport::in_process(cluster.by_host());
         let about = ProcessInfo { version: "0", revision: "0", date: "0", simulated: true };
         let directories = SimulatedDirectories(cluster.clone());
@@ -153,7 +153,7 @@ fn come_and_go(cluster: &Cluster, hour: usize) {
     let name = |hour: usize| format!("tenant-{hour}");
     let new = Database { docs: 50_000, bloat: 3.0, ..Database::new(&name(hour)) };
     cluster.world(|world| {
-        world.create(new).expect("its name is new");
+        world.create(new).expect("the database is new");
         if let Some(old) = hour.checked_sub(LIVES) {
             world.delete(&name(old), false);
         }
@@ -162,7 +162,7 @@ fn come_and_go(cluster: &Cluster, hour: usize) {
 
 async fn serve(count: usize, yaml: &str) -> Vec<usize> {
     let _alone = ALONE.acquire().await;
-    let directory = tempfile::tempdir().expect("there is room");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let place = DirectoryStorage::new(directory.path());
     let watched = Watched::start(small_cluster(), yaml, place, false).await;
     watched.hours(count, come_and_go).await

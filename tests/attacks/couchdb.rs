@@ -59,7 +59,7 @@ impl FalseCouch {
         config: Config,
         lie: impl Fn(&Request) -> Option<Response> + Send + Sync + 'static,
     ) -> Self {
-        let cluster = Cluster::new(config, 1, Clock::System).expect("the cluster is sound");
+        let cluster = Cluster::new(config, 1, Clock::System).expect("the configuration is valid");
         let (_, router) = cluster.routers().into_iter().next().expect("it has a node");
         let lie: Lie = Arc::new(lie);
         let router = router.layer(from_fn(move |request: Request, next: Next| {
@@ -83,7 +83,7 @@ impl FalseCouch {
 
 async fn serve(router: Router) -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let mut servers = JoinSet::new();
     servers.spawn(async move { axum::serve(listener, router).await.unwrap_or_default() });
     (url, servers)
@@ -141,7 +141,7 @@ async fn hundred_thousand_tasks_do_not_stall_the_service() {
             })
         })
         .collect();
-    let body = Bytes::from(serde_json::to_vec(&tasks).expect("it is JSON"));
+    let body = Bytes::from(serde_json::to_vec(&tasks).expect("valid JSON"));
     let couch = FalseCouch::open(small_world(), move |request| {
         request.uri().path().ends_with("/_active_tasks").then(|| json_response(body.clone()))
     })
@@ -226,7 +226,7 @@ async fn eavesdropper() -> (String, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
             let head = format!("{} {} {:?}", request.method(), request.uri(), request.headers());
             let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap_or_default();
             let whole = format!("{head} {}", String::from_utf8_lossy(&body));
-            notes.lock().expect("no test panics with it").push(whole);
+            notes.lock().expect("no test panics while holding the lock").push(whole);
             StatusCode::NOT_FOUND
         }
     });
@@ -235,7 +235,7 @@ async fn eavesdropper() -> (String, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
 }
 
 fn assert_no_login(heard: &Mutex<Vec<String>>) {
-    for request in heard.lock().expect("no test panics with it").iter() {
+    for request in heard.lock().expect("no test panics while holding the lock").iter() {
         let low = request.to_lowercase();
         for secret in ["authorization", "cookie", "authsession", PASSWORD, "name=adm"] {
             assert!(!low.contains(secret), "{request}");
@@ -292,7 +292,7 @@ async fn ninety_cookies_do_not_stop_reading() {
 /// A server that answers every request with endless `100 Continue` lines.
 async fn endless_continue() -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
+    let address = listener.local_addr().expect("the listener is bound").to_string();
     let mut servers = JoinSet::new();
     servers.spawn(async move {
         let mut connections = JoinSet::new();
@@ -311,7 +311,7 @@ async fn endless_continue() -> (String, JoinSet<()>) {
 #[tokio::test]
 async fn command_fails_on_endless_continue_responses() {
     let (url, _server) = endless_continue().await;
-    let dir = tempfile::tempdir().expect("there is room");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
     for words in [
         &["scan", "--couchdb.url", &url][..],

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 async fn backup_does_not_follow_symlinks() {
     let victim = Victim::demo(&["--web.enable-admin-api"]).await;
     let url = format!("http://{}", victim.address);
-    let dir = tempfile::tempdir().expect("there is room");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let (target, owned) = (dir.path().join("journal.backup"), dir.path().join("owned"));
     for link in ["journal.backup", "journal.backup.part", "journal.backup.tmp"] {
-        fs::write(&owned, "of somebody else").expect("it can be written");
+        fs::write(&owned, "of somebody else").expect("the file is writable");
         symlink(&owned, dir.path().join(link)).expect("a link can be made");
         let file = target.to_str().expect("it is UTF-8");
         let (code, out, err) =
@@ -44,7 +44,7 @@ async fn journal_is_readable_only_by_its_owner() {
 
 #[tokio::test]
 async fn huge_sparse_file_is_inspected_quickly() {
-    let dir = tempfile::tempdir().expect("there is room");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("sparse.couch");
     let file = File::create(&path).expect("it can be made");
     file.write_at(b"x", 1 << 40).expect("the file system has sparse files");
@@ -55,7 +55,7 @@ async fn huge_sparse_file_is_inspected_quickly() {
 
 #[tokio::test]
 async fn refuses_endless_settings_files() {
-    let dir = tempfile::tempdir().expect("there is room");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     for what in ["smoosh", "compaction-daemon"] {
         for endless in ["/dev/zero", "/dev/urandom"] {
             let words = ["import", what, "--ini", endless];

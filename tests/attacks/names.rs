@@ -39,14 +39,14 @@ const LOGIN: [(&str, &str); 2] = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", 
 async fn hostile_name_cannot_inject_configuration() {
     for name in HOSTILE {
         let couch = FalseCouch::open(world(name), |_| None).await;
-        let dir = tempfile::tempdir().expect("there is room");
+        let dir = tempfile::tempdir().expect("a temporary directory");
         let words = ["import", "smoosh", "--couchdb.url", &couch.url];
         let (code, out, err) = run(dir.path(), &words, &LOGIN).await;
         if code != 0 {
             assert!(!err.is_empty(), "{name}");
             continue;
         }
-        fs::write(dir.path().join("recliner.yml"), &out).expect("it can be written");
+        fs::write(dir.path().join("recliner.yml"), &out).expect("the file is writable");
         let words = [
             "check-config",
             "--config.file",
@@ -66,9 +66,9 @@ async fn hostile_name_cannot_inject_configuration() {
 async fn pasted_command_never_executes_a_hostile_name() {
     for name in HOSTILE {
         let couch = FalseCouch::open(world(name), |_| None).await;
-        let dir = tempfile::tempdir().expect("there is room");
+        let dir = tempfile::tempdir().expect("a temporary directory");
         let bin = dir.path().join("bin");
-        fs::create_dir(&bin).expect("it can be made");
+        fs::create_dir(&bin).expect("the directory is created");
         let (code, out, err) =
             run(dir.path(), &["plan", "--couchdb.url", &couch.url], &LOGIN).await;
         assert!(code == 0 || code == 2, "{name}: {code} {err}");

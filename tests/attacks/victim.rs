@@ -75,14 +75,14 @@ impl Harm {
 impl Victim {
     /// Starts a demo with these flags.
     pub(crate) async fn demo(flags: &[&str]) -> Self {
-        let dir = tempfile::tempdir().expect("there is room");
+        let dir = tempfile::tempdir().expect("a temporary directory");
         Self::start(dir, &[&["demo", "--log.level", "info"], flags].concat()).await
     }
 
     /// Starts a service for these URLs with a configuration, logged in as `adm`.
     pub(crate) async fn serving(urls: &[String], yaml: &str) -> Self {
-        let dir = tempfile::tempdir().expect("there is room");
-        fs::write(dir.path().join("recliner.yml"), yaml).expect("it can be written");
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        fs::write(dir.path().join("recliner.yml"), yaml).expect("the file is writable");
         let mut words = vec!["serve", "--config.file", "recliner.yml", "--mode", "enforce"];
         words.extend(urls.iter().flat_map(|url| ["--couchdb.url", url]));
         Self::start(dir, &words).await
@@ -97,8 +97,8 @@ impl Victim {
         command.args(words).args(["--web.listen-address", &address]).env_clear();
         command.envs([("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", crate::couchdb::PASSWORD)]);
         command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut process = command.kill_on_drop(true).spawn().expect("it runs");
-        let mut stderr = process.stderr.take().expect("it is piped");
+        let mut process = command.kill_on_drop(true).spawn().expect("the process starts");
+        let mut stderr = process.stderr.take().expect("the stream is piped");
         let mut log = JoinSet::new();
         log.spawn(async move {
             let mut log = Vec::new();
@@ -115,7 +115,7 @@ impl Victim {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.process.id().expect("it runs")
+        self.process.id().expect("the process is running")
     }
 
     /// Attacks the victim and measures the effects.

@@ -92,8 +92,8 @@ impl Served {
     /// The data of a response of the API.
     async fn data(&self, path: &str) -> Value {
         let answer = http().get(format!("{}api/v1/{path}", self.base)).send().await;
-        let text = answer.expect("it answers").text().await.expect("it answers text");
-        let mut answer: Value = serde_json::from_str(&text).expect("it answers JSON");
+        let text = answer.expect("a response arrives").text().await.expect("the body is text");
+        let mut answer: Value = serde_json::from_str(&text).expect("valid JSON");
         answer["data"].take()
     }
 

@@ -257,7 +257,7 @@ async fn events_since(journal: &Journal, since: u64) -> Vec<String> {
     let query = EventsQuery { after_seq: Some(since), limit: 10_000, ..EventsQuery::default() };
     let page = journal.events(query).await.expect("the journal is readable");
     let recorded = page.entries.into_iter().map(|(_, event)| {
-        let json = serde_json::to_value(&event.details).expect("it is JSON");
+        let json = serde_json::to_value(&event.details).expect("valid JSON");
         let word =
             |name: &str| json[name].as_str().expect("the event is about a database").to_owned();
         [word("type"), word("db")].join(" ")

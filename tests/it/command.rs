@@ -101,11 +101,11 @@ pub(crate) fn world() -> Config {
 impl Site {
     pub(crate) async fn open(config: Config) -> Self {
         crate::watchdog::start();
-        let cluster = Cluster::new(config, 1, Clock::System).expect("the cluster is sound");
+        let cluster = Cluster::new(config, 1, Clock::System).expect("the configuration is valid");
         let (mut urls, mut servers) = (Vec::new(), JoinSet::new());
         for (_, router) in cluster.routers() {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-            urls.push(format!("http://{}", listener.local_addr().expect("it is bound")));
+            urls.push(format!("http://{}", listener.local_addr().expect("the listener is bound")));
             servers.spawn(async move { axum::serve(listener, router).await });
         }
         Self { cluster, urls, _servers: servers }
@@ -145,7 +145,7 @@ struct Ran {
 
 impl Ran {
     fn json(&self) -> Value {
-        serde_json::from_str(&self.out).expect("it is JSON")
+        serde_json::from_str(&self.out).expect("valid JSON")
     }
 
     /// The output as one of the API's response types.
@@ -496,7 +496,7 @@ async fn refuses_takeover_of_unknown_smoosh_channel() {
 async fn check_config_prints_only_the_schema() {
     let ran = recliner(&["check-config", "--schema"], &[]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
-    let schema: Value = serde_json::from_str(&ran.out).expect("it is JSON");
+    let schema: Value = serde_json::from_str(&ran.out).expect("valid JSON");
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert_eq!(schema["properties"]["poll"]["default"], "5s");
     let both = recliner(&["check-config", "--schema", "--mode", "advise"], &[]).await;
@@ -505,7 +505,7 @@ async fn check_config_prints_only_the_schema() {
 
 pub(crate) fn written(dir: &Path, name: &str, text: &str) -> String {
     let path: PathBuf = dir.join(name);
-    std::fs::write(&path, text).expect("it can be written");
+    std::fs::write(&path, text).expect("the file is writable");
     path.to_str().expect("it is UTF-8").to_owned()
 }
 

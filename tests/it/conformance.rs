@@ -90,7 +90,7 @@ fn cluster(version: &str, case: &str) -> Cluster {
     config.global_changes = case != "db_updates_without_global_changes";
     config.index_rate = 100;
     let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
-    Cluster::new(config, 1, clock).expect("the cluster is sound")
+    Cluster::new(config, 1, clock).expect("the configuration is valid")
 }
 
 /// Brings the cluster into the state in which the case was recorded.
@@ -117,17 +117,17 @@ async fn arrange(case: &str, cluster: &Cluster, recorded: &Value) {
             let (node, file) = first(cluster);
             cluster.world(|world| {
                 world.build("rec_app", "noauto");
-                world.compact(&node, &file).expect("it is there");
+                world.compact(&node, &file).expect("the file exists");
             });
         }
         "active_tasks_database_compaction" => {
             let (node, file) = big(cluster);
-            cluster.world(|world| world.compact(&node, &file)).expect("it is there");
+            cluster.world(|world| world.compact(&node, &file)).expect("the file exists");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         "active_tasks_view_compaction" => {
             let (node, file) = big(cluster);
-            cluster.world(|world| world.compact_view(&node, &file, "v")).expect("it is there");
+            cluster.world(|world| world.compact_view(&node, &file, "v")).expect("the file exists");
         }
         "nouveau_active_tasks" | "nouveau_node_active_tasks" => {
             let index = (Engine::Nouveau, "s", "new");
@@ -135,7 +135,7 @@ async fn arrange(case: &str, cluster: &Cluster, recorded: &Value) {
         }
         "node_shard_right_after_compact" | "node_shard_after_compact" => {
             let (node, file) = first(cluster);
-            cluster.world(|world| world.compact(&node, &file)).expect("it is there");
+            cluster.world(|world| world.compact(&node, &file)).expect("the file exists");
             if case == "node_shard_after_compact" {
                 tokio::time::sleep(Duration::from_secs(60)).await;
             }
@@ -247,7 +247,7 @@ async fn differences(version: &str, case: &str, recorded: &Value) -> Vec<String>
     let real_body = recorded.get("body").expect("a recording has a body");
     match real_body {
         lines if case == "db_updates_continuous" => {
-            cluster.world(|world| world.create(Database::new("new"))).expect("it is created");
+            cluster.world(|world| world.create(Database::new("new"))).expect("the database is new");
             let line = frame(&mut body).await;
             let row = |line: &str| serde_json::from_str::<Value>(line).unwrap_or(Value::Null);
             // A single recorded line was stored as an object, several lines as text.
@@ -308,7 +308,7 @@ fn excluded_parts_exist_in_recordings() {
         let path = format!("crates/couchdb-client/tests/data/http/3.5.0/{case}.json");
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
         let recorded: Map<String, Value> =
-            serde_json::from_str(&text.expect("there is such a case")).expect("it is JSON");
+            serde_json::from_str(&text.expect("there is such a case")).expect("valid JSON");
         assert!(recorded.contains_key("body") && !reason.is_empty());
     }
 }

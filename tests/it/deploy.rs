@@ -58,7 +58,7 @@ fn serves(whose: &str, arguments: &[String], configuration: Option<&str>) {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let put = |name: &str, text: &str| {
         let file = folder.path().join(name);
-        fs::write(&file, text).expect("it can be written to");
+        fs::write(&file, text).expect("the file is writable");
         file.display().to_string()
     };
     let file = put("recliner.yml", configuration.unwrap_or(ANY));
@@ -81,7 +81,8 @@ fn serves(whose: &str, arguments: &[String], configuration: Option<&str>) {
     let given: Vec<String> = given.collect();
     assert!(names_file, "{whose} names a configuration");
     let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-    let output = command.env_clear().arg("check-config").args(given).output().expect("it runs");
+    let output =
+        command.env_clear().arg("check-config").args(given).output().expect("the program runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{whose}: {said}");
 }
@@ -102,7 +103,7 @@ fn images_start_recliner_and_probe_its_health() {
     let (program, asks) = health.split_first().expect("it runs something");
     assert_eq!(after(&text, "ENTRYPOINT "), [program.as_str()]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-    let output = command.env_clear().args(asks).arg("--help").output().expect("it runs");
+    let output = command.env_clear().args(asks).arg("--help").output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
     // The image that is built offline has the same commands.
@@ -134,14 +135,15 @@ fn image_build_context_has_all_sources() {
     for name in &kept {
         let (from, to) = (root().join(name), folder.path().join(name));
         assert!(from.exists(), "{name} is there to be copied");
-        fs::create_dir_all(to.parent().expect("it has a folder")).expect("it can be made");
+        fs::create_dir_all(to.parent().expect("it has a folder"))
+            .expect("the directory is created");
         std::os::unix::fs::symlink(from, to).expect("it can be linked");
     }
     let mut cargo = Command::new(env!("CARGO"));
     let metadata = ["metadata", "--offline", "--locked", "--no-deps", "--format-version=1"];
     let output = cargo.args(metadata).current_dir(folder.path()).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
     let packages = metadata["packages"].as_array().expect("it has packages");
     let targets = packages.iter().flat_map(|it| it["targets"].as_array().into_iter().flatten());
     let targets: Vec<&str> = targets.filter_map(|it| it["src_path"].as_str()).collect();
@@ -375,7 +377,7 @@ fn sidecar_unit_has_its_node_and_directory() {
     let arguments: Vec<String> =
         ["serve", "--config.file=x"].map(str::to_owned).into_iter().chain(flags).collect();
     serves("sidecar.conf", &arguments, Some(&configuration));
-    let sidecar: Value = yaml_serde::from_str(&configuration).expect("it is YAML");
+    let sidecar: Value = yaml_serde::from_str(&configuration).expect("valid YAML");
     assert_eq!(sidecar["cluster_targets"].as_bool(), Some(false));
     let (nodes, directory) = (texts(&sidecar["nodes"]), sidecar["files"]["data_dir"].as_str());
     assert_eq!(nodes.len(), 1);

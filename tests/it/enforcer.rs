@@ -59,7 +59,7 @@ impl Rig {
         let at = self.cluster.wall();
         let ordered =
             CompactionOrder { at, until: at.plus(600 * SECOND), by: "ann".into(), force: true };
-        self.watch.job_state.order(id.clone(), ordered).await.expect("it is kept");
+        self.watch.job_state.order(id.clone(), ordered).await.expect("the change is stored");
         id
     }
 

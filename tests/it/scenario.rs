@@ -198,15 +198,21 @@ async fn an_order_waits_for_its_limit_and_then_starts_first() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, &roomy());
     rig.run_for(2 * MINUTE).await;
     let plan = rig.watch.planner.plan.borrow().clone();
-    let quiet = plan.snapshot.targets().find(|it| it.db_name().db == "quiet").expect("it is there");
+    let quiet =
+        plan.snapshot.targets().find(|it| it.db_name().db == "quiet").expect("the target exists");
     let now = rig.cluster.wall();
     let ordered = CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
-    let planned =
-        rig.watch.planner.plan_if_ordered(quiet.ix(), ordered.clone()).await.expect("it plans");
-    let answer = planned.order_answer(planned.snapshot.target(quiet.ix()).expect("it is there"));
+    let planned = rig
+        .watch
+        .planner
+        .plan_if_ordered(quiet.ix(), ordered.clone())
+        .await
+        .expect("the planner answers");
+    let answer =
+        planned.order_answer(planned.snapshot.target(quiet.ix()).expect("the target exists"));
     let OrderAnswer::Waits(request, refusal) = answer else { panic!("{answer:?}") };
     assert_eq!(refusal.reason.label(), "channel_limit");
-    rig.watch.job_state.order(quiet.id(), ordered).await.expect("it is kept");
+    rig.watch.job_state.order(quiet.id(), ordered).await.expect("the change is stored");
     rig.run_for(HOUR).await;
     insta::assert_snapshot!(timeline(&rig.record()));
     let sent = rig.cluster.write_requests();

@@ -155,7 +155,7 @@ impl Rig {
         let adjusted: &'static AdjustedClock =
             Box::leak(Box::new(AdjustedClock::starting_at(start)));
         let clock = Clock::Custom(adjusted);
-        let cluster = Cluster::new(world, 1, clock).expect("the cluster is sound");
+        let cluster = Cluster::new(world, 1, clock).expect("the configuration is valid");
         let settings = load(&flags, yaml);
         let store = RecordingStore::of(&cluster);
         let ledger = takeover::InMemoryTakeoverStore::default();
@@ -188,7 +188,7 @@ impl Rig {
         let new = load(&self.flags, yaml);
         self.watch
             .reconfigure(&self.settings, &new, &mut self.tasks)
-            .expect("the settings are sound");
+            .expect("the settings are valid");
         self.settings = new;
         self.record_life(false);
     }
@@ -240,7 +240,7 @@ impl Rig {
     /// Releases every target that failed too often, as an operator would.
     pub(crate) async fn release_all(&mut self) {
         self.record.released.push(self.cluster.elapsed());
-        self.watch.job_state.release(None).await.expect("it is kept");
+        self.watch.job_state.release(None).await.expect("the change is stored");
     }
 
     /// Lets time pass; the judge checks the plan each minute.
@@ -367,7 +367,7 @@ fn run(
     };
     let mut watch =
         ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
-            .expect("the settings are sound");
+            .expect("the settings are valid");
     watch.start_enforcer(&mut tasks);
     watch.start_scorecard(&mut tasks);
     let smoosh = ledger.map(|ledger| watch.start_takeover(Arc::new(ledger.clone()), &mut tasks));

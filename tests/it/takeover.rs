@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
 fn connect(settings: ClientSettings, transport: Transport) -> Client {
-    Client::builder(settings).transport(transport).open().expect("the settings are sound")
+    Client::builder(settings).transport(transport).open().expect("the settings are valid")
 }
 
 /// The takeover task over nodes of these names.

@@ -60,12 +60,12 @@ impl Browser {
             return None;
         }
         let turn = TURN.acquire().await.expect("nothing closes it");
-        let home = tempfile::tempdir().expect("a directory");
+        let home = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new(CHROMEDRIVER.program);
         command.arg("--port=0").env("HOME", home.path()).env("TMPDIR", home.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut driver = command.kill_on_drop(true).spawn().expect("chromedriver runs");
-        let stdout = driver.stdout.take().expect("it is piped");
+        let stdout = driver.stdout.take().expect("the stream is piped");
         let mut lines = BufReader::new(stdout).lines();
         let port = async {
             while let Some(line) = lines.next_line().await.expect("it prints text") {
@@ -263,8 +263,8 @@ async fn try_command(
         None => http.get(url),
     };
     let answer = request.timeout(PATIENCE).send().await.expect("chromedriver answers");
-    let text = answer.text().await.expect("it answers text");
-    let mut answer: Value = serde_json::from_str(&text).expect("it answers JSON");
+    let text = answer.text().await.expect("the body is text");
+    let mut answer: Value = serde_json::from_str(&text).expect("valid JSON");
     match answer["value"]["error"].as_str() {
         Some(why) => Err(format!("{why}: {}", answer["value"]["message"])),
         None => Ok(answer["value"].take()),

@@ -28,9 +28,10 @@ use tokio::{
 /// The data of a successful response.
 async fn get<T: DeserializeOwned>(address: &str, path: &str) -> T {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().expect("it is there");
-    let answer = http.get(format!("http://{address}{path}")).send().await.expect("it answers");
-    data_of(&answer.text().await.expect("it is text"))
+    let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
+    let answer =
+        http.get(format!("http://{address}{path}")).send().await.expect("a response arrives");
+    data_of(&answer.text().await.expect("the body is text"))
 }
 
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
@@ -73,7 +74,7 @@ async fn backup_made_under_writes_can_be_started_with() {
     writer.spawn(async move {
         for at in 0.. {
             let database = Database { q: 1, docs: 0, ..Database::new(&format!("new{at}")) };
-            cluster.world(|world| world.create(database)).expect("it is new");
+            cluster.world(|world| world.create(database)).expect("the database is new");
             time::sleep(Duration::from_millis(10)).await;
         }
     });
@@ -148,12 +149,17 @@ async fn in_memory_journal_can_be_backed_up_to_stdout() {
     let dir = tempfile::tempdir().unwrap();
     let mut demo = Command::new(env!("CARGO_BIN_EXE_recliner"));
     demo.args(["demo", "--web.listen-address", "127.0.0.1:0"]);
-    let mut demo =
-        demo.env_clear().stderr(Stdio::piped()).kill_on_drop(true).spawn().expect("it runs");
-    let mut lines = BufReader::new(demo.stderr.take().expect("it is piped")).lines();
+    let mut demo = demo
+        .env_clear()
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the process starts");
+    let mut lines = BufReader::new(demo.stderr.take().expect("the stream is piped")).lines();
     let url = async {
         loop {
-            let line = lines.next_line().await.expect("it can be read").expect("it goes on");
+            let line =
+                lines.next_line().await.expect("the output is readable").expect("it goes on");
             if let Some(rest) = line.strip_prefix("Open ") {
                 return rest.split("/ ").next().unwrap_or_default().to_owned();
             }
@@ -180,7 +186,7 @@ async fn in_memory_journal_can_be_backed_up_to_stdout() {
 /// A server that answers every request with these bytes and closes the connection.
 async fn answering(bytes: Vec<u8>) -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let mut server = JoinSet::new();
     server.spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {

@@ -26,7 +26,7 @@ struct Described {
 impl Described {
     async fn of(address: &str) -> Self {
         let _again = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().build().expect("it can be made");
+        let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
         let mut described = Self { base: format!("http://{address}"), http, document: Value::Null };
         let ready = async {
             while described.send("get", "/-/ready", "", None).await.0 != 200 {
@@ -35,7 +35,7 @@ impl Described {
         };
         time::timeout(PATIENCE, ready).await.expect("it looks at the cluster");
         let (_, text) = described.send("get", "/api/v1/openapi.json", "", None).await;
-        described.document = serde_json::from_str(&text).expect("it is JSON");
+        described.document = serde_json::from_str(&text).expect("valid JSON");
         described
     }
 
@@ -54,8 +54,8 @@ impl Described {
             }
             _ => self.http.get(url),
         };
-        let answer = request.send().await.expect("it answers");
-        (answer.status().as_u16(), answer.text().await.expect("it is text"))
+        let answer = request.send().await.expect("a response arrives");
+        (answer.status().as_u16(), answer.text().await.expect("the body is text"))
     }
 
     /// Asserts that a response has its status, matches its schema, and round-trips through its type
@@ -68,7 +68,7 @@ impl Described {
     ) {
         let (found, text) = self.send(method, path, query, body).await;
         assert_eq!(found, status, "{method} {path}{query}: {text}");
-        let value: Value = serde_json::from_str(&text).expect("it is JSON");
+        let value: Value = serde_json::from_str(&text).expect("valid JSON");
         let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
         compiler.add_resource(LOCATION, self.document.clone()).expect("it is a document");
         let pointer = format!(

@@ -21,7 +21,7 @@ async fn repeating(piece: &'static str, times: usize) -> (String, JoinSet<()>) {
         }
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let mut servers = JoinSet::new();
     let router = Router::new().fallback(answer);
     servers.spawn(async move { axum::serve(listener, router).await.unwrap_or_default() });

@@ -29,13 +29,13 @@ struct ServiceClient {
 impl ServiceClient {
     fn of(running: &Running) -> Self {
         let _again = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().build().expect("the library is sound");
+        let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
         Self { http, base: format!("http://{}", running.address) }
     }
 
     async fn get(&self, path: &str) -> String {
         let answer = self.http.get(format!("{}{path}", self.base)).send().await;
-        answer.expect("it answers").text().await.expect("it is text")
+        answer.expect("a response arrives").text().await.expect("the body is text")
     }
 
     /// The value of a sample in `/metrics`.
@@ -109,14 +109,14 @@ impl ServiceClient {
 
 fn make(site: &Site, db: &str) -> String {
     let database = Database { q: 1, docs: 0, ..Database::new(db) };
-    site.cluster.world(|world| world.create(database)).expect("it is new");
+    site.cluster.world(|world| world.create(database)).expect("the database is new");
     format!("created {db}")
 }
 
 /// Breaks the feed of a separate service once, in this way.
 async fn break_feed(name: &'static str, effect: Effect) {
     let site = Site::open(world()).await;
-    let dir = tempfile::tempdir().expect("it can be made");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let mut running = Running::start(&site, dir.path(), &[]).await;
     let service = ServiceClient::of(&running);
     let connected = "recliner_feed_connected{feed=\"_db_updates\"}";

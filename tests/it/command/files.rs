@@ -5,14 +5,14 @@ use std::{fs, path::Path};
 
 fn put(root: &Path, name: &str, file: &str) {
     let path = root.join(name);
-    fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
+    fs::create_dir_all(path.parent().expect("it has one")).expect("the directory is created");
     let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/couchdb-files/tests/data"));
     fs::copy(data.join(file), path).expect("the file is there");
 }
 
 /// A node's directory: a shard with its index, and files without usable content.
 fn directory() -> tempfile::TempDir {
-    let root = tempfile::tempdir().expect("it can be made");
+    let root = tempfile::tempdir().expect("a temporary directory");
     let shard = |db: &str| format!("shards/00000000-ffffffff/{db}.1795222434.couch");
     put(root.path(), "_dbs.couch", "deletes.couch");
     put(root.path(), &shard(&format!("orders/{}", "x".repeat(60))), "updates.couch");

@@ -17,7 +17,7 @@ impl Events {
     /// The next event about a database.
     async fn of(&mut self, db: &str) -> u64 {
         let found = async {
-            while let Some(line) = self.0.next_line().await.expect("it can be read") {
+            while let Some(line) = self.0.next_line().await.expect("the output is readable") {
                 let event: EventLine = serde_json::from_str(&line).expect("a line is an event");
                 if event.db.as_deref() == Some(db) {
                     return event.seq;
@@ -32,11 +32,11 @@ impl Events {
 /// Waits until a service is connected to both feeds.
 async fn connected(address: &str) {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().expect("it can be made");
+    let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
     let connected = async {
         loop {
             let asked = http.get(format!("http://{address}/metrics")).send().await;
-            let text = asked.expect("it answers").text().await.expect("it is text");
+            let text = asked.expect("a response arrives").text().await.expect("the body is text");
             let feeds = text.lines().filter(|it| it.starts_with("recliner_feed_connected{"));
             if feeds.filter(|line| line.ends_with(" 1")).count() == 2 {
                 return;
@@ -60,10 +60,10 @@ async fn followed_events_survive_a_service_restart() {
     command.args(["events", "--follow", "--all", "--format", "json"]);
     command.args(["--recliner.url", &format!("http://{free}")]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut follows = command.spawn().expect("it runs");
-    let out = follows.stdout.take().expect("it is piped");
+    let mut follows = command.spawn().expect("the process starts");
+    let out = follows.stdout.take().expect("the stream is piped");
     let mut events = Events(BufReader::new(out).lines());
-    let mut messages = BufReader::new(follows.stderr.take().expect("it is piped")).lines();
+    let mut messages = BufReader::new(follows.stderr.take().expect("the stream is piped")).lines();
     let mut says = async |what: &str| {
         let line = time::timeout(PATIENCE, messages.next_line())
             .await

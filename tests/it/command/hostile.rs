@@ -90,7 +90,7 @@ impl Told {
 /// A proxy that forwards requests to a service and changes the responses.
 async fn between(service: &str, told: Told, servers: &mut JoinSet<()>) -> String {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().expect("it can be made");
+    let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
     let service: Arc<str> = format!("http://{service}").into();
     let pass = move |request: Request| {
         let (http, service) = (http.clone(), Arc::clone(&service));
@@ -101,16 +101,17 @@ async fn between(service: &str, told: Told, servers: &mut JoinSet<()>) -> String
             if let Some(kind) = parts.headers.get("content-type") {
                 asks = asks.header("content-type", kind);
             }
-            let answer = asks.send().await.expect("it answers");
+            let answer = asks.send().await.expect("a response arrives");
             let status = match told {
                 Told::Refusal(status) => status,
                 Told::Names | Told::Everything => answer.status(),
             };
-            (status, told.instead_of(&answer.text().await.expect("it is text"))).into_response()
+            (status, told.instead_of(&answer.text().await.expect("the body is text")))
+                .into_response()
         }
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let router = Router::new().fallback(pass);
     servers.spawn(async move { axum::serve(listener, router).await.unwrap_or_default() });
     url
@@ -226,10 +227,10 @@ async fn hostile_server(request: Request, next: Next) -> Response {
 async fn cluster_responses_cannot_control_a_terminal() {
     let mut world = named();
     world.databases[0].designs = vec![Design { bloat: 9.0, ..Design::new(&hostile()) }];
-    let cluster = Cluster::new(world, 1, Clock::System).expect("the cluster is sound");
+    let cluster = Cluster::new(world, 1, Clock::System).expect("the configuration is valid");
     let mut servers = JoinSet::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let router = cluster.router(NODES[0]).layer(from_fn(hostile_server));
     servers.spawn(async move { axum::serve(listener, router).await.unwrap_or_default() });
     for words in [

@@ -84,19 +84,23 @@ impl Life {
         command.args(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
         command.env_clear().env("COUCHDB_USER", "adm").env("COUCHDB_PASSWORD", PASSWORD);
         command.current_dir(dir).stdin(Stdio::null()).kill_on_drop(true);
-        command.stderr(log.expect("it can be written"));
-        Self(command.spawn().expect("it runs"))
+        command.stderr(log.expect("the file is writable"));
+        Self(command.spawn().expect("the process starts"))
     }
 
     /// Sends SIGKILL.
     async fn kill(mut self) {
-        assert_eq!(self.0.try_wait().expect("it can be asked"), None, "it did not end by itself");
+        assert_eq!(
+            self.0.try_wait().expect("the status is known"),
+            None,
+            "it did not end by itself"
+        );
         time::timeout(PATIENCE, self.0.kill()).await.expect("in time").expect("it is killed");
     }
 
     /// Sends SIGTERM and asserts a clean exit.
     async fn stop(mut self) {
-        let pid = self.0.id().expect("it runs").to_string();
+        let pid = self.0.id().expect("the process is running").to_string();
         let kill = std::process::Command::new("kill").args(["-TERM", &pid]).status();
         assert!(kill.expect("kill runs").success());
         let ended = time::timeout(PATIENCE, self.0.wait()).await.expect("it ends in time");
@@ -132,7 +136,7 @@ async fn kept(dir: &Path) -> Option<Kept> {
     if !file.exists() {
         return None;
     }
-    let copy = tempfile::tempdir().expect("it can be made");
+    let copy = tempfile::tempdir().expect("a temporary directory");
     fs::copy(file, copy.path().join("journal.redb")).expect("it can be copied");
     let (_settings, settings) = watch::channel(JournalSettings::default());
     let opened = JournalTask::open(DirectoryStorage::new(copy.path()), Clock::System, settings);
@@ -341,7 +345,7 @@ struct Api<'a> {
 impl<'a> Api<'a> {
     fn new(log: &'a Log<'a>) -> Self {
         let _again = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().build().expect("the library is sound");
+        let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
         Self { log, http }
     }
 

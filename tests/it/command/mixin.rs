@@ -89,7 +89,7 @@ async fn prometheus_operator_rules_are_the_same() {
     }
     assert!(read(path) == printed, "RECLINER_WRITE=1 cargo test --test it operator writes it");
     let documents: Vec<yaml_serde::Value> = yaml_serde::Deserializer::from_str(&printed)
-        .map(|document| serde::Deserialize::deserialize(document).expect("it is YAML"))
+        .map(|document| serde::Deserialize::deserialize(document).expect("valid YAML"))
         .collect();
     let groups =
         documents.iter().flat_map(|it| it["spec"]["groups"].as_sequence().unwrap().clone());
@@ -104,7 +104,7 @@ async fn grafana_sidecar_gets_the_same_dashboards() {
     let printed = printed(&["dashboards", "--format", "kubernetes"]).await;
     let mut files = BTreeSet::new();
     for document in yaml_serde::Deserializer::from_str(&printed) {
-        let map: Value = serde::Deserialize::deserialize(document).expect("it is YAML");
+        let map: Value = serde::Deserialize::deserialize(document).expect("valid YAML");
         assert_eq!((&map["apiVersion"], &map["kind"]), (&json!("v1"), &json!("ConfigMap")));
         assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
         for (file, text) in map["data"].as_object().expect("it has data") {

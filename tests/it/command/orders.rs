@@ -37,7 +37,7 @@ struct Fake {
 impl Fake {
     async fn answering(status: StatusCode, body: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
         let (sender, asked) = mpsc::channel(8);
         let body = body.to_owned();
         let answer = move |request: Request| {

@@ -78,7 +78,7 @@ impl FastService {
         crate::watchdog::start();
         let _again = rustls::crypto::ring::default_provider().install_default();
         let clock = Clock::Custom(Box::leak(Box::new(FastClock(Instant::now()))));
-        let cluster = Cluster::new(busy_world(), 1, clock).expect("the cluster is sound");
+        let cluster = Cluster::new(busy_world(), 1, clock).expect("the configuration is valid");
         let flags = Flags {
             couchdb_urls: NODES
                 .map(|node| {
@@ -101,7 +101,7 @@ headroom: {{volumes: [{{nodes: [{nodes}], available: 3TB}}]}}
 "
         );
         let file = config::File { name: Path::new("recliner.yml"), bytes: text.as_bytes() };
-        let settings = config::load(&flags, Some(file)).expect("the settings are sound").settings;
+        let settings = config::load(&flags, Some(file)).expect("the settings are valid").settings;
         let transport = Transport::in_process(cluster.by_host());
         let about = ProcessInfo::of_this_build(true);
         let machine =

@@ -19,7 +19,7 @@ use tokio::{
 async fn address_of(stderr: &mut (impl AsyncBufReadExt + Unpin)) -> String {
     let mut lines = stderr.lines();
     let found = async {
-        while let Some(line) = lines.next_line().await.expect("it can be read") {
+        while let Some(line) = lines.next_line().await.expect("the output is readable") {
             if let Some((_, rest)) = line.split_once("address=") {
                 return rest.split_whitespace().next().unwrap_or_default().to_owned();
             }
@@ -54,8 +54,8 @@ impl Running {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
         command.args(words).env_clear().envs(env.iter().copied());
         command.current_dir(dir).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut process = command.spawn().expect("it runs");
-        let mut stderr = BufReader::new(process.stderr.take().expect("it is piped"));
+        let mut process = command.spawn().expect("the process starts");
+        let mut stderr = BufReader::new(process.stderr.take().expect("the stream is piped"));
         let address = address_of(&mut stderr).await;
         Self { address, process, stderr }
     }
@@ -63,7 +63,7 @@ impl Running {
     /// Sends SIGKILL.
     pub(crate) async fn kill(mut self) {
         assert_eq!(
-            self.process.try_wait().expect("it can be asked"),
+            self.process.try_wait().expect("the status is known"),
             None,
             "the process is still running"
         );
@@ -73,7 +73,7 @@ impl Running {
 
     /// Stops it, and returns what it logged.
     pub(super) async fn stop(&mut self) -> String {
-        let pid = self.process.id().expect("it runs").to_string();
+        let pid = self.process.id().expect("the process is running").to_string();
         let kill = std::process::Command::new("kill").args(["-TERM", &pid]).status();
         assert!(kill.expect("kill runs").success());
         let ended = time::timeout(PATIENCE, self.process.wait()).await;
@@ -87,13 +87,13 @@ impl Running {
 
 pub(super) fn http_client() -> reqwest::Client {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy().build().expect("it is set up")
+    reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid")
 }
 
 /// The status and the text of a response.
 async fn get(http: &reqwest::Client, base: &str, path: &str) -> (u16, String) {
-    let answer = http.get(format!("{base}{path}")).send().await.expect("it answers");
-    (answer.status().as_u16(), answer.text().await.expect("it is text"))
+    let answer = http.get(format!("{base}{path}")).send().await.expect("a response arrives");
+    (answer.status().as_u16(), answer.text().await.expect("the body is text"))
 }
 
 pub(super) async fn wait_until_ready(http: &reqwest::Client, base: &str) {
@@ -166,11 +166,11 @@ async fn demo_states_its_mode_and_that_it_is_simulated() {
             command.args(["--mode", mode]);
         }
         command.env_clear().stderr(Stdio::piped()).kill_on_drop(true);
-        let mut process = command.spawn().expect("it runs");
-        let mut lines = BufReader::new(process.stderr.take().expect("it is piped")).lines();
+        let mut process = command.spawn().expect("the process starts");
+        let mut lines = BufReader::new(process.stderr.take().expect("the stream is piped")).lines();
         let read = async {
             let mut printed = Vec::new();
-            while let Some(line) = lines.next_line().await.expect("it can be read") {
+            while let Some(line) = lines.next_line().await.expect("the output is readable") {
                 let last = line.starts_with("Stop it");
                 printed.push(line);
                 if last {
@@ -281,7 +281,7 @@ async fn stored_measurements_show_after_restart_before_any_read() {
     let mut first = Running::start(&site, dir.path(), &["--log.level", "debug"]).await;
     let kept = async {
         let mut lines = (&mut first.stderr).lines();
-        while let Some(line) = lines.next_line().await.expect("it can be read") {
+        while let Some(line) = lines.next_line().await.expect("the output is readable") {
             if line.contains("measurements saved") {
                 return;
             }
@@ -331,14 +331,14 @@ async fn file_size_limit_acts_like_a_full_disk() {
     let mut running = Running::start(&site, dir.path(), &["--web.enable-admin-api"]).await;
     let base = format!("http://{}", running.address);
     lean_target(&base).await;
-    let pid = running.process.id().expect("it runs");
+    let pid = running.process.id().expect("the process is running");
     let suspend = ["suspend", "--why", "a test", "--recliner.url", &base];
 
     limit_files(pid, Some(1024));
     let refused = recliner(&suspend, &[]).await;
     refused.refuses(1, &["journal.redb", "file size limit"]);
     assert_eq!(
-        running.process.try_wait().expect("it can be asked"),
+        running.process.try_wait().expect("the status is known"),
         None,
         "the process is still running"
     );

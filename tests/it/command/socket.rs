@@ -19,7 +19,7 @@ const HALF_A_LOGIN: [(&str, &str); 1] = [("RECLINER_USER", "ann")];
 /// Sends an order without parameters over TCP; returns the status and the error.
 async fn refused(base: &str, path: &str) -> (u16, Failed) {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().expect("it is there");
+    let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
     let request = http.post(format!("{base}{path}")).header("content-type", "application/json");
     let answer = request.body("{}").send().await.expect("it is there");
     let status = answer.status().as_u16();
@@ -32,9 +32,9 @@ async fn refused(base: &str, path: &str) -> (u16, Failed) {
 /// The data of a successful response.
 async fn get<T: DeserializeOwned>(base: &str, path: &str) -> T {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().expect("it is there");
-    let answer = http.get(format!("{base}{path}")).send().await.expect("it answers");
-    data_of(&answer.text().await.expect("it is text"))
+    let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
+    let answer = http.get(format!("{base}{path}")).send().await.expect("a response arrives");
+    data_of(&answer.text().await.expect("the body is text"))
 }
 
 /// Waits until the plan shows this many suspensions, and returns them.
@@ -52,17 +52,17 @@ async fn suspensions(base: &str, many: usize) -> Vec<SuspensionLine> {
 }
 
 fn uid(of: &Path) -> u32 {
-    fs::metadata(of).expect("it is there").uid()
+    fs::metadata(of).expect("the file exists").uid()
 }
 
 #[tokio::test]
 async fn socket_allows_suspend_and_resume_but_tcp_does_not() {
     let site = Site::open(world()).await;
-    let dir = tempfile::tempdir().expect("it is there");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let mut running = Running::start(&site, dir.path(), &[]).await;
     let mut base = format!("http://{}", running.address);
     let socket = dir.path().join("data/admin.sock");
-    assert_eq!(fs::metadata(&socket).expect("it is there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(&socket).expect("the file exists").permissions().mode() & 0o777, 0o600);
     let own = async |words: &[&str]| -> Ran { recliner_in(dir.path(), words, &[]).await };
 
     // Over TCP every order is refused: an address does not identify the user.
@@ -123,7 +123,7 @@ async fn socket_allows_suspend_and_resume_but_tcp_does_not() {
 #[tokio::test]
 async fn socket_needs_no_user_and_can_be_moved_or_disabled() {
     let site = Site::open(world()).await;
-    let dir = tempfile::tempdir().expect("it is there");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let hash = bcrypt::hash_with_salt(PASSWORD, 4, [7; 16]).expect("it is there");
     let hash = hash.format_for_version(bcrypt::Version::TwoY);
     let web = written(dir.path(), "web.yml", &format!("basic_auth_users: {{ann: {hash}}}\n"));

@@ -55,10 +55,10 @@ async fn counting(at: SocketAddr, servers: &mut JoinSet<()>) -> Arc<AtomicUsize>
 async fn never_connects_to_hosts_named_only_by_nodes() {
     let mut config = Config::new(&[HERE, MEMBER]).with(Database::new("orders"));
     config.users = world().users;
-    let cluster = Cluster::new(config, 1, Clock::System).expect("the cluster is sound");
+    let cluster = Cluster::new(config, 1, Clock::System).expect("the configuration is valid");
     let router: Router = cluster.router(HERE).layer(from_fn(hostile_map));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let entry = listener.local_addr().expect("it is bound");
+    let entry = listener.local_addr().expect("the listener is bound");
     let mut servers = JoinSet::new();
     servers.spawn(async move { axum::serve(listener, router).await.unwrap_or_default() });
     let host = |last: u8| SocketAddr::from(([127, 0, 0, last], entry.port()));

@@ -35,10 +35,10 @@ impl Terminal {
         command.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
         command.env("TERM", "xterm-256color").env_remove("NO_COLOR").envs(env.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut process = command.spawn().expect("it runs");
+        let mut process = command.spawn().expect("the process starts");
         Self {
-            keys: process.stdin.take().expect("it is piped"),
-            output: process.stdout.take().expect("it is piped"),
+            keys: process.stdin.take().expect("the stream is piped"),
+            output: process.stdout.take().expect("the stream is piped"),
             process,
             screen: vt100::Parser::new(ROWS, COLUMNS, 0),
             written: String::new(),
@@ -46,8 +46,8 @@ impl Terminal {
     }
 
     async fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).await.expect("it takes keys");
-        self.keys.flush().await.expect("it takes keys");
+        self.keys.write_all(keys.as_bytes()).await.expect("keys are accepted");
+        self.keys.flush().await.expect("keys are accepted");
     }
 
     /// The current content of the screen.

@@ -20,7 +20,7 @@ const VIEW: &str = "9fc623f8178b1907d8922afdd34debf1";
 fn prepared(configuration: &str, urls: &str, more: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let put = |name: &str, text: &str| {
-        fs::write(folder.path().join(name), text).expect("it can be written to");
+        fs::write(folder.path().join(name), text).expect("the file is writable");
     };
     let mut out = String::new();
     let mut of_urls = false;
@@ -60,8 +60,9 @@ async fn start(dir: &Path, flags: &[&str], env: &[(&str, &str)]) -> Running {
 async fn metrics(running: &Running) -> String {
     let get = async |path: &str| {
         let request = tools::http().get(format!("http://{}{path}", running.address));
-        let answer = request.basic_auth(USER, Some(PASSWORD)).send().await.expect("it answers");
-        (answer.status().as_u16(), answer.text().await.expect("it answers with text"))
+        let answer =
+            request.basic_auth(USER, Some(PASSWORD)).send().await.expect("a response arrives");
+        (answer.status().as_u16(), answer.text().await.expect("the body is text"))
     };
     let ready = async {
         while get("/-/ready").await.0 != 200 {
@@ -95,7 +96,8 @@ fn put_files(folder: &Path) {
         ("view_multi.view", format!(".{shard}_design/mrview/{VIEW}.view")),
     ] {
         let to = folder.join(to);
-        fs::create_dir_all(to.parent().expect("it has a folder")).expect("it can be made");
+        fs::create_dir_all(to.parent().expect("it has a folder"))
+            .expect("the directory is created");
         fs::copy(data.join(from), to).expect("it can be copied");
     }
 }

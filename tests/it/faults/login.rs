@@ -182,7 +182,7 @@ async fn lock_out(rig: &Rig, node: &str) {
             .header(http::header::AUTHORIZATION, "Basic YWRtaW46Z3Vlc3M=")
             .body(axum::body::Body::empty())
             .expect("the request is valid");
-        let answer = rig.cluster.router(node).oneshot(bad).await.expect("it answers");
+        let answer = rig.cluster.router(node).oneshot(bad).await.expect("a response arrives");
         assert_eq!(answer.status(), 401);
     }
 }

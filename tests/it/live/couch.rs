@@ -78,7 +78,7 @@ impl Couch {
         if let Some(body) = body {
             request = request
                 .header("Content-Type", "application/json")
-                .body(serde_json::to_vec(&body).expect("it is JSON"));
+                .body(serde_json::to_vec(&body).expect("valid JSON"));
         }
         let answer = request.send().await.unwrap_or_else(|why| panic!("{method} {path}: {why}"));
         let status = answer.status().as_u16();
@@ -183,9 +183,9 @@ impl Couch {
             ..Flags::default()
         };
         let file = config::File { name: Path::new("recliner.yml"), bytes: yaml.as_bytes() };
-        let settings = config::load(&flags, Some(file)).expect("the settings are sound").settings;
+        let settings = config::load(&flags, Some(file)).expect("the settings are valid").settings;
         let transport =
-            Transport::http(&settings.couchdb, "recliner-tests").expect("the settings are sound");
+            Transport::http(&settings.couchdb, "recliner-tests").expect("the settings are valid");
         let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
         let registry = prometheus::Registry::new();
         let mut watch = ClusterMonitor::start(
@@ -197,7 +197,7 @@ impl Couch {
             &stop,
             |_| Dependencies::none(),
         )
-        .expect("the settings are sound");
+        .expect("the settings are valid");
         let looked = async {
             let status = watch
                 .scanner

@@ -70,7 +70,7 @@ struct Watching {
 impl Watching {
     async fn answer<T: DeserializeOwned>(&self, path: &str) -> T {
         let answer = self.http.get(format!("http://{}{path}", self.running.address)).send().await;
-        let text = answer.expect("it answers").text().await.expect("the answer is whole");
+        let text = answer.expect("a response arrives").text().await.expect("the answer is whole");
         let answer: Success<T> =
             serde_json::from_str(&text).unwrap_or_else(|why| panic!("{path}: {why}: {text}"));
         answer.data
@@ -79,7 +79,7 @@ impl Watching {
     async fn order(&self, name: &str, body: &Value) -> (u16, String) {
         let order = self.http.post(format!("http://{}/api/v1/{name}", self.running.address));
         let order = order.header("content-type", "application/json").body(body.to_string());
-        let answer = order.send().await.expect("it answers");
+        let answer = order.send().await.expect("a response arrives");
         (answer.status().as_u16(), answer.text().await.expect("the answer is whole"))
     }
 
@@ -138,9 +138,9 @@ async fn prediction_is_accurate_after_three_compactions() {
     let couch = Couch::named();
     let prefix = prefix("learns");
     and_clean_up(&couch, &prefix, async {
-        let dir = tempfile::tempdir().expect("there is room");
+        let dir = tempfile::tempdir().expect("a temporary directory");
         let file = dir.path().join("recliner.yml");
-        fs::write(&file, CONFIGURATION).expect("it can be written");
+        fs::write(&file, CONFIGURATION).expect("the file is writable");
         couch.change(Method::PUT, &format!("/{}?q=1&n=1", encoded(&prefix)), None).await;
         let mut revisions = Vec::new();
         replace_attachments(&couch, &prefix, 0, &mut revisions).await;

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The bundled alerts, each firing after one second.
 fn hasty() -> String {
-    let mut file: yaml_serde::Value = yaml_serde::from_str(ALERTS).expect("it is YAML");
+    let mut file: yaml_serde::Value = yaml_serde::from_str(ALERTS).expect("valid YAML");
     let groups = file["groups"].as_sequence_mut().expect("there are groups");
     for group in groups {
         for rule in group["rules"].as_sequence_mut().expect("there are rules") {
@@ -38,7 +38,7 @@ async fn webhook(servers: &mut JoinSet<std::io::Result<()>>) -> (String, mpsc::R
         }
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("the listener is bound");
     let router = Router::new().route("/", post(take));
     servers.spawn(async move { axum::serve(listener, router).await });
     (format!("http://{address}/"), messages)
@@ -69,7 +69,7 @@ async fn fault_and_its_end_are_notified_in_words() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().expect("a temporary directory");
     let hasty_scans = "scan: {interval: 1s}\npoll: 1s\ncouchdb: {timeout: 2s}\n";
-    fs::write(dir.path().join("recliner.yml"), hasty_scans).expect("it can be written to");
+    fs::write(dir.path().join("recliner.yml"), hasty_scans).expect("the file is writable");
     let recliner = Running::start(&site, dir.path(), &["--config.file", "recliner.yml"]).await;
 
     let mut servers = JoinSet::new();

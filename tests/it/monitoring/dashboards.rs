@@ -208,7 +208,7 @@ fn every_dashboard_can_be_provisioned() {
     let mut wrong = Wrong::default();
     for Board { stem, text: file, json } in &boards {
         let mut need = |sound, what: &str| wrong.unless(sound, || format!("{stem}: {what}"));
-        let stable = serde_json::to_string_pretty(json).expect("it is JSON") + "\n";
+        let stable = serde_json::to_string_pretty(json).expect("valid JSON") + "\n";
         need(*file == stable, "not as two-space JSON with sorted keys");
         need(text(json, "/uid") == *stem && stem.len() <= 40, "uid is not the file's name");
         need(json["id"].is_null(), "has an id of one Grafana");
@@ -467,7 +467,7 @@ fn example_provisioning_reads_files_and_queries_prometheus() {
     let read = |kind: &str| -> yaml_serde::Value {
         let path = format!("deploy/grafana/provisioning/{kind}/recliner.yaml");
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-        yaml_serde::from_str(&fs::read_to_string(file).expect("it is there")).expect("it is YAML")
+        yaml_serde::from_str(&fs::read_to_string(file).expect("it is there")).expect("valid YAML")
     };
     let (sources, providers) = (read("datasources"), read("dashboards"));
     assert_eq!((&sources["apiVersion"], &providers["apiVersion"]), (&1.into(), &1.into()));

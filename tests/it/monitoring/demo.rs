@@ -23,8 +23,8 @@ impl Demo {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
         command.args(["demo", "--web.listen-address", "127.0.0.1:0"]);
         command.env_clear().stderr(Stdio::piped()).kill_on_drop(true);
-        let mut process = command.spawn().expect("it runs");
-        let mut lines = BufReader::new(process.stderr.take().expect("it is piped")).lines();
+        let mut process = command.spawn().expect("the process starts");
+        let mut lines = BufReader::new(process.stderr.take().expect("the stream is piped")).lines();
         let served = async {
             while let Some(line) = lines.next_line().await.expect("the output is text") {
                 if let Some((_, rest)) = line.split_once("http://") {
@@ -42,7 +42,7 @@ impl Demo {
         let url = format!("http://{}/api/v1/suspend", self.address);
         let body = serde_json::json!({ "scope": scope, "why": why }).to_string();
         let request = super::tools::http().post(&url).header("content-type", "application/json");
-        let answer = request.body(body).send().await.expect("it answers");
+        let answer = request.body(body).send().await.expect("a response arrives");
         assert_eq!(answer.status().as_u16(), 200, "the order is accepted");
     }
 
@@ -59,8 +59,8 @@ impl Demo {
         .map(|name| format!("\nrecliner_{name}{{"));
         let lived = async {
             loop {
-                let answer = http.get(&url).send().await.expect("it answers");
-                let text = answer.text().await.expect("it answers with text");
+                let answer = http.get(&url).send().await.expect("a response arrives");
+                let text = answer.text().await.expect("the body is text");
                 if signs.iter().all(|sign| text.contains(sign)) {
                     return text;
                 }

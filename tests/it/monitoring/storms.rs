@@ -149,9 +149,9 @@ async fn alert_storm_notifies_only_its_cause() {
         let cluster = format!("storm-{at}");
         let fired: Vec<Value> =
             fired.iter().map(|it| json!({ "labels": labels(it, &cluster) })).collect();
-        let body = serde_json::to_string(&fired).expect("it is JSON");
+        let body = serde_json::to_string(&fired).expect("valid JSON");
         let sent = tools::http().post(&url).header("content-type", "application/json").body(body);
-        let answer = sent.send().await.expect("it answers");
+        let answer = sent.send().await.expect("a response arrives");
         assert!(answer.status().is_success(), "{answer:?}: {}", alertmanager.said());
     }
     let answer = alertmanager.get("/api/v2/alerts?inhibited=false&silenced=false").await;

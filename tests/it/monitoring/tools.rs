@@ -47,9 +47,9 @@ pub(crate) async fn run(tool: Tool, arguments: &[&str], input: &str) -> Ran {
     // Go programs that run for seconds should collect less garbage.
     command.env("GOGC", "400");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = command.spawn().expect("it runs");
+    let mut process = command.spawn().expect("the process starts");
     let ended = async {
-        let mut stdin = process.stdin.take().expect("it is piped");
+        let mut stdin = process.stdin.take().expect("the stream is piped");
         stdin.write_all(input.as_bytes()).await.expect("it reads its input");
         drop(stdin);
         process.wait_with_output().await

@@ -39,7 +39,7 @@ async fn write_until_the_first_ends(rig: &mut Rig) {
 /// The facts about the only shard.
 fn facts(plan: &recliner::plan::Plan) -> Facts {
     let mut shards = plan.snapshot.targets().filter(|it| it.db_name().db == "hot");
-    shards.next().expect("it is there").facts()
+    shards.next().expect("the shard exists").facts()
 }
 
 /// Waits for the second compaction, after which nothing more can be freed.
@@ -73,7 +73,11 @@ async fn second_compaction_frees_space_after_catching_up() {
 #[tokio::test(start_paused = true)]
 async fn recliner_frees_space_left_by_a_foreign_compaction() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(10.0), &roomy());
-    rig.watch.job_state.suspend(SuspensionScope::All, None, None).await.expect("it is kept");
+    rig.watch
+        .job_state
+        .suspend(SuspensionScope::All, None, None)
+        .await
+        .expect("the change is stored");
     rig.run_for(MINUTE).await;
     let file = rig.cluster.world(|world| {
         let files = world.files(A).expect("the node is there");
@@ -82,7 +86,7 @@ async fn recliner_frees_space_left_by_a_foreign_compaction() {
     assert_eq!(rig.cluster.world(|world| world.compact(A, &file)), Some(true));
     write_until_the_first_ends(&mut rig).await;
     rig.run_for(MINUTE).await;
-    rig.watch.job_state.resume(SuspensionScope::All, None).await.expect("it is kept");
+    rig.watch.job_state.resume(SuspensionScope::All, None).await.expect("the change is stored");
     freed_by_another(&mut rig).await;
     let owners: Vec<_> = rig.store.kept().recent_outcomes.iter().map(|it| it.owner).collect();
     assert_eq!(owners, [JobOwner::Other, JobOwner::Recliner]);
@@ -98,7 +102,8 @@ async fn compaction_hindered_by_writes_is_retried_afterwards() {
     assert!(left.after + 12_000_000 > first.before, "it freed little: {first:?}");
     let known = |plan: &recliner::plan::Plan| facts(plan).file_bytes.get() == Some(left.after);
     let plan = rig.plan_where(known).await;
-    let target = plan.snapshot.targets().find(|it| it.db_name().db == "hot").expect("it is there");
+    let target =
+        plan.snapshot.targets().find(|it| it.db_name().db == "hot").expect("the target exists");
     let Decision::Refused(refusal) = plan.decision(target) else {
         panic!("the target is not refused")
     };

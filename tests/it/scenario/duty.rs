@@ -72,9 +72,13 @@ async fn long_and_small() -> Rig {
     let yaml = roomy() + "channels: [{name: dbs, kind: db, priority: ratio, concurrency: 2}]\n";
     let world = backlog(slow().with(on(A, long)), 60, 20);
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, &yaml);
-    rig.watch.job_state.suspend(SuspensionScope::All, None, None).await.expect("it is kept");
+    rig.watch
+        .job_state
+        .suspend(SuspensionScope::All, None, None)
+        .await
+        .expect("the change is stored");
     rig.run_for(MINUTE).await;
-    rig.watch.job_state.resume(SuspensionScope::All, None).await.expect("it is kept");
+    rig.watch.job_state.resume(SuspensionScope::All, None).await.expect("the change is stored");
     rig
 }
 
@@ -95,7 +99,7 @@ async fn jobs_join_a_long_job_and_then_the_node_rests() {
     let plan = rig.planned().await;
     let mut waits = plan.queued_targets();
     let (_, ix, ..) = waits.next().expect("some wait");
-    let target = plan.snapshot.target(ix).expect("it is there");
+    let target = plan.snapshot.target(ix).expect("the target exists");
     let Decision::Refused(refusal) = plan.decision(target) else {
         panic!("the target does not wait")
     };
@@ -121,13 +125,14 @@ async fn order_starts_while_the_node_rests() {
     let before = compactions(&rig).len();
     let plan = rig.planned().await;
     let (_, ix, ..) = plan.queued_targets().last().expect("some wait");
-    let target = plan.snapshot.target(ix).expect("it is there");
+    let target = plan.snapshot.target(ix).expect("the target exists");
     let now = rig.cluster.wall();
     let order = CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: false };
-    let planned = rig.watch.planner.plan_if_ordered(ix, order.clone()).await.expect("it plans");
-    let answer = planned.order_answer(planned.snapshot.target(ix).expect("it is there"));
+    let planned =
+        rig.watch.planner.plan_if_ordered(ix, order.clone()).await.expect("the planner answers");
+    let answer = planned.order_answer(planned.snapshot.target(ix).expect("the target exists"));
     assert!(matches!(answer, OrderAnswer::Starts(_)), "{answer:?}");
-    rig.watch.job_state.order(target.id(), order).await.expect("it is kept");
+    rig.watch.job_state.order(target.id(), order).await.expect("the change is stored");
     rig.run_for(5 * SECOND).await;
     let all = compactions(&rig);
     assert_eq!(all.len(), before + 1, "only the ordered target starts");

@@ -49,7 +49,7 @@ async fn compact(rig: &mut Rig, by_recliner: bool) -> f64 {
         let now = rig.cluster.wall();
         let order =
             CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
-        rig.watch.job_state.order(target.id(), order).await.expect("it is kept");
+        rig.watch.job_state.order(target.id(), order).await.expect("the change is stored");
     } else {
         let file = target.shard_name().expect("it has one");
         assert_eq!(rig.cluster.world(|world| world.compact(A, &file)), Some(true));

@@ -61,7 +61,7 @@ impl RecordingStore {
 
     /// Makes every further write fail with this error; `None`: writes succeed again.
     pub(crate) fn fails(&self, trouble: Option<StoreError>) {
-        *self.trouble.lock().expect("no test panics with it") = trouble;
+        *self.trouble.lock().expect("no test panics while holding the lock") = trouble;
     }
 }
 
@@ -69,7 +69,9 @@ impl StateStore for RecordingStore {
     fn store(&self, changes: Vec<StateChange>) -> BoxFuture<'static, Result<(), StoreError>> {
         let store = self.clone();
         async move {
-            if let Some(trouble) = store.trouble.lock().expect("no test panics with it").clone() {
+            if let Some(trouble) =
+                store.trouble.lock().expect("no test panics while holding the lock").clone()
+            {
                 return Err(trouble);
             }
             store.held.store(changes.clone()).await?;
