@@ -237,7 +237,7 @@ fn cpu(process: u32) -> Result<f64, Failure> {
 }
 
 /// A demo's usage over a time: the share of a core, and its memory at the end.
-async fn taken(process: u32, over: Duration) -> Result<(f64, f64), Failure> {
+async fn cpu_and_memory(process: u32, over: Duration) -> Result<(f64, f64), Failure> {
     let before = cpu(process)?;
     time::sleep(over).await;
     let share = (cpu(process)? - before) / over.as_secs_f64();
@@ -263,8 +263,8 @@ async fn open_pages() -> Result<(), Failure> {
     std::thread::spawn(move || lines.for_each(drop));
     rustls::crypto::ring::default_provider().install_default().map_err(|_| "a provider twice")?;
     time::sleep(Duration::from_secs(60)).await;
-    let (mut before, _) = taken(process, OVER).await?;
-    let (_, mut resident) = taken(process, Duration::from_millis(100)).await?;
+    let (mut before, _) = cpu_and_memory(process, OVER).await?;
+    let (_, mut resident) = cpu_and_memory(process, Duration::from_millis(100)).await?;
     say("no page", before, resident, 0.0, 0.0)?;
     let shared = |at: usize| {
         let pages = ["", "targets", "queue", "jobs", "events", "nodes", "advice", "status"];
@@ -290,12 +290,12 @@ async fn open_pages() -> Result<(), Failure> {
             });
         }
         time::sleep(Duration::from_secs(20)).await;
-        let (share, now) = taken(process, OVER).await?;
+        let (share, now) = cpu_and_memory(process, OVER).await?;
         say(name, share, now, share - before, now - resident)?;
         readers.abort_all();
         while readers.join_next().await.is_some() {}
         time::sleep(Duration::from_secs(10)).await;
-        (before, resident) = taken(process, OVER).await?;
+        (before, resident) = cpu_and_memory(process, OVER).await?;
         say("no page", before, resident, 0.0, 0.0)?;
     }
     Ok(())

@@ -205,7 +205,7 @@ struct Reused {
     reads: f64,
 }
 
-fn reused(cluster: &Cluster) -> Vec<Reused> {
+fn reuse_times(cluster: &Cluster) -> Vec<Reused> {
     let ended = cluster.world(|world| world.compactions());
     let wire = cluster.exchanges();
     let mut took = Vec::new();
@@ -245,7 +245,7 @@ async fn slots() -> Result<(), Failure> {
     let _recliner =
         site.enforce(dir.path(), "limits: {per_node: 1, cluster: 3, wait: 0s, duty: 100%}\n")?;
     time::sleep(WATCHED).await;
-    let took = reused(&site.cluster);
+    let took = reuse_times(&site.cluster);
     if took.is_empty() {
         return Err("no slot was used again: is recliner running?".into());
     }

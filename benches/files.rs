@@ -89,7 +89,7 @@ fn find(root: &Path) -> Result<Duration, Failure> {
 }
 
 /// Runs one walk; returns its duration, its cache and the number of found files.
-fn walked(
+fn run_walk(
     roots: &NodeDirectories,
     before: &WalkCache,
 ) -> Result<(Duration, WalkCache, usize), Failure> {
@@ -125,7 +125,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-fn shown(what: &str, times: Vec<Duration>, beside: &[Duration]) -> Result<(), Failure> {
+fn print_ratio(what: &str, times: Vec<Duration>, beside: &[Duration]) -> Result<(), Failure> {
     let ratios = times.iter().zip(beside).map(|(one, other)| one.div_duration_f64(*other));
     let mut ratios: Vec<f64> = ratios.collect();
     ratios.sort_unstable_by(f64::total_cmp);
@@ -146,11 +146,11 @@ fn main() -> Result<(), Failure> {
     let roots = NodeDirectories { data: root.path().to_owned(), views: None };
     // Warms the kernel's caches for the whole tree.
     find(root.path())?;
-    walked(&roots, &WalkCache::default())?;
+    run_walk(&roots, &WalkCache::default())?;
 
     let before = ALLOCATOR.allocated();
     let began = reads()?;
-    let (_, known, found) = walked(&roots, &WalkCache::default())?;
+    let (_, known, found) = run_walk(&roots, &WalkCache::default())?;
     let read = reads()? - began;
     let kept = ALLOCATOR.allocated().saturating_sub(before);
     say(&format!(
@@ -163,21 +163,21 @@ fn main() -> Result<(), Failure> {
     let (mut finds, mut first, mut again, mut whole) = (vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
         finds.push(find(root.path())?);
-        first.push(walked(&roots, &WalkCache::default())?.0);
-        again.push(walked(&roots, &known)?.0);
+        first.push(run_walk(&roots, &WalkCache::default())?.0);
+        again.push(run_walk(&roots, &known)?.0);
         whole.push(scan(root.path())?);
     }
     say(&format!("find: median {:?}", median(finds.clone())))?;
-    shown("walk that reads every file", first, &finds)?;
-    shown("walk in which nothing changed", again, &finds)?;
-    shown("recliner scan --data-dir, start and end included", whole, &finds)?;
+    print_ratio("walk that reads every file", first, &finds)?;
+    print_ratio("walk in which nothing changed", again, &finds)?;
+    print_ratio("recliner scan --data-dir, start and end included", whole, &finds)?;
 
     if env::var_os("RECLINER_BENCH_COLD").is_some() {
         let forget = || fs::write("/proc/sys/vm/drop_caches", "3");
         forget()?;
         let cold = find(root.path())?;
         forget()?;
-        let walk = walked(&roots, &WalkCache::default())?.0;
+        let walk = run_walk(&roots, &WalkCache::default())?.0;
         say(&format!("cold, once: find {cold:?}, walk {walk:?}"))?;
     }
     Ok(())

@@ -199,7 +199,7 @@ async fn cost(site: &Site) -> Result<(), Failure> {
 }
 
 /// The CPU time at two thousand events a second, with readers.
-async fn told(site: &Site) -> Result<(), Failure> {
+async fn cost_with_readers(site: &Site) -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     let recliner = site.follow(dir.path(), "follow: {reread_after: 1h}\n").await?;
     let mut readers = Readers::connect(recliner.address).await?;
@@ -281,6 +281,6 @@ async fn main() -> Result<(), Failure> {
         .map_err(|_| "the TLS provider was installed twice")?;
     let site = Site::open().await?;
     cost(&site).await?;
-    told(&site).await?;
+    cost_with_readers(&site).await?;
     latency(&site).await
 }

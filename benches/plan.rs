@@ -67,7 +67,7 @@ fn conditions(snapshot: &Snapshot, available: u64) -> Conditions {
     Conditions { disks, ..Conditions::default() }
 }
 
-fn waiting_in(plan: &Plan) -> usize {
+fn waiting_count(plan: &Plan) -> usize {
     plan.queues.iter().map(|queue| queue.queued().len()).sum()
 }
 
@@ -100,7 +100,7 @@ fn bench(criterion: &mut Criterion) {
             let rules = Rules { mode: Mode::Enforce, limits, ..Rules::default() };
             let rules = Arc::new(rules);
             let plan = queues.make_plan(&snapshot, &conditions, &rules, NOW);
-            let count = waiting_in(&plan);
+            let count = waiting_count(&plan);
             assert!(count * 10 > TARGETS as usize * 9, "{count} wait");
             assert_eq!(plan.starts.is_empty(), available < 1 << 30);
             if limits.per_node == few.per_node && available > 1 << 30 {
@@ -112,7 +112,7 @@ fn bench(criterion: &mut Criterion) {
                 let (mut history, mut now) = (PlanHistory::default(), NOW);
                 let first = compare(&mut history, now).entries;
                 let queued = first.iter().map(|entry| entry.targets).sum::<u64>();
-                assert_eq!(queued, waiting_in(&plan) as u64);
+                assert_eq!(queued, waiting_count(&plan) as u64);
                 group.bench_function(format!("1M on {nodes} nodes/recorder's look"), |bencher| {
                     bencher.iter(|| {
                         now = now.plus(Duration::from_secs(5));

@@ -80,7 +80,7 @@ fn horizons() -> Vec<Rule> {
     minutes.map(|minutes| Rule::Rent(Duration::from_secs(minutes * 60))).collect()
 }
 
-fn measured(world: World, rules: &[Rule]) -> Vec<Measured> {
+fn measure(world: World, rules: &[Rule]) -> Vec<Measured> {
     let all = move |seed| rules.iter().map(|rule| World { seed, ..world }.cost(*rule)).collect();
     let by_seed: Vec<Vec<Cost>> = thread::scope(|scope| {
         let seeds = SEEDS.map(|seed| scope.spawn(move || all(seed)));
@@ -302,7 +302,7 @@ fn main() -> io::Result<()> {
     say("|---:|---|---:|---:|---:|---|---:|---:|")?;
     let mut shown = Vec::new();
     for world in worlds() {
-        let (rivals, rent) = (measured(world, &thresholds()), measured(world, &horizons()));
+        let (rivals, rent) = (measure(world, &thresholds()), measure(world, &horizons()));
         let compared = comparisons(&rivals, &rent);
         say(&summary(world, &compared))?;
         if world.databases == 10_000

@@ -61,13 +61,13 @@ fn lua(paths: &[String], authorization: &str) -> Result<String, Failure> {
 }
 
 /// The CPU time of the children that have ended, in seconds.
-fn used() -> Result<f64, Failure> {
+fn children_cpu() -> Result<f64, Failure> {
     cpu("/proc/self/stat", 13)
 }
 
 /// Requests per second, and the CPU seconds per request.
 fn wrk(base: &str, script: &Path) -> Result<(f64, f64), Failure> {
-    let before = used()?;
+    let before = children_cpu()?;
     let out = Command::new("wrk")
         .args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{WRK_SECONDS}s"), "-s"])
         .arg(script)
@@ -80,13 +80,13 @@ fn wrk(base: &str, script: &Path) -> Result<(f64, f64), Failure> {
     }
     let rate = text.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:"));
     let rate: f64 = rate.ok_or_else(|| format!("wrk said: {text}"))?.trim().parse()?;
-    Ok((rate, (used()? - before) / (rate * WRK_SECONDS as f64)))
+    Ok((rate, (children_cpu()? - before) / (rate * WRK_SECONDS as f64)))
 }
 
 fn scan(config: &Path, shards: usize) -> Result<Round, Failure> {
-    let (before, start) = (used()?, Instant::now());
+    let (before, start) = (children_cpu()?, Instant::now());
     let log = couch::scan(config, &["--no-pace"])?;
-    let (took, cpu) = (start.elapsed(), used()? - before);
+    let (took, cpu) = (start.elapsed(), children_cpu()? - before);
     let line = log.lines().find(|line| line.contains("stage=shards"));
     let seconds = line.and_then(|line| line.split("seconds=").nth(1)?.split(' ').next());
     let reading = seconds.ok_or("the log does not say how long shards were read")?.parse()?;

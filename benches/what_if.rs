@@ -106,7 +106,7 @@ fn say(text: &str) -> Result<(), Failure> {
 }
 
 /// The plan of a service in advise mode.
-fn advised(present: &Present) -> Plan {
+fn advise_plan(present: &Present) -> Plan {
     let rules = Arc::new(Rules { fresh_for: WEEK, ..Policy::smoosh(&Channels::default()).rules });
     let mut queues = Queues::new(Arc::default());
     queues.apply_snapshot(&present.snapshot, present.now);
@@ -117,7 +117,7 @@ fn advised(present: &Present) -> Plan {
 /// compactions found.
 fn steps(present: &Present, minutes: u32) -> String {
     let minute = Duration::from_secs(60);
-    let (plan, mut scorecard) = (advised(present), Scorecard::default());
+    let (plan, mut scorecard) = (advise_plan(present), Scorecard::default());
     let (mut longest, mut all) = (Duration::ZERO, Duration::ZERO);
     for at in 0..minutes {
         let now = present.now.plus(minute * at);

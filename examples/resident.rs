@@ -206,7 +206,7 @@ fn memory(line: &str) -> Option<usize> {
 }
 
 /// Opens the journal, on a separate thread, and reads the measurements of an earlier run.
-async fn opened(
+async fn open_journal(
     args: &Args,
     directory: &Path,
     tasks: &mut TaskSet,
@@ -269,7 +269,7 @@ async fn main() -> std::io::Result<()> {
     if let Some(directory) = &args.archive {
         // The archive logs what it wrote and how long that took.
         tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).init();
-        let (journal, blocks) = opened(&args, directory, &mut tasks, &stop).await?;
+        let (journal, blocks) = open_journal(&args, directory, &mut tasks, &stop).await?;
         before = blocks;
         let (status, snapshots) = (handle.status.clone(), handle.snapshots.clone());
         // No task here has events to store that the archive would have to wait for.

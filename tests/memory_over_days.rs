@@ -106,7 +106,7 @@ impl Watched {
 }
 
 /// Asserts that the second half used at most `but_for` bytes more than the first.
-fn levels_off(hours: &[usize], but_for: usize) {
+fn assert_levels_off(hours: &[usize], but_for: usize) {
     let (first, second) = hours.split_at(hours.len().div_ceil(2));
     let most = |hours: &[usize]| hours.iter().copied().max().unwrap_or_default();
     let (first, second) = (most(first), most(second));
@@ -149,7 +149,7 @@ fn small_cluster() -> Config {
 
 const SMALL_CLUSTER: &str = "mode: enforce\nviews: {enforce: all}\n";
 
-fn come_and_go(cluster: &Cluster, hour: usize) {
+fn replace_database(cluster: &Cluster, hour: usize) {
     let name = |hour: usize| format!("tenant-{hour}");
     let new = Database { docs: 50_000, bloat: 3.0, ..Database::new(&name(hour)) };
     cluster.world(|world| {
@@ -165,17 +165,17 @@ async fn serve(count: usize, yaml: &str) -> Vec<usize> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let place = DirectoryStorage::new(directory.path());
     let watched = Watched::start(small_cluster(), yaml, place, false).await;
-    watched.hours(count, come_and_go).await
+    watched.hours(count, replace_database).await
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "a week takes long: cargo test --release --test memory_over_days -- --ignored --nocapture the_demo"]
 async fn demo_memory_levels_off_within_a_week() {
-    levels_off(&demo(WEEK, DEMO_CONFIG).await, MIB);
+    assert_levels_off(&demo(WEEK, DEMO_CONFIG).await, MIB);
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "a week takes long: cargo test --release --test memory_over_days -- --ignored --nocapture serve"]
 async fn serve_memory_levels_off_within_a_week() {
-    levels_off(&serve(WEEK, SMALL_CLUSTER).await, MIB);
+    assert_levels_off(&serve(WEEK, SMALL_CLUSTER).await, MIB);
 }

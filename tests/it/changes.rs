@@ -179,7 +179,7 @@ async fn running_job_makes_measurements_unconfirmed_without_feed_events() {
 }
 
 /// The number of requests whose path contains `part`.
-fn asked(rig: &Rig, part: &str) -> usize {
+fn request_count(rig: &Rig, part: &str) -> usize {
     rig.cluster.exchanges().iter().filter(|it| it.path.contains(part)).count()
 }
 
@@ -214,7 +214,7 @@ async fn broken_feed_costs_few_requests_and_recovers() {
             rig.cluster.clear_exchanges();
             rig.cluster.world(|world| world.write("app", 50));
             sleep(HOUR).await;
-            let asked = asked(&rig, path);
+            let asked = request_count(&rig, path);
             assert!((2..=400).contains(&asked), "{name}: {asked} requests in an hour");
             let reads = rig.asked("/shards%2F").len();
             assert!(reads <= 60, "{name}: {reads} shards read in an hour, and there are 9");

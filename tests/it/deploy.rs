@@ -54,7 +54,7 @@ fn texts(list: &Value) -> Vec<String> {
 
 /// Checks arguments of `recliner serve`, and the configuration they name, with recliner itself.
 /// Variables that systemd or Kubernetes would expand are expanded here.
-fn serves(whose: &str, arguments: &[String], configuration: Option<&str>) {
+fn check_serve_arguments(whose: &str, arguments: &[String], configuration: Option<&str>) {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let put = |name: &str, text: &str| {
         let file = folder.path().join(name);
@@ -88,7 +88,7 @@ fn serves(whose: &str, arguments: &[String], configuration: Option<&str>) {
 }
 
 /// The JSON list of texts on the line that begins with this word.
-fn after(text: &str, word: &str) -> Vec<String> {
+fn json_list_after(text: &str, word: &str) -> Vec<String> {
     let list = text.lines().find_map(|line| line.trim_start().strip_prefix(word));
     let list = list.unwrap_or_else(|| panic!("a line begins with {word}"));
     serde_json::from_str(&list[list.find('[').expect("it is a list")..]).expect("it is a JSON list")
@@ -97,11 +97,11 @@ fn after(text: &str, word: &str) -> Vec<String> {
 #[test]
 fn images_start_recliner_and_probe_its_health() {
     let text = read("deploy/docker/Dockerfile");
-    let arguments = after(&text, "CMD ");
-    serves("the Dockerfile", &arguments, None);
-    let health = after(&text, "HEALTHCHECK ");
+    let arguments = json_list_after(&text, "CMD ");
+    check_serve_arguments("the Dockerfile", &arguments, None);
+    let health = json_list_after(&text, "HEALTHCHECK ");
     let (program, asks) = health.split_first().expect("it runs something");
-    assert_eq!(after(&text, "ENTRYPOINT "), [program.as_str()]);
+    assert_eq!(json_list_after(&text, "ENTRYPOINT "), [program.as_str()]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
     let output = command.env_clear().args(asks).arg("--help").output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -173,7 +173,11 @@ fn compose_mounts_the_files_recliner_needs() {
     let compose = document("deploy/compose/compose.yaml");
     let services = compose["services"].as_mapping().expect("it has services");
     let configuration = read("deploy/compose/recliner.yml");
-    serves("compose.yaml", &texts(&services["recliner"]["command"]), Some(&configuration));
+    check_serve_arguments(
+        "compose.yaml",
+        &texts(&services["recliner"]["command"]),
+        Some(&configuration),
+    );
     for (name, service) in services {
         let Some(mounts) = service.get("volumes") else { continue };
         for mount in texts(mounts) {
@@ -223,7 +227,7 @@ fn kubernetes_mounts_users_and_configuration() {
     {
         let folder = format!("deploy/kubernetes/{whose}");
         let configuration = read(&format!("{folder}/recliner.yml"));
-        serves(whose, arguments, Some(&configuration));
+        check_serve_arguments(whose, arguments, Some(&configuration));
         // If it listens beyond its own pod, it requires users.
         let has = |flag: &str| arguments.iter().any(|it| it.starts_with(flag));
         assert!(has("--web.listen-address=[::]:") && has("--web.config.file="), "{arguments:?}");
@@ -305,7 +309,7 @@ fn packaged_configuration_is_valid_with_offered_settings() {
     let shipped = read("deploy/debian/recliner.yml");
     let login = "couchdb:\n  username: admin\n  password_file: password\n";
     let login = |text: &str| text.replace("couchdb:\n", login);
-    serves("the package", &arguments, Some(&login(&shipped)));
+    check_serve_arguments("the package", &arguments, Some(&login(&shipped)));
     let offered = |line: &&str| {
         let word = line.strip_prefix("# ").and_then(|line| line.split_once(": "));
         word.is_some_and(|(word, _)| word.chars().all(|it| it.is_ascii_lowercase() || it == '_'))
@@ -317,13 +321,17 @@ fn packaged_configuration_is_valid_with_offered_settings() {
         let taken = if offered(&line) { line.trim_start_matches("# ") } else { line };
         format!("{taken}\n")
     });
-    serves("the package's comments", &arguments, Some(&login(&taken.collect::<String>())));
+    check_serve_arguments(
+        "the package's comments",
+        &arguments,
+        Some(&login(&taken.collect::<String>())),
+    );
     let flags = read("deploy/debian/default");
     let flags = flags.lines().find(|line| line.contains("--")).expect("flags are offered");
     let flags =
         flags.split(' ').filter(|word| word.starts_with("--")).map(|it| it.trim_matches(','));
     let arguments: Vec<String> = arguments.into_iter().chain(flags.map(str::to_owned)).collect();
-    serves("the package's flags", &arguments, Some(&login(&shipped)));
+    check_serve_arguments("the package's flags", &arguments, Some(&login(&shipped)));
     // The files that the package takes from the repository exist.
     let manifest = read("Cargo.toml");
     let assets = manifest.lines().filter_map(|line| line.trim().strip_prefix("[\""));
@@ -337,7 +345,7 @@ async fn systemd_accepts_the_hardened_unit() {
     let unit = read("deploy/systemd/recliner.service");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let arguments: Vec<String> = start.split(' ').skip(1).map(str::to_owned).collect();
-    serves("recliner.service", &arguments, None);
+    check_serve_arguments("recliner.service", &arguments, None);
     if !tools::installed(&[SYSTEMD_ANALYZE]) {
         return;
     }
@@ -376,7 +384,7 @@ fn sidecar_unit_has_its_node_and_directory() {
     let flags = flags[0].trim_start_matches("RECLINER_FLAGS=").split(' ').map(str::to_owned);
     let arguments: Vec<String> =
         ["serve", "--config.file=x"].map(str::to_owned).into_iter().chain(flags).collect();
-    serves("sidecar.conf", &arguments, Some(&configuration));
+    check_serve_arguments("sidecar.conf", &arguments, Some(&configuration));
     let sidecar: Value = yaml_serde::from_str(&configuration).expect("valid YAML");
     assert_eq!(sidecar["cluster_targets"].as_bool(), Some(false));
     let (nodes, directory) = (texts(&sidecar["nodes"]), sidecar["files"]["data_dir"].as_str());

@@ -57,7 +57,7 @@ async fn hostile_service(site: &Site, dir: &std::path::Path) -> Served {
 }
 
 /// Waits until the page is complete: a live page has received its first parts.
-async fn settled(browser: &Browser) {
+async fn wait_until_complete(browser: &Browser) {
     browser
         .until(
             "!('live' in document.body.dataset)
@@ -66,7 +66,7 @@ async fn settled(browser: &Browser) {
         .await;
 }
 
-async fn suspended_for_a_hostile_reason(browser: &Browser, served: &Served) {
+async fn suspend_for_a_hostile_reason(browser: &Browser, served: &Served) {
     served.open(browser, "act?order=suspend&scope=all").await;
     let why = super::MARKUP.replace(['\n', '\u{7}'], " ");
     browser.write("input[name=why]", &(why + &"long ".repeat(60))).await;
@@ -80,11 +80,11 @@ async fn every_page_fits_its_window_without_console_errors() {
     let site = Site::open(hostile()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = hostile_service(&site, dir.path()).await;
-    suspended_for_a_hostile_reason(&browser, &served).await;
+    suspend_for_a_hostile_reason(&browser, &served).await;
     let pictures = env::var_os(PICTURES).map(PathBuf::from);
     for (name, path) in pages(&served).await {
         served.open(&browser, &path).await;
-        settled(&browser).await;
+        wait_until_complete(&browser).await;
         for (width, height) in [(360, 740), (390, 844), (1440, 900), (3840, 2160)] {
             for dark in [false, true] {
                 browser.looks(width, height, dark).await;
@@ -123,11 +123,11 @@ async fn every_page_satisfies_wcag() {
     let site = Site::open(hostile()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = hostile_service(&site, dir.path()).await;
-    suspended_for_a_hostile_reason(&browser, &served).await;
+    suspend_for_a_hostile_reason(&browser, &served).await;
     let mut broken = Vec::new();
     for (name, path) in pages(&served).await {
         served.open(&browser, &path).await;
-        settled(&browser).await;
+        wait_until_complete(&browser).await;
         browser.script(&axe).await;
         for (width, height, dark) in
             [(1440, 900, false), (1440, 900, true), (390, 844, false), (390, 844, true)]

@@ -26,7 +26,7 @@ channels: [{name: ratio_dbs, kind: db, priority: ratio, min_priority: 100.0}]
 ";
 
 /// Forty databases with three copies each: more targets than a page shows.
-fn forty() -> Config {
+fn forty_databases() -> Config {
     let mut config = Config::new(&NODES);
     for at in 0..40_u32 {
         let name = format!("db{at:02}");
@@ -55,7 +55,7 @@ async fn column(browser: &Browser, at: usize) -> Vec<String> {
 #[tokio::test]
 async fn targets_are_searched_filtered_sorted_and_paged() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
 
@@ -104,7 +104,7 @@ async fn event_types(served: &Served) -> Vec<Value> {
 #[tokio::test]
 async fn orders_are_confirmed_executed_and_recorded() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), ENFORCING, &ADMIN).await;
 
@@ -174,7 +174,7 @@ async fn orders_are_confirmed_executed_and_recorded() {
 #[tokio::test]
 async fn page_names_the_flag_when_orders_are_disabled() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), ENFORCING, &[]).await;
     served.open(&browser, "targets?search=db39").await;
@@ -196,7 +196,7 @@ async fn page_names_the_flag_when_orders_are_disabled() {
 #[tokio::test]
 async fn open_page_shows_service_outage_and_recovers() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
     let (address, base) = (served.service.address.clone(), served.base.clone());
@@ -221,7 +221,7 @@ async fn open_page_shows_service_outage_and_recovers() {
 }
 
 /// The page's DOM nodes and the bytes of its scripts after a garbage collection.
-async fn held(browser: &Browser) -> [f64; 2] {
+async fn nodes_and_heap(browser: &Browser) -> [f64; 2] {
     browser.devtools("HeapProfiler.collectGarbage", json!({})).await;
     browser.devtools("Performance.enable", json!({})).await;
     let metrics = browser.devtools("Performance.getMetrics", json!({})).await;
@@ -264,7 +264,7 @@ const CHANGED_UNDER_A_READER: &str = r##"
 #[tokio::test]
 async fn updates_preserve_open_lists_focus_and_scroll() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
     served.open(&browser, "status").await;
@@ -289,7 +289,7 @@ const OPEN_FOR: &str = "RECLINER_TEST_OPEN_SECONDS";
 #[tokio::test]
 async fn a_page_that_stays_open_does_not_grow() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let yaml = "mode: advise\npoll: 1s\nscan: {interval: 2s}\n";
     let served = Served::start(&site, dir.path(), yaml, &[]).await;
@@ -305,13 +305,13 @@ async fn a_page_that_stays_open_does_not_grow() {
         )
         .await;
     time::sleep(Duration::from_secs(5)).await;
-    let [nodes, heap] = held(&browser).await;
+    let [nodes, heap] = nodes_and_heap(&browser).await;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(seconds) {
         time::sleep(Duration::from_secs(seconds.div_ceil(60).max(5))).await;
-        println!("{:?} after {:?}", held(&browser).await, begun.elapsed());
+        println!("{:?} after {:?}", nodes_and_heap(&browser).await, begun.elapsed());
     }
-    let [nodes_after, heap_after] = held(&browser).await;
+    let [nodes_after, heap_after] = nodes_and_heap(&browser).await;
     assert!(browser.script("return shown;").await.as_u64() >= Some(3), "the page was updated live");
     assert!(nodes_after < nodes * 1.2 + 100.0, "{nodes} nodes became {nodes_after}");
     assert!(heap_after < heap * 1.2 + 500e3, "{heap} bytes became {heap_after}");
@@ -321,7 +321,7 @@ async fn a_page_that_stays_open_does_not_grow() {
 #[tokio::test]
 async fn pages_can_be_used_by_keyboard_alone() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
     served.open(&browser, "status").await;
@@ -360,7 +360,7 @@ async fn pages_can_be_used_by_keyboard_alone() {
 #[tokio::test]
 async fn pages_work_without_scripts() {
     let Some(browser) = Browser::with_scripts(false).await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), "mode: advise\n", &ADMIN).await;
     served.open(&browser, "").await;
@@ -389,7 +389,7 @@ async fn pages_work_without_scripts() {
 #[tokio::test]
 async fn login_is_asked_once_and_reused() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let password = format!("p{}", random_numbers(7)());
     let hash = bcrypt::hash(&password, 5).unwrap();

@@ -30,7 +30,7 @@ enum Recovery {
 
 /// A process that follows both feeds, has read every shard since, and records the feeds' events in
 /// a journal.
-async fn recording() -> (Rig, FeedClientHandle, Journal) {
+async fn record_events() -> (Rig, FeedClientHandle, Journal) {
     let mut rig = Rig::new(world(), SELDOM);
     let (mut handle, journal) = rig.follow_feeds_with_journal().await;
     wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
@@ -99,13 +99,13 @@ fn break_connections(rig: &Rig) {
     NODES.into_iter().for_each(|node| rig.cluster.faults().restart(node));
 }
 
-fn asked(rig: &Rig) -> usize {
+fn request_count(rig: &Rig) -> usize {
     rig.cluster.exchanges().iter().filter(|it| it.path.starts_with(PATH)).count()
 }
 
 /// Breaks the feed for an hour with many changes, repairs it, and checks the outcome.
 async fn break_for_an_hour(name: &str, effect: Effect, recovery: Recovery) {
-    let (mut rig, mut handle, journal) = recording().await;
+    let (mut rig, mut handle, journal) = record_events().await;
     assert!(is_covered(&rig.planned().await.snapshot), "{name}");
     let since = newest(&journal);
     let failures = handle.status.borrow().feeds[&PATH[1..]].failures;
@@ -113,7 +113,11 @@ async fn break_for_an_hour(name: &str, effect: Effect, recovery: Recovery) {
     break_connections(&rig);
     rig.cluster.clear_exchanges();
     let mut truth = make_changes(&rig, "a", 3 * MINUTE).await;
-    assert!((2..=OPENED).contains(&asked(&rig)), "{name}: {} requests", asked(&rig));
+    assert!(
+        (2..=OPENED).contains(&request_count(&rig)),
+        "{name}: {} requests",
+        request_count(&rig)
+    );
     let status = handle.status.borrow().clone();
     assert!(status.feeds[&PATH[1..]].failures > failures + 1, "{name}: {status:?}");
     assert!(status.feeds[&PATH[1..]].problem.is_some(), "{name}: {status:?}");
@@ -185,7 +189,7 @@ async fn malformed_feed_is_dropped_without_losing_events() {
 
 #[tokio::test(start_paused = true)]
 async fn silent_feed_is_reported_and_reopened() {
-    let (rig, mut handle, journal) = recording().await;
+    let (rig, mut handle, journal) = record_events().await;
     let since = newest(&journal);
     // The feed works for a while, and then sends nothing, not even heartbeats.
     let fault = Fault::everywhere(Effect::Stall(400)).at(PATH).times(1);
@@ -209,7 +213,7 @@ async fn silent_feed_is_reported_and_reopened() {
 
 #[tokio::test(start_paused = true)]
 async fn repeated_feed_lines_are_recorded_once() {
-    let (rig, mut handle, journal) = recording().await;
+    let (rig, mut handle, journal) = record_events().await;
     let since = newest(&journal);
     rig.cluster.faults().plan(Fault::everywhere(Effect::Repeat(40)).at(PATH));
     break_connections(&rig);
@@ -227,7 +231,7 @@ async fn recreated_feed_counts_as_a_new_feed() {
     // The feed is missing too briefly to be noticed, or for a while.
     for (away, pause) in [(0, 1), (0, 120), (1, 1), (300, 1)] {
         let name = format!("away for {away}, then a change each {pause}");
-        let (mut rig, mut handle, journal) = recording().await;
+        let (mut rig, mut handle, journal) = record_events().await;
         let since = newest(&journal);
         let covered = handle.status.borrow().followed_since;
         rig.cluster.world(|world| world.set_global_changes(false));
@@ -243,7 +247,7 @@ async fn recreated_feed_counts_as_a_new_feed() {
         sleep(2 * SECOND).await;
         rig.sweep().await;
         sleep(MINUTE).await;
-        assert!(asked(&rig) < 12, "{name}: {} requests", asked(&rig));
+        assert!(request_count(&rig) < 12, "{name}: {} requests", request_count(&rig));
         assert!(is_covered(&rig.planned().await.snapshot), "{name}");
         // Nobody sees a database that is created and deleted between two reports.
         truth.retain(|event, _| away > 1 || !event.contains(" a"));
@@ -253,7 +257,7 @@ async fn recreated_feed_counts_as_a_new_feed() {
 
 #[tokio::test(start_paused = true)]
 async fn lower_last_seq_means_a_different_feed() {
-    let (rig, mut handle, _journal) = recording().await;
+    let (rig, mut handle, _journal) = record_events().await;
     let end = Effect::Insert(0, b"{\"last_seq\":\"5-x\"}\n".to_vec());
     rig.cluster.faults().plan(Fault::everywhere(end).at(PATH).times(1));
     let covered = handle.status.borrow().followed_since;
@@ -265,7 +269,7 @@ async fn lower_last_seq_means_a_different_feed() {
 
 #[tokio::test(start_paused = true)]
 async fn broken_feed_on_one_node_only_delays() {
-    let (rig, mut handle, journal) = recording().await;
+    let (rig, mut handle, journal) = record_events().await;
     let since = newest(&journal);
     rig.cluster.faults().plan(Fault::on(C, Effect::Hang).at(PATH));
     let covered = handle.status.borrow().followed_since;

@@ -40,7 +40,7 @@ fn in_json() -> String {
 }
 
 /// Asserts that no hostile character was printed.
-fn shows(words: &[&str], ran: &Ran) {
+fn assert_harmless(words: &[&str], ran: &Ran) {
     for printed in [&ran.out, &ran.err] {
         let raw = printed.chars().find(|letter| letters().any(|hidden| hidden == *letter));
         assert_eq!(raw, None, "{words:?}: {printed:?}");
@@ -88,7 +88,7 @@ impl Told {
 }
 
 /// A proxy that forwards requests to a service and changes the responses.
-async fn between(service: &str, told: Told, servers: &mut JoinSet<()>) -> String {
+async fn start_proxy(service: &str, told: Told, servers: &mut JoinSet<()>) -> String {
     let _again = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
     let service: Arc<str> = format!("http://{service}").into();
@@ -117,7 +117,7 @@ async fn between(service: &str, told: Told, servers: &mut JoinSet<()>) -> String
     url
 }
 
-fn named() -> couchdb_sim::Config {
+fn hostile_world() -> couchdb_sim::Config {
     let design = |name: &str| Design { bloat: 9.0, ..Design::new(name) };
     let database = Database {
         bloat: 9.0,
@@ -132,7 +132,7 @@ fn named() -> couchdb_sim::Config {
 }
 
 /// Waits until a service has recorded how a job ended.
-async fn remembers(address: &str) {
+async fn wait_for_outcome(address: &str) {
     let url = format!("http://{address}");
     let remembered = async {
         loop {
@@ -168,7 +168,7 @@ const COMMANDS: &[&[&str]] = &[
 
 #[tokio::test]
 async fn service_responses_cannot_control_a_terminal() {
-    let site = Site::open(named()).await;
+    let site = Site::open(hostile_world()).await;
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("recliner.yml");
     std::fs::write(&config, "mode: enforce\nviews: {enforce: all}\npoll: 1s\nscan: {interval: 5s}\nlimits: {wait: 0s, duty: 100%}\n")
@@ -176,19 +176,19 @@ async fn service_responses_cannot_control_a_terminal() {
     let config = config.display().to_string();
     let flags = ["--web.enable-admin-api", "--config.file", &config];
     let mut running = service::Running::start(&site, dir.path(), &flags).await;
-    remembers(&running.address).await;
+    wait_for_outcome(&running.address).await;
     let mut servers = JoinSet::new();
     let refused = Told::Refusal(StatusCode::CONFLICT);
     let lost = Told::Refusal(StatusCode::INTERNAL_SERVER_ERROR);
     let mut shown = 0;
     for told in [Told::Names, Told::Everything, refused, lost] {
-        let url = between(&running.address, told, &mut servers).await;
+        let url = start_proxy(&running.address, told, &mut servers).await;
         for words in COMMANDS {
             for format in ["table", "json"] {
                 let mut all = words.to_vec();
                 all.extend(["--recliner.url", &url, "--format", format]);
                 let ran = recliner(&all, &[("COLUMNS", "80")]).await;
-                shows(&all, &ran);
+                assert_harmless(&all, &ran);
                 assert!(ran.code < 2, "{all:?}: {ran:?}");
                 let escaped = ["202e", "009b"]
                     .iter()
@@ -225,7 +225,7 @@ async fn hostile_server(request: Request, next: Next) -> Response {
 
 #[tokio::test]
 async fn cluster_responses_cannot_control_a_terminal() {
-    let mut world = named();
+    let mut world = hostile_world();
     world.databases[0].designs = vec![Design { bloat: 9.0, ..Design::new(&hostile()) }];
     let cluster = Cluster::new(world, 1, Clock::System).expect("the configuration is valid");
     let mut servers = JoinSet::new();
@@ -248,7 +248,7 @@ async fn cluster_responses_cannot_control_a_terminal() {
         all.extend(["--couchdb.url", &url]);
         let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD), ("COLUMNS", "80")];
         let ran = recliner(&all, &login).await;
-        shows(&all, &ran);
+        assert_harmless(&all, &ran);
         assert!(!ran.out.is_empty() || !ran.err.is_empty(), "{all:?}: {ran:?}");
     }
 }

@@ -131,7 +131,7 @@ struct Kept {
 }
 
 /// Reads a copy of the journal as the killed process left it; `None` if there is none yet.
-async fn kept(dir: &Path) -> Option<Kept> {
+async fn read_journal(dir: &Path) -> Option<Kept> {
     let file = dir.join("data/journal.redb");
     if !file.exists() {
         return None;
@@ -247,7 +247,7 @@ impl Site {
 }
 
 /// Sets smoosh before any takeover: one node in its files, one until a restart, one not at all.
-fn set(site: &Site) -> Vec<(Option<String>, bool)> {
+fn set_smoosh(site: &Site) -> Vec<(Option<String>, bool)> {
     site.cluster.world(|world| {
         world.set(NODES[0], "smoosh.ratio_dbs", "concurrency", "2");
         world.set_until_restart(NODES[1], "smoosh.ratio_dbs", "concurrency", "7");
@@ -260,7 +260,7 @@ async fn killed_at_any_moment_starts_nothing_twice_and_loses_nothing() {
     let mut random = random_numbers(seed());
     let mut below = |most: u8| random().to_le_bytes()[7] % most;
     let site = Site::open(world()).await;
-    let before = set(&site);
+    let before = set_smoosh(&site);
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let log = Log(dir);
@@ -282,7 +282,7 @@ async fn killed_at_any_moment_starts_nothing_twice_and_loses_nothing() {
         }
         life.kill().await;
         lives += 1;
-        site.check(kept(dir).await.as_ref());
+        site.check(read_journal(dir).await.as_ref());
         let stopped = site.settings().iter().all(|(value, _)| value.as_deref() == Some("0"));
         assert!(stopped || !taken, "what is taken over stays so: {:?}", site.settings());
         taken |= stopped;
@@ -290,10 +290,10 @@ async fn killed_at_any_moment_starts_nothing_twice_and_loses_nothing() {
     println!("killed {lives} times, {} of {TARGETS} compactions were begun", site.sent().len());
 
     let life = Life::begin(&site, dir);
-    to_its_end(&log).await;
+    wait_until_done(&log).await;
     life.stop().await;
     assert_eq!(site.settings(), before, "smoosh is restored and no mark is left");
-    let kept = kept(dir).await.expect("there is a journal");
+    let kept = read_journal(dir).await.expect("there is a journal");
     site.check(Some(&kept));
     assert_eq!(site.sent().len(), TARGETS);
     assert!(
@@ -360,7 +360,7 @@ impl<'a> Api<'a> {
 }
 
 /// Waits until every target has its outcome, and checks the plan meanwhile.
-async fn to_its_end(log: &Log<'_>) {
+async fn wait_until_done(log: &Log<'_>) {
     let api = Api::new(log);
     until("over", async || {
         time::sleep(Duration::from_millis(50)).await;
@@ -438,7 +438,7 @@ async fn killed_at_any_moment_keeps_the_advice_scorecard() {
         advising.kill().await;
         // Jobs take a second, so that the next life finds them ended.
         time::sleep(Duration::from_millis(700)).await;
-        if let Some(kept) = kept(dir).await {
+        if let Some(kept) = read_journal(dir).await {
             check_scorecard(&kept.scorecard, &before);
             before = kept.scorecard;
         }

@@ -33,7 +33,7 @@ fn read(path: impl AsRef<Path>) -> String {
 }
 
 /// The output of `mixin` with these arguments.
-async fn printed(arguments: &[&str]) -> String {
+async fn print_mixin(arguments: &[&str]) -> String {
     let ran = recliner(&[&["mixin"], arguments].concat(), &[]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{arguments:?}");
     ran.out
@@ -55,10 +55,10 @@ fn names(directory: &Path, ending: &str) -> BTreeSet<String> {
 #[tokio::test]
 async fn printed_rules_equal_the_repository_rules() {
     let both = [groups(RECORDING), groups(ALERTS)].concat();
-    assert_eq!(groups(&printed(&["rules"]).await), both);
-    assert_eq!(groups(&printed(&["rules", "--format", "prometheus"]).await), both);
+    assert_eq!(groups(&print_mixin(&["rules"]).await), both);
+    assert_eq!(groups(&print_mixin(&["rules", "--format", "prometheus"]).await), both);
     let comments = [RECORDING, ALERTS].map(|file| file.lines().next().unwrap_or_default());
-    let printed = printed(&["rules"]).await;
+    let printed = print_mixin(&["rules"]).await;
     assert!(comments.iter().all(|comment| printed.lines().any(|line| line == *comment)));
 }
 
@@ -83,7 +83,7 @@ async fn written_files_equal_the_repository_files() {
 #[tokio::test]
 async fn prometheus_operator_rules_are_the_same() {
     let path = root().join("deploy/kubernetes/components/prometheus-operator/rules.yaml");
-    let printed = printed(&["rules", "--format", "kubernetes"]).await;
+    let printed = print_mixin(&["rules", "--format", "kubernetes"]).await;
     if env::var_os("RECLINER_WRITE").is_some() {
         fs::write(&path, &printed).expect("it is writable");
     }
@@ -101,7 +101,7 @@ async fn prometheus_operator_rules_are_the_same() {
 
 #[tokio::test]
 async fn grafana_sidecar_gets_the_same_dashboards() {
-    let printed = printed(&["dashboards", "--format", "kubernetes"]).await;
+    let printed = print_mixin(&["dashboards", "--format", "kubernetes"]).await;
     let mut files = BTreeSet::new();
     for document in yaml_serde::Deserializer::from_str(&printed) {
         let map: Value = serde::Deserialize::deserialize(document).expect("valid YAML");
@@ -124,8 +124,8 @@ async fn grafana_sidecar_gets_the_same_dashboards() {
 
 #[tokio::test]
 async fn rules_use_the_given_links_and_selector() {
-    let shipped = printed(&["rules"]).await;
-    let rules = printed(&[&["rules"], &ELSEWHERE[..]].concat()).await;
+    let shipped = print_mixin(&["rules"]).await;
+    let rules = print_mixin(&[&["rules"], &ELSEWHERE[..]].concat()).await;
     for (old, new) in [
         ("job=\"recliner\"", "job=\"watcher\""),
         (
@@ -156,7 +156,7 @@ async fn prometheus_accepts_rules_with_other_selectors() {
         "{job=\"a: b #c\", namespace!=\"\"}",
         r#"job=~"re(cliner|\\d\")+", team="it's \"{ours}\"""#,
     ] {
-        fs::write(&file, printed(&["rules", "--selector", selector]).await).unwrap();
+        fs::write(&file, print_mixin(&["rules", "--selector", selector]).await).unwrap();
         let words = ["check", "rules", "--lint=all", "--lint-fatal", &file];
         let ran = tools::run(PROMTOOL, &words, "").await;
         assert!(ran.success, "{selector}: {}", ran.said);
@@ -206,8 +206,8 @@ fn texts(value: &Value, found: &mut Vec<String>) {
 async fn selector_limits_every_dashboard_query() {
     let selector = r#"job="watcher", team=~"a\\.b""#;
     let all: Value =
-        serde_json::from_str(&printed(&["dashboards", "--selector", selector]).await).unwrap();
-    let shipped: Value = serde_json::from_str(&printed(&["dashboards"]).await).unwrap();
+        serde_json::from_str(&print_mixin(&["dashboards", "--selector", selector]).await).unwrap();
+    let shipped: Value = serde_json::from_str(&print_mixin(&["dashboards"]).await).unwrap();
     for (name, shipped) in shipped.as_object().expect("each has a name") {
         let own: Value = serde_json::from_str(&read(root().join("dashboards").join(name))).unwrap();
         assert_eq!(*shipped, own, "{name}");
@@ -232,11 +232,14 @@ async fn selector_limits_every_dashboard_query() {
 async fn runbook_links_lead_to_the_given_book() {
     let own = read(root().join("docs/src/alerts.md"));
     assert!(own.contains("](#reclinerdown)") || own.contains(".md"), "it has links");
-    let shipped = printed(&["runbook"]).await;
+    let shipped = print_mixin(&["runbook"]).await;
     assert!(shipped.contains("\n## ReclinerDown\n"));
     for (text, base) in [
         (shipped, "http://127.0.0.1:10984/docs"),
-        (printed(&[&["runbook"], &ELSEWHERE[..2]].concat()).await, "https://recliner.example/docs"),
+        (
+            print_mixin(&[&["runbook"], &ELSEWHERE[..2]].concat()).await,
+            "https://recliner.example/docs",
+        ),
     ] {
         let parts = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let links: Vec<&str> = parts.collect();
@@ -247,7 +250,7 @@ async fn runbook_links_lead_to_the_given_book() {
         assert_eq!(to_the_book, relative.iter().sum::<usize>());
         assert_eq!(text.lines().count(), own.lines().count());
     }
-    let ours = printed(&["runbook", "--selector", "job=\"watcher\""]).await;
+    let ours = print_mixin(&["runbook", "--selector", "job=\"watcher\""]).await;
     assert!(!ours.contains("job=\"recliner\"") && ours.contains("up{job=\"watcher\"}"));
 }
 

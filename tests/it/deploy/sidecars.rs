@@ -17,7 +17,7 @@ const VIEW: &str = "9fc623f8178b1907d8922afdd34debf1";
 
 /// A directory with a shipped configuration whose addresses and logins are replaced by real ones,
 /// and a users file.
-fn prepared(configuration: &str, urls: &str, more: &str) -> tempfile::TempDir {
+fn prepare_directory(configuration: &str, urls: &str, more: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let put = |name: &str, text: &str| {
         fs::write(folder.path().join(name), text).expect("the file is writable");
@@ -82,7 +82,7 @@ fn targets(metrics: &str) -> BTreeMap<String, String> {
     lines.map(|(series, value)| (series.to_owned(), value.to_owned())).collect()
 }
 
-fn asks_peers_in_vain(metrics: &str) -> bool {
+fn has_failing_peers(metrics: &str) -> bool {
     let errors = metrics.lines().filter(|line| line.starts_with("recliner_scan_errors_total{"));
     errors.filter(|line| line.contains("reason=\"peer\"")).any(|line| !line.ends_with(" 0"))
 }
@@ -109,7 +109,7 @@ async fn central_process_and_sidecars_count_targets_once() {
     let configuration = read("deploy/kubernetes/components/sidecar/recliner.yml");
     let mut sidecars = Vec::new();
     for node in NODES {
-        let folder = prepared(&configuration, "[]", "");
+        let folder = prepare_directory(&configuration, "[]", "");
         put_files(folder.path());
         let flag = format!("--node={node}");
         sidecars.push((start(folder.path(), &[&flag], &[]).await, folder));
@@ -128,22 +128,22 @@ async fn central_process_and_sidecars_count_targets_once() {
     let peers: Vec<String> =
         sidecars.iter().map(|(running, _)| format!("http://{}", running.address)).collect();
     let peers = format!("peers: [{}]\n", peers.join(", "));
-    let folder = prepared(&configuration, &urls, &peers);
+    let folder = prepare_directory(&configuration, &urls, &peers);
     let login = [("RECLINER_USER", USER), ("RECLINER_PASSWORD", PASSWORD)];
     let central = start(folder.path(), &[], &login).await;
     let text = metrics(&central).await;
-    assert!(!asks_peers_in_vain(&text), "{text}");
+    assert!(!has_failing_peers(&text), "{text}");
     let found = targets(&text);
 
     // The central process counts the same targets as a process without sidecars.
-    let folder = prepared(&read("deploy/kubernetes/base/recliner.yml"), &urls, "");
+    let folder = prepare_directory(&read("deploy/kubernetes/base/recliner.yml"), &urls, "");
     let single = start(folder.path(), &[], &[]).await;
     assert_eq!(found, targets(&metrics(&single).await));
     let views = "recliner_targets{node=\"_cluster\",kind=\"view\",state=\"ok\"}";
     assert_ne!(found[views], "0");
 
     // Without the login, the sidecars refuse.
-    let folder = prepared(&configuration, &urls, &peers);
+    let folder = prepare_directory(&configuration, &urls, &peers);
     let stranger = start(folder.path(), &[], &[]).await;
-    assert!(asks_peers_in_vain(&metrics(&stranger).await));
+    assert!(has_failing_peers(&metrics(&stranger).await));
 }

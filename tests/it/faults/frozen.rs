@@ -46,7 +46,7 @@ fn flags(ways_in: &[usize]) -> Flags {
 }
 
 /// When a node was last read completely, in seconds since the start.
-fn success(plan: &Plan, of: &str) -> Option<u64> {
+fn last_success(plan: &Plan, of: &str) -> Option<u64> {
     let nodes = plan.snapshot.nodes();
     let at = nodes.iter().find(|node| &*node.name == of)?.last_success?;
     Some(at.unix() - START.unix())
@@ -63,14 +63,14 @@ struct Watched {
     amiss: Vec<String>,
 }
 
-async fn watched(rig: &mut Rig, start: Instant, healthy: [&str; 2], span: Duration) -> Watched {
+async fn observe(rig: &mut Rig, start: Instant, healthy: [&str; 2], span: Duration) -> Watched {
     let mut watched = Watched::default();
     let end = Instant::now() + span;
     while Instant::now() < end {
         sleep(Duration::from_millis(500)).await;
         let plan = rig.planned().await;
         let now = start.elapsed().as_secs();
-        let successes = healthy.map(|node| success(&plan, node));
+        let successes = healthy.map(|node| last_success(&plan, node));
         if successes.iter().all(Option::is_some) {
             watched.first.get_or_insert(now);
         }
@@ -115,15 +115,15 @@ async fn frozen_node_does_not_delay_healthy_nodes() {
         let frozen_at = start.elapsed().as_secs();
         rig.cluster.faults().freeze(B, given_up_after);
         let span = Duration::from_secs(300);
-        let watched = watched(&mut rig, start, [A, C], span).await;
+        let watched = observe(&mut rig, start, [A, C], span).await;
         assert!(watched.oldest <= 30 + late, "{case}: {watched:?}");
         assert_eq!(watched.amiss, Vec::<String>::new(), "{case}");
         if ahead.is_none() {
             assert!(watched.first.is_some_and(|at| at <= 12), "{case}: {watched:?}");
         }
         let plan = rig.planned().await;
-        assert!(success(&plan, B).unwrap_or_default() <= frozen_at, "{case}");
-        let cluster = success(&plan, "_cluster").unwrap_or_default();
+        assert!(last_success(&plan, B).unwrap_or_default() <= frozen_at, "{case}");
+        let cluster = last_success(&plan, "_cluster").unwrap_or_default();
         assert!(cluster <= 120, "{case}: nobody can say that the whole cluster was read");
         for (node, reason) in rig.errors() {
             assert!([B, "_cluster"].contains(&&*node), "{case}: {node} {reason}");
@@ -139,7 +139,7 @@ async fn healthy_nodes_are_read_in_time_through_one_url() {
         let mut rig = Rig::with_flags(with_much_on_b(), OFTEN_BY_ONE_URL, flags(&[0]));
         sleep(Duration::from_secs(119 - ahead)).await;
         rig.cluster.faults().freeze(B, NEVER);
-        let watched = watched(&mut rig, start, [A, C], Duration::from_secs(300)).await;
+        let watched = observe(&mut rig, start, [A, C], Duration::from_secs(300)).await;
         assert!(watched.oldest <= 30 + late, "{ahead} s before a sweep: {watched:?}");
         assert_eq!(watched.amiss, Vec::<String>::new(), "{ahead} s before a sweep");
     }
@@ -154,11 +154,11 @@ async fn node_freezing_during_a_sweep_delays_no_other() {
     let mut rig = Rig::with_flags(world, yaml, flags(&[0]));
     sleep(Duration::from_secs(5)).await;
     rig.cluster.faults().freeze(B, NEVER);
-    let watched = watched(&mut rig, start, [A, C], Duration::from_secs(40)).await;
+    let watched = observe(&mut rig, start, [A, C], Duration::from_secs(40)).await;
     // Ten of about 110 shards per second.
     assert!(watched.first.is_some_and(|at| at <= 12), "{watched:?}");
     let plan = rig.planned().await;
-    assert_eq!(success(&plan, B), None);
+    assert_eq!(last_success(&plan, B), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,8 +206,9 @@ async fn node_is_read_at_once_after_a_freeze() {
         let before = rig.status().sweeps;
         rig.cluster.faults().thaw(B);
         let back = start.elapsed().as_secs();
-        let healed =
-            |plan: &Plan| ["_cluster", A, B, C].iter().all(|it| success(plan, it) >= Some(back));
+        let healed = |plan: &Plan| {
+            ["_cluster", A, B, C].iter().all(|it| last_success(plan, it) >= Some(back))
+        };
         rig.plan_where(healed).await;
         let took = start.elapsed().as_secs() - back;
         assert!(took <= within, "{took} s, given up after {given_up_after:?}");

@@ -38,7 +38,7 @@ fn with_reader(lists: bool) -> Config {
 }
 
 /// Asserts which rights are reported as missing, by the beginnings of the sentences.
-fn missing(rig: &Rig, sentences: &[&str]) {
+fn assert_missing_rights(rig: &Rig, sentences: &[&str]) {
     let status = rig.status();
     let reported: Vec<&String> = status.missing_rights.iter().collect();
     for wanted in sentences {
@@ -48,7 +48,7 @@ fn missing(rig: &Rig, sentences: &[&str]) {
 }
 
 /// The targets that a member sees of its database: their places, but no shard's size.
-fn readable(rig: &Rig) -> BTreeMap<String, Db> {
+fn visible_to_member(rig: &Rig) -> BTreeMap<String, Db> {
     dbs_there(&rig.cluster, |_, _| TargetState::Ok)
         .into_keys()
         .filter(|id| id.contains("mine"))
@@ -60,7 +60,7 @@ fn readable(rig: &Rig) -> BTreeMap<String, Db> {
 async fn member_sees_places_without_inventing_sizes() {
     let mut rig = Rig::with_login(with_reader(true), ON_DEMAND, "reader", "p");
     let plan = rig.sweep().await;
-    let dbs = readable(&rig);
+    let dbs = visible_to_member(&rig);
     assert_eq!(dbs.len(), 6);
     assert_eq!(dbs_seen(&plan), dbs);
     for shard in targets(&plan, TargetKind::Db) {
@@ -72,7 +72,7 @@ async fn member_sees_places_without_inventing_sizes() {
     let view = &views[&("mine/a+b".to_owned(), "_design/v".to_owned())];
     assert_eq!((view.state, view.exact, view.copies, views.len()), (TargetState::Ok, false, 6, 1));
     assert!(view.sizes.unwrap()[0] > 0);
-    missing(&rig, &[NO_MAP, NO_NODES, NO_MEMBER, NO_SPLITS]);
+    assert_missing_rights(&rig, &[NO_MAP, NO_NODES, NO_MEMBER, NO_SPLITS]);
     let status = rig.status();
     assert_eq!((status.problem.clone(), status.ready, status.last_success), (None, true, None));
     for name in [A, B, C] {
@@ -93,8 +93,8 @@ async fn configured_databases_are_read_without_list_rights() {
     let yaml = format!("{ON_DEMAND}{names}");
     let mut rig = Rig::with_login(with_reader(false), &yaml, "reader", "p");
     let plan = rig.sweep().await;
-    assert_eq!(dbs_seen(&plan), readable(&rig));
-    missing(&rig, &[NO_MAP, NO_NODES, NOT_LISTED, NO_SPLITS]);
+    assert_eq!(dbs_seen(&plan), visible_to_member(&rig));
+    assert_missing_rights(&rig, &[NO_MAP, NO_NODES, NOT_LISTED, NO_SPLITS]);
     assert_eq!(rig.asked("theirs"), []);
     assert_eq!(rig.asked("x*"), []);
     assert_eq!(rig.status().problem, None);
@@ -106,7 +106,7 @@ async fn login_without_databases_gets_its_missing_rights() {
         let mut rig = Rig::with_login(with_reader(false), ON_DEMAND, user, "p");
         let plan = rig.sweep().await;
         assert_eq!(dbs_seen(&plan), BTreeMap::new());
-        missing(&rig, &[NO_MAP, NO_NODES, NOT_LISTED, NO_SPLITS]);
+        assert_missing_rights(&rig, &[NO_MAP, NO_NODES, NOT_LISTED, NO_SPLITS]);
         let problem = rig.status().problem.clone().unwrap();
         assert!(problem.starts_with("the login may read no database: "), "{problem}");
         assert!(rig.errors().iter().all(|(_, reason)| *reason == "forbidden"), "{user}");
@@ -122,16 +122,16 @@ async fn needless_rights_are_no_longer_reported_missing() {
     rig.reconfigure(&format!("{ON_DEMAND}{all}"));
     rig.cluster.world(|world| world.delete("theirs", false));
     rig.sweep().await;
-    missing(&rig, &[NO_MAP, NO_NODES, NO_SPLITS]);
+    assert_missing_rights(&rig, &[NO_MAP, NO_NODES, NO_SPLITS]);
 }
 
 /// The number of responses that reject a login.
-fn refused(rig: &Rig) -> usize {
+fn rejected_logins(rig: &Rig) -> usize {
     rig.cluster.exchanges().iter().filter(|it| matches!(it.status, 401 | 403)).count()
 }
 
 /// The highest count of failed logins on any node: at five, a node locks the account.
-fn most_failed(rig: &Rig) -> u32 {
+fn most_failed_logins(rig: &Rig) -> u32 {
     [A, B, C].into_iter().map(|node| rig.cluster.failed_logins(node, "admin")).max().unwrap_or(0)
 }
 
@@ -140,7 +140,7 @@ async fn wrong_password_is_sent_once_and_locks_no_account() {
     let mut rig = Rig::with_login(world(), ON_DEMAND, "admin", "wrong");
     rig.sweep().await;
     rig.sweep().await;
-    assert_eq!(refused(&rig), 1, "{:?}", rig.cluster.exchanges());
+    assert_eq!(rejected_logins(&rig), 1, "{:?}", rig.cluster.exchanges());
     assert_eq!(rig.cluster.requests(), 1);
     let problem = rig.status().problem.clone().unwrap();
     assert!(problem.contains("rejected the login of \"admin\""), "{problem}");
@@ -152,7 +152,7 @@ async fn wrong_password_is_sent_once_and_locks_no_account() {
     sleep(Duration::from_secs(400)).await;
     let plan = rig.sweep().await;
     assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
-    assert_eq!((rig.status().problem.clone(), refused(&rig)), (None, 1));
+    assert_eq!((rig.status().problem.clone(), rejected_logins(&rig)), (None, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,11 +163,11 @@ async fn changed_password_is_tried_at_most_a_few_times() {
     rig.cluster.clear_exchanges();
     let second = rig.sweep().await;
     assert_eq!(facts_of(&second, A), facts_of(&first, A), "old facts with their age");
-    assert_eq!(most_failed(&rig), 1, "{:?}", rig.cluster.exchanges());
-    let before = refused(&rig);
+    assert_eq!(most_failed_logins(&rig), 1, "{:?}", rig.cluster.exchanges());
+    let before = rejected_logins(&rig);
     sleep(Duration::from_secs(200)).await;
     rig.sweep().await;
-    assert_eq!(refused(&rig), before, "nothing more is sent");
+    assert_eq!(rejected_logins(&rig), before, "nothing more is sent");
     rig.cluster.faults().password("admin", "secret");
     sleep(Duration::from_secs(400)).await;
     let plan = rig.sweep().await;
@@ -196,7 +196,7 @@ async fn locked_account_is_bypassed_by_session_or_another_node() {
     rig.cluster.world(|world| world.write("app", 500));
     let plan = rig.sweep().await;
     assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
-    assert_eq!(refused(&rig), 0, "the session stays valid");
+    assert_eq!(rejected_logins(&rig), 0, "the session stays valid");
 
     // B no longer accepts the session, and its account is locked.
     rig.cluster.clear_exchanges();
@@ -231,7 +231,7 @@ async fn password_rotated_during_a_sweep_is_reread_from_file() {
     sleep(Duration::from_secs(3)).await;
     std::fs::write(&path, "rotated\n").unwrap();
     rig.until(|status| status.sweeps > 0).await;
-    assert_eq!(most_failed(&rig), 1, "{:?}", rig.cluster.exchanges());
+    assert_eq!(most_failed_logins(&rig), 1, "{:?}", rig.cluster.exchanges());
     sleep(Duration::from_secs(60)).await;
     let plan = rig.sweep().await;
     assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));

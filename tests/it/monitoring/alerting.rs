@@ -45,7 +45,11 @@ async fn webhook(servers: &mut JoinSet<std::io::Result<()>>) -> (String, mpsc::R
 }
 
 /// The first alert with this name and status in the messages.
-async fn told(messages: &mut mpsc::Receiver<Value>, name: &str, status: &str) -> Option<Value> {
+async fn wait_for_alert(
+    messages: &mut mpsc::Receiver<Value>,
+    name: &str,
+    status: &str,
+) -> Option<Value> {
     let found = async {
         while let Some(message) = messages.recv().await {
             let alerts = message["alerts"].as_array().cloned().unwrap_or_default();
@@ -105,7 +109,7 @@ scrape_configs:
 
     let name = "ReclinerNodeUnseen";
     site.cluster.faults().down(NODES[1]);
-    let fired = told(&mut messages, name, "firing").await;
+    let fired = wait_for_alert(&mut messages, name, "firing").await;
     let fired = fired.unwrap_or_else(|| panic!("no notification: {}", prometheus.said()));
     let labels = serde_json::json!({
         "alertname": name, "severity": "warning", "cluster": "simulated", "node": NODES[1],
@@ -123,7 +127,7 @@ scrape_configs:
     assert!(known.success && known.said.contains(name), "{}", known.said);
 
     site.cluster.faults().up(NODES[1]);
-    let over = told(&mut messages, name, "resolved").await;
+    let over = wait_for_alert(&mut messages, name, "resolved").await;
     let over = over.unwrap_or_else(|| panic!("no notification of its end: {}", prometheus.said()));
     assert_eq!(over["labels"], labels);
 

@@ -113,7 +113,7 @@ fn may_yield(expr: &str, names: &BTreeSet<String>) -> bool {
 
 /// The rules in two files, without those that cannot have a result if only these series, and series
 /// recorded from them, exist.
-fn fed(files: [&str; 2], mut names: BTreeSet<String>) -> [String; 2] {
+fn reachable_rules(files: [&str; 2], mut names: BTreeSet<String>) -> [String; 2] {
     let mut files =
         files.map(|text| yaml_serde::from_str::<yaml_serde::Value>(text).expect("rules are YAML"));
     let all: Vec<_> =
@@ -139,12 +139,12 @@ fn fed(files: [&str; 2], mut names: BTreeSet<String>) -> [String; 2] {
 
 /// Copies a file of cases to a folder, together with the rules that its series can reach, because
 /// promtool takes as long for a rule without a result. Returns the copy's path.
-fn lightened(cases: &Path, folder: &Path) -> PathBuf {
+fn copy_with_reachable_rules(cases: &Path, folder: &Path) -> PathBuf {
     let text = fs::read_to_string(cases).expect("cases are readable");
     let file: File = yaml_serde::from_str(&text).expect("they are promtool's");
     let inputs = file.tests.iter().flat_map(|case| &case.input_series);
     let names = inputs.map(|it| it.series.split('{').next().unwrap_or_default().to_owned());
-    let [recording, alerts] = fed([RECORDING, ALERTS], names.collect());
+    let [recording, alerts] = reachable_rules([RECORDING, ALERTS], names.collect());
     fs::write(folder.join("recording.yaml"), recording).expect("it is written");
     fs::write(folder.join("alerts.yaml"), alerts).expect("it is written");
     let line = |line: &str| match line.strip_prefix("rule_files:") {
@@ -180,13 +180,14 @@ fn only_rules_without_results_are_left_out() {
     ] {
         assert_eq!(may_yield(expr, &some), may, "{expr}");
     }
-    let [recording, alerts] = fed([RECORDING, ALERTS], names(&["recliner_disk_available_bytes"]));
+    let [recording, alerts] =
+        reachable_rules([RECORDING, ALERTS], names(&["recliner_disk_available_bytes"]));
     assert!(
         recording.contains("recliner_disk_available_bytes") && !recording.contains("gate_open")
     );
     assert!(alerts.contains("ReclinerAbsent") && !alerts.contains("ReclinerFeedBehind"));
     let everything = exported().into_keys().chain(of_prometheus().into_keys()).collect();
-    let [recording, alerts] = fed([RECORDING, ALERTS], everything);
+    let [recording, alerts] = reachable_rules([RECORDING, ALERTS], everything);
     let count = |text: &str| groups(text).iter().map(|it| it.rules.len()).sum::<usize>();
     assert_eq!((count(&recording), count(&alerts)), (count(RECORDING), count(ALERTS)));
 }
@@ -198,7 +199,7 @@ async fn every_alert_case_passes_in_promtool() {
     }
     let run = async |path: PathBuf| {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        let cases = lightened(&path, folder.path());
+        let cases = copy_with_reachable_rules(&path, folder.path());
         let cases = cases.to_str().expect("a plain path");
         let ran = tools::run(PROMTOOL, &["test", "rules", cases], "").await;
         assert!(ran.success, "{}: {}", path.display(), ran.said);

@@ -73,7 +73,7 @@ pub(crate) fn of_prometheus() -> BTreeMap<String, Series> {
 }
 
 /// The families in an exposition by name: their type and their labels.
-fn shown(text: &str) -> BTreeMap<&str, (&str, BTreeSet<&str>)> {
+fn families_in(text: &str) -> BTreeMap<&str, (&str, BTreeSet<&str>)> {
     let mut families = BTreeMap::new();
     let mut family = "";
     for line in text.lines() {
@@ -102,7 +102,7 @@ async fn running_demo_exports_exactly_the_catalogue() {
     let samples = text.lines().filter(|line| !line.starts_with('#')).count();
     assert!(samples <= SCRAPE, "a scrape of the demo has {samples} samples");
     let exported = exported();
-    let shown = shown(&text);
+    let shown = families_in(&text);
     for (name, (word, labels)) in &shown {
         let of = |name: &str| exported.get(name).map(|series| (series.metric_type, &series.labels));
         let histogram = of(&format!("{name}_bucket"));

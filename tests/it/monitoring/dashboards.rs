@@ -150,7 +150,7 @@ impl Board {
 }
 
 /// Every series that a query may select, with its labels.
-fn known() -> BTreeMap<String, Series> {
+fn known_series() -> BTreeMap<String, Series> {
     let mut known = catalogue::exported();
     known.extend(catalogue::of_prometheus());
     known
@@ -241,7 +241,7 @@ fn every_dashboard_can_be_provisioned() {
 
 #[test]
 fn dashboards_have_all_variables_without_the_pseudo_node() {
-    let known = known();
+    let known = known_series();
     let mut wrong = Wrong::default();
     for board in boards() {
         let stem = &board.stem;
@@ -352,7 +352,7 @@ fn every_panel_has_a_description_and_unit() {
 
 #[test]
 fn dashboard_queries_name_existing_series_and_count_once() {
-    let (known, recorded) = (known(), rules::recorded());
+    let (known, recorded) = (known_series(), rules::recorded());
     let mut wrong = Wrong::default();
     for query in boards().iter().flat_map(Board::queries) {
         let Query { place, expression, labels } = &query;

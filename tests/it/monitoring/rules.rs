@@ -196,7 +196,7 @@ fn is_camel_case(name: &str) -> bool {
 
 /// Checks an alert's link to a dashboard against the existing dashboards, their variables, and the
 /// alert's labels.
-fn leads_to_a_board(name: &str, rule: &Rule) {
+fn assert_links_to_a_board(name: &str, rule: &Rule) {
     let url = &rule.annotations["dashboard_url"];
     let place = url.strip_prefix("http://127.0.0.1:3000/d/");
     let place = place.unwrap_or_else(|| panic!("{name} leads to {url}"));
@@ -242,7 +242,7 @@ fn alerts_follow_the_conventions_of_mixins() {
         has.remove("advice_url");
         assert_eq!(has, keys, "{name}");
 
-        leads_to_a_board(&name, &rule);
+        assert_links_to_a_board(&name, &rule);
         let summary = &rule.annotations["summary"];
         assert!(summary.ends_with('.') && !summary.contains("{{"), "{name}: {summary}");
         let reading = read(&rule);

@@ -146,14 +146,14 @@ impl Asked {
 
 /// All breaches of the laws, as sentences.
 pub(crate) fn breaches(record: &Record) -> Vec<String> {
-    let mut broken = unasked_for(record);
+    let mut broken = unexpected_requests(record);
     broken.extend(limits::breaches(record));
     broken.extend(journal::breaches(record));
     broken
 }
 
 /// Requests that must never be sent, and requests without an effect.
-fn unasked_for(record: &Record) -> Vec<String> {
+fn unexpected_requests(record: &Record) -> Vec<String> {
     let mut broken = Vec::new();
     for order in &record.orders {
         let may =

@@ -19,7 +19,7 @@ fn by_rent() -> String {
 }
 
 /// When each database was compacted, in hours from the start.
-fn compacted(rig: &Rig) -> Vec<(String, f64)> {
+fn compaction_times(rig: &Rig) -> Vec<(String, f64)> {
     let all: Vec<Compaction> = rig.cluster.world(|world| world.compactions());
     let name =
         |file: &str| file.rsplit('/').next().unwrap_or(file).split('.').next().map(String::from);
@@ -29,7 +29,7 @@ fn compacted(rig: &Rig) -> Vec<(String, f64)> {
 
 /// Asserts that databases were compacted in this order, each at about this hour.
 fn assert_compacted(rig: &Rig, expected: &[(&str, f64)]) {
-    let found = compacted(rig);
+    let found = compaction_times(rig);
     let alike = |(name, at): &(String, f64), (wanted, when): &(&str, f64)| {
         name == wanted && (at - when).abs() < 0.05 * when + 0.2
     };

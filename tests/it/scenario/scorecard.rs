@@ -45,7 +45,7 @@ fn sums(rig: &Rig) -> ScorecardHour {
 }
 
 /// What compactions really did: their number, bytes freed and bytes written.
-fn really(rig: &Rig) -> (u64, u64, u64) {
+fn actual_totals(rig: &Rig) -> (u64, u64, u64) {
     let all = rig.cluster.world(|world| world.compactions());
     let ended = || all.iter().filter_map(|one| Some((one.before, one.end?.after)));
     let freed = ended().map(|(before, after)| before.saturating_sub(after)).sum();
@@ -63,12 +63,12 @@ async fn advised_work_matches_enforced_work() {
         let yaml = unhurried() + channels;
         let mut advising = Rig::in_mode(Mode::Advise, START, world(), &yaml);
         advising.run_for(10 * HOUR).await;
-        assert_eq!(really(&advising), (0, 0, 0));
+        assert_eq!(actual_totals(&advising), (0, 0, 0));
         let advised = sums(&advising);
         let mut enforcing = Rig::in_mode(Mode::Enforce, START, world(), &yaml);
         enforcing.run_for(10 * HOUR).await;
         assert_eq!(enforcing.watch.scorecard.borrow().state, ScorecardState::Enforcing);
-        let (count, freed, written) = really(&enforcing);
+        let (count, freed, written) = actual_totals(&enforcing);
         assert!(count > 15, "{channels}: {count}");
         let ScorecardSide { compactions, freed_bytes, rewritten_bytes, .. } = advised.advised;
         let found = format!("{channels}{advised:?}, and really {count} {freed} {written}");
@@ -107,7 +107,7 @@ async fn scorecard_counts_smooshs_compactions_separately() {
     let mut rig = Rig::in_mode(Mode::Advise, START, world, &unhurried());
     rig.run_for(6 * HOUR).await;
     let sums = sums(&rig);
-    let (count, freed, _) = really(&rig);
+    let (count, freed, _) = actual_totals(&rig);
     assert!(count > 3, "smoosh compacts");
     assert!(sums.real.compactions <= count && sums.real.compactions > 0, "{sums:?} of {count}");
     assert!(sums.real.freed_bytes <= freed, "{sums:?} of {freed}");

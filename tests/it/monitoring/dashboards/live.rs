@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// The database of the demo with everything: many ranges, views, writes.
 const DATABASE: &str = "orders";
 
-async fn asked(prometheus: &Server, path: &str, parameters: &[(&str, &str)]) -> Value {
+async fn prometheus_query(prometheus: &Server, path: &str, parameters: &[(&str, &str)]) -> Value {
     let query =
         reqwest::Url::parse_with_params("http://x/", parameters).expect("the parameters are valid");
     let answer = prometheus.get(&format!("{path}?{}", query.query().unwrap_or_default())).await;
@@ -31,7 +31,7 @@ async fn asked(prometheus: &Server, path: &str, parameters: &[(&str, &str)]) -> 
 }
 
 /// The values that Grafana would insert for variables set to "All" or to their first value.
-async fn resolved(board: &Board, prometheus: &Server) -> BTreeMap<String, String> {
+async fn resolve(board: &Board, prometheus: &Server) -> BTreeMap<String, String> {
     let mut values = BTreeMap::from([
         ("__rate_interval".to_owned(), "15s".to_owned()),
         ("__range".to_owned(), "120s".to_owned()),
@@ -41,9 +41,9 @@ async fn resolved(board: &Board, prometheus: &Server) -> BTreeMap<String, String
         let query = text(variable, "/query/query");
         let inner = query.strip_prefix("label_values(").and_then(|it| it.strip_suffix(')'));
         let (selector, label) = inner.and_then(|it| it.rsplit_once(", ")).expect("a query");
-        let selector = with(selector, &values);
+        let selector = with_values(selector, &values);
         let path = format!("/api/v1/label/{label}/values");
-        let found = asked(prometheus, &path, &[("match[]", &selector)]).await;
+        let found = prometheus_query(prometheus, &path, &[("match[]", &selector)]).await;
         let found: Vec<&str> =
             found.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let value = match (name, variable["allValue"].as_str()) {
@@ -59,7 +59,7 @@ async fn resolved(board: &Board, prometheus: &Server) -> BTreeMap<String, String
     values
 }
 
-fn with(expression: &str, values: &BTreeMap<String, String>) -> String {
+fn with_values(expression: &str, values: &BTreeMap<String, String>) -> String {
     let values: Vec<(&str, &str)> =
         values.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     expand(expression, &values)
@@ -89,15 +89,15 @@ async fn every_query_has_results_in_a_demo() {
         let seen = async {
             // Variables have no values until the first scrape is stored.
             let up = [("query", "recliner_target_file_bytes")];
-            while asked(&prometheus, "/api/v1/query", &up).await["result"][0].is_null() {
+            while prometheus_query(&prometheus, "/api/v1/query", &up).await["result"][0].is_null() {
                 time::sleep(Duration::from_millis(250)).await;
             }
         };
         time::timeout(PATIENCE, seen).await.expect("the demo is scraped");
-        let values = resolved(board, &prometheus).await;
+        let values = resolve(board, &prometheus).await;
         let queries = board.queries().into_iter().filter(|query| !is_by_rent(&query.expression));
         missing.extend(queries.map(|query| {
-            let expression = with(&query.expression, &values);
+            let expression = with_values(&query.expression, &values);
             if query.expression.contains("recliner_suspension_info") {
                 suspended.push(expression.clone());
             }
@@ -106,7 +106,8 @@ async fn every_query_has_results_in_a_demo() {
     }
     let found_all = async {
         while let Some(next) = missing.front() {
-            let data = asked(&prometheus, "/api/v1/query", &[("query", next.1.as_str())]).await;
+            let data =
+                prometheus_query(&prometheus, "/api/v1/query", &[("query", next.1.as_str())]).await;
             let next = missing.pop_front().expect("it was there");
             if data["result"][0].is_null() {
                 missing.push_back(next);
@@ -123,7 +124,8 @@ async fn every_query_has_results_in_a_demo() {
 
     assert_eq!(suspended.len(), 3, "overview, nodes and enforcement say what is suspended");
     for expression in suspended {
-        let data = asked(&prometheus, "/api/v1/query", &[("query", expression.as_str())]).await;
+        let data =
+            prometheus_query(&prometheus, "/api/v1/query", &[("query", expression.as_str())]).await;
         let found = data["result"].as_array().expect("a vector").clone();
         let [row] = &*found else { panic!("{found:?}") };
         assert_eq!(row["metric"]["scope"], "channel:upgrade_views");

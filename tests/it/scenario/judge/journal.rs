@@ -146,14 +146,14 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
             broken.push(format!("{target} is said to have ended {ending:?}, and did not: {one:?}"));
         }
     }
-    broken.extend(told_twice(record));
-    broken.extend(sent_at_once_again(record));
+    broken.extend(surplus_outcomes(record));
+    broken.extend(immediate_repeats(record));
     broken
 }
 
 /// Repeated starts of the same target within a second: after a start is sent, its facts must be
 /// reread first.
-fn sent_at_once_again(record: &Record) -> Vec<String> {
+fn immediate_repeats(record: &Record) -> Vec<String> {
     let mut last: BTreeMap<&str, Duration> = BTreeMap::new();
     let again = record.starts().filter_map(|(_, order, _)| {
         let before = last.insert(&order.path, order.at)?;
@@ -164,7 +164,7 @@ fn sent_at_once_again(record: &Record) -> Vec<String> {
 }
 
 /// Files with more outcomes than compactions.
-fn told_twice(record: &Record) -> Vec<String> {
+fn surplus_outcomes(record: &Record) -> Vec<String> {
     let mut told: BTreeMap<(String, String), i64> = BTreeMap::new();
     for entry in &record.kept {
         if let StateChange::JobEnded { outcome, .. } = &entry.change

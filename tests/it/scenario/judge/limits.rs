@@ -37,11 +37,11 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
     let mut broken = Vec::new();
     for start in &starts {
         for what in [
-            beside(record, start),
-            in_channel(record, start, &starts),
-            space(record, start),
-            amiss(start),
-            window_shut(record, start),
+            too_many_jobs(record, start),
+            too_many_in_channel(record, start, &starts),
+            missing_space(record, start),
+            obstacle(start),
+            closed_window(record, start),
             too_soon(record, start, &starts),
             without_cause(record, start),
             too_many_bytes(record, start, &starts),
@@ -54,7 +54,7 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
 
 /// Checks the jobs beside a start, whoever started them. All files of a whole view begin at once
 /// and were counted together before.
-fn beside(record: &Record, start: &Start<'_>) -> Option<String> {
+fn too_many_jobs(record: &Record, start: &Start<'_>) -> Option<String> {
     let limits = &record.settings(start.one.began).limits;
     let one = start.one;
     let all = one.running_on_node >= limits.per_node;
@@ -72,7 +72,7 @@ fn beside(record: &Record, start: &Start<'_>) -> Option<String> {
 }
 
 /// Checks recliner's own jobs of the same channel on the same node.
-fn in_channel(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<String> {
+fn too_many_in_channel(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<String> {
     let name = start.channel?;
     let (_, channel) = record.settings(start.one.began).channels.find(name)?;
     let runs = |other: &&Start<'_>| {
@@ -88,7 +88,7 @@ fn in_channel(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Optio
 }
 
 /// Checks the free space for this compaction and for what others there have yet to write.
-fn space(record: &Record, start: &Start<'_>) -> Option<String> {
+fn missing_space(record: &Record, start: &Start<'_>) -> Option<String> {
     let (one, headroom) = (start.one, &record.settings(start.one.began).headroom);
     let known = headroom.volumes.iter().any(|volume| volume.nodes.contains(&one.node));
     if !known {
@@ -99,7 +99,7 @@ fn space(record: &Record, start: &Start<'_>) -> Option<String> {
     (wanted > free).then(|| format!("no space: {wanted} bytes are needed, {free} are free"))
 }
 
-fn amiss(start: &Start<'_>) -> Option<String> {
+fn obstacle(start: &Start<'_>) -> Option<String> {
     let what = start.one.obstacles.first()?;
     Some(match what {
         Obstacle::Maintenance => "its node was in maintenance".into(),
@@ -108,7 +108,7 @@ fn amiss(start: &Start<'_>) -> Option<String> {
     })
 }
 
-fn window_shut(record: &Record, start: &Start<'_>) -> Option<String> {
+fn closed_window(record: &Record, start: &Start<'_>) -> Option<String> {
     let (_, channel) = record.settings(start.one.began).channels.find(start.channel?)?;
     let wall = record.wall(start.one.began);
     (!window::any_open_at(&channel.windows, wall))

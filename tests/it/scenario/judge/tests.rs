@@ -55,7 +55,7 @@ fn intent(at: u64, node: &str, shard: &str) -> Intent {
     }
 }
 
-fn ended(intent: &Intent, ending: JobResult) -> StateChange {
+fn job_ended(intent: &Intent, ending: JobResult) -> StateChange {
     let outcome = Outcome {
         target: intent.target.clone(),
         kind: TargetKind::Db,
@@ -108,7 +108,7 @@ impl Record {
         let path = format!("/_node/{node}/{}/_compact", shard.replace('/', "%2F"));
         self.orders.push(order(at, http::Method::POST, &path, 202));
         self.compactions.push(compaction(at, node, shard));
-        self.kept.push(entry(self.orders.len(), ended(&intent, JobResult::Freed)));
+        self.kept.push(entry(self.orders.len(), job_ended(&intent, JobResult::Freed)));
         self
     }
 }
@@ -118,7 +118,7 @@ fn order(at: u64, method: http::Method, path: &str, status: u16) -> Exchange {
     Exchange { at: seconds(at), node, method, path, user: None, status }
 }
 
-fn good() -> Record {
+fn good_record() -> Record {
     Record { now: seconds(7_200), ..Record::beginning(START, &settings()) }
         .with(100, A, SHARD)
         .with(200, B, SHARD)
@@ -126,20 +126,20 @@ fn good() -> Record {
 }
 
 /// The judge's findings about a correct history after a modification.
-fn judged(spoil: impl FnOnce(&mut Record)) -> String {
-    let mut record = good();
+fn findings_after(spoil: impl FnOnce(&mut Record)) -> String {
+    let mut record = good_record();
     spoil(&mut record);
     breaches(&record).join("\n")
 }
 
 #[test]
 fn correct_history_passes() {
-    assert_eq!(judged(|_| {}), "");
+    assert_eq!(findings_after(|_| {}), "");
     // Channels that are configured for takeover may be changed.
     let put = |key: &str| format!("/_node/{A}/_config/{key}");
     let taken = ["smoosh.nightly/concurrency", "recliner/smoosh.nightly.concurrency"];
     let taken = taken.map(|key| order(0, http::Method::PUT, &put(key), 200));
-    assert_eq!(judged(|record| record.orders.extend(taken)), "");
+    assert_eq!(findings_after(|record| record.orders.extend(taken)), "");
 }
 
 #[test]
@@ -157,28 +157,30 @@ fn breaches_of_every_limit_are_found() {
         (|one| one.before = 620 * MB, "within an hour"),
     ];
     for (spoil, says) in spoils {
-        let said = judged(|record| spoil(&mut record.compactions[0]));
+        let said = findings_after(|record| spoil(&mut record.compactions[0]));
         assert!(said.contains(says), "{says}: {said:?}");
     }
-    let blind = judged(|record| record.compactions[1].before = 501 * MB);
+    let blind = findings_after(|record| record.compactions[1].before = 501 * MB);
     assert!(blind.contains("blindly"), "{blind}");
 }
 
 #[test]
 fn starts_at_the_wrong_time_are_found() {
     let noon = 9 * 3_600;
-    let late =
-        judged(|record| *record = record.clone().with(noon, B, "shards/00000000-ffffffff/x.1"));
+    let late = findings_after(|record| {
+        *record = record.clone().with(noon, B, "shards/00000000-ffffffff/x.1")
+    });
     assert!(late.contains("nightly was shut"), "{late}");
-    let set = judged(|record| {
+    let set = findings_after(|record| {
         *record = record.clone().with(noon, B, "shards/00000000-ffffffff/x.1");
         record.clock.push((seconds(noon - 1), -7_200));
     });
     assert_eq!(set, "", "by recliner's own clock the window was open");
-    let soon =
-        judged(|record| *record = record.clone().with(4_020, A, "shards/00000000-ffffffff/x.1"));
+    let soon = findings_after(|record| {
+        *record = record.clone().with(4_020, A, "shards/00000000-ffffffff/x.1")
+    });
     assert!(soon.contains("after the start before it"), "{soon}");
-    let third = judged(|record| {
+    let third = findings_after(|record| {
         for (at, name) in [(6_000, "x"), (6_040, "y"), (6_080, "z")] {
             *record = record.clone().with(at, A, &format!("shards/00000000-ffffffff/{name}.1"));
         }
@@ -192,15 +194,15 @@ fn starts_at_the_wrong_time_are_found() {
 
 #[test]
 fn needless_restart_is_found() {
-    let again = judged(|record| {
+    let again = findings_after(|record| {
         *record = record.clone().with(7_000, B, SHARD);
         record.compactions.last_mut().unwrap().before = 110 * MB;
     });
     assert!(again.contains("hardly grew"), "{again}");
-    let grown = judged(|record| *record = record.clone().with(7_000, B, SHARD));
+    let grown = findings_after(|record| *record = record.clone().with(7_000, B, SHARD));
     assert_eq!(grown, "");
     let fails = |again: u64, released: bool| {
-        judged(|record| {
+        findings_after(|record| {
             let end = CompactionEnd {
                 at: seconds(210),
                 after: 400 * MB,
@@ -209,7 +211,7 @@ fn needless_restart_is_found() {
             };
             record.compactions[1].end = Some(end);
             let last = intent(200, B, SHARD);
-            record.kept[3].change = ended(&last, JobResult::Failed);
+            record.kept[3].change = job_ended(&last, JobResult::Failed);
             *record = record.clone().with(again, B, SHARD);
             record.compactions.iter_mut().for_each(|one| one.before = 200 * MB);
             record.released.extend(released.then(|| seconds(300)));
@@ -228,10 +230,10 @@ fn forbidden_requests_are_found() {
         (http::Method::PUT, "/_node/x/_config/smoosh.slack_dbs/concurrency", 200),
         (http::Method::PUT, "/_node/x/_config/couchdb/maintenance_mode", 200),
     ] {
-        let said = judged(|record| record.orders.push(order(6_000, method, path, status)));
+        let said = findings_after(|record| record.orders.push(order(6_000, method, path, status)));
         assert!(said.contains(path) && said.contains("was sent"), "{path}: {said:?}");
     }
-    let twice = judged(|record| {
+    let twice = findings_after(|record| {
         let again = Exchange { at: seconds(105), ..record.orders[0].clone() };
         record.orders.insert(1, again);
     });
@@ -240,36 +242,37 @@ fn forbidden_requests_are_found() {
 
 #[test]
 fn incomplete_or_wrong_journal_is_found() {
-    let said = judged(|record| drop(record.kept.remove(0)));
+    let said = findings_after(|record| drop(record.kept.remove(0)));
     assert!(said.contains("was sent and not kept before"), "{said}");
-    let said = judged(|record| record.kept[0].orders = 1);
+    let said = findings_after(|record| record.kept[0].orders = 1);
     assert!(said.contains("was sent and not kept before"), "kept after it: {said}");
-    let said = judged(|record| drop(record.kept.remove(1)));
+    let said = findings_after(|record| drop(record.kept.remove(1)));
     assert!(said.contains("has no outcome"), "{said}");
-    let said = judged(|record| {
+    let said = findings_after(|record| {
         let end = record.kept[1].clone();
         record.kept.insert(2, end);
     });
     assert!(said.contains("was not open") && said.contains("outcomes too many"), "{said}");
-    let said = judged(|record| {
+    let said = findings_after(|record| {
         let again = record.kept[0].clone();
         record.kept.insert(1, again);
     });
     assert!(said.contains("begun while it was open"), "{said}");
-    let said =
-        judged(|record| record.kept[1].change = ended(&intent(100, A, SHARD), JobResult::Failed));
+    let said = findings_after(|record| {
+        record.kept[1].change = job_ended(&intent(100, A, SHARD), JobResult::Failed)
+    });
     assert!(said.contains("and did not"), "{said}");
-    let said = judged(|record| {
+    let said = findings_after(|record| {
         record.orders.remove(2);
         record.compactions.remove(2);
     });
     assert!(said.contains("was never sent and ended"), "{said}");
     // A start whose result is unknown, and one that was never sent, are fine.
-    let lost = judged(|record| {
-        record.kept[1].change = ended(&intent(100, A, SHARD), JobResult::Lost);
+    let lost = findings_after(|record| {
+        record.kept[1].change = job_ended(&intent(100, A, SHARD), JobResult::Lost);
     });
     assert_eq!(lost, "");
-    let withdrawn = judged(|record| {
+    let withdrawn = findings_after(|record| {
         record.orders.remove(2);
         record.compactions.remove(2);
         record.kept[5].orders = 2;
