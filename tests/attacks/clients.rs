@@ -185,12 +185,12 @@ async fn idle_and_stalled_clients_are_disconnected() {
         let mut held = Vec::new();
         for at in 0..600 {
             let Ok(mut stream) = TcpStream::connect(&victim.address).await else { break };
-            let said = match at % 3 {
+            let request = match at % 3 {
                 0 => String::new(),
                 1 => "GET /metrics HTTP/1.1\r\nHost: lo".to_owned(),
                 _ => format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", victim.address),
             };
-            let _closed = stream.write_all(said.as_bytes()).await;
+            let _closed = stream.write_all(request.as_bytes()).await;
             held.push(stream);
         }
         time::sleep(Duration::from_secs(5)).await;

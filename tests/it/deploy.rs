@@ -83,8 +83,8 @@ fn check_serve_arguments(whose: &str, arguments: &[String], configuration: Optio
     let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
     let output =
         command.env_clear().arg("check-config").args(given).output().expect("the program runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{whose}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{whose}: {stderr}");
 }
 
 /// The JSON list of texts on the line that begins with this word.

@@ -277,7 +277,7 @@ fn files(dir: &Path, out: &mut Vec<PathBuf>) {
 #[test]
 fn no_file_mentions_its_own_history() {
     // Assembled here, so that this file does not contain them.
-    let told = [
+    let forbidden = [
         ["issue", " #"].concat(),
         ["/wo", "rk/"].concat(),
         ["/ho", "me/"].concat(),
@@ -296,13 +296,13 @@ fn no_file_mentions_its_own_history() {
         for (at, line) in content.lines().enumerate() {
             // A path below a variable in a script ends in such a word too.
             let line = line.to_lowercase();
-            let is_told = told.iter().any(|word| {
+            let is_forbidden = forbidden.iter().any(|word| {
                 let mut places = line.match_indices(word.as_str());
                 places.any(|(at, _)| {
                     !word.starts_with('/') || !line[..at].ends_with(|c: char| c.is_alphanumeric())
                 })
             });
-            if is_told {
+            if is_forbidden {
                 found.push(format!("{}:{}: {}", file.display(), at + 1, line.trim()));
             }
         }

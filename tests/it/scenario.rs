@@ -84,13 +84,13 @@ async fn run_scenario_from(
     yaml: &str,
     scene: impl AsyncFn(&mut Rig),
 ) -> String {
-    let mut told = String::new();
+    let mut report = String::new();
     for mode in [Mode::Advise, Mode::Enforce] {
         let mut rig = Rig::in_mode(mode, start, world.clone(), yaml);
         scene(&mut rig).await;
-        told = timeline(&rig.record());
+        report = timeline(&rig.record());
     }
-    told
+    report
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,15 +100,15 @@ async fn waiting_targets_start_one_at_a_time() {
         .with(on(A, bloated("users", 1_000)))
         .with(on(B, bloated("logs", 500)))
         .with(small("quiet", 5_000));
-    let told = run_scenario(world, &roomy(), async |rig| rig.run_for(HOUR).await).await;
-    insta::assert_snapshot!(told);
+    let report = run_scenario(world, &roomy(), async |rig| rig.run_for(HOUR).await).await;
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
 async fn copies_of_a_range_are_compacted_one_after_another() {
     let world = nodes().with(Database { n: 3, ..bloated("orders", 1_000) });
-    let told = run_scenario(world, &roomy(), async |rig| rig.run_for(HOUR).await).await;
-    insta::assert_snapshot!(told);
+    let report = run_scenario(world, &roomy(), async |rig| rig.run_for(HOUR).await).await;
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,17 +119,17 @@ async fn a_busy_cluster_stays_within_its_limits() {
     }
     let yaml = roomy()
         + "limits: {per_node: 1, cluster: 2, wait: 10s, duty: 100%, bytes_per_hour: 20GB}\n";
-    let told = run_scenario(world, &yaml, async |rig| {
+    let report = run_scenario(world, &yaml, async |rig| {
         rig.run_for(5 * MINUTE).await;
         rig.note_refusals();
         rig.run_for(2 * HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
-async fn views_are_compacted_copy_by_copy_and_never_while_they_are_built() {
+async fn views_are_compacted_copy_by_copy_and_not_during_builds() {
     let design = |name: &str| Design { bytes_per_doc: 2_000, bloat: 6.0, ..Design::new(name) };
     let behind = Design { built: 0.2, views: vec!["late".into()], ..design("late") };
     let database = |name: &str, q, designs| Database {
@@ -145,7 +145,7 @@ async fn views_are_compacted_copy_by_copy_and_never_while_they_are_built() {
         .with(database("orders", 1, vec![design("by_date"), behind]))
         .with(database("users", 2, vec![design("by_name")]));
     let whole = unhurried() + "views: {enforce: all}\nlimits: {per_node: 3}\n";
-    let told = run_scenario(world, &unhurried(), async |rig| {
+    let report = run_scenario(world, &unhurried(), async |rig| {
         rig.run_for(20 * MINUTE).await;
         rig.note_refusals();
         rig.note("the index that is behind is built");
@@ -156,11 +156,11 @@ async fn views_are_compacted_copy_by_copy_and_never_while_they_are_built() {
         rig.run_for(HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_view_that_needs_several_nodes_gets_them_despite_a_stream_of_single_files() {
+async fn multi_node_view_is_not_starved_by_single_files() {
     let design = Design { bytes_per_doc: 2_000, bloat: 3.0, ..Design::new("by_name") };
     let placed_on = vec![A.to_owned(), B.to_owned()];
     let view = Database { q: 2, n: 1, docs: 200_000, bloat: 1.1, placed_on, ..small("users", 0) };
@@ -173,21 +173,21 @@ async fn a_view_that_needs_several_nodes_gets_them_despite_a_stream_of_single_fi
     let yaml = roomy()
         + "views: {enforce: all}\n\
            limits: {per_node: 1, wait: 10s, duty: 100%, bytes_per_hour: 100TB}\n";
-    let told = run_scenario(world, &yaml, async |rig| {
+    let report = run_scenario(world, &yaml, async |rig| {
         rig.run_for(Duration::from_secs(328)).await;
         let plan = Arc::clone(&rig.watch.planner.plan.borrow());
         let refused = plan.snapshot.targets().filter_map(|target| match plan.decision(target) {
             Decision::Refused(refusal) => Some((target.kind(), why(&plan, target, &refusal))),
             Decision::Start | Decision::NotTaken => None,
         });
-        let said: BTreeSet<(TargetKind, String)> = refused.collect();
-        for (kind, why) in said {
+        let reasons: BTreeSet<(TargetKind, String)> = refused.collect();
+        for (kind, why) in reasons {
             rig.note(format!("{}: {why}", kind.label()));
         }
         rig.run_for(10 * MINUTE).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]

@@ -82,15 +82,15 @@ async fn assert_recorded(
     truth: &BTreeMap<String, usize>,
     most: usize,
 ) {
-    let mut told: BTreeMap<String, usize> = BTreeMap::new();
+    let mut recorded: BTreeMap<String, usize> = BTreeMap::new();
     for event in events_since(journal, since).await {
-        *told.entry(event).or_default() += 1;
+        *recorded.entry(event).or_default() += 1;
     }
     for event in truth.keys() {
-        let count = told.get(event).copied().unwrap_or_default();
-        assert!((1..=most).contains(&count), "{name}: {count} of {event} in {told:#?}");
+        let count = recorded.get(event).copied().unwrap_or_default();
+        assert!((1..=most).contains(&count), "{name}: {count} of {event} in {recorded:#?}");
     }
-    assert!(told.contains_key("updated app"), "{name}: {told:#?}");
+    assert!(recorded.contains_key("updated app"), "{name}: {recorded:#?}");
     assert_eq!(journal.dropped_events(), 0, "{name}");
 }
 

@@ -53,7 +53,7 @@ async fn inspect_matches_the_recorded_numbers() {
 }
 
 #[tokio::test]
-async fn a_file_is_described_in_lines_that_fit() {
+async fn inspect_output_fits_the_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let wrong = dir.path().join("9fc623f8178b1907d8922afdd34debf1.view");
     fs::copy(path("dmg_view_wrong_sig.view"), &wrong).unwrap();
@@ -75,8 +75,8 @@ async fn a_file_is_described_in_lines_that_fit() {
     let ran = inspect(&words, "80").await;
     assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{ran:?}");
     let data = data().display().to_string();
-    let told = ran.out.replace(&data, "DIR").replace(&*dir.path().to_string_lossy(), "DIR");
-    insta::assert_snapshot!(told);
+    let output = ran.out.replace(&data, "DIR").replace(&*dir.path().to_string_lossy(), "DIR");
+    insta::assert_snapshot!(output);
     let lines: Vec<&str> = ran.out.lines().filter(|line| line.starts_with(' ')).collect();
     assert!(lines.len() > 100 && widest(&lines.join("\n")) <= 80, "{}", ran.out);
 }

@@ -220,9 +220,11 @@ async fn refused_order_is_explained_in_a_sentence() {
         assert_eq!(recliner(words, &[]).await.code, 64, "{words:?}");
     }
     let help = recliner(&["suspend", "--help"], &[]).await;
-    let said: Vec<&str> = help.out.split_whitespace().collect();
+    let help_words: Vec<&str> = help.out.split_whitespace().collect();
     assert!(
-        said.join(" ").contains("CouchDB offers no way to stop a running compaction over HTTP")
+        help_words
+            .join(" ")
+            .contains("CouchDB offers no way to stop a running compaction over HTTP")
     );
 }
 
@@ -310,8 +312,8 @@ async fn users_and_certificates_protect_a_service() {
         .await
         .refuses(1, &["--web.enable-admin-api"]);
 
-    let said = running.stop().await;
-    assert!(!said.contains(PASSWORD) && !said.contains(&hash), "{said}");
+    let log = running.stop().await;
+    assert!(!log.contains(PASSWORD) && !log.contains(&hash), "{log}");
 }
 
 #[tokio::test]

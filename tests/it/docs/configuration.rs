@@ -220,9 +220,9 @@ fn books_example_configuration_is_valid_and_complete() {
     fs::write(file.path(), yaml()).expect("a temporary file");
     let checked =
         recliner(&["check-config", "--config.file", file.path().to_str().expect("a plain path")]);
-    let said = text(&checked.stdout);
+    let stdout = text(&checked.stdout);
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
-    let findings: Vec<&str> = said.lines().filter(|line| line.starts_with('#')).collect();
+    let findings: Vec<&str> = stdout.lines().filter(|line| line.starts_with('#')).collect();
     assert!(findings.is_empty(), "{findings:#?}");
 
     let schema = schema();

@@ -108,8 +108,8 @@ async fn compaction_hindered_by_writes_is_retried_afterwards() {
         panic!("the target is not refused")
     };
     assert_eq!(refusal.reason.label(), "futile");
-    let said = why(&plan, target, &refusal);
-    assert!(said.contains("had to catch up with concurrent writes"), "{said}");
+    let explanation = why(&plan, target, &refusal);
+    assert!(explanation.contains("had to catch up with concurrent writes"), "{explanation}");
     assert_eq!(plan.forecast(target).confidence, "learned");
     assert_eq!(plan.forecast(target).reclaimable_bytes, Some(0));
     freed_by_another(&mut rig).await;

@@ -104,11 +104,12 @@ async fn jobs_join_a_long_job_and_then_the_node_rests() {
         panic!("the target does not wait")
     };
     assert_eq!(refusal.reason.label(), "duty");
-    let said = why(&plan, target, &refusal);
-    assert!(said.starts_with("compactions ran on the node for 10m"), "{said}");
+    let explanation = why(&plan, target, &refusal);
+    assert!(explanation.starts_with("compactions ran on the node for 10m"), "{explanation}");
     assert!(
-        said.contains(" and may use 50% of its time (limits.duty): the next one may start in "),
-        "{said}"
+        explanation
+            .contains(" and may use 50% of its time (limits.duty): the next one may start in "),
+        "{explanation}"
     );
 
     rig.run_for(20 * MINUTE).await;

@@ -75,17 +75,17 @@ async fn prediction_learns_hidden_bytes_from_three_compactions() {
     assert!(errors[3].abs() < 0.15, "after three compactions it is not: {errors:?}");
 
     error_after_writes(&mut rig).await;
-    let told = async |rig: &mut Rig| {
+    let read_prediction = async |rig: &mut Rig| {
         let plan = rig.sweep().await;
         let (target, forecast) = (letters(&plan), plan.forecast(letters(&plan)));
         (target.predicted_bytes(), forecast.confidence, target.rent().is_known())
     };
-    let before = told(&mut rig).await;
+    let before = read_prediction(&mut rig).await;
     assert_eq!((before.1, before.2), ("learned", true));
     // A killed process knows as much after its restart as before.
     rig.kill_for(MINUTE).await;
     rig.run_for(MINUTE).await;
-    assert_eq!(told(&mut rig).await, before);
+    assert_eq!(read_prediction(&mut rig).await, before);
     let kept = rig.store.kept().corrections;
     let record = kept.values().next().expect("one database was learned from");
     assert_eq!(kept.len(), 1);

@@ -12,12 +12,12 @@ async fn a_start_that_does_not_fit_waits_for_space() {
         .with(on(A, bloated("huge", 2_000)))
         .with(on(A, bloated("small", 200)));
     let yaml = format!("{PACE}{}", volumes(&[(&[A], "available: 4GB")]));
-    let told = run_scenario(world, &yaml, async |rig| {
+    let report = run_scenario(world, &yaml, async |rig| {
         rig.run_for(HOUR).await;
         rig.note_refusals();
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
@@ -32,7 +32,7 @@ async fn nothing_starts_on_a_full_disk_until_there_is_space_again() {
     }
     let each = [A, B, C].map(measured);
     let yaml = volumes(&[(&[A], &each[0]), (&[B], &each[1]), (&[C], &each[2])]);
-    let told = run_scenario(world, &format!("{PACE}{yaml}"), async |rig| {
+    let report = run_scenario(world, &format!("{PACE}{yaml}"), async |rig| {
         rig.note("somebody fills the disk of sim-1");
         rig.cluster.faults().full_disk(A, true);
         rig.run_for(HOUR).await;
@@ -42,7 +42,7 @@ async fn nothing_starts_on_a_full_disk_until_there_is_space_again() {
         rig.run_for(HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,23 +57,23 @@ async fn two_nodes_on_one_volume_share_its_free_space() {
         (node.disk, node.volume) = (Some(24 * GB), Some("san".into()));
     }
     let yaml = volumes(&[(&[A, B], &measured(A)), (&[C], "available: 100GB")]);
-    let told = run_scenario(world, &format!("{PACE}{yaml}limits: {{wait: 0s}}\n"), async |rig| {
+    let report = run_scenario(world, &format!("{PACE}{yaml}limits: {{wait: 0s}}\n"), async |rig| {
         rig.run_for(MINUTE / 3).await;
         rig.note_refusals();
         rig.run_for(HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_small_targets_start_where_free_space_is_unknown() {
     let world =
         alone(Node::new(A)).with(on(A, bloated("huge", 2_000))).with(on(A, bloated("small", 200)));
-    let told = run_scenario(world, PACE, async |rig| {
+    let report = run_scenario(world, PACE, async |rig| {
         rig.run_for(HOUR).await;
         rig.note_refusals();
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }

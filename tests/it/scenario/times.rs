@@ -29,13 +29,13 @@ async fn nothing_starts_outside_the_window() {
         unhurried() + &nightly(r#"{days: [mon-sun], from: "05:00", to: "06:00", zone: UTC}"#, "");
     let world =
         alone(Node::new(A)).with(on(A, bloated("orders", 500))).with(on(A, bloated("users", 400)));
-    let told = run_scenario(world, &yaml, async |rig| {
+    let report = run_scenario(world, &yaml, async |rig| {
         rig.run_for(HOUR).await;
         rig.note_refusals();
         rig.run_for(3 * HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,12 +46,12 @@ async fn growth_over_days_is_compacted_each_night() {
         .with(on(A, small("quiet", 5_000)));
     // A window past midnight in Berlin, an hour ahead of UTC, and closed in the night to Saturday.
     let yaml = days(r#"{days: [mon-thu], from: "22:00", to: "02:00", zone: Europe/Berlin}"#);
-    let told = run_scenario_from(moment("2026-11-25T20:00:00Z"), world, &yaml, async |rig| {
+    let report = run_scenario_from(moment("2026-11-25T20:00:00Z"), world, &yaml, async |rig| {
         rig.run_for(50 * HOUR).await;
         rig.note_refusals();
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +59,7 @@ async fn a_window_in_the_repeated_hour_is_open_twice_as_long() {
     let world =
         alone(Node::new(A)).with(on(A, bloated("orders", 500))).with(on(A, small("logs", 5_000)));
     let yaml = days(r#"{days: [sat, sun], from: "02:00", to: "03:00", zone: Europe/Berlin}"#);
-    let told = run_scenario_from(moment("2026-10-24T23:30:00Z"), world, &yaml, async |rig| {
+    let report = run_scenario_from(moment("2026-10-24T23:30:00Z"), world, &yaml, async |rig| {
         rig.run_for(HOUR).await;
         rig.note("it is half past two, and will be again: another database is bloated");
         rig.cluster.world(|world| world.create(bloated("late", 400)).unwrap());
@@ -69,29 +69,29 @@ async fn a_window_in_the_repeated_hour_is_open_twice_as_long() {
         rig.run_for(HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_window_that_begins_in_the_skipped_hour_opens_after_it() {
     let world = alone(Node::new(A)).with(on(A, bloated("orders", 500)));
     let yaml = days(r#"{days: [sat, sun], from: "02:30", to: "04:00", zone: Europe/Berlin}"#);
-    let told = run_scenario_from(moment("2027-03-28T00:00:00Z"), world, &yaml, async |rig| {
+    let report = run_scenario_from(moment("2027-03-28T00:00:00Z"), world, &yaml, async |rig| {
         rig.run_for(3 * HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_set_forward_and_back_loses_and_delays_no_job() {
+async fn clock_changes_neither_lose_nor_delay_jobs() {
     let mut world = nodes();
     for (node, mb) in [(A, 20_000), (A, 3_000), (A, 2_000), (B, 10_000), (B, 2_500), (C, 1_000)] {
         let name = format!("db{mb}");
         world = world.with(on(node, bloated(&name, mb)));
     }
     let yaml = roomy() + "limits: {per_node: 1, wait: 30s, duty: 100%}\n";
-    let told = run_scenario(world, &yaml, async |rig| {
+    let report = run_scenario(world, &yaml, async |rig| {
         rig.run_for(2 * MINUTE).await;
         rig.note("recliner's clock is set forward by a day");
         rig.shift_clock(86_400);
@@ -102,7 +102,7 @@ async fn a_clock_that_is_set_forward_and_back_loses_and_delays_no_job() {
         rig.note_outcomes();
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +115,7 @@ async fn a_job_too_long_for_its_window_waits_for_a_longer_one() {
         let window = format!(r#"{{days: [mon-sun], from: "04:00", to: "{to}", zone: UTC}}"#);
         unhurried() + "limits: {per_node: 1}\n" + &nightly(&window, ", strict_window: true")
     };
-    let told = run_scenario(world, &windows("05:00"), async |rig| {
+    let report = run_scenario(world, &windows("05:00"), async |rig| {
         rig.run_for(HOUR + 30 * MINUTE).await;
         rig.note_refusals();
         rig.note("the window is made longer");
@@ -123,5 +123,5 @@ async fn a_job_too_long_for_its_window_waits_for_a_longer_one() {
         rig.run_for(3 * HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }

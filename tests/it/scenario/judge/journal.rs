@@ -121,7 +121,7 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
             broken.push(format!("{target} ended at {over:?} and has no outcome"));
         }
         let [one] = begun.as_slice() else { continue };
-        let said = match ending.flatten() {
+        let recorded_success = match ending.flatten() {
             Some(
                 JobResult::Freed
                 | JobResult::NothingFreed
@@ -142,7 +142,11 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
                 one.end.is_some_and(|end| (end.at..=end.at + 2 * poll).contains(&other.began));
             same && after
         });
-        if said.zip(truth).is_some_and(|(said, truth)| said != truth) && !another {
+        if recorded_success
+            .zip(truth)
+            .is_some_and(|(recorded_success, truth)| recorded_success != truth)
+            && !another
+        {
             broken.push(format!("{target} is said to have ended {ending:?}, and did not: {one:?}"));
         }
     }
@@ -165,27 +169,27 @@ fn immediate_repeats(record: &Record) -> Vec<String> {
 
 /// Files with more outcomes than compactions.
 fn surplus_outcomes(record: &Record) -> Vec<String> {
-    let mut told: BTreeMap<(String, String), i64> = BTreeMap::new();
+    let mut surplus: BTreeMap<(String, String), i64> = BTreeMap::new();
     for entry in &record.kept {
         if let StateChange::JobEnded { outcome, .. } = &entry.change
             && let TargetId::Db { node, shard } = &outcome.target
             && outcome.ending != JobResult::Lost
         {
-            *told.entry((node.clone(), shard.clone())).or_default() += 1;
+            *surplus.entry((node.clone(), shard.clone())).or_default() += 1;
         }
     }
     for one in record.compactions.iter().filter(|it| it.ddoc.is_none()) {
-        *told.entry((one.node.clone(), one.shard.clone())).or_default() -= 1;
+        *surplus.entry((one.node.clone(), one.shard.clone())).or_default() -= 1;
     }
     // A refusal is an outcome without a compaction.
     for (_, order, asked) in record.starts() {
         if let Asked::File { node, shard, ddoc: None } = asked
             && order.status != 202
         {
-            *told.entry((node, shard)).or_default() -= 1;
+            *surplus.entry((node, shard)).or_default() -= 1;
         }
     }
-    let more = told.into_iter().filter(|(_, count)| *count > 0);
+    let more = surplus.into_iter().filter(|(_, count)| *count > 0);
     more.map(|((node, shard), count)| {
         let name = ShardName::split(&shard).map_or(shard.as_str(), |it| it.db);
         format!("{count} outcomes too many of {name} on {node}")

@@ -157,8 +157,8 @@ fn breaches_of_every_limit_are_found() {
         (|one| one.before = 620 * MB, "within an hour"),
     ];
     for (spoil, says) in spoils {
-        let said = findings_after(|record| spoil(&mut record.compactions[0]));
-        assert!(said.contains(says), "{says}: {said:?}");
+        let findings = findings_after(|record| spoil(&mut record.compactions[0]));
+        assert!(findings.contains(says), "{says}: {findings:?}");
     }
     let blind = findings_after(|record| record.compactions[1].before = 501 * MB);
     assert!(blind.contains("blindly"), "{blind}");
@@ -230,8 +230,9 @@ fn forbidden_requests_are_found() {
         (http::Method::PUT, "/_node/x/_config/smoosh.slack_dbs/concurrency", 200),
         (http::Method::PUT, "/_node/x/_config/couchdb/maintenance_mode", 200),
     ] {
-        let said = findings_after(|record| record.orders.push(order(6_000, method, path, status)));
-        assert!(said.contains(path) && said.contains("was sent"), "{path}: {said:?}");
+        let findings =
+            findings_after(|record| record.orders.push(order(6_000, method, path, status)));
+        assert!(findings.contains(path) && findings.contains("was sent"), "{path}: {findings:?}");
     }
     let twice = findings_after(|record| {
         let again = Exchange { at: seconds(105), ..record.orders[0].clone() };
@@ -242,31 +243,34 @@ fn forbidden_requests_are_found() {
 
 #[test]
 fn incomplete_or_wrong_journal_is_found() {
-    let said = findings_after(|record| drop(record.kept.remove(0)));
-    assert!(said.contains("was sent and not kept before"), "{said}");
-    let said = findings_after(|record| record.kept[0].orders = 1);
-    assert!(said.contains("was sent and not kept before"), "kept after it: {said}");
-    let said = findings_after(|record| drop(record.kept.remove(1)));
-    assert!(said.contains("has no outcome"), "{said}");
-    let said = findings_after(|record| {
+    let findings = findings_after(|record| drop(record.kept.remove(0)));
+    assert!(findings.contains("was sent and not kept before"), "{findings}");
+    let findings = findings_after(|record| record.kept[0].orders = 1);
+    assert!(findings.contains("was sent and not kept before"), "kept after it: {findings}");
+    let findings = findings_after(|record| drop(record.kept.remove(1)));
+    assert!(findings.contains("has no outcome"), "{findings}");
+    let findings = findings_after(|record| {
         let end = record.kept[1].clone();
         record.kept.insert(2, end);
     });
-    assert!(said.contains("was not open") && said.contains("outcomes too many"), "{said}");
-    let said = findings_after(|record| {
+    assert!(
+        findings.contains("was not open") && findings.contains("outcomes too many"),
+        "{findings}"
+    );
+    let findings = findings_after(|record| {
         let again = record.kept[0].clone();
         record.kept.insert(1, again);
     });
-    assert!(said.contains("begun while it was open"), "{said}");
-    let said = findings_after(|record| {
+    assert!(findings.contains("begun while it was open"), "{findings}");
+    let findings = findings_after(|record| {
         record.kept[1].change = job_ended(&intent(100, A, SHARD), JobResult::Failed)
     });
-    assert!(said.contains("and did not"), "{said}");
-    let said = findings_after(|record| {
+    assert!(findings.contains("and did not"), "{findings}");
+    let findings = findings_after(|record| {
         record.orders.remove(2);
         record.compactions.remove(2);
     });
-    assert!(said.contains("was never sent and ended"), "{said}");
+    assert!(findings.contains("was never sent and ended"), "{findings}");
     // A start whose result is unknown, and one that was never sent, are fine.
     let lost = findings_after(|record| {
         record.kept[1].change = job_ended(&intent(100, A, SHARD), JobResult::Lost);
@@ -285,19 +289,19 @@ fn incomplete_or_wrong_journal_is_found() {
 /// The whole program runs without limits and is judged by limits that it does not know.
 #[tokio::test(start_paused = true)]
 async fn breaches_of_a_process_without_limits_are_found() {
-    let told = |limits: &str, channel: &str, failure: &str| {
+    let settings_yaml = |limits: &str, channel: &str, failure: &str| {
         let space = volumes(&[(&[A, B, C], "available: 100TB")]);
         let channel = format!("{{name: any, kind: db, priority: ratio, {channel}}}");
         format!(
             "mode: enforce\npoll: 5s\n{space}limits: {{{limits}}}\nchannels: [{channel}]\nfailure: {{{failure}}}\n"
         )
     };
-    let lax = told(
+    let lax = settings_yaml(
         "per_node: 9, cluster: 9, wait: 0s, duty: 100%, bytes_per_hour: 1PB, one_copy_of_a_range: false",
         "concurrency: 9",
         "cool_down: 1s, cool_down_max: 1s, quarantine_after: 99",
     );
-    let strict = told(
+    let strict = settings_yaml(
         "per_node: 1, cluster: 2, wait: 30s, bytes_per_hour: 10GB",
         r#"concurrency: 1, windows: [{days: [mon-sun], from: "05:00", to: "06:00", zone: UTC}]"#,
         "cool_down: 10m",
