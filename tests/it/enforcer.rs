@@ -184,7 +184,7 @@ async fn foreign_jobs_are_tracked() {
     rig.wait(10).await;
     let snapshot = Arc::clone(&rig.watch.planner.plan.borrow().snapshot);
     let mut targets = snapshot.targets().filter(|it| it.node() == C && it.db_name().db == "orders");
-    let file = targets.find_map(|target| target.shard_name()).expect("node A has a shard");
+    let file = targets.find_map(|target| target.shard_name()).expect("node C has a shard");
     rig.cluster.world(|world| world.compact(C, &file)).unwrap();
     rig.wait(10).await;
     let jobs = rig.watch.job_state.jobs.borrow().clone();
