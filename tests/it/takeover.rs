@@ -80,35 +80,35 @@ fn all_taken(seen: &Takeovers) -> bool {
 }
 
 /// The nodes' settings of a channel, and recliner's marks in their configurations.
-async fn configured(
+async fn channel_settings(
     client: &Client,
     names: &[String],
     channel: &str,
 ) -> Vec<BTreeMap<String, String>> {
-    let mut configured = Vec::new();
+    let mut sections = Vec::new();
     for name in names {
         for section in [format!("smoosh.{channel}"), takeover::MARK_SECTION.to_owned()] {
             let mut section =
                 client.config_section(name, &section).await.expect("the node answers");
             section.retain(|key, _| key == "concurrency" || key.contains(channel));
-            configured.push(section);
+            sections.push(section);
         }
     }
-    configured
+    sections
 }
 
 async fn taken_and_given_back(client: &Client, names: &[String], channel: &str) {
-    let before = told(client, names, channel).await;
+    let before = channel_settings(client, names, channel).await;
     let ledger = InMemoryTakeoverStore::default();
     let mut running = Running::start(client, ledger.clone(), names, channel);
     running.until(all_taken).await;
     for (at, name) in names.iter().enumerate() {
-        let now = told(client, names, channel).await;
+        let now = channel_settings(client, names, channel).await;
         assert_eq!(now[2 * at]["concurrency"], "0", "{name}");
         assert!(now[2 * at + 1].values().all(|mark| mark.contains("\"was\"")), "{now:?}");
     }
     running.stop().await;
-    assert_eq!(told(client, names, channel).await, before);
+    assert_eq!(channel_settings(client, names, channel).await, before);
     assert_eq!(ledger.records().await.expect("it can be read"), []);
 
     // A killed process leaves smoosh taken over; the command restores it by the marks alone.
@@ -119,7 +119,7 @@ async fn taken_and_given_back(client: &Client, names: &[String], channel: &str) 
         let restored = restore_node(client, name).await.expect("the node answers");
         assert!(restored.iter().any(|it| it.channel == channel && it.was_stopped), "{restored:?}");
     }
-    assert_eq!(told(client, names, channel).await, before);
+    assert_eq!(channel_settings(client, names, channel).await, before);
 }
 
 #[tokio::test(start_paused = true)]
