@@ -1,4 +1,4 @@
-//! How long all rules of advice take, for 10,000 and for 1,000,000 targets.
+//! The time that all rules of advice take, for 10,000 and for 1,000,000 targets.
 //!
 //! ```text
 //! cargo bench --bench advice
@@ -28,7 +28,7 @@ const NOW: Moment = Moment::from_unix(1_795_222_434);
 const NODES: u64 = 12;
 const ROUNDS: usize = 7;
 
-/// Shards of each database: two ranges in three copies; and it has one index.
+/// Shards of each database: two ranges in three copies. Each database also has one index.
 const SHARDS: u64 = 6;
 
 type Failure = Box<dyn std::error::Error>;
@@ -46,8 +46,8 @@ fn facts(file: u64, active: u64, docs: (u64, u64), at: Moment) -> Facts {
     }
 }
 
-/// A cluster of so many targets, watched for two days. Of a hundred databases one is skewed, one is mostly
-/// deleted, and one has an index larger than itself.
+/// A cluster with this many targets, watched for two days. Of a hundred databases one is skewed, one is
+/// mostly deleted, and one has an index larger than itself.
 fn inputs(targets: u64) -> AdviceInputs {
     let mut draft = Draft::new(100);
     let nodes: Vec<NodeIx> = (0..NODES)

@@ -1,5 +1,5 @@
-//! smoosh or recliner beside the same stream of writes to a real CouchDB: what each wastes and
-//! rewrites, seen in the data directories from outside.
+//! smoosh or recliner during the same stream of writes to a real CouchDB: the bytes that each
+//! wastes and rewrites, measured from outside in the data directories.
 //!
 //! ```text
 //! export RECLINER_TEST_COUCHDB_URL=http://127.0.0.1:5984,http://127.0.0.1:5985,http://127.0.0.1:5986
@@ -25,12 +25,12 @@
 //! ```
 //!
 //! There are 12 databases with two ranges and three copies each. Their sizes, from 0.4 to 40 MB, and
-//! their write rates, from half a document to 50 documents of 4 KB a second, are independent of
-//! each other. Of ten writes nine change a document; the others add or delete one. First the databases
-//! are filled, and only then are looks taken, one a second, until the last write. A file that
-//! another one replaced under the same name was compacted: the new file's size counts as rewritten.
-//! At the end everything is compacted. What that leaves is the live size; before, it is in proportion to
-//! the text of the documents that were there. Waste is what files had beyond it.
+//! their write rates, from half a document to 50 documents of 4 KB a second, are independent of each
+//! other. Of ten writes nine change a document; the others add or delete one. The databases are filled
+//! first. Then the files are listed once a second until the last write. A file that another one replaced
+//! under the same name was compacted, and the new file's size counts as rewritten. At the end everything
+//! is compacted, which gives the live size; earlier live sizes are in proportion to the text of the
+//! existing documents. Waste is the size of the files beyond the live size.
 
 mod disk_watch;
 #[path = "../tests/seeded/mod.rs"]
@@ -58,7 +58,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
-/// How long recliner may take until it is ready, and to end.
+/// How long recliner may take to become ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long compacting everything at the end may take.
 const LAST_COMPACTION: Duration = Duration::from_secs(600);
@@ -67,10 +67,10 @@ fn say(line: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{line}")
 }
 
-/// What the command line asks for.
+/// The settings from the command line.
 struct Run {
     label: String,
-    /// recliner's configuration; none if smoosh compacts.
+    /// recliner's configuration; `None` if smoosh compacts.
     config: Option<PathBuf>,
     seconds: u64,
     seed: u64,
@@ -78,7 +78,7 @@ struct Run {
 }
 
 impl Run {
-    /// None if no mode was named.
+    /// Reads the command line; `None` if it names no mode.
     fn from_args() -> Result<Option<Self>, Failure> {
         let mut args = env::args().skip(1).filter(|arg| arg != "--bench");
         let config = match args.next().as_deref() {
@@ -104,7 +104,7 @@ impl Run {
     }
 }
 
-/// A running recliner, with its directory.
+/// A running recliner and its directory.
 struct Recliner {
     child: Child,
     dir: tempfile::TempDir,
@@ -138,7 +138,7 @@ impl Recliner {
         }
     }
 
-    /// Ends it in order, so that it gives smoosh's channels back.
+    /// Ends recliner gracefully, so that it restores smoosh's channels.
     async fn stop(mut self) -> Result<(), Failure> {
         let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok());
         let pid = pid.and_then(rustix::process::Pid::from_raw).ok_or("recliner ended by itself")?;
@@ -151,7 +151,7 @@ impl Recliner {
 /// One second of the run.
 struct Sample {
     files: [u64; DATABASES],
-    /// Bytes of documents' text.
+    /// Bytes of the documents' text.
     text: [u64; DATABASES],
     blocks: u64,
 }
@@ -163,7 +163,7 @@ struct Watched {
     rewritten: Rewritten,
 }
 
-/// The databases with the counters of their text.
+/// The databases, each with the counter of its text's bytes.
 type Databases = Vec<(String, Arc<AtomicU64>)>;
 
 fn by_database(databases: &Databases, of: impl Fn(&str, &AtomicU64) -> u64) -> [u64; DATABASES] {
@@ -200,7 +200,7 @@ async fn watch(
     Ok(watched)
 }
 
-/// Compacts everything; answers with what is left of each database.
+/// Compacts everything; returns the remaining size of each database.
 async fn live(
     couch: &Couch,
     dirs: &[PathBuf],
@@ -226,7 +226,7 @@ async fn live(
 }
 
 impl Watched {
-    /// Bytes beyond the live size in one second, given the live size and the text at the end.
+    /// Bytes beyond the live size at one sample, given the live size and the text at the end.
     fn waste(sample: &Sample, live: &[u64; DATABASES], text: &[u64; DATABASES]) -> f64 {
         let of = |at: usize| {
             let then = sample.text[at] as f64 / text[at].max(1) as f64;

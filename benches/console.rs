@@ -1,5 +1,5 @@
-//! What the console costs: each page and the search over 1,000,000 targets, what 50 open pages take from scanner
-//! and planner there, and what 200 open pages cost a service.
+//! The cost of the console: of each page and of the search over 1,000,000 targets, of 50 open pages for scanner
+//! and planner there, and of 200 open pages for a service.
 //!
 //! ```text
 //! cargo bench --bench console
@@ -34,15 +34,15 @@ use tokio::{
 };
 use tower::ServiceExt as _;
 
-/// As in packages.
+/// The allocator of the packages.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// With nine targets each, a million.
+/// A million targets, at nine per database.
 const DATABASES: usize = 111_112;
 
-/// How often each page is asked for.
+/// How often each page is requested.
 const TIMES: usize = 21;
 
 type Failure = Box<dyn std::error::Error>;
@@ -97,7 +97,7 @@ fn paths() -> Vec<String> {
     paths
 }
 
-/// The time of the first byte and of the last, and how many bytes came.
+/// The time to the first byte and to the last, and the number of bytes.
 async fn ask(router: &Router, path: &str) -> Result<(Duration, Duration, usize), Failure> {
     let request = Request::get(path).header(header::ACCEPT_ENCODING, "gzip").body(Body::empty())?;
     let begun = Instant::now();
@@ -143,7 +143,7 @@ async fn pages(router: &Router) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Distinct pages, as many as asked for: those that show most, then targets and databases.
+/// This many distinct pages: first those with the most content, then targets and databases.
 fn distinct(count: usize) -> Vec<String> {
     let fixed = ["", "targets", "queue", "jobs", "nodes", "advice", "status", "targets?sort=db"];
     let searched = (0..count).map(|at| match at % 2 {
@@ -153,7 +153,7 @@ fn distinct(count: usize) -> Vec<String> {
     fixed.map(str::to_owned).into_iter().chain(searched).take(count).collect()
 }
 
-/// Reads the streams of these pages to their ends.
+/// Reads the live streams of these pages to their ends.
 async fn follow(router: Router, pages: Vec<String>) {
     let mut readers = JoinSet::new();
     for page in pages {
@@ -170,14 +170,15 @@ async fn follow(router: Router, pages: Vec<String>) {
     while readers.join_next().await.is_some() {}
 }
 
-/// The CPU time of this thread: what other programs take of the machine is not in it.
+/// The CPU time of this thread, which excludes other programs.
 fn on_cpu() -> Result<Duration, Failure> {
     let stat = fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanoseconds = stat.split_whitespace().next().ok_or("schedstat is empty")?;
     Ok(Duration::from_nanos(nanoseconds.parse()?))
 }
 
-/// The CPU time that scanner and planner take for a sweep that finds a hundredth changed, without and with 50 open pages.
+/// The CPU time of scanner and planner for a sweep that finds one shard in a hundred changed, with and without 50 open
+/// pages.
 fn beside(
     runtime: &Runtime,
     router: &Router,
@@ -192,7 +193,7 @@ fn beside(
         let begun = on_cpu()?;
         sweep(100, number);
         times.push(on_cpu()?.saturating_sub(begun));
-        // Pages have this long to show it, as between two sweeps.
+        // Pages get this much time to show the sweep, as between two sweeps.
         rest(Duration::from_millis(500));
         Ok(())
     };
@@ -216,34 +217,35 @@ fn beside(
     Ok(())
 }
 
-/// A process that ends with its owner.
+/// A process that ends when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ended = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
-/// Seconds of CPU that a process has taken.
+/// Seconds of CPU time that a process has used.
 fn cpu(process: u32) -> Result<f64, Failure> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let after_name = stat.rsplit(')').next().ok_or("stat has no name")?;
     let ticks = after_name.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-    // Linux counts a hundred a second, whatever its own clock.
+    // Linux counts 100 ticks per second here, whatever its own clock rate.
     Ok(ticks.sum::<Result<f64, _>>()? / 100.0)
 }
 
-/// What a demo takes over a time: the share of a core, and its memory at the end.
-async fn taken(process: u32, over: Duration) -> Result<(f64, f64), Failure> {
+/// A demo's usage over a time: the share of a core, and its memory at the end.
+async fn cpu_and_memory(process: u32, over: Duration) -> Result<(f64, f64), Failure> {
     let before = cpu(process)?;
     time::sleep(over).await;
     let share = (cpu(process)? - before) / over.as_secs_f64();
     Ok((share, memory::resident(process)?.0))
 }
 
-/// What 200 open pages cost a demo: 200 readers of the ten pages, and 200 readers of as many pages.
+/// The cost of 200 open pages for a demo: 200 readers of the same ten pages, and 200 readers of 200
+/// pages.
 async fn open_pages() -> Result<(), Failure> {
     const OVER: Duration = Duration::from_secs(30);
     let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
@@ -257,12 +259,12 @@ async fn open_pages() -> Result<(), Failure> {
             break rest.split(' ').next().unwrap_or_default().trim_end_matches('/').to_owned();
         }
     };
-    // What it says is read on, so that it never waits for a reader.
+    // The output is read to the end, so that the demo never blocks on it.
     std::thread::spawn(move || lines.for_each(drop));
     rustls::crypto::ring::default_provider().install_default().map_err(|_| "a provider twice")?;
     time::sleep(Duration::from_secs(60)).await;
-    let (mut before, _) = taken(process, OVER).await?;
-    let (_, mut resident) = taken(process, Duration::from_millis(100)).await?;
+    let (mut before, _) = cpu_and_memory(process, OVER).await?;
+    let (_, mut resident) = cpu_and_memory(process, Duration::from_millis(100)).await?;
     say("no page", before, resident, 0.0, 0.0)?;
     let shared = |at: usize| {
         let pages = ["", "targets", "queue", "jobs", "events", "nodes", "advice", "status"];
@@ -288,12 +290,12 @@ async fn open_pages() -> Result<(), Failure> {
             });
         }
         time::sleep(Duration::from_secs(20)).await;
-        let (share, now) = taken(process, OVER).await?;
+        let (share, now) = cpu_and_memory(process, OVER).await?;
         say(name, share, now, share - before, now - resident)?;
         readers.abort_all();
         while readers.join_next().await.is_some() {}
         time::sleep(Duration::from_secs(10)).await;
-        (before, resident) = taken(process, OVER).await?;
+        (before, resident) = cpu_and_memory(process, OVER).await?;
         say("no page", before, resident, 0.0, 0.0)?;
     }
     Ok(())

@@ -1,14 +1,14 @@
-//! What one sweep of `recliner scan` costs a real CouchDB of one node, paced and not.
+//! The cost of one sweep of `recliner scan` for a real CouchDB of one node, paced and unpaced.
 //!
 //! ```text
 //! RECLINER_TEST_COUCHDB_URL=http://admin:password@127.0.0.1:5984 \
 //!   RECLINER_TEST_COUCHDB_PID=$(pgrep beam.smp) cargo bench --bench cost
 //! ```
 //!
-//! Three rounds of a default `scan` and one with `--no-pace`, each followed by as long a time
-//! without one. The server's CPU time comes from `/proc`, so it has to run on this machine;
-//! `/_up` is asked five times a second all the while. Without the variables it says so and
-//! does nothing.
+//! Three rounds of a default `scan` and one with `--no-pace`, each followed by an equally long time
+//! without a scan. The server's CPU time comes from `/proc`, so it has to run on this machine;
+//! `/_up` is requested five times a second all the while. Without the variables the bench says so
+//! and does nothing.
 
 mod couch;
 mod measured;
@@ -23,7 +23,7 @@ use tokio::{
 
 const ROUNDS: usize = 3;
 const PROBE_EVERY: Duration = Duration::from_millis(200);
-/// The least time that idle CPU is measured for.
+/// The minimum time for which idle CPU is measured.
 const IDLE: Duration = Duration::from_secs(20);
 
 struct Server {
@@ -32,13 +32,13 @@ struct Server {
     stat: String,
 }
 
-/// What some time cost the server.
+/// The cost for the server during some time.
 struct Cost {
     took: Duration,
     cpu: f64,
     requests: u64,
     fsyncs: u64,
-    /// Milliseconds that `/_up` took.
+    /// Durations of the requests to `/_up`, in milliseconds.
     probes: Vec<f64>,
 }
 
@@ -52,8 +52,8 @@ impl Cost {
 }
 
 impl Server {
-    /// CouchDB's own counts of requests and of fsyncs. A request that it passes on to a node
-    /// counts twice.
+    /// CouchDB's own counts of requests and of fsyncs. A request that it forwards to a node counts
+    /// twice.
     async fn counted(&self) -> Result<[u64; 2], Failure> {
         let request = self.http.get(format!("{}/_node/_local/_stats", self.couch.base));
         let request = request.basic_auth(&self.couch.user, Some(&self.couch.password));
@@ -92,12 +92,13 @@ impl Server {
         }
         let (took, cpu) = (start.elapsed(), used()? - before);
         let [asked, synced] = self.counted().await?;
-        // Neither the probes nor the question for the counts itself.
+        // Excludes the probes and the request for the counts itself.
         let requests = (asked - requests).saturating_sub(probes.len() as u64 + 1);
         Ok(Cost { took, cpu, requests, fsyncs: synced - fsyncs, probes })
     }
 
-    /// One sweep and as long a time without, and the CPU that the sweep took beyond idling.
+    /// One sweep and an equally long idle time; returns the CPU time of the sweep beyond that of
+    /// idling.
     async fn round(&self, config: PathBuf, more: &'static [&str]) -> Result<f64, Failure> {
         let scan = task::spawn_blocking(move || couch::scan(&config, more).map(drop));
         let sweep = self.during(async { scan.await? }).await?;

@@ -1,16 +1,16 @@
-//! What `recliner serve --mode=enforce` costs while it follows many jobs, and how soon a
-//! slot that came free is used again, over a simulated cluster on loopback ports.
+//! The cost of `recliner serve --mode=enforce` while it tracks many jobs, and the time until a free
+//! slot is reused, over a simulated cluster on loopback ports.
 //!
 //! ```text
 //! cargo bench --bench enforcer
 //! ```
 //!
-//! First: 10,000 outcomes in the journal, 50 compactions that run and ten targets that wait,
-//! every interval at its default; CPU time is that of the whole process, and CouchDB's tasks
-//! are counted as they were asked for. Then: one job a node, each over within seconds, and
-//! the time from the first look at a node's tasks after a job of it ended to the next start
-//! there: apart, what passes until the next target is read again (the look's answer, the file
-//! whose job ended, the plan), and that reading itself, with the journal's entry.
+//! First: 10,000 outcomes in the journal, 50 running compactions and ten waiting targets, with
+//! every interval at its default; CPU time is that of the whole process, and requests for CouchDB's
+//! tasks are counted. Then: one job per node, each over within seconds, and the time from the first
+//! reading of a node's tasks after a job ended there to the node's next start. It has two parts:
+//! until the next target is reread (the response with the tasks, the file whose job ended, the
+//! plan), and that reading itself, with the journal's entry.
 
 mod measured;
 
@@ -37,14 +37,14 @@ use wall_clock::{Clock, Moment};
 const NODES: [&str; 3] = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
 const OUTCOMES: u64 = 10_000;
 const JOBS: usize = 50;
-/// recliner's own default.
+/// recliner's default poll interval.
 const POLL: Duration = Duration::from_secs(5);
-/// How long CPU time is measured for.
+/// How long CPU time is measured.
 const MEASURED: Duration = Duration::from_secs(120);
-/// How long slots are watched.
+/// How long slots are observed.
 const WATCHED: Duration = Duration::from_secs(180);
 
-/// A simulated cluster that listens, and the part of a configuration that reaches it.
+/// A simulated cluster behind a socket, and the configuration to reach it.
 struct Site {
     cluster: Cluster,
     couchdb: String,
@@ -67,7 +67,7 @@ impl Site {
         Ok(Self { cluster, couchdb, _servers: servers })
     }
 
-    /// Starts recliner on it, its state in `dir`.
+    /// Starts recliner on this cluster, with its state in `dir`.
     fn enforce(&self, dir: &Path, settings: &str) -> Result<Recliner, Failure> {
         let file = dir.join("recliner.yml");
         fs::write(&file, format!("couchdb: {{{}}}\nmode: enforce\n{settings}", self.couchdb))?;
@@ -88,7 +88,7 @@ impl Site {
     }
 }
 
-/// A process that ends with this.
+/// A process that ends when this value is dropped.
 struct Recliner(Child);
 
 impl Recliner {
@@ -99,12 +99,12 @@ impl Recliner {
 
 impl Drop for Recliner {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ended = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
-/// Databases of one copy each, one after the other on the three nodes.
+/// Databases of one copy each, placed on the three nodes in turn.
 fn world(count: usize, rate: u64) -> Config {
     let config = Config::new(&NODES);
     (0..count).fold(Config { compaction_rate: rate, ..config }, |config, at| {
@@ -119,7 +119,7 @@ fn world(count: usize, rate: u64) -> Config {
     })
 }
 
-/// How jobs ended in the course of a day.
+/// Writes a day's outcomes of jobs into the journal.
 async fn remember(dir: &Path) -> Result<(), Failure> {
     let (_settings, settings) = watch::channel(journal::JournalSettings::default());
     let (task, journal) =
@@ -158,7 +158,7 @@ async fn remember(dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether somebody asked what a node runs.
+/// Whether a request reads a node's active tasks.
 fn asks_for_tasks(exchange: &Exchange, node: &str) -> bool {
     exchange.path == format!("/_node/{node}/_active_tasks")
 }
@@ -166,7 +166,7 @@ fn asks_for_tasks(exchange: &Exchange, node: &str) -> bool {
 async fn cost() -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     remember(dir.path()).await?;
-    // Each job would take the better part of an hour.
+    // Each job would take almost an hour.
     let site = Site::open(world(JOBS + 10, 5_000)).await?;
     let channel = format!("{{name: ratio_dbs, kind: db, priority: ratio, concurrency: {JOBS}}}");
     let recliner = site.enforce(
@@ -196,16 +196,16 @@ async fn cost() -> Result<(), Failure> {
     ))
 }
 
-/// How a slot was used again, in milliseconds.
+/// The time in which a slot was reused, in milliseconds.
 struct Reused {
-    /// From the first look after the end of the node's job to the first request that reads
-    /// the next target again.
+    /// From the first reading of the tasks after the node's job ended to the first request that
+    /// rereads the next target.
     decides: f64,
-    /// From there to the request that starts it.
+    /// From that request to the request that starts the target.
     reads: f64,
 }
 
-fn reused(cluster: &Cluster) -> Vec<Reused> {
+fn reuse_times(cluster: &Cluster) -> Vec<Reused> {
     let ended = cluster.world(|world| world.compactions());
     let wire = cluster.exchanges();
     let mut took = Vec::new();
@@ -229,7 +229,7 @@ fn reused(cluster: &Cluster) -> Vec<Reused> {
     took
 }
 
-/// The middle, the 95th of a hundred and the largest.
+/// The median, the 95th percentile and the maximum.
 fn spread(mut all: Vec<f64>) -> String {
     all.sort_by(f64::total_cmp);
     let at = |percent: usize| {
@@ -245,7 +245,7 @@ async fn slots() -> Result<(), Failure> {
     let _recliner =
         site.enforce(dir.path(), "limits: {per_node: 1, cluster: 3, wait: 0s, duty: 100%}\n")?;
     time::sleep(WATCHED).await;
-    let took = reused(&site.cluster);
+    let took = reuse_times(&site.cluster);
     if took.is_empty() {
         return Err("no slot was used again: is recliner running?".into());
     }

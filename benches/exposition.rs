@@ -1,5 +1,5 @@
-//! The writing of 100,000 series, about 16 MB of text: both formats, with and without gzip,
-//! beside the `prometheus` crate's encoder for the same series.
+//! Writing 100,000 series, about 16 MB of text: both formats, with and without gzip, compared with
+//! the `prometheus` crate's encoder for the same series.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use metrics_text::{Encoding, Family, LabelSets, TextFormat, Writer};
@@ -51,7 +51,7 @@ fn targets() -> Vec<Target> {
         .collect()
 }
 
-fn written(format: TextFormat, coding: Encoding, targets: &[Target]) -> Vec<u8> {
+fn write_series(format: TextFormat, coding: Encoding, targets: &[Target]) -> Vec<u8> {
     let mut writer = Writer::new(format, coding);
     for family in FAMILIES {
         let mut samples = writer.family(family);
@@ -62,8 +62,8 @@ fn written(format: TextFormat, coding: Encoding, targets: &[Target]) -> Vec<u8> 
     writer.finish()
 }
 
-/// The same with labels put together once for the three families, as a scrape does it.
-fn written_of_sets(format: TextFormat, coding: Encoding, targets: &[Target]) -> Vec<u8> {
+/// Writes the same text with labels formatted once for three families, as a scrape does.
+fn write_label_sets(format: TextFormat, coding: Encoding, targets: &[Target]) -> Vec<u8> {
     let mut writer = Writer::new(format, coding);
     let mut sets = LabelSets::with_capacity(FAMILIES[0], targets.len(), targets.len() * 80);
     for target in targets {
@@ -106,7 +106,7 @@ fn gathered(targets: &[Target]) -> Vec<MetricFamily> {
 
 fn exposition(criterion: &mut Criterion) {
     let targets = targets();
-    let size = written(TextFormat::Text, Encoding::Identity, &targets).len();
+    let size = write_series(TextFormat::Text, Encoding::Identity, &targets).len();
     let mut group = criterion.benchmark_group("exposition");
     group.sample_size(20).throughput(Throughput::Bytes(size as u64));
     for (format, format_name) in
@@ -115,10 +115,10 @@ fn exposition(criterion: &mut Criterion) {
         for (coding, coding_name) in [(Encoding::Identity, "identity"), (Encoding::Gzip, "gzip")] {
             let name = |how: &str| format!("{format_name}/{coding_name}/{how}");
             group.bench_function(name("labels_each"), |bench| {
-                bench.iter(|| written(format, coding, black_box(&targets)));
+                bench.iter(|| write_series(format, coding, black_box(&targets)));
             });
             group.bench_function(name("label_sets"), |bench| {
-                bench.iter(|| written_of_sets(format, coding, black_box(&targets)));
+                bench.iter(|| write_label_sets(format, coding, black_box(&targets)));
             });
         }
     }

@@ -4,11 +4,11 @@
 //! cargo bench --bench feed
 //! ```
 //!
-//! A process of its own keeps the journal, on the disk, with 10,000 events a second of 1,000
-//! databases in two commits a second, and tells them over sockets; CPU time and memory are
-//! that process's alone. 900 readers take everything, 100 never take a byte. Of what happens
-//! to a database between two commits the latest is told, so that a reader gets up to 2,000
-//! rows a second; one of them looks into each.
+//! A separate process keeps the journal on disk, with 10,000 events a second of 1,000 databases in
+//! two commits a second, and sends them over sockets; CPU time and memory are only that process's.
+//! 900 readers read everything, 100 never read a byte. Of several events of a database between two
+//! commits only the latest is sent, so that a reader gets up to 2,000 rows a second; one reader
+//! parses each row.
 
 mod measured;
 mod memory;
@@ -35,7 +35,7 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// As in packages.
+/// The allocator of the packages.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -46,7 +46,7 @@ const DATABASES: u64 = 1_000;
 const EVENTS_PER_SECOND: u64 = 10_000;
 const COMMITS_PER_SECOND: u64 = 2;
 
-/// How long the readers settle, and how long is measured.
+/// How long the readers warm up, and how long is measured.
 const SETTLED: Duration = Duration::from_secs(10);
 const MEASURED: Duration = Duration::from_secs(30);
 
@@ -58,7 +58,7 @@ async fn main() -> Result<(), Failure> {
     }
 }
 
-/// The process that is measured: the journal, the feed and sockets.
+/// The measured process: the journal, the feed and the sockets.
 async fn serve(place: DirectoryStorage) -> Result<(), Failure> {
     let (_keep, settings) = watch::channel(work::JournalRetention::default());
     let (task, journal) =
@@ -108,7 +108,7 @@ async fn publish(journal: Journal) {
     }
 }
 
-/// A process that ends with this.
+/// A process that ends when this value is dropped.
 struct Serving {
     child: Child,
     address: SocketAddr,
@@ -122,7 +122,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ended = self.child.kill().and_then(|()| self.child.wait());
     }
 }

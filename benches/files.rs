@@ -1,8 +1,8 @@
-//! A data directory of 100,000 real files: the walk and the whole `scan` beside `find` on the
-//! same tree in the same run, what changed alone, memory and reads a file.
+//! A data directory of 100,000 real files: the walk and the whole `scan`, compared with `find` on
+//! the same tree in the same run; a walk of changed files alone; memory and reads per file.
 //!
-//! `RECLINER_BENCH_FILES` sets how many files, `RECLINER_BENCH_COLD=1` adds a round after the
-//! kernel dropped its caches, which needs root.
+//! `RECLINER_BENCH_FILES` sets the number of files. `RECLINER_BENCH_COLD=1` adds a round after
+//! dropping the kernel's caches, which needs root.
 
 use cap::Cap;
 use recliner::{
@@ -31,7 +31,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 const ROUNDS: usize = 9;
 const THREADS: usize = 2;
 
-/// Files of the set that are small enough to have a hundred thousand of.
+/// Sample files that are small enough to have a hundred thousand of them.
 const DBS: [&str; 6] = [
     "deletes.couch",
     "comp_none.couch",
@@ -51,7 +51,7 @@ fn set() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/couchdb-files/tests/data")
 }
 
-/// Half of the files are shards, half their indexes, each a copy of its own.
+/// Creates the tree: half of the files are shards, half their indexes, each an independent copy.
 fn tree(files: usize) -> Result<TempDir, Failure> {
     let all: Value = serde_json::from_slice(&fs::read(set().join("expected.json"))?)?;
     let read = |name: &&str| fs::read(set().join(name));
@@ -88,8 +88,8 @@ fn find(root: &Path) -> Result<Duration, Failure> {
     if ended.success() { Ok(began.elapsed()) } else { Err("find failed".into()) }
 }
 
-/// One walk; what it found is counted and dropped.
-fn walked(
+/// Runs one walk; returns its duration, its cache and the number of found files.
+fn run_walk(
     roots: &NodeDirectories,
     before: &WalkCache,
 ) -> Result<(Duration, WalkCache, usize), Failure> {
@@ -113,7 +113,7 @@ fn scan(root: &Path) -> Result<Duration, Failure> {
     if ended.success() { Ok(began.elapsed()) } else { Err("scan failed".into()) }
 }
 
-/// Read calls of this process so far.
+/// The read calls of this process so far.
 fn reads() -> Result<u64, Failure> {
     let io = fs::read_to_string("/proc/self/io")?;
     let line = io.lines().find_map(|line| line.strip_prefix("syscr: ")).ok_or("no syscr")?;
@@ -125,7 +125,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-fn shown(what: &str, times: Vec<Duration>, beside: &[Duration]) -> Result<(), Failure> {
+fn print_ratio(what: &str, times: Vec<Duration>, beside: &[Duration]) -> Result<(), Failure> {
     let ratios = times.iter().zip(beside).map(|(one, other)| one.div_duration_f64(*other));
     let mut ratios: Vec<f64> = ratios.collect();
     ratios.sort_unstable_by(f64::total_cmp);
@@ -144,13 +144,13 @@ fn main() -> Result<(), Failure> {
     let files: usize = files.unwrap_or(100_000);
     let root = tree(files)?;
     let roots = NodeDirectories { data: root.path().to_owned(), views: None };
-    // Warm, all of it.
+    // Warms the kernel's caches for the whole tree.
     find(root.path())?;
-    walked(&roots, &WalkCache::default())?;
+    run_walk(&roots, &WalkCache::default())?;
 
     let before = ALLOCATOR.allocated();
     let began = reads()?;
-    let (_, known, found) = walked(&roots, &WalkCache::default())?;
+    let (_, known, found) = run_walk(&roots, &WalkCache::default())?;
     let read = reads()? - began;
     let kept = ALLOCATOR.allocated().saturating_sub(before);
     say(&format!(
@@ -163,21 +163,21 @@ fn main() -> Result<(), Failure> {
     let (mut finds, mut first, mut again, mut whole) = (vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
         finds.push(find(root.path())?);
-        first.push(walked(&roots, &WalkCache::default())?.0);
-        again.push(walked(&roots, &known)?.0);
+        first.push(run_walk(&roots, &WalkCache::default())?.0);
+        again.push(run_walk(&roots, &known)?.0);
         whole.push(scan(root.path())?);
     }
     say(&format!("find: median {:?}", median(finds.clone())))?;
-    shown("walk that reads every file", first, &finds)?;
-    shown("walk in which nothing changed", again, &finds)?;
-    shown("recliner scan --data-dir, start and end included", whole, &finds)?;
+    print_ratio("walk that reads every file", first, &finds)?;
+    print_ratio("walk in which nothing changed", again, &finds)?;
+    print_ratio("recliner scan --data-dir, start and end included", whole, &finds)?;
 
     if env::var_os("RECLINER_BENCH_COLD").is_some() {
         let forget = || fs::write("/proc/sys/vm/drop_caches", "3");
         forget()?;
         let cold = find(root.path())?;
         forget()?;
-        let walk = walked(&roots, &WalkCache::default())?.0;
+        let walk = run_walk(&roots, &WalkCache::default())?.0;
         say(&format!("cold, once: find {cold:?}, walk {walk:?}"))?;
     }
     Ok(())

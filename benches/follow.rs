@@ -1,18 +1,17 @@
-//! The cost of following a thousand events a second, and how soon a write shows in
+//! The cost of following a thousand events a second, and the time until a write shows in
 //! `/metrics`, over a simulated cluster on a loopback port.
 //!
 //! ```text
 //! cargo bench --bench follow
 //! ```
 //!
-//! First: 1,000 databases, each written to once a second, so that the feed tells 1,000 events a
-//! second; shards are read again once an hour, so that what is left is the feed, the
-//! listener and the journal. CPU time is that of the whole process. The same with 2,000 events a
-//! second, each database twice, and a thousand readers of recliner's own `/_db_updates`, of which
-//! 900 take everything. Then, with the defaults:
-//! 200 writes a second to databases at random, and for each the time until the size of its
-//! file in `/metrics` is that after the write; and from the wire the shortest time between two
-//! readings of one shard.
+//! First: 1,000 databases, each written to once a second, so that the feed sends 1,000 events a
+//! second; shards are reread only once an hour, so that mainly the feed, the listener and the
+//! journal are measured. CPU time is that of the whole process. Then the same with 2,000 events a
+//! second, two for each database, and a thousand readers of recliner's own `/_db_updates`, of which
+//! 900 read everything. Then, with the defaults: 200 writes a second to random databases, for each
+//! the time until `/metrics` shows its file's size after the write, and from the request log the
+//! shortest time between two readings of one shard.
 
 mod measured;
 mod memory;
@@ -39,18 +38,18 @@ use wall_clock::Clock;
 
 const NODE: &str = "couchdb@sim-1.local";
 const DATABASES: usize = 1_000;
-/// How long CPU time is measured for, and writes are made.
+/// How long CPU time is measured while writes are made.
 const MEASURED: Duration = Duration::from_secs(60);
-/// How long they are made before that.
+/// How long writes are made before the measurement.
 const SETTLED: Duration = Duration::from_secs(10);
-/// From one look at `/metrics` to the next.
+/// The interval between two readings of `/metrics`.
 const LOOK: Duration = Duration::from_millis(50);
 
 fn name(number: usize) -> String {
     format!("tenant-{number:04}")
 }
 
-/// A process that ends with this.
+/// A process that ends when this value is dropped.
 struct Recliner {
     child: Child,
     address: SocketAddr,
@@ -78,7 +77,7 @@ impl Recliner {
 
 impl Drop for Recliner {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ended = self.child.kill().and_then(|()| self.child.wait());
     }
 }
@@ -103,7 +102,7 @@ impl Site {
         Ok(Self { cluster, url, _servers: servers })
     }
 
-    /// Starts recliner, and waits until it follows both feeds and has read everything since.
+    /// Starts recliner and waits until it follows both feeds and has reread everything since.
     async fn follow(&self, dir: &Path, settings: &str) -> Result<Recliner, Failure> {
         let file = dir.join("recliner.yml");
         let couchdb = format!(
@@ -146,7 +145,7 @@ impl Site {
     }
 }
 
-/// What the cases are measured by that are about events.
+/// The counters from which the cases about events are computed.
 struct Heard {
     events: f64,
     kept: f64,
@@ -161,7 +160,7 @@ impl Heard {
         Ok(Self { events, kept, cpu: recliner.cpu()?, began: Instant::now() })
     }
 
-    /// What came since, in words.
+    /// The change since the earlier counters, as text.
     async fn since(&self, recliner: &Recliner) -> Result<String, Failure> {
         let now = Self::so_far(recliner).await?;
         let dropped = recliner.sum("recliner_journal_dropped_total").await?;
@@ -175,7 +174,7 @@ impl Heard {
     }
 }
 
-/// Writes to one of so many databases each half second, in turn.
+/// Writes every half second to every `one_of`-th database, in turn.
 async fn write(site: &Site, one_of: usize, span: Duration) {
     let mut tick = time::interval(Duration::from_millis(500));
     let ticks = usize::try_from(2 * span.as_secs()).unwrap_or_default();
@@ -188,19 +187,19 @@ async fn write(site: &Site, one_of: usize, span: Duration) {
     }
 }
 
-/// CPU of a core while a thousand events a second come.
+/// The CPU time at a thousand events a second.
 async fn cost(site: &Site) -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     let recliner = site.follow(dir.path(), "follow: {reread_after: 1h}\n").await?;
-    // Each is read once for its first event.
+    // Each shard is read once for its first event.
     write(site, 2, SETTLED).await;
     let before = Heard::so_far(&recliner).await?;
     write(site, 2, MEASURED).await;
     say(&before.since(&recliner).await?)
 }
 
-/// The same with twice as many, and readers.
-async fn told(site: &Site) -> Result<(), Failure> {
+/// The CPU time at two thousand events a second, with readers.
+async fn cost_with_readers(site: &Site) -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     let recliner = site.follow(dir.path(), "follow: {reread_after: 1h}\n").await?;
     let mut readers = Readers::connect(recliner.address).await?;
@@ -218,7 +217,7 @@ async fn told(site: &Site) -> Result<(), Failure> {
     ))
 }
 
-/// How soon writes show.
+/// The time until a write shows.
 async fn latency(site: &Site) -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     let recliner = site.follow(dir.path(), "").await?;
@@ -282,6 +281,6 @@ async fn main() -> Result<(), Failure> {
         .map_err(|_| "the TLS provider was installed twice")?;
     let site = Site::open().await?;
     cost(&site).await?;
-    told(&site).await?;
+    cost_with_readers(&site).await?;
     latency(&site).await
 }

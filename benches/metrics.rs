@@ -1,5 +1,5 @@
-//! A whole scrape, from request to body, through the router: with the default series of a
-//! small and of a very large cluster, and with a hundred thousand series.
+//! A whole scrape through the router, from request to body: with the default series of a small and
+//! of a very large cluster, and with a hundred thousand series.
 
 mod surface;
 
@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use std::hint::black_box;
 use tower::ServiceExt as _;
 
-/// As in packages.
+/// The allocator of the packages.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -36,8 +36,8 @@ fn scrapes(criterion: &mut Criterion) {
         .enable_time()
         .build()
         .expect("a runtime starts");
-    // Three families a target, and four for the sums of as many databases more; what the totals and
-    // queues add is some two hundred series.
+    // Three families per target, and four for the sums of each exported database; totals and queues
+    // add about two hundred series.
     for (name, dbs, top) in
         [("default", 1_000, 100), ("series_100k", 5_000, 3_400), ("targets_1m", 125_000, 100)]
     {

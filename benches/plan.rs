@@ -1,6 +1,6 @@
-//! A plan for a million waiting targets: where the limits allow a few starts, and where no disk
-//! has space, so that every target is considered. And the recorder's comparison of such a plan
-//! with the one before: where nothing is new, and where everything is.
+//! A plan for a million waiting targets: where the limits allow a few starts, and where no disk has
+//! space, so that every target is considered. Also the comparison of such a plan with the previous
+//! one: where nothing is new, and where everything is.
 
 mod numbers;
 
@@ -26,7 +26,7 @@ use wall_clock::Moment;
 const TARGETS: u32 = 1_000_000;
 const NOW: Moment = Moment::from_unix(1_795_222_434);
 
-/// A million copies on so many nodes, each of which the first channel takes.
+/// A million copies on this many nodes, all of which the first channel takes.
 fn million(nodes: u32) -> Arc<Snapshot> {
     let mut draft = Draft::new(100);
     let nodes: Vec<_> = (0..nodes)
@@ -54,7 +54,7 @@ fn million(nodes: u32) -> Arc<Snapshot> {
     draft.publish(NOW)
 }
 
-/// Every node with a volume that has so many bytes free.
+/// Conditions in which every node has a volume with this many free bytes.
 fn conditions(snapshot: &Snapshot, available: u64) -> Conditions {
     let volumes = snapshot.nodes().iter().skip(1).map(|node| Volume {
         name: Arc::clone(&node.name),
@@ -67,7 +67,7 @@ fn conditions(snapshot: &Snapshot, available: u64) -> Conditions {
     Conditions { disks, ..Conditions::default() }
 }
 
-fn waiting_in(plan: &Plan) -> usize {
+fn waiting_count(plan: &Plan) -> usize {
     plan.queues.iter().map(|queue| queue.queued().len()).sum()
 }
 
@@ -100,7 +100,7 @@ fn bench(criterion: &mut Criterion) {
             let rules = Rules { mode: Mode::Enforce, limits, ..Rules::default() };
             let rules = Arc::new(rules);
             let plan = queues.make_plan(&snapshot, &conditions, &rules, NOW);
-            let count = waiting_in(&plan);
+            let count = waiting_count(&plan);
             assert!(count * 10 > TARGETS as usize * 9, "{count} wait");
             assert_eq!(plan.starts.is_empty(), available < 1 << 30);
             if limits.per_node == few.per_node && available > 1 << 30 {
@@ -112,7 +112,7 @@ fn bench(criterion: &mut Criterion) {
                 let (mut history, mut now) = (PlanHistory::default(), NOW);
                 let first = compare(&mut history, now).entries;
                 let queued = first.iter().map(|entry| entry.targets).sum::<u64>();
-                assert_eq!(queued, waiting_in(&plan) as u64);
+                assert_eq!(queued, waiting_count(&plan) as u64);
                 group.bench_function(format!("1M on {nodes} nodes/recorder's look"), |bencher| {
                     bencher.iter(|| {
                         now = now.plus(Duration::from_secs(5));

@@ -1,5 +1,5 @@
-//! Scoring and queueing a million targets: from scratch, out again in order, and a thousand
-//! that changed; and publishing a million of which a thousand changed.
+//! Scoring and queueing a million targets from scratch, removing them in order, and rescoring a
+//! thousand changed ones; and publishing a million targets of which a thousand changed.
 
 mod numbers;
 
@@ -17,7 +17,7 @@ use recliner::{
 use std::{hint::black_box, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
-/// As in packages.
+/// The allocator of the packages.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -110,7 +110,7 @@ fn bench(criterion: &mut Criterion) {
             );
         });
     }
-    // With the totals, and the choice of the databases that are exported.
+    // Includes the totals and the choice of exported databases.
     let mut round = 0_u64;
     group.bench_function("1,000 of 1M changed and published", |bencher| {
         bencher.iter(|| {

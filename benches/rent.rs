@@ -1,19 +1,19 @@
-//! Rent against thresholds: the bytes that each rule wastes and rewrites, in simulated clusters.
+//! Rent compared with thresholds: the bytes that each rule wastes and rewrites in simulated
+//! clusters.
 //!
 //! ```text
 //! cargo bench --bench rent
 //! ```
 //!
-//! It measures no time: the same run prints the same numbers everywhere. Sizes and write rates of
-//! databases are log-normal and independent of each other. Each rule decides alone and at once, without limits,
-//! for 30 days. smoosh's rule is run with many thresholds, and those of them that no other beats in
-//! both waste and writing are its frontier. At each of these, the table says how many bytes rent
-//! rewrites at the same mean waste, as a share of smoosh's; between two horizons it is interpolated
-//! on logarithmic axes.
+//! It measures no time: a run prints the same numbers everywhere. Sizes and write rates of databases are
+//! log-normal and independent of each other. Each rule decides alone and immediately, without limits, for 30
+//! days. smoosh's rule is run with many thresholds; those that no other threshold beats in both waste and
+//! writing form its frontier. For each of these, the table says how many bytes rent rewrites at the same mean
+//! waste, as a share of smoosh's; between two horizons the value is interpolated on logarithmic axes.
 //!
-//! It takes about a quarter of an hour of CPU time, on as many cores as there are, up to five.
+//! It takes about a quarter of an hour of CPU time, spread over up to five cores.
 //!
-//! It prints the tables of the book's page of benchmarks, and draws `docs/src/images/rent.svg`.
+//! It prints the tables of the book's page about benchmarks, and draws `docs/src/images/rent.svg`.
 
 mod rent_chart;
 mod rent_world;
@@ -31,36 +31,37 @@ use std::{
 };
 
 const DAYS: u64 = 30;
-/// One world goes on until files that rarely become due have come to rest too.
+/// One world runs longer, until files that rarely become due have reached a steady state too.
 const LONG_DAYS: u64 = 180;
 const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
-/// Of sizes and of write rates: with 1.5, ninety-five of a hundred databases are within a factor of
-/// 19 of the median, with 2 within a factor of 50.
+/// Spreads of sizes and of write rates: with 1.5, 95 of 100 databases are within a factor of 19 of
+/// the median, with 2 within a factor of 50.
 const SPREADS: [f64; 2] = [1.5, 2.0];
-/// More of them, for worlds of 400 databases.
+/// More spreads, for worlds of 400 databases.
 const OTHER_SPREADS: [f64; 2] = [1.0, 2.5];
 const RATIOS: [f64; 8] = [1.3, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 8.0];
 const SLACKS_MIB: [u64; 7] = [128, 256, 512, 1_024, 2_048, 4_096, 8_192];
-/// From half an hour to 1,600 hours, so that every threshold finds its mean waste among them.
+/// From half an hour to 1,600 hours, so that they cover the mean waste of every threshold.
 const HORIZONS_MINUTES: [u64; 16] = [
     30, 60, 120, 180, 240, 360, 720, 1_440, 2_880, 4_320, 6_000, 9_000, 15_000, 24_000, 48_000,
     96_000,
 ];
-/// The most that rent should rewrite at the same waste, as a share: the median of all seeds.
+/// The most that rent should rewrite at the same waste, as a share of smoosh's bytes: the median of
+/// all seeds.
 const WANTED: f64 = 0.5;
 
-/// A rule with what it cost in each seed.
+/// A rule with its cost for each seed.
 struct Measured {
     rule: Rule,
-    /// One for each seed.
+    /// One cost for each seed.
     costs: Vec<Cost>,
 }
 
-/// Rent in the place of one threshold.
+/// Rent compared with one threshold.
 struct Comparison {
     rule: Rule,
-    /// What rent rewrites at the same mean waste, as a share: one for each seed in which the
-    /// threshold is on the frontier, and none where no horizon wastes so little.
+    /// The bytes that rent rewrites at the same mean waste, as a share: one for each seed in which
+    /// the threshold is on the frontier; `None` where no horizon wastes so little.
     shares: Vec<Option<f64>>,
 }
 
@@ -79,7 +80,7 @@ fn horizons() -> Vec<Rule> {
     minutes.map(|minutes| Rule::Rent(Duration::from_secs(minutes * 60))).collect()
 }
 
-fn measured(world: World, rules: &[Rule]) -> Vec<Measured> {
+fn measure(world: World, rules: &[Rule]) -> Vec<Measured> {
     let all = move |seed| rules.iter().map(|rule| World { seed, ..world }.cost(*rule)).collect();
     let by_seed: Vec<Vec<Cost>> = thread::scope(|scope| {
         let seeds = SEEDS.map(|seed| scope.spawn(move || all(seed)));
@@ -90,7 +91,7 @@ fn measured(world: World, rules: &[Rule]) -> Vec<Measured> {
     rules.map(|(at, rule)| Measured { rule: *rule, costs: costs(at) }).collect()
 }
 
-/// Whether no other rule wastes less and rewrites less.
+/// Whether no other rule is at least as good in waste and writing and better in one of them.
 fn on_frontier(rivals: &[Measured], rule: &Measured, seed: usize) -> bool {
     let of = |it: &Measured| it.costs[seed];
     let own = of(rule);
@@ -100,8 +101,8 @@ fn on_frontier(rivals: &[Measured], rule: &Measured, seed: usize) -> bool {
     })
 }
 
-/// What rent rewrites a day at this mean waste. Above the waste of its longest horizon, what that
-/// one rewrites, which is more; none below the waste of its shortest.
+/// The bytes that rent rewrites per day at this mean waste. Above the waste of its longest horizon,
+/// those of that horizon, which are more; `None` below the waste of its shortest horizon.
 fn rewritten_at(rent: &[Cost], waste: f64) -> Option<f64> {
     let longest = rent.last().filter(|longest| longest.mean_waste <= waste);
     if let Some(longest) = longest {
@@ -114,7 +115,7 @@ fn rewritten_at(rent: &[Cost], waste: f64) -> Option<f64> {
     Some((from + share * (to - from)).exp())
 }
 
-/// Rent in the place of every threshold that is on the frontier in any seed.
+/// Rent compared with every threshold that is on the frontier in any seed.
 fn comparisons(rivals: &[Measured], rent: &[Measured]) -> Vec<Comparison> {
     let compared = |rival: &Measured| {
         let seeds = (0..SEEDS.len()).filter(|seed| on_frontier(rivals, rival, *seed));
@@ -130,7 +131,7 @@ fn comparisons(rivals: &[Measured], rent: &[Measured]) -> Vec<Comparison> {
 }
 
 impl Comparison {
-    /// Lowest, median and highest of the seeds.
+    /// The lowest, median and highest share over the seeds.
     fn shares(&self) -> Option<(f64, f64, f64)> {
         let mut known: Vec<f64> = self.shares.iter().copied().flatten().collect();
         known.sort_by(f64::total_cmp);
@@ -145,7 +146,7 @@ fn median(numbers: &[f64]) -> f64 {
 }
 
 impl Measured {
-    /// The median of all seeds.
+    /// The median over all seeds.
     fn median(&self, of: impl Fn(&Cost) -> f64) -> f64 {
         median(&self.costs.iter().map(of).collect::<Vec<_>>())
     }
@@ -155,7 +156,7 @@ impl Measured {
     }
 }
 
-/// Bytes with three digits.
+/// A number of bytes with three digits and a unit.
 fn size(bytes: f64) -> String {
     let (number, unit) = if bytes < 1e12 { (bytes / 1e9, "GB") } else { (bytes / 1e12, "TB") };
     let digits = if number < 10.0 { 2 } else { usize::from(number < 100.0) };
@@ -184,7 +185,7 @@ fn writers(writers: Writers) -> &'static str {
     }
 }
 
-/// One row of the table of all worlds.
+/// A world's row in the table of all worlds.
 fn summary(world: World, compared: &[Comparison]) -> String {
     let shares: Vec<_> = compared.iter().filter_map(|one| Some((one, one.shares()?))).collect();
     let medians: Vec<f64> = shares.iter().map(|(_, (_, median, _))| *median).collect();
@@ -206,7 +207,7 @@ fn summary(world: World, compared: &[Comparison]) -> String {
     )
 }
 
-/// What every threshold and every horizon costs in one world: the medians of its seeds.
+/// The cost of every threshold and every horizon in one world: the medians over its seeds.
 fn details(rivals: &[Measured], rent: &[Measured], compared: &[Comparison]) -> Vec<String> {
     let row = |one: &Measured| {
         let (waste, rewritten) = one.point();
@@ -301,7 +302,7 @@ fn main() -> io::Result<()> {
     say("|---:|---|---:|---:|---:|---|---:|---:|")?;
     let mut shown = Vec::new();
     for world in worlds() {
-        let (rivals, rent) = (measured(world, &thresholds()), measured(world, &horizons()));
+        let (rivals, rent) = (measure(world, &thresholds()), measure(world, &horizons()));
         let compared = comparisons(&rivals, &rent);
         say(&summary(world, &compared))?;
         if world.databases == 10_000

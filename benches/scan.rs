@@ -1,15 +1,16 @@
-//! How fast `recliner scan` reads the shards of a real CouchDB, beside `wrk` on the same URLs.
+//! The speed at which `recliner scan` reads the shards of a real CouchDB, compared with `wrk` on
+//! the same URLs.
 //!
 //! ```text
 //! RECLINER_TEST_COUCHDB_URL=http://admin:password@127.0.0.1:5984 cargo bench --bench scan
 //! ```
 //!
-//! Five rounds, `wrk` and `scan` in turn, with as many connections; `wrk` has to be
-//! installed. Without the variable it says so and does nothing. CPU time is that of the
-//! whole `scan` process, its start and its output included; so is the first of its two rates.
-//! The second is that of the shards alone: before them come the login, which CouchDB takes a
-//! tenth of a second and more to check, and the shard map. `wrk`'s own CPU time, which sends and
-//! receives the same and reads nothing of it, says how fast the machine was meanwhile.
+//! Five rounds, `wrk` and `scan` in turn, with the same number of connections; `wrk` has to be
+//! installed. Without the variable the bench says so and does nothing. CPU time is that of the
+//! whole `scan` process, including its start and its output; the first of its two rates includes
+//! them too. The second rate covers the shards alone, without the login, which takes CouchDB a
+//! tenth of a second or more to check, and the shard map. `wrk` sends and receives the same without
+//! parsing it, so its own CPU time shows how fast the machine was meanwhile.
 
 mod couch;
 mod measured;
@@ -23,16 +24,16 @@ const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 5;
 const WRK_SECONDS: u64 = 5;
 
-/// What one round of `scan` cost.
+/// The results of one round of `scan`.
 struct Round {
     shards: usize,
     took: Duration,
-    /// Seconds in which the shards were read.
+    /// Seconds spent reading the shards.
     reading: f64,
     cpu: f64,
 }
 
-/// The files of the node that answers, as paths.
+/// The paths of the files on the node that answers.
 async fn paths(couch: &Couch) -> Result<Vec<String>, Failure> {
     let Couch { base, user, password, .. } = couch;
     let client = reqwest::Client::new();
@@ -59,14 +60,14 @@ fn lua(paths: &[String], authorization: &str) -> Result<String, Failure> {
     Ok(script)
 }
 
-/// CPU time of the children that ended, in seconds.
-fn used() -> Result<f64, Failure> {
+/// The CPU time of the children that have ended, in seconds.
+fn children_cpu() -> Result<f64, Failure> {
     cpu("/proc/self/stat", 13)
 }
 
-/// Requests a second, and the seconds of CPU that each took.
+/// Requests per second, and the CPU seconds per request.
 fn wrk(base: &str, script: &Path) -> Result<(f64, f64), Failure> {
-    let before = used()?;
+    let before = children_cpu()?;
     let out = Command::new("wrk")
         .args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{WRK_SECONDS}s"), "-s"])
         .arg(script)
@@ -79,13 +80,13 @@ fn wrk(base: &str, script: &Path) -> Result<(f64, f64), Failure> {
     }
     let rate = text.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:"));
     let rate: f64 = rate.ok_or_else(|| format!("wrk said: {text}"))?.trim().parse()?;
-    Ok((rate, (used()? - before) / (rate * WRK_SECONDS as f64)))
+    Ok((rate, (children_cpu()? - before) / (rate * WRK_SECONDS as f64)))
 }
 
 fn scan(config: &Path, shards: usize) -> Result<Round, Failure> {
-    let (before, start) = (used()?, Instant::now());
+    let (before, start) = (children_cpu()?, Instant::now());
     let log = couch::scan(config, &["--no-pace"])?;
-    let (took, cpu) = (start.elapsed(), used()? - before);
+    let (took, cpu) = (start.elapsed(), children_cpu()? - before);
     let line = log.lines().find(|line| line.contains("stage=shards"));
     let seconds = line.and_then(|line| line.split("seconds=").nth(1)?.split(' ').next());
     let reading = seconds.ok_or("the log does not say how long shards were read")?.parse()?;

@@ -1,5 +1,5 @@
-//! How long it takes to look seven days ahead, what memory that takes beside the tables, and how long one step
-//! of the scorecard of advice takes, for 10,000 and for 1,000,000 targets, and what they find.
+//! The time to simulate the next seven days, the memory that this takes beside the tables, and the time of one
+//! step of the advice scorecard, for 10,000 and for 1,000,000 targets, with their results.
 //!
 //! ```text
 //! cargo bench --bench what_if
@@ -34,7 +34,7 @@ const NODES: u64 = 12;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Log-normal around `median`, from numbers between zero and one.
+/// A log-normal number around `median`, from numbers between zero and one.
 fn log_normal(mut next: impl FnMut() -> f64, median: f64, spread: f64) -> f64 {
     let normal: f64 = (0..12).map(|_| next()).sum::<f64>() - 6.0;
     median * (spread * normal).exp()
@@ -55,8 +55,8 @@ fn facts(file: f64, active: f64, seq: u64, read: u64) -> Facts {
     }
 }
 
-/// A cluster of so many shards, watched for a day; sizes and write rates are log-normal, and four
-/// fifths are idle.
+/// A cluster with this many shards, watched for a day; sizes and write rates are log-normal, and
+/// four fifths of the shards are idle.
 fn present(targets: u64) -> Present {
     let mut draft = Draft::new(100);
     let nodes: Vec<NodeIx> = (0..NODES)
@@ -105,18 +105,19 @@ fn say(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The plan of a service that advises.
-fn advised(present: &Present) -> Plan {
+/// The plan of a service in advise mode.
+fn advise_plan(present: &Present) -> Plan {
     let rules = Arc::new(Rules { fresh_for: WEEK, ..Policy::smoosh(&Channels::default()).rules });
     let mut queues = Queues::new(Arc::default());
     queues.apply_snapshot(&present.snapshot, present.now);
     queues.make_plan(&present.snapshot, &present.conditions, &rules, present.now)
 }
 
-/// Steps of the scorecard over so many minutes: the longest, the mean, and what it finds.
+/// Runs steps of the scorecard over this many minutes: their mean and maximum duration, and the
+/// compactions found.
 fn steps(present: &Present, minutes: u32) -> String {
     let minute = Duration::from_secs(60);
-    let (plan, mut scorecard) = (advised(present), Scorecard::default());
+    let (plan, mut scorecard) = (advise_plan(present), Scorecard::default());
     let (mut longest, mut all) = (Duration::ZERO, Duration::ZERO);
     for at in 0..minutes {
         let now = present.now.plus(minute * at);
@@ -143,7 +144,7 @@ fn main() -> Result<(), Failure> {
         let present = present(targets);
         for proposal in proposals() {
             let name = proposal.name.clone();
-            // Forgets the most memory so far.
+            // Resets the peak memory.
             fs::write("/proc/self/clear_refs", "5")?;
             let (before, _) = resident(process::id())?;
             let began = Instant::now();

@@ -1,9 +1,9 @@
-//! The list of the book's files, which `src/book.rs` includes: a page or an image that is put into
-//! `docs/src` is in the program without another line anywhere.
+//! The list of the book's files, which `src/book.rs` includes: a page or an image that is added to
+//! `docs/src` becomes part of the program without any other change.
 
 use std::{env, error::Error, fmt::Write as _, fs, path::Path, path::PathBuf};
 
-/// Writes `book_files.rs`; returns what cargo has to know: the directory that the list depends on.
+/// Writes `book_files.rs`; returns cargo's directive with the directory on which the list depends.
 pub(crate) fn directives(root: &Path) -> Result<String, Box<dyn Error>> {
     let book = root.join("docs/src");
     let list = list_of_files(&book).map_err(|why| format!("{}: {why}", book.display()))?;
@@ -11,7 +11,8 @@ pub(crate) fn directives(root: &Path) -> Result<String, Box<dyn Error>> {
     Ok(format!("cargo::rerun-if-changed={}\n", book.display()))
 }
 
-/// The files of a directory and of `images` in it, as a slice of names and contents in Rust, by name.
+/// The files of a directory and of its subdirectory `images`, as Rust source of a slice of names and
+/// contents, sorted by name.
 fn list_of_files(directory: &Path) -> Result<String, Box<dyn Error>> {
     let mut names = Vec::new();
     for below in ["", "images"] {

@@ -1,5 +1,5 @@
-//! Runs before the crate is compiled: lists the files of the book, finds out the revision, and links
-//! jemalloc's settings.
+//! Runs before the crate is compiled: lists the files of the book, determines the revision, and
+//! links jemalloc's settings.
 
 mod book;
 #[cfg(feature = "jemalloc")]

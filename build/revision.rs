@@ -1,9 +1,9 @@
-//! What a build knows of its origin: the revision and the date of its source.
+//! The origin of a build: the revision and the date of its source.
 //!
 //! Owns the environment variables `RECLINER_BUILD_REVISION` and `RECLINER_BUILD_DATE` of the crate.
-//! `RECLINER_REVISION` and `SOURCE_DATE_EPOCH` decide if they are set. Otherwise a build of the release
-//! profile, or of one that inherits it, asks git. A developer's build does not: it would be remade
-//! after each commit. `tests/it/revision.rs` tests the rules.
+//! `RECLINER_REVISION` and `SOURCE_DATE_EPOCH` take precedence if they are set. Otherwise a build with
+//! the release profile, or a profile that inherits it, asks git. A developer's build does not, because
+//! it would be rebuilt after each commit. `tests/it/revision.rs` tests the rules.
 
 use std::{
     env,
@@ -13,10 +13,10 @@ use std::{
     process::Command,
 };
 
-/// Stands for a revision or a date that nobody knows.
+/// Stands for an unknown revision or date.
 const UNKNOWN: &str = "unknown";
 
-/// Digits of a commit that are shown.
+/// The number of digits of a commit's hash that are shown.
 const SHOWN_DIGITS: usize = 12;
 
 /// The commit that is checked out.
@@ -30,7 +30,8 @@ pub(crate) struct Commit {
     pub(crate) changing_files: Vec<PathBuf>,
 }
 
-/// What cargo has to know: the crate's variables, and the files and variables they depend on.
+/// The directives for cargo: the crate's variables, and the files and variables on which they
+/// depend.
 pub(crate) fn directives(root: &Path) -> Result<String, Box<dyn Error>> {
     let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let commit = is_release.then(|| checked_out(root)).flatten();
@@ -65,7 +66,7 @@ pub(crate) fn revision(given: Option<String>, commit: Option<&Commit>) -> Result
     Ok(if is_hash { revision.chars().take(SHOWN_DIGITS).collect() } else { revision })
 }
 
-/// The date to show, in UTC: that of the given moment, otherwise the commit's.
+/// The date to show, in UTC: that of the given time, otherwise the commit's.
 pub(crate) fn date(given: Option<String>, commit: Option<&Commit>) -> Result<String, String> {
     let time = match given {
         Some(seconds) => Some(seconds.parse().map_err(|_| {
@@ -91,9 +92,9 @@ fn date_of(seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The commit that is checked out in `root`. `None` if `root` is no work tree of its own, or
-/// git is missing or refuses. A source that was unpacked inside another repository has no `.git`, and
-/// that repository's commit is not its revision.
+/// The commit that is checked out in `root`. `None` if `root` is not a work tree of its own, or if
+/// git is missing or refuses. A source unpacked inside another repository has no `.git`, and that
+/// repository's commit is not its revision.
 pub(crate) fn checked_out(root: &Path) -> Option<Commit> {
     if !root.join(".git").exists() {
         return None;
@@ -106,7 +107,7 @@ pub(crate) fn checked_out(root: &Path) -> Option<Commit> {
         .into_iter()
         .chain(reference)
         .filter_map(|name| git(root, &["rev-parse", "--git-path", &name]))
-        // Cargo considers a build with a missing file as out of date.
+        // Cargo considers a build with a missing file out of date.
         .map(|path| root.join(path))
         .filter(|path| path.is_file())
         .collect();
@@ -119,7 +120,7 @@ fn git(root: &Path, arguments: &[&str]) -> Option<String> {
         .arg("-C")
         .arg(root)
         .args(arguments)
-        // A build that a hook starts has the variables of the hook's repository.
+        // A build started by a git hook inherits the variables of the hook's repository.
         .env_remove("GIT_DIR")
         .env_remove("GIT_WORK_TREE")
         .output()

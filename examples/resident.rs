@@ -1,14 +1,14 @@
-//! Memory of the tables over many sweeps of a cluster that is made up as it is read.
+//! The memory of the tables over many sweeps of a cluster that is generated while it is read.
 //!
 //! ```text
 //! cargo run --release --example resident -- --databases 1000000 --sweeps 100
 //! cargo run --release --example resident -- --databases 41667 --q 8 --n 3
 //! ```
 //!
-//! Scanner and planner run on threads of their own, as in `recliner serve`; nothing is asked
-//! over HTTP, so that a sweep takes seconds. With `--archive DIR` what was measured is also kept
-//! in a journal there, and shown from there first where an earlier run left it. Linux only: it
-//! prints what `/proc` says.
+//! Scanner and planner run on separate threads, as in `recliner serve`; nothing is requested over
+//! HTTP, so that a sweep takes seconds. With `--archive DIR` the measurements are also stored in a
+//! journal there, and a later run first restores them from it. Linux only: it prints values from
+//! `/proc`.
 
 use clap::Parser;
 use couchdb_names::Range;
@@ -44,7 +44,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// As in packages.
+/// The allocator of the packages.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -92,7 +92,8 @@ impl Args {
     }
 }
 
-/// Answers every stage at once; counts the sweeps to make facts that change.
+/// A source that answers every stage immediately; it counts the sweeps to generate facts that
+/// change.
 #[derive(Debug)]
 struct MadeUp {
     args: Args,
@@ -204,8 +205,8 @@ fn memory(line: &str) -> Option<usize> {
     Some(kib?.parse::<usize>().ok()? << 10)
 }
 
-/// Opens the journal, on a thread of its own, and reads what an earlier run measured.
-async fn opened(
+/// Opens the journal, on a separate thread, and reads the measurements of an earlier run.
+async fn open_journal(
     args: &Args,
     directory: &Path,
     tasks: &mut TaskSet,
@@ -242,7 +243,8 @@ async fn main() -> std::io::Result<()> {
     let source: Arc<dyn Source> = Arc::new(MadeUp { args: args.clone(), sweeps });
     let (_source, source) = watch::channel(source);
     let (_scan, scan) = watch::channel(Arc::new(scan::ScanSettings {
-        // The next sweep begins when the last one was looked at.
+        // Long enough that no sweep starts by itself: the next one is requested after the last one
+        // was evaluated.
         interval: Duration::from_secs(86_400),
         interval_followed: Duration::from_secs(86_400),
         reread_after: Duration::from_secs(1),
@@ -265,12 +267,12 @@ async fn main() -> std::io::Result<()> {
     let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
     let mut before = Vec::new();
     if let Some(directory) = &args.archive {
-        // The archive says what it wrote and how long that took.
+        // The archive logs what it wrote and how long that took.
         tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).init();
-        let (journal, blocks) = opened(&args, directory, &mut tasks, &stop).await?;
+        let (journal, blocks) = open_journal(&args, directory, &mut tasks, &stop).await?;
         before = blocks;
         let (status, snapshots) = (handle.status.clone(), handle.snapshots.clone());
-        // Nobody writes down what is noticed.
+        // No task here has events to store that the archive would have to wait for.
         let settled = watch::channel(u64::MAX).1;
         let (task, stopped) = (
             measurement_archive::ArchiveTask::new(status, snapshots, settled, journal),

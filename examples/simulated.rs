@@ -1,11 +1,11 @@
-//! A simulated CouchDB cluster of any size on loopback ports, to measure against.
+//! A simulated CouchDB cluster of any size on loopback ports, for measurements.
 //!
 //! ```text
 //! cargo run --release --example simulated -- --databases 1000000 --q 1 --n 1 --nodes 1
 //! ```
 //!
-//! It prints the configuration with which `recliner serve` or `recliner scan` reads it,
-//! then serves until it is stopped. The login is `admin`, `secret`.
+//! It prints a configuration with which `recliner serve` or `recliner scan` can read it, then
+//! serves until it is stopped. The login is `admin` with the password `secret`.
 
 use clap::Parser;
 use couchdb_sim::{Cluster, Config, Database, Fleet};

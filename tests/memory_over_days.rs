@@ -1,8 +1,8 @@
-//! The memory a process takes while it runs for days: it levels off.
+//! The memory of a process over days of running levels off.
 //!
-//! A test binary of its own, because it counts every allocation of the process; on one thread
-//! and on paused time, so that hours pass in seconds, and one test at a time. What is in use is
-//! counted, not what an allocator keeps beside it; the simulated cluster is counted with it.
+//! A separate test binary, because it counts every allocation of the process; on one thread and on
+//! paused time, so that hours pass in seconds, and one test at a time. It counts the bytes in use,
+//! not what the allocator retains; those of the simulated cluster are included.
 
 use cap::Cap;
 use couchdb_client::Transport;
@@ -22,26 +22,26 @@ use wall_clock::{Clock, Moment};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What is counted is of the whole process.
+/// Runs one test at a time, because the count covers the whole process.
 static ALONE: Semaphore = Semaphore::const_new(1);
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
 const MIB: usize = 1 << 20;
 
-/// Hours.
+/// The hours of a week.
 const WEEK: usize = 7 * 24;
 
-/// From one count to the next.
+/// The interval between two counts.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// The three nodes of the cluster that `serve` watches.
 const NODES: [&str; 3] = ["couchdb@a.local", "couchdb@b.local", "couchdb@c.local"];
 
-/// How many hours a database lives there that comes and goes.
+/// The lifetime, in hours, of each temporary database.
 const LIVES: usize = 6;
 
-/// A service and the cluster that it watches.
+/// A service and the cluster that it observes.
 struct Watched {
     service: Service,
     cluster: Cluster,
@@ -54,7 +54,7 @@ impl Watched {
         place: impl Storage + 'static,
         reads_directories: bool,
     ) -> Self {
-        // What the command installs before anything else; a second time does nothing.
+        // The command installs this before anything else; a second installation has no effect.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let user = world.users[0].clone();
         let url =
@@ -70,7 +70,7 @@ impl Watched {
         let file = config::File { name: "recliner.yml".as_ref(), bytes: yaml.as_bytes() };
         let settings = config::load(&flags, Some(file)).expect("it is sound").settings;
         let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
-        let cluster = Cluster::new(world, 1, clock).expect("it is sound");
+        let cluster = Cluster::new(world, 1, clock).expect("the configuration is valid");
         let transport = Transport::in_process(cluster.by_host());
         let about = ProcessInfo { version: "0", revision: "0", date: "0", simulated: true };
         let directories = SimulatedDirectories(cluster.clone());
@@ -82,8 +82,8 @@ impl Watched {
         Self { service: service.expect("it starts"), cluster }
     }
 
-    /// The most bytes in use at the end of some minute of each simulated hour, at the beginning
-    /// of which `happens`.
+    /// The maximum of the bytes in use at the end of each minute, for each simulated hour;
+    /// `happens` is called at the beginning of each hour.
     #[expect(clippy::print_stdout, reason = "the numbers are what it is run for")]
     async fn hours(self, count: usize, happens: impl Fn(&Cluster, usize)) -> Vec<usize> {
         let Self { service, cluster } = self;
@@ -98,15 +98,15 @@ impl Watched {
             let sweeps = service.monitor().scanner.status.borrow().sweeps;
             let mb = here as f64 / 1e6;
             println!("hour {hour}: {mb:.2} MB, {} requests, {sweeps} sweeps", cluster.requests());
-            assert!(sweeps >= hour as u64, "it does its work");
+            assert!(sweeps >= hour as u64, "it sweeps at least once an hour");
             most.push(here);
         }
         most
     }
 }
 
-/// The second half took no more than the first, but for so many bytes.
-fn levels_off(hours: &[usize], but_for: usize) {
+/// Asserts that the second half used at most `but_for` bytes more than the first.
+fn assert_levels_off(hours: &[usize], but_for: usize) {
     let (first, second) = hours.split_at(hours.len().div_ceil(2));
     let most = |hours: &[usize]| hours.iter().copied().max().unwrap_or_default();
     let (first, second) = (most(first), most(second));
@@ -119,8 +119,8 @@ async fn demo(count: usize, yaml: &str) -> Vec<usize> {
     watched.hours(count, |_, _| {}).await
 }
 
-/// Three nodes that enforce: databases that are written to and grow, one whose design document
-/// keeps changing, and every hour one that comes and one that goes.
+/// Three nodes in enforce mode: databases that grow by writes, one whose design document keeps
+/// changing, and every hour one database that is created and one that is deleted.
 fn small_cluster() -> Config {
     let views = |name: &str| Design { views: vec![name.to_owned()], ..Design::new(name) };
     let grows = |name: &str, writes_per_second| Database {
@@ -141,7 +141,7 @@ fn small_cluster() -> Config {
             design: views("latest"),
             every: Duration::from_secs(1_800),
         }],
-        // No test reads them.
+        // No test reads the log of requests.
         records: 256,
         ..Config::new(&NODES)
     }
@@ -149,11 +149,11 @@ fn small_cluster() -> Config {
 
 const SMALL_CLUSTER: &str = "mode: enforce\nviews: {enforce: all}\n";
 
-fn come_and_go(cluster: &Cluster, hour: usize) {
+fn replace_database(cluster: &Cluster, hour: usize) {
     let name = |hour: usize| format!("tenant-{hour}");
     let new = Database { docs: 50_000, bloat: 3.0, ..Database::new(&name(hour)) };
     cluster.world(|world| {
-        world.create(new).expect("its name is new");
+        world.create(new).expect("the database is new");
         if let Some(old) = hour.checked_sub(LIVES) {
             world.delete(&name(old), false);
         }
@@ -162,20 +162,20 @@ fn come_and_go(cluster: &Cluster, hour: usize) {
 
 async fn serve(count: usize, yaml: &str) -> Vec<usize> {
     let _alone = ALONE.acquire().await;
-    let directory = tempfile::tempdir().expect("there is room");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let place = DirectoryStorage::new(directory.path());
     let watched = Watched::start(small_cluster(), yaml, place, false).await;
-    watched.hours(count, come_and_go).await
+    watched.hours(count, replace_database).await
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "a week takes long: cargo test --release --test memory_over_days -- --ignored --nocapture the_demo"]
-async fn the_demo_takes_no_more_after_a_week() {
-    levels_off(&demo(WEEK, DEMO_CONFIG).await, MIB);
+async fn demo_memory_levels_off_within_a_week() {
+    assert_levels_off(&demo(WEEK, DEMO_CONFIG).await, MIB);
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "a week takes long: cargo test --release --test memory_over_days -- --ignored --nocapture serve"]
-async fn serve_takes_no_more_after_a_week() {
-    levels_off(&serve(WEEK, SMALL_CLUSTER).await, MIB);
+async fn serve_memory_levels_off_within_a_week() {
+    assert_levels_off(&serve(WEEK, SMALL_CLUSTER).await, MIB);
 }

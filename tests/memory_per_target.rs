@@ -1,7 +1,7 @@
-//! The memory that tables and queues of many targets take, and that sweeps do not add to it.
+//! The memory of tables and queues per target, which sweeps do not increase.
 //!
-//! A test binary of its own, because it counts every allocation of the process; on one
-//! thread, so that the count is the same in every run.
+//! A separate test binary, because it counts every allocation of the process; on one thread, so
+//! that the count is the same in every run.
 
 use cap::Cap;
 use couchdb_names::Range;
@@ -29,7 +29,7 @@ struct Cluster {
     queues: Queues,
     plan: Plan,
     targets: Vec<TargetIx>,
-    /// Databases made so far, for names.
+    /// The number of databases created so far, used in names.
     made: usize,
 }
 
@@ -50,8 +50,8 @@ impl Cluster {
         self.draft.get_or_add_shard(self.node, db, Some(WHOLE))
     }
 
-    /// Measures every target, publishing every so often as the scanner does; some change,
-    /// and some databases go and others come.
+    /// Measures every target, and publishes at intervals as the scanner does; some targets change,
+    /// and some databases are deleted and others created.
     fn sweep(&mut self, number: u64) {
         let now = Moment::from_unix(1_795_222_434 + number * 300);
         for at in 0..TARGETS {
@@ -90,17 +90,17 @@ impl Cluster {
 }
 
 #[test]
-fn a_target_takes_few_bytes_however_often_it_is_read() {
+fn memory_per_target_is_small_and_constant() {
     let before = ALLOCATOR.allocated();
     let mut cluster = Cluster::new();
     for _ in 0..TARGETS {
         let ix = cluster.make();
         cluster.targets.push(ix);
     }
-    // The test's own list, and all that is not the tables'.
+    // The memory of the test's own list, which is not the tables'.
     let own = cluster.targets.capacity() * size_of::<TargetIx>();
     let bytes = || (ALLOCATOR.allocated() - before - own) / TARGETS;
-    // As many as fill the list of the latest replaced files, which has an end.
+    // Enough sweeps to fill the bounded list of the latest replaced files.
     for sweep in 0..6 {
         cluster.sweep(sweep);
     }
@@ -109,8 +109,8 @@ fn a_target_takes_few_bytes_however_often_it_is_read() {
         cluster.sweep(sweep);
     }
     let many = bytes();
-    // Of these some thirty bytes are for places that say which target they are of, thirty-two for
-    // rent and growth, and some fifteen are the list's, however many targets there are.
+    // About thirty of these bytes identify the target, thirty-two are for rent and growth, and
+    // about fifteen are the list's, regardless of the number of targets.
     assert!(few <= 318, "{few} bytes a target after six sweeps");
     assert!(many <= few + 4, "{few} bytes a target after six sweeps, {many} after thirty");
     assert_eq!(cluster.plan.snapshot.targets().count(), TARGETS);

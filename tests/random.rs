@@ -1,18 +1,18 @@
-//! Every property test, and every test that interrupts a process at a random moment, with a seed
-//! of its own and with many more cases: not part of what must pass before a change lands.
+//! Runs every property test, and every test that interrupts a process at a random moment, with a
+//! random seed and with many more cases: not required before a change lands.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
     process::Command,
 };
 
-/// Cases of each property test.
+/// The number of cases of each property test.
 const CASES: &str = "2000";
 
-/// The tests outside the libraries that take a seed.
+/// Filters for the tests outside the library crates that take a seed.
 const OUTSIDE_THE_LIBRARIES: [&str; 2] = ["killed_at_any_moment", "without_a_pause"];
 
-/// `RECLINER_TEST_SEED` repeats a run.
+/// Set `RECLINER_TEST_SEED` to repeat a run.
 #[test]
 #[ignore = "takes long: cargo test --release --test random -- --ignored --nocapture"]
 fn properties_hold_with_random_seeds_and_many_cases() {

@@ -1,4 +1,4 @@
-//! What the benches share that run `recliner scan` against a real CouchDB.
+//! Shared by the benches that run `recliner scan` against a real CouchDB.
 
 use crate::measured::{Failure, say};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-/// The CouchDB that the environment names, with what `scan` needs to reach it.
+/// The CouchDB that the environment names, with everything that `scan` needs to reach it.
 pub(crate) struct Couch {
     pub(crate) base: String,
     pub(crate) user: String,
@@ -16,7 +16,7 @@ pub(crate) struct Couch {
 }
 
 impl Couch {
-    /// `None`, said on standard output, where the environment names none.
+    /// `None`, after a notice on standard output, if the environment names no CouchDB.
     pub(crate) fn named(bench: &str) -> Result<Option<Self>, Failure> {
         let Ok(url) = env::var("RECLINER_TEST_COUCHDB_URL") else {
             say(&format!("{bench}: skipped, RECLINER_TEST_COUCHDB_URL is not set"))?;
@@ -36,14 +36,14 @@ impl Couch {
         }))
     }
 
-    /// A file in a directory that is removed at the end.
+    /// Creates a file in a directory that is removed at the end.
     pub(crate) fn file(&self, name: &str, contents: &str) -> Result<PathBuf, Failure> {
         let path = self.dir.path().join(name);
         fs::write(&path, contents)?;
         Ok(path)
     }
 
-    /// A configuration of this CouchDB, `couchdb` and `rest` added to it.
+    /// A configuration for this CouchDB, with `couchdb` and `rest` added.
     pub(crate) fn config(&self, couchdb: &str, rest: &str) -> Result<PathBuf, Failure> {
         let (base, user) = (&self.base, &self.user);
         let secret = self.file("password", &self.password)?;
@@ -54,8 +54,8 @@ impl Couch {
     }
 }
 
-/// Runs `scan` to its end and answers with its log. It ends with another status when any file
-/// could not be read.
+/// Runs `scan` to its end and returns its log. `scan` exits with a nonzero status if it could not
+/// read a file.
 pub(crate) fn scan(config: &Path, more: &[&str]) -> Result<String, Failure> {
     let out = Command::new(env!("CARGO_BIN_EXE_recliner"))
         .args(["scan", "--log.level", "debug", "--config.file"])

@@ -1,4 +1,4 @@
-//! Looks at the files of databases from outside of CouchDB.
+//! Lists the files of databases from outside CouchDB.
 
 use crate::stream::PREFIX;
 use std::{
@@ -14,15 +14,15 @@ type Files = BTreeMap<PathBuf, (u64, u64)>;
 /// All files of some directories at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Look {
-    /// Shards of the databases that are written to.
+    /// Shards of the databases that the bench writes to.
     pub(crate) files: Files,
-    /// Files of compactions that run.
+    /// The number of files that running compactions write.
     pub(crate) unfinished: usize,
-    /// Bytes of the blocks that everything takes.
+    /// Bytes of all allocated blocks.
     pub(crate) blocks: u64,
 }
 
-/// What compactions did, as far as the files show.
+/// The effect of compactions, as visible in the files.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rewritten {
     pub(crate) files: u64,
@@ -36,7 +36,7 @@ impl Look {
         look
     }
 
-    /// A file that disappears meanwhile counts as nothing.
+    /// Adds a file or a directory. A file that disappears meanwhile is ignored.
     fn add(&mut self, path: &Path) {
         let Ok(meta) = path.symlink_metadata() else { return };
         self.blocks += meta.blocks() * 512;
@@ -54,7 +54,7 @@ impl Look {
         }
     }
 
-    /// Bytes of all shards of one database.
+    /// The bytes of all shards of one database.
     pub(crate) fn bytes_of(&self, database: &str) -> u64 {
         let begins = format!("{database}.");
         let own = |path: &Path| {
@@ -65,7 +65,7 @@ impl Look {
         self.files.iter().filter(|(path, _)| own(path)).map(|(_, (_, size))| size).sum()
     }
 
-    /// The files that another file has replaced since an earlier look: each was compacted.
+    /// The files that another file has replaced since an earlier listing: each was compacted.
     pub(crate) fn rewritten_since(&self, earlier: &Self) -> Rewritten {
         let mut rewritten = Rewritten::default();
         for (path, (inode, size)) in &self.files {

@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-/// Resident memory of a process now and at most, in MB.
+/// The current and the peak resident memory of a process, in MB.
 pub(crate) fn resident(process: u32) -> io::Result<(f64, f64)> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let of = |name: &str| -> Option<f64> {

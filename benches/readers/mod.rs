@@ -1,5 +1,5 @@
-//! Readers of `/_db_updates` over sockets: most take everything, some never take a byte, and one
-//! looks into each row.
+//! Readers of `/_db_updates` over sockets: most read everything, some never read a byte, and one
+//! parses each row.
 
 use super::measured::Failure;
 use std::{
@@ -17,11 +17,11 @@ use tokio::{
     time,
 };
 
-/// Readers that take all, and readers that take nothing.
+/// The number of readers that read everything, and of those that read nothing.
 pub(crate) const READERS: u64 = 900;
 pub(crate) const STALLED: u64 = 100;
 
-/// All of them, while they last.
+/// All readers, which run until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Readers {
     take: JoinSet<Result<(), Failure>>,
@@ -29,16 +29,16 @@ pub(crate) struct Readers {
     taken: Arc<Taken>,
 }
 
-/// What all readers took.
+/// The amounts that all readers have received.
 #[derive(Debug, Default)]
 struct Taken {
     bytes: AtomicU64,
-    /// Of the one that looks into them.
+    /// Rows received by the reader that parses them.
     rows: AtomicU64,
 }
 
 impl Readers {
-    /// Connects them.
+    /// Connects all readers.
     pub(crate) async fn connect(to: SocketAddr) -> Result<Self, Failure> {
         let (mut take, taken) = (JoinSet::new(), Arc::<Taken>::default());
         take.spawn(look(connect(to).await?, Arc::clone(&taken)));
@@ -52,13 +52,13 @@ impl Readers {
         Ok(Self { take, _stalled: stalled, taken })
     }
 
-    /// Bytes that all took so far, and rows of the one that looks into them.
+    /// Bytes that all readers have received so far, and rows that the parsing reader has.
     pub(crate) fn taken(&self) -> (f64, f64) {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
         (of(&self.taken.bytes), of(&self.taken.rows))
     }
 
-    /// Waits, unless a reader ends.
+    /// Waits for this time; fails if a reader ends.
     pub(crate) async fn still(&mut self, span: Duration) -> Result<(), Failure> {
         match time::timeout(span, self.take.join_next()).await {
             Err(_) => Ok(()),
@@ -88,7 +88,7 @@ async fn take_all(mut stream: TcpStream, taken: Arc<Taken>) -> Result<(), Failur
     }
 }
 
-/// Reads every row, and sees that numbers rise.
+/// Reads every row and checks that sequence numbers increase.
 async fn look(mut stream: TcpStream, taken: Arc<Taken>) -> Result<(), Failure> {
     let (mut buffer, mut text, mut last) = (vec![0; 64 << 10], Vec::new(), 0_u64);
     loop {
@@ -100,7 +100,7 @@ async fn look(mut stream: TcpStream, taken: Arc<Taken>) -> Result<(), Failure> {
         text.extend_from_slice(buffer.get(..count).unwrap_or_default());
         while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = text.drain(..=end).collect();
-            // Others are heartbeats, and the sizes of chunks.
+            // Other lines are heartbeats and chunk sizes.
             let line = String::from_utf8_lossy(&line);
             let Some((_, seq)) = line.split_once("\"seq\":\"") else { continue };
             let number: u64 = seq.split('-').next().unwrap_or_default().parse()?;

@@ -1,6 +1,6 @@
 //! Draws points and lines on logarithmic axes, as the text of an SVG file.
 //!
-//! It has a background of its own, so that it is readable on light and on dark pages.
+//! The picture has its own background, so that it is readable on light and on dark pages.
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 480.0;
@@ -9,7 +9,7 @@ const RIGHT: f64 = 24.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 60.0;
 
-/// Where a label is, seen from its dot.
+/// The position of a label relative to its dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Above,
@@ -21,7 +21,7 @@ pub(crate) enum Side {
 pub(crate) struct Dot {
     pub(crate) x: f64,
     pub(crate) y: f64,
-    /// Shown next to it, if it is not empty.
+    /// The text next to the dot, if not empty.
     pub(crate) label: String,
 }
 
@@ -32,11 +32,10 @@ pub(crate) struct Series {
     pub(crate) colour: &'static str,
     pub(crate) labels: Side,
     pub(crate) dots: Vec<Dot>,
-    /// The points that its line connects, in the order of `x`.
+    /// The points that the line connects, in the order of `x`.
     pub(crate) line: Vec<(f64, f64)>,
 }
 
-/// A picture.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
     pub(crate) title: String,
@@ -45,7 +44,7 @@ pub(crate) struct Chart {
     pub(crate) series: Vec<Series>,
 }
 
-/// The part of one axis that is shown, and the pixels that it takes.
+/// The visible part of one axis, and the pixels that it covers.
 struct Axis {
     low: f64,
     high: f64,
@@ -66,7 +65,7 @@ impl Axis {
         self.from + share * (self.to - self.from)
     }
 
-    /// One, two and five times each power of ten within.
+    /// One, two and five times each power of ten in the visible part.
     fn ticks(&self) -> Vec<f64> {
         let powers = (0..18).map(|power| 10_f64.powi(power));
         let all = powers.flat_map(|power| [power, 2.0 * power, 5.0 * power]);
@@ -142,7 +141,7 @@ impl Chart {
 }
 
 impl Series {
-    /// Its line, dots, labels, and its entry in the legend, which begins at `legend`.
+    /// The line, dots and labels, and the entry in the legend, which begins at `legend`.
     fn svg(&self, x: &Axis, y: &Axis, legend: f64) -> Vec<String> {
         let colour = self.colour;
         let points = self.line.iter().map(|(a, b)| format!("{:.1},{:.1}", x.at(*a), y.at(*b)));

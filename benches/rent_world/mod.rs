@@ -1,9 +1,10 @@
-//! Simulated databases, and what a rule for compactions costs them: bytes wasted, bytes rewritten.
+//! Simulated databases, and the cost of a compaction rule for them: bytes wasted, bytes rewritten.
 //!
 //! Owns the made-up databases and the time that passes for them. The rules are recliner's own:
 //! [`score`] decides, [`Rent`] adds up, and a new file has the size that recliner predicts. There
 //! are no limits on concurrency, so databases do not depend on each other and are simulated one
-//! after the other. The bench `rent` draws a picture of it, and a test keeps the rule's advantage.
+//! after the other. The bench `rent` charts the results, and a test checks that rent stays better
+//! than thresholds.
 
 use crate::seeded::random_numbers;
 use recliner::model::{
@@ -17,35 +18,35 @@ use recliner::model::{
 use std::{f64::consts::TAU, time::Duration};
 use wall_clock::Moment;
 
-/// A Monday, at midnight.
+/// A Monday at midnight.
 const START: Moment = Moment::from_unix(1_795_392_000);
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
-/// Files are read this often at most.
+/// The minimum interval between two readings of a file, in seconds.
 const MIN_STEP: u64 = 300;
-/// Files are read this often at least.
+/// The maximum interval between two readings of a file, in seconds.
 const MAX_STEP: u64 = 6 * HOUR;
-/// In between, after this share of the time since their last compaction.
+/// Between these limits, the interval is the time since the last compaction divided by this.
 const STEPS_OF_AGE: u64 = 8;
 
-/// Bytes in a document, in memory and on disk.
+/// Bytes of a document, in memory and on disk.
 const DOCUMENT: f64 = 65_536.0;
-/// The median size of a database, and of what is written to it in a day.
+/// The median size of a database, and of the bytes written to it per day.
 const MEDIAN_BYTES: f64 = 350e6;
-/// Databases are written to in these hours of working days, where they are at all.
+/// The hours of working days in which databases with office hours get their writes.
 const OFFICE: (u64, u64) = (8 * HOUR, 18 * HOUR);
 const OFFICE_HOURS_A_WEEK: f64 = 50.0;
 const HOURS_A_WEEK: f64 = 168.0;
 
-/// What databases there are.
+/// How databases are written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writers {
-    /// All are written to at a constant rate.
+    /// All databases get writes at a constant rate.
     Uniform,
-    /// A third of them is written to in office hours only.
+    /// A third of the databases get writes only in office hours.
     OfficeHours,
-    /// As in office hours, and a fifth is an idle archive, a tenth is emptied by deletions for two
-    /// weeks, and a twentieth takes a bulk load of an hour to a day.
+    /// As with office hours, and in addition a fifth are idle archives, a tenth are emptied by
+    /// deletions over two weeks, and a twentieth get a bulk load of an hour to a day.
     Mixed,
 }
 
@@ -55,26 +56,26 @@ pub(crate) struct World {
     pub(crate) databases: u32,
     pub(crate) days: u64,
     pub(crate) writers: Writers,
-    /// The standard deviation of the natural logarithm of sizes, and of that of write rates.
+    /// The standard deviation of the natural logarithm of sizes and of write rates.
     pub(crate) spread: f64,
     pub(crate) seed: u64,
 }
 
-/// When to compact.
+/// A rule that decides when to compact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rule {
-    /// smoosh's, by a ratio alone.
+    /// smoosh's rule by this ratio alone.
     Ratio(f64),
-    /// smoosh's, by this many bytes of slack alone.
+    /// smoosh's rule by this many bytes of slack alone.
     Slack(u64),
-    /// smoosh's, by both, at its defaults.
+    /// smoosh's rules by both, at their defaults.
     SmooshDefaults,
-    /// By rent, with this horizon.
+    /// The rule by rent, with this horizon.
     Rent(Duration),
 }
 
 impl Rule {
-    /// The channels of databases that follow it.
+    /// The channels of databases that follow this rule.
     fn channels(self) -> Vec<Channel> {
         let preset = match self {
             Self::Ratio(_) | Self::Slack(_) | Self::SmooshDefaults => ChannelPreset::Smoosh,
@@ -95,29 +96,29 @@ impl Rule {
     }
 }
 
-/// What a rule cost.
+/// The cost of a rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
-    /// Bytes that compactions would have freed, on average over time.
+    /// Bytes that a compaction would have freed, averaged over time.
     pub(crate) mean_waste: f64,
-    /// Bytes of new files in a day.
+    /// Bytes of new files per day.
     pub(crate) rewritten_a_day: f64,
-    /// Compactions in a day.
+    /// Compactions per day.
     pub(crate) compactions_a_day: f64,
 }
 
-/// Writes at a constant rate.
+/// A phase of writes at a constant rate.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     /// Seconds from the start of the simulation.
     until: u64,
-    /// Bytes added to the file, a second.
+    /// Bytes added to the file per second.
     file: f64,
-    /// Bytes added to live data, a second; negative for deletions.
+    /// Bytes added to live data per second; negative for deletions.
     live: f64,
 }
 
-/// One database of one shard and one copy.
+/// A database with one shard in one copy.
 #[derive(Clone, Debug)]
 struct Database {
     live: f64,
@@ -125,23 +126,23 @@ struct Database {
     phases: Vec<Phase>,
 }
 
-/// What a database is at one moment.
+/// The state of a database at one moment.
 #[derive(Clone, Copy, Debug)]
 struct State {
     /// Seconds from the start of the simulation.
     at: u64,
     file: f64,
     live: f64,
-    /// Documents that were ever there.
+    /// Documents that ever existed.
     documents: f64,
-    /// Changes of documents.
+    /// The number of changes to documents.
     update_seq: f64,
     /// The sequence at the last compaction.
     compacted_seq: f64,
 }
 
 impl World {
-    /// What a rule costs all databases together.
+    /// The cost of a rule for all databases together.
     pub(crate) fn cost(&self, rule: Rule) -> Cost {
         let channels = rule.channels();
         let mut sum = Cost::default();
@@ -156,11 +157,11 @@ impl World {
         sum
     }
 
-    /// The next database: always the same for the same numbers.
+    /// The next database, which depends only on its number and the random numbers.
     fn database(&self, number: u32, random: &mut impl FnMut() -> u64) -> Database {
         let mut uniform = || (random() >> 11) as f64 / (1_u64 << 53) as f64;
         let mut log_normal = |median: f64| {
-            // Box and Muller; the logarithm of zero has no place in it.
+            // The Box-Muller transform, which must avoid the logarithm of zero.
             let (radius, angle) = ((1.0 - uniform()).ln(), TAU * uniform());
             median * (self.spread * (-2.0 * radius).sqrt() * angle.cos()).exp()
         };
@@ -202,7 +203,7 @@ impl World {
     }
 }
 
-/// That share of a time.
+/// This share of a time, in seconds.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -212,7 +213,7 @@ fn share_of(seconds: u64, share: f64) -> u64 {
     (seconds as f64 * share) as u64
 }
 
-/// The same bytes a week as at this constant rate, all of them in office hours.
+/// Phases with the same bytes per week as this constant rate, all of them written in office hours.
 fn office_hours(garbage: f64, end: u64) -> Vec<Phase> {
     let busy = garbage * HOURS_A_WEEK / OFFICE_HOURS_A_WEEK;
     let mut phases = Vec::new();
@@ -224,7 +225,7 @@ fn office_hours(garbage: f64, end: u64) -> Vec<Phase> {
     phases
 }
 
-/// Lets a phase end at this moment.
+/// Splits the phase at this moment, so that one ends there.
 fn split(phases: &mut Vec<Phase>, moment: u64) {
     let Some(at) = phases.iter().position(|phase| phase.until >= moment) else { return };
     if phases[at].until != moment {
@@ -232,7 +233,7 @@ fn split(phases: &mut Vec<Phase>, moment: u64) {
     }
 }
 
-/// Changes the writes between two moments.
+/// Changes the phases between two moments.
 fn change(phases: &mut Vec<Phase>, (from, until): (u64, u64), change: impl Fn(&mut Phase)) {
     split(phases, from);
     split(phases, until);
@@ -241,7 +242,7 @@ fn change(phases: &mut Vec<Phase>, (from, until): (u64, u64), change: impl Fn(&m
 }
 
 impl Database {
-    /// What it costs when any of these channels has it compacted as soon as it takes it.
+    /// The cost if the database is compacted as soon as one of these channels takes it.
     fn cost(&self, channels: &[Channel], end: u64) -> Cost {
         let mut state = State {
             at: 0,
@@ -303,7 +304,7 @@ impl State {
         self.update_seq += phase.file * seconds as f64 / DOCUMENT;
     }
 
-    /// Frees what was predicted.
+    /// Frees the predicted bytes.
     fn compact(&mut self, freed: f64) {
         self.file -= freed;
         self.compacted_seq = self.update_seq;
@@ -324,7 +325,7 @@ impl State {
     }
 }
 
-/// A number of bytes or documents.
+/// Rounds a number of bytes or documents.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

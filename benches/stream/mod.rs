@@ -1,5 +1,5 @@
-//! A stream of writes to a real CouchDB that depends on its seed alone, not on how fast CouchDB
-//! answers: where it falls behind, the same writes come later.
+//! A stream of writes to a real CouchDB that depends only on its seed, not on how fast CouchDB
+//! responds: if CouchDB falls behind, the same writes come later.
 
 use crate::seeded::random_numbers;
 use reqwest::Method;
@@ -17,26 +17,26 @@ use tokio::time::{self, Instant};
 
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
-/// Beginning of the databases' names.
+/// The prefix of the databases' names.
 pub(crate) const PREFIX: &str = "recliner-churn-";
 pub(crate) const DATABASES: usize = 12;
-/// Bytes of text in a document, on average.
+/// The average bytes of text in a document.
 const BYTES: u64 = 4_000;
-/// Documents of the smallest database, and documents written to the slowest one in a second; the
-/// largest and the fastest have a hundred times as many.
+/// The documents of the smallest database, and the documents written per second to the slowest one;
+/// the largest and the fastest database have a hundred times as many.
 const FEWEST: f64 = 100.0;
 const SLOWEST: f64 = 0.5;
 const DECADES: f64 = 2.0;
-/// From one request of a database to the next.
+/// The interval between two requests of a database.
 const TICK: Duration = Duration::from_secs(2);
-/// Documents in one request at most.
+/// The maximum number of documents in one request.
 const BATCH: usize = 500;
-/// Of a hundred writes, so many add a document, and as many delete one.
+/// Of a hundred writes, this many add a document, and as many delete one.
 const ADDED: u64 = 5;
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// A cluster, with a login of a server admin.
+/// A cluster, with a server admin's login.
 pub(crate) struct Couch {
     http: reqwest::Client,
     urls: Vec<String>,
@@ -46,7 +46,7 @@ pub(crate) struct Couch {
 }
 
 impl Couch {
-    /// The cluster that the environment names; none if it names none.
+    /// The cluster that the environment names; `None` if it names none.
     pub(crate) fn named() -> Result<Option<Self>, Failure> {
         let Ok(urls) = env::var("RECLINER_TEST_COUCHDB_URL") else { return Ok(None) };
         rustls::crypto::ring::default_provider()
@@ -62,7 +62,7 @@ impl Couch {
         }))
     }
 
-    /// Sends a request to one node after the other.
+    /// Sends a request, using the nodes in turn.
     async fn send(&self, method: Method, path: &str, body: Value) -> Result<Value, Failure> {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.urls.len();
         let request = self.http.request(method.clone(), format!("{}/{path}", self.urls[at]));
@@ -77,7 +77,7 @@ impl Couch {
         Err(format!("{method} /{path}: {status} {}", String::from_utf8_lossy(&bytes)).into())
     }
 
-    /// Has every copy of every shard of a database compacted.
+    /// Compacts every copy of every shard of a database.
     pub(crate) async fn compact(&self, name: &str) -> Result<(), Failure> {
         self.send(Method::POST, &format!("{name}/_compact"), json!({})).await.map(drop)
     }
@@ -91,7 +91,7 @@ impl Couch {
     }
 }
 
-/// A document that is there.
+/// An existing document.
 struct Document {
     id: String,
     revision: String,
@@ -104,20 +104,20 @@ pub(crate) struct Writer {
     pub(crate) name: String,
     random: Box<dyn FnMut() -> u64 + Send>,
     documents: Vec<Document>,
-    /// How many there are at first.
+    /// The number of documents at first.
     at_first: usize,
     per_second: f64,
-    /// Bytes of text of the documents that are there.
+    /// Bytes of text of the existing documents.
     pub(crate) live: Arc<AtomicU64>,
     pub(crate) written: Written,
 }
 
-/// What became of the stream.
+/// The outcome of the stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
     pub(crate) documents: u64,
     pub(crate) refused: u64,
-    /// The longest that a request went out after its time.
+    /// The maximum delay of a request after its time.
     pub(crate) late: Duration,
 }
 
@@ -129,13 +129,13 @@ impl Written {
     }
 }
 
-/// The number of a hundredfold range, evenly spaced on a logarithmic axis.
+/// The value at this position of a hundredfold range, evenly spaced on a logarithmic axis.
 fn spaced(least: f64, at: usize) -> f64 {
     least * 10_f64.powf(DECADES * at as f64 / (DATABASES - 1) as f64)
 }
 
 /// One writer for each database. Size and rate are independent: sizes rise with the number, rates
-/// go through the same steps five at a time.
+/// take the same steps in strides of five.
 pub(crate) fn writers(couch: &Arc<Couch>, seed: u64) -> Vec<Writer> {
     let writer = |at: usize| Writer {
         couch: Arc::clone(couch),
@@ -164,7 +164,7 @@ impl Writer {
         (self.random)() % end.max(1)
     }
 
-    /// Takes one of the documents that are there.
+    /// Removes one of the existing documents from the list.
     fn take(&mut self) -> Document {
         let at = self.below(self.documents.len() as u64);
         let document = self.documents.swap_remove(usize::try_from(at).unwrap_or_default());
@@ -184,7 +184,6 @@ impl Writer {
         text
     }
 
-    /// A new document.
     fn added(&mut self) -> Value {
         let id = format!("{:016x}", (self.random)());
         json!({"_id": id, "text": self.text()})
@@ -237,7 +236,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes for so long.
+    /// Writes for this many seconds.
     pub(crate) async fn write(mut self, seconds: u64) -> Result<Written, Failure> {
         let (start, mut owed) = (Instant::now(), 0.0);
         for tick in 0..seconds / TICK.as_secs() {

@@ -1,4 +1,4 @@
-//! The HTTP interface over a made-up cluster, with the other ends of what it reads.
+//! The HTTP interface over a made-up cluster, with the senders of everything that it reads.
 
 use axum::Router;
 use couchdb_names::{Range, Signature};
@@ -22,7 +22,7 @@ const NOW: Moment = Moment::from_unix(1_795_222_440);
 const NODES: usize = 3;
 const RANGES: u32 = 8;
 
-/// Nothing here reads a design document.
+/// A source of design documents that has none, because no bench reads one.
 #[derive(Debug)]
 struct NoDesigns;
 
@@ -46,9 +46,9 @@ fn facts(active: u64, file: u64) -> Facts {
     }
 }
 
-/// The interface over `dbs` databases of eight shards, and a view each where `views` is set; `top` databases are
-/// exported whole. And a sweep with the plan that follows, published: each time it finds every so many shards
-/// changed, by a number.
+/// The interface over `dbs` databases of eight shards, each with a view if `views` is set; `top` databases are
+/// exported completely. Also a function that publishes a sweep and its plan: every n-th shard is changed, by a
+/// value that depends on a number.
 pub(crate) fn over(dbs: usize, top: usize, views: bool) -> (Router, impl FnMut(usize, u64)) {
     let mut draft = Draft::new(top);
     let nodes: Vec<NodeIx> = (0..NODES).map(|at| node(&mut draft, at)).collect();

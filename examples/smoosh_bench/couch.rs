@@ -1,4 +1,4 @@
-//! What is asked of CouchDB.
+//! The requests to CouchDB.
 
 use crate::{shapes::Shape, tally::File};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
@@ -14,19 +14,19 @@ use std::{
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Requests at a time for one look.
+/// The number of concurrent requests while sizes are read.
 const AT_ONCE: usize = 6;
 
-/// What one file is like.
+/// The size of one file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Size {
     pub(crate) file: u64,
     pub(crate) active: u64,
-    /// Of a shard copy, the sequence of its last compaction.
+    /// The sequence of the last compaction, for a shard copy.
     pub(crate) compacted: Option<u64>,
 }
 
-/// A cluster.
+/// A cluster, with a login.
 pub(crate) struct Couch {
     http: reqwest::Client,
     urls: Vec<String>,
@@ -89,13 +89,12 @@ impl Couch {
         Err(format!("{method} {path}: {status} {answer}").into())
     }
 
-    /// The cluster's nodes.
     pub(crate) async fn nodes(&self) -> Result<Vec<String>, Failure> {
         let members = self.must(Method::GET, "/_membership", None).await?;
         Ok(serde_json::from_value(members["cluster_nodes"].clone())?)
     }
 
-    /// Makes a database, with its view.
+    /// Creates a database and its view.
     pub(crate) async fn create(&self, shape: &Shape) -> Result<(), Failure> {
         let path = format!("/{}", part(&shape.name));
         self.must(Method::PUT, &format!("{path}?q={}", shape.q), None).await?;
@@ -107,7 +106,6 @@ impl Couch {
         Ok(())
     }
 
-    /// Deletes a database.
     pub(crate) async fn delete(&self, shape: &Shape) -> Result<(), Failure> {
         self.must(Method::DELETE, &format!("/{}", part(&shape.name)), None).await.map(|_| ())
     }
@@ -134,7 +132,7 @@ impl Couch {
         Ok(files)
     }
 
-    /// How large each of these files is; those that do not answer are left out.
+    /// The sizes of these files; files without a response are left out.
     pub(crate) async fn sizes(&self, files: &[File]) -> Result<BTreeMap<usize, Size>, Failure> {
         let asked: Vec<_> =
             files.iter().enumerate().map(|(at, file)| self.size(at, file).boxed()).collect();
@@ -155,8 +153,7 @@ impl Couch {
         }
     }
 
-    /// Writes documents; answers for each its id and new revision, or nothing where it was
-    /// refused.
+    /// Writes documents; returns for each its id and new revision, or nothing if it was refused.
     pub(crate) async fn write(
         &self,
         shape: &Shape,
@@ -169,7 +166,7 @@ impl Couch {
         Ok(rows.map(|row| Some((text(&row["id"])?, text(&row["rev"])?))).collect())
     }
 
-    /// Has the view brought up to date on all copies, without waiting for it.
+    /// Requests an update of the view on all copies, without waiting for it.
     pub(crate) async fn touch_view(&self, shape: &Shape) -> Result<(), Failure> {
         let name = part(&shape.name);
         let path = format!("/{name}/_design/v/_view/by_kind?limit=0&update=lazy");

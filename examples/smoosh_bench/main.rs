@@ -1,9 +1,9 @@
-//! One stream of writes to a real CouchDB, and what it costs whoever compacts there.
+//! One stream of writes to a real CouchDB, and its cost with different compactors.
 //!
-//! The program makes databases, writes to them at a fixed pace, and looks at every file all
-//! the while: how large it is, how much of it is active, and when it was compacted. It starts
-//! no compaction. So the same stream can be run beside smoosh, beside recliner and beside
-//! nobody, and the tables laid side by side. Give each run a cluster with fresh data:
+//! The program creates databases, writes to them at a fixed rate, and reads the state of every file
+//! all the while: its size, its active bytes, and when it was compacted. It starts no compaction.
+//! So the same stream can be run with smoosh, with recliner and without a compactor, and the tables
+//! can be compared. Give each run a cluster with fresh data:
 //!
 //! ```text
 //! export RECLINER_TEST_COUCHDB_URL=http://127.0.0.1:5984
@@ -22,23 +22,23 @@
 //! cargo run --release --example smoosh_bench -- --label nobody
 //! ```
 //!
-//! The URLs may be several, with commas; writes go to them in turn. The login has to be a
-//! server admin's. Only databases beginning with `--prefix` are touched; they must not be
-//! there before, and are deleted at the end unless `--keep` is given.
+//! The URL may be a list separated by commas; writes go to the URLs in turn. The login has to be a
+//! server admin's. Only databases with the prefix `--prefix` are touched; they must not exist
+//! before, and are deleted at the end unless `--keep` is given.
 //!
-//! What is written depends on `--seed`, `--seconds` and `--rate` alone, not on how fast
-//! CouchDB answers: where it falls behind, the same writes come later, and the table says by
-//! how much. Ten shapes of databases: orders (new and changed documents), sessions (which
-//! are deleted again), counters (few documents that change all the time), an archive (which
-//! only grows), one with a view, and small tenants.
+//! The writes depend only on `--seed`, `--seconds` and `--rate`, not on how fast CouchDB responds:
+//! if CouchDB falls behind, the same writes come later, and the table says by how much. There are
+//! ten databases of different shapes: orders (new and changed documents), sessions (which are
+//! deleted again), counters (few documents that change all the time), an archive (which only
+//! grows), one with a view, and small tenants.
 //!
-//! Sizes are those that CouchDB says of each file on each node. A shard copy was compacted
-//! when its `compacted_seq` moved, a copy of a view when its file shrank; bytes freed and
-//! rewritten are those of the looks just before and just after, so that what was written
-//! between two looks blurs them by as much for everybody. A compaction's own temporary files
-//! do not show over HTTP: give the nodes' data directories by `--du` to count the blocks of
-//! everything that is in them. Bytes wasted are file less active, of all copies, averaged
-//! over all looks from the first write to the last.
+//! Sizes are those that CouchDB reports for each file on each node. A shard copy was compacted when
+//! its `compacted_seq` changed, a copy of a view when its file shrank. Bytes freed and rewritten
+//! are the differences between the readings just before and just after, so that writes between two
+//! readings blur them equally for every compactor. A compaction's own temporary files do not show
+//! over HTTP: give the nodes' data directories by `--du` to count the blocks of all their files.
+//! Bytes wasted are file size minus active size, over all copies, averaged over all readings from
+//! the first write to the last.
 
 mod couch;
 mod shapes;
@@ -88,7 +88,7 @@ struct Args {
     keep: bool,
 }
 
-/// Looks at all files until `stop`.
+/// Reads the sizes of all files repeatedly until `stop`.
 async fn look(
     couch: Arc<Couch>,
     args: Args,

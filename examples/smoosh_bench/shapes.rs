@@ -1,19 +1,19 @@
-//! The databases that are written to.
+//! The databases that the stream writes to.
 
-/// What is written to one database.
+/// The writes to one database.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) name: String,
     pub(crate) q: u32,
-    /// Its part of all writes.
+    /// The database's share of all writes, as a weight.
     pub(crate) weight: u64,
-    /// Bytes of text in a document, about.
+    /// The approximate bytes of text in a document.
     pub(crate) bytes: usize,
-    /// Of a hundred writes, how many change a document that is there.
+    /// Of a hundred writes, the number that change an existing document.
     pub(crate) changes: u64,
-    /// Of a hundred writes, how many delete one.
+    /// Of a hundred writes, the number that delete a document.
     pub(crate) deletes: u64,
-    /// Documents above which nothing new is written, but old ones changed.
+    /// The number of documents above which only existing ones are changed.
     pub(crate) at_most: usize,
     /// Whether a view is kept up to date.
     pub(crate) view: bool,
@@ -34,7 +34,7 @@ impl Shape {
     }
 }
 
-/// Every database. Those with a view have one range: only there CouchDB shows each copy of
+/// Every database. Those with a view have one range, because only then CouchDB shows each copy of
 /// the index by itself.
 pub(crate) fn all(prefix: &str) -> Vec<Shape> {
     let of = |name: &str| Shape::new(prefix, name);

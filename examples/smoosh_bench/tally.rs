@@ -1,4 +1,4 @@
-//! What the looks at the files add up to.
+//! The totals over all readings of the files.
 
 use crate::{couch::Size, writer::Written};
 use std::{
@@ -8,10 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file that CouchDB tells the size of.
+/// A file whose size CouchDB reports.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
-    /// Where it is asked for.
+    /// The path that CouchDB is asked for.
     pub(crate) path: String,
     pub(crate) view: bool,
 }
@@ -24,26 +24,26 @@ struct Compactions {
     rewritten: u64,
 }
 
-/// Everything seen so far.
+/// The totals so far.
 #[derive(Debug)]
 pub(crate) struct Tally {
     files: Vec<File>,
     last: BTreeMap<usize, Size>,
     dbs: Compactions,
     views: Compactions,
-    /// Looks between the first write and the last, and what they add up to.
+    /// The number of readings between the first write and the last, and their sums.
     looks: u64,
     wasted: u64,
     peak_files: u64,
     peak_blocks: Option<u64>,
 }
 
-/// Bytes of the blocks that everything below these directories takes; none without them.
+/// Bytes of the blocks of everything below these directories; `None` without directories.
 pub(crate) fn blocks(dirs: &[PathBuf]) -> Option<u64> {
     (!dirs.is_empty()).then(|| dirs.iter().map(|dir| below(dir)).sum())
 }
 
-/// What goes away while it is looked at counts as nothing.
+/// Files that disappear meanwhile are ignored.
 fn below(path: &Path) -> u64 {
     let Ok(meta) = path.symlink_metadata() else { return 0 };
     let inside = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -69,7 +69,7 @@ impl Tally {
         &self.files
     }
 
-    /// One look at all files.
+    /// Adds one reading of all files.
     pub(crate) fn add(&mut self, sizes: BTreeMap<usize, Size>, blocks: Option<u64>, writing: bool) {
         for (at, now) in sizes {
             let Some(before) = self.last.insert(at, now) else { continue };
@@ -99,7 +99,7 @@ impl Tally {
         self.sum(|size| size.file.saturating_sub(size.active))
     }
 
-    /// What it comes to, as a table.
+    /// The results as a table.
     pub(crate) fn table(&self, label: &str, stream: &Written) -> String {
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
         let counts = |of: Compactions| {

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{self, Instant};
 
-/// One request's worth of documents.
+/// The interval between two requests.
 const TICK: Duration = Duration::from_secs(2);
 
-/// Text that snappy finds little in to shorten.
+/// Letters of which snappy can compress little.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// How one database is written.
+/// The timing and the seed of one database's writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) start: Instant,
@@ -23,12 +23,12 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
-/// What came of it.
+/// The outcome of the writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
     pub(crate) docs: u64,
     pub(crate) refused: u64,
-    /// The longest that a request went out after its time.
+    /// The maximum delay of a request after its time.
     pub(crate) late: Duration,
 }
 
@@ -40,7 +40,7 @@ impl Written {
     }
 }
 
-/// Numbers that look random, the same for the same seed (`SplitMix64`).
+/// Random-looking numbers, the same for the same seed (`SplitMix64`).
 struct Dice(u64);
 
 impl Dice {
@@ -60,7 +60,7 @@ impl Dice {
         let mut text = String::with_capacity(bytes + 10);
         while text.len() < bytes {
             let roll = self.roll();
-            // Six bits a letter.
+            // Six bits per letter.
             let letter = |at: u32| LETTERS[usize::from((roll >> (6 * at)).to_le_bytes()[0] % 64)];
             text.extend((0..10).map(|at| char::from(letter(at))));
         }
@@ -68,10 +68,10 @@ impl Dice {
     }
 }
 
-/// Documents that are there: each with its id and revision.
+/// The existing documents, each with its id and revision.
 type Docs = Vec<(String, String)>;
 
-/// One document to write, and where it was among those that are there.
+/// The next document to write; a changed or deleted one is removed from the list.
 fn next(dice: &mut Dice, shape: &Shape, docs: &mut Docs) -> Value {
     let roll = dice.roll() % 100;
     let full = docs.len() >= shape.at_most;

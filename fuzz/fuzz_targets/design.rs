@@ -1,4 +1,4 @@
-//! Any text as a design document.
+//! Parses any text as a design document.
 
 #![no_main]
 

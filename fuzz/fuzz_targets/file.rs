@@ -1,4 +1,4 @@
-//! Any bytes as a file.
+//! Reads any bytes as a file.
 
 #![no_main]
 

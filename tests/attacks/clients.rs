@@ -1,4 +1,5 @@
-//! Whoever reaches the port: without a login, from a web page, or from a careless program.
+//! Attacks by anyone who reaches the port: without a login, from a web page, or with a faulty
+//! program.
 
 use crate::victim::{PATIENCE, Victim};
 use futures::future::join_all;
@@ -9,13 +10,13 @@ use tokio::{
     time,
 };
 
-/// A text as part of a query.
+/// Percent-encodes a text for a query string.
 fn encoded(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
-/// What is asked with a configuration: as a link that any page may hold, and as the question that the
-/// program's own command sends.
+/// The requests that carry a configuration: as a link that any page may contain, and as recliner's
+/// own command sends it.
 fn questions(victim: &Victim, config: &str) -> [String; 2] {
     let host = &victim.address;
     let body = serde_json::json!({ "config": config }).to_string();
@@ -33,7 +34,7 @@ fn questions(victim: &Victim, config: &str) -> [String; 2] {
     ]
 }
 
-/// Small configurations that are large once they are read.
+/// Configurations that are short as text and huge once parsed.
 fn bombs() -> Vec<String> {
     let aliases = |letters: usize, times: usize| {
         let text = "x".repeat(letters);
@@ -61,7 +62,7 @@ fn bombs() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_configuration_that_unfolds_stalls_nothing() {
+async fn configuration_bombs_do_not_stall_the_service() {
     let victim = Victim::demo(&[]).await;
     let requests: Vec<_> = bombs().iter().flat_map(|bomb| questions(&victim, bomb)).collect();
     let attack = async {
@@ -81,7 +82,7 @@ async fn a_configuration_that_unfolds_stalls_nothing() {
 }
 
 #[tokio::test]
-async fn large_questions_wait_outside() {
+async fn large_concurrent_requests_stay_within_memory_limit() {
     let victim = Victim::demo(&[]).await;
     let filler = "1,".repeat(1_000_000);
     let body = format!("{{\"db\":\"orders\",\"design\":{{\"x\":[{filler}1]}}}}");
@@ -102,9 +103,9 @@ async fn large_questions_wait_outside() {
 }
 
 #[tokio::test]
-async fn a_name_that_was_bound_to_this_machine_reads_nothing() {
+async fn dns_rebinding_reads_nothing() {
     let victim = Victim::demo(&["--web.enable-admin-api"]).await;
-    let port = victim.address.rsplit(':').next().expect("it has a port").to_owned();
+    let port = victim.address.rsplit(':').next().expect("the address has a port").to_owned();
     for host in ["evil.example", "127.0.0.1.evil.example", "evil@127.0.0.1", ""] {
         for path in ["/", "/api/v1/status", "/api/v1/targets", "/api/v1/config", "/live?page=/"] {
             let host = if host.is_empty() { String::new() } else { format!("{host}:{port}") };
@@ -123,7 +124,7 @@ async fn a_name_that_was_bound_to_this_machine_reads_nothing() {
 }
 
 #[tokio::test]
-async fn a_foreign_page_orders_nothing() {
+async fn cross_site_requests_cannot_give_orders() {
     let victim = Victim::demo(&["--web.enable-admin-api", "--web.enable-lifecycle"]).await;
     let (host, body) = (&victim.address, r#"{"scope":"all","reason":"x"}"#);
     for path in ["/api/v1/suspend", "/api/v1/rescan", "/-/quit", "/-/reload", "/api/v1/flush"] {
@@ -148,7 +149,7 @@ async fn a_foreign_page_orders_nothing() {
 }
 
 #[tokio::test]
-async fn one_request_is_never_read_as_two() {
+async fn ambiguous_framing_never_splits_a_request() {
     let victim = Victim::demo(&[]).await;
     let host = &victim.address;
     for head in [
@@ -170,24 +171,26 @@ async fn one_request_is_never_read_as_two() {
             let _reset = stream.read_to_end(&mut answer).await;
             String::from_utf8_lossy(&answer).into_owned()
         };
-        let answer = time::timeout(PATIENCE, exchange).await.expect("it is answered or closed");
+        let answer = time::timeout(PATIENCE, exchange)
+            .await
+            .expect("the server answers or closes the connection");
         assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{head}: {answer}");
     }
 }
 
 #[tokio::test]
-async fn clients_that_say_nothing_or_read_nothing_are_closed() {
+async fn idle_and_stalled_clients_are_disconnected() {
     let victim = Victim::demo(&[]).await;
     let attack = async {
         let mut held = Vec::new();
         for at in 0..600 {
             let Ok(mut stream) = TcpStream::connect(&victim.address).await else { break };
-            let said = match at % 3 {
+            let request = match at % 3 {
                 0 => String::new(),
                 1 => "GET /metrics HTTP/1.1\r\nHost: lo".to_owned(),
                 _ => format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", victim.address),
             };
-            let _closed = stream.write_all(said.as_bytes()).await;
+            let _closed = stream.write_all(request.as_bytes()).await;
             held.push(stream);
         }
         time::sleep(Duration::from_secs(5)).await;
@@ -200,7 +203,7 @@ async fn clients_that_say_nothing_or_read_nothing_are_closed() {
 }
 
 #[tokio::test]
-async fn many_live_pages_cost_no_more_than_a_few() {
+async fn open_live_pages_are_limited() {
     let victim = Victim::demo(&[]).await;
     let open = async |page: &str| {
         let mut stream = TcpStream::connect(&victim.address).await.expect("it listens");
@@ -216,7 +219,7 @@ async fn many_live_pages_cost_no_more_than_a_few() {
         for at in 1..255 {
             others.push(open(&format!("targets?search={at}")).await);
         }
-        // The first page is still kept up to date; those for which there is no place say that they are not.
+        // The first page still gets updates; pages beyond the limit are told that too many are open.
         for _ in 0..3 {
             until(&mut first, &["event: parts"]).await;
         }
@@ -230,7 +233,7 @@ async fn many_live_pages_cost_no_more_than_a_few() {
     harm.within(300);
 }
 
-/// Reads until one of these comes; returns which.
+/// Reads until one of these texts arrives; returns its position.
 async fn until(stream: &mut TcpStream, says: &[&str]) -> usize {
     let read = async {
         let mut text = Vec::new();
@@ -239,14 +242,14 @@ async fn until(stream: &mut TcpStream, says: &[&str]) -> usize {
             if let Some(which) = says.iter().position(|it| so_far.contains(it)) {
                 return which;
             }
-            text.push(stream.read_u8().await.expect("the stream goes on"));
+            text.push(stream.read_u8().await.expect("the stream stays open"));
         }
     };
     time::timeout(2 * PATIENCE, read).await.unwrap_or_else(|_| panic!("it never said {says:?}"))
 }
 
 #[tokio::test]
-async fn three_hundred_readers_of_the_description_are_served_one_text() {
+async fn concurrent_openapi_readers_stay_within_memory_limit() {
     let victim = Victim::demo(&[]).await;
     let attack = async { join_all((0..300).map(|_| victim.get("/api/v1/openapi.json"))).await };
     let (answers, harm) = victim.during(attack).await;

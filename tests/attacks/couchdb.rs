@@ -1,4 +1,4 @@
-//! A CouchDB that lies, or a machine that pretends to be one.
+//! Attacks by a lying CouchDB, or by a machine that pretends to be one.
 
 use crate::victim::{Victim, run};
 use axum::{
@@ -32,7 +32,7 @@ pub(crate) const PASSWORD: &str = "s3kr3t-pa55";
 
 const NODE: &str = "node1@127.0.0.1";
 
-/// What a false CouchDB answers in place of the true one.
+/// The false answer to a request; `None`: the true one.
 type Lie = Arc<dyn Fn(&Request) -> Option<Response> + Send + Sync>;
 
 pub(crate) fn small_world() -> Config {
@@ -48,7 +48,7 @@ pub(crate) fn small_world() -> Config {
     config
 }
 
-/// A cluster of one node that tells the truth but for `lie`.
+/// A cluster of one node that tells the truth except for `lie`.
 pub(crate) struct FalseCouch {
     pub(crate) url: String,
     _server: JoinSet<()>,
@@ -59,7 +59,7 @@ impl FalseCouch {
         config: Config,
         lie: impl Fn(&Request) -> Option<Response> + Send + Sync + 'static,
     ) -> Self {
-        let cluster = Cluster::new(config, 1, Clock::System).expect("the cluster is sound");
+        let cluster = Cluster::new(config, 1, Clock::System).expect("the configuration is valid");
         let (_, router) = cluster.routers().into_iter().next().expect("it has a node");
         let lie: Lie = Arc::new(lie);
         let router = router.layer(from_fn(move |request: Request, next: Next| {
@@ -75,7 +75,7 @@ impl FalseCouch {
         Self { url, _server: server }
     }
 
-    /// A service that reads it.
+    /// Starts a service that reads this CouchDB.
     async fn read_by_a_service(&self, yaml: &str) -> Victim {
         Victim::serving(std::slice::from_ref(&self.url), yaml).await
     }
@@ -83,7 +83,7 @@ impl FalseCouch {
 
 async fn serve(router: Router) -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let mut servers = JoinSet::new();
     servers.spawn(async move { axum::serve(listener, router).await.unwrap_or_default() });
     (url, servers)
@@ -93,7 +93,7 @@ fn json_response(body: impl Into<Body>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
 }
 
-/// Lines of a continuous feed, as fast as they are read.
+/// Lines of a continuous feed, as fast as the client reads them.
 fn flood_of_events(name: impl Fn(usize) -> String + Send + 'static) -> Response {
     let pieces = stream::iter(0_usize..).map(move |at| {
         let lines: String = (at * 100..at * 100 + 100)
@@ -112,7 +112,7 @@ fn flood_of_events(name: impl Fn(usize) -> String + Send + 'static) -> Response 
 const FOLLOWING: &str = "journal: {events: {max_size: 32MiB}}\n";
 
 #[tokio::test]
-async fn a_flood_of_database_events_fills_neither_disk_nor_memory() {
+async fn event_flood_fills_neither_disk_nor_memory() {
     let names: [fn(usize) -> String; 2] =
         [|at| format!("{}{at}", "n".repeat(5_000)), |at| format!("new{at}")];
     for name in names {
@@ -130,7 +130,7 @@ async fn a_flood_of_database_events_fills_neither_disk_nor_memory() {
 }
 
 #[tokio::test]
-async fn a_hundred_thousand_tasks_stall_nothing() {
+async fn hundred_thousand_tasks_do_not_stall_the_service() {
     let tasks: Vec<_> = (0..60_000_u64)
         .map(|at| {
             json!({
@@ -141,7 +141,7 @@ async fn a_hundred_thousand_tasks_stall_nothing() {
             })
         })
         .collect();
-    let body = Bytes::from(serde_json::to_vec(&tasks).expect("it is JSON"));
+    let body = Bytes::from(serde_json::to_vec(&tasks).expect("valid JSON"));
     let couch = FalseCouch::open(small_world(), move |request| {
         request.uri().path().ends_with("/_active_tasks").then(|| json_response(body.clone()))
     })
@@ -152,7 +152,7 @@ async fn a_hundred_thousand_tasks_stall_nothing() {
     victim.stop().await;
 }
 
-/// A gigabyte of blanks, compressed a thousandfold.
+/// A gigabyte of spaces, compressed a thousandfold.
 fn bomb() -> Bytes {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     let blanks = vec![b' '; 1 << 20];
@@ -163,7 +163,7 @@ fn bomb() -> Bytes {
 }
 
 #[tokio::test]
-async fn answers_that_unfold_or_never_end_cost_little() {
+async fn compressed_or_endless_answers_stay_within_memory_limit() {
     let packed = bomb();
     let endless = |piece: &'static str| {
         let whole = Bytes::from(piece.repeat((64 << 10) / piece.len()));
@@ -193,7 +193,7 @@ async fn answers_that_unfold_or_never_end_cost_little() {
     }
 }
 
-/// A thousand rows a page, and always one page more.
+/// A page of a thousand rows after which there is always another page.
 fn page_without_end(asked: &AtomicUsize) -> Response {
     let page = asked.fetch_add(1, Ordering::Relaxed);
     let rows: Vec<_> = (0..1_000)
@@ -203,7 +203,7 @@ fn page_without_end(asked: &AtomicUsize) -> Response {
 }
 
 #[tokio::test]
-async fn pages_without_end_are_not_kept() {
+async fn endless_paging_stays_within_memory_limit() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let couch = FalseCouch::open(small_world(), move |request| {
@@ -216,7 +216,7 @@ async fn pages_without_end_are_not_kept() {
     victim.stop().await;
 }
 
-/// A machine that notes whether a login reaches it.
+/// A server that records every request, so that a test can tell whether a login reached it.
 async fn eavesdropper() -> (String, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let notes = Arc::clone(&heard);
@@ -226,7 +226,7 @@ async fn eavesdropper() -> (String, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
             let head = format!("{} {} {:?}", request.method(), request.uri(), request.headers());
             let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap_or_default();
             let whole = format!("{head} {}", String::from_utf8_lossy(&body));
-            notes.lock().expect("no test panics with it").push(whole);
+            notes.lock().expect("no test panics while holding the lock").push(whole);
             StatusCode::NOT_FOUND
         }
     });
@@ -235,7 +235,7 @@ async fn eavesdropper() -> (String, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
 }
 
 fn assert_no_login(heard: &Mutex<Vec<String>>) {
-    for request in heard.lock().expect("no test panics with it").iter() {
+    for request in heard.lock().expect("no test panics while holding the lock").iter() {
         let low = request.to_lowercase();
         for secret in ["authorization", "cookie", "authsession", PASSWORD, "name=adm"] {
             assert!(!low.contains(secret), "{request}");
@@ -244,7 +244,7 @@ fn assert_no_login(heard: &Mutex<Vec<String>>) {
 }
 
 #[tokio::test]
-async fn logins_follow_neither_redirects_nor_names_of_nodes() {
+async fn login_is_not_sent_to_redirects_or_node_names() {
     let (thief, heard, _server) = eavesdropper().await;
     let place = thief.trim_start_matches("http://").to_owned();
     let host = place.split(':').next().expect("it has a host").to_owned();
@@ -271,7 +271,7 @@ async fn logins_follow_neither_redirects_nor_names_of_nodes() {
 }
 
 #[tokio::test]
-async fn cookies_are_bounded_and_control_nothing() {
+async fn ninety_cookies_do_not_stop_reading() {
     let couch = FalseCouch::open(small_world(), |request| {
         (request.uri().path() == "/").then(|| {
             let mut answer = json_response(r#"{"couchdb":"Welcome","version":"3.5.0"}"#);
@@ -289,10 +289,10 @@ async fn cookies_are_bounded_and_control_nothing() {
     victim.stop().await;
 }
 
-/// Says to go on, and never what with.
+/// A server that answers every request with endless `100 Continue` lines.
 async fn endless_continue() -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
+    let address = listener.local_addr().expect("the listener is bound").to_string();
     let mut servers = JoinSet::new();
     servers.spawn(async move {
         let mut connections = JoinSet::new();
@@ -309,9 +309,9 @@ async fn endless_continue() -> (String, JoinSet<()>) {
 }
 
 #[tokio::test]
-async fn a_server_that_only_says_to_go_on_is_left() {
+async fn command_fails_on_endless_continue_responses() {
     let (url, _server) = endless_continue().await;
-    let dir = tempfile::tempdir().expect("there is room");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
     for words in [
         &["scan", "--couchdb.url", &url][..],
@@ -323,7 +323,7 @@ async fn a_server_that_only_says_to_go_on_is_left() {
     }
 }
 
-/// Starts whatever is due, at once.
+/// A configuration that starts everything due at once.
 const ENFORCING: &str = "mode: enforce
 poll: 1s
 limits: {per_node: 3, cluster: 9, wait: 0s, duty: 100%}
@@ -332,7 +332,7 @@ pressure: {probe_latency: {high: 1h, low: 30m}}
 ";
 
 #[tokio::test]
-async fn a_node_that_takes_orders_and_does_nothing_is_not_asked_again_and_again() {
+async fn ignored_orders_are_not_repeated() {
     let orders = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&orders);
     let couch = FalseCouch::open(small_world(), move |request| {
@@ -349,17 +349,17 @@ async fn a_node_that_takes_orders_and_does_nothing_is_not_asked_again_and_again(
     let ((), harm) = victim.during(time::sleep(Duration::from_secs(45))).await;
     harm.within(200);
     let sent = orders.load(Ordering::Relaxed);
-    // Two shards, and a cleanup of the database's index files.
+    // The orders for two shards, and a cleanup of the database's index files.
     assert!((1..=4).contains(&sent), "{sent} orders in 45 seconds");
     victim.stop().await;
 }
 
 #[tokio::test]
-async fn a_journal_that_is_deleted_is_noticed_and_stops_nothing_that_reads() {
+async fn deleted_journal_is_reported_while_reads_continue() {
     let couch = FalseCouch::open(small_world(), |_| None).await;
     let victim = couch.read_by_a_service(ENFORCING).await;
     victim.until("/metrics", "recliner_journal_usable 1").await;
-    std::fs::remove_dir_all(victim.dir.path().join("data")).expect("the test may");
+    std::fs::remove_dir_all(victim.dir.path().join("data")).expect("the directory is removable");
     let ((), harm) = victim.during(victim.until("/metrics", "recliner_journal_usable 0")).await;
     harm.within(200);
     assert_eq!(victim.get("/api/v1/status").await.0, 200);

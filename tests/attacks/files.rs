@@ -1,4 +1,4 @@
-//! Those who share the machine: links where files are made, and files that do not end.
+//! Attacks by users of the same machine: links where files are created, and endless files.
 
 use crate::{
     couchdb::{FalseCouch, PASSWORD, small_world},
@@ -11,13 +11,13 @@ use std::{
 use tokio::time::Instant;
 
 #[tokio::test]
-async fn a_backup_writes_through_no_link() {
+async fn backup_does_not_follow_symlinks() {
     let victim = Victim::demo(&["--web.enable-admin-api"]).await;
     let url = format!("http://{}", victim.address);
-    let dir = tempfile::tempdir().expect("there is room");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let (target, owned) = (dir.path().join("journal.backup"), dir.path().join("owned"));
     for link in ["journal.backup", "journal.backup.part", "journal.backup.tmp"] {
-        fs::write(&owned, "of somebody else").expect("it can be written");
+        fs::write(&owned, "of somebody else").expect("the file is writable");
         symlink(&owned, dir.path().join(link)).expect("a link can be made");
         let file = target.to_str().expect("it is UTF-8");
         let (code, out, err) =
@@ -30,7 +30,7 @@ async fn a_backup_writes_through_no_link() {
 }
 
 #[tokio::test]
-async fn nobody_else_may_read_the_journal() {
+async fn journal_is_readable_only_by_its_owner() {
     let couch = FalseCouch::open(small_world(), |_| None).await;
     let victim = Victim::serving(std::slice::from_ref(&couch.url), "poll: 1s\n").await;
     victim.until("/metrics", "recliner_journal_usable 1").await;
@@ -43,8 +43,8 @@ async fn nobody_else_may_read_the_journal() {
 }
 
 #[tokio::test]
-async fn a_file_of_nothing_is_inspected_at_once() {
-    let dir = tempfile::tempdir().expect("there is room");
+async fn huge_sparse_file_is_inspected_quickly() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("sparse.couch");
     let file = File::create(&path).expect("it can be made");
     file.write_at(b"x", 1 << 40).expect("the file system has sparse files");
@@ -54,8 +54,8 @@ async fn a_file_of_nothing_is_inspected_at_once() {
 }
 
 #[tokio::test]
-async fn settings_without_end_are_refused() {
-    let dir = tempfile::tempdir().expect("there is room");
+async fn refuses_endless_settings_files() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
     for what in ["smoosh", "compaction-daemon"] {
         for endless in ["/dev/zero", "/dev/urandom"] {
             let words = ["import", what, "--ini", endless];

@@ -1,9 +1,9 @@
-//! Attacks on a built binary: by whoever reaches its port, by the CouchDB that it reads, and by those
-//! who share its machine. Each one is small for the attacker, bounded, and stays on this machine.
+//! Attacks on a built binary: by clients that reach its port, by the CouchDB that it reads, and by
+//! users of its machine. Each attack is cheap for the attacker, bounded, and stays on this machine.
 //!
 //! `cargo test --test attacks` attacks the binary of this build; `RECLINER_ATTACKED` names another.
-//! What is held: it goes on answering, its memory and its disk stay within bounds, logins reach
-//! nobody, and no file of others changes.
+//! Every attack checks that the process keeps answering, that its memory and disk use stay bounded,
+//! that logins reach nobody, and that no foreign file changes.
 
 mod clients;
 mod couchdb;

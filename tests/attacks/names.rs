@@ -1,4 +1,4 @@
-//! Names from a cluster, in what an operator keeps or pastes.
+//! Hostile names from a cluster in texts that an operator saves or pastes.
 
 use crate::{
     couchdb::{FalseCouch, PASSWORD, small_world},
@@ -7,7 +7,7 @@ use crate::{
 use couchdb_sim::{Config, Database, Design};
 use std::fs;
 
-/// What a shell, YAML or a terminal would act upon.
+/// Text that a shell, YAML or a terminal would interpret.
 const HOSTILE: [&str; 6] = [
     "x\nmode: enforce\ncouchdb: {trust_node_hosts: true}\n#",
     "$(touch pwned)",
@@ -36,17 +36,17 @@ fn world(name: &str) -> Config {
 const LOGIN: [(&str, &str); 2] = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
 
 #[tokio::test]
-async fn a_name_stays_a_name_in_a_configuration() {
+async fn hostile_name_cannot_inject_configuration() {
     for name in HOSTILE {
         let couch = FalseCouch::open(world(name), |_| None).await;
-        let dir = tempfile::tempdir().expect("there is room");
+        let dir = tempfile::tempdir().expect("a temporary directory");
         let words = ["import", "smoosh", "--couchdb.url", &couch.url];
         let (code, out, err) = run(dir.path(), &words, &LOGIN).await;
         if code != 0 {
             assert!(!err.is_empty(), "{name}");
             continue;
         }
-        fs::write(dir.path().join("recliner.yml"), &out).expect("it can be written");
+        fs::write(dir.path().join("recliner.yml"), &out).expect("the file is writable");
         let words = [
             "check-config",
             "--config.file",
@@ -57,18 +57,18 @@ async fn a_name_stays_a_name_in_a_configuration() {
         let (_, shown, _) = run(dir.path(), &words, &LOGIN).await;
         assert!(!out.contains(PASSWORD) && !shown.contains(PASSWORD), "{name}: {out}\n{shown}");
         assert!(!shown.contains("trust_node_hosts: true"), "{name}: {out}");
-        // That of the process: a channel's own may be.
+        // Only the process's own mode: a channel may have that mode.
         assert!(shown.lines().all(|line| line != "mode: enforce"), "{name}: {out}");
     }
 }
 
 #[tokio::test]
-async fn a_command_to_paste_runs_nothing_of_a_name() {
+async fn pasted_command_never_executes_a_hostile_name() {
     for name in HOSTILE {
         let couch = FalseCouch::open(world(name), |_| None).await;
-        let dir = tempfile::tempdir().expect("there is room");
+        let dir = tempfile::tempdir().expect("a temporary directory");
         let bin = dir.path().join("bin");
-        fs::create_dir(&bin).expect("it can be made");
+        fs::create_dir(&bin).expect("the directory is created");
         let (code, out, err) =
             run(dir.path(), &["plan", "--couchdb.url", &couch.url], &LOGIN).await;
         assert!(code == 0 || code == 2, "{name}: {code} {err}");
@@ -78,7 +78,7 @@ async fn a_command_to_paste_runs_nothing_of_a_name() {
             .map(|line| format!("{line}\n"))
             .collect();
         for shell in ["bash", "dash"] {
-            // `curl` is a builtin that does nothing.
+            // `curl` is replaced by a shell function that does nothing.
             let script = format!("curl() {{ :; }}\n{pastes}");
             let ran = std::process::Command::new(shell)
                 .args(["-c", &script])

@@ -1,4 +1,4 @@
-//! The attacked process, and what an attack did to it.
+//! The attacked process, and the measured effects of an attack.
 
 use std::{
     fs,
@@ -15,21 +15,21 @@ use tokio::{
     time::{self, Instant},
 };
 
-/// Longer than anything may take that ends by itself.
+/// Longer than any process may take that ends by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
-/// One attack at a time: each measures how promptly its victim answers.
+/// Runs one attack at a time, because each measures how promptly its victim answers.
 static TURN: Semaphore = Semaphore::const_new(1);
 
 const MIB: u64 = 1 << 20;
 
-/// The program that is attacked.
+/// The program under attack.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("RECLINER_ATTACKED")
         .map_or_else(|| env!("CARGO_BIN_EXE_recliner").into(), PathBuf::from)
 }
 
-/// A command of the program that ends by itself: its status, standard output and standard error.
+/// Runs a command that ends by itself; returns its status, standard output and standard error.
 pub(crate) async fn run(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> (i32, String, String) {
     crate::watchdog::start();
     let mut command = Command::new(program());
@@ -43,7 +43,7 @@ pub(crate) async fn run(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> (i3
     (code, text(&ended.stdout), text(&ended.stderr))
 }
 
-/// A running service.
+/// A running service under attack.
 pub(crate) struct Victim {
     pub(crate) address: String,
     pub(crate) dir: tempfile::TempDir,
@@ -52,37 +52,37 @@ pub(crate) struct Victim {
     _turn: SemaphorePermit<'static>,
 }
 
-/// What an attack cost.
+/// The effects of an attack.
 #[derive(Debug)]
 pub(crate) struct Harm {
-    /// The slowest answer of `/-/healthy` during the attack.
+    /// The longest wait for an answer of `/-/healthy` during the attack.
     pub(crate) silence: Duration,
-    /// By how much memory grew at its peak.
+    /// The peak growth of memory.
     pub(crate) memory_mib: u64,
-    /// What its directory held afterwards.
+    /// The size of the victim's directory after the attack.
     pub(crate) disk_mib: u64,
 }
 
 impl Harm {
-    /// It went on answering, and took no more memory than this.
+    /// Asserts that the victim kept answering and that its memory grew by less than this.
     #[track_caller]
     pub(crate) fn within(&self, memory_mib: u64) {
-        assert!(self.silence < Duration::from_secs(5), "it was silent: {self:?}");
+        assert!(self.silence < Duration::from_secs(5), "it stopped answering: {self:?}");
         assert!(self.memory_mib < memory_mib, "it took more than {memory_mib} MiB: {self:?}");
     }
 }
 
 impl Victim {
-    /// A demo, with these flags.
+    /// Starts a demo with these flags.
     pub(crate) async fn demo(flags: &[&str]) -> Self {
-        let dir = tempfile::tempdir().expect("there is room");
+        let dir = tempfile::tempdir().expect("a temporary directory");
         Self::start(dir, &[&["demo", "--log.level", "info"], flags].concat()).await
     }
 
-    /// A service for these URLs with a configuration, logged in as `adm`.
+    /// Starts a service for these URLs with a configuration, logged in as `adm`.
     pub(crate) async fn serving(urls: &[String], yaml: &str) -> Self {
-        let dir = tempfile::tempdir().expect("there is room");
-        fs::write(dir.path().join("recliner.yml"), yaml).expect("it can be written");
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        fs::write(dir.path().join("recliner.yml"), yaml).expect("the file is writable");
         let mut words = vec!["serve", "--config.file", "recliner.yml", "--mode", "enforce"];
         words.extend(urls.iter().flat_map(|url| ["--couchdb.url", url]));
         Self::start(dir, &words).await
@@ -97,8 +97,8 @@ impl Victim {
         command.args(words).args(["--web.listen-address", &address]).env_clear();
         command.envs([("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", crate::couchdb::PASSWORD)]);
         command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut process = command.kill_on_drop(true).spawn().expect("it runs");
-        let mut stderr = process.stderr.take().expect("it is piped");
+        let mut process = command.kill_on_drop(true).spawn().expect("the process starts");
+        let mut stderr = process.stderr.take().expect("the stream is piped");
         let mut log = JoinSet::new();
         log.spawn(async move {
             let mut log = Vec::new();
@@ -115,18 +115,18 @@ impl Victim {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.process.id().expect("it runs")
+        self.process.id().expect("the process is running")
     }
 
-    /// Attacks, and measures what that costs.
+    /// Attacks the victim and measures the effects.
     pub(crate) async fn during<T>(&self, attack: impl Future<Output = T>) -> (T, Harm) {
         let process = format!("/proc/{}", self.pid());
-        // The highest size so far is forgotten.
+        // Resets the peak memory that the kernel reports.
         fs::write(format!("{process}/clear_refs"), "5").expect("the process is ours");
         let before = memory(&process, "VmRSS:");
         let attack = async {
             let done = attack.await;
-            // What it left behind still works on.
+            // Requests that the attack left behind are still being processed.
             time::sleep(Duration::from_secs(1)).await;
             done
         };
@@ -146,17 +146,18 @@ impl Victim {
         (done, Harm { silence, memory_mib, disk_mib: size(self.dir.path()) / MIB })
     }
 
-    /// A plain GET: its status and its body.
+    /// Sends a plain GET; returns the status and the body.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
         self.send(&get(&self.address, path)).await
     }
 
-    /// Sends these bytes and reads to the end: the status and the body. 0: the connection was closed.
+    /// Sends these bytes and reads to the end; returns the status and the body. Status 0: the
+    /// connection was closed.
     pub(crate) async fn send(&self, request: &str) -> (u16, String) {
         send_to(&self.address, request).await
     }
 
-    /// Waits until the API answers with a text that contains all of this.
+    /// Waits until the response contains this text.
     pub(crate) async fn until(&self, path: &str, says: &str) {
         let found = async {
             while !self.get(path).await.1.contains(says) {
@@ -167,7 +168,7 @@ impl Victim {
         found.unwrap_or_else(|_| panic!("{path} never said {says}"));
     }
 
-    /// SIGTERM: it ends by itself, soon. What it logged.
+    /// Sends SIGTERM, asserts that the victim ends soon, and returns its log.
     pub(crate) async fn stop(mut self) -> String {
         let asked = std::process::Command::new("kill").arg(self.pid().to_string()).status();
         assert!(asked.expect("kill runs").success());
@@ -184,7 +185,7 @@ fn get(host: &str, path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
 }
 
-/// Sends bytes to an address and reads to the end: the status and the body.
+/// Sends bytes to an address and reads to the end; returns the status and the body.
 pub(crate) async fn send_to(address: &str, request: &str) -> (u16, String) {
     let exchange = async {
         let Ok(mut stream) = TcpStream::connect(address).await else { return String::new() };
@@ -201,10 +202,10 @@ pub(crate) async fn send_to(address: &str, request: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
-/// A line of `/proc/PID/status`, in bytes.
+/// The value of a line of `/proc/PID/status`, in bytes.
 fn memory(process: &str, line: &str) -> u64 {
     let status = fs::read_to_string(format!("{process}/status")).expect("it still runs");
-    let line = status.lines().find_map(|it| it.strip_prefix(line)).expect("Linux says it");
+    let line = status.lines().find_map(|it| it.strip_prefix(line)).expect("Linux reports it");
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("it is a number");
     kib * 1024
 }

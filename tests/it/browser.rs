@@ -1,4 +1,4 @@
-//! The console in a real browser: Chromium, through its driver.
+//! The console in a real browser: Chromium, through chromedriver.
 
 mod pages;
 mod stories;
@@ -20,11 +20,11 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 const PASSWORD: &str = crate::command::PASSWORD;
 
-/// What a page would do if it took a name for markup.
+/// A name that would run scripts if a page took it for markup.
 const MARKUP: &str =
     "<script>hacked=1</script><img src=x onerror='hacked=1'>\"'&amp;\u{202e}\u{7}\n";
 
-/// A cluster whose names try everything that CouchDB lets them.
+/// A cluster with every kind of hostile name that CouchDB accepts.
 fn hostile() -> Config {
     let nodes = [
         "<b onclick='hacked=1'>&\"\u{202e}one@127.0.0.1".to_owned(),
@@ -57,12 +57,12 @@ fn administrator() -> Vec<User> {
     vec![User { name: "adm".into(), password: PASSWORD.into(), role: Role::ServerAdmin }]
 }
 
-/// A text as a part of an address's query.
+/// Percent-encodes a text for a query string.
 fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-/// A service on a cluster that has been read, with its page's address.
+/// A service on a cluster, with its page's address.
 struct Served {
     service: Running,
     base: String,
@@ -89,11 +89,11 @@ impl Served {
         time::timeout(PATIENCE, ready).await.expect("the cluster is read in time");
     }
 
-    /// The data of an answer of the API.
+    /// The data of a response of the API.
     async fn data(&self, path: &str) -> Value {
         let answer = http().get(format!("{}api/v1/{path}", self.base)).send().await;
-        let text = answer.expect("it answers").text().await.expect("it answers text");
-        let mut answer: Value = serde_json::from_str(&text).expect("it answers JSON");
+        let text = answer.expect("a response arrives").text().await.expect("the body is text");
+        let mut answer: Value = serde_json::from_str(&text).expect("valid JSON");
         answer["data"].take()
     }
 
@@ -107,7 +107,8 @@ impl Served {
     }
 }
 
-/// Asserts that scripts and the policy had nothing to complain of, and that no name became markup.
+/// Asserts that the console has no errors of scripts or of the policy, and that no name became
+/// markup.
 async fn assert_quiet(browser: &Browser, page: &str) {
     assert_eq!(browser.console().await, [""; 0], "{page}");
     assert_eq!(browser.script("return typeof hacked;").await, "undefined", "{page}");

@@ -1,4 +1,4 @@
-//! Feeds of a simulated cluster: from a write to the plan, and what a broken feed costs.
+//! Feeds of a simulated cluster: from a write to the plan, and the cost of a broken feed.
 
 mod breaks;
 
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Sweeps are so far apart that changes seen between them came from a feed.
+/// Sweeps are rare enough that any change seen between two of them came from a feed.
 const SELDOM: &str = "scan: {interval: 1h, interval_followed: 6h, fresh_for: 4h}\n";
 
 fn world() -> Config {
@@ -34,7 +34,7 @@ async fn wait_for_status(
     Arc::clone(&waited.expect("it comes within the hour").expect("the listener lives"))
 }
 
-/// A process that follows both feeds and has read everything since.
+/// A process that follows both feeds and has read every shard since.
 async fn following(world: Config, yaml: &str) -> (Rig, FeedClientHandle) {
     let mut rig = Rig::new(world, yaml);
     rig.sweep().await;
@@ -52,7 +52,7 @@ fn seqs(plan: &Plan, db: &str) -> BTreeMap<String, Option<u64>> {
         .collect()
 }
 
-/// The first plan in which every copy of a database is further than before.
+/// The time until a plan shows every copy of a database with a new sequence.
 async fn time_until_seen(
     rig: &mut Rig,
     db: &str,
@@ -68,7 +68,7 @@ async fn time_until_seen(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_written_database_is_read_at_once_and_no_other() {
+async fn feed_event_rereads_only_the_written_database() {
     let (mut rig, _handle) = following(world(), SELDOM).await;
     let before = seqs(&*rig.planned().await, "app");
     rig.cluster.clear_exchanges();
@@ -83,7 +83,7 @@ async fn a_written_database_is_read_at_once_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_database_appears_at_once_and_a_deleted_one_disappears() {
+async fn feed_adds_new_and_removes_deleted_databases() {
     let (mut rig, _handle) = following(world(), SELDOM).await;
     let sweeps = rig.status().sweeps;
     let began = Instant::now();
@@ -95,7 +95,7 @@ async fn a_new_database_appears_at_once_and_a_deleted_one_disappears() {
     };
     rig.plan_where(measured).await;
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-    // The map itself was read a moment ago and is not read again at once.
+    // The shard map was read a moment ago and is not reread at once.
     sleep(Duration::from_secs(5)).await;
     let plan = rig.planned().await;
     assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
@@ -105,7 +105,7 @@ async fn a_new_database_appears_at_once_and_a_deleted_one_disappears() {
     let gone = |plan: &Plan| plan.snapshot.targets().all(|it| it.db_name().db != "app");
     rig.plan_where(gone).await;
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-    // The map itself was read a moment ago and is not read again at once.
+    // The shard map was read a moment ago and is not reread at once.
     sleep(Duration::from_secs(5)).await;
     let plan = rig.planned().await;
     assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
@@ -121,13 +121,13 @@ async fn a_new_database_appears_at_once_and_a_deleted_one_disappears() {
     assert_eq!(
         dbs_seen(&plan),
         dbs_there(&rig.cluster, |_, _| TargetState::Ok),
-        "nor does a sweep differ"
+        "a sweep sees the same"
     );
     assert_eq!(rig.errors(), []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn databases_that_no_feed_names_stay_fresh_with_a_reason() {
+async fn unchanged_databases_stay_fresh_by_feed_coverage() {
     let yaml = "scan: {interval: 5m, interval_followed: 6h, fresh_for: 15m}\n";
     let (mut rig, _handle) = following(world(), yaml).await;
     sleep(2 * HOUR).await;
@@ -143,7 +143,8 @@ async fn databases_that_no_feed_names_stay_fresh_with_a_reason() {
     assert!(found.contains_key(&Some(Freshness::ConfirmedByFeeds)), "{found:?}");
     assert!(!found.contains_key(&None), "{found:?}");
 
-    // Without the feed, what is old is stale until it is read again: within two sweeps.
+    // Without the feed, an old measurement is stale until the shard is read again: within two
+    // sweeps.
     rig.cluster.world(|world| world.set_global_changes(false));
     sleep(45 * Duration::from_secs(1)).await;
     let plan = rig.planned().await;
@@ -154,7 +155,7 @@ async fn databases_that_no_feed_names_stay_fresh_with_a_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_running_job_makes_measurements_doubtful_without_any_feed_event() {
+async fn running_job_makes_measurements_unconfirmed_without_feed_events() {
     let mut config = nodes().with(Database { bloat: 5.0, ..small("big", 100_000) });
     config.compaction_rate = 1 << 20;
     let (mut rig, _handle) = following(config, SELDOM).await;
@@ -177,14 +178,14 @@ async fn a_running_job_makes_measurements_doubtful_without_any_feed_event() {
     rig.plan_where(smaller).await;
 }
 
-/// What is asked in an hour, by the label of its route, without what a test does.
-fn asked(rig: &Rig, part: &str) -> usize {
+/// The number of requests whose path contains `part`.
+fn request_count(rig: &Rig, part: &str) -> usize {
     rig.cluster.exchanges().iter().filter(|it| it.path.contains(part)).count()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_feed_costs_few_requests_and_is_followed_again() {
-    // Within the first line of either.
+async fn broken_feed_costs_few_requests_and_recovers() {
+    // A number of bytes within the first line of either feed.
     let some = 20;
     let effects = [
         ("status", Effect::Status(500)),
@@ -206,14 +207,14 @@ async fn a_broken_feed_costs_few_requests_and_is_followed_again() {
             let name = format!("{feed} {name}");
             let (mut rig, mut handle) = following(world(), &yaml).await;
             rig.cluster.faults().plan(Fault::everywhere(effect.clone()).at(path));
-            // What is open breaks, so that it has to be opened again.
+            // Open feeds break, so that they have to be reopened.
             for node in [A, B, C] {
                 rig.cluster.faults().restart(node);
             }
             rig.cluster.clear_exchanges();
             rig.cluster.world(|world| world.write("app", 50));
             sleep(HOUR).await;
-            let asked = asked(&rig, path);
+            let asked = request_count(&rig, path);
             assert!((2..=400).contains(&asked), "{name}: {asked} requests in an hour");
             let reads = rig.asked("/shards%2F").len();
             assert!(reads <= 60, "{name}: {reads} shards read in an hour, and there are 9");
@@ -232,7 +233,7 @@ async fn a_broken_feed_costs_few_requests_and_is_followed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_that_appears_later_and_vanishes_again_is_noticed() {
+async fn feed_appearance_and_disappearance_are_noticed() {
     let mut config = world();
     config.global_changes = false;
     let mut rig = Rig::new(config, SELDOM);
@@ -254,13 +255,14 @@ async fn a_feed_that_appears_later_and_vanishes_again_is_noticed() {
 /// The journal's database events after a sequence number, without their times.
 async fn events_since(journal: &Journal, since: u64) -> Vec<String> {
     let query = EventsQuery { after_seq: Some(since), limit: 10_000, ..EventsQuery::default() };
-    let page = journal.events(query).await.expect("it can be read");
-    let told = page.entries.into_iter().map(|(_, event)| {
-        let json = serde_json::to_value(&event.details).expect("it is JSON");
-        let word = |name: &str| json[name].as_str().expect("it is of a database").to_owned();
+    let page = journal.events(query).await.expect("the journal is readable");
+    let recorded = page.entries.into_iter().map(|(_, event)| {
+        let json = serde_json::to_value(&event.details).expect("valid JSON");
+        let word =
+            |name: &str| json[name].as_str().expect("the event is about a database").to_owned();
         [word("type"), word("db")].join(" ")
     });
-    told.collect()
+    recorded.collect()
 }
 
 fn newest(journal: &Journal) -> u64 {
@@ -268,7 +270,7 @@ fn newest(journal: &Journal) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_scanner_reports_changes_without_a_feed_and_none_is_reported_twice() {
+async fn changes_without_a_feed_are_reported_once() {
     let mut config = world();
     config.global_changes = false;
     let mut rig = Rig::new(config, "scan: {interval: 5m}\n");
@@ -280,42 +282,42 @@ async fn the_scanner_reports_changes_without_a_feed_and_none_is_reported_twice()
     assert_eq!(
         events_since(&journal, 0).await,
         Vec::<String>::new(),
-        "what is first seen is no news"
+        "databases seen for the first time are not reported"
     );
 
     rig.cluster.world(|world| world.write("app", 50));
     rig.cluster.world(|world| world.create(small("new", 10))).unwrap();
     sleep(6 * MINUTE).await;
-    let mut told = events_since(&journal, 0).await;
-    told.sort();
-    assert_eq!(told, ["created new", "updated app", "updated new"]);
+    let mut recorded = events_since(&journal, 0).await;
+    recorded.sort();
+    assert_eq!(recorded, ["created new", "updated app", "updated new"]);
     let seq = newest(&journal);
     rig.cluster.world(|world| world.delete("new", false));
     rig.cluster.world(|world| world.create(small("new", 10))).unwrap();
     sleep(6 * MINUTE).await;
-    let told = events_since(&journal, seq).await;
-    assert_eq!(told, ["deleted new", "created new", "updated new"]);
+    let recorded = events_since(&journal, seq).await;
+    assert_eq!(recorded, ["deleted new", "created new", "updated new"]);
 
-    // The feed appears: changes before it are noticed by sweeps, later ones come from the feed,
-    // and none is reported twice.
+    // The feed appears: sweeps notice the changes before it, the feed reports later ones, and none
+    // is reported twice.
     let seq = newest(&journal);
     rig.cluster.world(|world| world.write("app", 50));
     rig.cluster.world(|world| world.set_global_changes(true));
     wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
     rig.cluster.world(|world| world.write("quiet", 5));
     sleep(20 * MINUTE).await;
-    let mut told = events_since(&journal, seq).await;
-    told.sort();
-    assert_eq!(told, ["updated app", "updated quiet"]);
+    let mut recorded = events_since(&journal, seq).await;
+    recorded.sort();
+    assert_eq!(recorded, ["updated app", "updated quiet"]);
     let seq = newest(&journal);
     rig.cluster.world(|world| world.write("app", 50));
     rig.cluster.world(|world| world.delete("new", false));
     sleep(20 * MINUTE).await;
-    let mut told = events_since(&journal, seq).await;
-    told.sort();
-    assert_eq!(told, ["deleted new", "updated app"]);
+    let mut recorded = events_since(&journal, seq).await;
+    recorded.sort();
+    assert_eq!(recorded, ["deleted new", "updated app"]);
 
-    // The feed goes away again.
+    // The feed disappears again.
     let seq = newest(&journal);
     rig.cluster.world(|world| world.set_global_changes(false));
     rig.cluster.world(|world| world.write("app", 50));
@@ -325,7 +327,7 @@ async fn the_scanner_reports_changes_without_a_feed_and_none_is_reported_twice()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_restart_loses_no_feed_coverage() {
+async fn node_restart_keeps_feed_coverage() {
     let (mut rig, mut handle) = following(world(), SELDOM).await;
     let since = handle.status.borrow().followed_since;
     for node in [A, B, C] {
@@ -341,7 +343,7 @@ async fn a_node_restart_loses_no_feed_coverage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_node_that_serves_the_shard_map_feed_may_go_down() {
+async fn shard_map_feed_survives_loss_of_its_node() {
     let (rig, mut handle) = following(world(), SELDOM).await;
     let asked = handle.status.borrow().feeds["_dbs"].node.clone().unwrap();
     rig.cluster.faults().down(&asked);
@@ -355,7 +357,7 @@ async fn the_node_that_serves_the_shard_map_feed_may_go_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_without_rights_to_feeds_asks_rarely_and_a_refused_login_never() {
+async fn refused_login_is_retried_rarely() {
     let (rig, mut handle) = following(world(), SELDOM).await;
     rig.cluster.faults().password("admin", "other");
     for node in [A, B, C] {
@@ -371,7 +373,7 @@ async fn a_login_without_rights_to_feeds_asks_rarely_and_a_refused_login_never()
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_shards_without_changes_cost_less_than_a_request_a_second() {
+async fn ten_thousand_idle_shards_cost_under_one_request_per_second() {
     let like = Database { q: 1, n: 3, docs: 100, ..Database::new("tenant-") };
     let fleet = Fleet::named(like, 3_330, 12);
     let mut config = nodes();
@@ -403,7 +405,7 @@ async fn ten_thousand_shards_without_changes_cost_less_than_a_request_a_second()
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_to_a_thousand_databases_show_within_two_seconds_without_reading_one_too_often() {
+async fn writes_show_within_two_seconds_without_frequent_rereads() {
     let like = Database { q: 1, n: 1, docs: 100, ..Database::new("tenant-") };
     let mut config = Config::new(&[A]);
     config.fleets.push(Fleet::named(like, 1_000, 12));
@@ -421,7 +423,7 @@ async fn writes_to_a_thousand_databases_show_within_two_seconds_without_reading_
     let mut took: Vec<Duration> = Vec::new();
     for at in 0..10_000_usize {
         if at < 6_000 {
-            // In no order, some twice in a short while.
+            // In random order, some databases twice within a short time.
             let place = at.wrapping_mul(0x9e37_79b9) % 7_919 % places.len();
             rig.cluster.world(|world| world.write(&places[place].0, 1));
             written[place] += 1;

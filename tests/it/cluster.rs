@@ -1,4 +1,4 @@
-//! Client, scanner and planner over a simulated cluster, held to the world's own truth.
+//! Client, scanner and planner over a simulated cluster, compared with the cluster's true state.
 
 use crate::support::{
     A, B, C, Db, NODES, ON_DEMAND, Rig, ViewLine, db_id, dbs_seen, dbs_there, node, nodes, queue,
@@ -16,7 +16,7 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// A node keeps 500 files open: of 600 all are opened once for their facts and, at first,
+/// A node keeps 500 files open: with 600 files, all are opened once for their facts and, at first,
 /// once more for design documents.
 #[tokio::test(start_paused = true)]
 async fn requests_that_open_files_respect_the_pace() {
@@ -42,7 +42,7 @@ fn of_database(file: &str, db: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_sweep_sees_every_file_of_every_node_as_it_is() {
+async fn one_sweep_sees_the_true_state_of_every_file() {
     let orphan = "shards/00000000-ffffffff/gone.1700000000";
     let world = nodes()
         .with(Database { q: 4, docs: 5_000, compacted: 0.5, ..Database::new("orders") })
@@ -57,7 +57,7 @@ async fn one_sweep_sees_every_file_of_every_node_as_it_is() {
 
     let mut there = dbs_there(&rig.cluster, |_, file| match ShardName::split(file) {
         _ if file == orphan => TargetState::Orphan,
-        // The first of two ranges, on every node, and what it is split into.
+        // Both targets of the split and the first of two ranges, on every node.
         Some(shard) if shard.db == "splits" && shard.range.to <= u32::MAX / 2 => {
             TargetState::Resharding
         }
@@ -65,7 +65,7 @@ async fn one_sweep_sees_every_file_of_every_node_as_it_is() {
     });
     assert!(
         there.values().any(|db| db.state == TargetState::Resharding),
-        "a split shows its files and its source"
+        "a split shows its target files and its source"
     );
     let (_, torn) = files_of(&rig, A, "torn").into_iter().enumerate().nth(1).unwrap();
     there.insert(db_id(B, &torn), Db::unmeasured(TargetState::Missing));
@@ -79,7 +79,7 @@ async fn one_sweep_sees_every_file_of_every_node_as_it_is() {
     assert!(status.last_success.is_some() && status.last_success == status.last_end);
 }
 
-/// The files of a database on a node, in their order.
+/// A node's files of a database, in order.
 fn files_of(rig: &Rig, node: &str, db: &str) -> Vec<String> {
     let files = rig.cluster.world(|world| world.files(node)).expect("the node is known");
     files.into_iter().filter(|file| of_database(file, db)).collect()
@@ -98,7 +98,7 @@ const ODD_DESIGNS: [&str; 9] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn odd_names_are_sent_exactly_or_not_at_all() {
+async fn odd_names_are_sent_exactly_or_never() {
     let long = format!("long/{}", "n+".repeat(100)).chars().take(200).collect::<String>();
     let mut world = nodes();
     for name in ["with/slash", "a+b", "app/_design/x", "odd_$()-+/", &long] {
@@ -136,7 +136,7 @@ async fn odd_names_are_sent_exactly_or_not_at_all() {
         let path = exchange.path.split('?').next().unwrap();
         let plain = path.to_ascii_lowercase().replace("%2e", ".");
         let dots = plain.split('/').any(|part| part == ".." || part == ".");
-        // Only `%2e%2e`, whose own percent signs are encoded, is a name; dots never are.
+        // Only `%2e%2e`, whose own percent signs are encoded, is a valid name; dots never are.
         assert!(!dots, "{exchange:?}");
         assert_eq!(exchange.status, 200, "{exchange:?}");
     }
@@ -150,7 +150,7 @@ async fn odd_names_are_sent_exactly_or_not_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_is_read_once_a_sweep_and_only_where_one_exists() {
+async fn index_is_read_once_per_sweep_on_one_copy() {
     let twin = |name: &str| Design { views: vec!["same".to_owned()], ..Design::new(name) };
     let empty = Design { views: Vec::new(), ..Design::new("filters") };
     let coffee = Design { language: "coffeescript".to_owned(), ..design("coffee") };
@@ -173,7 +173,10 @@ async fn an_index_is_read_once_a_sweep_and_only_where_one_exists() {
     assert_eq!(views_seen(&plan), there);
     let asked: Vec<String> = rig.asked("_info").into_iter().map(|asked| asked.path).collect();
     assert_eq!(asked.len(), 2, "{asked:?}");
-    assert!(asked.iter().all(|path| path.starts_with("/_node/")), "one copy, exactly: {asked:?}");
+    assert!(
+        asked.iter().all(|path| path.starts_with("/_node/")),
+        "the request names one copy: {asked:?}"
+    );
     assert_eq!(targets(&plan, TargetKind::Cleanup).count(), 1);
     rig.cluster.clear_exchanges();
     rig.sweep().await;
@@ -181,7 +184,7 @@ async fn an_index_is_read_once_a_sweep_and_only_where_one_exists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_design_document_is_read_where_views_are_off() {
+async fn views_off_reads_no_design_documents() {
     let db = Database { designs: vec![design("x")], ..Database::new("app") };
     let mut rig = Rig::new(nodes().with(db), "scan: {interval: 24h, views: off}\n");
     let plan = rig.sweep().await;
@@ -191,7 +194,7 @@ async fn no_design_document_is_read_where_views_are_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_node_is_asked_only_what_its_version_knows() {
+async fn nodes_get_only_requests_their_version_supports() {
     let mut world = nodes().with(Database::new("app"));
     world.nodes = vec![
         Node { smoosh: true, ..Node::new(A) },
@@ -227,7 +230,7 @@ async fn each_node_is_asked_only_what_its_version_knows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compaction_started_by_others_is_shown_and_reread_at_its_end() {
+async fn foreign_compaction_is_shown_and_reread_at_its_end() {
     let mut world = nodes().with(Database { bloat: 5.0, docs: 100_000, ..small("big", 0) });
     world.databases[0].docs = 100_000;
     world.nodes[0].smoosh = true;
@@ -243,7 +246,7 @@ async fn a_compaction_started_by_others_is_shown_and_reread_at_its_end() {
     let plan = rig.plan_where(|plan| queue(plan, "ratio_dbs").1 == 1).await;
     let facts = target(&plan, &id).unwrap().facts();
     assert!(facts.flags.compact_running);
-    assert_eq!(facts.file_bytes.get(), Some(before), "sizes are those that were measured");
+    assert_eq!(facts.file_bytes.get(), Some(before), "the measured sizes are shown");
     let sweeps = rig.status().sweeps;
 
     let shrunk = |plan: &recliner::plan::Plan| {
@@ -257,7 +260,7 @@ async fn a_compaction_started_by_others_is_shown_and_reread_at_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_view_compaction_shows_on_the_clusters_one_target() {
+async fn view_compaction_shows_on_its_cluster_target() {
     let designs = vec![Design { bloat: 6.0, bytes_per_doc: 2_000, ..design("v") }];
     let mut world = nodes().with(Database { designs, ..small("app", 50_000) });
     world.compaction_rate = 1 << 20;
@@ -276,7 +279,7 @@ async fn a_view_compaction_shows_on_the_clusters_one_target() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_recreated_database_is_a_new_target() {
+async fn recreated_database_is_a_new_target() {
     let designs = || vec![design("v")];
     let world = nodes().with(Database { designs: designs(), ..Database::new("app") });
     let mut rig = Rig::new(world, ON_DEMAND);
@@ -313,7 +316,7 @@ async fn a_recreated_database_is_a_new_target() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_signature_is_evidence_for_a_cleanup() {
+async fn changed_signature_is_evidence_for_cleanup() {
     let world = nodes().with(Database { designs: vec![design("v")], ..Database::new("app") });
     let mut rig = Rig::new(world, ON_DEMAND);
     let evidence = |plan: &recliner::plan::Plan| {
@@ -332,7 +335,7 @@ async fn a_changed_signature_is_evidence_for_a_cleanup() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn growth_moves_the_queues_and_compaction_moves_them_back() {
+async fn growth_fills_the_queue_and_compaction_empties_it() {
     let busy = Database {
         bloat: 1.05,
         writes_per_second: 5.0,
@@ -361,7 +364,7 @@ async fn growth_moves_the_queues_and_compaction_moves_them_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_settings_take_effect_without_a_new_start() {
+async fn changed_settings_take_effect_without_restart() {
     let world = nodes()
         .with(Database { bloat: 1.6, designs: vec![design("v")], ..small("app", 40_000) })
         .with(Database { bloat: 1.6, ..small("other", 40_000) });
@@ -380,7 +383,7 @@ async fn changed_settings_take_effect_without_a_new_start() {
     let own: BTreeMap<_, _> =
         all.into_iter().filter(|(id, _)| id.starts_with(&db_id(B, ""))).collect();
     assert!(!own.is_empty());
-    assert_eq!(dbs_seen(&plan), own, "another node's targets are another process's");
+    assert_eq!(dbs_seen(&plan), own, "other nodes' targets belong to other processes");
     assert_eq!(views_seen(&plan), BTreeMap::new());
     assert_eq!(targets(&plan, TargetKind::Cleanup).count(), 0);
 
@@ -391,9 +394,9 @@ async fn changed_settings_take_effect_without_a_new_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_exported_top_databases_hardly_change_during_an_hour_of_compactions() {
+async fn exported_top_databases_stay_stable_during_compactions() {
     const TOP: usize = 3;
-    // CouchDB's own daemon compacts.
+    // CouchDB's own compactor is active.
     let yaml = "scan: {interval: 10s, top: 3}\npoll: 10s\ncouchdb: {cold_reads_per_second: off}\n";
     let mut rig = Rig::new(demo_config(), yaml);
     rig.until(|status| status.sweeps > 0).await;
@@ -407,7 +410,7 @@ async fn the_exported_top_databases_hardly_change_during_an_hour_of_compactions(
         let whole: BTreeSet<_> =
             top.databases.iter().filter(|it| it.is_complete).map(|it| it.db).collect();
         assert_eq!(whole.len(), TOP);
-        // Every target of those, and none of any other.
+        // Exactly the targets of those databases.
         let files = snapshot.targets().filter(|target| {
             let there = !matches!(target.state(), TargetState::Missing | TargetState::Orphan);
             matches!(target.kind(), TargetKind::Db | TargetKind::View)

@@ -1,4 +1,4 @@
-//! The binary itself, against a simulated cluster behind sockets of its own.
+//! The binary itself, against a simulated cluster behind real sockets.
 
 mod backup;
 mod bad_input;
@@ -36,7 +36,7 @@ use wall_clock::Clock;
 pub(crate) const NODES: [&str; 3] = ["node1@127.0.0.1", "node2@127.0.0.1", "node3@127.0.0.1"];
 pub(crate) const PASSWORD: &str = "s3kr3t-pa55";
 
-/// Three nodes with bloated files to which no one writes.
+/// Three nodes with bloated files that nobody writes to.
 fn bloated_world(databases: usize) -> Config {
     let mut config = Config::new(&NODES);
     for at in 0..databases {
@@ -49,7 +49,7 @@ fn bloated_world(databases: usize) -> Config {
     config
 }
 
-/// A configuration that starts their compactions at once.
+/// A configuration that starts the compactions of [`bloated_world`] at once.
 fn enforcing() -> String {
     let nodes = NODES.map(|node| format!("\"{node}\"")).join(", ");
     format!(
@@ -101,17 +101,17 @@ pub(crate) fn world() -> Config {
 impl Site {
     pub(crate) async fn open(config: Config) -> Self {
         crate::watchdog::start();
-        let cluster = Cluster::new(config, 1, Clock::System).expect("the cluster is sound");
+        let cluster = Cluster::new(config, 1, Clock::System).expect("the configuration is valid");
         let (mut urls, mut servers) = (Vec::new(), JoinSet::new());
         for (_, router) in cluster.routers() {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-            urls.push(format!("http://{}", listener.local_addr().expect("it is bound")));
+            urls.push(format!("http://{}", listener.local_addr().expect("the listener is bound")));
             servers.spawn(async move { axum::serve(listener, router).await });
         }
         Self { cluster, urls, _servers: servers }
     }
 
-    /// Runs a command with the addresses of this cluster and its administrator's login.
+    /// Runs a command with this cluster's addresses and its administrator's login.
     async fn run(&self, words: &[&str]) -> Ran {
         self.run_with(words, &[("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)]).await
     }
@@ -125,8 +125,8 @@ impl Site {
     }
 }
 
-/// The seed by which a test chooses when to interrupt a process: fixed, unless
-/// `RECLINER_TEST_SEED` says another. The machine's speed has its part in what happens.
+/// The seed by which a test chooses when to interrupt a process: fixed, unless `RECLINER_TEST_SEED`
+/// sets another. The machine's speed influences the outcome too.
 #[expect(clippy::print_stdout, reason = "a failed test shows its seed")]
 fn seed() -> u64 {
     let set = std::env::var("RECLINER_TEST_SEED").ok();
@@ -135,7 +135,7 @@ fn seed() -> u64 {
     seed
 }
 
-/// How a command ended.
+/// The exit code and the output of a command.
 #[derive(Debug)]
 struct Ran {
     code: i32,
@@ -145,15 +145,16 @@ struct Ran {
 
 impl Ran {
     fn json(&self) -> Value {
-        serde_json::from_str(&self.out).expect("it is JSON")
+        serde_json::from_str(&self.out).expect("valid JSON")
     }
 
-    /// The output as one of the API's types.
+    /// The output as one of the API's response types.
     fn answer<T: DeserializeOwned>(&self) -> T {
         serde_json::from_str(&self.out).unwrap_or_else(|why| panic!("{why}: {self:?}"))
     }
 
-    /// One sentence on standard error that holds all of this, and nothing else anywhere.
+    /// Asserts that standard error is one sentence with all these parts, and that there is no other
+    /// output.
     fn refuses(&self, code: i32, says: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (code, ""), "{self:?}");
         assert_eq!(self.err.lines().count(), 1, "{self:?}");
@@ -163,15 +164,15 @@ impl Ran {
     }
 }
 
-/// What `explain --format json` prints.
+/// The output of `explain --format json`.
 #[derive(Debug, Deserialize)]
 struct ExplainOutput {
     targets: Vec<Explained>,
-    /// Whether a service answered, which remembers.
+    /// Whether a running service answered, which has a memory of past jobs.
     memory: bool,
 }
 
-/// The data of an answer of the API that succeeds.
+/// The data of a successful API response.
 fn data_of<T: DeserializeOwned>(body: &str) -> T {
     let answer: Success<T> =
         serde_json::from_str(body).unwrap_or_else(|why| panic!("{why}: {body}"));
@@ -179,12 +180,12 @@ fn data_of<T: DeserializeOwned>(body: &str) -> T {
     answer.data
 }
 
-/// Runs the binary. Whatever it does, it shows no password and does not panic.
+/// Runs the binary and asserts that its output has no password and no panic.
 async fn recliner(words: &[&str], env: &[(&str, &str)]) -> Ran {
     recliner_in(Path::new("."), words, env).await
 }
 
-/// The same in a directory.
+/// Runs the binary in a directory.
 async fn recliner_in(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
     command.args(words).current_dir(dir).env_clear().envs(env.iter().copied()).stdin(Stdio::null());
@@ -206,7 +207,7 @@ async fn recliner_in(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> Ran {
     ran
 }
 
-/// What the design promises of a target in JSON.
+/// The fields of a target in JSON.
 const FIELDS: [&str; 31] = [
     "id",
     "kind",
@@ -277,7 +278,7 @@ fn widest(text: &str) -> usize {
 }
 
 #[tokio::test]
-async fn scan_prints_tables_that_fit() {
+async fn scan_tables_fit_the_terminal() {
     let site = Site::open(world()).await;
     let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
     for columns in ["80", "160"] {
@@ -290,14 +291,14 @@ async fn scan_prints_tables_that_fit() {
         {
             assert!(ran.out.contains(part), "{part}:\n{}", ran.out);
         }
-        // A name that could tear a line or colour a terminal does neither.
+        // A name with control characters neither breaks a line nor colours the terminal.
         assert!(!ran.out.contains('\u{1b}'), "{}", ran.out);
         assert!(columns == "80" || ran.out.contains("/_design/new\\…"), "{}", ran.out);
     }
 }
 
 #[tokio::test]
-async fn scan_says_what_it_could_not_see() {
+async fn scan_names_nodes_it_could_not_read() {
     let site = Site::open(world()).await;
     site.cluster.faults().down(NODES[1]);
     let ran = site.run(&["scan", "--format", "json"]).await;
@@ -330,14 +331,14 @@ async fn scan_ends_when_a_node_hangs() {
 }
 
 #[tokio::test]
-async fn scan_says_which_rights_a_login_lacks() {
+async fn scan_names_missing_rights() {
     let site = Site::open(world()).await;
     let login = [("COUCHDB_USER", "metrics"), ("COUCHDB_PASSWORD", PASSWORD)];
     site.run_with(&["scan"], &login).await.refuses(1, &["may read no database", "server admin"]);
 }
 
 #[tokio::test]
-async fn explain_says_why() {
+async fn explain_gives_the_decision_for_each_target() {
     let site = Site::open(world()).await;
     let ran = site.run(&["explain", "orders/2024+x", "--format", "json"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
@@ -366,7 +367,7 @@ async fn explain_says_why() {
 }
 
 #[tokio::test]
-async fn plan_says_what_would_be_sent_and_sends_nothing() {
+async fn plan_shows_requests_without_sending_them() {
     let site = Site::open(world()).await;
     let ran = site.run(&["plan", "--format", "json"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
@@ -379,7 +380,7 @@ async fn plan_says_what_would_be_sent_and_sends_nothing() {
 
     let ran = site.run(&["plan"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
-    // A line that can be pasted, at the address of a node.
+    // A line that can be pasted, with the address of a node.
     let path = starts[0]["request"].as_str().unwrap().strip_prefix("POST ").unwrap();
     let paste = |url: &String| {
         format!(
@@ -426,7 +427,7 @@ async fn import_writes_settings_equivalent_to_smooshs() {
 }
 
 #[tokio::test]
-async fn import_reads_the_rules_of_a_couchdb_2() {
+async fn import_converts_couchdb_2_compaction_rules() {
     let rule = r#"[{db_fragmentation, "70%"}, {view_fragmentation, "60%"}]"#;
     let answer = async move |request: axum::extract::Request| {
         let (status, body) = match request.uri().path().trim_end_matches('/') {
@@ -451,7 +452,7 @@ async fn import_reads_the_rules_of_a_couchdb_2() {
 }
 
 #[tokio::test]
-async fn check_config_prints_what_is_in_force_and_reads_it_again() {
+async fn check_config_output_is_a_valid_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let url = ["--couchdb.url", "http://couch-a:5984"];
     let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
@@ -467,7 +468,7 @@ async fn check_config_prints_what_is_in_force_and_reads_it_again() {
 }
 
 #[tokio::test]
-async fn a_channel_that_no_smoosh_has_cannot_be_taken_over() {
+async fn refuses_takeover_of_unknown_smoosh_channel() {
     let site = Site::open(bloated_world(1)).await;
     let dir = tempfile::tempdir().unwrap();
     let check = async |url: &str, channel: &str| {
@@ -483,15 +484,19 @@ async fn a_channel_that_no_smoosh_has_cannot_be_taken_over() {
     let says = "no node's smoosh has a channel dbs; it has index_cleanup, ratio_dbs, ";
     assert!(refused.err.contains(says), "{refused:?}");
     assert_eq!(check(&site.urls[0], "ratio_dbs").await.code, 0);
-    assert_eq!(check("http://127.0.0.1:9", "dbs").await.code, 0, "nobody can be asked");
+    assert_eq!(
+        check("http://127.0.0.1:9", "dbs").await.code,
+        0,
+        "an unreachable cluster cannot be checked"
+    );
     assert!(site.cluster.exchanges().iter().all(Exchange::is_reading));
 }
 
 #[tokio::test]
-async fn check_config_prints_the_schema_alone() {
+async fn check_config_prints_only_the_schema() {
     let ran = recliner(&["check-config", "--schema"], &[]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
-    let schema: Value = serde_json::from_str(&ran.out).expect("it is JSON");
+    let schema: Value = serde_json::from_str(&ran.out).expect("valid JSON");
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert_eq!(schema["properties"]["poll"]["default"], "5s");
     let both = recliner(&["check-config", "--schema", "--mode", "advise"], &[]).await;
@@ -500,12 +505,12 @@ async fn check_config_prints_the_schema_alone() {
 
 pub(crate) fn written(dir: &Path, name: &str, text: &str) -> String {
     let path: PathBuf = dir.join(name);
-    std::fs::write(&path, text).expect("it can be written");
+    std::fs::write(&path, text).expect("the file is writable");
     path.to_str().expect("it is UTF-8").to_owned()
 }
 
 #[tokio::test]
-async fn the_trace_log_shows_no_password() {
+async fn trace_log_contains_no_password() {
     let site = Site::open(world()).await;
     let ran = site.run(&["scan", "--log.level", "trace"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");

@@ -1,9 +1,9 @@
-//! The simulator against what real CouchDB servers answered.
+//! The simulator compared with recorded responses of real CouchDB servers.
 //!
-//! Every recording in `crates/couchdb-client/tests/data/http/<version>/` is asked of a simulated cluster that
-//! was arranged alike. What is held: status; keys and types of the body, recursively, and
-//! of every array element; content type, cache control and server to the letter; whether
-//! there are an entity tag, a location, a request id, `connection: close`, chunks.
+//! Each request recorded in `crates/couchdb-client/tests/data/http/<version>/` is sent to a simulated cluster
+//! in the same state. These must agree: status; keys and types of the body, recursively, in every array
+//! element; content type, cache control and server to the letter; whether there are an entity tag, a
+//! location, a request id, `connection: close`, chunks.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "JSON will have no further kind of value")]
 
@@ -17,7 +17,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 use tower::ServiceExt as _;
 use wall_clock::{Clock, Moment};
 
-/// Parts of recordings that are not held, with the reason.
+/// Parts of recordings that are not compared, with the reason.
 const NOT_HELD: &[(&str, &str, &str)] = &[
     ("system", "/message_queues", "names of Erlang processes, which no client reads"),
     ("prometheus", "", "188 metrics, of which the simulator has a handful; the format is held"),
@@ -30,7 +30,7 @@ fn database(name: &str, q: u32, docs: u64, created: u64) -> Database {
     Database { q, docs, created, compacted: 0.0, ..Database::new(name) }
 }
 
-/// A database with search indexes: one that is built, one that never was, one of clouseau's.
+/// A database with three search indexes: a built one, an unbuilt one, and one of clouseau's.
 fn searched(created: u64) -> Database {
     let new = Search { built: 0.0, ..Search::new(Engine::Nouveau, "new") };
     let searches =
@@ -39,7 +39,7 @@ fn searched(created: u64) -> Database {
     Database { designs: vec![design], ..database("rec_search", 2, 1_400, created) }
 }
 
-/// A cluster like the one that was recorded.
+/// A cluster like the recorded one.
 fn cluster(version: &str, case: &str) -> Cluster {
     let recent = version == "3.5.0";
     let nodes: &[&str] = if recent {
@@ -90,10 +90,10 @@ fn cluster(version: &str, case: &str) -> Cluster {
     config.global_changes = case != "db_updates_without_global_changes";
     config.index_rate = 100;
     let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
-    Cluster::new(config, 1, clock).expect("the cluster is sound")
+    Cluster::new(config, 1, clock).expect("the configuration is valid")
 }
 
-/// Brings the cluster to where it was when the case was recorded.
+/// Brings the cluster into the state in which the case was recorded.
 async fn arrange(case: &str, cluster: &Cluster, recorded: &Value) {
     let busy = recorded.get("body").and_then(Value::as_array).is_some_and(|body| !body.is_empty());
     let big = |cluster: &Cluster| {
@@ -117,17 +117,17 @@ async fn arrange(case: &str, cluster: &Cluster, recorded: &Value) {
             let (node, file) = first(cluster);
             cluster.world(|world| {
                 world.build("rec_app", "noauto");
-                world.compact(&node, &file).expect("it is there");
+                world.compact(&node, &file).expect("the file exists");
             });
         }
         "active_tasks_database_compaction" => {
             let (node, file) = big(cluster);
-            cluster.world(|world| world.compact(&node, &file)).expect("it is there");
+            cluster.world(|world| world.compact(&node, &file)).expect("the file exists");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         "active_tasks_view_compaction" => {
             let (node, file) = big(cluster);
-            cluster.world(|world| world.compact_view(&node, &file, "v")).expect("it is there");
+            cluster.world(|world| world.compact_view(&node, &file, "v")).expect("the file exists");
         }
         "nouveau_active_tasks" | "nouveau_node_active_tasks" => {
             let index = (Engine::Nouveau, "s", "new");
@@ -135,7 +135,7 @@ async fn arrange(case: &str, cluster: &Cluster, recorded: &Value) {
         }
         "node_shard_right_after_compact" | "node_shard_after_compact" => {
             let (node, file) = first(cluster);
-            cluster.world(|world| world.compact(&node, &file)).expect("it is there");
+            cluster.world(|world| world.compact(&node, &file)).expect("the file exists");
             if case == "node_shard_after_compact" {
                 tokio::time::sleep(Duration::from_secs(60)).await;
             }
@@ -170,7 +170,7 @@ fn shape(value: &Value) -> String {
     }
 }
 
-/// Removes what is not held from a body.
+/// Removes the excluded parts from a body.
 fn trimmed(case: &str, mut body: Value) -> Value {
     for (held, pointer, _) in NOT_HELD {
         if *held == case
@@ -182,12 +182,12 @@ fn trimmed(case: &str, mut body: Value) -> Value {
     body
 }
 
-/// One frame of a body that says something, heartbeats skipped.
+/// One frame of a body with content; heartbeats are skipped.
 async fn frame(body: &mut Body) -> String {
     loop {
         let frame = tokio::time::timeout(Duration::from_secs(120), body.frame()).await;
         let frame = frame.expect("the feed says something").expect("it has not ended");
-        let data = frame.expect("it breaks not").into_data().expect("there are no trailers");
+        let data = frame.expect("the frame is intact").into_data().expect("there are no trailers");
         let text = String::from_utf8(data.to_vec()).expect("it is text");
         if text != "\n" {
             return text;
@@ -195,13 +195,13 @@ async fn frame(body: &mut Body) -> String {
     }
 }
 
-/// A body that ends.
+/// A complete body.
 async fn whole(body: Body) -> Vec<u8> {
     let all = tokio::time::timeout(Duration::from_secs(120), body.collect()).await;
     all.expect("the body ends").expect("it is whole").to_bytes().to_vec()
 }
 
-/// What differs between a recording and what the simulator answers.
+/// The differences between a recording and the simulator's response.
 async fn differences(version: &str, case: &str, recorded: &Value) -> Vec<String> {
     let cluster = cluster(version, case);
     arrange(case, &cluster, recorded).await;
@@ -247,10 +247,10 @@ async fn differences(version: &str, case: &str, recorded: &Value) -> Vec<String>
     let real_body = recorded.get("body").expect("a recording has a body");
     match real_body {
         lines if case == "db_updates_continuous" => {
-            cluster.world(|world| world.create(Database::new("new"))).expect("it is created");
+            cluster.world(|world| world.create(Database::new("new"))).expect("the database is new");
             let line = frame(&mut body).await;
             let row = |line: &str| serde_json::from_str::<Value>(line).unwrap_or(Value::Null);
-            // One recorded line was kept as the object it is, several as text.
+            // A single recorded line was stored as an object, several lines as text.
             let first = match lines {
                 Value::String(lines) => row(lines.lines().next().unwrap_or_default()),
                 object => object.clone(),
@@ -263,7 +263,7 @@ async fn differences(version: &str, case: &str, recorded: &Value) -> Vec<String>
         Value::String(text) => {
             let all = whole(body).await;
             let simulated = String::from_utf8(all).expect("it is text");
-            // Whether there is help, and what separates it from the type.
+            // Whether there is a HELP line, and what separates it from the TYPE line.
             let format = |text: &str| (text.starts_with("\n# HELP "), text.contains("\r# TYPE "));
             held("format", format!("{:?}", format(&simulated)), format!("{:?}", format(text)));
         }
@@ -282,7 +282,7 @@ async fn differences(version: &str, case: &str, recorded: &Value) -> Vec<String>
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_simulator_answers_as_real_servers_did() {
+async fn simulator_responses_match_recorded_servers() {
     let mut differ = Vec::new();
     let mut compared = 0;
     for version in ["3.5.0", "3.3.3"] {
@@ -303,12 +303,12 @@ async fn the_simulator_answers_as_real_servers_did() {
 }
 
 #[test]
-fn every_excluded_part_exists_in_a_recording() {
+fn excluded_parts_exist_in_recordings() {
     for (case, _, reason) in NOT_HELD {
         let path = format!("crates/couchdb-client/tests/data/http/3.5.0/{case}.json");
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
         let recorded: Map<String, Value> =
-            serde_json::from_str(&text.expect("there is such a case")).expect("it is JSON");
+            serde_json::from_str(&text.expect("there is such a case")).expect("valid JSON");
         assert!(recorded.contains_key("body") && !reason.is_empty());
     }
 }

@@ -1,6 +1,6 @@
-//! The ways to run recliner under `deploy/`, each held against whatever can judge it here:
-//! recliner's own reading of flags and configuration, the rules themselves, `systemd-analyze`.
-//! There is no Docker and no Kubernetes to run them on.
+//! The ways to run recliner under `deploy/`, checked by every judge available here: recliner's own
+//! parsing of flags and configuration, rules in this file, `systemd-analyze`. There is no Docker
+//! and no Kubernetes to run them on.
 
 mod prometheus;
 mod sidecars;
@@ -14,11 +14,11 @@ use std::{
 };
 use yaml_serde::{Deserializer, Value};
 
-/// A configuration where none is shipped.
+/// A configuration for deployments that ship none.
 const ANY: &str =
     "couchdb: {urls: [http://couch-a:5984], username: admin, password_file: password}\n";
 
-/// Users, as an operator would write them.
+/// A users file as an operator would write it.
 const WEB: &str = "basic_auth_users:
   prometheus: $2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG
 ";
@@ -46,19 +46,19 @@ fn document(path: &str) -> Value {
     document
 }
 
-/// The texts of a list, where it is one.
+/// The texts of a list.
 fn texts(list: &Value) -> Vec<String> {
     let list = list.as_sequence().unwrap_or_else(|| panic!("it is a list: {list:?}"));
     list.iter().map(|text| text.as_str().expect("it is a text").to_owned()).collect()
 }
 
 /// Checks arguments of `recliner serve`, and the configuration they name, with recliner itself.
-/// What systemd or Kubernetes would put in for a variable is put in here.
-fn serves(whose: &str, arguments: &[String], configuration: Option<&str>) {
+/// Variables that systemd or Kubernetes would expand are expanded here.
+fn check_serve_arguments(whose: &str, arguments: &[String], configuration: Option<&str>) {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let put = |name: &str, text: &str| {
         let file = folder.path().join(name);
-        fs::write(&file, text).expect("it can be written to");
+        fs::write(&file, text).expect("the file is writable");
         file.display().to_string()
     };
     let file = put("recliner.yml", configuration.unwrap_or(ANY));
@@ -68,7 +68,7 @@ fn serves(whose: &str, arguments: &[String], configuration: Option<&str>) {
     assert_eq!(serve, "serve", "{whose}");
     let mut names_file = false;
     let given = arguments.iter().filter_map(|argument| match argument.split_once('=') {
-        // The place of its storage is not part of what is checked; nor are flags of the operator's.
+        // The location of the storage is not checked, and neither are the operator's own flags.
         Some(("--storage.path", _)) => None,
         None if argument == "$RECLINER_FLAGS" => None,
         Some(("--config.file", _)) => {
@@ -81,38 +81,39 @@ fn serves(whose: &str, arguments: &[String], configuration: Option<&str>) {
     let given: Vec<String> = given.collect();
     assert!(names_file, "{whose} names a configuration");
     let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-    let output = command.env_clear().arg("check-config").args(given).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{whose}: {said}");
+    let output =
+        command.env_clear().arg("check-config").args(given).output().expect("the program runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{whose}: {stderr}");
 }
 
-/// A JSON list of texts after a word that begins a line.
-fn after(text: &str, word: &str) -> Vec<String> {
+/// The JSON list of texts on the line that begins with this word.
+fn json_list_after(text: &str, word: &str) -> Vec<String> {
     let list = text.lines().find_map(|line| line.trim_start().strip_prefix(word));
     let list = list.unwrap_or_else(|| panic!("a line begins with {word}"));
     serde_json::from_str(&list[list.find('[').expect("it is a list")..]).expect("it is a JSON list")
 }
 
 #[test]
-fn the_images_start_recliner_and_ask_for_its_health() {
+fn images_start_recliner_and_probe_its_health() {
     let text = read("deploy/docker/Dockerfile");
-    let arguments = after(&text, "CMD ");
-    serves("the Dockerfile", &arguments, None);
-    let health = after(&text, "HEALTHCHECK ");
+    let arguments = json_list_after(&text, "CMD ");
+    check_serve_arguments("the Dockerfile", &arguments, None);
+    let health = json_list_after(&text, "HEALTHCHECK ");
     let (program, asks) = health.split_first().expect("it runs something");
-    assert_eq!(after(&text, "ENTRYPOINT "), [program.as_str()]);
+    assert_eq!(json_list_after(&text, "ENTRYPOINT "), [program.as_str()]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-    let output = command.env_clear().args(asks).arg("--help").output().expect("it runs");
+    let output = command.env_clear().args(asks).arg("--help").output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
-    // The image that is built without a network is the same.
+    // The image that is built offline has the same commands.
     let script = read("deploy/docker/image");
     for part in [&arguments.join(" "), &health.join(" "), &format!("[\"{program}\"]")] {
         assert!(script.contains(part.as_str()), "deploy/docker/image has {part}");
     }
 }
 
-/// The Rust files below a folder, but for tests.
+/// The Rust files below a folder, except tests.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("it is readable") {
         let path = entry.expect("it is readable").path();
@@ -124,9 +125,9 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What the Dockerfile's build is given has all that cargo compiles and embeds, and no test.
+/// The Dockerfile's build context has everything that cargo compiles and embeds, and no tests.
 #[test]
-fn the_image_is_built_from_all_that_cargo_reads() {
+fn image_build_context_has_all_sources() {
     let ignored = read("deploy/docker/Dockerfile.dockerignore");
     let kept: Vec<&str> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
     assert!(!kept.contains(&"tests"));
@@ -134,14 +135,15 @@ fn the_image_is_built_from_all_that_cargo_reads() {
     for name in &kept {
         let (from, to) = (root().join(name), folder.path().join(name));
         assert!(from.exists(), "{name} is there to be copied");
-        fs::create_dir_all(to.parent().expect("it has a folder")).expect("it can be made");
+        fs::create_dir_all(to.parent().expect("it has a folder"))
+            .expect("the directory is created");
         std::os::unix::fs::symlink(from, to).expect("it can be linked");
     }
     let mut cargo = Command::new(env!("CARGO"));
     let metadata = ["metadata", "--offline", "--locked", "--no-deps", "--format-version=1"];
     let output = cargo.args(metadata).current_dir(folder.path()).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
     let packages = metadata["packages"].as_array().expect("it has packages");
     let targets = packages.iter().flat_map(|it| it["targets"].as_array().into_iter().flatten());
     let targets: Vec<&str> = targets.filter_map(|it| it["src_path"].as_str()).collect();
@@ -167,11 +169,15 @@ fn the_image_is_built_from_all_that_cargo_reads() {
 }
 
 #[test]
-fn compose_starts_recliner_with_the_files_it_mounts() {
+fn compose_mounts_the_files_recliner_needs() {
     let compose = document("deploy/compose/compose.yaml");
     let services = compose["services"].as_mapping().expect("it has services");
     let configuration = read("deploy/compose/recliner.yml");
-    serves("compose.yaml", &texts(&services["recliner"]["command"]), Some(&configuration));
+    check_serve_arguments(
+        "compose.yaml",
+        &texts(&services["recliner"]["command"]),
+        Some(&configuration),
+    );
     for (name, service) in services {
         let Some(mounts) = service.get("volumes") else { continue };
         for mount in texts(mounts) {
@@ -184,12 +190,12 @@ fn compose_starts_recliner_with_the_files_it_mounts() {
             }
         }
     }
-    // Published ports are for this machine alone.
+    // Ports are published only on this machine.
     let ports = services.values().filter_map(|service| service.get("ports")).flat_map(texts);
     for port in ports {
         assert!(port.starts_with("127.0.0.1:"), "{port}");
     }
-    // Whom the others ask and send mail to are services of this file.
+    // The hosts in the configurations of Prometheus and Alertmanager are services of this file.
     let alertmanager = document("deploy/alertmanager/alertmanager.yml");
     let prometheus = document("deploy/prometheus/prometheus.yml");
     let mail = alertmanager["global"]["smtp_smarthost"].as_str().expect("a mail server");
@@ -197,7 +203,7 @@ fn compose_starts_recliner_with_the_files_it_mounts() {
     let scraped = &prometheus["scrape_configs"][0]["static_configs"][0]["targets"];
     for address in texts(notified).into_iter().chain(texts(scraped)).chain([mail.to_owned()]) {
         let host = address.split(':').next().unwrap_or_default();
-        assert!(services.contains_key(host), "{address} is none of its services");
+        assert!(services.contains_key(host), "{address} is not one of its services");
     }
 }
 
@@ -213,7 +219,7 @@ fn container(path: &str) -> Vec<String> {
 }
 
 #[test]
-fn kubernetes_starts_recliner_with_users_and_the_files_it_mounts() {
+fn kubernetes_mounts_users_and_configuration() {
     let base = container("deploy/kubernetes/base/statefulset.yaml");
     let sidecar = container("deploy/kubernetes/components/sidecar/sidecar.yaml");
     for (whose, arguments) in
@@ -221,11 +227,11 @@ fn kubernetes_starts_recliner_with_users_and_the_files_it_mounts() {
     {
         let folder = format!("deploy/kubernetes/{whose}");
         let configuration = read(&format!("{folder}/recliner.yml"));
-        serves(whose, arguments, Some(&configuration));
-        // Where it listens beyond its own pod, it wants users.
+        check_serve_arguments(whose, arguments, Some(&configuration));
+        // If it listens beyond its own pod, it requires users.
         let has = |flag: &str| arguments.iter().any(|it| it.starts_with(flag));
         assert!(has("--web.listen-address=[::]:") && has("--web.config.file="), "{arguments:?}");
-        // A changed file gets another name, so that the pods are started again.
+        // A changed file gets another name, which restarts the pods.
         let kustomization = document(&format!("{folder}/kustomization.yaml"));
         let generator = &kustomization["configMapGenerator"][0];
         assert_eq!(texts(&generator["files"]), ["recliner.yml"], "{whose}");
@@ -246,7 +252,7 @@ fn manifests(folder: &Path, found: &mut Vec<String>) {
 }
 
 #[test]
-fn kubernetes_gives_recliner_no_rights_and_no_password() {
+fn kubernetes_manifests_have_no_rights_and_no_passwords() {
     let mut found = Vec::new();
     manifests(&root().join("deploy/kubernetes"), &mut found);
     let mut checked = 0;
@@ -275,7 +281,7 @@ fn kubernetes_gives_recliner_no_rights_and_no_password() {
 }
 
 #[test]
-fn the_central_process_has_all_nodes_and_a_peer_on_each() {
+fn central_process_has_all_nodes_and_their_peers() {
     let central = document("deploy/kubernetes/overlays/sidecars/recliner.yml");
     let sidecar = document("deploy/kubernetes/components/sidecar/recliner.yml");
     assert!(central.get("nodes").is_none(), "it serves every node");
@@ -284,7 +290,7 @@ fn the_central_process_has_all_nodes_and_a_peer_on_each() {
     assert!(sidecar.get("couchdb").is_none(), "a sidecar has no login");
     let hosts = |urls: &Value, port: &str| -> BTreeSet<String> {
         let host = |url: String| url.strip_suffix(port).map(str::to_owned);
-        texts(urls).into_iter().map(|url| host(url).expect("it has this port")).collect()
+        texts(urls).into_iter().map(|url| host(url).expect("the URL has this port")).collect()
     };
     let peers = hosts(&central["peers"], ":10984");
     assert_eq!(peers, hosts(&central["couchdb"]["urls"], ":5984"));
@@ -293,16 +299,17 @@ fn the_central_process_has_all_nodes_and_a_peer_on_each() {
     assert!(arguments.iter().any(|it| it.starts_with("--node=couchdb@$(POD).")), "{arguments:?}");
 }
 
-/// As the package installs it, and with what its comments offer.
+/// Tests the configuration as the package installs it, and with the settings that its comments
+/// offer.
 #[test]
-fn the_packages_configuration_is_valid_with_and_without_its_comments() {
+fn packaged_configuration_is_valid_with_offered_settings() {
     let unit = read("deploy/systemd/recliner.service");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let arguments: Vec<String> = start.split(' ').skip(1).map(str::to_owned).collect();
     let shipped = read("deploy/debian/recliner.yml");
     let login = "couchdb:\n  username: admin\n  password_file: password\n";
     let login = |text: &str| text.replace("couchdb:\n", login);
-    serves("the package", &arguments, Some(&login(&shipped)));
+    check_serve_arguments("the package", &arguments, Some(&login(&shipped)));
     let offered = |line: &&str| {
         let word = line.strip_prefix("# ").and_then(|line| line.split_once(": "));
         word.is_some_and(|(word, _)| word.chars().all(|it| it.is_ascii_lowercase() || it == '_'))
@@ -314,14 +321,18 @@ fn the_packages_configuration_is_valid_with_and_without_its_comments() {
         let taken = if offered(&line) { line.trim_start_matches("# ") } else { line };
         format!("{taken}\n")
     });
-    serves("the package's comments", &arguments, Some(&login(&taken.collect::<String>())));
+    check_serve_arguments(
+        "the package's comments",
+        &arguments,
+        Some(&login(&taken.collect::<String>())),
+    );
     let flags = read("deploy/debian/default");
     let flags = flags.lines().find(|line| line.contains("--")).expect("flags are offered");
     let flags =
         flags.split(' ').filter(|word| word.starts_with("--")).map(|it| it.trim_matches(','));
     let arguments: Vec<String> = arguments.into_iter().chain(flags.map(str::to_owned)).collect();
-    serves("the package's flags", &arguments, Some(&login(&shipped)));
-    // What the package contains of the repository is there.
+    check_serve_arguments("the package's flags", &arguments, Some(&login(&shipped)));
+    // The files that the package takes from the repository exist.
     let manifest = read("Cargo.toml");
     let assets = manifest.lines().filter_map(|line| line.trim().strip_prefix("[\""));
     let assets = assets.filter_map(|line| line.split('"').next());
@@ -330,11 +341,11 @@ fn the_packages_configuration_is_valid_with_and_without_its_comments() {
 }
 
 #[tokio::test]
-async fn systemd_reads_the_unit_and_finds_it_hardened() {
+async fn systemd_accepts_the_hardened_unit() {
     let unit = read("deploy/systemd/recliner.service");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let arguments: Vec<String> = start.split(' ').skip(1).map(str::to_owned).collect();
-    serves("recliner.service", &arguments, None);
+    check_serve_arguments("recliner.service", &arguments, None);
     if !tools::installed(&[SYSTEMD_ANALYZE]) {
         return;
     }
@@ -351,16 +362,16 @@ async fn systemd_reads_the_unit_and_finds_it_hardened() {
         let path = path.display().to_string();
         let ran = tools::run(SYSTEMD_ANALYZE, &["verify", "--man=no", &path], "").await;
         assert!(ran.success && ran.said.is_empty(), "{}", ran.said);
-        // Exposure in tenths: 1.2 as it stands, 1.3 with a group more, of 9.6 without hardening.
+        // Exposure in tenths: 1.2 as shipped, 1.3 with one more group, 9.6 without hardening.
         let judged = ["security", "--offline=true", "--threshold=13", &path];
         let ran = tools::run(SYSTEMD_ANALYZE, &judged, "").await;
         assert!(ran.success, "{}", ran.said);
     }
 }
 
-/// The configuration that the comment of the drop-in shows is that of a sidecar.
+/// The configuration in the drop-in's comment is a sidecar's.
 #[test]
-fn the_sidecar_of_a_unit_has_its_node_and_its_directory() {
+fn sidecar_unit_has_its_node_and_directory() {
     let text = read("deploy/systemd/sidecar.conf");
     let comment = |line: &str| line.strip_prefix("#     ").map(str::to_owned);
     let lines: Vec<String> = text.lines().filter_map(comment).collect();
@@ -373,8 +384,8 @@ fn the_sidecar_of_a_unit_has_its_node_and_its_directory() {
     let flags = flags[0].trim_start_matches("RECLINER_FLAGS=").split(' ').map(str::to_owned);
     let arguments: Vec<String> =
         ["serve", "--config.file=x"].map(str::to_owned).into_iter().chain(flags).collect();
-    serves("sidecar.conf", &arguments, Some(&configuration));
-    let sidecar: Value = yaml_serde::from_str(&configuration).expect("it is YAML");
+    check_serve_arguments("sidecar.conf", &arguments, Some(&configuration));
+    let sidecar: Value = yaml_serde::from_str(&configuration).expect("valid YAML");
     assert_eq!(sidecar["cluster_targets"].as_bool(), Some(false));
     let (nodes, directory) = (texts(&sidecar["nodes"]), sidecar["files"]["data_dir"].as_str());
     assert_eq!(nodes.len(), 1);

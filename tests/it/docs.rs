@@ -1,5 +1,5 @@
-//! The book and the README say what the program does: every flag, metric, route, reason and key,
-//! and nothing that is not there.
+//! The book and the README describe every flag, metric, route, reason and key of the program, and
+//! none that does not exist.
 
 pub(crate) mod command_line;
 mod configuration;
@@ -17,7 +17,7 @@ use std::{
 
 const README: &str = include_str!("../../README.md");
 
-/// Every page of the book that is there, one after the other.
+/// All pages of the book, concatenated.
 static BOOK: LazyLock<&'static str> = LazyLock::new(|| {
     let mut pages = Vec::new();
     files(&root().join("docs/src"), &mut pages);
@@ -49,7 +49,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("the program prints UTF-8")
 }
 
-/// The book from one heading to the next of its depth or above.
+/// The part of the book from one heading to the next of the same or a higher level.
 fn section(title: &str) -> &'static str {
     let heading = BOOK
         .match_indices(title)
@@ -78,7 +78,7 @@ fn section(title: &str) -> &'static str {
     &body[..at]
 }
 
-/// The cells of each row of a section's tables; rows whose first cell is no code are heads.
+/// The cells of each row of a section's tables; rows whose first cell is not code are headers.
 fn rows(section: &'static str) -> Vec<Vec<&'static str>> {
     section
         .lines()
@@ -97,13 +97,13 @@ fn first_cells(title: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn no_metric_is_named_that_does_not_exist() {
+fn book_names_only_existing_metrics() {
     let known: BTreeSet<&str> = families::all().map(|family| family.name).collect();
     let unknown: Vec<&str> = [README, *BOOK]
         .iter()
         .flat_map(|text| text.split(|c: char| !(c.is_ascii_alphanumeric() || "_:^".contains(c))))
-        // Names with a colon are of recording rules; the tests of the runbook know those. A number
-        // is that of a package's version.
+        // Names with a colon belong to recording rules, which the runbook's tests check. Names with
+        // `_0` are file names of packages.
         .filter(|word| {
             let name = word.trim_start_matches('^');
             name.starts_with("recliner_") && !name.contains(':') && !name.contains("_0")
@@ -124,7 +124,7 @@ fn no_metric_is_named_that_does_not_exist() {
 }
 
 #[test]
-fn every_field_of_a_target_is_in_the_book() {
+fn book_lists_every_target_field() {
     let fields: BTreeSet<String> = REPORT
         .lines()
         .skip_while(|line| !line.starts_with("pub struct Target {"))
@@ -138,12 +138,12 @@ fn every_field_of_a_target_is_in_the_book() {
 }
 
 #[test]
-fn the_book_has_the_table_of_prediction_errors() {
+fn book_has_the_prediction_error_table() {
     assert!(BOOK.contains(HELD_OUT.trim()), "it has to read\n\n{HELD_OUT}");
 }
 
 #[test]
-fn the_readme_names_the_tests_that_must_pass() {
+fn readme_names_the_required_test_command() {
     let (_, last) = CI.rsplit_once("cargo test").expect("tests are run");
     let arguments = last.lines().next().unwrap_or_default().replace(" --no-fail-fast", "");
     let last = format!("cargo test{arguments}");
@@ -154,7 +154,7 @@ fn the_readme_names_the_tests_that_must_pass() {
     );
 }
 
-/// The crates that the manifest's section of this name lists, each with the rest of its line.
+/// The crates in this section of the manifest, each with the rest of its line.
 fn listed<'a>(manifest: &'a str, section: &str) -> BTreeMap<&'a str, &'a str> {
     let heading = format!("[{section}]");
     manifest
@@ -168,7 +168,7 @@ fn listed<'a>(manifest: &'a str, section: &str) -> BTreeMap<&'a str, &'a str> {
 }
 
 #[test]
-fn every_dependency_has_a_reason_and_a_user() {
+fn every_dependency_is_explained_and_used() {
     let read = |path: PathBuf| fs::read_to_string(path).expect("the file is readable");
     let root_manifest = read(root().join("Cargo.toml"));
     let workspace = listed(&root_manifest, "workspace.dependencies");
@@ -179,7 +179,7 @@ fn every_dependency_has_a_reason_and_a_user() {
         .collect();
 
     let contributing = read(root().join("CONTRIBUTING.md"));
-    let (_, table) = contributing.split_once("\n## Dependencies\n").expect("it has the section");
+    let (_, table) = contributing.split_once("\n## Dependencies\n").expect("the section exists");
     let rows: Vec<&str> = table
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
@@ -188,8 +188,12 @@ fn every_dependency_has_a_reason_and_a_user() {
             name
         })
         .collect();
-    assert_eq!(rows.iter().copied().collect::<BTreeSet<_>>(), external, "table and Cargo.toml");
-    assert!(rows.is_sorted_by(|a, b| a < b), "in order, each once: {rows:?}");
+    assert_eq!(
+        rows.iter().copied().collect::<BTreeSet<_>>(),
+        external,
+        "the table and Cargo.toml list the same crates"
+    );
+    assert!(rows.is_sorted_by(|a, b| a < b), "rows are sorted and unique: {rows:?}");
 
     let crates = fs::read_dir(root().join("crates")).expect("it is readable");
     let manifests: Vec<String> = crates
@@ -209,7 +213,7 @@ fn every_dependency_has_a_reason_and_a_user() {
     assert_eq!(used, all, "what crates use, and [workspace.dependencies]");
 }
 
-/// The anchor that a heading gets where Markdown is rendered.
+/// The anchor of a heading in rendered Markdown.
 fn anchor(heading: &str) -> String {
     heading
         .trim_matches(|c| c == '#' || c == ' ')
@@ -225,7 +229,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     text.lines().filter(|line| line.starts_with('#')).map(anchor).collect()
 }
 
-/// What a text's links lead to, in other files and in itself.
+/// The destinations of a text's relative links.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let links = text.match_indices("](");
     links
@@ -233,9 +237,9 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
         .filter(|link| !link.contains("://"))
 }
 
-/// The book's own links are tested where it is rendered.
+/// Links within the book are tested where it is rendered.
 #[test]
-fn every_link_has_a_destination() {
+fn every_repository_link_has_a_destination() {
     let mut texts = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
     for dir in ["alerts", "dashboards", "deploy"] {
         files(&root().join(dir), &mut texts);
@@ -271,9 +275,9 @@ fn files(dir: &Path, out: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn no_file_mentions_how_or_where_it_was_written() {
-    // Put together here, so that this file does not hold them.
-    let told = [
+fn no_file_mentions_its_own_history() {
+    // Assembled here, so that this file does not contain them.
+    let forbidden = [
         ["issue", " #"].concat(),
         ["/wo", "rk/"].concat(),
         ["/ho", "me/"].concat(),
@@ -290,15 +294,15 @@ fn no_file_mentions_how_or_where_it_was_written() {
     for file in all {
         let Ok(content) = fs::read_to_string(&file) else { continue };
         for (at, line) in content.lines().enumerate() {
-            // A path of a script's own, such as one below a variable, ends in such a word too.
+            // A path below a variable in a script ends in such a word too.
             let line = line.to_lowercase();
-            let is_told = told.iter().any(|word| {
+            let is_forbidden = forbidden.iter().any(|word| {
                 let mut places = line.match_indices(word.as_str());
                 places.any(|(at, _)| {
                     !word.starts_with('/') || !line[..at].ends_with(|c: char| c.is_alphanumeric())
                 })
             });
-            if is_told {
+            if is_forbidden {
                 found.push(format!("{}:{}: {}", file.display(), at + 1, line.trim()));
             }
         }

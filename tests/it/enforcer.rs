@@ -1,5 +1,5 @@
-//! Enforcing, over a simulated cluster on paused time: what is sent is judged from the wire
-//! and from the world's truth.
+//! Enforcing over a simulated cluster on paused time, judged by the requests on the wire and by the
+//! world's true state.
 
 mod no_wait;
 
@@ -14,25 +14,25 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// No pause between starts, and room for all.
+/// No pause between starts, and enough free space.
 const YAML: &str = "poll: 5s\nlimits: {wait: 0s, duty: 100%}\n";
 
 fn enforcing(world: Config) -> Rig {
     Rig::in_mode(Mode::Enforce, START, slow(world), YAML)
 }
 
-/// Two ranges, two copies of each, nine tenths of every file slack: 20 MB active a file.
+/// Two ranges, two copies of each; nine tenths of every file are garbage: 20 MB active per file.
 fn bloated(name: &str) -> Database {
     Database { q: 2, n: 2, docs: 40_000, doc_bytes: 1_000, bloat: 10.0, ..Database::new(name) }
 }
 
-/// Compactions of some tens of seconds.
+/// Makes compactions take some tens of seconds.
 fn slow(world: Config) -> Config {
     Config { compaction_rate: 1_000_000, ..world }
 }
 
 impl Rig {
-    /// Paths that were sent by POST and their number, but for logins.
+    /// The paths of POST requests except logins, with their counts.
     fn posts(&self) -> BTreeMap<String, usize> {
         let mut posts = BTreeMap::new();
         for exchange in self.cluster.write_requests() {
@@ -41,7 +41,7 @@ impl Rig {
         posts
     }
 
-    /// Endings of what this program started, and of what others did.
+    /// The recorded ends of this program's jobs and of others' jobs.
     fn endings(&self) -> Vec<(TargetKind, JobOwner, JobResult)> {
         let kept = self.store.kept();
         kept.recent_outcomes
@@ -50,20 +50,20 @@ impl Rig {
             .collect()
     }
 
-    /// Orders the first file of a database, by force, for ten minutes; answers which.
+    /// Orders the first file of a database by force, valid for ten minutes; returns its target.
     async fn order(&self, db: &str) -> TargetId {
         let plan = Arc::clone(&self.watch.planner.plan.borrow());
         let mut targets = plan.snapshot.targets();
         let found = targets.find(|it| it.kind() == TargetKind::Db && it.db_name().db == db);
-        let id = found.expect("it was seen").id();
+        let id = found.expect("the database was seen").id();
         let at = self.cluster.wall();
         let ordered =
             CompactionOrder { at, until: at.plus(600 * SECOND), by: "ann".into(), force: true };
-        self.watch.job_state.order(id.clone(), ordered).await.expect("it is kept");
+        self.watch.job_state.order(id.clone(), ordered).await.expect("the change is stored");
         id
     }
 
-    /// Lets seconds pass.
+    /// Lets this many seconds pass.
     async fn wait(&mut self, seconds: u32) {
         self.run_for(seconds * SECOND).await;
     }
@@ -85,8 +85,12 @@ async fn bloated_targets_are_compacted_once_and_recorded() {
 
     let posts = rig.posts();
     let compacts = posts.keys().filter(|path| path.ends_with("/_compact")).count();
-    assert_eq!((compacts, posts.len()), (8, 8), "each copy, and nothing else: {posts:#?}");
-    assert!(posts.values().all(|count| *count == 1), "once each: {posts:#?}");
+    assert_eq!(
+        (compacts, posts.len()),
+        (8, 8),
+        "each copy and nothing else was compacted: {posts:#?}"
+    );
+    assert!(posts.values().all(|count| *count == 1), "each path once: {posts:#?}");
     assert!(posts.keys().all(|path| path.starts_with("/_node/couchdb@sim")), "{posts:#?}");
     assert!(most.0 <= 2 && most.1 <= 8, "{most:?}");
     assert_eq!(rig.endings(), vec![(TargetKind::Db, JobOwner::Recliner, JobResult::Freed); 8]);
@@ -112,7 +116,7 @@ async fn bloated_targets_are_compacted_once_and_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_killed_at_any_moment_starts_nothing_twice() {
+async fn process_killed_at_any_moment_starts_nothing_twice() {
     for lives in [[11, 13, 17], [40, 3, 29], [7, 60, 5]] {
         let mut rig = enforcing(nodes().with(bloated("orders")));
         for seconds in lives {
@@ -143,12 +147,12 @@ async fn nothing_starts_while_the_journal_cannot_be_written() {
     assert!(trouble.is_some_and(|(_, why)| why.to_string().contains("full")));
     rig.store.fails(None);
     rig.wait(900).await;
-    assert_eq!(rig.posts().len(), 4, "it goes on by itself");
+    assert_eq!(rig.posts().len(), 4, "it recovers by itself");
     assert_eq!(rig.watch.job_state.constraints.borrow().journal_failure, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_whose_answer_is_lost_is_not_sent_again() {
+async fn request_with_lost_response_is_not_resent() {
     let database = Database { q: 1, n: 1, placed_on: vec![A.into()], ..bloated("orders") };
     let mut rig = enforcing(nodes().with(database));
     let post = Fault { method: Some(http::Method::POST), ..Fault::everywhere(Effect::HalfBody) };
@@ -159,7 +163,7 @@ async fn a_request_whose_answer_is_lost_is_not_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_of_a_node_that_went_down_do_not_count_as_done() {
+async fn jobs_on_a_lost_node_do_not_count_as_done() {
     let database =
         Database { q: 1, n: 1, placed_on: vec![B.into()], docs: 80_000, ..bloated("orders") };
     let mut rig = enforcing(nodes().with(database));
@@ -167,20 +171,20 @@ async fn jobs_of_a_node_that_went_down_do_not_count_as_done() {
     assert_eq!(rig.watch.job_state.jobs.borrow().list.len(), 1);
     rig.cluster.faults().down(B);
     rig.wait(60).await;
-    assert_eq!(rig.endings(), [], "silence ends nothing");
+    assert_eq!(rig.endings(), [], "an unreachable node ends no job");
     rig.cluster.faults().up(B);
     rig.wait(60).await;
     assert_eq!(rig.endings(), [(TargetKind::Db, JobOwner::Recliner, JobResult::Failed)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_of_others_are_followed_too() {
+async fn foreign_jobs_are_tracked() {
     let world = slow(nodes().with(bloated("orders")));
     let mut rig = Rig::in_mode(Mode::Advise, START, world, YAML);
     rig.wait(10).await;
     let snapshot = Arc::clone(&rig.watch.planner.plan.borrow().snapshot);
     let mut targets = snapshot.targets().filter(|it| it.node() == C && it.db_name().db == "orders");
-    let file = targets.find_map(|target| target.shard_name()).expect("one lies there");
+    let file = targets.find_map(|target| target.shard_name()).expect("node C has a shard");
     rig.cluster.world(|world| world.compact(C, &file)).unwrap();
     rig.wait(10).await;
     let jobs = rig.watch.job_state.jobs.borrow().clone();
@@ -189,7 +193,11 @@ async fn jobs_of_others_are_followed_too() {
     assert!(job.progress.is_some_and(|share| share > 0.0) && job.reserved_bytes > 0);
     rig.wait(120).await;
     assert_eq!(rig.endings(), [(TargetKind::Db, JobOwner::Other, JobResult::Freed)]);
-    assert_eq!(rig.watch.job_state.counters.borrow().finished.len(), 0, "it was not ours");
+    assert_eq!(
+        rig.watch.job_state.counters.borrow().finished.len(),
+        0,
+        "it was another client's job"
+    );
 }
 
 fn indexed(q: u32, n: u32) -> Config {
@@ -199,7 +207,7 @@ fn indexed(q: u32, n: u32) -> Config {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_view_of_one_range_is_compacted_copy_by_copy() {
+async fn single_range_view_is_compacted_copy_by_copy() {
     let mut rig = enforcing(indexed(1, 3));
     rig.wait(600).await;
     let posts = rig.posts();
@@ -219,7 +227,7 @@ async fn a_view_of_one_range_is_compacted_copy_by_copy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_whole_design_document_is_one_request_and_one_outcome() {
+async fn whole_view_is_one_request_and_one_outcome() {
     let yaml = format!("{YAML}views: {{enforce: all}}\n");
     let mut rig = Rig::in_mode(Mode::Enforce, START, slow(indexed(2, 2)), &yaml);
     rig.wait(600).await;
@@ -230,7 +238,7 @@ async fn a_whole_design_document_is_one_request_and_one_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspension_outlives_a_restart_until_it_is_resumed() {
+async fn suspension_survives_restart_until_resumed() {
     let mut rig = enforcing(nodes().with(bloated("orders")));
     rig.watch.job_state.suspend(SuspensionScope::All, None, Some("backup".into())).await.unwrap();
     rig.wait(300).await;
@@ -244,7 +252,7 @@ async fn a_suspension_outlives_a_restart_until_it_is_resumed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn active_tasks_are_read_once_a_poll_and_once_a_start() {
+async fn active_tasks_are_read_once_per_poll_and_start() {
     let mut rig = enforcing(nodes().with(bloated("orders")));
     rig.wait(300).await;
     let wire = rig.cluster.exchanges();
@@ -254,8 +262,8 @@ async fn active_tasks_are_read_once_a_poll_and_once_a_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_from_before_the_process_started_count_against_the_limits() {
-    // Lean, so that no queue has it: only the node's tasks say that it is compacted.
+async fn jobs_running_before_the_start_count_against_limits() {
+    // Not bloated, so that no queue has it: only the node's tasks show that it is being compacted.
     let created = Some(START);
     let one = |name: &str, at: &str| Database {
         q: 1,
@@ -271,18 +279,18 @@ async fn jobs_from_before_the_process_started_count_against_the_limits() {
     let file = format!("shards/00000000-ffffffff/lean.{}", START.unix());
     assert_eq!(rig.cluster.world(|world| world.compact(A, &file)), Some(true));
     rig.wait(30).await;
-    assert_eq!(rig.posts(), BTreeMap::new(), "one in the cluster is what may run");
+    assert_eq!(rig.posts(), BTreeMap::new(), "only one job may run in the cluster");
     rig.wait(300).await;
     assert_eq!(rig.posts().len(), 1);
 }
 
-/// A database that is not worth a compaction.
+/// A database that is not worth compacting.
 fn lean(name: &str) -> Database {
     Database { bloat: 1.0, ..bloated(name) }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ordered_target_is_compacted_once_even_if_no_channel_takes_it() {
+async fn ordered_target_is_compacted_without_a_channel() {
     let mut rig = enforcing(nodes().with(lean("orders")));
     rig.wait(60).await;
     assert_eq!(rig.posts(), BTreeMap::new());
@@ -298,7 +306,7 @@ async fn an_ordered_target_is_compacted_once_even_if_no_channel_takes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_survives_a_restart_and_expires() {
+async fn order_survives_restart_and_expires() {
     let mut rig = enforcing(nodes().with(lean("orders")));
     rig.wait(60).await;
     rig.watch.job_state.suspend(SuspensionScope::All, None, None).await.unwrap();
@@ -310,7 +318,7 @@ async fn an_order_survives_a_restart_and_expires() {
     assert_eq!(orders.values().map(|it| it.by.as_str()).collect::<Vec<_>>(), ["ann"]);
     assert!(rig.store.kept().remembered.contains_key(&id));
     rig.wait(600).await;
-    assert!(rig.store.kept().remembered.is_empty(), "nobody waits for it any more");
+    assert!(rig.store.kept().remembered.is_empty(), "the order has expired");
     rig.watch.job_state.resume(SuspensionScope::All, None).await.unwrap();
     rig.wait(300).await;
     assert_eq!(rig.posts(), BTreeMap::new());

@@ -1,4 +1,4 @@
-//! What goes wrong on one node, and with the login, costs that and nothing else.
+//! A fault on one node, or of the login, affects nothing else.
 
 mod frozen;
 mod login;
@@ -18,7 +18,7 @@ use recliner::{
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// Databases of every placement, quiet, so that what is read is what is there.
+/// Databases of every placement without writes, so that what is read stays true.
 fn world() -> Config {
     nodes()
         .with(Database { q: 4, designs: vec![Design::new("v")], ..Database::new("app") })
@@ -26,7 +26,7 @@ fn world() -> Config {
         .with(Database { n: 1, placed_on: vec![C.to_owned()], ..small("elsewhere", 10) })
 }
 
-/// Db targets of one node, or of the others.
+/// The db targets of one node, and those of the others.
 fn split(dbs: BTreeMap<String, Db>, of: &str) -> (BTreeMap<String, Db>, BTreeMap<String, Db>) {
     dbs.into_iter().partition(|(id, _)| id.starts_with(&db_id(of, "")))
 }
@@ -38,7 +38,7 @@ fn facts_of(plan: &Plan, node: &str) -> BTreeMap<String, Facts> {
         .collect()
 }
 
-/// Breaks B after a first sweep and checks the second and, once B works again, a third.
+/// Breaks B after the first sweep and checks the second sweep; then repairs B and checks the third.
 async fn strikes(
     name: &str,
     strike: impl Fn(&Rig),
@@ -58,7 +58,7 @@ async fn strikes(
     assert!(began.elapsed() < Duration::from_secs(300), "{name}: {:?}", began.elapsed());
     let (_, others) = split(dbs_seen(&second), B);
     let (_, there) = split(dbs_there(&rig.cluster, |_, _| TargetState::Ok), B);
-    assert_eq!(others, there, "{name}: the rest is read as ever");
+    assert_eq!(others, there, "{name}: the other nodes are read as usual");
     assert_eq!(facts_of(&second, B), facts_of(&first, B), "{name}: old facts with their age");
     let key = ("app".to_owned(), "_design/v".to_owned());
     let view = view_there(&rig.cluster, "app", &["_design/v"]);
@@ -89,34 +89,34 @@ async fn effect(name: &str, effect: Effect, reasons: &[&str], up: Option<bool>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_answers_malformed_data_affects_only_its_own_facts() {
+async fn malformed_answers_affect_only_their_node() {
     effect("malformed", Effect::Malformed, &["malformed"], None).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_sends_half_a_body_affects_only_its_own_facts() {
+async fn half_bodies_affect_only_their_node() {
     effect("half a body", Effect::HalfBody, &["connect", "malformed", "timeout"], Some(false))
         .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_redirects_affects_only_its_own_facts() {
+async fn redirects_affect_only_their_node() {
     let to = "http://adm:pw@elsewhere.example/login".to_owned();
     effect("a redirect", Effect::Redirect(to), &["redirect"], None).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_answers_errors_affects_only_its_own_facts() {
+async fn error_statuses_affect_only_their_node() {
     effect("500", Effect::Status(500), &["status"], None).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_hangs_affects_only_its_own_facts() {
+async fn hanging_requests_affect_only_their_node() {
     effect("a hang", Effect::Hang, &["timeout"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_node_delays_one_sweep_by_a_timeout_and_later_ones_hardly() {
+async fn hanging_node_delays_only_the_first_sweep() {
     let mut rig = Rig::new(world(), ON_DEMAND);
     rig.sweep().await;
     rig.cluster.faults().plan(Fault::on(B, Effect::Hang));
@@ -141,12 +141,12 @@ async fn a_hanging_node_delays_one_sweep_by_a_timeout_and_later_ones_hardly() {
     assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
 }
 
-/// Others do not wait until it is plain that a node hangs, which takes 29 s; where it is a way in
-/// as well, another one is asked beside it as soon as it is silent.
+/// The others are read before it is certain that a node hangs, which takes 29 s. If the hanging
+/// node is an entry point, another one is asked as soon as it is silent.
 #[tokio::test(start_paused = true)]
-async fn while_a_node_hangs_the_others_are_read() {
-    // Where it is not known before, what a silent way in is asked for is asked of another one only
-    // after some seconds, and the more often the fewer addresses of nodes are known.
+async fn other_nodes_are_read_while_one_hangs() {
+    // On the first contact, requests to a silent entry point are repeated elsewhere only after some
+    // seconds, and the fewer node addresses are known, the more often that happens.
     for (met_before, ways_in, within) in [(false, 1, 4), (true, 1, 4), (false, 3, 9), (true, 3, 9)]
     {
         let start = Instant::now();
@@ -165,11 +165,16 @@ async fn while_a_node_hangs_the_others_are_read() {
         let others = targets(&plan, TargetKind::Db).filter(|target| target.node() != B);
         let measured: Vec<_> = others.map(|it| it.facts().measured_at.map(|it| it.at)).collect();
         assert!(!measured.is_empty());
-        let last = measured.into_iter().max().flatten().expect("they were read");
+        let last =
+            measured.into_iter().max().flatten().expect("the other nodes' targets were read");
         let after = last.unix() - began;
         assert!(after <= within, "{after} s, {ways_in} ways in, met before: {met_before}");
-        assert_eq!(node(&plan, B).is_up, Some(false), "the sweep ends when it is plain");
-        // Only B can read the design documents of databases that are on B alone.
+        assert_eq!(
+            node(&plan, B).is_up,
+            Some(false),
+            "the sweep ends once the node counts as down"
+        );
+        // Only B can read the design documents of databases that exist on B alone.
         let of_cluster = ("_cluster".to_owned(), "node_down");
         let others: Vec<_> = rig.errors().into_iter().filter(|it| *it != of_cluster).collect();
         assert_eq!(others, [(B.to_owned(), "timeout")]);
@@ -177,7 +182,7 @@ async fn while_a_node_hangs_the_others_are_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_slow_to_say_it_is_up_is_read_after_the_others() {
+async fn slow_node_is_read_after_the_others() {
     let designs = vec![Design::new("w")];
     let only = Database { n: 1, placed_on: vec![B.to_owned()], designs, ..small("its-own", 10) };
     let mut rig = Rig::new(world().with(only), ON_DEMAND);
@@ -203,9 +208,9 @@ async fn a_node_that_is_slow_to_say_it_is_up_is_read_after_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_slow_but_alive_is_read_all_the_same() {
+async fn slow_but_alive_node_is_read_completely() {
     let mut rig = Rig::new(world(), ON_DEMAND);
-    // Slower than what makes suspicious, on all that costs work.
+    // Slower than the threshold for suspicion, on every expensive request.
     for path in ["shards%2F", "/_all_dbs", "/_active_tasks", "_design", "_all_docs"] {
         let slow = Fault::on(B, Effect::Delay(Duration::from_secs(25)));
         rig.cluster.faults().plan(slow.at(path));
@@ -217,32 +222,36 @@ async fn a_node_that_is_slow_but_alive_is_read_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_drops_connections_affects_only_its_own_facts() {
+async fn dropped_connections_affect_only_their_node() {
     effect("a drop", Effect::Drop, &["connect", "malformed", "timeout"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_with_endless_answers_affects_only_its_own_facts() {
+async fn endless_answers_affect_only_their_node() {
     effect("no end", Effect::Endless, &["too_large", "malformed"], None).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_down_affects_only_its_own_facts() {
+async fn down_node_affects_only_its_own_facts() {
     let strike = |rig: &Rig| rig.cluster.faults().down(B);
     strikes("down", strike, |rig| rig.cluster.faults().up(B), &["node_down"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_hangs_completely_is_reported_in_bounded_time() {
+async fn hanging_cluster_is_reported_in_bounded_time() {
     let mut rig = Rig::new(world(), ON_DEMAND);
     rig.cluster.faults().plan(Fault::everywhere(Effect::Hang));
     let began = Instant::now();
     rig.sweep().await;
-    assert_eq!(began.elapsed(), Duration::from_secs(39), "each address once, until it is plain");
+    assert_eq!(
+        began.elapsed(),
+        Duration::from_secs(39),
+        "each address is tried once until its timeout"
+    );
     let problem = rig.status().problem.clone().unwrap();
     assert!(problem.contains("no answer within 13s, and none to GET / meanwhile"), "{problem}");
     assert!(!rig.status().ready);
-    // It is tried again long before the interval is over.
+    // It is tried again long before the sweep interval is over.
     rig.cluster.faults().clear();
     let sweeps = rig.status().sweeps;
     rig.until(|status| status.sweeps > sweeps && status.ready).await;
@@ -252,7 +261,7 @@ async fn a_cluster_that_hangs_completely_is_reported_in_bounded_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shards_that_fail_leave_their_node_up() {
+async fn failing_shards_leave_their_node_up() {
     let strike =
         |rig: &Rig| rig.cluster.faults().plan(Fault::on(B, Effect::Status(500)).at("shards%2F"));
     let mut rig = Rig::new(world(), ON_DEMAND);

@@ -31,7 +31,7 @@ const FLOORS: &[&[&str]] = &[
     &["cli"],
 ];
 
-/// Modules of the library's tests, on no floor.
+/// Modules of the library's tests, which belong to no floor.
 const OF_TESTS: [&str; 3] = ["a_limit", "skipped", "unprivileged"];
 
 fn src() -> PathBuf {
@@ -129,7 +129,7 @@ fn every_module_is_on_exactly_one_floor() {
 }
 
 #[test]
-fn files_say_what_they_own() {
+fn source_files_begin_with_module_documentation() {
     let src = src();
     let mut files = Vec::new();
     rust_files(&src, &mut files);
@@ -138,7 +138,7 @@ fn files_say_what_they_own() {
     for file in files {
         let content = fs::read_to_string(&file).unwrap();
         let path = file.strip_prefix(&src).unwrap().display().to_string();
-        // Tests of a module own nothing that their names do not say.
+        // A module of tests owns nothing beyond what the test names say.
         let of_tests = path.ends_with("tests.rs") || path.contains("tests/");
         if !content.starts_with("//!") && !of_tests {
             broken.push(format!("{path} does not begin with what it owns"));

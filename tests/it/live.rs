@@ -1,15 +1,15 @@
-//! The contract: what recliner sees is what CouchDB answers when it is asked by hand.
+//! The contract: recliner sees what CouchDB answers to plain requests.
 //!
-//! The same checks run against the simulator behind sockets, always, and against a real
-//! cluster where one is named:
+//! The same checks always run against the simulator behind sockets, and against a real cluster if
+//! the environment names one:
 //!
 //! ```sh
 //! RECLINER_TEST_COUCHDB_URL=http://127.0.0.1:5984 RECLINER_TEST_COUCHDB_USER=admin \
 //!   RECLINER_TEST_COUCHDB_PASSWORD=... cargo test --test it live -- --ignored
 //! ```
 //!
-//! The URL may be several, with commas. Databases and users that a test makes begin with
-//! `recliner-test-` and are deleted at its end, whether it passed or not.
+//! The URL may be a list separated by commas. Databases and users of a test have names that begin
+//! with `recliner-test-` and are deleted at its end, even if it fails.
 
 mod couch;
 mod learning;
@@ -33,14 +33,14 @@ use std::{
 use tokio::{net::TcpListener, task::JoinSet, time};
 use wall_clock::Clock;
 
-/// The views of the databases that begin with `prefix`.
+/// The views of the databases whose names begin with `prefix`.
 fn views_of(plan: &Plan, prefix: &str) -> BTreeMap<(String, String), ViewLine> {
     let mut views = views_seen(plan);
     views.retain(|(db, _), _| db.starts_with(prefix));
     views
 }
 
-/// Runs a test and deletes what it may have left, also when it fails.
+/// Runs a test and deletes its databases and user afterwards, even if it fails.
 async fn and_clean_up(couch: &Couch, prefix: &str, test: impl Future<Output = ()>) {
     let ended = AssertUnwindSafe(test).catch_unwind().await;
     let all = couch.get("/_all_dbs").await;
@@ -59,17 +59,17 @@ async fn and_clean_up(couch: &Couch, prefix: &str, test: impl Future<Output = ()
     }
 }
 
-/// Where the user of this name is kept.
+/// The path of this user's document.
 fn user_path(name: &str) -> String {
     format!("/_users/org.couchdb.user%3A{name}")
 }
 
-/// A prefix that no other run uses.
+/// A name prefix that no other run uses.
 fn prefix(what: &str) -> String {
     format!("recliner-test-{}-{what}", std::process::id())
 }
 
-/// Makes a database and fills it, `rounds` times over.
+/// Creates a database and writes its documents `rounds` times.
 async fn make(couch: &Couch, db: &str, rounds: u32, designs: &[(&str, Value)]) {
     let path = format!("/{}", encoded(db));
     couch.change(Method::PUT, &format!("{path}?q=2"), None).await;
@@ -112,8 +112,7 @@ fn map(field: &str) -> Value {
     json!({"language": "javascript", "views": {"v": {"map": code}}})
 }
 
-/// Waits until two looks at everything below `prefix` agree: builds, commits and smoosh
-/// come to an end.
+/// Waits until two looks at everything below `prefix` agree: builds, commits and smoosh have ended.
 async fn quiet(couch: &Couch, prefix: &str) {
     let look = async || {
         let mut seen = Vec::new();
@@ -136,11 +135,11 @@ async fn quiet(couch: &Couch, prefix: &str) {
             before = now;
         }
     };
-    time::timeout(PATIENCE, settled).await.expect("the cluster comes to rest");
+    time::timeout(PATIENCE, settled).await.expect("the cluster becomes idle");
 }
 
 #[tokio::test]
-async fn the_simulator_keeps_the_contract() {
+async fn simulator_keeps_the_contract() {
     let nodes = ["node1@127.0.0.1", "node2@127.0.0.1", "node3@127.0.0.1"];
     let twin = |name: &str| Design { views: vec!["same".to_owned()], ..Design::new(name) };
     let odd = Design { views: vec!["odd".to_owned()], ..Design::new("per%cent \"quote\"\nline") };
@@ -169,7 +168,7 @@ async fn the_simulator_keeps_the_contract() {
 
 #[tokio::test]
 #[ignore = "needs RECLINER_TEST_COUCHDB_URL"]
-async fn every_node_of_the_cluster_answers() {
+async fn every_cluster_node_answers() {
     let couch = Couch::named();
     let (plan, status) = couch.sweep("").await;
     assert_eq!((status.errors.clone(), status.problem.clone()), (BTreeMap::new(), None));
@@ -191,7 +190,7 @@ async fn every_node_of_the_cluster_answers() {
 
 #[tokio::test]
 #[ignore = "needs RECLINER_TEST_COUCHDB_URL"]
-async fn files_and_views_with_odd_names_are_seen_as_couchdb_tells_of_them() {
+async fn odd_names_are_seen_as_couchdb_reports_them() {
     let couch = Couch::named();
     let prefix = prefix("odd");
     let (plain, odd, like_a_design, long) = (
@@ -270,7 +269,7 @@ async fn files_and_views_with_odd_names_are_seen_as_couchdb_tells_of_them() {
 
 #[tokio::test]
 #[ignore = "needs RECLINER_TEST_COUCHDB_URL"]
-async fn a_compaction_and_a_second_life_are_seen() {
+async fn compaction_and_recreation_are_seen() {
     let couch = Couch::named();
     let prefix = prefix("life");
     and_clean_up(&couch, &prefix, async {
@@ -282,13 +281,13 @@ async fn a_compaction_and_a_second_life_are_seen() {
         let (before, _, files) = couch.still_sweep(&eager, look).await;
         agrees(&before, &prefix, &files);
         let waiting = queue(&before, "eager").0;
-        assert!(waiting > 0, "what was written twelve times over waits");
+        assert!(waiting > 0, "files rewritten twelve times are queued");
 
         couch.change(Method::POST, &format!("{path}/_compact"), Some(json!({}))).await;
         quiet(&couch, &prefix).await;
         let (after, _, files) = couch.still_sweep(&eager, look).await;
         agrees(&after, &prefix, &files);
-        assert!(queue(&after, "eager").0 < waiting, "what was compacted waits no more");
+        assert!(queue(&after, "eager").0 < waiting, "compacted files leave the queue");
 
         couch.change(Method::DELETE, &path, None).await;
         time::sleep(Duration::from_secs(2)).await;
@@ -302,14 +301,14 @@ async fn a_compaction_and_a_second_life_are_seen() {
                 .map(|target| target.id().to_string())
                 .collect()
         };
-        assert!(ids(&after).is_disjoint(&ids(&again)), "another suffix, other targets");
+        assert!(ids(&after).is_disjoint(&ids(&again)), "a new suffix means new targets");
     })
     .await;
 }
 
 #[tokio::test]
 #[ignore = "needs RECLINER_TEST_COUCHDB_URL"]
-async fn a_member_sees_its_database_and_hears_what_it_lacks() {
+async fn member_sees_its_database_and_its_missing_rights() {
     let couch = Couch::named();
     let prefix = prefix("member");
     and_clean_up(&couch, &prefix, async {

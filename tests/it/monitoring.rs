@@ -1,5 +1,5 @@
-//! What Prometheus makes of recliner: rules, alerts and runbooks, held against what recliner
-//! exports and against Prometheus's own tools.
+//! recliner in Prometheus: rules, alerts and runbooks, checked against recliner's exports and with
+//! Prometheus's own tools.
 
 mod alerting;
 mod cases;

@@ -1,4 +1,4 @@
-//! Rent wastes and rewrites less than thresholds do: a small run of what the bench `rent` measures.
+//! Rent wastes and rewrites less than thresholds: a small run of the bench `rent`.
 
 use crate::rent_world::{Cost, Rule, World, Writers};
 use std::time::Duration;
@@ -12,8 +12,8 @@ fn of_waste_and_writing(cost: Cost) -> f64 {
     cost.mean_waste * cost.rewritten_a_day
 }
 
-/// Each threshold and each horizon is a choice between waste and writing; their product says how
-/// good the choice is, because twice the waste buys half the writing.
+/// Each threshold and each horizon is a trade-off between waste and writing. Their product measures
+/// the quality, because twice the waste buys half the writing.
 #[test]
 fn rent_wastes_and_rewrites_less_than_thresholds() {
     let thresholds = [Rule::Ratio(2.0), Rule::Slack(512 << 20), Rule::SmooshDefaults];
@@ -30,7 +30,7 @@ fn rent_wastes_and_rewrites_less_than_thresholds() {
 }
 
 #[test]
-fn the_same_world_is_the_same_every_time() {
+fn simulated_costs_are_reproducible() {
     let costs = || {
         let cost = world(Writers::Mixed).cost(Rule::SmooshDefaults);
         [cost.mean_waste, cost.rewritten_a_day, cost.compactions_a_day].map(f64::to_bits)

@@ -1,4 +1,4 @@
-//! What a build says of its source: the rules of the build script, and what git tells it.
+//! The revision and date that a build reports: the rules of the build script, and its use of git.
 
 #[path = "../../build/revision.rs"]
 #[expect(dead_code, reason = "cargo runs the rest")]
@@ -7,7 +7,7 @@ mod build_script;
 use build_script::{checked_out, date, revision};
 use std::{fs, path::Path, process::Command};
 
-/// Runs git without the machine's own settings.
+/// Runs git without the machine's own configuration.
 fn git(directory: &Path, arguments: &[&str]) {
     let ran = Command::new("git")
         .args(["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"])
@@ -22,12 +22,12 @@ fn git(directory: &Path, arguments: &[&str]) {
 }
 
 #[test]
-fn a_given_revision_and_date_win() {
+fn given_revision_and_date_take_precedence() {
     let folder = tempfile::tempdir().unwrap();
-    let given = |text: &str| revision(Some(text.to_owned()), None);
-    assert_eq!(given("v0.1.0-3-gabc").as_deref(), Ok("v0.1.0-3-gabc"));
-    assert_eq!(given(&"0123456789abcdef".repeat(4)).as_deref(), Ok("0123456789ab"));
-    assert!(given("two words").is_err());
+    let revision_of = |text: &str| revision(Some(text.to_owned()), None);
+    assert_eq!(revision_of("v0.1.0-3-gabc").as_deref(), Ok("v0.1.0-3-gabc"));
+    assert_eq!(revision_of(&"0123456789abcdef".repeat(4)).as_deref(), Ok("0123456789ab"));
+    assert!(revision_of("two words").is_err());
     assert_eq!(revision(None, None).as_deref(), Ok("unknown"));
     for (seconds, written) in [
         ("0", "1970-01-01"),
@@ -45,12 +45,12 @@ fn a_given_revision_and_date_win() {
 }
 
 #[test]
-fn a_commit_is_found_in_a_repository_and_in_a_worktree_but_not_in_a_tarball_inside_one() {
+fn commit_is_found_in_repositories_and_worktrees_only() {
     let folder = tempfile::tempdir().unwrap();
     let repository = folder.path().join("repository");
     fs::create_dir(&repository).unwrap();
     git(&repository, &["init", "--quiet", "--initial-branch=main"]);
-    assert_eq!(checked_out(&repository), None, "it has no commit yet");
+    assert_eq!(checked_out(&repository), None, "the repository has no commit yet");
     git(&repository, &["commit", "--quiet", "--allow-empty", "--message=first"]);
     let first = checked_out(&repository).expect("it has a commit");
     assert_eq!(revision(None, Some(&first)).map(|shown| shown.len()), Ok(12));
@@ -69,7 +69,7 @@ fn a_commit_is_found_in_a_repository_and_in_a_worktree_but_not_in_a_tarball_insi
 
     let unpacked = repository.join("unpacked");
     fs::create_dir(&unpacked).unwrap();
-    assert_eq!(checked_out(&unpacked), None, "another source's commit says nothing");
+    assert_eq!(checked_out(&unpacked), None, "an enclosing repository's commit does not count");
 }
 
 fn contents(commit: &build_script::Commit) -> Vec<Vec<u8>> {

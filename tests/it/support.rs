@@ -1,8 +1,8 @@
-//! What the end-to-end tests share: recliner over a simulated cluster on paused time, and
-//! the true state of that cluster in recliner's own form.
+//! Shared by the end-to-end tests: recliner over a simulated cluster on paused time, and the true
+//! state of that cluster in recliner's own types.
 //!
-//! Owns no expectation of its own but one: whatever a test does, advise sends nothing but GET
-//! and its login, and enforce keeps every law of [`crate::scenario::judge`].
+//! Its only expectation: whatever a test does, advise mode sends nothing but GETs and its login,
+//! and enforce mode keeps every law of [`crate::scenario::judge`].
 
 pub(crate) mod recording_store;
 
@@ -49,23 +49,23 @@ pub(crate) const B: &str = "couchdb@sim-2.local";
 pub(crate) const C: &str = "couchdb@sim-3.local";
 pub(crate) const NODES: [&str; 3] = [A, B, C];
 
-/// Wall time at the start of every test, but for those that say another.
+/// Wall time at the start of a test, unless it sets another.
 pub(crate) const START: Moment = Moment::from_unix(1_795_230_000);
 
 /// Sweeps only when a test asks for it.
 pub(crate) const ON_DEMAND: &str = "scan: {interval: 24h}\n";
 
-/// An hour of paused time: longer than anything that ends.
+/// An hour of paused time: longer than anything that a test waits for.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// From one look of the judge at the plan to the next.
+/// The interval at which the judge checks the plan.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// The clock of a machine that an operator or NTP sets forward or back.
 #[derive(Debug)]
 struct AdjustedClock {
     running: Clock,
-    /// By how much it was set forward.
+    /// The offset in seconds by which the clock was set forward.
     seconds: AtomicI64,
 }
 
@@ -82,27 +82,27 @@ impl TimeSource for AdjustedClock {
     }
 }
 
-/// A process over a simulated cluster: what a service runs but for its web server, its
-/// journal a [`RecordingStore`].
+/// A process over a simulated cluster: all of a service except its web server, with a
+/// [`RecordingStore`] as its journal.
 pub(crate) struct Rig {
     pub(crate) cluster: Cluster,
     pub(crate) watch: ClusterMonitor,
     pub(crate) store: RecordingStore,
-    /// The state of the takeover of smoosh, where all of a service runs.
+    /// The state of the takeover of smoosh, if the whole service runs.
     pub(crate) smoosh: Option<takeover::TakeoverHandle>,
-    /// What the warmer says, where all of a service runs.
+    /// The warmer's handle, if the whole service runs.
     pub(crate) warmer: Option<warmer::WarmerHandle>,
     ledger: takeover::InMemoryTakeoverStore,
     clock: Clock,
     adjusted: &'static AdjustedClock,
-    /// Whether all of a service runs, or what sees alone.
+    /// Whether the whole service runs, or only its observing part.
     whole: bool,
     settings: Settings,
     flags: Flags,
     tasks: TaskSet,
     stop: CancellationToken,
     record: Record,
-    /// What the process before left of its measurements.
+    /// Measurements that the previous process left.
     earlier: EarlierProcess,
 }
 
@@ -111,12 +111,12 @@ pub(crate) fn nodes() -> Config {
     Config::new(&NODES)
 }
 
-/// A quiet database of one range, three copies, and as many documents.
+/// A database without writes, with one range, three copies and `docs` documents.
 pub(crate) fn small(name: &str, docs: u64) -> Database {
     Database { q: 1, docs, ..Database::new(name) }
 }
 
-/// What is running of one life of a process.
+/// The running parts of one process.
 type Running = (
     ClusterMonitor,
     Option<takeover::TakeoverHandle>,
@@ -126,23 +126,23 @@ type Running = (
 );
 
 impl Rig {
-    /// Over a cluster like this, as its administrator.
+    /// A process on this cluster, logged in as its administrator.
     pub(crate) fn new(world: Config, yaml: &str) -> Self {
         Self::with_login(world, yaml, "admin", "secret")
     }
 
-    /// The same with another login.
+    /// A process on this cluster with this login.
     pub(crate) fn with_login(world: Config, yaml: &str, user: &str, password: &str) -> Self {
         let flags = login(urls_of(&world), user, password);
         Self::with_flags(world, yaml, flags)
     }
 
-    /// The same with other flags.
+    /// A process on this cluster with these flags.
     pub(crate) fn with_flags(world: Config, yaml: &str, flags: Flags) -> Self {
         Self::beginning(START, world, yaml, flags, false)
     }
 
-    /// The same, in a mode whatever the file says, and from another moment on.
+    /// The whole service in this mode, whatever the file says, from this moment on.
     pub(crate) fn in_mode(mode: Mode, start: Moment, world: Config, yaml: &str) -> Self {
         let flags = Flags { mode: Some(mode.label().to_owned()), ..urls_of(&world) };
         Self::beginning(start, world, yaml, login(flags, "admin", "secret"), true)
@@ -150,12 +150,12 @@ impl Rig {
 
     fn beginning(start: Moment, world: Config, yaml: &str, flags: Flags, whole: bool) -> Self {
         crate::watchdog::start();
-        // What the command installs before anything else; a second time does nothing.
+        // The command installs this before anything else; a second installation has no effect.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let adjusted: &'static AdjustedClock =
             Box::leak(Box::new(AdjustedClock::starting_at(start)));
         let clock = Clock::Custom(adjusted);
-        let cluster = Cluster::new(world, 1, clock).expect("the cluster is sound");
+        let cluster = Cluster::new(world, 1, clock).expect("the configuration is valid");
         let settings = load(&flags, yaml);
         let store = RecordingStore::of(&cluster);
         let ledger = takeover::InMemoryTakeoverStore::default();
@@ -183,17 +183,17 @@ impl Rig {
         }
     }
 
-    /// Takes over another configuration file.
+    /// Reloads another configuration file.
     pub(crate) fn reconfigure(&mut self, yaml: &str) {
         let new = load(&self.flags, yaml);
         self.watch
             .reconfigure(&self.settings, &new, &mut self.tasks)
-            .expect("the settings are sound");
+            .expect("the settings are valid");
         self.settings = new;
         self.record_life(false);
     }
 
-    /// Kills the process, and starts another one after this time.
+    /// Kills the process and starts another one after this time.
     pub(crate) async fn kill_for(&mut self, span: Duration) {
         self.tasks = TaskSet::new();
         self.stop.cancel();
@@ -201,8 +201,8 @@ impl Rig {
         self.start_again();
     }
 
-    /// The same, but the other one finds the measurements, which the archive stores after each sweep; by so many
-    /// seconds is the clock set meanwhile.
+    /// Kills the process and starts another one after this time, which finds the measurements that the archive
+    /// stores after each sweep; meanwhile the clock is set by this many seconds.
     pub(crate) async fn kill_with_archive_for(&mut self, span: Duration, clock_set_by: i64) {
         let snapshot = self.watch.scanner.snapshots.borrow().clone();
         let numbers = 0..u32::try_from(snapshot.block_count()).expect("there are few");
@@ -231,19 +231,19 @@ impl Rig {
         self.record.lives.push(Life { from: self.cluster.elapsed(), settings, new_process });
     }
 
-    /// Sets the process's clock forward or back, by seconds. CouchDB's stay as they are.
+    /// Sets the process's clock forward or back by seconds. CouchDB's clocks are unchanged.
     pub(crate) fn shift_clock(&mut self, by: i64) {
         let sum = self.adjusted.seconds.fetch_add(by, Ordering::Relaxed) + by;
         self.record.clock.push((self.cluster.elapsed(), sum));
     }
 
-    /// An operator lets every target go that failed too often.
+    /// Releases every target that failed too often, as an operator would.
     pub(crate) async fn release_all(&mut self) {
         self.record.released.push(self.cluster.elapsed());
-        self.watch.job_state.release(None).await.expect("it is kept");
+        self.watch.job_state.release(None).await.expect("the change is stored");
     }
 
-    /// Lets time pass; the judge looks at the plan each minute.
+    /// Lets time pass; the judge checks the plan each minute.
     pub(crate) async fn run_for(&mut self, span: Duration) {
         let end = Instant::now() + span;
         while Instant::now() < end {
@@ -254,7 +254,7 @@ impl Rig {
         }
     }
 
-    /// Everything the judge reads, as it is now.
+    /// All evidence for the judge up to now.
     pub(crate) fn record(&self) -> Record {
         Record {
             orders: self.cluster.write_requests(),
@@ -265,12 +265,12 @@ impl Rig {
         }
     }
 
-    /// Writes a line into the timeline.
+    /// Adds a line to the timeline.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
         self.record.notes.push((self.cluster.elapsed(), text.into()));
     }
 
-    /// Writes into the timeline why what waits does not start, with how many do.
+    /// Adds to the timeline why targets are not started, with their numbers.
     pub(crate) fn note_refusals(&mut self) {
         let plan = Arc::clone(&self.watch.planner.plan.borrow());
         let mut refused: BTreeMap<String, u64> = BTreeMap::new();
@@ -282,7 +282,7 @@ impl Rig {
         self.note_counts("refused", refused);
     }
 
-    /// Writes into the timeline how many jobs ended how, by the journal.
+    /// Adds to the timeline how jobs ended by the journal, with their numbers.
     pub(crate) fn note_outcomes(&mut self) {
         let mut ended: BTreeMap<String, u64> = BTreeMap::new();
         for outcome in self.store.kept().recent_outcomes {
@@ -298,7 +298,7 @@ impl Rig {
         self.note(format!("{what}: {all}"));
     }
 
-    /// Sweeps once more and answers with the plan that follows from it.
+    /// Sweeps once more and returns the resulting plan.
     pub(crate) async fn sweep(&mut self) -> Arc<Plan> {
         let before = self.status().sweeps;
         assert_eq!(self.watch.scanner.send(ScanCommand::Sweep), None, "the scanner listens");
@@ -306,7 +306,7 @@ impl Rig {
         self.planned().await
     }
 
-    /// Waits for what the scanner says of itself.
+    /// Waits until the scanner's status meets a condition.
     pub(crate) async fn until(&mut self, wanted: impl Fn(&ScanStatus) -> bool) {
         let statuses = &mut self.watch.scanner.status;
         let waited = time::timeout(HOUR, statuses.wait_for(|status| wanted(status))).await;
@@ -329,12 +329,12 @@ impl Rig {
         Arc::clone(&self.watch.scanner.status.borrow())
     }
 
-    /// Errors so far, without their numbers.
+    /// The errors so far, without their counts.
     pub(crate) fn errors(&self) -> Vec<(String, &'static str)> {
         self.status().errors.keys().map(|(node, reason)| (node.to_string(), *reason)).collect()
     }
 
-    /// What was asked whose path contains this.
+    /// Requests whose path contains this text.
     pub(crate) fn asked(&self, part: &str) -> Vec<Exchange> {
         self.cluster
             .exchanges()
@@ -344,8 +344,8 @@ impl Rig {
     }
 }
 
-/// What of a service sees and, with a ledger, all that measures and acts. In advise the
-/// tasks that act are there as well, and must do nothing.
+/// The observing part of a service and, with a ledger, everything that measures and acts. In advise
+/// mode the acting tasks run as well, and must do nothing.
 fn run(
     cluster: &Cluster,
     settings: &Settings,
@@ -367,7 +367,7 @@ fn run(
     };
     let mut watch =
         ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
-            .expect("the settings are sound");
+            .expect("the settings are valid");
     watch.start_enforcer(&mut tasks);
     watch.start_scorecard(&mut tasks);
     let smoosh = ledger.map(|ledger| watch.start_takeover(Arc::new(ledger.clone()), &mut tasks));
@@ -381,13 +381,13 @@ impl Rig {
         self.watch.start_feed_client(None, &mut self.tasks)
     }
 
-    /// The same with a journal, which is in memory.
+    /// Follows feeds from now on, with an in-memory journal.
     pub(crate) async fn follow_feeds_with_journal(
         &mut self,
     ) -> (feed_client::FeedClientHandle, Journal) {
         let settings = tokio::sync::watch::channel(self.settings.journal).1;
-        let (task, journal) =
-            journal::JournalTask::open(InMemory, self.clock, settings).expect("memory holds it");
+        let (task, journal) = journal::JournalTask::open(InMemory, self.clock, settings)
+            .expect("an in-memory journal opens");
         let ended = self.stop.clone();
         self.tasks.spawn(async move {
             task.run(ended).await;
@@ -409,10 +409,10 @@ impl Drop for Rig {
             return;
         }
         let sent = self.cluster.exchanges();
-        assert!(!sent.is_empty(), "something was asked");
+        assert!(!sent.is_empty(), "some request was sent");
         if self.settings.mode == Mode::Advise {
             let other = self.cluster.write_requests();
-            assert!(other.is_empty(), "advise reads and logs in, no more: {other:?}");
+            assert!(other.is_empty(), "advise mode only reads and logs in: {other:?}");
             return;
         }
         let breaches = judge::breaches(&self.record());
@@ -424,7 +424,7 @@ fn login(flags: Flags, user: &str, password: &str) -> Flags {
     Flags { couchdb_username: Some(user.to_owned()), env_password: Some(password.into()), ..flags }
 }
 
-/// The nodes' addresses, as a process is given them.
+/// The nodes' addresses as flags of a process.
 pub(crate) fn urls_of(world: &Config) -> Flags {
     let host = |name: &str| name.split_once('@').map_or(name, |(_, host)| host).to_owned();
     Flags {
@@ -441,11 +441,11 @@ fn load(flags: &Flags, yaml: &str) -> Settings {
     let file = config::File { name: Path::new("recliner.yml"), bytes: yaml.as_bytes() };
     match config::load(flags, Some(file)) {
         Ok(loaded) => loaded.settings,
-        Err(problems) => panic!("the configuration is sound: {problems}"),
+        Err(problems) => panic!("the configuration is valid: {problems}"),
     }
 }
 
-/// A db target's state and numbers; unknown is `None`.
+/// The state and numbers of a db target; `None` is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Db {
     pub(crate) state: TargetState,
@@ -456,7 +456,7 @@ pub(crate) struct Db {
 }
 
 impl Db {
-    /// A copy of which only the state can be known.
+    /// A copy of which nothing but the state can be known.
     pub(crate) const fn unmeasured(state: TargetState) -> Self {
         Self { state, sizes: None, seqs: None, docs: None, compact_running: false }
     }
@@ -466,7 +466,7 @@ fn sizes(facts: &Facts) -> Option<[u64; 3]> {
     Some([facts.file_bytes.get()?, facts.active_bytes.get()?, facts.external_bytes.get()?])
 }
 
-/// Every db target as recliner sees it, by id.
+/// Every db target that recliner sees, by id.
 pub(crate) fn dbs_seen(plan: &Plan) -> BTreeMap<String, Db> {
     let of = |target: TargetRef<'_>| {
         let facts = target.facts();
@@ -482,8 +482,8 @@ pub(crate) fn dbs_seen(plan: &Plan) -> BTreeMap<String, Db> {
     targets(plan, TargetKind::Db).map(|target| (target.id().to_string(), of(target))).collect()
 }
 
-/// Every file of every node as the world knows it, by the id of its target. `state` says
-/// how a file stands to the shard map.
+/// Every file of every node in the simulated world, by target id. `state` gives the state of a
+/// file.
 pub(crate) fn dbs_there(
     cluster: &Cluster,
     state: impl Fn(&str, &str) -> TargetState,
@@ -512,7 +512,6 @@ pub(crate) fn dbs_there(
     })
 }
 
-/// The id of a db target.
 pub(crate) fn db_id(node: &str, file: &str) -> String {
     recliner::model::target::TargetId::Db { node: node.to_owned(), shard: file.to_owned() }
         .to_string()
@@ -529,7 +528,7 @@ pub(crate) struct ViewLine {
     pub(crate) pending: Option<u64>,
 }
 
-/// Every view target as recliner sees it, by database and first design document.
+/// Every view target that recliner sees, by database and first design document.
 pub(crate) fn views_seen(plan: &Plan) -> BTreeMap<(String, String), ViewLine> {
     targets(plan, TargetKind::View)
         .map(|target| {
@@ -549,12 +548,12 @@ pub(crate) fn views_seen(plan: &Plan) -> BTreeMap<(String, String), ViewLine> {
         .collect()
 }
 
-/// What recliner should see of a view that can be asked for: the copy on the range of its
-/// first design document, on the first node by name.
+/// What recliner should see of a readable view: the copy on the range of its first design document,
+/// on the first node by name.
 pub(crate) fn view_there(cluster: &Cluster, db: &str, designs: &[&str]) -> ViewLine {
     cluster.world(|world| {
         let first = designs.first().expect("there is one");
-        let name = first.strip_prefix("_design/").expect("it is an id");
+        let name = first.strip_prefix("_design/").expect("the id begins with _design/");
         let range = world.range_of(db, first).expect("the database is there").to_string();
         let (mut copies, mut exact) = (0, None);
         for node in world.nodes() {
@@ -568,7 +567,7 @@ pub(crate) fn view_there(cluster: &Cluster, db: &str, designs: &[&str]) -> ViewL
                 }
             }
         }
-        let exact = exact.expect("some node holds it");
+        let exact = exact.expect("some node has the range");
         ViewLine {
             state: TargetState::Ok,
             designs: designs.iter().map(|id| (*id).to_owned()).collect(),
@@ -580,22 +579,19 @@ pub(crate) fn view_there(cluster: &Cluster, db: &str, designs: &[&str]) -> ViewL
     })
 }
 
-/// The targets of a kind.
 pub(crate) fn targets(plan: &Plan, kind: TargetKind) -> impl Iterator<Item = TargetRef<'_>> {
     plan.snapshot.targets().filter(move |target| target.kind() == kind)
 }
 
-/// The target of this id.
 pub(crate) fn target<'a>(plan: &'a Plan, id: &str) -> Option<TargetRef<'a>> {
     plan.snapshot.targets().find(|target| target.id().to_string() == id)
 }
 
-/// The node of this name.
 pub(crate) fn node<'a>(plan: &'a Plan, name: &str) -> &'a Node {
     plan.snapshot.nodes().iter().find(|node| &*node.name == name).expect("the node is known")
 }
 
-/// Targets that wait in a channel over all nodes, and those it takes that run.
+/// The number of a channel's waiting targets on all nodes, and of its running ones.
 pub(crate) fn queue(plan: &Plan, channel: &str) -> (usize, usize) {
     let of_channel = |at: usize| plan.channels.list.get(at).is_some_and(|it| *it.name == *channel);
     plan.queues.iter().filter(|queue| of_channel(queue.channel_index)).fold(

@@ -1,5 +1,5 @@
-//! Taking smoosh over and giving it back, over HTTP: against the simulator always, and
-//! against a real cluster where `RECLINER_TEST_COUCHDB_URL` names one (see `live.rs`).
+//! Taking smoosh over and restoring it over HTTP: always against the simulator, and against a real
+//! cluster if `RECLINER_TEST_COUCHDB_URL` names one (see `live.rs`).
 
 use crate::support::{A, B, NODES, START, nodes};
 use couchdb_client::{Address, Client, ClientSettings, Login, Transport};
@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
 fn connect(settings: ClientSettings, transport: Transport) -> Client {
-    Client::builder(settings).transport(transport).open().expect("the settings are sound")
+    Client::builder(settings).transport(transport).open().expect("the settings are valid")
 }
 
-/// The task, over nodes of these names.
+/// The takeover task over nodes of these names.
 struct Running {
     handle: takeover::TakeoverHandle,
     stop: CancellationToken,
@@ -61,7 +61,7 @@ impl Running {
         Self { handle, stop, tasks, _hands: hands, _settings: settings, _snapshots: snapshots }
     }
 
-    /// Waits until every node is as wanted.
+    /// Waits until the state of all nodes meets a condition.
     async fn until(&mut self, wanted: impl Fn(&Takeovers) -> bool) {
         let waited = self.handle.takeovers.wait_for(|seen| wanted(seen));
         let waited = time::timeout(Duration::from_secs(120), waited).await;
@@ -79,35 +79,39 @@ fn all_taken(seen: &Takeovers) -> bool {
     !seen.nodes.is_empty() && seen.nodes.values().all(|node| node.is_taken_over())
 }
 
-/// What the nodes' configurations say of a channel, and what is noted there.
-async fn told(client: &Client, names: &[String], channel: &str) -> Vec<BTreeMap<String, String>> {
-    let mut told = Vec::new();
+/// The nodes' settings of a channel, and recliner's marks in their configurations.
+async fn channel_settings(
+    client: &Client,
+    names: &[String],
+    channel: &str,
+) -> Vec<BTreeMap<String, String>> {
+    let mut sections = Vec::new();
     for name in names {
         for section in [format!("smoosh.{channel}"), takeover::MARK_SECTION.to_owned()] {
             let mut section =
                 client.config_section(name, &section).await.expect("the node answers");
             section.retain(|key, _| key == "concurrency" || key.contains(channel));
-            told.push(section);
+            sections.push(section);
         }
     }
-    told
+    sections
 }
 
 async fn taken_and_given_back(client: &Client, names: &[String], channel: &str) {
-    let before = told(client, names, channel).await;
+    let before = channel_settings(client, names, channel).await;
     let ledger = InMemoryTakeoverStore::default();
     let mut running = Running::start(client, ledger.clone(), names, channel);
     running.until(all_taken).await;
     for (at, name) in names.iter().enumerate() {
-        let now = told(client, names, channel).await;
+        let now = channel_settings(client, names, channel).await;
         assert_eq!(now[2 * at]["concurrency"], "0", "{name}");
         assert!(now[2 * at + 1].values().all(|mark| mark.contains("\"was\"")), "{now:?}");
     }
     running.stop().await;
-    assert_eq!(told(client, names, channel).await, before);
+    assert_eq!(channel_settings(client, names, channel).await, before);
     assert_eq!(ledger.records().await.expect("it can be read"), []);
 
-    // A process that is killed leaves it; the command gives it back by the marks alone.
+    // A killed process leaves smoosh taken over; the command restores it by the marks alone.
     let mut killed = Running::start(client, InMemoryTakeoverStore::default(), names, channel);
     killed.until(all_taken).await;
     killed.tasks.abort_all();
@@ -115,11 +119,11 @@ async fn taken_and_given_back(client: &Client, names: &[String], channel: &str) 
         let restored = restore_node(client, name).await.expect("the node answers");
         assert!(restored.iter().any(|it| it.channel == channel && it.was_stopped), "{restored:?}");
     }
-    assert_eq!(told(client, names, channel).await, before);
+    assert_eq!(channel_settings(client, names, channel).await, before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_simulator_shows_what_couchdb_does() {
+async fn takeover_on_the_simulator_can_be_undone() {
     let cluster = Cluster::new(nodes(), 1, Clock::anchored(START)).unwrap();
     cluster.world(|world| {
         world.set(A, "smoosh.ratio_dbs", "concurrency", "2");
@@ -132,7 +136,7 @@ async fn the_simulator_shows_what_couchdb_does() {
     let names = NODES.map(str::to_owned).to_vec();
     taken_and_given_back(&client, &names, "ratio_dbs").await;
 
-    // A restarted node is stopped again, and given back as its files say.
+    // A restarted node is taken over again, and restored as its files say.
     let mut running =
         Running::start(&client, InMemoryTakeoverStore::default(), &names, "ratio_dbs");
     running.until(all_taken).await;
@@ -156,7 +160,7 @@ async fn the_simulator_shows_what_couchdb_does() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster, named by RECLINER_TEST_COUCHDB_URL"]
-async fn live_couchdb_is_taken_over_and_given_back() {
+async fn takeover_on_live_couchdb_can_be_undone() {
     let urls = std::env::var("RECLINER_TEST_COUCHDB_URL").expect("it names a cluster");
     let named = |name| std::env::var(name).unwrap_or_default();
     let urls = urls.split(',').map(|url| url.parse::<Address>().unwrap()).collect();

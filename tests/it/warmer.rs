@@ -1,5 +1,5 @@
-//! The warmer over a simulated cluster on paused time: what is asked for is judged from the
-//! wire, what came of it from the world's truth.
+//! The warmer over a simulated cluster on paused time: its requests are judged from the wire, and
+//! their effect by the world's true state.
 
 mod search;
 
@@ -17,11 +17,11 @@ use std::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Sweeps each minute; nothing is compacted.
+/// Sweeps every minute, and no compactions.
 const YAML: &str = "channels: []\nscan: {interval: 1m, fresh_for: 5m}\nwarmer: {enabled: true}\n";
 
-/// A database whose index has seen half of its documents, as after a restart of a node: ken
-/// does nothing about it until the next write.
+/// A database whose index has processed half of its documents, as after a node's restart: CouchDB's
+/// ken does not build it before the next write.
 fn lagging(name: &str) -> Database {
     let design = Design { built: 0.5, views: vec!["by_date".into()], ..Design::new("x") };
     Database { designs: vec![design], ..small(name, 40_000) }
@@ -40,12 +40,12 @@ impl Rig {
         self.builds().indexes.iter().find(|line| line.db == db).cloned()
     }
 
-    /// Paths of queries that have an index built.
+    /// The paths of queries that build an index.
     fn queries(&self) -> Vec<String> {
         self.cluster.write_requests().into_iter().map(|order| order.path).collect()
     }
 
-    /// Sequences that each copy of a database's index has not seen.
+    /// The sequences that each copy of a database's index has not processed.
     fn pending(&self, db: &str) -> Vec<u64> {
         self.cluster.world(|world| {
             let files = |node: &str| {
@@ -61,7 +61,7 @@ impl Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lag_that_outlives_the_grace_is_built_once() {
+async fn index_lagging_past_the_grace_period_is_built_once() {
     let mut rig = warming(nodes().with(lagging("orders")));
     rig.run_for(MINUTE).await;
     assert_eq!(rig.line("orders").unwrap().status, BuildStatus::Waiting(BuildRefusal::Grace));
@@ -75,7 +75,7 @@ async fn lag_that_outlives_the_grace_is_built_once() {
     assert_eq!((builds.indexes.len(), builds.stalled), (0, 0));
 }
 
-/// What is logged, line by line.
+/// A buffer of log lines.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -90,7 +90,7 @@ impl io::Write for Log {
 }
 
 impl Log {
-    /// Lines that speak of builds, each from its message on.
+    /// The log lines about index builds, each from its message on.
     fn of_builds(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().expect("nobody panicked").clone());
         let text = text.expect("it is text");
@@ -100,12 +100,12 @@ impl Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_says_when_a_build_begins_and_how_long_it_took() {
+async fn log_shows_start_and_duration_of_a_build() {
     let log = Log::default();
     let writer = log.clone();
     let shown = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
-    // While there is only one dispatcher, tracing asks the thread that first reaches a call site
-    // whether anyone listens, which may be another test's. With two it asks both dispatchers.
+    // With only one dispatcher, tracing caches whether the thread that first reaches a call site
+    // has a listener, which may be another test's thread. With two dispatchers it asks both.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let _until_the_end = tracing::subscriber::set_default(shown.finish());
     let mut rig = warming(nodes().with(lagging("orders")));
@@ -125,7 +125,7 @@ async fn the_log_says_when_a_build_begins_and_how_long_it_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn advice_names_what_would_be_built() {
+async fn advise_mode_names_the_builds_without_starting_them() {
     let world = nodes().with(lagging("orders"));
     let mut rig = Rig::in_mode(Mode::Advise, START, world, YAML);
     rig.run_for(10 * MINUTE).await;
@@ -136,7 +136,7 @@ async fn advice_names_what_would_be_built() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_enabled_builds_nothing() {
+async fn disabled_warmer_builds_nothing() {
     let world = nodes().with(lagging("orders"));
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, "channels: []\n");
     rig.run_for(20 * MINUTE).await;
@@ -145,7 +145,7 @@ async fn what_is_not_enabled_builds_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_wants_no_builds_gets_none() {
+async fn excluded_indexes_are_not_built() {
     let mut by_hand = lagging("orders");
     by_hand.designs[0].autoupdate = false;
     let mut rig = warming(nodes().with(by_hand).with(lagging("scratch-1")));
@@ -163,10 +163,10 @@ async fn what_wants_no_builds_gets_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_copy_counts_against_the_channels_of_its_node() {
+async fn builds_respect_each_nodes_concurrency() {
     let databases = ["a", "b", "c", "d"].map(lagging);
     let world = databases.into_iter().fold(nodes(), Config::with);
-    // Some minutes for each.
+    // Each build takes some minutes.
     let mut rig = warming(Config { index_rate: 100, ..world });
     let few = "enabled: true, batch_channels: 2, incremental_channels: 0";
     rig.reconfigure(&YAML.replace("enabled: true", few));
@@ -181,18 +181,18 @@ async fn each_copy_counts_against_the_channels_of_its_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_says_no_is_a_failure_whatever_is_built() {
+async fn error_response_to_a_build_is_a_failure() {
     let mut rig = warming(nodes().with(lagging("orders")));
     rig.cluster.faults().plan(Fault::everywhere(Effect::Status(500)).at("/_view/"));
     rig.run_for(10 * MINUTE).await;
-    // The simulated CouchDB builds all the same, and nothing is left to ask for.
+    // The simulated CouchDB builds the index nevertheless, so that nothing is left to request.
     assert_eq!(rig.queries().len(), 1);
     assert_eq!(rig.builds().finished, [((BuildClass::Batch, BuildResult::Failed), 1)].into());
     assert_eq!((rig.builds().stalled, rig.builds().indexes.len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn indexers_that_do_nothing_are_published_as_stalled() {
+async fn indexers_without_progress_are_reported_as_stalled() {
     let world = nodes().with(lagging("orders"));
     let mut rig = warming(Config { index_rate: 10, ..world });
     rig.run_for(5 * MINUTE).await;
@@ -208,7 +208,7 @@ async fn indexers_that_do_nothing_are_published_as_stalled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_in_maintenance_holds_builds_back() {
+async fn node_in_maintenance_delays_builds() {
     let mut rig = warming(nodes().with(lagging("orders")));
     rig.cluster.faults().maintenance(B, true);
     rig.run_for(10 * MINUTE).await;
@@ -220,9 +220,9 @@ async fn a_node_in_maintenance_holds_builds_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disk_near_the_monitors_threshold_holds_builds_back() {
+async fn disk_near_its_threshold_delays_builds() {
     let mut world = nodes().with(lagging("orders"));
-    // A quarter of it is used, or a little more.
+    // A quarter of the disk is used, or a little more.
     world.nodes[0].disk = Some(200_000_000);
     let volume = format!(
         "headroom: {{volumes: [{{nodes: [{A}], prometheus: {{url: \"http://simulation\", query: {A}, max_age: 5m}}}}]}}\n"

@@ -1,5 +1,5 @@
-//! Random numbers from a seed, for tests that choose moments: the same seed gives the same
-//! numbers. Included by path, so that the library's tests have it too.
+//! Random numbers from a seed, for tests that choose moments: the same seed gives the same numbers.
+//! Included by path, so that the library's tests can use it too.
 
 /// Endless random numbers (splitmix64).
 pub(crate) fn random_numbers(seed: u64) -> impl FnMut() -> u64 {

@@ -1,5 +1,5 @@
-//! A test of what happens where access is denied, run as a user who can be denied it: nothing is
-//! denied to root, as whom CI often runs. Included by path.
+//! Runs a test about denied access as an unprivileged user, because root, as whom CI often runs, is
+//! denied nothing. Included by path.
 
 use crate::skipped::skipped;
 use std::{
@@ -10,8 +10,8 @@ use std::{
 /// The user and group `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Where this user is root, runs the calling test again as `nobody` in a process of its own and
-/// says `true`: the caller is done.
+/// If the user is root, runs the calling test again as `nobody` in a separate process and returns
+/// `true`: the caller is done.
 pub(crate) fn ran_as_nobody() -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;

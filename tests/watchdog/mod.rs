@@ -1,6 +1,6 @@
-//! A limit on the whole run of a test binary: a test that hangs ends it. After a minute the harness
-//! has already printed which test still runs. Included by path, so that the library's tests have
-//! it too.
+//! A time limit for the whole run of a test binary, which ends a run with a hanging test. After a
+//! minute the harness has already printed the test's name. Included by path, so that the library's
+//! tests can use it too.
 
 use std::{
     io::{Write as _, stderr},
@@ -9,15 +9,15 @@ use std::{
     time::Duration,
 };
 
-/// Many times what all tests of a binary take together, for a machine that is busy with other work.
+/// A multiple of the duration of all tests of a binary, for a machine that is busy with other work.
 const LIMIT: Duration = Duration::from_secs(1_800);
 
-/// Starts the clock at the first call. Everything that waits in a test calls it.
+/// Starts the time limit at the first call. Every test helper that waits calls it.
 pub(crate) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         after(LIMIT, || {
-            // The process ends whether or not anybody reads this.
+            // The process ends even if nobody reads this.
             let _unread = writeln!(
                 stderr(),
                 "the tests have not ended after {LIMIT:?}, and are aborted; the harness names \
@@ -28,7 +28,7 @@ pub(crate) fn start() {
     });
 }
 
-/// Calls a function after a time, which is real even where a test pauses its own.
+/// Calls a function after a delay in real time, even if the test pauses its own.
 fn after(limit: Duration, act: impl FnOnce() + Send + 'static) {
     thread::spawn(move || {
         let (_open, never) = mpsc::channel::<()>();
@@ -37,9 +37,9 @@ fn after(limit: Duration, act: impl FnOnce() + Send + 'static) {
     });
 }
 
-/// Starts the clock for tests that wait for nothing of their own accord, too.
+/// Also starts the time limit, for tests that never call a waiting helper.
 #[test]
-fn a_run_that_hangs_ends_at_its_limit() {
+fn hanging_run_ends_at_the_time_limit() {
     start();
     let (expired, waiting) = mpsc::channel();
     after(Duration::from_millis(1), move || expired.send(()).expect("the test waits"));

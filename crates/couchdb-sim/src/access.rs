@@ -50,10 +50,9 @@ impl Shown {
         }
     }
 
-    /// The user.
     pub(super) fn user(&self) -> Option<&str> {
-        let given = self.password.as_ref().map(|(name, _)| name.as_str());
-        given.or_else(|| Some(self.session.as_ref()?.name.as_str()))
+        let from_password = self.password.as_ref().map(|(name, _)| name.as_str());
+        from_password.or_else(|| Some(self.session.as_ref()?.name.as_str()))
     }
 }
 
@@ -71,20 +70,19 @@ pub(super) struct Checks {
 /// The result of checking a request's credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Login {
-    /// There are none.
+    /// No credentials were sent.
     Anonymous,
-    /// They belong to this user.
+    /// The credentials belong to this user.
     As {
-        /// The user.
         user: User,
-        /// Whether they are a session.
+        /// Whether the credentials are a session cookie.
         by_session: bool,
         /// The header that renews the session, if it is due.
         renewal: Option<String>,
     },
-    /// They are wrong.
+    /// The credentials are wrong.
     Wrong,
-    /// They may be correct, but the user is locked after too many wrong ones.
+    /// The credentials may be correct, but the user is locked after too many wrong passwords.
     Locked,
 }
 
@@ -188,7 +186,7 @@ impl Login {
         }
     }
 
-    /// The header that renews its session.
+    /// Takes the header that renews the session.
     pub(super) const fn take_renewal(&mut self) -> Option<String> {
         match self {
             Self::As { renewal, .. } => renewal.take(),
@@ -196,7 +194,7 @@ impl Login {
         }
     }
 
-    /// CouchDB's handler that accepted it.
+    /// CouchDB's handler that accepted the login.
     pub(super) const fn handler(&self) -> Option<&'static str> {
         match self {
             Self::As { by_session: true, .. } => Some("cookie"),
@@ -205,17 +203,17 @@ impl Login {
         }
     }
 
-    /// Whether it has all rights.
+    /// Whether the login has all rights.
     pub(super) fn is_admin(&self) -> bool {
         self.user().is_some_and(|user| user.role == Role::ServerAdmin)
     }
 
-    /// Whether it may read a node's metrics.
+    /// Whether the login may read a node's metrics.
     pub(super) fn reads_metrics(&self) -> bool {
         self.is_admin() || self.user().is_some_and(|user| user.role == Role::Metrics)
     }
 
-    /// Whether it may read a database.
+    /// Whether the login may read a database.
     pub(super) fn is_member(&self, db: &str) -> bool {
         self.user().is_some_and(|user| match &user.role {
             Role::ServerAdmin => true,
@@ -239,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn five_wrong_passwords_lock_the_right_one_out_for_five_minutes() {
+    fn five_wrong_passwords_lock_the_user_for_five_minutes() {
         let user = User { name: "a".into(), password: "b".into(), role: Role::ServerAdmin };
         let mut access = Access::new(std::slice::from_ref(&user));
         let at = Duration::from_secs;
@@ -261,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_goes_on_where_its_password_is_locked_out_and_ends_when_it_changes() {
+    fn session_survives_lockout_but_not_password_change() {
         let user = User { name: "a".into(), password: "b".into(), role: Role::ServerAdmin };
         let mut access = Access::new(std::slice::from_ref(&user));
         let checks = |wall| Checks { lockout: true, sessions: Keeping::default(), wall };

@@ -26,7 +26,6 @@ pub(super) enum Db {
     Member {
         /// The fleet's position in the list.
         fleet: usize,
-        /// The member's number.
         number: u32,
     },
 }
@@ -136,7 +135,7 @@ impl Catalog {
         }
     }
 
-    /// The signatures of its design documents, in order.
+    /// The signatures of a database's design documents, in order.
     pub(super) fn signatures(&self, db: Db) -> &[Signature] {
         match db {
             Db::Named(number) => &self.named[number].signatures,
@@ -151,7 +150,7 @@ impl Catalog {
         between(mix(self.key(db), 11), 1.0 / spread, spread)
     }
 
-    /// The seed of its random numbers.
+    /// The seed of a database's random numbers.
     pub(super) fn key(&self, db: Db) -> u64 {
         match db {
             Db::Named(number) => self.named[number].key,
@@ -159,7 +158,7 @@ impl Catalog {
         }
     }
 
-    /// When it was created, since the start of the world.
+    /// When a database was created, since the start of the world.
     pub(super) fn created_after(&self, db: Db) -> Duration {
         match db {
             Db::Named(number) => self.named[number].created_after,
@@ -167,7 +166,6 @@ impl Catalog {
         }
     }
 
-    /// Its name.
     pub(super) fn name(&self, db: Db) -> Cow<'_, str> {
         match db {
             Db::Named(number) => self.named[number].database.name.as_str().into(),
@@ -175,7 +173,7 @@ impl Catalog {
         }
     }
 
-    /// Its creation time in seconds since 1970, which is part of its files' names.
+    /// A database's creation time in seconds since 1970, which is part of its files' names.
     pub(super) fn created(&self, db: Db) -> u64 {
         if let Db::Named(number) = db
             && let Some(given) = self.named[number].database.created
@@ -186,17 +184,17 @@ impl Catalog {
         self.created.unix() + self.created_after(db).as_secs() + later
     }
 
-    /// The suffix of its files, with the dot.
+    /// The suffix of a database's files, with the dot.
     pub(super) fn suffix(&self, db: Db) -> String {
         format!(".{}", self.created(db))
     }
 
-    /// The number of ranges.
+    /// The number of ranges of a database.
     pub(super) fn ranges(&self, db: Db) -> u32 {
         self.description(db).q
     }
 
-    /// The file of a range.
+    /// The file name of a range.
     pub(super) fn file(&self, db: Db, range: u32) -> String {
         let range = range_at(self.ranges(db), range);
         format!("shards/{range}/{}.{}", self.name(db), self.created(db))
@@ -325,7 +323,8 @@ fn first_from(fleet: &Fleet, start: &str) -> u32 {
     low
 }
 
-/// The ranges for `q`: equal steps; the last one takes the rest (`mem3_util`).
+/// The range at this position among `q` equal steps; the last range takes the remainder
+/// (`mem3_util`).
 pub(super) fn range_at(q: u32, range: u32) -> Range {
     let step = step_of(q);
     let from = step.saturating_mul(u64::from(range));
@@ -334,7 +333,7 @@ pub(super) fn range_at(q: u32, range: u32) -> Range {
     Range { from: hash(from), to: hash(to) }
 }
 
-/// The range of `q` that contains a hash.
+/// The position among `q` ranges of the one that contains a hash.
 pub(super) fn range_index(q: u32, hash: u32) -> u32 {
     let at = u64::from(hash) / step_of(q);
     u32::try_from(at).unwrap_or(u32::MAX).min(q.saturating_sub(1))
@@ -344,7 +343,7 @@ fn step_of(q: u32) -> u64 {
     (1_u64 << 32) / u64::from(q.max(1))
 }
 
-/// The range of a document: `erlang:crc32/1` of its id (`mem3_hash`).
+/// The position of a document's range: `erlang:crc32/1` of its id selects it (`mem3_hash`).
 pub(super) fn range_of_doc(q: u32, id: &str) -> u32 {
     let mut crc = flate2::Crc::new();
     crc.update(id.as_bytes());

@@ -39,8 +39,8 @@ pub struct Node {
     pub version: Version,
     /// The size of its disk in bytes; `None` is unlimited and not reported.
     pub disk: Option<u64>,
-    /// The volume of that disk. Nodes with the same volume share it, and its size is that of the first
-    /// of them. `None`: a volume of its own.
+    /// The volume of the disk. Nodes that name the same volume share it, and the first such node's
+    /// `disk` is its size. `None`: a volume of its own.
     pub volume: Option<String>,
     /// Whether its built-in compactor is active, which compacts one bloated file at a time.
     pub smoosh: bool,
@@ -124,8 +124,8 @@ pub struct Database {
     pub docs: u64,
     /// The number of deleted documents at the start.
     pub deleted_docs: u64,
-    /// How many times the documents of each other range its first range has at the start, as with one large
-    /// partition; `docs` are those of all ranges if it is 1.
+    /// The documents of the first range at the start, as a multiple of any other range's, as with one large
+    /// partition. At 1, `docs` is the total of all ranges.
     pub first_range: f64,
     /// Live bytes of a document in the file, without attachments.
     pub doc_bytes: u64,
@@ -169,16 +169,17 @@ pub struct Database {
 pub struct Interrupted {
     /// The position of the range.
     pub range: u32,
-    /// The node.
+    /// The node with the interrupted copy.
     pub node: String,
     /// The completed share, 0 to 1.
     pub done: f64,
-    /// The bytes of its files, if they grow beyond what it needs: they are still written.
+    /// The size of the leftover files in bytes, if they are still being written and outgrow the
+    /// compaction.
     pub grown_to: Option<u64>,
 }
 
 impl Interrupted {
-    /// One that no longer runs.
+    /// A compaction that no longer runs.
     #[must_use]
     pub fn new(range: u32, node: &str, done: f64) -> Self {
         Self { range, node: node.to_owned(), done, grown_to: None }
@@ -265,7 +266,7 @@ pub struct Orphan {
 /// The rights of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Everything.
+    /// All rights.
     ServerAdmin,
     /// `_system` and `_prometheus` of nodes (`_metrics`).
     Metrics,
@@ -296,7 +297,7 @@ impl std::fmt::Debug for User {
 /// A whole cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Its nodes.
+    /// The cluster's nodes.
     pub nodes: Vec<Node>,
     /// Individually described databases.
     pub databases: Vec<Database>,
@@ -314,7 +315,7 @@ pub struct Config {
     pub killed_every: Option<Duration>,
     /// How many deleted bytes a disk frees per second; `None`: all at once.
     pub delete_rate: Option<u64>,
-    /// The users.
+    /// The users that can log in.
     pub users: Vec<User>,
     /// Whether `_global_changes` exists. Without it, `_db_updates` responds with 404.
     pub global_changes: bool,
@@ -375,7 +376,7 @@ impl Config {
     /// Validates everything that CouchDB would refuse or that makes no sense.
     ///
     /// # Errors
-    /// The first problem.
+    /// Returns the first problem.
     pub fn check(&self) -> Result<(), ConfigError> {
         let mut nodes = BTreeSet::new();
         if self.nodes.is_empty() {

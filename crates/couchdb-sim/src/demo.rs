@@ -7,16 +7,16 @@ use super::config::{Config, Database, Deploy, Design, Interrupted, Node, Orphan,
 use couchdb_names::{Engine, Version};
 use std::time::Duration;
 
-/// Its nodes.
+/// The demo's nodes.
 const NAMES: [&str; 3] = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
 /// The disks of three nodes of a medium-sized installation: so full that the largest compactions have to
 /// wait until smaller ones have freed space.
 const DISK: u64 = 1_400_000_000_000;
-/// Faster than real disks, so that a compaction of many gigabytes ends while people watch.
+/// Faster than real disks, so that a user can watch a compaction of many gigabytes end.
 const COMPACTION_RATE: u64 = 400_000_000;
-/// Deleted files stay long enough to be seen.
+/// Slow enough that deleted files stay visible for a while.
 const DELETE_RATE: u64 = 2_000_000_000;
-/// So rare that no node has three failed compactions within six hours.
+/// Rare enough that no node has three failed compactions within six hours.
 const KILLED_EVERY: Duration = Duration::from_secs(75 * 60);
 
 /// Three nodes with databases of every kind, from a few MiB to hundreds of GiB.
@@ -56,19 +56,19 @@ pub fn demo_config() -> Config {
         delete_rate: Some(DELETE_RATE),
         compaction_rate: COMPACTION_RATE,
         index_rate: 40_000,
-        // Never queried.
+        // The demo never queries the log.
         records: 256,
         ..Config::new(&NAMES)
     }
 }
 
-/// An upgrade that stopped before the second node.
+/// The versions as after an upgrade that stopped before the second node.
 fn version(node: &str) -> Version {
     if node == NAMES[1] { Version::new(3, 4, 2) } else { Version::new(3, 5, 0) }
 }
 
-/// What an operator set on a node: a channel with its two sizes the wrong way round and one that comes too late to
-/// get anything, which the first node has stopped; and on the last node what was once tried out and forgotten.
+/// A node's settings: a channel whose two sizes are swapped, one that earlier channels leave nothing for (stopped
+/// on the first node), and on the last node a setting left over from a trial.
 fn settings(node: &str) -> Vec<(String, String, String)> {
     let everywhere = [
         ("nouveau", "enable", "true"),
@@ -98,7 +98,7 @@ fn views(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// The largest one with views, of which two design documents share an index.
+/// The largest database with views; two of its design documents share an index.
 fn orders() -> Database {
     Database {
         q: 8,
@@ -110,7 +110,7 @@ fn orders() -> Database {
         designs: vec![
             Design { views: views(&["by_day", "by_region"]), bloat: 2.6, ..Design::new("reports") },
             Design { views: views(&["by_customer"]), reduces: true, ..Design::new("customers") },
-            // One index under two names.
+            // The same index under a second name.
             Design { views: views(&["by_customer"]), reduces: true, ..Design::new("clients") },
         ],
         ..Database::new("orders")
@@ -129,7 +129,7 @@ fn invoices() -> Database {
         writes_per_second: 2.0,
         designs: vec![Design {
             views: Vec::new(),
-            // The same index as the logins.
+            // The same search index as in `logins`.
             searches: vec![Search { built: 0.7, ..Search::new(Engine::Nouveau, "by_text") }],
             ..Design::new("find")
         }],
@@ -152,7 +152,7 @@ fn profiles() -> Database {
                 views: views(&["by-email"]),
                 ..Design::new("mango-email")
             },
-            // As after a restart: nothing builds it before the next write.
+            // As after a restart: nothing builds the index before the next write.
             Design { built: 0.6, views: views(&["by_login"]), ..Design::new("logins") },
             people(),
             Design { views: Vec::new(), ..Design::new("rules") },
@@ -161,7 +161,7 @@ fn profiles() -> Database {
     }
 }
 
-/// One document for everything: it repeats the view of the logins, and emits whole documents.
+/// A catch-all design document: it repeats the view of `logins` and emits whole documents.
 fn people() -> Design {
     let fields =
         ["age", "city", "country", "email", "login", "name", "phone", "plan", "role", "team"];
@@ -172,7 +172,7 @@ fn people() -> Design {
     }
 }
 
-/// A view that is changed again and again, and one that only a query builds.
+/// A view that is changed repeatedly, and one that is built only by a query.
 fn catalog() -> Database {
     Database {
         docs: 800_000,
@@ -194,8 +194,8 @@ fn catalog() -> Database {
     }
 }
 
-/// On two of the nodes, with a copy missing, an index of two collator versions, and a compaction whose files grow
-/// beyond what it needs.
+/// A database on two of the nodes, with a missing copy, an index of two collator versions, and a compaction whose
+/// files outgrow what it needs.
 fn audit() -> Database {
     Database {
         q: 2,
@@ -208,7 +208,7 @@ fn audit() -> Database {
         delete_share: 0.0,
         placed_on: vec![NAMES[0].to_owned(), NAMES[1].to_owned()],
         missing: vec![(1, NAMES[1].to_owned())],
-        // More than it needs, and too little for an alert.
+        // More bytes than the compaction needs, but too few for an alert.
         interrupted: vec![Interrupted {
             grown_to: Some(6_000_000_000),
             ..Interrupted::new(0, NAMES[0], 0.6)
@@ -227,7 +227,7 @@ fn databases() -> Vec<Database> {
     let design = Design::new;
     vec![
         orders(),
-        // Small, busy and mostly rewritten: back above any ratio within a minute.
+        // Small, busy and mostly rewritten: back above any ratio within a minute of a compaction.
         Database {
             docs: 20_000,
             doc_bytes: 1_000,
@@ -299,7 +299,7 @@ fn databases() -> Vec<Database> {
         },
         Database { docs: 12_000, doc_bytes: 600, writes_per_second: 0.5, ..db("_users") },
         Database { docs: 14, ..db("_replicator") },
-        // More ranges than it has use for.
+        // More ranges than the database needs.
         Database { q: 8, docs: 120, ..db("flags") },
     ]
 }

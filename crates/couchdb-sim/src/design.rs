@@ -36,7 +36,7 @@ pub(super) fn document(design: &Design) -> Map<String, Value> {
     if design.views.is_empty() {
         return doc;
     }
-    // An index called by-r is on the field r.
+    // An index named `by-r` is on the field `r`.
     let field = |name: &str| name.strip_prefix("by-").unwrap_or(name).to_owned();
     let view = |name: &String| {
         let mut view = match design.language.as_str() {
@@ -57,7 +57,7 @@ pub(super) fn document(design: &Design) -> Map<String, Value> {
     doc
 }
 
-/// The definition of a search index, on the field of its name.
+/// The definition of a search index on the field that its name gives.
 fn search(search: &Search) -> (String, Value) {
     let (field, analyzer) = match search.engine {
         Engine::Nouveau => ("index(\"text\",", "default_analyzer"),
@@ -79,7 +79,8 @@ pub(super) fn reduces(design: &Design) -> bool {
     design.reduces || design.language == "query"
 }
 
-/// The signature of its index, which depends on its map and reduce functions, not on its name.
+/// The signature of a document's index, which depends on its map and reduce functions, not on its
+/// name.
 pub(super) fn signature_of(design: &Design) -> Signature {
     let text = Value::from(document(design)).to_string();
     // Every described document has a signature.

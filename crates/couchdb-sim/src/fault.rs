@@ -34,11 +34,11 @@ pub enum Effect {
     Stall(usize),
     /// A space is sent at this interval instead of the body, and never a line.
     Trickle(Duration),
-    /// Each chunk of the body is sent this many times.
+    /// Each chunk of the body is sent this many times in a row.
     Repeat(usize),
-    /// After this many bytes of the body, these bytes are inserted.
+    /// These bytes are inserted after this many bytes of the body.
     Insert(usize, Vec<u8>),
-    /// The body is compressed with gzip, as the head says.
+    /// The body is compressed with gzip, and the header declares it.
     Packed,
     /// An endless body of JSON whitespace after the first byte of the response.
     Endless,
@@ -53,7 +53,7 @@ pub struct Fault {
     pub path: String,
     /// The affected method; `None`: any.
     pub method: Option<http::Method>,
-    /// The effect.
+    /// What happens to the affected requests.
     pub effect: Effect,
     /// The number of matching requests before the first affected one.
     pub after: u64,
@@ -62,13 +62,13 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault of every request to every node.
+    /// A fault that affects every request to every node.
     #[must_use]
     pub const fn everywhere(effect: Effect) -> Self {
         Self { node: None, path: String::new(), method: None, effect, after: 0, times: None }
     }
 
-    /// A fault of every request to one node.
+    /// A fault that affects every request to one node.
     #[must_use]
     pub fn on(node: &str, effect: Effect) -> Self {
         Self { node: Some(node.to_owned()), ..Self::everywhere(effect) }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_hits_the_requests_it_counts_and_no_others() {
+    fn fault_affects_only_matching_requests_in_its_count() {
         let mut planned = Planned::default();
         let fault = Fault { after: 1, ..Fault::on("b", Effect::Hang).at("/_up").times(1) };
         planned.faults.push((fault, 0));

@@ -21,7 +21,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Adds a fault; earlier ones are tried first.
+    /// Adds a fault; earlier faults take precedence.
     pub fn plan(&self, fault: Fault) {
         self.cluster.locked(|inner| inner.planned.faults.push((fault, 0)));
     }

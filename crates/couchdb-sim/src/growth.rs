@@ -13,13 +13,14 @@ use std::time::Duration;
 
 /// The size of a database file without documents (a fresh 3.5.0 shard).
 pub(super) const EMPTY_DB: u64 = 8_348;
-/// The size of an index file that was opened and never built.
+/// The size of an index file that was opened but never built.
 pub(super) const EMPTY_VIEW: u64 = 51;
 /// Live bytes of a tombstone.
 const TOMBSTONE: u64 = 180;
 /// Bytes of rewritten tree nodes for each write, if writes come in small batches.
 const TREE: u64 = 1_100;
-/// Bytes of the external sort for each document (measured: 119 MB of `.compact.meta` for 600k).
+/// Bytes of the external sort for each document (measured: 119 MB of `.compact.meta` for 600k
+/// documents).
 const META: u64 = 200;
 /// Live bytes of an index besides its rows.
 const VIEW_STATE: u64 = 300;
@@ -86,8 +87,8 @@ impl WritePattern {
         times(1, self.per_second * (0.4 * at + 0.6 * bursts))
     }
 
-    /// How many seconds' worth of writes the bursts have made, if all writes of a period are in its
-    /// burst.
+    /// The duration of steady writes, in seconds, that the bursts so far equal, if all writes of a
+    /// period fall into its burst.
     fn bursts(&self, at: f64) -> f64 {
         let whole = (at / self.period).floor();
         let within = (at - whole * self.period) / self.burst;
@@ -112,9 +113,9 @@ pub(super) struct ShardModel {
     /// Whether attachments that were replaced since the last compaction count as active (on nodes before
     /// 3.4.3).
     pub(super) counts_dead: bool,
-    /// Dead attachments at the start, as a multiple of live bytes, if they count.
+    /// Dead attachment bytes at the start, as a multiple of live bytes, if they count as active.
     pub(super) dead_at_start: f64,
-    /// Differs between the copies of a range.
+    /// A key that differs between the copies of a range.
     pub(super) copy: u64,
 }
 
@@ -203,7 +204,7 @@ impl ShardModel {
         super::Sizes { file: file.max(active), active, external }
     }
 
-    /// Attachments that were replaced between two sequences, as far as they count as active.
+    /// Bytes of attachments that were replaced between two sequences, if they count as active.
     fn dead(&self, seq: u64, from: u64) -> u64 {
         let replaced = seq.saturating_sub(from).saturating_mul(self.replaced_bytes);
         if self.counts_dead { replaced } else { 0 }
@@ -214,7 +215,7 @@ impl ShardModel {
     }
 
     /// The result of a compaction that began at `began` and ended at `held`. Further passes copied
-    /// the writes in between into the same new file and superseded earlier entries there. So the
+    /// the writes in between into the same new file and superseded earlier entries there, so the
     /// file is larger than after a compaction without writes, but its active bytes are not.
     pub(super) fn compacted_file(&self, began: DocCounts, held: DocCounts) -> Compacted {
         let copied = self.clean(began).max(EMPTY_DB);
@@ -239,7 +240,7 @@ impl ShardModel {
         held.docs.saturating_add(held.deleted).saturating_mul(META)
     }
 
-    /// The bytes that a pass over `writes` more writes copies.
+    /// The bytes that a catch-up pass over `writes` further writes copies.
     pub(super) fn catch_up_bytes(&self, writes: u64) -> u64 {
         writes.saturating_mul(self.appended())
     }
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bloated_shard_compacts_to_about_its_active_bytes() {
+    fn bloated_shard_compacts_to_about_its_active_bytes() {
         let stock = stock();
         let held = stock.doc_counts(0);
         let before = stock.sizes(held, None);
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compaction_that_had_to_catch_up_leaves_a_file_that_another_one_shrinks() {
+    fn second_compaction_shrinks_file_that_caught_up() {
         let stock = ShardModel { new_share: 0.02, delete_share: 0.01, ..stock() };
         let (began, held) = (stock.doc_counts(0), stock.doc_counts(900));
         let swap = stock.compacted_file(began, held);
@@ -331,30 +332,37 @@ mod tests {
             stock.sizes(held, Some(stock.compacted_file(held, held))),
             stock.sizes(held, Some(swap)),
         );
-        assert_eq!(swap.seq, held.seq, "its sequence is the last one written all the same");
+        assert_eq!(swap.seq, held.seq, "its sequence is still the last one written");
         assert_eq!(bloated.active, clean.active);
         let ratio = bloated.file as f64 / clean.file as f64;
         assert!((2.0..3.5).contains(&ratio), "{ratio}");
     }
 
     #[test]
-    fn replaced_attachments_count_as_active_until_a_compaction_drops_them() {
+    fn replaced_attachments_count_as_active_until_compaction() {
         let stock =
             ShardModel { replaced_bytes: 5_000, new_share: 0.0, delete_share: 0.0, ..stock() };
         let (began, later) = (stock.doc_counts(100), stock.doc_counts(500));
         let swap = stock.compacted_file(began, began);
         let old = ShardModel { counts_dead: true, ..stock };
         let (fresh, written) = (stock.sizes(began, Some(swap)), stock.sizes(later, Some(swap)));
-        assert_eq!(old.sizes(began, Some(swap)), fresh, "right after a compaction active is right");
+        assert_eq!(
+            old.sizes(began, Some(swap)),
+            fresh,
+            "right after a compaction, active bytes are correct"
+        );
         let counted = old.sizes(later, Some(swap));
         assert_eq!(counted.active - written.active, 400 * 5_000);
         assert_eq!(counted.file, written.file);
-        assert!(written.file - fresh.file > 400 * 5_000, "the file keeps them either way");
+        assert!(
+            written.file - fresh.file > 400 * 5_000,
+            "the file keeps the old attachments either way"
+        );
         assert_eq!(old.clean(later), stock.clean(later));
     }
 
     #[test]
-    fn writes_keep_to_the_rate_in_the_long_run() {
+    fn writes_match_the_rate_over_a_day() {
         let rhythm = WritePattern::new(7, 20.0);
         let day = rhythm.writes(Duration::from_secs(86_400));
         assert!((1_720_000..1_740_000).contains(&day), "{day}");
@@ -363,14 +371,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn writes_never_fall_with_time(key: u64, rate in 0.0..1e4, a in 0_u64..1 << 36, step in 0_u64..1 << 20) {
+        fn write_count_never_decreases(key: u64, rate in 0.0..1e4, a in 0_u64..1 << 36, step in 0_u64..1 << 20) {
             let rhythm = WritePattern::new(key, rate);
             let at = |millis| rhythm.writes(Duration::from_millis(millis));
             prop_assert!(at(a) <= at(a + step));
         }
 
         #[test]
-        fn a_file_holds_at_least_its_active_bytes(
+        fn file_is_at_least_its_active_bytes(
             docs in 0_u64..1 << 40, deleted in 0_u64..1 << 30, doc_bytes in 0_u64..1 << 24,
             attachment_bytes in 0_u64..1 << 30, bloat in 1.0..200.0, compacts_to in 0.1..2.0,
             new_share in 0.0..1.0, began in 0_u64..1 << 30, writes in 0_u64..1 << 30, copy: u64,

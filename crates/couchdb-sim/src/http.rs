@@ -37,9 +37,9 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 /// How the node of a request is determined.
 #[derive(Clone, Debug)]
 enum Entry {
-    /// It arrived at this node's address.
+    /// The request arrived at this node's address.
     Node(Arc<str>),
-    /// By its host.
+    /// By the host in the request.
     Host,
 }
 
@@ -53,8 +53,8 @@ impl Cluster {
         router(self.clone(), Entry::Node(node.into()))
     }
 
-    /// One router for all nodes, selected by the host in the request's URI or `Host` header: that of
-    /// `couchdb@sim-1.local` is `sim-1.local`, with any port.
+    /// One router for all nodes, selected by the host in the request's URI or `Host` header: the
+    /// host of `couchdb@sim-1.local` is `sim-1.local`, with any port.
     pub fn by_host(&self) -> Router {
         router(self.clone(), Entry::Host)
     }
@@ -73,11 +73,11 @@ fn refused() -> Response {
     response
 }
 
-/// The node of a host: the part of its name after the `@`, without a port.
+/// The node with this host, which is the part of a node's name after the `@`; the port is ignored.
 fn node_of_host(nodes: Vec<String>, request: &Request) -> Option<String> {
     let header = request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
     let host = request.uri().host().or(header)?;
-    // A port, but not the last group of a bare IPv6 address.
+    // The part after the last colon is a port, unless it is the last group of a bare IPv6 address.
     let host = match host.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => host,
@@ -85,7 +85,7 @@ fn node_of_host(nodes: Vec<String>, request: &Request) -> Option<String> {
     nodes.into_iter().find(|node| node.split_once('@').is_some_and(|(_, own)| own == host))
 }
 
-/// The body of a request, where its method has one.
+/// The body of a request; empty for GET and HEAD.
 async fn read_body(method: &http::Method, body: Body) -> Result<Bytes, axum::Error> {
     if *method == http::Method::GET || *method == http::Method::HEAD {
         return Ok(Bytes::new());
@@ -181,7 +181,7 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Adds it to the log.
+    /// Adds the request to the log.
     fn note(self, status: u16) {
         let path = self.parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
         self.cluster.locked(|inner| {
@@ -196,18 +196,18 @@ impl Visit<'_> {
         });
     }
 
-    /// Logs it, and never responds.
+    /// Logs the request and never responds.
     async fn hang(self) -> Response {
         self.note(0);
         std::future::pending().await
     }
 
-    /// Logs it as unanswered if it is dropped meanwhile, because its client no longer waits.
+    /// Logs the request as unanswered if this future is dropped because its client no longer waits.
     async fn noted_if_left<T>(self, wait: impl Future<Output = T>) -> T {
-        let mut left = NotedOnDrop(Some(self));
-        let done = wait.await;
-        left.0 = None;
-        done
+        let mut guard = NotedOnDrop(Some(self));
+        let output = wait.await;
+        guard.0 = None;
+        output
     }
 }
 

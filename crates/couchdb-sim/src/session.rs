@@ -1,8 +1,8 @@
 //! Sessions: the cookies of `POST /_session`.
 //!
-//! Pure, as `couch_httpd_auth`: a cookie has the user, the time and a hash of both with the node's
-//! secret and the user's password. So nothing needs to be stored, and a new password ends every session.
-//! The hash is not cryptographic.
+//! Pure functions, as in `couch_httpd_auth`: a cookie contains the user, the time, and a hash of both
+//! with the node's secret and the user's password. So no session is stored, and a new password ends
+//! every session. The hash is not cryptographic.
 
 use super::growth::mix;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -112,7 +112,7 @@ pub(super) fn form(
     Ok((name, field("password").unwrap_or_default()))
 }
 
-/// Why a body does not begin a session.
+/// Why the body of `POST /_session` begins no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoginBodyError {
     ContentType,
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_holds_for_its_time_its_password_and_its_secret() {
+    fn session_depends_on_time_password_and_secret() {
         let keeping = Keeping::default();
         let cookie = cookie(&keeping.cookie("adm", "salt", 1_000));
         assert_eq!(cookie.name, "adm");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn logins_come_in_json_or_as_a_form() {
+    fn login_body_may_be_json_or_form() {
         let pair = Ok(("adm".to_owned(), "a&b".to_owned()));
         let json = br#"{"name":"adm","password":"a&b"}"#;
         assert_eq!(form(Some("application/json"), json), pair);

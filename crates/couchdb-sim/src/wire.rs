@@ -23,8 +23,8 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Whether it changes nothing: it reads, or begins a session. A query of an index builds the index,
-    /// unless it says otherwise.
+    /// Whether the request changes nothing: it reads, or begins a session. A query of an index builds
+    /// the index unless its parameters prevent that.
     #[must_use]
     pub fn is_reading(&self) -> bool {
         let queries = ["/_view/", "/_nouveau/", "/_search/"];
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_are_kept_and_no_more() {
+    fn keeps_only_the_latest_requests() {
         let mut log = Log::of(3);
         for at in 0..10 {
             let method = if at % 2 == 0 { http::Method::GET } else { http::Method::POST };

@@ -43,18 +43,18 @@ use std::{
     time::Duration,
 };
 
-/// The changes of one file. A file without an entry is as its description says.
+/// What changed in one file. A file without an entry is as described in the configuration.
 #[derive(Clone, Debug, Default)]
 struct FileChanges {
     /// The result of the last compaction.
     swap: Option<Compacted>,
     /// The files of an interrupted compaction.
     leftover: Leftover,
-    /// How far indexes are built, where that is not as described.
+    /// How far indexes are built, if not as described.
     built: BTreeMap<Index, BuildState>,
     /// View indexes after their last compaction, by the position of their design document.
     compacted: BTreeMap<usize, CompactedView>,
-    /// Bytes of stale index files, if not those of the description.
+    /// Bytes of stale index files, if not as described.
     stale: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ struct Leftover {
     bytes: u64,
     /// When they were last written, if after the start.
     written: Duration,
-    /// Whether they are still written.
+    /// Whether they are still being written.
     grows: bool,
     /// The completed share of the compaction, 0 to 1.
     resume: f64,
@@ -85,7 +85,7 @@ pub struct World {
     jobs: BTreeMap<JobKey, Job>,
     ends: BTreeSet<(Duration, JobKey)>,
     chronicle: compaction_log::CompactionLog,
-    /// The last process number.
+    /// The number of the last started process.
     processes: u64,
     /// Documents that callers wrote, by database: when, and how many.
     written: BTreeMap<Db, Vec<(Duration, u64)>>,
@@ -94,7 +94,7 @@ pub struct World {
     /// When the current `_global_changes` was created.
     global_changes_since: Duration,
     next_smoosh: Duration,
-    /// Scheduled events.
+    /// When events are due.
     scheduled: BTreeSet<(Duration, ScheduledEvent)>,
     trash: Vec<disk_files::DeletedFile>,
 }
@@ -211,11 +211,11 @@ impl World {
 
     /// Creates or deletes `_global_changes`. A new one has no earlier events, and its sequences
     /// start again.
-    pub const fn set_global_changes(&mut self, there: bool) {
-        if there && !self.config.global_changes {
+    pub const fn set_global_changes(&mut self, exists: bool) {
+        if exists && !self.config.global_changes {
             self.global_changes_since = self.now;
         }
-        self.config.global_changes = there;
+        self.config.global_changes = exists;
     }
 
     /// Writes documents to a database now, with its usual mix of new, changed and deleted ones.
@@ -251,8 +251,8 @@ impl World {
 
     /// Deletes a database now. With `leave_files`, its shard files remain as orphans.
     pub fn delete(&mut self, db: &str, leave_files: bool) {
-        let Some(found) = self.catalog.find(db) else { return };
-        for file in self.copies_of(found) {
+        let Some(db_key) = self.catalog.find(db) else { return };
+        for file in self.copies_of(db_key) {
             if leave_files {
                 let bytes = self.sizes_of(file).file;
                 self.add_extra(self.node_of(file), self.name_of(file), bytes);

@@ -1,5 +1,5 @@
-//! Every page, at the sizes of a phone and of a screen, light and dark: nothing sticks out, nothing complains,
-//! and axe finds nothing that keeps anybody from using it.
+//! Every page at the sizes of a phone and of a desktop, light and dark: nothing overflows, the console stays
+//! empty, and axe finds no accessibility problem.
 
 use super::{Browser, Served, Site, assert_quiet, encoded, hostile, webdriver::ENTER};
 use crate::skipped::skipped;
@@ -9,13 +9,13 @@ use std::{env, fs, path::PathBuf};
 /// The rules of WCAG 2.2, levels A and AA.
 const RULES: [&str; 5] = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
 
-/// What the file of axe-core is named in.
+/// The environment variable with the path of axe-core's script.
 const AXE: &str = "RECLINER_TEST_AXE";
 
-/// Where pictures of all pages are written, if anywhere.
+/// The environment variable with the directory for pictures of all pages.
 const PICTURES: &str = "RECLINER_TEST_PICTURES";
 
-/// Every page with a name for its picture, most of them with something in them.
+/// Every page with a name for its picture; most of them have content.
 async fn pages(served: &Served) -> Vec<(&'static str, String)> {
     let targets = served.data("targets?limit=1000").await;
     let targets = targets["targets"].as_array().expect("there are targets");
@@ -51,13 +51,13 @@ async fn pages(served: &Served) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A hostile cluster whose service was told to wait for a reason that is markup as well.
+/// A service on a hostile cluster, with the admin API enabled.
 async fn hostile_service(site: &Site, dir: &std::path::Path) -> Served {
     Served::start(site, dir, "mode: advise\n", &["--web.enable-admin-api"]).await
 }
 
-/// Waits until the page is what it will be: a live one has had its first parts.
-async fn settled(browser: &Browser) {
+/// Waits until the page is complete: a live page has received its first parts.
+async fn wait_until_complete(browser: &Browser) {
     browser
         .until(
             "!('live' in document.body.dataset)
@@ -66,7 +66,7 @@ async fn settled(browser: &Browser) {
         .await;
 }
 
-async fn suspended_for_a_hostile_reason(browser: &Browser, served: &Served) {
+async fn suspend_for_a_hostile_reason(browser: &Browser, served: &Served) {
     served.open(browser, "act?order=suspend&scope=all").await;
     let why = super::MARKUP.replace(['\n', '\u{7}'], " ");
     browser.write("input[name=why]", &(why + &"long ".repeat(60))).await;
@@ -75,16 +75,16 @@ async fn suspended_for_a_hostile_reason(browser: &Browser, served: &Served) {
 }
 
 #[tokio::test]
-async fn every_page_fits_its_window_and_complains_of_nothing() {
+async fn every_page_fits_its_window_without_console_errors() {
     let Some(browser) = Browser::start().await else { return };
     let site = Site::open(hostile()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = hostile_service(&site, dir.path()).await;
-    suspended_for_a_hostile_reason(&browser, &served).await;
+    suspend_for_a_hostile_reason(&browser, &served).await;
     let pictures = env::var_os(PICTURES).map(PathBuf::from);
     for (name, path) in pages(&served).await {
         served.open(&browser, &path).await;
-        settled(&browser).await;
+        wait_until_complete(&browser).await;
         for (width, height) in [(360, 740), (390, 844), (1440, 900), (3840, 2160)] {
             for dark in [false, true] {
                 browser.looks(width, height, dark).await;
@@ -103,7 +103,7 @@ async fn every_page_fits_its_window_and_complains_of_nothing() {
     browser.close().await;
 }
 
-/// The elements that make the page wider than its window, if it is.
+/// A script that returns the elements that make the page wider than its window.
 const WIDER: &str = "
     const whole = document.documentElement;
     if (whole.scrollWidth <= whole.clientWidth) return [];
@@ -113,7 +113,7 @@ const WIDER: &str = "
         .map((it) => it.tagName + '.' + it.className + ': ' + it.textContent.slice(0, 60));";
 
 #[tokio::test]
-async fn no_page_breaks_a_rule_of_wcag() {
+async fn every_page_satisfies_wcag() {
     let Some(axe) = env::var_os(AXE) else {
         skipped(&format!("axe-core; npm has it, and {AXE} is to name its axe.min.js"));
         return;
@@ -123,11 +123,11 @@ async fn no_page_breaks_a_rule_of_wcag() {
     let site = Site::open(hostile()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = hostile_service(&site, dir.path()).await;
-    suspended_for_a_hostile_reason(&browser, &served).await;
+    suspend_for_a_hostile_reason(&browser, &served).await;
     let mut broken = Vec::new();
     for (name, path) in pages(&served).await {
         served.open(&browser, &path).await;
-        settled(&browser).await;
+        wait_until_complete(&browser).await;
         browser.script(&axe).await;
         for (width, height, dark) in
             [(1440, 900, false), (1440, 900, true), (390, 844, false), (390, 844, true)]

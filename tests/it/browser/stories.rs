@@ -1,5 +1,5 @@
-//! What people do on the pages: look for something, give an order, leave a page open, use the keyboard alone, or
-//! have no scripts.
+//! What people do on the pages: search, give an order, leave a page open, use only the keyboard, or disable
+//! scripts.
 
 use super::{
     Browser, PATIENCE, Served, Site, administrator, assert_quiet, encoded,
@@ -16,7 +16,7 @@ const NODES: [&str; 3] = crate::command::NODES;
 
 const ADMIN: [&str; 1] = ["--web.enable-admin-api"];
 
-/// Enforces, and has room for one compaction at a time that nothing needs.
+/// A configuration that enforces, with one channel whose threshold no target reaches.
 const ENFORCING: &str = "mode: enforce
 poll: 1s
 limits: {wait: 0s, duty: 100%}
@@ -26,7 +26,7 @@ channels: [{name: ratio_dbs, kind: db, priority: ratio, min_priority: 100.0}]
 ";
 
 /// Forty databases with three copies each: more targets than a page shows.
-fn forty() -> Config {
+fn forty_databases() -> Config {
     let mut config = Config::new(&NODES);
     for at in 0..40_u32 {
         let name = format!("db{at:02}");
@@ -55,7 +55,7 @@ async fn column(browser: &Browser, at: usize) -> Vec<String> {
 #[tokio::test]
 async fn targets_are_searched_filtered_sorted_and_paged() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
 
@@ -67,7 +67,7 @@ async fn targets_are_searched_filtered_sorted_and_paged() {
     browser.click_text("← Previous").await;
     browser.until("!location.search.includes('offset=100')").await;
 
-    // Whatever is open follows the sort; a second click turns it round.
+    // A click on a heading sorts by it; a second click reverses the order.
     browser.click_text("database").await;
     browser.until("document.querySelector('th[aria-sort=ascending]')").await;
     let up = column(&browser, 1).await;
@@ -102,13 +102,13 @@ async fn event_types(served: &Served) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn orders_are_confirmed_carried_out_and_in_the_journal() {
+async fn orders_are_confirmed_executed_and_recorded() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), ENFORCING, &ADMIN).await;
 
-    // Suspended, with a reason that is shown as it is; the open page says so by itself.
+    // The reason of a suspension is shown verbatim, and the open page shows it without a reload.
     let why = "<b>a backup</b> runs & \"more\"";
     served.open(&browser, "act?order=suspend&scope=all").await;
     assert!(browser.text("main").await.contains("POST /api/v1/suspend"));
@@ -122,8 +122,8 @@ async fn orders_are_confirmed_carried_out_and_in_the_journal() {
     browser.click("button.do").await;
     browser.until("document.title.startsWith('Done')").await;
 
-    // Nothing takes a target whose ratio is below a hundred: an order starts it by force, and what it would
-    // send, free and take is said before.
+    // No channel takes a target whose ratio is below 100: an order has to force it, and the page shows
+    // beforehand what the order would send, free and need.
     served.open(&browser, "targets?search=db39&node=node1%40127.0.0.1").await;
     browser.click("td a").await;
     browser.click_text("Compact now …").await;
@@ -134,11 +134,11 @@ async fn orders_are_confirmed_carried_out_and_in_the_journal() {
     {
         assert!(asked.contains(part), "{part} is not in {asked}");
     }
-    // Force is proposed, because without it the order is refused, and the page says why.
+    // The page proposes force because the order would be refused without it, and gives the reason.
     browser.click("input[name=force]").await;
     browser.click("button.do").await;
     browser.until("document.title.startsWith('Not done')").await;
-    // The browser notes the status, 409.
+    // The browser logs the status 409 as an error.
     assert_eq!(browser.console().await.len(), 1);
     browser.script("history.back()").await;
     browser.until("document.querySelector('input[name=force]')").await;
@@ -172,9 +172,9 @@ async fn orders_are_confirmed_carried_out_and_in_the_journal() {
 }
 
 #[tokio::test]
-async fn where_orders_are_off_the_page_says_what_to_set() {
+async fn page_names_the_flag_when_orders_are_disabled() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), ENFORCING, &[]).await;
     served.open(&browser, "targets?search=db39").await;
@@ -194,9 +194,9 @@ async fn where_orders_are_off_the_page_says_what_to_set() {
 }
 
 #[tokio::test]
-async fn an_open_page_says_that_the_service_is_away_and_goes_on_when_it_is_back() {
+async fn open_page_shows_service_outage_and_recovers() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
     let (address, base) = (served.service.address.clone(), served.base.clone());
@@ -208,7 +208,7 @@ async fn an_open_page_says_that_the_service_is_away_and_goes_on_when_it_is_back(
     let shown = browser.text("#sweep").await;
     served.service.kill().await;
     browser.until(&says("no connection")).await;
-    assert_eq!(browser.text("#sweep").await, shown, "what is known stays");
+    assert_eq!(browser.text("#sweep").await, shown, "the last known state stays");
 
     let config = written(dir.path(), "recliner.yml", "mode: advise\n");
     let flags = ["--config.file", &config, "--web.listen-address", &address];
@@ -220,9 +220,8 @@ async fn an_open_page_says_that_the_service_is_away_and_goes_on_when_it_is_back(
     browser.close().await;
 }
 
-/// The nodes of the page's document and the bytes of its scripts, after everything that is no longer used was
-/// thrown away.
-async fn held(browser: &Browser) -> [f64; 2] {
+/// The page's DOM nodes and the bytes of its scripts after a garbage collection.
+async fn nodes_and_heap(browser: &Browser) -> [f64; 2] {
     browser.devtools("HeapProfiler.collectGarbage", json!({})).await;
     browser.devtools("Performance.enable", json!({})).await;
     let metrics = browser.devtools("Performance.getMetrics", json!({})).await;
@@ -233,7 +232,7 @@ async fn held(browser: &Browser) -> [f64; 2] {
     })
 }
 
-/// Puts two rows and a list that is opened into the page, focuses a link, scrolls, and then shows other rows.
+/// Puts two rows and an open list into the page, focuses a link, scrolls, and then shows different rows.
 const CHANGED_UNDER_A_READER: &str = r##"
     const part = document.createElement("section");
     part.style.width = "4rem";
@@ -263,9 +262,9 @@ const CHANGED_UNDER_A_READER: &str = r##"
 "##;
 
 #[tokio::test]
-async fn what_a_reader_opened_focused_and_scrolled_stays_when_rows_change() {
+async fn updates_preserve_open_lists_focus_and_scroll() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
     served.open(&browser, "status").await;
@@ -283,20 +282,21 @@ async fn what_a_reader_opened_focused_and_scrolled_stays_when_rows_change() {
     browser.close().await;
 }
 
-/// For how many seconds a page is left open; an hour by hand.
+/// The environment variable with the seconds for which a page is left open, such as 3600 for a
+/// manual run.
 const OPEN_FOR: &str = "RECLINER_TEST_OPEN_SECONDS";
 
 #[tokio::test]
 async fn a_page_that_stays_open_does_not_grow() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let yaml = "mode: advise\npoll: 1s\nscan: {interval: 2s}\n";
     let served = Served::start(&site, dir.path(), yaml, &[]).await;
     let seconds = env::var(OPEN_FOR).ok().and_then(|text| text.parse().ok()).unwrap_or(15);
     served.open(&browser, "").await;
     browser.until("document.getElementById('live-state').textContent === 'live'").await;
-    // How often parts of the page were put in their place.
+    // Counts how often parts of the page are replaced.
     browser
         .script(
             "window.shown = 0;
@@ -305,23 +305,23 @@ async fn a_page_that_stays_open_does_not_grow() {
         )
         .await;
     time::sleep(Duration::from_secs(5)).await;
-    let [nodes, heap] = held(&browser).await;
+    let [nodes, heap] = nodes_and_heap(&browser).await;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(seconds) {
         time::sleep(Duration::from_secs(seconds.div_ceil(60).max(5))).await;
-        println!("{:?} after {:?}", held(&browser).await, begun.elapsed());
+        println!("{:?} after {:?}", nodes_and_heap(&browser).await, begun.elapsed());
     }
-    let [nodes_after, heap_after] = held(&browser).await;
-    assert!(browser.script("return shown;").await.as_u64() >= Some(3), "it was live");
+    let [nodes_after, heap_after] = nodes_and_heap(&browser).await;
+    assert!(browser.script("return shown;").await.as_u64() >= Some(3), "the page was updated live");
     assert!(nodes_after < nodes * 1.2 + 100.0, "{nodes} nodes became {nodes_after}");
     assert!(heap_after < heap * 1.2 + 500e3, "{heap} bytes became {heap_after}");
     browser.close().await;
 }
 
 #[tokio::test]
-async fn the_keyboard_is_enough() {
+async fn pages_can_be_used_by_keyboard_alone() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
     served.open(&browser, "status").await;
@@ -331,7 +331,7 @@ async fn the_keyboard_is_enough() {
     browser.until("!document.getElementById('page-keys').open").await;
     browser.press("/").await;
     browser.until("document.activeElement.id === 'page-search'").await;
-    // Letters in a field are text.
+    // While a field has the focus, letters are text and not shortcuts.
     browser.press("go").await;
     assert_eq!(browser.script("return document.activeElement.value;").await, "go");
     for (letter, path) in [
@@ -350,7 +350,7 @@ async fn the_keyboard_is_enough() {
         browser.press(&format!("g{letter}")).await;
         browser.until(&format!("location.pathname === '{path}'")).await;
     }
-    // The first stop leads past the navigation.
+    // The first tab stop skips the navigation.
     browser.press("\u{e004}").await;
     assert_eq!(browser.script("return document.activeElement.className;").await, "skip");
     assert_quiet(&browser, "the keyboard").await;
@@ -358,9 +358,9 @@ async fn the_keyboard_is_enough() {
 }
 
 #[tokio::test]
-async fn everything_works_without_scripts() {
+async fn pages_work_without_scripts() {
     let Some(browser) = Browser::with_scripts(false).await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&site, dir.path(), "mode: advise\n", &ADMIN).await;
     served.open(&browser, "").await;
@@ -368,7 +368,7 @@ async fn everything_works_without_scripts() {
     assert_eq!(loading, "not updating", "no script ran");
     browser.write("#page-search", "db07").await;
     browser.write("#page-search", ENTER).await;
-    // What a test asks is not a script of the page.
+    // Scripts that the test runs are not scripts of the page.
     browser.until("location.search.includes('search=db07')").await;
     assert!(browser.text("main").await.contains("db07"));
     served.open(&browser, "act?order=suspend&scope=all").await;
@@ -387,9 +387,9 @@ async fn everything_works_without_scripts() {
 }
 
 #[tokio::test]
-async fn a_login_is_asked_once_and_carried_on() {
+async fn login_is_asked_once_and_reused() {
     let Some(browser) = Browser::start().await else { return };
-    let site = Site::open(forty()).await;
+    let site = Site::open(forty_databases()).await;
     let dir = tempfile::tempdir().unwrap();
     let password = format!("p{}", random_numbers(7)());
     let hash = bcrypt::hash(&password, 5).unwrap();
@@ -402,16 +402,16 @@ async fn a_login_is_asked_once_and_carried_on() {
     let served = Served { service, base };
     served.is_ready().await;
 
-    // A browser asks for the login because the first page does.
+    // A browser asks for the login because the first page demands it.
     let refused = http().get(&served.base).send().await.unwrap();
     assert_eq!(refused.status().as_u16(), 401);
     let challenge = &refused.headers()["www-authenticate"];
     assert_eq!(challenge, "Basic realm=\"recliner\", charset=\"UTF-8\"");
-    // What a browser sends once a person has filled in its dialogue.
+    // The request that a browser sends once the user has filled in the login dialogue.
     let address = served.service.address.clone();
     browser.open(&format!("http://ann:{password}@{address}/")).await;
     for path in ["", "targets", "jobs", "events", "nodes", "status", "docs/introduction.html"] {
-        // The address holds no login any more.
+        // The address contains the login no longer.
         if !path.is_empty() {
             served.open(&browser, path).await;
         }
@@ -425,7 +425,7 @@ async fn a_login_is_asked_once_and_carried_on() {
         assert_eq!(browser.script(styled).await, "flex", "{path}");
         assert_quiet(&browser, path).await;
     }
-    // An order is given by that user.
+    // The order is recorded under that user's name.
     served.open(&browser, "act?order=suspend&scope=all").await;
     browser.click("button.do").await;
     browser.until("document.title.startsWith('Done')").await;

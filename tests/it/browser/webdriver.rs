@@ -1,8 +1,8 @@
 //! A browser, driven through Chromium's own driver by the W3C's `WebDriver` protocol.
 //!
-//! Written out over the HTTP client that is here already: what is needed of the protocol are sessions,
-//! navigation, elements and scripts, and two commands of Chromium's own. The client fantoccini would bring 28
-//! more crates, and has to be told these commands by hand as well.
+//! Written on the HTTP client that is already a dependency: of the protocol, tests need sessions, navigation,
+//! elements, scripts, and two commands specific to Chromium. The client fantoccini would add 28 crates, and
+//! would need those commands by hand as well.
 
 use crate::{
     monitoring::tools::{Tool, http, installed},
@@ -19,23 +19,23 @@ use tokio::{
     time,
 };
 
-/// Longer than anything that a browser is told may take on a busy machine.
+/// Longer than any browser command may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The key by which the protocol names an element.
+/// The protocol's key for the id of an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// The protocol's names of errors about elements that are not there yet, or no longer.
+/// The protocol's error codes for elements that do not exist yet, or no longer.
 const NOT_THERE: [&str; 2] = ["no such element", "stale element reference"];
 
-/// The letters that stand for keys.
+/// The code points that the protocol uses for keys.
 pub(super) const ENTER: &str = "\u{e007}";
 pub(super) const ESCAPE: &str = "\u{e00c}";
 
 const CHROMIUM: Tool = Tool { program: "chromium", package: "chromium" };
 const CHROMEDRIVER: Tool = Tool { program: "chromedriver", package: "chromium-driver" };
 
-/// One browser at a time: two share a core with everything else.
+/// Runs one browser at a time: two would share a core with everything else.
 static TURN: Semaphore = Semaphore::const_new(1);
 
 /// A running browser with one window.
@@ -48,24 +48,24 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser; none where it is not installed, which is said.
+    /// Starts a browser; `None`, after printing a notice, where Chromium is not installed.
     pub(super) async fn start() -> Option<Self> {
         Self::with_scripts(true).await
     }
 
-    /// The same; pages run no scripts unless this is set.
+    /// Starts a browser whose pages run scripts only if `scripts` is set.
     pub(super) async fn with_scripts(scripts: bool) -> Option<Self> {
         watchdog::start();
         if !installed(&[CHROMIUM, CHROMEDRIVER]) {
             return None;
         }
         let turn = TURN.acquire().await.expect("nothing closes it");
-        let home = tempfile::tempdir().expect("a directory");
+        let home = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new(CHROMEDRIVER.program);
         command.arg("--port=0").env("HOME", home.path()).env("TMPDIR", home.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut driver = command.kill_on_drop(true).spawn().expect("chromedriver runs");
-        let stdout = driver.stdout.take().expect("it is piped");
+        let stdout = driver.stdout.take().expect("the stream is piped");
         let mut lines = BufReader::new(stdout).lines();
         let port = async {
             while let Some(line) = lines.next_line().await.expect("it prints text") {
@@ -118,17 +118,17 @@ impl Browser {
         url.as_str().expect("an address is text").to_owned()
     }
 
-    /// What a script returns.
+    /// Runs a script and returns its value.
     pub(super) async fn script(&self, script: &str) -> Value {
         self.tell("execute/sync", json!({ "script": script, "args": [] })).await
     }
 
-    /// What a script gives to its callback, `arguments[0]`.
+    /// Runs a script and returns the value that it passes to its callback, `arguments[0]`.
     pub(super) async fn script_async(&self, script: &str) -> Value {
         self.tell("execute/async", json!({ "script": script, "args": [] })).await
     }
 
-    /// Waits until an expression holds.
+    /// Waits until an expression is true.
     pub(super) async fn until(&self, expression: &str) {
         let script = format!("return Boolean({expression});");
         let holds = async {
@@ -142,8 +142,8 @@ impl Browser {
         }
     }
 
-    /// Does something with the first element that is found, as soon as there is one: an open page may put
-    /// another in its place at any moment.
+    /// Applies a command to the first matching element, as soon as there is one: an open page may replace
+    /// elements at any moment.
     async fn with_element(
         &self,
         using: &str,
@@ -180,28 +180,28 @@ impl Browser {
         try_command(&self.http, &format!("{url}/{id}/{act}"), body).await
     }
 
-    /// Clicks on the first element that a selector names.
+    /// Clicks the first element that a selector matches.
     pub(super) async fn click(&self, css: &str) {
         self.with_element("css selector", css, "click", Some(&json!({}))).await;
     }
 
-    /// Clicks on the first link or button of the page with this text.
+    /// Clicks the first link or button of the page with this text.
     pub(super) async fn click_text(&self, text: &str) {
         let of = |kind: &str| format!("//main//{kind}[normalize-space()={}]", json!(text));
         let either = [of("a"), of("button")].join(" | ");
         self.with_element("xpath", &either, "click", Some(&json!({}))).await;
     }
 
-    /// Writes into the first element that a selector names.
+    /// Types into the first element that a selector matches.
     pub(super) async fn write(&self, css: &str, text: &str) {
         let body = json!({ "text": text });
         self.with_element("css selector", css, "value", Some(&body)).await;
     }
 
-    /// The text of the first element that a selector names.
+    /// The text of the first element that a selector matches.
     pub(super) async fn text(&self, css: &str) -> String {
         let text = self.with_element("css selector", css, "text", None).await;
-        text.as_str().expect("it is text").to_owned()
+        text.as_str().expect("the text is a string").to_owned()
     }
 
     /// Presses keys, one after the other, wherever the focus is.
@@ -213,24 +213,24 @@ impl Browser {
         self.tell("actions", json!({ "actions": [keyboard] })).await;
     }
 
-    /// A command of Chromium's developer tools.
+    /// Runs a command of Chromium's developer tools.
     pub(super) async fn devtools(&self, cmd: &str, params: Value) -> Value {
         self.tell("goog/cdp/execute", json!({ "cmd": cmd, "params": params })).await
     }
 
-    /// What was written to the console since the last call: errors of scripts, of the policy, of loading.
+    /// The console's lines since the last call: errors of scripts, of the policy, of loading.
     pub(super) async fn console(&self) -> Vec<String> {
         let log = self.tell("se/log", json!({ "type": "browser" })).await;
         let lines = log.as_array().expect("the log is a list").iter();
         lines.map(|line| line["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// The size of the window, and whether it is dark.
+    /// Sets the size of the window and the colour scheme.
     pub(super) async fn looks(&self, width: u32, height: u32, dark: bool) {
         let size =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
-        // They are no part of what is judged.
+        // Scrollbars are not part of what is judged.
         self.devtools("Emulation.setScrollbarsHidden", json!({ "hidden": true })).await;
         let scheme = if dark { "dark" } else { "light" };
         let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
@@ -242,17 +242,17 @@ impl Browser {
         let whole = json!({ "captureBeyondViewport": true, "format": "png" });
         let picture = self.devtools("Page.captureScreenshot", whole).await;
         let text = picture["data"].as_str().expect("a picture is text");
-        base64::prelude::BASE64_STANDARD.decode(text).expect("it is base64")
+        base64::prelude::BASE64_STANDARD.decode(text).expect("the picture is base64")
     }
 }
 
-/// Sends a command to the driver, and returns its value.
+/// Sends a command to the driver and returns the value of the response.
 async fn command_of(http: &reqwest::Client, url: &str, body: Option<&Value>) -> Value {
     let done = try_command(http, url, body).await;
     done.unwrap_or_else(|why| panic!("{url}: {body:?}: {why}"))
 }
 
-/// The same, or the protocol's name of the error, and what it is about.
+/// Sends a command to the driver; fails with the protocol's error code and its message.
 async fn try_command(
     http: &reqwest::Client,
     url: &str,
@@ -263,8 +263,8 @@ async fn try_command(
         None => http.get(url),
     };
     let answer = request.timeout(PATIENCE).send().await.expect("chromedriver answers");
-    let text = answer.text().await.expect("it answers text");
-    let mut answer: Value = serde_json::from_str(&text).expect("it answers JSON");
+    let text = answer.text().await.expect("the body is text");
+    let mut answer: Value = serde_json::from_str(&text).expect("valid JSON");
     match answer["value"]["error"].as_str() {
         Some(why) => Err(format!("{why}: {}", answer["value"]["message"])),
         None => Ok(answer["value"].take()),

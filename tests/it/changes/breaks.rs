@@ -1,5 +1,5 @@
-//! `_db_updates` breaks in every way there is, while databases are written, made and deleted:
-//! the journal has every event, coverage is lost and regained, and CouchDB gets few requests.
+//! `_db_updates` breaks in every possible way while databases are written, created and deleted: the
+//! journal records every event, coverage is lost and regained, and CouchDB gets few requests.
 
 use super::{C, MINUTE, NODES, SELDOM, events_since, newest, wait_for_status, world};
 use crate::support::{Rig, small};
@@ -15,21 +15,22 @@ use tokio::time::{Instant, sleep};
 const PATH: &str = "/_db_updates";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How often the feed may be asked for in an hour in which it fails each time: at the longest
-/// pauses, and the shorter ones before them, of each node at once where it makes no sense.
+/// The most requests for the feed within an hour of failures: at the longest pauses after the
+/// shorter first ones, and on every node at once if the answer makes no sense.
 const OPENED: usize = 240;
 
-/// What comes of a feed that breaks.
+/// How a broken feed continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recovery {
-    /// It goes on where it was: each event comes once.
+    /// The feed resumes at its last sequence: each event arrives once.
     Resumed,
-    /// It starts from the beginning: events around that moment may come twice.
+    /// The feed starts from the beginning: events around that moment may arrive twice.
     Restarted,
 }
 
-/// A process that follows both feeds, has read everything since, and records what they say.
-async fn recording() -> (Rig, FeedClientHandle, Journal) {
+/// A process that follows both feeds, has read every shard since, and records the feeds' events in
+/// a journal.
+async fn record_events() -> (Rig, FeedClientHandle, Journal) {
     let mut rig = Rig::new(world(), SELDOM);
     let (mut handle, journal) = rig.follow_feeds_with_journal().await;
     wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
@@ -39,7 +40,7 @@ async fn recording() -> (Rig, FeedClientHandle, Journal) {
     (rig, handle, journal)
 }
 
-/// Whether nothing that was measured of a database is in doubt.
+/// Whether every measurement of the unchanged database is confirmed.
 fn is_covered(snapshot: &Snapshot) -> bool {
     let mut all = snapshot.targets().filter(|it| it.db_name().db == "quiet");
     all.all(|it| snapshot.is_confirmed(it.ix()))
@@ -49,14 +50,14 @@ fn is_connected(status: &FeedClientStatus) -> bool {
     status.feeds[&PATH[1..]].connected
 }
 
-/// Makes, writes and deletes a database each, one after the other, and `app` is written to all
-/// the time. What the journal must have of them.
+/// Creates, writes and deletes one database after another, and writes to `app` all the while.
+/// Returns the events that the journal must have, with their counts.
 async fn make_changes(rig: &Rig, name: &str, pause: Duration) -> BTreeMap<String, usize> {
     let mut truth = BTreeMap::new();
     for at in 0..6 {
         rig.cluster.world(|world| world.write("app", 5));
         let db = format!("{name}{at}");
-        rig.cluster.world(|world| world.create(small(&db, 0))).expect("it is new");
+        rig.cluster.world(|world| world.create(small(&db, 0))).expect("the database is new");
         sleep(pause).await;
         rig.cluster.world(|world| world.write(&db, 3));
         if at % 2 == 0 {
@@ -72,7 +73,8 @@ async fn make_changes(rig: &Rig, name: &str, pause: Duration) -> BTreeMap<String
     truth
 }
 
-/// The journal has all of this since a number, and of each as many as may be.
+/// Asserts that the journal has all these events since a sequence number, each at most `most`
+/// times.
 async fn assert_recorded(
     name: &str,
     journal: &Journal,
@@ -80,30 +82,30 @@ async fn assert_recorded(
     truth: &BTreeMap<String, usize>,
     most: usize,
 ) {
-    let mut told: BTreeMap<String, usize> = BTreeMap::new();
+    let mut recorded: BTreeMap<String, usize> = BTreeMap::new();
     for event in events_since(journal, since).await {
-        *told.entry(event).or_default() += 1;
+        *recorded.entry(event).or_default() += 1;
     }
     for event in truth.keys() {
-        let count = told.get(event).copied().unwrap_or_default();
-        assert!((1..=most).contains(&count), "{name}: {count} of {event} in {told:#?}");
+        let count = recorded.get(event).copied().unwrap_or_default();
+        assert!((1..=most).contains(&count), "{name}: {count} of {event} in {recorded:#?}");
     }
-    assert!(told.contains_key("updated app"), "{name}: {told:#?}");
+    assert!(recorded.contains_key("updated app"), "{name}: {recorded:#?}");
     assert_eq!(journal.dropped_events(), 0, "{name}");
 }
 
-/// All feeds that are open break, so that they have to be opened again.
+/// Breaks all open feeds, so that they have to be reopened.
 fn break_connections(rig: &Rig) {
     NODES.into_iter().for_each(|node| rig.cluster.faults().restart(node));
 }
 
-fn asked(rig: &Rig) -> usize {
+fn request_count(rig: &Rig) -> usize {
     rig.cluster.exchanges().iter().filter(|it| it.path.starts_with(PATH)).count()
 }
 
-/// Breaks the feed for an hour in which much changes, mends it, and checks the outcome.
+/// Breaks the feed for an hour with many changes, repairs it, and checks the outcome.
 async fn break_for_an_hour(name: &str, effect: Effect, recovery: Recovery) {
-    let (mut rig, mut handle, journal) = recording().await;
+    let (mut rig, mut handle, journal) = record_events().await;
     assert!(is_covered(&rig.planned().await.snapshot), "{name}");
     let since = newest(&journal);
     let failures = handle.status.borrow().feeds[&PATH[1..]].failures;
@@ -111,7 +113,11 @@ async fn break_for_an_hour(name: &str, effect: Effect, recovery: Recovery) {
     break_connections(&rig);
     rig.cluster.clear_exchanges();
     let mut truth = make_changes(&rig, "a", 3 * MINUTE).await;
-    assert!((2..=OPENED).contains(&asked(&rig)), "{name}: {} requests", asked(&rig));
+    assert!(
+        (2..=OPENED).contains(&request_count(&rig)),
+        "{name}: {} requests",
+        request_count(&rig)
+    );
     let status = handle.status.borrow().clone();
     assert!(status.feeds[&PATH[1..]].failures > failures + 1, "{name}: {status:?}");
     assert!(status.feeds[&PATH[1..]].problem.is_some(), "{name}: {status:?}");
@@ -130,7 +136,7 @@ async fn break_for_an_hour(name: &str, effect: Effect, recovery: Recovery) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_that_is_refused_or_fails_is_retried_without_losing_events() {
+async fn refused_or_failing_feed_loses_no_events() {
     for (status, recovery) in [
         (500, Recovery::Resumed),
         (503, Recovery::Resumed),
@@ -145,8 +151,9 @@ async fn a_feed_that_is_refused_or_fails_is_retried_without_losing_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_that_ends_or_hangs_is_reopened_without_losing_events() {
-    // The first line is some 100 bytes long: within its name, its sequence, and before its end.
+async fn ended_or_hanging_feed_loses_no_events() {
+    // The first line is about 100 bytes long: the cuts are within its name, within its sequence,
+    // and before its end.
     for (name, effect) in [
         ("no answer", Effect::Hang),
         ("no body", Effect::Silent),
@@ -164,7 +171,7 @@ async fn a_feed_that_ends_or_hangs_is_reopened_without_losing_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_that_sends_nonsense_is_dropped_without_losing_events() {
+async fn malformed_feed_is_dropped_without_losing_events() {
     let error = "{\"error\":\"unauthorized\",\"reason\":\"You are not a server admin.\"}\n";
     for (name, effect) in [
         ("no JSON", Effect::Malformed),
@@ -181,10 +188,10 @@ async fn a_feed_that_sends_nonsense_is_dropped_without_losing_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_feed_is_reported_as_broken_and_reopened() {
-    let (rig, mut handle, journal) = recording().await;
+async fn silent_feed_is_reported_and_reopened() {
+    let (rig, mut handle, journal) = record_events().await;
     let since = newest(&journal);
-    // It lives for a while, and then nothing comes, not even heartbeats.
+    // The feed works for a while, and then sends nothing, not even heartbeats.
     let fault = Fault::everywhere(Effect::Stall(400)).at(PATH).times(1);
     rig.cluster.faults().plan(fault);
     break_connections(&rig);
@@ -198,7 +205,7 @@ async fn a_silent_feed_is_reported_as_broken_and_reopened() {
     assert!(began.elapsed() <= 31 * SECOND, "{:?}", began.elapsed());
     wait_for_status(&mut handle, is_connected).await;
     assert!(began.elapsed() <= 45 * SECOND, "{:?}", began.elapsed());
-    assert_eq!(handle.status.borrow().followed_since, covered, "it went on where it was");
+    assert_eq!(handle.status.borrow().followed_since, covered, "it resumed at its last sequence");
     truth.extend(make_changes(&rig, "b", SECOND).await);
     sleep(MINUTE).await;
     assert_recorded("silent", &journal, since, &truth, 1).await;
@@ -206,7 +213,7 @@ async fn a_silent_feed_is_reported_as_broken_and_reopened() {
 
 #[tokio::test(start_paused = true)]
 async fn repeated_feed_lines_are_recorded_once() {
-    let (rig, mut handle, journal) = recording().await;
+    let (rig, mut handle, journal) = record_events().await;
     let since = newest(&journal);
     rig.cluster.faults().plan(Fault::everywhere(Effect::Repeat(40)).at(PATH));
     break_connections(&rig);
@@ -220,11 +227,11 @@ async fn repeated_feed_lines_are_recorded_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_that_was_deleted_and_recreated_is_a_new_feed() {
-    // It is away too briefly to be noticed, or for a while.
+async fn recreated_feed_counts_as_a_new_feed() {
+    // The feed is missing too briefly to be noticed, or for a while.
     for (away, pause) in [(0, 1), (0, 120), (1, 1), (300, 1)] {
         let name = format!("away for {away}, then a change each {pause}");
-        let (mut rig, mut handle, journal) = recording().await;
+        let (mut rig, mut handle, journal) = record_events().await;
         let since = newest(&journal);
         let covered = handle.status.borrow().followed_since;
         rig.cluster.world(|world| world.set_global_changes(false));
@@ -240,17 +247,17 @@ async fn a_feed_that_was_deleted_and_recreated_is_a_new_feed() {
         sleep(2 * SECOND).await;
         rig.sweep().await;
         sleep(MINUTE).await;
-        assert!(asked(&rig) < 12, "{name}: {} requests", asked(&rig));
+        assert!(request_count(&rig) < 12, "{name}: {} requests", request_count(&rig));
         assert!(is_covered(&rig.planned().await.snapshot), "{name}");
-        // A database created and deleted within an unreported moment is never seen.
+        // Nobody sees a database that is created and deleted between two reports.
         truth.retain(|event, _| away > 1 || !event.contains(" a"));
         assert_recorded(&name, &journal, since, &truth, 2).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_last_sequence_behind_ours_means_another_feed() {
-    let (rig, mut handle, _journal) = recording().await;
+async fn lower_last_seq_means_a_different_feed() {
+    let (rig, mut handle, _journal) = record_events().await;
     let end = Effect::Insert(0, b"{\"last_seq\":\"5-x\"}\n".to_vec());
     rig.cluster.faults().plan(Fault::everywhere(end).at(PATH).times(1));
     let covered = handle.status.borrow().followed_since;
@@ -261,8 +268,8 @@ async fn a_last_sequence_behind_ours_means_another_feed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_node_with_a_broken_feed_costs_only_a_pause() {
-    let (rig, mut handle, journal) = recording().await;
+async fn broken_feed_on_one_node_only_delays() {
+    let (rig, mut handle, journal) = record_events().await;
     let since = newest(&journal);
     rig.cluster.faults().plan(Fault::on(C, Effect::Hang).at(PATH));
     let covered = handle.status.borrow().followed_since;

@@ -1,4 +1,5 @@
-//! Copies of a running service's journal: made while it writes, checked, and started with.
+//! Backups of a running service's journal: made while it writes, verified, and used to start a
+//! service.
 
 use super::{
     PATIENCE, Ran, Site, bloated_world, data_of, enforcing, recliner_in, service::Running, written,
@@ -24,12 +25,13 @@ use tokio::{
     time,
 };
 
-/// The data of an answer that succeeds.
+/// The data of a successful response.
 async fn get<T: DeserializeOwned>(address: &str, path: &str) -> T {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().expect("it is there");
-    let answer = http.get(format!("http://{address}{path}")).send().await.expect("it answers");
-    data_of(&answer.text().await.expect("it is text"))
+    let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
+    let answer =
+        http.get(format!("http://{address}{path}")).send().await.expect("a response arrives");
+    data_of(&answer.text().await.expect("the body is text"))
 }
 
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
@@ -41,7 +43,7 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     assert!(time::timeout(PATIENCE, waits).await.is_ok(), "never {what}");
 }
 
-/// Events and outcomes up to a number.
+/// All events and outcomes up to a sequence number.
 async fn journal(address: &str, last: u64) -> Value {
     let events: Events = get(address, "/api/v1/events?since=0&limit=10000").await;
     let history: Outcomes = get(address, "/api/v1/history?limit=10000").await;
@@ -53,7 +55,7 @@ async fn journal(address: &str, last: u64) -> Value {
 }
 
 #[tokio::test]
-async fn a_backup_under_writes_is_restored_by_starting_with_it() {
+async fn backup_made_under_writes_can_be_started_with() {
     let site = Site::open(bloated_world(4)).await;
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = written(dir.path(), "recliner.yml", &enforcing());
@@ -67,12 +69,12 @@ async fn a_backup_under_writes_is_restored_by_starting_with_it() {
     let ran = own(&["suspend", "channel:ratio_dbs", "--why", "a move"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
 
-    // Databases appear all the time.
+    // Databases are created all the time.
     let (cluster, mut writer) = (site.cluster.clone(), JoinSet::new());
     writer.spawn(async move {
         for at in 0.. {
             let database = Database { q: 1, docs: 0, ..Database::new(&format!("new{at}")) };
-            cluster.world(|world| world.create(database)).expect("it is new");
+            cluster.world(|world| world.create(database)).expect("the database is new");
             time::sleep(Duration::from_millis(10)).await;
         }
     });
@@ -89,7 +91,7 @@ async fn a_backup_under_writes_is_restored_by_starting_with_it() {
     assert_eq!(first["file"], "copy.redb");
     until("a later event", async || created().await > first["last_seq"].as_u64().unwrap()).await;
 
-    // A file is replaced only if that is asked for, and then as a whole.
+    // A file is replaced only on request, and then as a whole.
     own(&["backup", "copy.redb"]).await.refuses(64, &["copy.redb already exists", "--force"]);
     let copy = dir.path().join("copy.redb");
     assert_eq!(fs::metadata(&copy).unwrap().len(), first["bytes"].as_u64().unwrap());
@@ -142,17 +144,22 @@ async fn a_backup_under_writes_is_restored_by_starting_with_it() {
 }
 
 #[tokio::test]
-async fn a_journal_in_memory_is_copied_too_and_to_standard_output() {
+async fn in_memory_journal_can_be_backed_up_to_stdout() {
     crate::watchdog::start();
     let dir = tempfile::tempdir().unwrap();
     let mut demo = Command::new(env!("CARGO_BIN_EXE_recliner"));
     demo.args(["demo", "--web.listen-address", "127.0.0.1:0"]);
-    let mut demo =
-        demo.env_clear().stderr(Stdio::piped()).kill_on_drop(true).spawn().expect("it runs");
-    let mut lines = BufReader::new(demo.stderr.take().expect("it is piped")).lines();
+    let mut demo = demo
+        .env_clear()
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the process starts");
+    let mut lines = BufReader::new(demo.stderr.take().expect("the stream is piped")).lines();
     let url = async {
         loop {
-            let line = lines.next_line().await.expect("it can be read").expect("it goes on");
+            let line =
+                lines.next_line().await.expect("the output is readable").expect("it goes on");
             if let Some(rest) = line.strip_prefix("Open ") {
                 return rest.split("/ ").next().unwrap_or_default().to_owned();
             }
@@ -176,10 +183,10 @@ async fn a_journal_in_memory_is_copied_too_and_to_standard_output() {
     demo.kill().await.expect("it is killed");
 }
 
-/// Something that answers everything with these bytes and ends the connection.
+/// A server that answers every request with these bytes and closes the connection.
 async fn answering(bytes: Vec<u8>) -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let mut server = JoinSet::new();
     server.spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -192,7 +199,7 @@ async fn answering(bytes: Vec<u8>) -> (String, JoinSet<()>) {
 }
 
 #[tokio::test]
-async fn a_backup_that_fails_leaves_the_file_as_it_was() {
+async fn failed_backup_leaves_the_old_file_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let own = async |words: &[&str]| -> Ran { recliner_in(dir.path(), words, &[]).await };
     written(dir.path(), "old", "the last backup");
@@ -222,7 +229,7 @@ async fn a_backup_that_fails_leaves_the_file_as_it_was() {
         unchanged();
     }
     for (bytes, says) in [
-        // It breaks off.
+        // The body ends too early.
         ("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nredb", "cannot ask recliner at "),
         ("HTTP/1.1 200 OK\r\n\r\nredb", "its response has no length; is it a recliner?"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nredb", "the received copy cannot be used"),
@@ -235,7 +242,8 @@ async fn a_backup_that_fails_leaves_the_file_as_it_was() {
         unchanged();
     }
 
-    // What an interrupted command left is no obstacle, and what another one writes is.
+    // The leftover of an interrupted command does not matter, but a file that another process is
+    // writing does.
     let part = dir.path().join("new.part");
     fs::write(&part, [7; 10_000]).unwrap();
     let held = File::open(&part).unwrap();
@@ -247,7 +255,7 @@ async fn a_backup_that_fails_leaves_the_file_as_it_was() {
     own(&[&["backup", "new"][..], &none].concat()).await.refuses(1, &["admin.sock"]);
     unchanged();
 
-    // What another user's link leads to stays as it is.
+    // The target of another user's link is not changed.
     let target = elsewhere.path().join("target");
     fs::write(&target, "of another user").unwrap();
     std::os::unix::fs::symlink(&target, &part).unwrap();

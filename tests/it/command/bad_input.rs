@@ -1,4 +1,4 @@
-//! Bad input is answered with one clear sentence that names the input and its place.
+//! Bad input is answered with one clear sentence that names the input and its location.
 
 use super::{PASSWORD, Site, recliner, world, written};
 use axum::{
@@ -9,7 +9,7 @@ use axum::{
 use tokio::{net::TcpListener, task::JoinSet};
 
 #[tokio::test]
-async fn a_bad_configuration_is_refused_with_its_place() {
+async fn bad_configuration_is_refused_with_its_location() {
     let dir = tempfile::tempdir().unwrap();
     for (text, says) in [
         ("scna: {interval: 5m}", ["scna", "1:1", "scan"]),
@@ -105,7 +105,7 @@ async fn bad_flags_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_cannot_be_reached_is_named() {
+async fn unreachable_cluster_is_named() {
     let site = Site::open(world()).await;
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let refused = format!("http://{free}");
@@ -127,7 +127,7 @@ async fn a_cluster_that_cannot_be_reached_is_named() {
 }
 
 #[tokio::test]
-async fn a_bad_certificate_is_named() {
+async fn bad_certificate_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let rubbish = written(dir.path(), "rubbish.pem", "not a certificate\n");
     let missing = dir.path().join("missing.pem");
@@ -147,7 +147,7 @@ async fn a_bad_certificate_is_named() {
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_named() {
+async fn port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for command in [&["serve", "--couchdb.url", "http://127.0.0.1:1"][..], &["demo"]] {
@@ -158,7 +158,7 @@ async fn a_port_in_use_is_named() {
 }
 
 #[tokio::test]
-async fn a_target_that_is_not_there_is_named() {
+async fn unknown_target_is_named() {
     let site = Site::open(world()).await;
     for name in ["nothing/here", "db:node9@127.0.0.1/x", "view:_cluster/x/y", ""] {
         let ran = site.run(&["explain", name]).await;
@@ -167,7 +167,7 @@ async fn a_target_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn no_usage_repeats_a_password_from_a_url() {
+async fn usage_errors_never_repeat_a_url_password() {
     let url = format!("http://adm:{PASSWORD}@127.0.0.1:5984");
     let bare = format!("adm:{PASSWORD}@127.0.0.1:5984");
     let token = format!("http://127.0.0.1:5984/?token={PASSWORD}");
@@ -183,7 +183,7 @@ async fn no_usage_repeats_a_password_from_a_url() {
             &["history", "--recliner.url", url],
         ];
         for words in refused {
-            // It looks for the password itself.
+            // `recliner` itself asserts that no output contains the password.
             let ran = recliner(words, &[]).await;
             assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{words:?}: {ran:?}");
         }
@@ -191,7 +191,7 @@ async fn no_usage_repeats_a_password_from_a_url() {
 }
 
 #[tokio::test]
-async fn a_missing_user_is_one_sentence() {
+async fn missing_user_is_reported_in_one_sentence() {
     let site = Site::open(world()).await;
     let says = "recliner: no user was given: set COUCHDB_USER and COUCHDB_PASSWORD, or --couchdb.username and --couchdb.password-file\n";
     for words in [&["scan"][..], &["plan"], &["explain", "torn"], &["import", "smoosh"]] {
@@ -201,7 +201,7 @@ async fn a_missing_user_is_one_sentence() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_couchdb_is_reported_as_such() {
+async fn server_that_is_not_couchdb_is_reported() {
     let html = || ([("content-type", "text/html")], "<h1>It works</h1>").into_response();
     let other = || axum::Json(serde_json::json!({"status": "ok"})).into_response();
     let missing = || (StatusCode::NOT_FOUND, "").into_response();

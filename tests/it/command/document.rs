@@ -1,4 +1,4 @@
-//! A running service, held to its own OpenAPI document and to the types of its answers.
+//! A running service, compared with its own OpenAPI document and with its response types.
 
 use super::{PATIENCE, Site, service::Running, world};
 use boon::{Compiler, Schemas};
@@ -16,7 +16,7 @@ use tokio::time;
 
 const LOCATION: &str = "http://localhost/openapi.json";
 
-/// A service with its document.
+/// A service and its OpenAPI document.
 struct Described {
     base: String,
     http: reqwest::Client,
@@ -26,7 +26,7 @@ struct Described {
 impl Described {
     async fn of(address: &str) -> Self {
         let _again = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().build().expect("it can be made");
+        let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
         let mut described = Self { base: format!("http://{address}"), http, document: Value::Null };
         let ready = async {
             while described.send("get", "/-/ready", "", None).await.0 != 200 {
@@ -35,7 +35,7 @@ impl Described {
         };
         time::timeout(PATIENCE, ready).await.expect("it looks at the cluster");
         let (_, text) = described.send("get", "/api/v1/openapi.json", "", None).await;
-        described.document = serde_json::from_str(&text).expect("it is JSON");
+        described.document = serde_json::from_str(&text).expect("valid JSON");
         described
     }
 
@@ -54,12 +54,12 @@ impl Described {
             }
             _ => self.http.get(url),
         };
-        let answer = request.send().await.expect("it answers");
-        (answer.status().as_u16(), answer.text().await.expect("it is text"))
+        let answer = request.send().await.expect("a response arrives");
+        (answer.status().as_u16(), answer.text().await.expect("the body is text"))
     }
 
-    /// Asserts that an answer has its status, is what the document says of it, and is all in its
-    /// type: what is read and written again is the same.
+    /// Asserts that a response has its status, matches its schema, and round-trips through its type
+    /// without loss.
     async fn check<T: DeserializeOwned + Serialize>(
         &self,
         (method, path, query): (&str, &str, &str),
@@ -68,7 +68,7 @@ impl Described {
     ) {
         let (found, text) = self.send(method, path, query, body).await;
         assert_eq!(found, status, "{method} {path}{query}: {text}");
-        let value: Value = serde_json::from_str(&text).expect("it is JSON");
+        let value: Value = serde_json::from_str(&text).expect("valid JSON");
         let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
         compiler.add_resource(LOCATION, self.document.clone()).expect("it is a document");
         let pointer = format!(
@@ -86,7 +86,7 @@ impl Described {
 }
 
 #[tokio::test]
-async fn real_answers_are_what_the_document_and_the_types_say() {
+async fn real_responses_match_schema_and_types() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(&site, dir.path(), &["--web.enable-admin-api"]).await;
@@ -114,7 +114,7 @@ async fn real_answers_are_what_the_document_and_the_types_say() {
     let post = |path: &'static str| ("post", path, "");
     let body = json!({ "scope": "channel:ratio_dbs", "why": "a test" });
     service.check::<Success<orders::Suspended>>(post("/api/v1/suspend"), Some(&body), 200).await;
-    // What was suspended is in the events, in the status and in the plan.
+    // The suspension appears in the events, the status and the plan.
     service.check::<Success<Events>>(get("/api/v1/events", ""), None, 200).await;
     service.check::<Success<Status>>(get("/api/v1/status", ""), None, 200).await;
     service.check::<Success<Planned>>(get("/api/v1/plan", ""), None, 200).await;

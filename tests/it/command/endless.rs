@@ -1,4 +1,4 @@
-//! Services whose answers never end.
+//! Services whose responses never end.
 
 use super::recliner;
 use axum::{
@@ -9,7 +9,8 @@ use axum::{
 use futures::stream;
 use tokio::{net::TcpListener, task::JoinSet};
 
-/// Answers everything with these bytes again and again, so often.
+/// A server that answers everything with `times` pieces of a megabyte, filled by repeating these
+/// bytes.
 async fn repeating(piece: &'static str, times: usize) -> (String, JoinSet<()>) {
     let whole = Bytes::from(piece.repeat((1 << 20) / piece.len()));
     let answer = move || {
@@ -20,7 +21,7 @@ async fn repeating(piece: &'static str, times: usize) -> (String, JoinSet<()>) {
         }
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let mut servers = JoinSet::new();
     let router = Router::new().fallback(answer);
     servers.spawn(async move { axum::serve(listener, router).await.unwrap_or_default() });
@@ -28,7 +29,7 @@ async fn repeating(piece: &'static str, times: usize) -> (String, JoinSet<()>) {
 }
 
 #[tokio::test]
-async fn the_size_of_an_answer_from_a_service_is_limited() {
+async fn size_of_service_responses_is_limited() {
     for (piece, times) in [("[[],", usize::MAX), ("[[],", 60)] {
         let (url, _server) = repeating(piece, times).await;
         for command in ["plan", "history", "events"] {

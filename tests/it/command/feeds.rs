@@ -1,4 +1,5 @@
-//! A service whose feeds break on the wire, or that is killed: its journal has everything.
+//! A service whose feeds break on the wire, or that is killed: its journal still records
+//! everything.
 
 use super::{NODES, PASSWORD, PATIENCE, Site, data_of, seed, service::Running, written};
 use crate::seeded::random_numbers;
@@ -9,7 +10,7 @@ use tokio::{task::JoinSet, time};
 
 const PATH: &str = "/_db_updates";
 
-/// Longer than a feed may be silent, and be gone after that.
+/// Longer than a feed may be silent, plus the time to reopen it.
 const SILENCE: Duration = Duration::from_secs(100);
 
 fn world() -> Config {
@@ -19,7 +20,7 @@ fn world() -> Config {
     config
 }
 
-/// What a service is asked with.
+/// A client of the service.
 struct ServiceClient {
     http: reqwest::Client,
     base: String,
@@ -28,13 +29,13 @@ struct ServiceClient {
 impl ServiceClient {
     fn of(running: &Running) -> Self {
         let _again = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().build().expect("the library is sound");
+        let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
         Self { http, base: format!("http://{}", running.address) }
     }
 
     async fn get(&self, path: &str) -> String {
         let answer = self.http.get(format!("{}{path}", self.base)).send().await;
-        answer.expect("it answers").text().await.expect("it is text")
+        answer.expect("a response arrives").text().await.expect("the body is text")
     }
 
     /// The value of a sample in `/metrics`.
@@ -54,7 +55,7 @@ impl ServiceClient {
         assert!(time::timeout(within, shown).await.is_ok(), "{name} is never {value}");
     }
 
-    /// Waits for the ends of two more sweeps: the first may have begun before.
+    /// Waits for the ends of two more sweeps: the first of them may have begun before the call.
     async fn wait_for_two_sweeps(&self) {
         let name = "recliner_scan_last_success_timestamp_seconds{node=\"node1@127.0.0.1\",source=\"http\"}";
         let ends = async {
@@ -70,7 +71,7 @@ impl ServiceClient {
         time::timeout(PATIENCE, ends).await.expect("it sweeps");
     }
 
-    /// How often the journal has each event of a database.
+    /// The number of journal events for each event type and database.
     async fn event_counts(&self) -> BTreeMap<String, usize> {
         let (mut counts, mut since) = (BTreeMap::new(), 0);
         loop {
@@ -86,7 +87,7 @@ impl ServiceClient {
         }
     }
 
-    /// Waits until the journal has all of this.
+    /// Waits until the journal has all these events.
     async fn wait_for_events(&self, truth: &[String]) {
         let has = async {
             loop {
@@ -108,14 +109,14 @@ impl ServiceClient {
 
 fn make(site: &Site, db: &str) -> String {
     let database = Database { q: 1, docs: 0, ..Database::new(db) };
-    site.cluster.world(|world| world.create(database)).expect("it is new");
+    site.cluster.world(|world| world.create(database)).expect("the database is new");
     format!("created {db}")
 }
 
-/// A service of its own, whose feed breaks once, in this way.
+/// Breaks the feed of a separate service once, in this way.
 async fn break_feed(name: &'static str, effect: Effect) {
     let site = Site::open(world()).await;
-    let dir = tempfile::tempdir().expect("it can be made");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let mut running = Running::start(&site, dir.path(), &[]).await;
     let service = ServiceClient::of(&running);
     let connected = "recliner_feed_connected{feed=\"_db_updates\"}";
@@ -124,7 +125,7 @@ async fn break_feed(name: &'static str, effect: Effect) {
     NODES.into_iter().for_each(|node| site.cluster.faults().restart(node));
     service.wait_for_sample(connected, "0", PATIENCE).await;
     let mut truth = vec![make(&site, "while-away")];
-    // What it was struck by may take a line or two to show.
+    // The effect may take a line or two to show.
     let opened = async {
         loop {
             let asked = site.cluster.exchanges();
@@ -152,7 +153,7 @@ async fn break_feed(name: &'static str, effect: Effect) {
 }
 
 #[tokio::test]
-async fn a_feed_that_breaks_on_the_wire_is_reported_reopened_and_loses_nothing() {
+async fn feed_broken_on_the_wire_loses_no_events() {
     let mut all = JoinSet::new();
     for (name, effect) in [
         ("half a line", Effect::Cut(14)),
@@ -164,21 +165,21 @@ async fn a_feed_that_breaks_on_the_wire_is_reported_reopened_and_loses_nothing()
         all.spawn(break_feed(name, effect));
     }
     while let Some(ended) = all.join_next().await {
-        ended.expect("it goes well");
+        ended.expect("no case panics");
     }
 }
 
-/// How often it is killed.
+/// How often the service is killed.
 const LIVES: usize = 12;
 
 #[tokio::test]
-async fn killed_at_any_moment_without_feeds_it_reports_each_change_once() {
+async fn killed_at_any_moment_without_feeds_reports_each_change_once() {
     let mut random = random_numbers(seed());
     let mut below = |most: u8| random().to_le_bytes()[7] % most;
     let mut config = world();
     config.global_changes = false;
     let names = |kind: char| (0..LIVES * 4).map(move |at| format!("{kind}{at:03}"));
-    // One copy each: copies are looked at one by one, and each may be the first to show a write.
+    // One copy each: copies are read one by one, and each may be the first to show a write.
     for db in names('w').chain(names('d')) {
         config = config.with(Database { q: 1, n: 1, docs: 10, ..Database::new(&db) });
     }
@@ -191,7 +192,7 @@ async fn killed_at_any_moment_without_feeds_it_reports_each_change_once() {
     assert_eq!(
         ServiceClient::of(&running).event_counts().await,
         BTreeMap::new(),
-        "what is first seen is no news"
+        "databases seen for the first time are not reported"
     );
 
     let (mut truth, mut writes, mut deletes) = (Vec::new(), names('w'), names('d'));

@@ -1,18 +1,18 @@
-//! A data directory, scanned without a CouchDB.
+//! Scans of a data directory without a CouchDB.
 
 use super::{Ran, recliner, widest};
 use std::{fs, path::Path};
 
 fn put(root: &Path, name: &str, file: &str) {
     let path = root.join(name);
-    fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
+    fs::create_dir_all(path.parent().expect("it has one")).expect("the directory is created");
     let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/couchdb-files/tests/data"));
     fs::copy(data.join(file), path).expect("the file is there");
 }
 
-/// A node's directory: a shard with its index, and files that say nothing.
+/// A node's directory: a shard with its index, and files without usable content.
 fn directory() -> tempfile::TempDir {
-    let root = tempfile::tempdir().expect("it can be made");
+    let root = tempfile::tempdir().expect("a temporary directory");
     let shard = |db: &str| format!("shards/00000000-ffffffff/{db}.1795222434.couch");
     put(root.path(), "_dbs.couch", "deletes.couch");
     put(root.path(), &shard(&format!("orders/{}", "x".repeat(60))), "updates.couch");
@@ -23,7 +23,7 @@ fn directory() -> tempfile::TempDir {
         "dmg_view_wrong_sig.view",
     );
     put(root.path(), &shard("far"), "updates.couch");
-    // Takes no room: nothing is written there.
+    // A sparse file: it takes no disk space.
     let far = fs::File::options().write(true).open(root.path().join(shard("far")));
     let longer = far.and_then(|far| far.set_len((1 << 30) + (1 << 20)));
     longer.expect("it can be made longer");
@@ -37,7 +37,7 @@ async fn run(words: &[&str], root: &Path, columns: &str) -> Ran {
 }
 
 #[tokio::test]
-async fn a_file_without_a_header_is_reported_with_the_reason() {
+async fn file_without_header_is_reported_with_the_reason() {
     let root = directory();
     let scan = run(&["scan", "--format", "json"], root.path(), "80").await;
     assert_eq!(scan.code, 2, "{scan:?}");
@@ -61,7 +61,7 @@ async fn a_file_without_a_header_is_reported_with_the_reason() {
     let says = "problem its last gibibyte contains no valid header: recliner inspect searches further back";
     let words = explained.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains(says) && words.contains("reclaimable unknown"), "{}", explained.out);
-    // And so it does: the file is shown with all that is behind its header.
+    // `inspect` does search further back, and shows all data after the header that it finds.
     let far = root.path().join("shards/00000000-ffffffff/far.1795222434.couch");
     let words = ["inspect", "--format", "json", &*far.to_string_lossy()];
     let inspected = recliner(&words, &[]).await;
@@ -72,7 +72,7 @@ async fn a_file_without_a_header_is_reported_with_the_reason() {
 }
 
 #[tokio::test]
-async fn advice_says_what_a_directory_does_not_show() {
+async fn advice_names_what_a_directory_cannot_show() {
     let empty = tempfile::tempdir().unwrap();
     let ran = run(&["advise"], empty.path(), "80").await;
     assert_eq!(ran.code, 1, "{ran:?}");
@@ -88,7 +88,7 @@ async fn advice_says_what_a_directory_does_not_show() {
 }
 
 #[tokio::test]
-async fn tables_of_a_directory_fit_and_wrap_no_name() {
+async fn directory_tables_fit_without_wrapping_names() {
     let root = directory();
     let deep = root.path().join("a-data-directory-of-some-length-below");
     fs::create_dir(&deep).unwrap();

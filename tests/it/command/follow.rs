@@ -10,14 +10,14 @@ use tokio::{
     time,
 };
 
-/// Events as they come.
+/// The events that `--follow` prints.
 struct Events(Lines<BufReader<ChildStdout>>);
 
 impl Events {
     /// The next event about a database.
     async fn of(&mut self, db: &str) -> u64 {
         let found = async {
-            while let Some(line) = self.0.next_line().await.expect("it can be read") {
+            while let Some(line) = self.0.next_line().await.expect("the output is readable") {
                 let event: EventLine = serde_json::from_str(&line).expect("a line is an event");
                 if event.db.as_deref() == Some(db) {
                     return event.seq;
@@ -32,11 +32,11 @@ impl Events {
 /// Waits until a service is connected to both feeds.
 async fn connected(address: &str) {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().expect("it can be made");
+    let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
     let connected = async {
         loop {
             let asked = http.get(format!("http://{address}/metrics")).send().await;
-            let text = asked.expect("it answers").text().await.expect("it is text");
+            let text = asked.expect("a response arrives").text().await.expect("the body is text");
             let feeds = text.lines().filter(|it| it.starts_with("recliner_feed_connected{"));
             if feeds.filter(|line| line.ends_with(" 1")).count() == 2 {
                 return;
@@ -48,7 +48,7 @@ async fn connected(address: &str) {
 }
 
 #[tokio::test]
-async fn events_are_followed_over_a_restart_and_none_is_missed() {
+async fn followed_events_survive_a_service_restart() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
@@ -60,13 +60,15 @@ async fn events_are_followed_over_a_restart_and_none_is_missed() {
     command.args(["events", "--follow", "--all", "--format", "json"]);
     command.args(["--recliner.url", &format!("http://{free}")]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut follows = command.spawn().expect("it runs");
-    let out = follows.stdout.take().expect("it is piped");
+    let mut follows = command.spawn().expect("the process starts");
+    let out = follows.stdout.take().expect("the stream is piped");
     let mut events = Events(BufReader::new(out).lines());
-    let mut messages = BufReader::new(follows.stderr.take().expect("it is piped")).lines();
+    let mut messages = BufReader::new(follows.stderr.take().expect("the stream is piped")).lines();
     let mut says = async |what: &str| {
-        let line = time::timeout(PATIENCE, messages.next_line()).await.expect("it says it in time");
-        let line = line.expect("it is text").expect("it goes on");
+        let line = time::timeout(PATIENCE, messages.next_line())
+            .await
+            .expect("the message arrives in time");
+        let line = line.expect("it is text").expect("the output continues");
         assert!(line.contains(what), "{line}");
     };
 

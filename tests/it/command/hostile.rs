@@ -1,5 +1,5 @@
-//! Names from a cluster or a service can neither control a terminal nor hide text on it, whichever
-//! command shows them, in a table, as JSON, or in an error.
+//! Names from a cluster or a service can neither control a terminal nor hide text on it, in any
+//! command's tables, JSON or errors.
 
 use super::{Database, Design, NODES, PASSWORD, PATIENCE, Ran, Site, recliner, service, world};
 use axum::{
@@ -16,12 +16,12 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, task::JoinSet, time};
 use wall_clock::Clock;
 
-/// What the service and the simulated cluster call a database, a design document, a reason; and
-/// what is told in its place.
+/// The placeholder for the names of a database and a design document and for a reason, which is
+/// replaced by hostile text.
 const NAME: &str = "placeholder";
 
-/// Every control letter but the end of a line, every mark of direction, every letter without
-/// width.
+/// Every control character except line feed, every bidirectional control, every zero-width
+/// character.
 fn letters() -> impl Iterator<Item = char> {
     let ranges = ['\0'..='\t', '\u{b}'..='\u{1f}', '\u{7f}'..='\u{9f}']
         .into_iter()
@@ -34,31 +34,31 @@ fn hostile() -> String {
     letters().collect()
 }
 
-/// A string of JSON whose letters are raw wherever JSON lets them be.
+/// A JSON string whose hostile characters are unescaped wherever JSON allows that.
 fn in_json() -> String {
     serde_json::to_string(&hostile()).expect("it is text").trim_matches('"').to_owned()
 }
 
-/// Nothing that was printed steers or hides.
-fn shows(words: &[&str], ran: &Ran) {
+/// Asserts that no hostile character was printed.
+fn assert_harmless(words: &[&str], ran: &Ran) {
     for printed in [&ran.out, &ran.err] {
         let raw = printed.chars().find(|letter| letters().any(|hidden| hidden == *letter));
         assert_eq!(raw, None, "{words:?}: {printed:?}");
     }
 }
 
-/// How the answers of a service are changed on their way.
+/// How the responses of a service are changed on the way to the client.
 #[derive(Clone, Copy, Debug)]
 enum Told {
-    /// What it calls [`NAME`], and the third node.
+    /// [`NAME`] and the name of the third node become hostile.
     Names,
-    /// Every text in every answer ends with hostile letters.
+    /// Every text in every response ends with hostile characters.
     Everything,
-    /// Every answer is a refusal.
+    /// Every response is a refusal.
     Refusal(StatusCode),
 }
 
-/// Goes on with every text of a value.
+/// Appends hostile characters to every text of a value.
 fn all_texts(value: &mut Value) {
     match value {
         Value::String(text) if text != "success" => text.push_str(&hostile()),
@@ -87,10 +87,10 @@ impl Told {
     }
 }
 
-/// Passes requests on to a service and its answers back.
-async fn between(service: &str, told: Told, servers: &mut JoinSet<()>) -> String {
+/// A proxy that forwards requests to a service and changes the responses.
+async fn start_proxy(service: &str, told: Told, servers: &mut JoinSet<()>) -> String {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().expect("it can be made");
+    let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
     let service: Arc<str> = format!("http://{service}").into();
     let pass = move |request: Request| {
         let (http, service) = (http.clone(), Arc::clone(&service));
@@ -101,22 +101,23 @@ async fn between(service: &str, told: Told, servers: &mut JoinSet<()>) -> String
             if let Some(kind) = parts.headers.get("content-type") {
                 asks = asks.header("content-type", kind);
             }
-            let answer = asks.send().await.expect("it answers");
+            let answer = asks.send().await.expect("a response arrives");
             let status = match told {
                 Told::Refusal(status) => status,
                 Told::Names | Told::Everything => answer.status(),
             };
-            (status, told.instead_of(&answer.text().await.expect("it is text"))).into_response()
+            (status, told.instead_of(&answer.text().await.expect("the body is text")))
+                .into_response()
         }
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let router = Router::new().fallback(pass);
     servers.spawn(async move { axum::serve(listener, router).await.unwrap_or_default() });
     url
 }
 
-fn named() -> couchdb_sim::Config {
+fn hostile_world() -> couchdb_sim::Config {
     let design = |name: &str| Design { bloat: 9.0, ..Design::new(name) };
     let database = Database {
         bloat: 9.0,
@@ -130,8 +131,8 @@ fn named() -> couchdb_sim::Config {
     world
 }
 
-/// Waits until a service remembers how a job ended.
-async fn remembers(address: &str) {
+/// Waits until a service has recorded how a job ended.
+async fn wait_for_outcome(address: &str) {
     let url = format!("http://{address}");
     let remembered = async {
         loop {
@@ -166,8 +167,8 @@ const COMMANDS: &[&[&str]] = &[
 ];
 
 #[tokio::test]
-async fn no_answer_of_a_service_steers_a_terminal() {
-    let site = Site::open(named()).await;
+async fn service_responses_cannot_control_a_terminal() {
+    let site = Site::open(hostile_world()).await;
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("recliner.yml");
     std::fs::write(&config, "mode: enforce\nviews: {enforce: all}\npoll: 1s\nscan: {interval: 5s}\nlimits: {wait: 0s, duty: 100%}\n")
@@ -175,19 +176,19 @@ async fn no_answer_of_a_service_steers_a_terminal() {
     let config = config.display().to_string();
     let flags = ["--web.enable-admin-api", "--config.file", &config];
     let mut running = service::Running::start(&site, dir.path(), &flags).await;
-    remembers(&running.address).await;
+    wait_for_outcome(&running.address).await;
     let mut servers = JoinSet::new();
     let refused = Told::Refusal(StatusCode::CONFLICT);
     let lost = Told::Refusal(StatusCode::INTERNAL_SERVER_ERROR);
     let mut shown = 0;
     for told in [Told::Names, Told::Everything, refused, lost] {
-        let url = between(&running.address, told, &mut servers).await;
+        let url = start_proxy(&running.address, told, &mut servers).await;
         for words in COMMANDS {
             for format in ["table", "json"] {
                 let mut all = words.to_vec();
                 all.extend(["--recliner.url", &url, "--format", format]);
                 let ran = recliner(&all, &[("COLUMNS", "80")]).await;
-                shows(&all, &ran);
+                assert_harmless(&all, &ran);
                 assert!(ran.code < 2, "{all:?}: {ran:?}");
                 let escaped = ["202e", "009b"]
                     .iter()
@@ -196,11 +197,11 @@ async fn no_answer_of_a_service_steers_a_terminal() {
             }
         }
     }
-    assert!(shown > 60, "{shown} of them show what is hostile");
+    assert!(shown > 60, "{shown} of them show hostile text");
     running.stop().await;
 }
 
-/// Names a member that nobody can ask, and an odd version.
+/// Adds a member with a hostile name and a hostile version to the responses.
 async fn hostile_server(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     if *request.method() != Method::GET || !(path == "/" || path.ends_with("_membership")) {
@@ -223,13 +224,13 @@ async fn hostile_server(request: Request, next: Next) -> Response {
 }
 
 #[tokio::test]
-async fn no_answer_of_a_cluster_steers_a_terminal() {
-    let mut world = named();
+async fn cluster_responses_cannot_control_a_terminal() {
+    let mut world = hostile_world();
     world.databases[0].designs = vec![Design { bloat: 9.0, ..Design::new(&hostile()) }];
-    let cluster = Cluster::new(world, 1, Clock::System).expect("the cluster is sound");
+    let cluster = Cluster::new(world, 1, Clock::System).expect("the configuration is valid");
     let mut servers = JoinSet::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let router = cluster.router(NODES[0]).layer(from_fn(hostile_server));
     servers.spawn(async move { axum::serve(listener, router).await.unwrap_or_default() });
     for words in [
@@ -247,7 +248,7 @@ async fn no_answer_of_a_cluster_steers_a_terminal() {
         all.extend(["--couchdb.url", &url]);
         let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD), ("COLUMNS", "80")];
         let ran = recliner(&all, &login).await;
-        shows(&all, &ran);
+        assert_harmless(&all, &ran);
         assert!(!ran.out.is_empty() || !ran.err.is_empty(), "{all:?}: {ran:?}");
     }
 }

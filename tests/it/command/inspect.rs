@@ -1,4 +1,4 @@
-//! Files of CouchDB's, inspected without a CouchDB.
+//! `recliner inspect` on CouchDB's files, without a CouchDB.
 
 use super::{Ran, recliner, widest};
 use serde_json::Value;
@@ -18,14 +18,14 @@ fn path(name: &str) -> String {
 }
 
 #[tokio::test]
-async fn each_recorded_file_gives_the_numbers_recorded_of_it() {
+async fn inspect_matches_the_recorded_numbers() {
     let expected: BTreeMap<String, Value> =
         serde_json::from_slice(&fs::read(data().join("expected.json")).unwrap()).unwrap();
     let paths: Vec<String> = expected.keys().map(|name| path(name)).collect();
     let mut words = vec!["--format", "json"];
     words.extend(paths.iter().map(String::as_str));
     let ran = inspect(&words, "80").await;
-    assert_eq!((ran.code, ran.err.as_str()), (1, ""), "three of them hold nothing");
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""), "three of the files have no valid header");
     let answer = ran.json();
     let files = answer["files"].as_array().unwrap();
     assert_eq!(files.len(), expected.len());
@@ -53,7 +53,7 @@ async fn each_recorded_file_gives_the_numbers_recorded_of_it() {
 }
 
 #[tokio::test]
-async fn a_file_is_described_in_lines_that_fit() {
+async fn inspect_output_fits_the_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let wrong = dir.path().join("9fc623f8178b1907d8922afdd34debf1.view");
     fs::copy(path("dmg_view_wrong_sig.view"), &wrong).unwrap();
@@ -75,14 +75,14 @@ async fn a_file_is_described_in_lines_that_fit() {
     let ran = inspect(&words, "80").await;
     assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{ran:?}");
     let data = data().display().to_string();
-    let told = ran.out.replace(&data, "DIR").replace(&*dir.path().to_string_lossy(), "DIR");
-    insta::assert_snapshot!(told);
+    let output = ran.out.replace(&data, "DIR").replace(&*dir.path().to_string_lossy(), "DIR");
+    insta::assert_snapshot!(output);
     let lines: Vec<&str> = ran.out.lines().filter(|line| line.starts_with(' ')).collect();
     assert!(lines.len() > 100 && widest(&lines.join("\n")) <= 80, "{}", ran.out);
 }
 
 #[tokio::test]
-async fn an_unreadable_file_does_not_affect_the_others() {
+async fn unreadable_file_does_not_affect_others() {
     let dir = tempfile::tempdir().unwrap();
     let directory = dir.path().display().to_string();
     let (none, good) = (path("none.couch"), path("empty.couch"));
@@ -101,9 +101,9 @@ async fn an_unreadable_file_does_not_affect_the_others() {
     assert_eq!(inspect(&[], "80").await.code, 64);
 }
 
-/// What CouchDB may write next to is neither created nor changed.
+/// No file that CouchDB may write to is created or changed.
 #[tokio::test]
-async fn nothing_is_written() {
+async fn inspect_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("zero.couch");
     fs::copy(path("dmg_zero_length.couch"), &copy).unwrap();

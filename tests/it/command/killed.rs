@@ -1,5 +1,5 @@
-//! The whole process, enforcing and with smoosh taken over, killed at any moment and started
-//! anew: judged from the wire, from the cluster's truth, and from what its journal holds.
+//! The whole process, enforcing and with smoosh taken over, killed at any moment and restarted:
+//! judged by the wire log, the cluster's true state and the journal.
 
 use super::{NODES, PASSWORD, PATIENCE, Site, bloated_world, data_of, enforcing, seed};
 use crate::seeded::random_numbers;
@@ -34,25 +34,25 @@ use wall_clock::{Clock, Moment};
 /// How often it is killed.
 const LIVES: usize = 30;
 
-/// Databases of one range and three copies, so many targets that no life is idle.
+/// Databases of one range and three copies: enough targets that every life has work.
 const DATABASES: usize = 40;
 
 const TARGETS: usize = DATABASES * NODES.len();
 
-/// Every file is bloated, no one writes: what was compacted once gives no cause for more.
+/// Every file is bloated and nobody writes: after one compaction a file needs no more.
 fn world() -> Config {
     let mut config = bloated_world(DATABASES);
-    // Two megabytes a file: about a second each.
+    // Two megabytes per file: a compaction takes about a second.
     config.compaction_rate = 2_000_000;
     config
 }
 
-/// Nothing but the limits holds a start back, however slow this machine is.
+/// Only the limits delay a start, however slow this machine is.
 fn yaml() -> String {
     enforcing() + "smoosh: {mode: takeover, takeover: [ratio_dbs]}\n"
 }
 
-/// What all lives logged: shown where the test fails.
+/// The log of all lives, printed if the test fails.
 struct Log<'a>(&'a Path);
 
 impl Log<'_> {
@@ -84,19 +84,23 @@ impl Life {
         command.args(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
         command.env_clear().env("COUCHDB_USER", "adm").env("COUCHDB_PASSWORD", PASSWORD);
         command.current_dir(dir).stdin(Stdio::null()).kill_on_drop(true);
-        command.stderr(log.expect("it can be written"));
-        Self(command.spawn().expect("it runs"))
+        command.stderr(log.expect("the file is writable"));
+        Self(command.spawn().expect("the process starts"))
     }
 
-    /// SIGKILL: nothing of it runs on.
+    /// Sends SIGKILL.
     async fn kill(mut self) {
-        assert_eq!(self.0.try_wait().expect("it can be asked"), None, "it did not end by itself");
+        assert_eq!(
+            self.0.try_wait().expect("the status is known"),
+            None,
+            "it did not end by itself"
+        );
         time::timeout(PATIENCE, self.0.kill()).await.expect("in time").expect("it is killed");
     }
 
-    /// SIGTERM: it ends well.
+    /// Sends SIGTERM and asserts a clean exit.
     async fn stop(mut self) {
-        let pid = self.0.id().expect("it runs").to_string();
+        let pid = self.0.id().expect("the process is running").to_string();
         let kill = std::process::Command::new("kill").args(["-TERM", &pid]).status();
         assert!(kill.expect("kill runs").success());
         let ended = time::timeout(PATIENCE, self.0.wait()).await.expect("it ends in time");
@@ -104,7 +108,7 @@ impl Life {
     }
 }
 
-/// Waits for a condition, for a generous time.
+/// Waits for a condition, with a generous timeout.
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let waits = async {
         while !done().await {
@@ -115,24 +119,24 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     assert!(waited.is_ok(), "never {what}");
 }
 
-/// What a journal holds.
+/// The content of a journal.
 #[derive(Debug, Default)]
 struct Kept {
-    /// Starts and their ends, by target and node, in their order; an end is `None`.
+    /// The starts and ends of each target on each node, in order; `None` is an end.
     starts_and_ends: BTreeMap<(String, String), Vec<Option<Moment>>>,
     outcomes: Vec<Outcome>,
-    /// Compactions that predictions learned from, by database.
+    /// How many compactions predictions have learned from, by database.
     learned: BTreeMap<String, f64>,
     scorecard: ScorecardRecords,
 }
 
-/// Reads a copy of the journal, as it was left; none where none was made yet.
-async fn kept(dir: &Path) -> Option<Kept> {
+/// Reads a copy of the journal as the killed process left it; `None` if there is none yet.
+async fn read_journal(dir: &Path) -> Option<Kept> {
     let file = dir.join("data/journal.redb");
     if !file.exists() {
         return None;
     }
-    let copy = tempfile::tempdir().expect("it can be made");
+    let copy = tempfile::tempdir().expect("a temporary directory");
     fs::copy(file, copy.path().join("journal.redb")).expect("it can be copied");
     let (_settings, settings) = watch::channel(JournalSettings::default());
     let opened = JournalTask::open(DirectoryStorage::new(copy.path()), Clock::System, settings);
@@ -185,7 +189,7 @@ async fn kept(dir: &Path) -> Option<Kept> {
 }
 
 impl Site {
-    /// What was asked to be compacted, as ids of targets with their nodes, and when.
+    /// The requested compactions, as target ids with their nodes, and the times of the requests.
     fn sent(&self) -> Vec<((String, String), Moment)> {
         let start = self.cluster.wall().unix() - self.cluster.elapsed().as_secs();
         let orders = self.cluster.write_requests().into_iter();
@@ -205,7 +209,7 @@ impl Site {
             .collect()
     }
 
-    /// The concurrency of the channel that is taken over, and whether it is marked, by node.
+    /// The concurrency of the taken-over channel and whether it is marked, by node.
     fn settings(&self) -> Vec<(Option<String>, bool)> {
         self.cluster.world(|world| {
             let each = NODES.iter().map(|node| {
@@ -216,16 +220,16 @@ impl Site {
         })
     }
 
-    /// What must hold whenever the process was just killed.
+    /// Checks the invariants that hold whenever the process was just killed.
     fn check(&self, kept: Option<&Kept>) {
         let sent = self.sent();
         let once: BTreeSet<_> = sent.iter().map(|(key, _)| key).collect();
-        assert_eq!(once.len(), sent.len(), "none is sent twice: {sent:#?}");
+        assert_eq!(once.len(), sent.len(), "no request is sent twice: {sent:#?}");
         let compactions = self.cluster.world(|world| world.compactions());
         let wrong = compactions.iter().filter(|one| one.by != StartedBy::Request || one.other_copy);
         let wrong: Vec<_> = wrong.collect();
         assert!(wrong.is_empty(), "{wrong:#?} of {compactions:#?}");
-        assert_eq!(compactions.len(), sent.len(), "each started one");
+        assert_eq!(compactions.len(), sent.len(), "each request started one compaction");
         for (key, at) in &sent {
             let journal = kept.and_then(|kept| kept.starts_and_ends.get(key));
             let before = journal.is_some_and(|it| it.iter().flatten().any(|start| start <= at));
@@ -237,13 +241,13 @@ impl Site {
             assert!(turns, "{key:?} begins and ends in turn: {journal:?}");
         }
         for (value, marked) in self.settings() {
-            assert!(value.as_deref() != Some("0") || marked, "what is stopped is marked");
+            assert!(value.as_deref() != Some("0") || marked, "a stopped channel is marked");
         }
     }
 }
 
-/// What smoosh is set to before anything is taken: kept in the files, until a restart, not.
-fn set(site: &Site) -> Vec<(Option<String>, bool)> {
+/// Sets smoosh before any takeover: one node in its files, one until a restart, one not at all.
+fn set_smoosh(site: &Site) -> Vec<(Option<String>, bool)> {
     site.cluster.world(|world| {
         world.set(NODES[0], "smoosh.ratio_dbs", "concurrency", "2");
         world.set_until_restart(NODES[1], "smoosh.ratio_dbs", "concurrency", "7");
@@ -252,11 +256,11 @@ fn set(site: &Site) -> Vec<(Option<String>, bool)> {
 }
 
 #[tokio::test]
-async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
+async fn killed_at_any_moment_starts_nothing_twice_and_loses_nothing() {
     let mut random = random_numbers(seed());
     let mut below = |most: u8| random().to_le_bytes()[7] % most;
     let site = Site::open(world()).await;
-    let before = set(&site);
+    let before = set_smoosh(&site);
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let log = Log(dir);
@@ -278,7 +282,7 @@ async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
         }
         life.kill().await;
         lives += 1;
-        site.check(kept(dir).await.as_ref());
+        site.check(read_journal(dir).await.as_ref());
         let stopped = site.settings().iter().all(|(value, _)| value.as_deref() == Some("0"));
         assert!(stopped || !taken, "what is taken over stays so: {:?}", site.settings());
         taken |= stopped;
@@ -286,19 +290,22 @@ async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
     println!("killed {lives} times, {} of {TARGETS} compactions were begun", site.sent().len());
 
     let life = Life::begin(&site, dir);
-    to_its_end(&log).await;
+    wait_until_done(&log).await;
     life.stop().await;
-    assert_eq!(site.settings(), before, "given back, and no mark is left");
-    let kept = kept(dir).await.expect("there is a journal");
+    assert_eq!(site.settings(), before, "smoosh is restored and no mark is left");
+    let kept = read_journal(dir).await.expect("there is a journal");
     site.check(Some(&kept));
     assert_eq!(site.sent().len(), TARGETS);
-    assert!(kept.starts_and_ends.values().all(|it| it.len().is_multiple_of(2)), "nothing is open");
+    assert!(
+        kept.starts_and_ends.values().all(|it| it.len().is_multiple_of(2)),
+        "every start has an end"
+    );
     let mut freed = BTreeMap::new();
     for outcome in &kept.outcomes {
-        assert_eq!(outcome.owner, JobOwner::Recliner, "it knows its own: {outcome:?}");
+        assert_eq!(outcome.owner, JobOwner::Recliner, "it recognises its own jobs: {outcome:?}");
         match outcome.ending {
             JobResult::Freed => *freed.entry(outcome.target.to_string()).or_insert(0) += 1,
-            // Kept, and killed before it was sent.
+            // Recorded, but killed before the request was sent.
             JobResult::Lost => {}
             JobResult::NothingFreed
             | JobResult::Grew
@@ -309,13 +316,13 @@ async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
         }
     }
     assert_eq!(freed.len(), TARGETS, "each has its outcome");
-    assert!(freed.values().all(|times| *times == 1), "one each: {freed:?}");
+    assert!(freed.values().all(|times| *times == 1), "one outcome for each target: {freed:?}");
     let copies = NODES.len() as f64;
     assert_eq!(kept.learned.len(), DATABASES);
     let once_each = kept.learned.values().all(|count| (count - copies).abs() < 0.01);
     assert!(once_each, "each compaction taught once: {:?}", kept.learned);
 
-    // Once more, to be given back by the command alone.
+    // Takes smoosh over once more, so that only the command restores it.
     let life = Life::begin(&site, dir);
     until("taken over", async || {
         site.settings().iter().all(|(value, marked)| *marked && value.as_deref() == Some("0"))
@@ -338,11 +345,11 @@ struct Api<'a> {
 impl<'a> Api<'a> {
     fn new(log: &'a Log<'a>) -> Self {
         let _again = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().build().expect("the library is sound");
+        let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
         Self { log, http }
     }
 
-    /// An answer; none while it does not serve yet.
+    /// A response; `None` while the process does not serve yet.
     async fn get(&self, path: &str) -> Option<String> {
         let log = self.log.read();
         let last = log.lines().rev().find_map(|line| line.split_once("address=")).map(|it| it.1);
@@ -352,8 +359,8 @@ impl<'a> Api<'a> {
     }
 }
 
-/// Waits until every target has its outcome, and looks at the plan meanwhile.
-async fn to_its_end(log: &Log<'_>) {
+/// Waits until every target has its outcome, and checks the plan meanwhile.
+async fn wait_until_done(log: &Log<'_>) {
     let api = Api::new(log);
     until("over", async || {
         time::sleep(Duration::from_millis(50)).await;
@@ -372,10 +379,10 @@ async fn to_its_end(log: &Log<'_>) {
     .await;
 }
 
-/// How often a process that advises is killed.
+/// How often a process in advise mode is killed.
 const ADVISING_LIVES: usize = 12;
 
-/// What it would have done, in a world in which no one writes: each file is compacted once.
+/// Checks the scorecard in a world without writes, where each file is compacted once.
 fn check_scorecard(kept: &ScorecardRecords, before: &ScorecardRecords) -> ScorecardSide {
     let sum = |records: &ScorecardRecords| {
         let mut sum = ScorecardHour::default();
@@ -383,22 +390,22 @@ fn check_scorecard(kept: &ScorecardRecords, before: &ScorecardRecords) -> Scorec
         sum.advised
     };
     let (now, earlier) = (sum(kept), sum(before));
-    assert_eq!(now.compactions, kept.targets.len() as u64, "each counts once: {kept:?}");
+    assert_eq!(now.compactions, kept.targets.len() as u64, "each compaction counts once: {kept:?}");
     let freed: u64 = kept.targets.values().map(|it| it.file_bytes - it.left_bytes).sum();
-    assert_eq!(now.freed_bytes, freed, "by its bytes as well");
+    assert_eq!(now.freed_bytes, freed, "its bytes count once as well");
     assert!(before.targets.iter().all(|(id, it)| kept.targets.get(id) == Some(it)), "none is lost");
     assert!(earlier.compactions <= now.compactions && earlier.freed_bytes <= now.freed_bytes);
     let running: BTreeSet<_> = kept.jobs.iter().map(|job| &job.target).collect();
     assert_eq!(running.len(), kept.jobs.len(), "none runs twice: {:?}", kept.jobs);
     assert!(running.iter().all(|id| !kept.targets.contains_key(id)), "none runs again: {kept:?}");
-    // What ran either ended and was counted, or still runs.
+    // Every earlier job either ended and was counted, or still runs.
     let goes_on = |id| kept.targets.contains_key(id) || running.contains(id);
     assert!(before.jobs.iter().all(|job| goes_on(&job.target)), "{before:?} and then {kept:?}");
     now
 }
 
 #[tokio::test]
-async fn killed_at_any_moment_the_scorecard_of_advice_goes_on() {
+async fn killed_at_any_moment_keeps_the_advice_scorecard() {
     let mut random = random_numbers(seed());
     let mut below = |most: u8| random().to_le_bytes()[7] % most;
     let site = Site::open(world()).await;
@@ -414,7 +421,7 @@ async fn killed_at_any_moment_the_scorecard_of_advice_goes_on() {
         let advising = Life::begin(&site, dir);
         let lived = log.read().matches("address=").count();
         if life % 4 == 3 {
-            // Some are killed before they get to it.
+            // Some lives are killed before their first step.
             time::sleep(Duration::from_millis(u64::from(below(250)) * 2)).await;
         } else {
             until("advised anything", async || {
@@ -431,7 +438,7 @@ async fn killed_at_any_moment_the_scorecard_of_advice_goes_on() {
         advising.kill().await;
         // Jobs take a second, so that the next life finds them ended.
         time::sleep(Duration::from_millis(700)).await;
-        if let Some(kept) = kept(dir).await {
+        if let Some(kept) = read_journal(dir).await {
             check_scorecard(&kept.scorecard, &before);
             before = kept.scorecard;
         }

@@ -1,4 +1,4 @@
-//! What the program says of itself: version, completions, manual pages, and the next step.
+//! The program's own documentation: version, completions, manual pages, and the next step.
 
 use super::{PASSWORD, Site, recliner, world};
 use crate::monitoring::tools::{self, Tool};
@@ -12,7 +12,7 @@ const GROFF: Tool = Tool { program: "groff", package: "groff-base" };
 pub(super) const SCRIPT: Tool = Tool { program: "script", package: "bsdutils" };
 
 #[tokio::test]
-async fn the_version_has_the_revision_of_its_source() {
+async fn version_shows_the_source_revision() {
     let ran = recliner(&["--version"], &[]).await;
     let start = concat!("recliner ", env!("CARGO_PKG_VERSION"), " (");
     let rest = ran.out.strip_prefix(start).unwrap_or_else(|| panic!("{ran:?}"));
@@ -22,7 +22,7 @@ async fn the_version_has_the_revision_of_its_source() {
 }
 
 #[tokio::test]
-async fn without_a_command_the_first_steps_are_named() {
+async fn missing_command_prints_the_first_steps() {
     let ran = recliner(&[], &[]).await;
     assert_eq!((ran.code, ran.out.as_str()), (64, ""), "a script that forgot its command fails");
     for step in [" demo\n", " scan --couchdb.url http", " serve --couchdb.url http", " --help\n"] {
@@ -37,7 +37,7 @@ async fn without_a_command_the_first_steps_are_named() {
     );
 }
 
-/// The script for a shell, which that shell accepts if it is installed.
+/// The completion script for a shell, which that shell accepts if it is installed.
 async fn completions(tool: Tool, check: &[&str]) -> String {
     let ran = recliner(&["completions", tool.program], &[]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", tool.program);
@@ -78,7 +78,7 @@ async fn every_shell_completes_commands_flags_and_values() {
     assert!(ran.err.contains("bash"), "{ran:?}");
 }
 
-/// What bash offers for the last of these words.
+/// The completions that bash offers for the last of these words.
 async fn offered_by_bash(words: &[&str]) -> BTreeSet<String> {
     let script = recliner(&["completions", "bash"], &[]).await.out;
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
@@ -95,7 +95,7 @@ async fn offered_by_bash(words: &[&str]) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn bash_offers_what_can_come_next() {
+async fn bash_completes_what_can_come_next() {
     if !tools::installed(&[BASH]) {
         return;
     }
@@ -152,7 +152,7 @@ async fn every_command_has_a_manual_page() {
     }
 }
 
-/// What the program prints on a terminal.
+/// The output on a terminal.
 async fn on_a_terminal(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let line = format!("{} {}", env!("CARGO_BIN_EXE_recliner"), quoted.join(" "));
@@ -166,7 +166,7 @@ async fn on_a_terminal(words: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn only_a_person_is_told_the_next_step() {
+async fn next_step_is_shown_only_on_a_terminal() {
     if !tools::installed(&[SCRIPT]) {
         return;
     }

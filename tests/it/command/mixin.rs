@@ -1,5 +1,5 @@
-//! `recliner mixin`: what it prints is what the repository has, and Prometheus accepts it with
-//! other links and another selector too.
+//! `recliner mixin` prints the repository's files, and Prometheus accepts its output with other
+//! links and another selector too.
 
 use super::recliner;
 use crate::monitoring::{
@@ -32,8 +32,8 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-/// What `mixin` prints with these arguments.
-async fn printed(arguments: &[&str]) -> String {
+/// The output of `mixin` with these arguments.
+async fn print_mixin(arguments: &[&str]) -> String {
     let ran = recliner(&[&["mixin"], arguments].concat(), &[]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{arguments:?}");
     ran.out
@@ -45,7 +45,7 @@ fn groups(text: &str) -> Vec<yaml_serde::Value> {
     file["groups"].as_sequence().expect("they are in groups").clone()
 }
 
-/// The names of the files of a directory that end so.
+/// The names of a directory's files with this ending.
 fn names(directory: &Path, ending: &str) -> BTreeSet<String> {
     let files = fs::read_dir(directory).expect("it is readable");
     let names = files.map(|file| file.expect("it is readable").file_name().into_string());
@@ -53,17 +53,17 @@ fn names(directory: &Path, ending: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn the_rules_are_those_of_the_repository_in_one_document() {
+async fn printed_rules_equal_the_repository_rules() {
     let both = [groups(RECORDING), groups(ALERTS)].concat();
-    assert_eq!(groups(&printed(&["rules"]).await), both);
-    assert_eq!(groups(&printed(&["rules", "--format", "prometheus"]).await), both);
+    assert_eq!(groups(&print_mixin(&["rules"]).await), both);
+    assert_eq!(groups(&print_mixin(&["rules", "--format", "prometheus"]).await), both);
     let comments = [RECORDING, ALERTS].map(|file| file.lines().next().unwrap_or_default());
-    let printed = printed(&["rules"]).await;
+    let printed = print_mixin(&["rules"]).await;
     assert!(comments.iter().all(|comment| printed.lines().any(|line| line == *comment)));
 }
 
 #[tokio::test]
-async fn what_is_written_is_what_the_repository_has_and_nothing_is_left_out() {
+async fn written_files_equal_the_repository_files() {
     for (part, from, ending) in
         [("rules", "alerts", ".yaml"), ("dashboards", "dashboards", ".json")]
     {
@@ -81,15 +81,15 @@ async fn what_is_written_is_what_the_repository_has_and_nothing_is_left_out() {
 }
 
 #[tokio::test]
-async fn the_operator_gets_the_same_rules() {
+async fn prometheus_operator_rules_are_the_same() {
     let path = root().join("deploy/kubernetes/components/prometheus-operator/rules.yaml");
-    let printed = printed(&["rules", "--format", "kubernetes"]).await;
+    let printed = print_mixin(&["rules", "--format", "kubernetes"]).await;
     if env::var_os("RECLINER_WRITE").is_some() {
         fs::write(&path, &printed).expect("it is writable");
     }
     assert!(read(path) == printed, "RECLINER_WRITE=1 cargo test --test it operator writes it");
     let documents: Vec<yaml_serde::Value> = yaml_serde::Deserializer::from_str(&printed)
-        .map(|document| serde::Deserialize::deserialize(document).expect("it is YAML"))
+        .map(|document| serde::Deserialize::deserialize(document).expect("valid YAML"))
         .collect();
     let groups =
         documents.iter().flat_map(|it| it["spec"]["groups"].as_sequence().unwrap().clone());
@@ -100,11 +100,11 @@ async fn the_operator_gets_the_same_rules() {
 }
 
 #[tokio::test]
-async fn the_sidecar_of_grafana_gets_the_same_dashboards() {
-    let printed = printed(&["dashboards", "--format", "kubernetes"]).await;
+async fn grafana_sidecar_gets_the_same_dashboards() {
+    let printed = print_mixin(&["dashboards", "--format", "kubernetes"]).await;
     let mut files = BTreeSet::new();
     for document in yaml_serde::Deserializer::from_str(&printed) {
-        let map: Value = serde::Deserialize::deserialize(document).expect("it is YAML");
+        let map: Value = serde::Deserialize::deserialize(document).expect("valid YAML");
         assert_eq!((&map["apiVersion"], &map["kind"]), (&json!("v1"), &json!("ConfigMap")));
         assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
         for (file, text) in map["data"].as_object().expect("it has data") {
@@ -123,9 +123,9 @@ async fn the_sidecar_of_grafana_gets_the_same_dashboards() {
 }
 
 #[tokio::test]
-async fn links_and_selector_are_this_installations() {
-    let shipped = printed(&["rules"]).await;
-    let rules = printed(&[&["rules"], &ELSEWHERE[..]].concat()).await;
+async fn rules_use_the_given_links_and_selector() {
+    let shipped = print_mixin(&["rules"]).await;
+    let rules = print_mixin(&[&["rules"], &ELSEWHERE[..]].concat()).await;
     for (old, new) in [
         ("job=\"recliner\"", "job=\"watcher\""),
         (
@@ -145,7 +145,7 @@ async fn links_and_selector_are_this_installations() {
 }
 
 #[tokio::test]
-async fn prometheus_accepts_the_rules_of_every_installation() {
+async fn prometheus_accepts_rules_with_other_selectors() {
     if !tools::installed(&[PROMTOOL]) {
         return;
     }
@@ -156,14 +156,14 @@ async fn prometheus_accepts_the_rules_of_every_installation() {
         "{job=\"a: b #c\", namespace!=\"\"}",
         r#"job=~"re(cliner|\\d\")+", team="it's \"{ours}\"""#,
     ] {
-        fs::write(&file, printed(&["rules", "--selector", selector]).await).unwrap();
+        fs::write(&file, print_mixin(&["rules", "--selector", selector]).await).unwrap();
         let words = ["check", "rules", "--lint=all", "--lint-fatal", &file];
         let ran = tools::run(PROMTOOL, &words, "").await;
         assert!(ran.success, "{selector}: {}", ran.said);
     }
 }
 
-/// The cases about recliner itself, which select it by its job, with another job and other links.
+/// The alert cases that select recliner by its job, run with another job and other links.
 #[tokio::test]
 async fn alerts_fire_by_the_chosen_selector_with_the_chosen_links() {
     if !tools::installed(&[PROMTOOL]) {
@@ -192,7 +192,7 @@ async fn alerts_fire_by_the_chosen_selector_with_the_chosen_links() {
     assert!(ran.success, "{}", ran.said);
 }
 
-/// Every text of a JSON document.
+/// Collects every text of a JSON document.
 fn texts(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) => found.push(text.clone()),
@@ -203,11 +203,11 @@ fn texts(value: &Value, found: &mut Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_selector_limits_every_query_of_a_dashboard() {
+async fn selector_limits_every_dashboard_query() {
     let selector = r#"job="watcher", team=~"a\\.b""#;
     let all: Value =
-        serde_json::from_str(&printed(&["dashboards", "--selector", selector]).await).unwrap();
-    let shipped: Value = serde_json::from_str(&printed(&["dashboards"]).await).unwrap();
+        serde_json::from_str(&print_mixin(&["dashboards", "--selector", selector]).await).unwrap();
+    let shipped: Value = serde_json::from_str(&print_mixin(&["dashboards"]).await).unwrap();
     for (name, shipped) in shipped.as_object().expect("each has a name") {
         let own: Value = serde_json::from_str(&read(root().join("dashboards").join(name))).unwrap();
         assert_eq!(*shipped, own, "{name}");
@@ -218,7 +218,7 @@ async fn a_selector_limits_every_query_of_a_dashboard() {
         for (before, after) in before.iter().zip(&after) {
             let by_job = before.matches("job=~\"$job\"").count();
             let added = after.matches(selector).count();
-            // Variables that come before the job choose among recliner's own series.
+            // The variables before the job choose among recliner's own series.
             let by_build = before.starts_with("label_values(recliner_build_info");
             assert_eq!(added, by_job.max(usize::from(by_build)), "{name}: {after}");
             limited += added;
@@ -229,14 +229,17 @@ async fn a_selector_limits_every_query_of_a_dashboard() {
 }
 
 #[tokio::test]
-async fn the_runbook_leads_to_the_book_wherever_that_is() {
+async fn runbook_links_lead_to_the_given_book() {
     let own = read(root().join("docs/src/alerts.md"));
     assert!(own.contains("](#reclinerdown)") || own.contains(".md"), "it has links");
-    let shipped = printed(&["runbook"]).await;
+    let shipped = print_mixin(&["runbook"]).await;
     assert!(shipped.contains("\n## ReclinerDown\n"));
     for (text, base) in [
         (shipped, "http://127.0.0.1:10984/docs"),
-        (printed(&[&["runbook"], &ELSEWHERE[..2]].concat()).await, "https://recliner.example/docs"),
+        (
+            print_mixin(&[&["runbook"], &ELSEWHERE[..2]].concat()).await,
+            "https://recliner.example/docs",
+        ),
     ] {
         let parts = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let links: Vec<&str> = parts.collect();
@@ -247,12 +250,12 @@ async fn the_runbook_leads_to_the_book_wherever_that_is() {
         assert_eq!(to_the_book, relative.iter().sum::<usize>());
         assert_eq!(text.lines().count(), own.lines().count());
     }
-    let ours = printed(&["runbook", "--selector", "job=\"watcher\""]).await;
+    let ours = print_mixin(&["runbook", "--selector", "job=\"watcher\""]).await;
     assert!(!ours.contains("job=\"recliner\"") && ours.contains("up{job=\"watcher\"}"));
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_refused() {
+async fn refuses_flags_that_do_not_fit_the_part() {
     let out: PathBuf = root().join("Cargo.toml/rules");
     for (words, says) in [
         (&["rules", "--selector", "recliner"][..], &["--selector", "such as job="][..]),

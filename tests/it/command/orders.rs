@@ -1,5 +1,5 @@
-//! Orders to a running recliner: what is sent, what is printed, how it ends; and a service
-//! that is closed by users and certificates.
+//! Orders to a running recliner: what is sent and printed, and how the order ends; and a service
+//! protected by users and certificates.
 
 use super::{PASSWORD, PATIENCE, Ran, Site, recliner, service, world, written};
 use axum::{
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet, time};
 
-/// What a fake recliner was asked.
+/// A request that a fake recliner received.
 #[derive(Debug, PartialEq)]
 struct Asked {
     path: String,
@@ -27,7 +27,7 @@ struct Asked {
     body: Value,
 }
 
-/// Something that answers as a recliner would, with the same to everything.
+/// A fake recliner that gives the same response to everything.
 struct Fake {
     url: String,
     asked: mpsc::Receiver<Asked>,
@@ -37,7 +37,7 @@ struct Fake {
 impl Fake {
     async fn answering(status: StatusCode, body: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
         let (sender, asked) = mpsc::channel(8);
         let body = body.to_owned();
         let answer = move |request: Request| {
@@ -70,7 +70,7 @@ async fn remember(request: Request, sender: &mpsc::Sender<Asked>) -> Result<(), 
 }
 
 #[tokio::test]
-async fn each_order_sends_the_request_of_the_api_and_prints_a_sentence() {
+async fn each_order_sends_an_api_request_and_prints_a_sentence() {
     const SHARD: &str = "db:node1@127.0.0.1/shards%2Fa.1";
     let since = "2026-11-21T00:54:00Z";
     let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect();
@@ -167,7 +167,7 @@ async fn each_order_sends_the_request_of_the_api_and_prints_a_sentence() {
 }
 
 #[tokio::test]
-async fn what_is_refused_ends_with_a_sentence() {
+async fn refused_order_is_explained_in_a_sentence() {
     let error = |kind: &str, data: Value| {
         json!({ "status": "error", "errorType": kind, "error": "no: \u{1b}x", "data": data })
             .to_string()
@@ -220,13 +220,15 @@ async fn what_is_refused_ends_with_a_sentence() {
         assert_eq!(recliner(words, &[]).await.code, 64, "{words:?}");
     }
     let help = recliner(&["suspend", "--help"], &[]).await;
-    let said: Vec<&str> = help.out.split_whitespace().collect();
+    let help_words: Vec<&str> = help.out.split_whitespace().collect();
     assert!(
-        said.join(" ").contains("CouchDB offers no way to stop a running compaction over HTTP")
+        help_words
+            .join(" ")
+            .contains("CouchDB offers no way to stop a running compaction over HTTP")
     );
 }
 
-/// An authority, a certificate for localhost and one for a client, in files.
+/// Files with a certificate authority, a certificate for localhost and one for a client.
 fn certificates(dir: &Path) {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
@@ -277,7 +279,7 @@ async fn users_and_certificates_protect_a_service() {
     };
     let user = ["--recliner.username", "ann", "--recliner.password-file", &password];
 
-    // Only with the authority, the certificate and the password.
+    // Access needs the authority, the client certificate and the password.
     let ready = async {
         loop {
             let ran = ask(&["explain", "torn"], &[&certified[..], &user].concat()).await;
@@ -305,17 +307,17 @@ async fn users_and_certificates_protect_a_service() {
         .await
         .refuses(1, &["it refused the user or the password"]);
 
-    // Who may ask may not yet order.
+    // A user who may read may still not give orders.
     ask(&["resume"], &[&certified[..], &user].concat())
         .await
         .refuses(1, &["--web.enable-admin-api"]);
 
-    let said = running.stop().await;
-    assert!(!said.contains(PASSWORD) && !said.contains(&hash), "{said}");
+    let log = running.stop().await;
+    assert!(!log.contains(PASSWORD) && !log.contains(&hash), "{log}");
 }
 
 #[tokio::test]
-async fn a_bad_file_of_users_is_refused_with_its_place() {
+async fn bad_users_file_is_refused_with_its_location() {
     let dir = tempfile::tempdir().unwrap();
     let url = ["--couchdb.url", "http://127.0.0.1:1"];
     let web = written(dir.path(), "web.yml", &format!("basic_auth_users:\n  ann: {PASSWORD}\n"));
@@ -327,7 +329,10 @@ async fn a_bad_file_of_users_is_refused_with_its_place() {
     let words = ["check-config", "--config.file", &file, "--web.config.file", &web, url[0], url[1]];
     let ran = recliner(&words, &[]).await;
     assert_eq!(ran.code, 64, "{ran:?}");
-    assert!(ran.err.contains("scna") && ran.err.contains("ann"), "of both files: {ran:?}");
+    assert!(
+        ran.err.contains("scna") && ran.err.contains("ann"),
+        "problems of both files are reported: {ran:?}"
+    );
 
     let open = written(dir.path(), "open.yml", "http_server_config: {http2: false}\n");
     for command in ["check-config", "serve"] {
@@ -343,7 +348,7 @@ async fn a_bad_file_of_users_is_refused_with_its_place() {
 }
 
 #[tokio::test]
-async fn an_order_that_could_never_start_is_refused_at_once() {
+async fn order_that_can_never_start_is_refused_at_once() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("recliner.yml");
@@ -363,7 +368,7 @@ async fn an_order_that_could_never_start_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn advice_is_muted_by_code_and_subject_and_counted_again() {
+async fn advice_is_muted_and_unmuted_by_code_and_subject() {
     let mute = AdviceMute {
         since: "2026-11-21T00:54:00Z".to_owned(),
         until: "2027-02-19T00:54:00Z".to_owned(),
@@ -398,7 +403,7 @@ async fn advice_is_muted_by_code_and_subject_and_counted_again() {
 }
 
 #[tokio::test]
-async fn an_older_service_is_named_with_what_it_lacks() {
+async fn older_service_is_reported_with_its_missing_route() {
     let dir = tempfile::tempdir().unwrap();
     let design = dir.path().join("by_day.json").display().to_string();
     std::fs::write(&design, r#"{"views":{"by_day":{"map":"function(doc) {}"}}}"#).unwrap();

@@ -1,4 +1,4 @@
-//! What a design document will cost, asked of a cluster and of a service.
+//! The predicted cost of a design document, from a cluster and from a service.
 
 use super::{PATIENCE, Site, recliner, service::Running, world, written};
 use recliner::serve::report::Preflight;
@@ -8,7 +8,7 @@ use tokio::time;
 const DESIGN: &str = r#"{"views":{"by_month":{"map":"function(doc){emit(doc.month,1)}"}}}"#;
 
 #[tokio::test]
-async fn a_cluster_and_a_service_say_what_a_design_document_costs() {
+async fn cluster_and_service_predict_a_design_documents_cost() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let file = written(dir.path(), "by_month.json", DESIGN);
@@ -53,7 +53,7 @@ async fn a_cluster_and_a_service_say_what_a_design_document_costs() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_design_document_is_refused_before_anything_is_asked() {
+async fn refuses_invalid_design_document_before_any_request() {
     let dir = tempfile::tempdir().unwrap();
     for (name, text, says) in [
         ("a.json", "{", "is not JSON"),

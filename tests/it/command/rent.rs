@@ -1,4 +1,4 @@
-//! `import smoosh --as rent`, and what-if, of a recliner over a simulated cluster whose time runs faster.
+//! `import smoosh --as rent` and what-if, of a recliner over a simulated cluster whose clock runs faster.
 
 use super::{PATIENCE, Ran, recliner, written};
 use couchdb_client::Transport;
@@ -21,8 +21,8 @@ use wall_clock::{Clock, Moment, TimeSource};
 
 const NODES: [&str; 3] = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
 
-/// So many seconds pass in one of the machine's: few enough that a clock that runs ahead from one event of the
-/// scanner to the next is not taken for one that was set.
+/// Simulated seconds per real second: few enough that the clock's progress between two events of the scanner
+/// is not taken for a clock change.
 const SPEED: u32 = 25;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl TimeSource for FastClock {
     }
 }
 
-/// A busy cluster, on which smoosh's thresholds of databases are high, and its nights are short.
+/// A busy cluster whose smoosh has high thresholds for databases and short nightly windows.
 fn busy_world() -> Config {
     let mut config = Config::new(&NODES);
     for at in 0..3_u32 {
@@ -45,7 +45,7 @@ fn busy_world() -> Config {
             docs: 20_000 * u64::from(at + 1),
             doc_bytes: 2_000,
             bloat: 1.2,
-            // The cluster goes by the machine's time.
+            // The cluster runs on the machine's time.
             writes_per_second: f64::from(SPEED) / f64::from(at + 1),
             designs: vec![design],
             ..Database::new(&format!("db{at}"))
@@ -65,7 +65,7 @@ fn busy_world() -> Config {
     config
 }
 
-/// A service over this world.
+/// A service over the busy cluster.
 struct FastService {
     url: String,
     cluster: Cluster,
@@ -78,7 +78,7 @@ impl FastService {
         crate::watchdog::start();
         let _again = rustls::crypto::ring::default_provider().install_default();
         let clock = Clock::Custom(Box::leak(Box::new(FastClock(Instant::now()))));
-        let cluster = Cluster::new(busy_world(), 1, clock).expect("the cluster is sound");
+        let cluster = Cluster::new(busy_world(), 1, clock).expect("the configuration is valid");
         let flags = Flags {
             couchdb_urls: NODES
                 .map(|node| {
@@ -101,7 +101,7 @@ headroom: {{volumes: [{{nodes: [{nodes}], available: 3TB}}]}}
 "
         );
         let file = config::File { name: Path::new("recliner.yml"), bytes: text.as_bytes() };
-        let settings = config::load(&flags, Some(file)).expect("the settings are sound").settings;
+        let settings = config::load(&flags, Some(file)).expect("the settings are valid").settings;
         let transport = Transport::in_process(cluster.by_host());
         let about = ProcessInfo::of_this_build(true);
         let machine =
@@ -122,7 +122,7 @@ headroom: {{volumes: [{{nodes: [{nodes}], available: 3TB}}]}}
         recliner(&all, &[]).await
     }
 
-    /// Waits until files were watched for long enough to tell that smoosh would compact some of them.
+    /// Waits until files were watched long enough to predict that smoosh would compact some of them.
     async fn until_smoosh_compacts(&self) {
         let compacts = async {
             loop {
@@ -147,19 +147,19 @@ headroom: {{volumes: [{{nodes: [{nodes}], available: 3TB}}]}}
     }
 }
 
-/// One outlook of an answer.
+/// One outlook in the response.
 fn outlook<'a>(answer: &'a Value, name: &str) -> &'a Value {
     let outlooks = answer["outlooks"].as_array().expect("it has outlooks");
     outlooks.iter().find(|outlook| outlook["name"] == name).expect("it is shown")
 }
 
-/// The compactions a day under these rules.
+/// The compactions per day under these rules.
 fn compactions(answer: &Value, name: &str) -> f64 {
     outlook(answer, name)["compactions_per_day"].as_f64().expect("it is a number")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn import_as_rent_prints_channels_that_keep_the_waste() {
+async fn import_as_rent_keeps_smooshs_mean_waste() {
     let service = FastService::start().await;
     service.until_smoosh_compacts().await;
     let ran = service.run(&["import", "smoosh", "--as", "rent", "--days", "5"]).await;
@@ -182,14 +182,14 @@ async fn import_as_rent_prints_channels_that_keep_the_waste() {
     assert_eq!(ran.out.matches("horizon: ").count(), 2, "{}", ran.out);
     assert_eq!(ran.out.matches("windows:").count(), 1, "only those of databases: {}", ran.out);
     assert!(ran.out.lines().all(|line| line.chars().count() <= 100), "{}", ran.out);
-    // It is part of a configuration.
+    // The output is part of a configuration.
     let dir = tempfile::tempdir().unwrap();
     let file = format!("couchdb: {{urls: ['http://couch-a:5984']}}\n{}", ran.out);
     let file = written(dir.path(), "recliner.yml", &file);
     let checked = recliner(&["check-config", "--config.file", &file], &[]).await;
     assert_eq!((checked.code, checked.err.as_str()), (0, ""), "{checked:?}");
 
-    // What-if shows that configuration and smoosh with the same waste.
+    // What-if shows the same waste for that configuration and for smoosh.
     let words = ["what-if", "--days", "5", "--format", "json", "--config.file", &file];
     let ran = service.run(&words).await;
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -198,7 +198,7 @@ async fn import_as_rent_prints_channels_that_keep_the_waste() {
     assert_eq!(answer["smoosh"]["nodes"].as_array().unwrap().len(), NODES.len());
     let waste = |name: &str| outlook(&answer, name)["mean_waste_bytes"].as_f64().unwrap();
     let (smoosh, proposed) = (waste("smoosh"), waste("proposed"));
-    // Between the two questions the fast clock goes on, on a busy machine by hours: rates change meanwhile.
+    // Between the two requests the fast clock advances, on a busy machine by hours, and rates change.
     assert!((proposed - smoosh).abs() < 0.5 * smoosh, "{smoosh} and {proposed}");
     let table = service.run(&["what-if", "--days", "1", "--channels", "smoosh-as-rent"]).await;
     assert_eq!(table.code, 0, "{table:?}");
@@ -210,7 +210,7 @@ async fn import_as_rent_prints_channels_that_keep_the_waste() {
 }
 
 #[tokio::test]
-async fn import_as_rent_says_what_it_needs() {
+async fn import_as_rent_requires_a_running_service() {
     let words = ["import", "smoosh", "--as", "rent", "--recliner.url", "http://127.0.0.1:1"];
     let says = ["http://127.0.0.1:1", "only to a running recliner", "--recliner.url"];
     recliner(&words, &[]).await.refuses(1, &says);

@@ -15,11 +15,11 @@ use tokio::{
     time,
 };
 
-/// The address that a service says it serves on.
+/// The address that a service prints when it starts to serve.
 async fn address_of(stderr: &mut (impl AsyncBufReadExt + Unpin)) -> String {
     let mut lines = stderr.lines();
     let found = async {
-        while let Some(line) = lines.next_line().await.expect("it can be read") {
+        while let Some(line) = lines.next_line().await.expect("the output is readable") {
             if let Some((_, rest)) = line.split_once("address=") {
                 return rest.split_whitespace().next().unwrap_or_default().to_owned();
             }
@@ -29,7 +29,7 @@ async fn address_of(stderr: &mut (impl AsyncBufReadExt + Unpin)) -> String {
     time::timeout(PATIENCE, found).await.expect("it serves in time")
 }
 
-/// A service of its own process.
+/// A service in a process of its own.
 pub(crate) struct Running {
     pub(crate) address: String,
     process: Child,
@@ -37,7 +37,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// `recliner serve` on a cluster, in a directory, with more flags.
+    /// Starts `recliner serve` on a cluster, in a directory, with additional flags.
     pub(crate) async fn start(site: &Site, dir: &Path, flags: &[&str]) -> Self {
         let mut words = vec!["serve"];
         words.extend(flags);
@@ -49,27 +49,31 @@ impl Running {
         Self::start_with(dir, &words, &login).await
     }
 
-    /// These words, in a directory, with nothing else in the environment.
+    /// Starts the program with these words, in a directory, with only these environment variables.
     pub(crate) async fn start_with(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
         command.args(words).env_clear().envs(env.iter().copied());
         command.current_dir(dir).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut process = command.spawn().expect("it runs");
-        let mut stderr = BufReader::new(process.stderr.take().expect("it is piped"));
+        let mut process = command.spawn().expect("the process starts");
+        let mut stderr = BufReader::new(process.stderr.take().expect("the stream is piped"));
         let address = address_of(&mut stderr).await;
         Self { address, process, stderr }
     }
 
-    /// SIGKILL: nothing of it runs on.
+    /// Sends SIGKILL.
     pub(crate) async fn kill(mut self) {
-        assert_eq!(self.process.try_wait().expect("it can be asked"), None, "it runs until then");
+        assert_eq!(
+            self.process.try_wait().expect("the status is known"),
+            None,
+            "the process is still running"
+        );
         let killed = time::timeout(PATIENCE, self.process.kill()).await;
         killed.expect("in time").expect("it is killed");
     }
 
     /// Stops it, and returns what it logged.
     pub(super) async fn stop(&mut self) -> String {
-        let pid = self.process.id().expect("it runs").to_string();
+        let pid = self.process.id().expect("the process is running").to_string();
         let kill = std::process::Command::new("kill").args(["-TERM", &pid]).status();
         assert!(kill.expect("kill runs").success());
         let ended = time::timeout(PATIENCE, self.process.wait()).await;
@@ -83,13 +87,13 @@ impl Running {
 
 pub(super) fn http_client() -> reqwest::Client {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy().build().expect("it is set up")
+    reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid")
 }
 
-/// The status and the text of what a service answers.
+/// The status and the text of a response.
 async fn get(http: &reqwest::Client, base: &str, path: &str) -> (u16, String) {
-    let answer = http.get(format!("{base}{path}")).send().await.expect("it answers");
-    (answer.status().as_u16(), answer.text().await.expect("it is text"))
+    let answer = http.get(format!("{base}{path}")).send().await.expect("a response arrives");
+    (answer.status().as_u16(), answer.text().await.expect("the body is text"))
 }
 
 pub(super) async fn wait_until_ready(http: &reqwest::Client, base: &str) {
@@ -102,7 +106,7 @@ pub(super) async fn wait_until_ready(http: &reqwest::Client, base: &str) {
 }
 
 #[tokio::test]
-async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
+async fn service_answers_until_stopped() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(&site, dir.path(), &[]).await;
@@ -150,7 +154,7 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
 }
 
 #[tokio::test]
-async fn the_demo_says_that_it_enforces_and_where() {
+async fn demo_states_its_mode_and_that_it_is_simulated() {
     let help = recliner(&["demo", "--help"], &[]).await;
     let help = help.out.split_whitespace().collect::<Vec<_>>().join(" ");
     let says = "touches nothing outside the process";
@@ -162,11 +166,11 @@ async fn the_demo_says_that_it_enforces_and_where() {
             command.args(["--mode", mode]);
         }
         command.env_clear().stderr(Stdio::piped()).kill_on_drop(true);
-        let mut process = command.spawn().expect("it runs");
-        let mut lines = BufReader::new(process.stderr.take().expect("it is piped")).lines();
+        let mut process = command.spawn().expect("the process starts");
+        let mut lines = BufReader::new(process.stderr.take().expect("the stream is piped")).lines();
         let read = async {
             let mut printed = Vec::new();
-            while let Some(line) = lines.next_line().await.expect("it can be read") {
+            while let Some(line) = lines.next_line().await.expect("the output is readable") {
                 let last = line.starts_with("Stop it");
                 printed.push(line);
                 if last {
@@ -209,7 +213,7 @@ async fn lean_target(base: &str) -> String {
             let targets = if ran.code == 0 { explained(&ran) } else { Vec::new() };
             let wanted = |it: &Explained| it.target.kind == "db" && it.target.file_bytes.is_some();
             if let Some(Explained { target, .. }) = targets.into_iter().find(wanted) {
-                assert_eq!(target.channel, None, "it is lean: {target:?}");
+                assert_eq!(target.channel, None, "no channel takes it: {target:?}");
                 return target.id;
             }
             time::sleep(Duration::from_millis(50)).await;
@@ -219,7 +223,7 @@ async fn lean_target(base: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_ordered_target_is_compacted_or_refused_with_a_reason() {
+async fn ordered_target_is_compacted_or_refused_with_reason() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let config = "poll: 1s\nlimits: {wait: 0s, duty: 100%}\nheadroom: {blind_limit: 1TiB}\n";
@@ -271,13 +275,13 @@ async fn an_ordered_target_is_compacted_or_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn earlier_measurements_show_after_a_restart_before_anything_is_read() {
+async fn stored_measurements_show_after_restart_before_any_read() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let mut first = Running::start(&site, dir.path(), &["--log.level", "debug"]).await;
     let kept = async {
         let mut lines = (&mut first.stderr).lines();
-        while let Some(line) = lines.next_line().await.expect("it can be read") {
+        while let Some(line) = lines.next_line().await.expect("the output is readable") {
             if line.contains("measurements saved") {
                 return;
             }
@@ -287,7 +291,7 @@ async fn earlier_measurements_show_after_a_restart_before_anything_is_read() {
     time::timeout(PATIENCE, kept).await.expect("it is kept in time");
     first.stop().await;
 
-    // The shard map is not answered any more: no sweep ends.
+    // The shard map gets no response from now on, so that no sweep ends.
     site.cluster.faults().plan(Fault::everywhere(Effect::Hang).at("/_dbs"));
     let mut second = Running::start(&site, dir.path(), &[]).await;
     let base = format!("http://{}", second.address);
@@ -307,11 +311,11 @@ async fn earlier_measurements_show_after_a_restart_before_anything_is_read() {
     assert!(dbs.clone().all(|it| it.file_bytes.is_some() && it.measured_at.is_some()));
     let http = http_client();
     let ready = http.get(format!("{base}/-/ready")).send().await.unwrap();
-    assert_eq!(ready.status().as_u16(), 503, "that is no pass");
+    assert_eq!(ready.status().as_u16(), 503, "stored measurements do not make the service ready");
     second.stop().await;
 }
 
-/// Limits the size of the files that a process may write, in bytes; without a number, no more.
+/// Limits the size of the files that a process may write, in bytes; `None`: unlimited.
 fn limit_files(pid: u32, bytes: Option<u64>) {
     let limit = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
     let set = std::process::Command::new("prlimit")
@@ -321,19 +325,23 @@ fn limit_files(pid: u32, bytes: Option<u64>) {
 }
 
 #[tokio::test]
-async fn a_limit_on_file_sizes_is_like_a_full_disk() {
+async fn file_size_limit_acts_like_a_full_disk() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(&site, dir.path(), &["--web.enable-admin-api"]).await;
     let base = format!("http://{}", running.address);
     lean_target(&base).await;
-    let pid = running.process.id().expect("it runs");
+    let pid = running.process.id().expect("the process is running");
     let suspend = ["suspend", "--why", "a test", "--recliner.url", &base];
 
     limit_files(pid, Some(1024));
     let refused = recliner(&suspend, &[]).await;
     refused.refuses(1, &["journal.redb", "file size limit"]);
-    assert_eq!(running.process.try_wait().expect("it can be asked"), None, "it runs on");
+    assert_eq!(
+        running.process.try_wait().expect("the status is known"),
+        None,
+        "the process is still running"
+    );
 
     limit_files(pid, None);
     let goes_on = async {
@@ -341,16 +349,16 @@ async fn a_limit_on_file_sizes_is_like_a_full_disk() {
             time::sleep(Duration::from_millis(100)).await;
         }
     };
-    time::timeout(PATIENCE, goes_on).await.expect("it goes on by itself");
+    time::timeout(PATIENCE, goes_on).await.expect("it recovers by itself");
     running.stop().await;
 }
 
 #[tokio::test]
-async fn health_is_the_exit_status_of_a_probe() {
+async fn health_reports_by_exit_status() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let web = dir.path().join("web.yml");
-    // The hash of a password that nobody gives: the probe needs no user.
+    // The hash of an unknown password: the probe needs no user.
     let hash = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG";
     std::fs::write(&web, format!("basic_auth_users: {{prometheus: {hash}}}\n")).unwrap();
     let flags = ["--web.config.file", web.to_str().expect("a plain path")];
@@ -358,7 +366,7 @@ async fn health_is_the_exit_status_of_a_probe() {
     let base = format!("http://{}", running.address);
     let healthy = recliner(&["health", "--recliner.url", &base], &[]).await;
     assert_eq!((healthy.code, &*healthy.out, &*healthy.err), (0, "", ""), "{healthy:?}");
-    // Something else that answers there is not healthy, and nothing at all is not either.
+    // A server that is not recliner is not healthy, and neither is a closed port.
     let other = &site.urls[0];
     recliner(&["health", "--recliner.url", other], &[])
         .await
@@ -367,9 +375,10 @@ async fn health_is_the_exit_status_of_a_probe() {
     recliner(&["health", "--recliner.url", &base], &[]).await.refuses(1, &[&base]);
 }
 
-/// A request that `plan` prints is pasted, and done before any poll: its file shows it.
+/// A request that `plan` prints is sent by hand and completes before the next poll: the file
+/// reveals it.
 #[tokio::test]
-async fn a_compaction_shorter_than_the_time_between_two_polls_is_in_the_history() {
+async fn compaction_shorter_than_a_poll_appears_in_history() {
     let site = Site::open(bloated_world(1)).await;
     let dir = tempfile::tempdir().unwrap();
     let slow = written(dir.path(), "recliner.yml", "scan: {interval: 1h}\npoll: 10m\n");
@@ -388,7 +397,7 @@ async fn a_compaction_shorter_than_the_time_between_two_polls_is_in_the_history(
     };
     let start = time::timeout(PATIENCE, printed).await.expect("something would start");
     let (node, shard) = (start.node.as_str(), start.name.as_deref().unwrap());
-    // What was read before the journal was may be recorded in it already: the next reading counts.
+    // A reading before the journal opened may already be recorded there: only the next one counts.
     time::sleep(Duration::from_secs(12)).await;
     assert_eq!(site.cluster.world(|world| world.compact(node, shard)), Some(true));
     let seen = async {
@@ -408,11 +417,12 @@ async fn a_compaction_shorter_than_the_time_between_two_polls_is_in_the_history(
     assert!(site.cluster.exchanges().iter().all(Exchange::is_reading));
 }
 
-/// Commands that read the cluster once, and the pages, answers and metrics of a service.
+/// The sums in commands that read the cluster once equal those in a service's pages, responses and
+/// metrics.
 #[tokio::test]
-async fn tables_pages_and_metrics_say_the_same_sums() {
+async fn tables_pages_and_metrics_show_the_same_sums() {
     let mut config = world();
-    // A name that no request can carry has no size.
+    // A view whose name no request can carry has no size.
     config.databases[0].designs.retain(|design| design.name != "..");
     let site = Site::open(config).await;
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Orders over the Unix socket, and those that are not taken over TCP.
+//! Orders over the Unix socket, and orders that are refused over TCP.
 
 use super::{
     PASSWORD, PATIENCE, Ran, Site, data_of, recliner_in, service::Running, world, written,
@@ -12,13 +12,14 @@ use std::{
 };
 use tokio::time;
 
-/// With it no command asks anything over TCP: what else listens on the default port is left alone.
+/// With an incomplete login no command connects over TCP, so that another program on the default
+/// port is left alone.
 const HALF_A_LOGIN: [(&str, &str); 1] = [("RECLINER_USER", "ann")];
 
-/// An order without a body of its own over TCP: the status, and why it failed.
+/// Sends an order without parameters over TCP; returns the status and the error.
 async fn refused(base: &str, path: &str) -> (u16, Failed) {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().expect("it is there");
+    let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
     let request = http.post(format!("{base}{path}")).header("content-type", "application/json");
     let answer = request.body("{}").send().await.expect("it is there");
     let status = answer.status().as_u16();
@@ -28,15 +29,15 @@ async fn refused(base: &str, path: &str) -> (u16, Failed) {
     )
 }
 
-/// The data of an answer that succeeds.
+/// The data of a successful response.
 async fn get<T: DeserializeOwned>(base: &str, path: &str) -> T {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().expect("it is there");
-    let answer = http.get(format!("{base}{path}")).send().await.expect("it answers");
-    data_of(&answer.text().await.expect("it is text"))
+    let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
+    let answer = http.get(format!("{base}{path}")).send().await.expect("a response arrives");
+    data_of(&answer.text().await.expect("the body is text"))
 }
 
-/// Waits until the plan shows so many suspensions, and returns them.
+/// Waits until the plan shows this many suspensions, and returns them.
 async fn suspensions(base: &str, many: usize) -> Vec<SuspensionLine> {
     let shown = async {
         loop {
@@ -51,20 +52,20 @@ async fn suspensions(base: &str, many: usize) -> Vec<SuspensionLine> {
 }
 
 fn uid(of: &Path) -> u32 {
-    fs::metadata(of).expect("it is there").uid()
+    fs::metadata(of).expect("the file exists").uid()
 }
 
 #[tokio::test]
-async fn whoever_may_suspend_may_resume_from_the_same_place() {
+async fn socket_allows_suspend_and_resume_but_tcp_does_not() {
     let site = Site::open(world()).await;
-    let dir = tempfile::tempdir().expect("it is there");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let mut running = Running::start(&site, dir.path(), &[]).await;
     let mut base = format!("http://{}", running.address);
     let socket = dir.path().join("data/admin.sock");
-    assert_eq!(fs::metadata(&socket).expect("it is there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(&socket).expect("the file exists").permissions().mode() & 0o777, 0o600);
     let own = async |words: &[&str]| -> Ran { recliner_in(dir.path(), words, &[]).await };
 
-    // Over TCP nothing is taken, whatever the order: an address says nothing of who asks.
+    // Over TCP every order is refused: an address does not identify the user.
     for path in ["suspend", "resume", "rescan"] {
         let (status, failed) = refused(&base, &format!("/api/v1/{path}")).await;
         assert_eq!((status, failed.error_type.as_ref()), (403, "forbidden"), "{path}");
@@ -89,7 +90,7 @@ async fn whoever_may_suspend_may_resume_from_the_same_place() {
     let again: Suspended = own(&["suspend", "--format", "json"]).await.answer();
     assert_eq!((again.already, again.by.as_ref()), (true, Some(&by)));
 
-    // It outlives the process, whose socket a kill leaves behind.
+    // The suspension survives the process, whose socket file a kill leaves behind.
     running.kill().await;
     assert!(socket.exists());
     let ran = recliner_in(dir.path(), &["resume"], &HALF_A_LOGIN).await;
@@ -101,7 +102,7 @@ async fn whoever_may_suspend_may_resume_from_the_same_place() {
     base = format!("http://{}", running.address);
     suspensions(&base, 1).await;
 
-    // What else there is to order waits for its flag here too.
+    // All other orders need the flag here too.
     for words in [&["compact", "orders/2024+x"][..], &["rescan"], &["flush"], &["release", "--all"]]
     {
         own(words).await.refuses(1, &["--web.enable-admin-api"]);
@@ -120,9 +121,9 @@ async fn whoever_may_suspend_may_resume_from_the_same_place() {
 }
 
 #[tokio::test]
-async fn the_socket_needs_no_user_and_can_be_elsewhere_or_nowhere() {
+async fn socket_needs_no_user_and_can_be_moved_or_disabled() {
     let site = Site::open(world()).await;
-    let dir = tempfile::tempdir().expect("it is there");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let hash = bcrypt::hash_with_salt(PASSWORD, 4, [7; 16]).expect("it is there");
     let hash = hash.format_for_version(bcrypt::Version::TwoY);
     let web = written(dir.path(), "web.yml", &format!("basic_auth_users: {{ann: {hash}}}\n"));
@@ -136,7 +137,7 @@ async fn the_socket_needs_no_user_and_can_be_elsewhere_or_nowhere() {
     let base = format!("http://{}", running.address);
     own(&["suspend", "--recliner.url", &base]).await.refuses(1, &["it requires a user"]);
 
-    // One that was named and is not there is not another one.
+    // A socket given on the command line is not replaced by another one if it is missing.
     let ran = own(&["suspend", "--storage.path", "data"]).await;
     ran.refuses(1, &["there is no Unix socket data/admin.sock", "--recliner.url"]);
     let ran = recliner_in(dir.path(), &["suspend"], &HALF_A_LOGIN).await;
@@ -155,7 +156,7 @@ async fn the_socket_needs_no_user_and_can_be_elsewhere_or_nowhere() {
     }
     running.stop().await;
 
-    // A live one is not taken over.
+    // A socket that another process listens on is not taken over.
     let holder =
         std::os::unix::net::UnixListener::bind(dir.path().join("held.sock")).expect("it is there");
     let url = format!("--couchdb.url={}", site.urls[0]);

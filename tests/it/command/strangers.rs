@@ -1,4 +1,4 @@
-//! Hosts that only nodes' names name: no connection is made to them.
+//! Hosts that are known only from node names: no connection is made to them.
 
 use super::{PASSWORD, recliner, world};
 use axum::{
@@ -22,10 +22,10 @@ use wall_clock::Clock;
 const HERE: &str = "couchdb@127.0.0.1";
 /// A member of the cluster.
 const MEMBER: &str = "couchdb@127.0.0.2";
-/// What the shard map alone names.
+/// A node that only the shard map names.
 const IN_THE_MAP: &str = "couchdb@127.0.0.3";
 
-/// Names another node in the shard map than the one that is a member.
+/// Replaces the member by another node in the shard map.
 async fn hostile_map(request: Request, next: Next) -> Response {
     let of_map = request.uri().path().contains("/_dbs/");
     let answer = next.run(request).await;
@@ -52,13 +52,13 @@ async fn counting(at: SocketAddr, servers: &mut JoinSet<()>) -> Arc<AtomicUsize>
 }
 
 #[tokio::test]
-async fn names_from_the_cluster_or_the_shard_map_are_never_connected_to() {
+async fn never_connects_to_hosts_named_only_by_nodes() {
     let mut config = Config::new(&[HERE, MEMBER]).with(Database::new("orders"));
     config.users = world().users;
-    let cluster = Cluster::new(config, 1, Clock::System).expect("the cluster is sound");
+    let cluster = Cluster::new(config, 1, Clock::System).expect("the configuration is valid");
     let router: Router = cluster.router(HERE).layer(from_fn(hostile_map));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let entry = listener.local_addr().expect("it is bound");
+    let entry = listener.local_addr().expect("the listener is bound");
     let mut servers = JoinSet::new();
     servers.spawn(async move { axum::serve(listener, router).await.unwrap_or_default() });
     let host = |last: u8| SocketAddr::from(([127, 0, 0, last], entry.port()));
@@ -73,7 +73,7 @@ async fn names_from_the_cluster_or_the_shard_map_are_never_connected_to() {
         let mut nodes = answer["nodes"].as_array().into_iter().flatten();
         nodes.find(|node| node["node"] == name).cloned().unwrap_or_default()
     };
-    assert_eq!(node(MEMBER)["up"], true, "it is seen through the other: {ran:?}");
+    assert_eq!(node(MEMBER)["up"], true, "it is read through the other node: {ran:?}");
     assert_eq!(
         node(MEMBER)["findings"][0],
         "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it"

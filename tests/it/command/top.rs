@@ -1,4 +1,4 @@
-//! `recliner top` on a pseudo-terminal: what a person sees, and that the terminal is as it was afterwards.
+//! `recliner top` on a pseudo-terminal: what a person sees, and that the terminal is restored afterwards.
 
 use super::{PATIENCE, Site, manual::SCRIPT, recliner, service::Running, world};
 use crate::monitoring::tools;
@@ -14,13 +14,13 @@ use tokio::{
 const ROWS: u16 = 24;
 const COLUMNS: u16 = 80;
 
-/// A terminal on which `recliner top` was started, and after it `stty -a`.
+/// A terminal that runs `recliner top` and then `stty -a`.
 struct Terminal {
     process: Child,
     keys: ChildStdin,
     output: ChildStdout,
     screen: vt100::Parser,
-    /// Everything that was written, as text.
+    /// The whole output, as text.
     written: String,
 }
 
@@ -35,10 +35,10 @@ impl Terminal {
         command.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
         command.env("TERM", "xterm-256color").env_remove("NO_COLOR").envs(env.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut process = command.spawn().expect("it runs");
+        let mut process = command.spawn().expect("the process starts");
         Self {
-            keys: process.stdin.take().expect("it is piped"),
-            output: process.stdout.take().expect("it is piped"),
+            keys: process.stdin.take().expect("the stream is piped"),
+            output: process.stdout.take().expect("the stream is piped"),
             process,
             screen: vt100::Parser::new(ROWS, COLUMNS, 0),
             written: String::new(),
@@ -46,16 +46,16 @@ impl Terminal {
     }
 
     async fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).await.expect("it takes keys");
-        self.keys.flush().await.expect("it takes keys");
+        self.keys.write_all(keys.as_bytes()).await.expect("keys are accepted");
+        self.keys.flush().await.expect("keys are accepted");
     }
 
-    /// What is on the screen.
+    /// The current content of the screen.
     fn seen(&self) -> String {
         self.screen.screen().contents()
     }
 
-    /// Reads until the screen shows what is wanted.
+    /// Reads until the screen shows the wanted content.
     async fn until(&mut self, what: &str, wanted: impl Fn(&str) -> bool) {
         let shows = async {
             while !wanted(&self.seen()) {
@@ -70,7 +70,7 @@ impl Terminal {
         self.until(text, |seen| seen.contains(text)).await;
     }
 
-    /// Reads more; returns whether there was any.
+    /// Reads more output; returns whether there was any.
     async fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
         let read = self.output.read(&mut bytes).await.unwrap_or(0);
@@ -79,7 +79,7 @@ impl Terminal {
         read > 0
     }
 
-    /// The number between these two texts.
+    /// The number between `before` and the next full stop in the output.
     fn number(&self, before: &str) -> String {
         let (_, rest) = self.written.split_once(before).expect("it was written");
         rest.split_once('.').expect("it was written").0.to_owned()
@@ -90,7 +90,7 @@ impl Terminal {
         assert!(kill.await.expect("kill runs").success());
     }
 
-    /// Reads until it is on the alternate screen or not.
+    /// Reads until the terminal is on the alternate screen, or has left it.
     async fn alternates(&mut self, wanted: bool) {
         let changes = async {
             while self.screen.screen().alternate_screen() != wanted {
@@ -100,8 +100,8 @@ impl Terminal {
         time::timeout(PATIENCE, changes).await.expect("the screen changes");
     }
 
-    /// Wakes it until it draws again: it may give the screen back a moment before it stops, and a process
-    /// that has not stopped yet is not woken.
+    /// Sends SIGCONT until it draws again: it may release the screen a moment before it stops, and
+    /// SIGCONT has no effect before that.
     async fn goes_on(&mut self) {
         let wakes = async {
             loop {
@@ -115,7 +115,7 @@ impl Terminal {
         time::timeout(PATIENCE, wakes).await.expect("it draws again");
     }
 
-    /// Waits for the end; the terminal must be as it was.
+    /// Waits for the end and asserts that the terminal is restored.
     async fn ends_well(mut self) {
         let ends = async { while self.read().await {} };
         time::timeout(PATIENCE, ends).await.expect("it ends in time");
@@ -145,7 +145,7 @@ async fn ready(base: &str) {
 }
 
 #[tokio::test]
-async fn a_terminal_shows_the_service_and_is_given_back() {
+async fn top_shows_the_service_and_restores_the_terminal() {
     if !tools::installed(&[SCRIPT]) {
         return;
     }
@@ -175,7 +175,7 @@ async fn a_terminal_shows_the_service_and_is_given_back() {
     terminal.press("q").await;
     terminal.ends_well().await;
 
-    // Each other way out.
+    // Every other way to quit.
     let mut terminal = Terminal::start(&base, &[("NO_COLOR", "1")]);
     terminal.shows("All starts are suspended since").await;
     terminal.press("\u{3}").await;
@@ -186,7 +186,7 @@ async fn a_terminal_shows_the_service_and_is_given_back() {
         terminal.signal(signal).await;
         terminal.ends_well().await;
     }
-    // The shell has it for a while.
+    // The shell has the terminal for a while.
     for pause in ["\u{1a}", ""] {
         let mut terminal = Terminal::start(&base, &[]);
         terminal.shows("All starts are suspended since").await;
@@ -204,7 +204,7 @@ async fn a_terminal_shows_the_service_and_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_restart_of_the_service_is_one_line_and_survived() {
+async fn top_survives_a_service_restart() {
     if !tools::installed(&[SCRIPT]) {
         return;
     }
@@ -230,7 +230,7 @@ async fn a_restart_of_the_service_is_one_line_and_survived() {
 }
 
 #[tokio::test]
-async fn without_a_terminal_it_says_so_in_one_sentence() {
+async fn top_without_a_terminal_fails_in_one_sentence() {
     let ran = recliner(&["top", "--recliner.url", "http://127.0.0.1:1"], &[]).await;
     assert_eq!((ran.code, ran.out.as_str(), ran.err.lines().count()), (64, "", 1), "{ran:?}");
     assert!(ran.err.contains("needs a terminal") && ran.err.contains("recliner plan"), "{ran:?}");

@@ -24,12 +24,12 @@ async fn promtool_accepts_the_configurations() {
 }
 
 #[tokio::test]
-async fn targets_are_discovered_from_the_example_answer() {
+async fn targets_are_discovered_from_the_example_response() {
     if !tools::installed(&[PROMTOOL]) {
         return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
+    let address = listener.local_addr().expect("the listener is bound").to_string();
     let answer = get(async || ([(header::CONTENT_TYPE, "application/json")], TARGETS));
     let router = Router::new().route("/targets.json", answer);
     let server = axum::serve(listener, router).into_future();
@@ -37,13 +37,13 @@ async fn targets_are_discovered_from_the_example_answer() {
     let file = dir.path().join("prometheus.yml");
     let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/");
     let text = BY_HTTP.replace("127.0.0.1:8080", &address).replace("../../alerts/", rules);
-    fs::write(&file, text).expect("it can be written to");
+    fs::write(&file, text).expect("the file is writable");
     let words = ["check", "service-discovery", "--timeout=10s"];
     let words = words.into_iter().chain([file.to_str().expect("a plain path"), "recliner"]);
     let words: Vec<&str> = words.collect();
     let ran = tokio::select! {
         ran = tools::run(PROMTOOL, &words, "") => ran,
-        ended = server => panic!("it serves for ever: {ended:?}"),
+        ended = server => panic!("the server ended: {ended:?}"),
     };
     assert!(ran.success, "{}", ran.said);
     for part in ["recliner-1.example.net:10984", "\"cluster\": \"production\"", "\"test\""] {

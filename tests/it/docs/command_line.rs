@@ -1,4 +1,4 @@
-//! Commands and flags: the book's tables, and every command line in it.
+//! Commands and flags: the book's tables, and every command line in the book.
 
 use super::{
     BOOK, README,
@@ -8,7 +8,7 @@ use super::{
 use clap::{Arg, ArgAction, Command};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The commands that do something, each by its words: `mixin rules` is one, `mixin` is none.
+/// The commands that can be run, each as its words: `mixin rules` is one, `mixin` alone is not.
 fn commands() -> Vec<(String, Command)> {
     let mut found = Vec::new();
     let mut open: Vec<(String, Command)> = vec![(String::new(), recliner::cli::command_line())];
@@ -27,7 +27,7 @@ fn commands() -> Vec<(String, Command)> {
     found
 }
 
-/// A flag as its row in the table.
+/// A flag's row in the table.
 #[derive(Clone, PartialEq, Eq)]
 struct FlagRow {
     flag: String,
@@ -67,7 +67,8 @@ impl FlagRow {
     }
 }
 
-/// A help text without its notes in brackets, and the default and the environment variable in them.
+/// A help text without its notes in brackets, and the default and the environment variable from
+/// these notes.
 fn notes(help: &str) -> (String, String, String) {
     let (mut rest, mut default, mut environment) = (help.to_owned(), String::new(), String::new());
     while let Some((before, note)) = rest.trim_end().strip_suffix(']').and_then(|text| {
@@ -89,7 +90,7 @@ fn notes(help: &str) -> (String, String, String) {
     (rest, default, environment)
 }
 
-/// Flags by the commands that have them with the same meaning.
+/// Each flag with the commands that have it with the same meaning.
 fn flags() -> Vec<(Vec<String>, Vec<FlagRow>)> {
     let mut rows: Vec<(FlagRow, Vec<String>)> = Vec::new();
     for (words, command) in commands() {
@@ -149,12 +150,12 @@ fn tables_of_flags() -> String {
 }
 
 #[test]
-fn the_book_has_the_commands_and_flags() {
+fn book_tables_list_all_commands_and_flags() {
     let tables = [("commands", table_of_commands()), ("flags", tables_of_flags())];
     hold("commands.md", &tables);
 }
 
-/// The flags that a help text lists, `--help` left out.
+/// The flags in a help text, except `--help`.
 fn flags_of(help: &str) -> BTreeSet<String> {
     help.lines()
         .map(str::trim_start)
@@ -166,37 +167,37 @@ fn flags_of(help: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_flag_that_a_help_text_lists_is_in_the_book_and_no_other() {
-    let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+fn book_lists_exactly_the_flags_of_help_texts() {
+    let mut from_help: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (words, _) in commands() {
         let line: Vec<&str> = words.split(' ').chain(["--help"]).collect();
-        told.insert(words.clone(), flags_of(&text(&recliner(&line).stdout)));
+        from_help.insert(words.clone(), flags_of(&text(&recliner(&line).stdout)));
     }
-    assert!(told.len() > 5, "there are commands: {told:?}");
+    assert!(from_help.len() > 5, "there are commands: {from_help:?}");
 
-    let mut written: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut in_book: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut of = BTreeSet::new();
     for line in section("Flags").lines() {
         if let Some(heading) = line.strip_prefix("### ") {
             of = super::code(heading);
             for command in &of {
-                written.entry(command.clone()).or_default();
+                in_book.entry(command.clone()).or_default();
             }
         }
         let flag = line.strip_prefix("| ").and_then(|row| row.split(" | ").next());
         let flag = flag.and_then(|cell| cell.split([' ', '`']).find(|word| word.starts_with("--")));
         for command in of.iter().filter(|_| flag.is_some_and(|flag| flag.len() > 2)) {
-            written.entry(command.clone()).or_default().extend(flag.map(str::to_owned));
+            in_book.entry(command.clone()).or_default().extend(flag.map(str::to_owned));
         }
     }
-    told.retain(|_, flags| !flags.is_empty());
-    for (command, flags) in &told {
-        assert_eq!(written.get(command), Some(flags), "the flags of {command}");
+    from_help.retain(|_, flags| !flags.is_empty());
+    for (command, flags) in &from_help {
+        assert_eq!(in_book.get(command), Some(flags), "the flags of {command}");
     }
-    assert_eq!(written.len(), told.len(), "commands with flags");
+    assert_eq!(in_book.len(), from_help.len(), "commands with flags");
 }
 
-/// What is wrong with a line that runs recliner; nothing, if it runs something else.
+/// The problem of a line that runs recliner; `None` if it is correct or runs another program.
 pub(crate) fn wrong_with(line: &str) -> Option<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.iter().position(|word| *word == "recliner" || word.ends_with("/recliner"));
@@ -234,7 +235,7 @@ pub(crate) fn wrong_with(line: &str) -> Option<String> {
     None
 }
 
-/// The lines that a reader types, of a text's blocks of code; continued lines are joined.
+/// The lines that a reader types, from a text's code blocks; continued lines are joined.
 fn code_lines(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let blocks = text.split("\n```").skip(1).step_by(2);
@@ -251,7 +252,7 @@ fn code_lines(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_command_line_in_the_book_can_be_typed() {
+fn every_command_line_in_the_book_is_valid() {
     let lines: Vec<String> = [README, *BOOK].into_iter().flat_map(code_lines).collect();
     let own = lines.iter().filter(|line| line.contains("recliner ")).count();
     assert!(own > 10, "command lines are found: {lines:#?}");
@@ -260,7 +261,7 @@ fn every_command_line_in_the_book_can_be_typed() {
 }
 
 #[test]
-fn no_flag_is_named_that_does_not_exist() {
+fn book_names_only_existing_flags() {
     let known: BTreeSet<String> = commands()
         .iter()
         .flat_map(|(_, command)| command.get_arguments())

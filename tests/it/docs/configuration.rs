@@ -12,7 +12,7 @@ fn schema() -> Value {
     serde_json::from_slice(&schema.stdout).expect("the schema is JSON")
 }
 
-/// A key's row: its path, and what the schema says about it.
+/// A key's row: its path, and its description in the schema.
 struct KeyRow {
     path: String,
     kind: String,
@@ -21,7 +21,7 @@ struct KeyRow {
     meaning: String,
 }
 
-/// What may be written for a value, in a few words.
+/// The kinds of values that a key accepts, in a few words.
 fn kind(schema: &Value) -> String {
     let words: Vec<&str> = schema["oneOf"]
         .as_array()
@@ -79,13 +79,13 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// The rows of a section's keys, sections below it included.
+/// The rows of a section's keys, including its subsections.
 fn rows_of(schema: &Value, path: &str, since: &str, rows: &mut Vec<KeyRow>) {
     let of_section = since;
     for (name, key) in schema["properties"].as_object().into_iter().flatten() {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         let is_section = key["properties"].is_object() || key["items"]["properties"].is_object();
-        // The default list of channels is on the page of channels.
+        // The default channels are shown on the page about channels.
         let is_list_of_sections = key["items"]["properties"].is_object();
         let default = key["default"].clone();
         let default = match default.as_str() {
@@ -130,7 +130,7 @@ fn tables_of_keys() -> String {
         let mut rows = Vec::new();
         rows_of(section, "", "", &mut rows);
         rows_of(&section["items"], "", "", &mut rows);
-        // A list in place of which a word may stand.
+        // A list that a single word may replace.
         for one in section["anyOf"].as_array().into_iter().flatten() {
             rows_of(&one["items"], "", "", &mut rows);
         }
@@ -139,7 +139,7 @@ fn tables_of_keys() -> String {
             continue;
         }
         let mut about = sentence(section["description"].as_str().unwrap_or_default());
-        // What holds for all rows is said once.
+        // A note that applies to all rows is printed once.
         let effects: BTreeSet<String> = rows.iter().map(|row| row.takes_effect.clone()).collect();
         if let Some(effect) = effects.first().filter(|it| effects.len() == 1 && **it != "at once") {
             about.push_str(&format!(" Changes take effect with the {effect}."));
@@ -153,7 +153,7 @@ fn tables_of_keys() -> String {
 }
 
 #[test]
-fn the_book_has_the_default_channels() {
+fn book_lists_the_default_channels() {
     const KEYS: [&str; 7] =
         ["name", "kind", "priority", "min_priority", "min_size", "capacity", "concurrency"];
     let schema = schema();
@@ -169,7 +169,7 @@ fn the_book_has_the_default_channels() {
 }
 
 #[test]
-fn the_book_has_every_key() {
+fn book_lists_every_configuration_key() {
     hold("configuration.md", &[("keys", tables_of_keys())]);
 }
 
@@ -182,7 +182,7 @@ fn yaml() -> &'static str {
         .expect("the book has a recliner.yml")
 }
 
-/// The keys on the lines of a document, by the key without indentation above them.
+/// Each key of a document, with the unindented key above it.
 fn keys(document: &str) -> BTreeSet<(String, String)> {
     let mut top = String::new();
     let mut found = BTreeSet::new();
@@ -203,7 +203,7 @@ fn keys(document: &str) -> BTreeSet<(String, String)> {
     found
 }
 
-/// The names of all properties anywhere in a part of a JSON Schema, but for deprecated ones.
+/// The names of all properties in a part of a JSON Schema, except deprecated ones.
 fn property_names(schema: &Value, names: &mut BTreeSet<String>) {
     if let Some(properties) = schema["properties"].as_object() {
         let current = properties.iter().filter(|(_, one)| one["deprecated"] != true);
@@ -215,14 +215,14 @@ fn property_names(schema: &Value, names: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_books_configuration_is_valid_and_complete() {
+fn books_example_configuration_is_valid_and_complete() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     fs::write(file.path(), yaml()).expect("a temporary file");
     let checked =
         recliner(&["check-config", "--config.file", file.path().to_str().expect("a plain path")]);
-    let said = text(&checked.stdout);
+    let stdout = text(&checked.stdout);
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
-    let findings: Vec<&str> = said.lines().filter(|line| line.starts_with('#')).collect();
+    let findings: Vec<&str> = stdout.lines().filter(|line| line.starts_with('#')).collect();
     assert!(findings.is_empty(), "{findings:#?}");
 
     let schema = schema();

@@ -1,5 +1,5 @@
-//! Tables of the book that are made from the code: each stands between two comments, and is
-//! compared with what the code says. `RECLINER_WRITE=1 cargo test --test it docs::` writes them.
+//! Tables of the book that are generated from the code: each is between two comments, and tests
+//! compare it with the code. `RECLINER_WRITE=1 cargo test --test it docs::` writes them.
 
 use super::root;
 use std::{collections::BTreeSet, env, fs};
@@ -7,8 +7,8 @@ use std::{collections::BTreeSet, env, fs};
 const BEGIN: &str = "<!-- begin generated: ";
 const END: &str = "<!-- end generated -->";
 
-/// Compares the tables of a page with these, by name; or writes them. One test holds all tables of
-/// a page, so that no two write it at once.
+/// Compares a page's tables with these, by name; or writes them. One test handles all tables of a
+/// page, so that no two tests write the page at once.
 pub(super) fn hold(page: &str, tables: &[(&str, String)]) {
     let path = root().join("docs/src").join(page);
     let old = fs::read_to_string(&path).expect("the page is readable");
@@ -20,12 +20,12 @@ pub(super) fn hold(page: &str, tables: &[(&str, String)]) {
         let length = new[at..].find(END).unwrap_or_else(|| panic!("{name:?} of {page} never ends"));
         new.replace_range(at..at + length, &format!("\n{}\n\n", table.trim_end()));
     }
-    let there: BTreeSet<&str> =
+    let in_page: BTreeSet<&str> =
         old.split(BEGIN).skip(1).filter_map(|part| part.split(" -->").next()).collect();
-    let held: BTreeSet<&str> = tables.iter().map(|(name, _)| *name).collect();
-    assert_eq!(there, held, "the generated tables of {page}");
+    let generated: BTreeSet<&str> = tables.iter().map(|(name, _)| *name).collect();
+    assert_eq!(in_page, generated, "the generated tables of {page}");
     if env::var_os("RECLINER_WRITE").is_some() {
-        // Other tests read the page meanwhile.
+        // Other tests may read the page meanwhile.
         let written = path.with_extension("new");
         fs::write(&written, new).expect("the directory is writable");
         fs::rename(written, &path).expect("the page is writable");
@@ -33,7 +33,7 @@ pub(super) fn hold(page: &str, tables: &[(&str, String)]) {
     }
     let remedy = "RECLINER_WRITE=1 cargo test --test it docs:: writes it";
     let differs = old.lines().zip(new.lines()).find(|(old, new)| old != new);
-    assert_eq!(differs, None, "{page}: the line that is there and the right one; {remedy}");
+    assert_eq!(differs, None, "{page}: the current line and the expected one; {remedy}");
     assert_eq!(old.lines().count(), new.lines().count(), "{page}: {remedy}");
 }
 
@@ -55,7 +55,7 @@ pub(super) fn table<const COLUMNS: usize>(
     text
 }
 
-/// A text in one line, with flags, names with underscores and URLs as code.
+/// A text on one line, with flags, names with underscores and URLs formatted as code.
 fn with_code(text: &str) -> String {
     let mut in_code = false;
     let words = text.split_whitespace().map(|word| {
@@ -72,7 +72,7 @@ fn with_code(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Words as code, with commas between them.
+/// The words formatted as code, separated by commas.
 pub(super) fn codes<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> String {
     let words = words.into_iter().map(|word| format!("`{}`", word.as_ref()));
     words.collect::<Vec<_>>().join(", ")

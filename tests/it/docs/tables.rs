@@ -1,4 +1,4 @@
-//! Metrics, reasons, routes and alerts: the book's tables of them.
+//! The book's tables of metrics, reasons, routes, advice and alerts.
 
 use super::{
     first_cells,
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
-fn the_book_has_the_metrics() {
+fn book_lists_the_metrics() {
     let rows = families::all().map(|family| {
         let kind = family.metric_type.label().to_owned();
         [codes([family.name]), kind, codes(family.labels), family.help.to_owned()]
@@ -26,7 +26,7 @@ fn the_book_has_the_metrics() {
 }
 
 #[test]
-fn the_book_has_the_reasons() {
+fn book_lists_the_refusal_reasons() {
     let misses = MissReason::each().map(|it| [codes([it.label()]), it.because().to_owned()]);
     let refusals = RefusalReason::each()
         .map(|it| [codes([it.label()]), it.because().to_owned(), it.ends_when().to_owned()]);
@@ -41,14 +41,14 @@ fn the_book_has_the_reasons() {
 }
 
 #[test]
-fn the_book_has_the_reasons_of_indexes() {
+fn book_lists_the_index_build_reasons() {
     let rows = BuildRefusal::each().map(|it| [codes([it.label()]), it.because().to_owned()]);
     let heads = ["reason", "an index that lags is not built because"];
     hold("indexes.md", &[("waits", table(heads, rows))]);
 }
 
 #[test]
-fn the_book_has_the_alerts() {
+fn book_lists_the_alerts() {
     let rows = groups(ALERTS).into_iter().flat_map(|group| group.rules).map(|rule| {
         let name = rule.alert.expect("alerts alone are there");
         let after = rule.hold.map_or_else(|| "at once".to_owned(), |hold| format!("`{hold}`"));
@@ -60,7 +60,7 @@ fn the_book_has_the_alerts() {
 }
 
 #[test]
-fn the_book_has_the_advice() {
+fn book_lists_the_advice_rules() {
     let rule = |rule: &Rule| {
         let severities = codes(rule.severities.iter().map(|it| it.label()));
         let Rule { code, finds, because, untried, .. } = rule;
@@ -77,11 +77,11 @@ fn the_book_has_the_advice() {
     hold("advice.md", &[("advice", families)]);
 }
 
-/// What a parameter means, and which words it accepts, if these are few.
+/// The meaning of a parameter, and the words it accepts, if they are few.
 fn about(document: &Value, parameter: &Value, schema: &Value) -> String {
     let about = sentence(parameter["description"].as_str().unwrap_or_default());
     let schema = if schema["items"].is_object() { &schema["items"] } else { schema };
-    // One that may be absent from a body.
+    // An optional field of a body.
     let schema = if schema["anyOf"].is_array() { &schema["anyOf"][0] } else { schema };
     let name = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next());
     let schema = name.map_or(schema, |name| &document["components"]["schemas"][name]);
@@ -89,13 +89,13 @@ fn about(document: &Value, parameter: &Value, schema: &Value) -> String {
         schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     match &words[..] {
         [] => about,
-        // Those of events have a table of their own.
+        // The types of events have their own table.
         many if many.len() > 10 => about,
         few => format!("{about} One of {}.", codes(few)),
     }
 }
 
-/// The parameters of an operation, or the fields of its body, each with what it means.
+/// The parameters of an operation, or the fields of its body, each with its meaning.
 fn parameters<'a>(document: &'a Value, operation: &'a Value) -> Vec<(&'a str, String)> {
     let parameters = operation["parameters"].as_array().into_iter().flatten();
     let described = parameters.map(|it| (it["name"].as_str(), about(document, it, &it["schema"])));
@@ -110,7 +110,7 @@ fn parameters<'a>(document: &'a Value, operation: &'a Value) -> Vec<(&'a str, St
 }
 
 #[test]
-fn the_book_has_the_routes() {
+fn book_lists_the_routes() {
     let document = openapi(&[]);
     let mut by_tag: BTreeMap<&str, Vec<[String; 3]>> = BTreeMap::new();
     let mut meanings: Vec<(&str, String, Vec<&str>)> = Vec::new();
@@ -148,7 +148,7 @@ fn the_book_has_the_routes() {
 }
 
 #[test]
-fn every_type_of_event_is_in_the_book() {
+fn book_lists_every_event_type() {
     let document = openapi(&[]);
     let types = document["components"]["schemas"]["EventType"]["enum"].as_array().into_iter();
     let types: BTreeSet<String> =
@@ -157,8 +157,8 @@ fn every_type_of_event_is_in_the_book() {
     assert_eq!(first_cells("Types of events"), types);
 }
 
-/// The page at the top of the library, from the first of its headings to the last, as a page of the
-/// book: one heading lower, and with names instead of links to modules.
+/// The documentation of the library crate, from its first heading to its last, as a page of the
+/// book: one heading level lower, and with names instead of links to modules.
 fn library() -> String {
     let text: String = include_str!("../../../src/lib.rs")
         .lines()
@@ -179,6 +179,6 @@ fn library() -> String {
 }
 
 #[test]
-fn the_book_has_the_page_of_the_library() {
+fn book_has_the_library_page() {
     hold("architecture.md", &[("library", library())]);
 }

@@ -1,27 +1,27 @@
-//! Without a pause between starts: a start is spent once it was sent, whatever it is of and
+//! Without a pause between starts: a start counts as used once it was sent, whatever its target and
 //! whatever CouchDB answers.
 
 use super::*;
 use proptest::prelude::*;
 use tokio::runtime::Builder;
 
-/// One way in which CouchDB may answer what starts work.
+/// How CouchDB answers requests that start work.
 #[derive(Clone, Debug)]
 enum Answers {
     Well,
-    /// Nobody knows whether the first so many requests arrived.
+    /// The first requests, this many, get half a body: nobody knows whether they arrived.
     HalfABody(u64),
-    /// The first so many cleanups are refused. In the simulator a compaction that is refused runs
-    /// all the same.
+    /// The first cleanups, this many, are refused. In the simulator a refused compaction runs
+    /// nevertheless.
     RefusesCleanups(u64),
     Late(Duration),
 }
 
-/// What is there to start, and how it is answered.
+/// What needs a start, and how CouchDB answers.
 #[derive(Clone, Debug)]
 struct Case {
     db: bool,
-    /// Ranges of the database with a view to compact.
+    /// The number of ranges of the database whose view needs a compaction; `None`: no view.
     view: Option<u32>,
     cleanup: bool,
     lagging: bool,
@@ -43,7 +43,7 @@ prop_compose! {
         poll in 1..12_u64,
         sweep in prop_oneof![Just(30_u64), Just(240)],
     ) -> Case {
-        // The evidence of a cleanup takes a sweep in any case.
+        // The evidence for a cleanup takes a sweep in every case.
         Case { db, view, cleanup: cleanup || !db, lagging, answers, poll, sweep }
     }
 }
@@ -101,8 +101,8 @@ impl Case {
         rig
     }
 
-    /// How often a path may be asked at most: once, and a cleanup, of which CouchDB shows nothing,
-    /// once more after each request that came to nothing as far as anybody knows.
+    /// The maximum number of requests to a path: one, and for a cleanup, whose progress CouchDB
+    /// does not show, one more after each request without a known effect.
     fn most(&self, path: &str) -> usize {
         match self.answers {
             Answers::HalfABody(_) if path.contains("/_compact") => 1,
@@ -115,13 +115,13 @@ impl Case {
 
     async fn check(&self) -> Result<(), TestCaseError> {
         let mut rig = self.rig();
-        // The sweep that sees the design document, and one that sees it changed.
+        // One sweep sees the design document, the next one sees it changed.
         rig.wait(40).await;
         let other = Design { views: vec!["other".to_owned()], ..Design::new("v") };
         rig.cluster.world(|world| world.put_design("mail", other));
         rig.wait(900).await;
         let mut posts = rig.posts();
-        // Builds are asked for by GET.
+        // Index builds are requested by GET.
         posts.retain(|path, _| !path.contains("update=lazy"));
         for (path, count) in &posts {
             prop_assert!(*count <= self.most(path), "{count} times {path}");
@@ -135,7 +135,7 @@ impl Case {
         let kept = rig.store.kept();
         prop_assert_eq!(kept.intents.len(), 0, "every start has its outcome");
         let ours = kept.recent_outcomes.iter().filter(|it| it.owner == JobOwner::Recliner).count();
-        prop_assert_eq!(ours, posts.values().sum::<usize>(), "one for each request");
+        prop_assert_eq!(ours, posts.values().sum::<usize>(), "one outcome for each request");
         Ok(())
     }
 }

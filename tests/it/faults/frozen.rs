@@ -1,4 +1,4 @@
-//! A node whose process stands still, its sockets open, delays nothing that others answer by
+//! A node whose process is stopped with open sockets delays nothing that other nodes can answer by
 //! themselves.
 
 use super::{facts_of, split, world};
@@ -16,15 +16,15 @@ use tokio::time::{Instant, sleep};
 /// Longer than any test runs: connections to the node stay open.
 const NEVER: Duration = Duration::from_secs(86_400);
 
-/// Sweeps often, and learns of changes from sweeps alone.
+/// Frequent sweeps, which are the only source of changes.
 const OFTEN: &str = "scan: {interval: 30s}\nfollow: {enabled: false}\n\
     couchdb: {trust_node_hosts: [\"*.local\"]}\n";
 
-/// The same, where no node's own address is known.
+/// Frequent sweeps without any node's own address.
 const OFTEN_BY_ONE_URL: &str = "scan: {interval: 30s}\nfollow: {enabled: false}\n";
 
-/// So many databases that have views lie on B alone that waiting for one after the other would
-/// take an hour; and a split is under way.
+/// B alone has so many databases with views that waiting for each in turn would take an hour; and a
+/// split is running.
 fn with_much_on_b() -> Config {
     let splits = Database { splitting: true, q: 2, ..Database::new("splits") };
     (0..200).fold(world().with(splits), |world, at| {
@@ -45,32 +45,32 @@ fn flags(ways_in: &[usize]) -> Flags {
     }
 }
 
-/// Seconds since the start at which a node was last read whole.
-fn success(plan: &Plan, of: &str) -> Option<u64> {
+/// When a node was last read completely, in seconds since the start.
+fn last_success(plan: &Plan, of: &str) -> Option<u64> {
     let nodes = plan.snapshot.nodes();
     let at = nodes.iter().find(|node| &*node.name == of)?.last_success?;
     Some(at.unix() - START.unix())
 }
 
-/// What looking at the healthy nodes for a while showed.
+/// Observations of the healthy nodes over a while.
 #[derive(Debug, Default)]
 struct Watched {
-    /// How long the last success of one of them lay back at most.
+    /// The maximum age, in seconds, of a healthy node's last complete reading.
     oldest: u64,
-    /// When all of them had first been read.
+    /// When all healthy nodes had been read for the first time, in seconds since the start.
     first: Option<u64>,
-    /// Shard files that were reported as unused or as missing.
+    /// Shard files that were reported as unused or missing.
     amiss: Vec<String>,
 }
 
-async fn watched(rig: &mut Rig, start: Instant, healthy: [&str; 2], span: Duration) -> Watched {
+async fn observe(rig: &mut Rig, start: Instant, healthy: [&str; 2], span: Duration) -> Watched {
     let mut watched = Watched::default();
     let end = Instant::now() + span;
     while Instant::now() < end {
         sleep(Duration::from_millis(500)).await;
         let plan = rig.planned().await;
         let now = start.elapsed().as_secs();
-        let successes = healthy.map(|node| success(&plan, node));
+        let successes = healthy.map(|node| last_success(&plan, node));
         if successes.iter().all(Option::is_some) {
             watched.first.get_or_insert(now);
         }
@@ -84,11 +84,11 @@ async fn watched(rig: &mut Rig, start: Instant, healthy: [&str; 2], span: Durati
     watched
 }
 
-/// The sweeps of the healthy nodes come every half a minute, and never more than a few seconds
-/// later, in the first sweep and later, with a cluster that gives the frozen node up and with one
-/// that never does, whichever server is the way in and wherever in a sweep it happens.
+/// Healthy nodes are swept every 30 s and never more than a few seconds late: in the first sweep
+/// and later, whether or not the cluster ever considers the frozen node down, whichever server is
+/// the entry point, and whenever in a sweep the freeze happens.
 #[tokio::test(start_paused = true)]
-async fn a_frozen_node_delays_no_reads_of_healthy_nodes() {
+async fn frozen_node_does_not_delay_healthy_nodes() {
     let minute = Duration::from_secs(60);
     for (ways_in, ahead, given_up_after, late) in [
         (&[0][..], None, minute, 3),
@@ -98,7 +98,7 @@ async fn a_frozen_node_delays_no_reads_of_healthy_nodes() {
         (&[0, 1, 2], None, NEVER, 3),
         (&[0, 1, 2], Some(0), minute, 6),
         (&[0, 1, 2], Some(20), NEVER, 6),
-        // The only way in hangs: the others' own addresses are known by now.
+        // The only entry point hangs; by now the other nodes' own addresses are known.
         (&[1], Some(1), NEVER, 6),
         (&[1], Some(20), minute, 6),
     ] {
@@ -115,15 +115,15 @@ async fn a_frozen_node_delays_no_reads_of_healthy_nodes() {
         let frozen_at = start.elapsed().as_secs();
         rig.cluster.faults().freeze(B, given_up_after);
         let span = Duration::from_secs(300);
-        let watched = watched(&mut rig, start, [A, C], span).await;
+        let watched = observe(&mut rig, start, [A, C], span).await;
         assert!(watched.oldest <= 30 + late, "{case}: {watched:?}");
         assert_eq!(watched.amiss, Vec::<String>::new(), "{case}");
         if ahead.is_none() {
             assert!(watched.first.is_some_and(|at| at <= 12), "{case}: {watched:?}");
         }
         let plan = rig.planned().await;
-        assert!(success(&plan, B).unwrap_or_default() <= frozen_at, "{case}");
-        let cluster = success(&plan, "_cluster").unwrap_or_default();
+        assert!(last_success(&plan, B).unwrap_or_default() <= frozen_at, "{case}");
+        let cluster = last_success(&plan, "_cluster").unwrap_or_default();
         assert!(cluster <= 120, "{case}: nobody can say that the whole cluster was read");
         for (node, reason) in rig.errors() {
             assert!([B, "_cluster"].contains(&&*node), "{case}: {node} {reason}");
@@ -131,22 +131,22 @@ async fn a_frozen_node_delays_no_reads_of_healthy_nodes() {
     }
 }
 
-/// Everything goes through one server, which waits for the frozen node where it is asked about it.
+/// All requests go through one server, which waits for the frozen node if asked about it.
 #[tokio::test(start_paused = true)]
-async fn healthy_nodes_are_read_in_time_through_a_single_url_too() {
+async fn healthy_nodes_are_read_in_time_through_one_url() {
     for (ahead, late) in [(0, 6), (1, 6), (20, 6)] {
         let start = Instant::now();
         let mut rig = Rig::with_flags(with_much_on_b(), OFTEN_BY_ONE_URL, flags(&[0]));
         sleep(Duration::from_secs(119 - ahead)).await;
         rig.cluster.faults().freeze(B, NEVER);
-        let watched = watched(&mut rig, start, [A, C], Duration::from_secs(300)).await;
+        let watched = observe(&mut rig, start, [A, C], Duration::from_secs(300)).await;
         assert!(watched.oldest <= 30 + late, "{ahead} s before a sweep: {watched:?}");
         assert_eq!(watched.amiss, Vec::<String>::new(), "{ahead} s before a sweep");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_freezes_during_a_sweep_delays_no_other_node() {
+async fn node_freezing_during_a_sweep_delays_no_other() {
     let world = (0..100).fold(world(), |world, at| world.with(small(&format!("db-{at}"), 10)));
     let yaml = "couchdb: {cold_reads_per_second: 10, trust_node_hosts: [\"*.local\"]}\n\
         scan: {interval: 24h}\n";
@@ -154,15 +154,15 @@ async fn a_node_that_freezes_during_a_sweep_delays_no_other_node() {
     let mut rig = Rig::with_flags(world, yaml, flags(&[0]));
     sleep(Duration::from_secs(5)).await;
     rig.cluster.faults().freeze(B, NEVER);
-    let watched = watched(&mut rig, start, [A, C], Duration::from_secs(40)).await;
-    // Ten shards a second of some 110.
+    let watched = observe(&mut rig, start, [A, C], Duration::from_secs(40)).await;
+    // Ten of about 110 shards per second.
     assert!(watched.first.is_some_and(|at| at <= 12), "{watched:?}");
     let plan = rig.planned().await;
-    assert_eq!(success(&plan, B), None);
+    assert_eq!(last_success(&plan, B), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_on_healthy_nodes_show_during_a_freeze_and_all_of_them_after() {
+async fn freeze_hides_changes_only_on_the_frozen_node() {
     let mut rig = Rig::with_flags(with_much_on_b(), OFTEN, flags(&[0, 1, 2]));
     rig.until(|status| status.sweeps > 1).await;
     let there = |rig: &Rig| {
@@ -183,7 +183,7 @@ async fn changes_on_healthy_nodes_show_during_a_freeze_and_all_of_them_after() {
         let plan = rig.planned().await;
         let (_, healthy) = split(dbs_seen(&plan), B);
         assert_eq!(healthy, split(there(&rig), B).1);
-        assert_eq!(facts_of(&plan, B), before, "what was known of B stays");
+        assert_eq!(facts_of(&plan, B), before, "the last facts about B stay");
     }
     rig.cluster.faults().thaw(B);
     sleep(Duration::from_secs(20)).await;
@@ -192,9 +192,10 @@ async fn changes_on_healthy_nodes_show_during_a_freeze_and_all_of_them_after() {
     assert_eq!(rig.status().last_success, rig.status().last_end);
 }
 
-/// Though no sweep is due for long, and requests to it rest for a minute by then.
+/// B is read at once although no sweep is due for long and requests to B are paused for a minute by
+/// then.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_comes_back_is_read_at_once() {
+async fn node_is_read_at_once_after_a_freeze() {
     for (given_up_after, within) in [(Duration::from_secs(60), 10), (NEVER, 10)] {
         let start = Instant::now();
         let yaml = "scan: {interval: 20m}\nfollow: {enabled: false}\n";
@@ -205,8 +206,9 @@ async fn a_node_that_comes_back_is_read_at_once() {
         let before = rig.status().sweeps;
         rig.cluster.faults().thaw(B);
         let back = start.elapsed().as_secs();
-        let healed =
-            |plan: &Plan| ["_cluster", A, B, C].iter().all(|it| success(plan, it) >= Some(back));
+        let healed = |plan: &Plan| {
+            ["_cluster", A, B, C].iter().all(|it| last_success(plan, it) >= Some(back))
+        };
         rig.plan_where(healed).await;
         let took = start.elapsed().as_secs() - back;
         assert!(took <= within, "{took} s, given up after {given_up_after:?}");

@@ -1,4 +1,5 @@
-//! Modules that use one another, directly or by way of others: whoever reads one has to read all of them.
+//! Cycles of modules that use one another, directly or indirectly: a reader of one has to read all of
+//! them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,25 +8,25 @@ use std::{
 };
 use syn::{Item, ItemMod, UseTree, visit::Visit};
 
-/// Circles that are still there.
+/// Cycles that still exist.
 const ALLOWED: [&str; 0] = [];
 
 /// The names from a crate's root to a module, or to an item in it.
 type ModulePath = Vec<String>;
 
-/// What one file declares and names, apart from its tests.
+/// The declarations and paths of one file, apart from its tests.
 #[derive(Default)]
 struct Source {
-    /// Every path that it names, as written.
+    /// Every path in the file, as written.
     named: Vec<Vec<String>>,
-    /// What it imports or passes on under which name.
+    /// The path of each name that the file imports or re-exports.
     imported: BTreeMap<String, Vec<String>>,
 }
 
 impl Source {
     fn parse(text: &str) -> Self {
         let mut source = Self::default();
-        source.visit_file(&syn::parse_file(text).expect("it compiles"));
+        source.visit_file(&syn::parse_file(text).expect("the file compiles"));
         source
     }
 
@@ -80,7 +81,8 @@ impl Crate {
         let mut files = Vec::new();
         super::rust_files(root, &mut files);
         let module = |file: &PathBuf| {
-            let path = file.strip_prefix(root).expect("it is below").with_extension("");
+            let path =
+                file.strip_prefix(root).expect("the file is below the root").with_extension("");
             let names: ModulePath =
                 path.iter().map(|name| name.to_string_lossy().into_owned()).collect();
             let is_of_tests = names.iter().any(|name| name == "tests" || name == "fixture");
@@ -94,7 +96,7 @@ impl Crate {
         Self(files.iter().filter_map(read).collect())
     }
 
-    /// The module that a path named in `module` leads to, through what modules on the way pass on.
+    /// The module that a path in `module` leads to, through re-exports on the way.
     fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<ModulePath> {
         let mut at = module.to_vec();
         let mut rest = path;
@@ -133,7 +135,7 @@ impl Crate {
         }
     }
 
-    /// The modules that each module uses. A module and those in its folder are one idea, whichever of them
+    /// The modules that each module uses. A module and the modules in its folder count as one, whichever
     /// names the other.
     fn uses(&self) -> BTreeMap<&ModulePath, BTreeSet<ModulePath>> {
         let of = |(module, source): (_, &Source)| {
@@ -145,7 +147,7 @@ impl Crate {
         self.0.iter().map(of).collect()
     }
 
-    /// Every group of modules of which each leads to all others.
+    /// Every group of modules in which each module leads to all others.
     fn circles(&self) -> Vec<Vec<String>> {
         let uses = self.uses();
         let reached = |from: &ModulePath| {
@@ -171,14 +173,14 @@ impl Crate {
 }
 
 #[test]
-fn no_modules_use_one_another_in_a_circle() {
+fn modules_have_no_dependency_cycles() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let crates = fs::read_dir(repository.join("crates")).expect("crates are there");
     let mut roots = vec![repository.join("src")];
     roots.extend(crates.map(|it| it.expect("it is readable").path().join("src")));
     let crates: Vec<Crate> = roots.iter().map(|root| Crate::read(root)).collect();
     let uses = crates.iter().flat_map(|it| it.uses().into_values()).map(|used| used.len());
-    assert!(uses.sum::<usize>() > 500, "what modules use is found");
+    assert!(uses.sum::<usize>() > 500, "uses of modules are found");
     let circles = crates.iter().flat_map(Crate::circles).map(|circle| circle.join(", "));
     let circles: Vec<String> = circles.filter(|it| !ALLOWED.contains(&&**it)).collect();
     assert!(circles.is_empty(), "\n{}", circles.join("\n"));

@@ -1,4 +1,4 @@
-//! A CouchDB asked by hand, and what recliner sees of it.
+//! A CouchDB read by plain requests, and what recliner sees of it.
 
 use crate::support::{Db, ViewLine, db_id, dbs_seen, targets};
 use couchdb_client::Transport;
@@ -22,10 +22,10 @@ use tokio::time;
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// Longer than anything here takes.
+/// Longer than anything here may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A CouchDB to ask by hand, without any of recliner's client.
+/// A CouchDB for plain requests, without any of recliner's client.
 #[derive(Clone)]
 pub(super) struct Couch {
     http: reqwest::Client,
@@ -40,7 +40,7 @@ pub(super) fn encoded(part: &str) -> String {
 
 impl Couch {
     pub(super) fn new(urls: Vec<String>, user: &str, password: &str) -> Self {
-        // Other tests of this process may have been first.
+        // Another test of this process may have installed it already.
         let _again = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build();
         let http = http.expect("the HTTP library is sound");
@@ -52,7 +52,7 @@ impl Couch {
         (&self.user, &self.password)
     }
 
-    /// The one that the environment names.
+    /// The CouchDB that the environment names.
     pub(super) fn named() -> Self {
         let read = |name: &str| {
             std::env::var(name).unwrap_or_else(|_| panic!("{name} has to be set for this test"))
@@ -78,7 +78,7 @@ impl Couch {
         if let Some(body) = body {
             request = request
                 .header("Content-Type", "application/json")
-                .body(serde_json::to_vec(&body).expect("it is JSON"));
+                .body(serde_json::to_vec(&body).expect("valid JSON"));
         }
         let answer = request.send().await.unwrap_or_else(|why| panic!("{method} {path}: {why}"));
         let status = answer.status().as_u16();
@@ -92,7 +92,7 @@ impl Couch {
         body
     }
 
-    /// Changes something; what it says is checked.
+    /// Sends a change and asserts that it succeeds.
     pub(super) async fn change(&self, method: Method, path: &str, body: Option<Value>) -> Value {
         let (status, answer) = self.ask(method.clone(), path, body).await;
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
@@ -105,7 +105,7 @@ impl Couch {
         names.map(|name| name.as_str().expect("it is a name").to_owned()).collect()
     }
 
-    /// The files on a node that belong to the databases looked at, and its own.
+    /// The files on a node of the databases with this prefix, and the node's own.
     pub(super) async fn files(&self, node: &str, prefix: &str) -> Vec<String> {
         let all = self.get(&format!("/_node/{node}/_all_dbs")).await;
         let names = all.as_array().expect("it lists files").iter().filter_map(Value::as_str);
@@ -115,7 +115,7 @@ impl Couch {
             .collect()
     }
 
-    /// One file of a node as CouchDB describes it.
+    /// One file of a node, as CouchDB describes it.
     pub(super) async fn shard(&self, node: &str, file: &str) -> Db {
         let info = self.get(&format!("/_node/{node}/{}", encoded(file))).await;
         let number = |at: &str| info.pointer(at).and_then(Value::as_u64).expect("it is a number");
@@ -128,10 +128,10 @@ impl Couch {
         }
     }
 
-    /// A view index as CouchDB tells of it on the range that holds its first document, at
-    /// the first node by name.
+    /// A view index as CouchDB reports it on the range of its first design document, on the first
+    /// node by name.
     pub(super) async fn view(&self, db: &str, designs: &[&str]) -> ViewLine {
-        let name = designs[0].strip_prefix("_design/").expect("it is an id");
+        let name = designs[0].strip_prefix("_design/").expect("the id begins with _design/");
         let place = self.get(&format!("/{}/_shards/{}", encoded(db), encoded(designs[0]))).await;
         let range = place["range"].as_str().expect("it names a range").to_owned();
         let all = self.get(&format!("/{}/_shards", encoded(db))).await;
@@ -174,7 +174,7 @@ impl Couch {
         }
     }
 
-    /// Reads the cluster once, with all of recliner's own.
+    /// Reads the cluster once with recliner itself.
     pub(super) async fn sweep(&self, yaml: &str) -> (Arc<Plan>, Arc<recliner::scan::ScanStatus>) {
         let flags = Flags {
             couchdb_urls: self.urls.clone(),
@@ -183,9 +183,9 @@ impl Couch {
             ..Flags::default()
         };
         let file = config::File { name: Path::new("recliner.yml"), bytes: yaml.as_bytes() };
-        let settings = config::load(&flags, Some(file)).expect("the settings are sound").settings;
+        let settings = config::load(&flags, Some(file)).expect("the settings are valid").settings;
         let transport =
-            Transport::http(&settings.couchdb, "recliner-tests").expect("the settings are sound");
+            Transport::http(&settings.couchdb, "recliner-tests").expect("the settings are valid");
         let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
         let registry = prometheus::Registry::new();
         let mut watch = ClusterMonitor::start(
@@ -197,7 +197,7 @@ impl Couch {
             &stop,
             |_| Dependencies::none(),
         )
-        .expect("the settings are sound");
+        .expect("the settings are valid");
         let looked = async {
             let status = watch
                 .scanner
@@ -214,7 +214,7 @@ impl Couch {
         seen
     }
 
-    /// Every file of the databases that begin with `prefix`, by the id of its target.
+    /// Every file of the databases whose names begin with `prefix`, by target id.
     pub(super) async fn there(&self, prefix: &str) -> BTreeMap<String, Db> {
         let mut there = BTreeMap::new();
         for node in self.nodes().await {
@@ -225,8 +225,8 @@ impl Couch {
         there
     }
 
-    /// A sweep, and what `look` saw both before it and after it: CouchDB writes checkpoints of
-    /// its own at any time, and only what stood still can be held against the sweep.
+    /// A sweep, and what `look` saw both before and after it: CouchDB writes its own checkpoints at
+    /// any time, and only an unchanged state can be compared with the sweep.
     pub(super) async fn still_sweep<T: PartialEq>(
         &self,
         yaml: &str,
@@ -242,12 +242,12 @@ impl Couch {
                 time::sleep(Duration::from_secs(1)).await;
             }
         };
-        time::timeout(PATIENCE, still).await.expect("the cluster comes to rest")
+        time::timeout(PATIENCE, still).await.expect("the cluster becomes idle")
     }
 }
 
-/// Whether what recliner sees of the databases that begin with `prefix` is what CouchDB said
-/// of them: every file on every node with its numbers.
+/// Asserts that recliner sees the databases with this prefix as CouchDB reports them: every file on
+/// every node with its numbers.
 pub(super) fn agrees(plan: &Plan, prefix: &str, there: &BTreeMap<String, Db>) {
     assert!(!there.is_empty(), "there is something to see");
     let mut seen = dbs_seen(plan);

@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 use std::{fs, time::Duration};
 use tokio::time;
 
-/// Documents, each with one attachment. The file stays below 1 MiB, so that smoosh leaves it alone.
+/// The number of documents, each with one attachment. The file stays below 1 MiB, so that smoosh
+/// ignores it.
 const DOCUMENTS: usize = 40;
 
-/// The length of an attachment in base64, which is 6,000 bytes that cannot be compressed.
+/// The base64 length of an attachment, which is 6,000 bytes that cannot be compressed.
 const ATTACHMENT_CHARACTERS: usize = 8_000;
 
-/// Only ordered compactions start, and load does not hold them back.
+/// Only ordered compactions start, and load does not delay them.
 const CONFIGURATION: &str = "
 mode: enforce
 poll: 1s
@@ -25,7 +26,7 @@ pressure: {probe_latency: {high: 60s, low: 30s}, run_queue: {high: 10000, low: 1
 channels: [{name: none, kind: db, priority: ratio, min_priority: 1000000}]
 ";
 
-/// Valid base64 that looks random, another one for each number.
+/// Valid base64 that looks random and differs for each number.
 fn attachment(number: u64) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -60,7 +61,7 @@ async fn replace_attachments(couch: &Couch, db: &str, round: u64, revisions: &mu
         .collect();
 }
 
-/// A service that watches the cluster, and its answers.
+/// A service that watches the cluster, with a client for its API.
 struct Watching {
     running: Running,
     http: reqwest::Client,
@@ -69,7 +70,7 @@ struct Watching {
 impl Watching {
     async fn answer<T: DeserializeOwned>(&self, path: &str) -> T {
         let answer = self.http.get(format!("http://{}{path}", self.running.address)).send().await;
-        let text = answer.expect("it answers").text().await.expect("the answer is whole");
+        let text = answer.expect("a response arrives").text().await.expect("the answer is whole");
         let answer: Success<T> =
             serde_json::from_str(&text).unwrap_or_else(|why| panic!("{path}: {why}: {text}"));
         answer.data
@@ -78,12 +79,12 @@ impl Watching {
     async fn order(&self, name: &str, body: &Value) -> (u16, String) {
         let order = self.http.post(format!("http://{}/api/v1/{name}", self.running.address));
         let order = order.header("content-type", "application/json").body(body.to_string());
-        let answer = order.send().await.expect("it answers");
+        let answer = order.send().await.expect("a response arrives");
         (answer.status().as_u16(), answer.text().await.expect("the answer is whole"))
     }
 
-    /// The predicted size of a file after a compaction and the confidence, once the service has read
-    /// that the file has this size.
+    /// The predicted size of a file after a compaction, and the confidence, once the service has
+    /// read that the file has this size.
     async fn prediction(&self, target: &str, file_bytes: u64) -> (u64, String) {
         let path = format!("/api/v1/explain?target={}", encoded(target));
         let read = async {
@@ -101,12 +102,13 @@ impl Watching {
         time::timeout(PATIENCE, read).await.expect("the file is read")
     }
 
-    /// Has the file compacted, and returns its size afterwards.
+    /// Orders a compaction of the file, and returns its size afterwards.
     async fn compact(&self, target: &str, earlier: usize) -> u64 {
         let body = json!({ "target": target, "force": true });
         let path = format!("/api/v1/history?target={}", encoded(target));
         let compacted = async {
-            // The order is refused while the facts are read again, or the node has not been polled.
+            // The order is refused while the facts are being reread, or before the node has been
+            // polled.
             loop {
                 let (status, why) = self.order("compact", &body).await;
                 match status {
@@ -129,16 +131,16 @@ impl Watching {
 }
 
 /// Before 3.4.3, CouchDB counts attachments of superseded revisions as active, so that the fitted rule
-/// predicts about twice the size. Later versions need no correction, and must not get one.
+/// predicts about twice the size. Later versions need no correction, and must get none.
 #[tokio::test]
 #[ignore = "needs RECLINER_TEST_COUCHDB_URL"]
-async fn three_compactions_teach_how_large_the_fourth_leaves_a_file() {
+async fn prediction_is_accurate_after_three_compactions() {
     let couch = Couch::named();
     let prefix = prefix("learns");
     and_clean_up(&couch, &prefix, async {
-        let dir = tempfile::tempdir().expect("there is room");
+        let dir = tempfile::tempdir().expect("a temporary directory");
         let file = dir.path().join("recliner.yml");
-        fs::write(&file, CONFIGURATION).expect("it can be written");
+        fs::write(&file, CONFIGURATION).expect("the file is writable");
         couch.change(Method::PUT, &format!("/{}?q=1&n=1", encoded(&prefix)), None).await;
         let mut revisions = Vec::new();
         replace_attachments(&couch, &prefix, 0, &mut revisions).await;

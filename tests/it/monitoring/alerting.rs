@@ -1,5 +1,5 @@
-//! From a fault in the cluster to the notification a person gets, and to the one that says it is
-//! over: through the bundled rules, a real Prometheus and a real Alertmanager.
+//! From a fault in the cluster to the notification that a person gets, and to the notification of
+//! its end: through the bundled rules, a real Prometheus and a real Alertmanager.
 
 use super::{
     rules::{ALERTS, RECORDING, alerts},
@@ -12,12 +12,12 @@ use serde_json::Value;
 use std::{fs, time::Duration};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet, time};
 
-/// Longer than an alert takes on its way, on a machine that is busy.
+/// Longer than an alert takes to arrive on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The bundled alerts, each firing after a second.
+/// The bundled alerts, each firing after one second.
 fn hasty() -> String {
-    let mut file: yaml_serde::Value = yaml_serde::from_str(ALERTS).expect("it is YAML");
+    let mut file: yaml_serde::Value = yaml_serde::from_str(ALERTS).expect("valid YAML");
     let groups = file["groups"].as_sequence_mut().expect("there are groups");
     for group in groups {
         for rule in group["rules"].as_sequence_mut().expect("there are rules") {
@@ -27,25 +27,29 @@ fn hasty() -> String {
     yaml_serde::to_string(&file).expect("it is YAML again")
 }
 
-/// Takes what Alertmanager posts, and answers with where.
+/// A server for Alertmanager's notifications; returns its address and the messages.
 async fn webhook(servers: &mut JoinSet<std::io::Result<()>>) -> (String, mpsc::Receiver<Value>) {
-    let (sender, told) = mpsc::channel(100);
+    let (sender, messages) = mpsc::channel(100);
     let take = move |Json(message): Json<Value>| {
         let sender = sender.clone();
         async move {
-            // When nobody listens any more, the test is over.
+            // A failed send means that the test is over.
             let _over = sender.send(message).await;
         }
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("the listener is bound");
     let router = Router::new().route("/", post(take));
     servers.spawn(async move { axum::serve(listener, router).await });
-    (format!("http://{address}/"), told)
+    (format!("http://{address}/"), messages)
 }
 
-/// The first alert with this name and status that is sent.
-async fn told(messages: &mut mpsc::Receiver<Value>, name: &str, status: &str) -> Option<Value> {
+/// The first alert with this name and status in the messages.
+async fn wait_for_alert(
+    messages: &mut mpsc::Receiver<Value>,
+    name: &str,
+    status: &str,
+) -> Option<Value> {
     let found = async {
         while let Some(message) = messages.recv().await {
             let alerts = message["alerts"].as_array().cloned().unwrap_or_default();
@@ -62,14 +66,14 @@ async fn told(messages: &mut mpsc::Receiver<Value>, name: &str, status: &str) ->
 }
 
 #[tokio::test]
-async fn a_fault_and_its_end_reach_a_person_in_words() {
+async fn fault_and_its_end_are_notified_in_words() {
     if !tools::installed(&[PROMETHEUS, ALERTMANAGER, AMTOOL]) {
         return;
     }
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().expect("a temporary directory");
     let hasty_scans = "scan: {interval: 1s}\npoll: 1s\ncouchdb: {timeout: 2s}\n";
-    fs::write(dir.path().join("recliner.yml"), hasty_scans).expect("it can be written to");
+    fs::write(dir.path().join("recliner.yml"), hasty_scans).expect("the file is writable");
     let recliner = Running::start(&site, dir.path(), &["--config.file", "recliner.yml"]).await;
 
     let mut servers = JoinSet::new();
@@ -94,7 +98,7 @@ scrape_configs:
     let rules = [("recording.yaml", RECORDING), ("alerts.yaml", &hasty())];
     let prometheus = Server::prometheus(&configuration, &rules).await;
 
-    // Prometheus has seen it well before it is struck.
+    // Prometheus has to see the healthy cluster before the fault.
     let query = "/api/v1/query?query=count(cluster_node:recliner_node_up:max==1)";
     let seen = async {
         while prometheus.get(query).await["data"]["result"][0]["value"][1] != "3" {
@@ -105,8 +109,8 @@ scrape_configs:
 
     let name = "ReclinerNodeUnseen";
     site.cluster.faults().down(NODES[1]);
-    let fired = told(&mut messages, name, "firing").await;
-    let fired = fired.unwrap_or_else(|| panic!("nobody was told: {}", prometheus.said()));
+    let fired = wait_for_alert(&mut messages, name, "firing").await;
+    let fired = fired.unwrap_or_else(|| panic!("no notification: {}", prometheus.said()));
     let labels = serde_json::json!({
         "alertname": name, "severity": "warning", "cluster": "simulated", "node": NODES[1],
     });
@@ -123,11 +127,11 @@ scrape_configs:
     assert!(known.success && known.said.contains(name), "{}", known.said);
 
     site.cluster.faults().up(NODES[1]);
-    let over = told(&mut messages, name, "resolved").await;
-    let over = over.unwrap_or_else(|| panic!("nobody was told of its end: {}", prometheus.said()));
+    let over = wait_for_alert(&mut messages, name, "resolved").await;
+    let over = over.unwrap_or_else(|| panic!("no notification of its end: {}", prometheus.said()));
     assert_eq!(over["labels"], labels);
 
-    // Every rule works on what recliner exports, whether it holds or not.
+    // Every rule can be evaluated on recliner's exports, whether it fires or not.
     let answer = prometheus.get("/api/v1/rules").await;
     let groups = answer["data"]["groups"].as_array().expect("there are groups");
     let rules: Vec<&Value> =

@@ -1,4 +1,4 @@
-//! Cases of every alert, as promtool's unit tests, and that no alert lacks one.
+//! Test cases of every alert for promtool; no alert lacks one.
 
 use super::{
     catalogue::{OF_THE_SCRAPE, exported, of_prometheus},
@@ -48,7 +48,7 @@ struct Input {
     _values: String,
 }
 
-/// What is looked for at one moment.
+/// The alerts expected at one moment.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Look {
@@ -71,7 +71,7 @@ impl Look {
     }
 }
 
-/// The cases of single alerts, and under `stories` whole days in which every alert is tried.
+/// Files with cases of single alerts, and under `stories` whole days that exercise every alert.
 fn files() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/tests");
     let all = [dir.clone(), dir.join("stories")];
@@ -94,8 +94,8 @@ fn cases() -> Vec<Case> {
     read().into_iter().flat_map(|file| file.tests).collect()
 }
 
-/// Without it promtool evaluates groups in any order, and an alert may see what was recorded an
-/// interval before.
+/// Otherwise promtool evaluates groups in any order, and an alert may see values recorded one
+/// interval earlier.
 #[test]
 fn recording_rules_are_evaluated_before_alerts() {
     let groups = groups(RECORDING).into_iter().chain(groups(ALERTS));
@@ -105,15 +105,15 @@ fn recording_rules_are_evaluated_before_alerts() {
     }
 }
 
-/// Whether a rule may yield anything where series of these names alone are there.
+/// Whether a rule may have a result if only series of these names exist.
 fn may_yield(expr: &str, names: &BTreeSet<String>) -> bool {
     let there = |name: &str| name.is_empty() || name.starts_with("ALERTS") || names.contains(name);
     promql::may_yield(expr, &there).unwrap_or_else(|why| panic!("{expr}: {why}"))
 }
 
-/// The rules in two files without those that cannot yield anything where series of these names
-/// alone are there, and nothing is recorded of others either.
-fn fed(files: [&str; 2], mut names: BTreeSet<String>) -> [String; 2] {
+/// The rules in two files, without those that cannot have a result if only these series, and series
+/// recorded from them, exist.
+fn reachable_rules(files: [&str; 2], mut names: BTreeSet<String>) -> [String; 2] {
     let mut files =
         files.map(|text| yaml_serde::from_str::<yaml_serde::Value>(text).expect("rules are YAML"));
     let all: Vec<_> =
@@ -137,14 +137,14 @@ fn fed(files: [&str; 2], mut names: BTreeSet<String>) -> [String; 2] {
     files.map(|file| yaml_serde::to_string(&file).expect("it was YAML"))
 }
 
-/// Copies a file of cases to a folder, beside the rules that its series can reach: promtool takes
-/// as long for a rule that has nothing to say. Answers with the copy's path.
-fn lightened(cases: &Path, folder: &Path) -> PathBuf {
+/// Copies a file of cases to a folder, together with the rules that its series can reach, because
+/// promtool takes as long for a rule without a result. Returns the copy's path.
+fn copy_with_reachable_rules(cases: &Path, folder: &Path) -> PathBuf {
     let text = fs::read_to_string(cases).expect("cases are readable");
     let file: File = yaml_serde::from_str(&text).expect("they are promtool's");
     let inputs = file.tests.iter().flat_map(|case| &case.input_series);
     let names = inputs.map(|it| it.series.split('{').next().unwrap_or_default().to_owned());
-    let [recording, alerts] = fed([RECORDING, ALERTS], names.collect());
+    let [recording, alerts] = reachable_rules([RECORDING, ALERTS], names.collect());
     fs::write(folder.join("recording.yaml"), recording).expect("it is written");
     fs::write(folder.join("alerts.yaml"), alerts).expect("it is written");
     let line = |line: &str| match line.strip_prefix("rule_files:") {
@@ -157,7 +157,7 @@ fn lightened(cases: &Path, folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn only_rules_without_any_result_are_left_out() {
+fn only_rules_without_results_are_left_out() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let some = names(&["a", "b:recorded:max"]);
     for (expr, may) in [
@@ -180,13 +180,14 @@ fn only_rules_without_any_result_are_left_out() {
     ] {
         assert_eq!(may_yield(expr, &some), may, "{expr}");
     }
-    let [recording, alerts] = fed([RECORDING, ALERTS], names(&["recliner_disk_available_bytes"]));
+    let [recording, alerts] =
+        reachable_rules([RECORDING, ALERTS], names(&["recliner_disk_available_bytes"]));
     assert!(
         recording.contains("recliner_disk_available_bytes") && !recording.contains("gate_open")
     );
     assert!(alerts.contains("ReclinerAbsent") && !alerts.contains("ReclinerFeedBehind"));
     let everything = exported().into_keys().chain(of_prometheus().into_keys()).collect();
-    let [recording, alerts] = fed([RECORDING, ALERTS], everything);
+    let [recording, alerts] = reachable_rules([RECORDING, ALERTS], everything);
     let count = |text: &str| groups(text).iter().map(|it| it.rules.len()).sum::<usize>();
     assert_eq!((count(&recording), count(&alerts)), (count(RECORDING), count(ALERTS)));
 }
@@ -198,18 +199,18 @@ async fn every_alert_case_passes_in_promtool() {
     }
     let run = async |path: PathBuf| {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        let cases = lightened(&path, folder.path());
+        let cases = copy_with_reachable_rules(&path, folder.path());
         let cases = cases.to_str().expect("a plain path");
         let ran = tools::run(PROMTOOL, &["test", "rules", cases], "").await;
         assert!(ran.success, "{}: {}", path.display(), ran.said);
     };
-    // Each takes seconds of a core: no more at a time than there are, so that none waits long.
+    // Each run takes seconds of CPU time: at most one run per core, so that none waits long.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     stream::iter(files()).for_each_concurrent(cores, run).await;
 }
 
 #[test]
-fn every_alert_has_a_firing_a_pending_and_a_healthy_case() {
+fn every_alert_has_firing_pending_and_healthy_cases() {
     let mut lacks: BTreeMap<String, BTreeSet<&str>> =
         alerts().into_keys().map(|name| (name, ["firing", "not yet", "healthy"].into())).collect();
     for case in cases() {

@@ -1,6 +1,7 @@
-//! What there is to name in an expression: every series that recliner exports, with its labels.
+//! The names that an expression may use: every series that recliner exports, with its labels.
 //!
-//! From the table behind the book's; a running demo shows that `/metrics` is like it.
+//! They come from the families that the book's table lists; a test compares them with a running
+//! demo's `/metrics`.
 
 use super::{
     demo::Demo,
@@ -10,7 +11,7 @@ use metrics_text::{FamilyDescription, MetricType, duplicate_series};
 use recliner::serve::http::families;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Labels that scraping gives to every series.
+/// Labels that Prometheus adds to every series when it scrapes.
 pub(crate) const OF_THE_SCRAPE: [&str; 4] = ["cluster", "job", "instance", "exported_node"];
 
 /// The process's own metrics, without labels.
@@ -24,15 +25,16 @@ const OF_THE_PROCESS: [(&str, MetricType); 7] = [
     ("process_virtual_memory_bytes", MetricType::Gauge),
 ];
 
-/// Samples of a demo's scrape at most: what a small cluster costs a Prometheus.
+/// The maximum number of samples in a demo's scrape: the load that a small cluster puts on
+/// Prometheus.
 const SCRAPE: usize = 2_050;
 
-/// A name that an expression may select.
+/// A series that an expression may select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
-    /// How its values behave. The parts of a histogram are counters.
+    /// How the values behave. The parts of a histogram are counters.
     pub(crate) metric_type: MetricType,
-    /// Label names, those of the scrape left out.
+    /// Label names, without those added by the scrape.
     pub(crate) labels: BTreeSet<String>,
 }
 
@@ -42,7 +44,7 @@ impl Series {
     }
 }
 
-/// Every name that recliner's `/metrics` may show, by name.
+/// Every series that recliner's `/metrics` may contain, by name.
 pub(crate) fn exported() -> BTreeMap<String, Series> {
     let mut all = BTreeMap::new();
     for family in families::all() {
@@ -63,15 +65,15 @@ pub(crate) fn exported() -> BTreeMap<String, Series> {
     all
 }
 
-/// What Prometheus itself adds to each scrape.
+/// The series that Prometheus itself adds to each scrape.
 pub(crate) fn of_prometheus() -> BTreeMap<String, Series> {
     ["up", "scrape_duration_seconds", "scrape_samples_scraped"]
         .map(|name| (name.to_owned(), Series::new(MetricType::Gauge, &[])))
         .into()
 }
 
-/// The families in an exposition, by name: the word of their type, and their labels.
-fn shown(text: &str) -> BTreeMap<&str, (&str, BTreeSet<&str>)> {
+/// The families in an exposition by name: their type and their labels.
+fn families_in(text: &str) -> BTreeMap<&str, (&str, BTreeSet<&str>)> {
     let mut families = BTreeMap::new();
     let mut family = "";
     for line in text.lines() {
@@ -84,7 +86,7 @@ fn shown(text: &str) -> BTreeMap<&str, (&str, BTreeSet<&str>)> {
             assert!(name.starts_with(family), "{name} stands under {family}");
             let braced = line.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}'));
             let (_, labels) = families.get_mut(family).expect("a sample stands under its type");
-            // No label's value in the demo has a comma and an equals sign.
+            // No label value in the demo contains a comma followed by an equals sign.
             let pairs = braced.map_or("", |(pairs, _)| pairs).split("\",");
             labels.extend(pairs.filter_map(|pair| Some(pair.split_once("=\"")?.0)));
         }
@@ -93,14 +95,14 @@ fn shown(text: &str) -> BTreeMap<&str, (&str, BTreeSet<&str>)> {
 }
 
 #[tokio::test]
-async fn a_running_demo_exports_exactly_the_catalogue() {
+async fn running_demo_exports_exactly_the_catalogue() {
     let demo = Demo::start().await;
     demo.suspend("channel:upgrade_views", "to show it").await;
     let text = demo.metrics().await;
     let samples = text.lines().filter(|line| !line.starts_with('#')).count();
     assert!(samples <= SCRAPE, "a scrape of the demo has {samples} samples");
     let exported = exported();
-    let shown = shown(&text);
+    let shown = families_in(&text);
     for (name, (word, labels)) in &shown {
         let of = |name: &str| exported.get(name).map(|series| (series.metric_type, &series.labels));
         let histogram = of(&format!("{name}_bucket"));
@@ -113,8 +115,8 @@ async fn a_running_demo_exports_exactly_the_catalogue() {
         let known: BTreeSet<&str> = known.iter().map(String::as_str).collect();
         assert_eq!(known, *labels, "{name}");
     }
-    // Nobody backs up a demo or suspends all of it, it uses no certificate, and it ranks as smoosh does. It
-    // enforces, so nothing is only advised.
+    // Nobody backs up a demo or suspends all of it, it uses no certificate, it ranks as smoosh does, and it
+    // enforces, so that nothing is only advised.
     let elsewhere = [
         "recliner_advised_reclaimable_bytes",
         "recliner_queue_rent_min",

@@ -1,8 +1,8 @@
-//! The bundled dashboards, held against what recliner exports and what Grafana makes of them.
+//! The bundled dashboards, checked against recliner's exports and Grafana's requirements.
 //!
-//! After the rules of Grafana's own dashboard-linter, with those of this house: titles,
-//! descriptions, units, templated data sources, variables, links, and queries that name only
-//! what there is and count once what two processes see.
+//! The checks follow Grafana's dashboard-linter and this project's rules: titles, descriptions,
+//! units, templated data sources, variables, links, and queries that name only existing series and
+//! count once what two processes see.
 
 mod live;
 
@@ -20,19 +20,19 @@ use std::{
     time::Duration,
 };
 
-/// The dashboards that there are at least.
+/// The dashboards that must exist.
 const NAMES: [&str; 4] =
     ["recliner-enforcement", "recliner-node", "recliner-overview", "recliner-target"];
 
-/// Kinds of panels that any Grafana since 10 draws without a plugin. A `row` is a heading.
+/// Panel types that any Grafana since 10 draws without a plugin. A `row` is a heading.
 const KINDS: [&str; 8] =
     ["bargauge", "gauge", "row", "stat", "state-timeline", "table", "text", "timeseries"];
 
-/// Of Grafana's units, those that fit what recliner measures.
+/// The Grafana units that fit recliner's measurements.
 const UNITS: [&str; 9] =
     ["binBps", "bytes", "cpm", "cps", "none", "percentunit", "reqps", "s", "short"];
 
-/// Values for Grafana's variables where a query is only parsed.
+/// Values for Grafana's variables in queries that are only parsed.
 const READ: [(&str, &str); 8] = [
     ("__rate_interval", "61s"),
     ("__range", "3607s"),
@@ -54,12 +54,12 @@ struct Board {
     json: Value,
 }
 
-/// One query of a dashboard, and where it is.
+/// A query of a dashboard, and its location.
 #[derive(Clone, Debug)]
 struct Query {
     place: String,
     expression: String,
-    /// The labels that its legend or its table names.
+    /// The labels in the legend or in the table's columns.
     labels: BTreeSet<String>,
 }
 
@@ -88,14 +88,14 @@ fn text<'a>(json: &'a Value, pointer: &str) -> &'a str {
     json.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Puts values in the place of Grafana's variables.
+/// Replaces Grafana's variables by values.
 fn expand(expression: &str, variables: &[(&str, &str)]) -> String {
     variables.iter().fold(expression.to_owned(), |text, (name, value)| {
         text.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value)
     })
 }
 
-/// The names between double braces.
+/// The names in double braces.
 fn legend(format: &str) -> impl Iterator<Item = String> {
     let parts = format.split("{{").skip(1);
     parts.filter_map(|part| Some(part.split_once("}}")?.0.trim().to_owned()))
@@ -110,7 +110,7 @@ impl Board {
         list(&self.json, "/templating/list")
     }
 
-    /// Of panels and annotations.
+    /// The queries of panels and annotations.
     fn queries(&self) -> Vec<Query> {
         let mut queries = Vec::new();
         for panel in self.panels() {
@@ -124,7 +124,7 @@ impl Board {
             let place = format!("{}, {:?}", self.stem, text(panel, "/title"));
             for target in list(panel, "/targets") {
                 let mut labels: BTreeSet<String> = legend(text(target, "/legendFormat")).collect();
-                // What a table names may come from any of its queries.
+                // A column of a table may come from any of its queries.
                 labels.extend(columns.iter().cloned());
                 queries.push(Query {
                     place: format!("{place} {}", text(target, "/refId")),
@@ -149,14 +149,14 @@ impl Board {
     }
 }
 
-/// Every name that a query may select, with its labels.
-fn known() -> BTreeMap<String, Series> {
+/// Every series that a query may select, with its labels.
+fn known_series() -> BTreeMap<String, Series> {
     let mut known = catalogue::exported();
     known.extend(catalogue::of_prometheus());
     known
 }
 
-/// Collects everything that is wrong, so that a test reports all of it at once.
+/// Collects all problems, so that a test reports them at once.
 #[derive(Default)]
 struct Wrong(Vec<String>);
 
@@ -174,13 +174,13 @@ impl Drop for Wrong {
     }
 }
 
-/// Whether a query finds something only where a channel ranks by rent, which those of a demo do not.
+/// Whether a query has results only if a channel ranks by rent, which no channel of a demo does.
 fn is_by_rent(expression: &str) -> bool {
     ["recliner_queue_rent_", "recliner_rent_"].iter().any(|begins| expression.contains(begins))
 }
 
 #[test]
-fn panels_that_only_some_channels_fill_say_which() {
+fn panels_for_some_channels_name_their_condition() {
     for (metric, says) in [
         ("recliner_queue_ratio_", "ranks by ratio"),
         ("recliner_queue_slack_", "ranks by slack"),
@@ -208,7 +208,7 @@ fn every_dashboard_can_be_provisioned() {
     let mut wrong = Wrong::default();
     for Board { stem, text: file, json } in &boards {
         let mut need = |sound, what: &str| wrong.unless(sound, || format!("{stem}: {what}"));
-        let stable = serde_json::to_string_pretty(json).expect("it is JSON") + "\n";
+        let stable = serde_json::to_string_pretty(json).expect("valid JSON") + "\n";
         need(*file == stable, "not as two-space JSON with sorted keys");
         need(text(json, "/uid") == *stem && stem.len() <= 40, "uid is not the file's name");
         need(json["id"].is_null(), "has an id of one Grafana");
@@ -240,8 +240,8 @@ fn every_dashboard_can_be_provisioned() {
 }
 
 #[test]
-fn every_dashboard_has_the_variables_and_none_offers_the_pseudo_node() {
-    let known = known();
+fn dashboards_have_all_variables_without_the_pseudo_node() {
+    let known = known_series();
     let mut wrong = Wrong::default();
     for board in boards() {
         let stem = &board.stem;
@@ -268,7 +268,7 @@ fn every_dashboard_has_the_variables_and_none_offers_the_pseudo_node() {
             let all = match name {
                 "cluster" => Some(".*"),
                 "job" | "instance" => Some(".+"),
-                // All are the nodes that are listed, and so never the pseudo node.
+                // "All" means all listed nodes, which never include the pseudo node.
                 _ => None,
             };
             need(variable["allValue"].as_str() == all, format!("${name}: all is another value"));
@@ -293,7 +293,7 @@ fn every_dashboard_has_the_variables_and_none_offers_the_pseudo_node() {
                 series.is_some_and(|it| OF_THE_SCRAPE.contains(&label) || it.labels.contains(label))
             };
             need(selector.names().all(has), format!("${name}: {query} names what is not"));
-            // The pseudo node neither answers nor fails to.
+            // The pseudo node is neither up nor down.
             need(
                 name != "node" || selector.name == "recliner_node_up",
                 format!("{query} lists others too"),
@@ -303,7 +303,7 @@ fn every_dashboard_has_the_variables_and_none_offers_the_pseudo_node() {
 }
 
 #[test]
-fn every_panel_says_what_it_shows_and_in_which_unit() {
+fn every_panel_has_a_description_and_unit() {
     let mut wrong = Wrong::default();
     for board in boards() {
         let mut ids = BTreeSet::new();
@@ -351,8 +351,8 @@ fn every_panel_says_what_it_shows_and_in_which_unit() {
 }
 
 #[test]
-fn every_query_names_existing_series_and_counts_them_once() {
-    let (known, recorded) = (known(), rules::recorded());
+fn dashboard_queries_name_existing_series_and_count_once() {
+    let (known, recorded) = (known_series(), rules::recorded());
     let mut wrong = Wrong::default();
     for query in boards().iter().flat_map(Board::queries) {
         let Query { place, expression, labels } = &query;
@@ -374,7 +374,8 @@ fn every_query_names_existing_series_and_counts_them_once() {
                     .any(|it| it.label == label && it.op == "=~" && it.value == value)
             };
             need(has("cluster", "CLUSTER"), format!("{name} of whichever cluster"));
-            // Prometheus's own, and recorded, of rules that have summed jobs and instances up.
+            // Series of Prometheus itself, and recorded series, whose rules have already summed
+            // over jobs and instances.
             if name.starts_with("ALERTS") || recorded.contains_key(name) {
                 there.extend(["alertname", "alertstate", "severity", "node", "volume", "channel"]);
                 there.extend(
@@ -405,7 +406,7 @@ fn every_query_names_existing_series_and_counts_them_once() {
                 };
                 need(sound, format!("{name} is a counter, and not taken as one"));
             } else {
-                // What several processes see alike: one of them says it.
+                // Series that several processes export alike: only one of them may count.
                 let once = selector.aggregations.last().map(String::as_str);
                 let once = once.is_some_and(|it| ["max", "min", "group"].contains(&it));
                 need(once || name == "up", format!("{name} counts twice where two see it"));
@@ -417,16 +418,15 @@ fn every_query_names_existing_series_and_counts_them_once() {
     }
 }
 
-/// Families that have only some databases, or only some indexes, and so no sum over all.
+/// Whether a family covers only some databases or some indexes, so that its sum is not a total.
 fn is_cut(name: &str) -> bool {
     let of_some = ["recliner_database_", "recliner_target_", "recliner_view_part_"];
     let lagging = ["recliner_view_updates_pending", "recliner_search_updates_pending"];
     of_some.iter().any(|family| name.starts_with(family)) || lagging.contains(&name)
 }
 
-/// Whether an expression takes what some databases have for what all of them have: it adds up, or
-/// counts, or averages over a family that has not all of them, and neither names the database nor
-/// keeps databases apart.
+/// Whether an expression treats some databases as all of them: it sums, counts or averages over a
+/// family that covers only some, and neither selects one database nor groups by database.
 fn sums_what_is_cut(selector: &Selector) -> bool {
     let one = selector.matchers.iter().any(|it| it.label == "db" && it.op == "=");
     let over_all = selector.aggregations.iter().zip(&selector.groupings).any(|(op, grouping)| {
@@ -436,7 +436,7 @@ fn sums_what_is_cut(selector: &Selector) -> bool {
 }
 
 #[test]
-fn no_query_sums_a_family_that_has_only_some_databases() {
+fn no_query_sums_a_partial_family() {
     let mut wrong = Wrong::default();
     for Query { place, expression, .. } in boards().iter().flat_map(Board::queries) {
         let reading = promql::read(&expand(&expression, &READ)).expect("it is PromQL");
@@ -463,11 +463,11 @@ fn no_query_sums_a_family_that_has_only_some_databases() {
 }
 
 #[test]
-fn the_example_provisioning_reads_files_and_queries_prometheus() {
+fn example_provisioning_reads_files_and_queries_prometheus() {
     let read = |kind: &str| -> yaml_serde::Value {
         let path = format!("deploy/grafana/provisioning/{kind}/recliner.yaml");
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-        yaml_serde::from_str(&fs::read_to_string(file).expect("it is there")).expect("it is YAML")
+        yaml_serde::from_str(&fs::read_to_string(file).expect("it is there")).expect("valid YAML")
     };
     let (sources, providers) = (read("datasources"), read("dashboards"));
     assert_eq!((&sources["apiVersion"], &providers["apiVersion"]), (&1.into(), &1.into()));

@@ -1,4 +1,4 @@
-//! A `recliner demo` of its own process, on a free port.
+//! A `recliner demo` in its own process, on a free port.
 
 use std::{process::Stdio, time::Duration};
 use tokio::{
@@ -10,7 +10,7 @@ use tokio::{
 /// Longer than anything here may take that ends by itself.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// It ends with its handle.
+/// A running demo, which ends when this value is dropped.
 pub(crate) struct Demo {
     /// Host and port that it serves on.
     pub(crate) address: String,
@@ -18,15 +18,15 @@ pub(crate) struct Demo {
 }
 
 impl Demo {
-    /// Starts it and waits until it serves.
+    /// Starts a demo and waits until it serves.
     pub(crate) async fn start() -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
         command.args(["demo", "--web.listen-address", "127.0.0.1:0"]);
         command.env_clear().stderr(Stdio::piped()).kill_on_drop(true);
-        let mut process = command.spawn().expect("it runs");
-        let mut lines = BufReader::new(process.stderr.take().expect("it is piped")).lines();
+        let mut process = command.spawn().expect("the process starts");
+        let mut lines = BufReader::new(process.stderr.take().expect("the stream is piped")).lines();
         let served = async {
-            while let Some(line) = lines.next_line().await.expect("it says text") {
+            while let Some(line) = lines.next_line().await.expect("the output is text") {
                 if let Some((_, rest)) = line.split_once("http://") {
                     return rest.split('/').next().unwrap_or_default().to_owned();
                 }
@@ -37,17 +37,17 @@ impl Demo {
         Self { address, _process: process }
     }
 
-    /// Suspends a scope, as anyone on this machine may.
+    /// Suspends a scope, as any user of this machine may.
     pub(crate) async fn suspend(&self, scope: &str, why: &str) {
         let url = format!("http://{}/api/v1/suspend", self.address);
         let body = serde_json::json!({ "scope": scope, "why": why }).to_string();
         let request = super::tools::http().post(&url).header("content-type", "application/json");
-        let answer = request.body(body).send().await.expect("it answers");
-        assert_eq!(answer.status().as_u16(), 200, "the order is taken");
+        let answer = request.body(body).send().await.expect("a response arrives");
+        assert_eq!(answer.status().as_u16(), 200, "the order is accepted");
     }
 
-    /// Its `/metrics` once it has lived: a compaction that it started has ended, another one
-    /// runs, and its nodes were looked at for pressure.
+    /// The demo's `/metrics` once one of its compactions has ended, another is running, and its
+    /// nodes were checked for pressure.
     pub(crate) async fn metrics(&self) -> String {
         let http = super::tools::http();
         let url = format!("http://{}/metrics", self.address);
@@ -59,14 +59,14 @@ impl Demo {
         .map(|name| format!("\nrecliner_{name}{{"));
         let lived = async {
             loop {
-                let answer = http.get(&url).send().await.expect("it answers");
-                let text = answer.text().await.expect("it answers with text");
+                let answer = http.get(&url).send().await.expect("a response arrives");
+                let text = answer.text().await.expect("the body is text");
                 if signs.iter().all(|sign| text.contains(sign)) {
                     return text;
                 }
                 time::sleep(Duration::from_millis(250)).await;
             }
         };
-        time::timeout(PATIENCE, lived).await.expect("it lives in time")
+        time::timeout(PATIENCE, lived).await.expect("the metrics are complete in time")
     }
 }

@@ -1,4 +1,4 @@
-//! Reads PromQL: what an expression selects, and the labels it names.
+//! Parses PromQL: the selectors of an expression, and the labels it names.
 
 use promql_parser::{
     label::{Labels, Matchers},
@@ -6,7 +6,7 @@ use promql_parser::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// A condition on a label.
+/// A matcher of a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Matcher {
     pub(crate) label: String,
@@ -23,7 +23,7 @@ pub(crate) enum Grouping {
 }
 
 impl Grouping {
-    /// Whether what differs in this label stays apart.
+    /// Whether series that differ in this label stay separate.
     pub(crate) fn keeps(&self, label: &str) -> bool {
         match self {
             Self::By(labels) => labels.contains(label),
@@ -37,41 +37,41 @@ impl Grouping {
 pub(crate) struct Selector {
     pub(crate) name: String,
     pub(crate) matchers: Vec<Matcher>,
-    /// Of a range selector.
+    /// The range of a range selector.
     pub(crate) range: Option<Duration>,
-    /// The function that it is an argument of, with nothing but brackets between.
+    /// The function whose direct argument the selector is, parentheses ignored.
     pub(crate) function: Option<&'static str>,
-    /// The aggregations around it, such as `sum`, the innermost last.
+    /// The aggregations around the selector, such as `sum`, the innermost last.
     pub(crate) aggregations: Vec<String>,
-    /// By what each of them groups.
+    /// The grouping of each aggregation.
     pub(crate) groupings: Vec<Grouping>,
 }
 
 impl Selector {
-    /// The names that it selects: several where it names them by a pattern.
+    /// The names that the selector matches: several if it uses a pattern.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.name.split('|')
     }
 }
 
-/// What an expression names.
+/// The names in an expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) selectors: Vec<Selector>,
-    /// Labels in `by`, `without`, `on`, `ignoring` and `group_…`, and those that functions
-    /// such as `label_replace` name.
+    /// Labels in `by`, `without`, `on`, `ignoring` and `group_…`, and those named by functions such
+    /// as `label_replace`.
     pub(crate) labels: BTreeSet<String>,
 }
 
-/// Reads an expression, Grafana's variables already expanded.
+/// Parses an expression in which Grafana's variables are already expanded.
 pub(crate) fn read(expression: &str) -> Result<Reading, String> {
     let mut reading = Reading::default();
     walk(&parser::parse(expression)?, &Around::default(), &mut reading);
     Ok(reading)
 }
 
-/// Whether an expression may yield anything where what is not `there` has no series. What comes
-/// of nothing, such as `absent`, `vector` and numbers, may.
+/// Whether an expression may have a result if only series that are `there` exist. Functions that
+/// need no series, such as `absent` and `vector`, and numbers always may.
 pub(crate) fn may_yield(expression: &str, there: &dyn Fn(&str) -> bool) -> Result<bool, String> {
     Ok(yields(&parser::parse(expression)?, there))
 }
@@ -101,7 +101,7 @@ fn yields(expr: &Expr, there: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-/// What surrounds an expression.
+/// The functions and aggregations around an expression.
 #[derive(Clone, Debug, Default)]
 struct Around {
     function: Option<&'static str>,
@@ -180,7 +180,7 @@ fn selector(it: &VectorSelector, range: Option<Duration>, around: &Around) -> Se
         value: matcher.value.clone(),
     });
     let mut matchers: Vec<Matcher> = matchers.collect();
-    // A pattern, where it is one, of whole names.
+    // The name, or a pattern of alternative names, as a matcher in braces.
     let named = |it: &Matcher| it.label == "__name__" && ["=", "=~"].contains(&&*it.op);
     let in_braces = matchers.iter().position(named);
     let in_braces = in_braces.map(|at| matchers.remove(at).value);
@@ -190,7 +190,7 @@ fn selector(it: &VectorSelector, range: Option<Duration>, around: &Around) -> Se
 }
 
 #[test]
-fn every_part_of_an_expression_is_read() {
+fn every_part_of_an_expression_is_parsed() {
     let text = r#"
         label_replace(
             sum by (node, channel) (rate(a_total{job=~"x|y", node!="_cluster"}[5m]))
@@ -199,7 +199,7 @@ fn every_part_of_an_expression_is_read() {
         ) > 0
         or (max_over_time((count({__name__=~"c|d"}))[1h:]))
     "#;
-    let reading = read(text).expect("it is sound");
+    let reading = read(text).expect("the expression is valid");
     let matcher = |label: &str, op: &str, value: &str| Matcher {
         label: label.to_owned(),
         op: op.to_owned(),

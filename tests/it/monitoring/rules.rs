@@ -1,5 +1,5 @@
-//! The bundled rules: sound by Prometheus's own judgement, by the mixins' conventions, and by
-//! what recliner exports.
+//! The bundled rules: valid for Prometheus, following the conventions of mixins, and consistent
+//! with recliner's exports.
 
 use super::{
     catalogue::{OF_THE_SCRAPE, Series, exported, of_prometheus},
@@ -35,7 +35,7 @@ pub(crate) struct Group {
     pub(crate) rules: Vec<Rule>,
 }
 
-/// A recording rule, or an alert.
+/// A recording rule or an alert.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule {
@@ -50,7 +50,7 @@ pub(crate) struct Rule {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// The groups of one of the files.
+/// The groups of a rule file.
 pub(crate) fn groups(text: &str) -> Vec<Group> {
     yaml_serde::from_str::<File>(text).expect("rules are YAML").groups
 }
@@ -58,13 +58,13 @@ pub(crate) fn groups(text: &str) -> Vec<Group> {
 /// Every alert, by name.
 pub(crate) fn alerts() -> BTreeMap<String, Rule> {
     let rules = groups(ALERTS).into_iter().flat_map(|group| group.rules);
-    rules.map(|rule| (rule.alert.clone().expect("alerts alone are there"), rule)).collect()
+    rules.map(|rule| (rule.alert.clone().expect("the file has only alerts"), rule)).collect()
 }
 
-/// Every recorded series: the level in its name says its labels.
+/// Every recorded series: the level in its name gives its labels.
 pub(crate) fn recorded() -> BTreeMap<String, Series> {
     let rules = groups(RECORDING).into_iter().flat_map(|group| group.rules);
-    let names = rules.map(|rule| rule.record.expect("recording rules alone are there"));
+    let names = rules.map(|rule| rule.record.expect("the file has only recording rules"));
     let series = |name: &str| {
         let level = name.split(':').next().unwrap_or_default();
         let labels = level.split('_').map(str::to_owned);
@@ -73,7 +73,7 @@ pub(crate) fn recorded() -> BTreeMap<String, Series> {
     names.map(|name| (name.clone(), series(&name))).collect()
 }
 
-/// What is wrong with the names in an expression: series, labels, and values of closed sets.
+/// Unknown names in an expression: series, labels, and values of closed sets.
 pub(crate) fn unknown_names(reading: &Reading) -> Vec<String> {
     let mut known = exported();
     known.extend(recorded());
@@ -101,7 +101,7 @@ pub(crate) fn unknown_names(reading: &Reading) -> Vec<String> {
     wrong
 }
 
-/// Every value of a label whose values are a closed set.
+/// All values of a label whose values are a closed set.
 fn closed_set(label: &str) -> Option<BTreeSet<&'static str>> {
     let labels = match label {
         "mode" => Mode::labels(),
@@ -143,7 +143,7 @@ fn rules_name_existing_series_and_labels() {
 }
 
 #[test]
-fn series_that_two_processes_export_count_once() {
+fn series_exported_by_two_processes_count_once() {
     let exported = exported();
     for rule in all_rules() {
         for selector in read(&rule).selectors {
@@ -184,7 +184,7 @@ fn groups_are_named_and_small() {
     }
 }
 
-/// Words of a name in camel case: `^([A-Z]+[a-z0-9]+)+$`, one capital each.
+/// Whether a name is in camel case: `^([A-Z]+[a-z0-9]+)+$`, one capital per word.
 fn is_camel_case(name: &str) -> bool {
     let capitals = name.match_indices(|c: char| c.is_ascii_uppercase());
     let starts: Vec<usize> = capitals.map(|(at, _)| at).collect();
@@ -194,9 +194,9 @@ fn is_camel_case(name: &str) -> bool {
         && starts.iter().zip(ends).all(|(start, end)| end - start > 1)
 }
 
-/// Holds an alert's link to a dashboard against the boards there are, their variables, and the
-/// labels that the alert has.
-fn leads_to_a_board(name: &str, rule: &Rule) {
+/// Checks an alert's link to a dashboard against the existing dashboards, their variables, and the
+/// alert's labels.
+fn assert_links_to_a_board(name: &str, rule: &Rule) {
     let url = &rule.annotations["dashboard_url"];
     let place = url.strip_prefix("http://127.0.0.1:3000/d/");
     let place = place.unwrap_or_else(|| panic!("{name} leads to {url}"));
@@ -213,7 +213,7 @@ fn leads_to_a_board(name: &str, rule: &Rule) {
             variables.iter().any(|it| it["name"] == variable),
             "{name}: {uid} has no {variable}"
         );
-        // A label that the alert may lack is set only where it is there.
+        // A label that the alert may lack is set only if it exists.
         let (before, _) = place.split_at(at);
         let optional = format!("{{{{ with $labels.{variable} }}}}");
         let is_optional = before.trim_end_matches(['?', '&']).ends_with(&optional);
@@ -222,15 +222,15 @@ fn leads_to_a_board(name: &str, rule: &Rule) {
         assert!(is_optional || variable != "cluster", "{name}: a cluster may have no label");
         set += 1;
     }
-    assert!(set > 0, "{name} leads to a board without saying of what");
+    assert!(set > 0, "{name} links to a board without setting a variable");
 }
 
 #[test]
-fn alerts_keep_the_conventions_of_mixins() {
+fn alerts_follow_the_conventions_of_mixins() {
     let keys: BTreeSet<&str> = ["summary", "description", "runbook_url", "dashboard_url"].into();
     let alerts = alerts();
     let all = groups(ALERTS).iter().map(|group| group.rules.len()).sum::<usize>();
-    assert_eq!(alerts.len(), all, "each has a name of its own");
+    assert_eq!(alerts.len(), all, "alert names are unique");
     for (name, rule) in alerts {
         assert!(name.starts_with("Recliner") && name.len() <= 40, "{name}");
         assert!(is_camel_case(&name), "{name}");
@@ -242,7 +242,7 @@ fn alerts_keep_the_conventions_of_mixins() {
         has.remove("advice_url");
         assert_eq!(has, keys, "{name}");
 
-        leads_to_a_board(&name, &rule);
+        assert_links_to_a_board(&name, &rule);
         let summary = &rule.annotations["summary"];
         assert!(summary.ends_with('.') && !summary.contains("{{"), "{name}: {summary}");
         let reading = read(&rule);
@@ -262,7 +262,7 @@ fn alerts_keep_the_conventions_of_mixins() {
         assert!(!named.is_empty(), "{name} does not say where: {description}");
         let lacks = named.iter().find(|label| !selected.contains(**label));
         assert_eq!(lacks, None, "{name} has no such label");
-        // The value of an absent series does not exist, and that of a series at 0 says nothing.
+        // An absent series has no value, and the value of a series at 0 adds nothing.
         let condition = rule.expr.split(" unless ").next().unwrap_or_default();
         let silent = condition.starts_with("absent(") || condition.ends_with("== 0");
         let valued = description.contains("$value") || silent;

@@ -1,4 +1,4 @@
-//! The runbooks: a section for every alert, and nothing in them that is not there.
+//! The runbooks: a section for every alert, and only names that exist.
 
 use super::{
     promql,
@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 const RUNBOOKS: &str = include_str!("../../../docs/src/alerts.md");
 const METRICS: &str = include_str!("../../../docs/src/metrics.md");
 
-/// The sections under second headings, by heading.
+/// The sections under second-level headings, by heading.
 fn sections() -> BTreeMap<&'static str, &'static str> {
     let parts = RUNBOOKS.split("\n## ").skip(1);
     parts.filter_map(|part| part.split_once('\n')).collect()
 }
 
-/// The lines of the blocks of code in this language.
+/// The lines of the code blocks in this language.
 fn code(text: &'static str, language: &str) -> Vec<&'static str> {
     let blocks = text.split("\n```").skip(1).step_by(2);
     let blocks = blocks.filter_map(|block| block.split_once('\n'));
@@ -24,7 +24,7 @@ fn code(text: &'static str, language: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_alert_has_its_runbook_and_every_runbook_its_alert() {
+fn alerts_and_runbooks_match_one_to_one() {
     let alerts = alerts();
     let named: BTreeSet<&str> = alerts.keys().map(String::as_str).collect();
     let written: BTreeSet<&str> =
@@ -32,16 +32,16 @@ fn every_alert_has_its_runbook_and_every_runbook_its_alert() {
     assert_eq!(written, named);
     let page = "http://127.0.0.1:10984/docs/alerts.html";
     for (name, rule) in &alerts {
-        // A heading's anchor is the heading in small letters.
+        // A heading's anchor is the heading in lower case.
         let leads = format!("{page}#{}", name.to_lowercase());
         assert_eq!(rule.annotations["runbook_url"], leads);
     }
     assert_eq!(ALERTS.matches("runbook_url:").count(), alerts.len());
 }
 
-/// An alert says that something is so; where a rule of the advice knows what to type, it leads there.
+/// An alert only reports a condition; if a rule of advice knows the commands, the alert links to it.
 #[test]
-fn alerts_lead_to_the_advice_that_has_the_remedy() {
+fn alerts_link_to_advice_with_the_remedy() {
     let page = "http://127.0.0.1:10984/docs/advice.html#";
     let mut led = 0;
     for (name, rule) in &alerts() {
@@ -59,7 +59,7 @@ fn alerts_lead_to_the_advice_that_has_the_remedy() {
 }
 
 #[test]
-fn every_section_says_what_it_means_how_to_check_and_what_to_do() {
+fn every_section_has_meaning_check_and_action() {
     for (name, text) in sections().into_iter().filter(|(name, _)| name.starts_with("Recliner")) {
         let parts = ["**Means.**", "**Check.**", "**Do.**"];
         let places = parts.map(|part| text.find(part));

@@ -10,10 +10,10 @@ use tokio::{
     time,
 };
 
-/// Longer than either takes to begin.
+/// Longer than either takes to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Dropping it ends the process and deletes its files.
+/// A running server. Dropping it ends the process and deletes its files.
 pub(crate) struct Server {
     /// Host and port that it serves on.
     pub(crate) address: String,
@@ -21,10 +21,10 @@ pub(crate) struct Server {
     _process: Child,
 }
 
-/// A port that was free a moment ago: neither server reports the port it was given.
+/// An address whose port was free a moment ago: neither server reports the port that it chose.
 async fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    listener.local_addr().expect("it is bound").to_string()
+    listener.local_addr().expect("the listener is bound").to_string()
 }
 
 impl Server {
@@ -34,7 +34,7 @@ impl Server {
         Self::start(PROMETHEUS, configuration, files, &flags).await
     }
 
-    /// Alertmanager with this configuration, alone.
+    /// Alertmanager with this configuration, without a cluster.
     pub(crate) async fn alertmanager(configuration: &str) -> Self {
         let flags = ["--storage.path=data", "--cluster.listen-address=", "--log.level=warn"];
         Self::start(ALERTMANAGER, configuration, &[], &flags).await
@@ -48,21 +48,21 @@ impl Server {
     ) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         for (name, text) in files.iter().chain(&[("configuration.yml", configuration)]) {
-            fs::write(dir.path().join(name), text).expect("it can be written to");
+            fs::write(dir.path().join(name), text).expect("the file is writable");
         }
         let address = free_address().await;
         let mut command = Command::new(tool.program);
         command.args(["--config.file=configuration.yml", "--web.listen-address"]).arg(&address);
         command.args(flags).current_dir(dir.path()).kill_on_drop(true);
-        let log = fs::File::create(dir.path().join("log")).expect("it can be written to");
+        let log = fs::File::create(dir.path().join("log")).expect("the file is writable");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let process = command.spawn().expect("it runs");
+        let process = command.spawn().expect("the process starts");
         let server = Self { address, dir, _process: process };
         server.until("/-/ready").await;
         server
     }
 
-    /// Waits until a path answers well.
+    /// Waits until a path answers with success.
     async fn until(&self, path: &str) {
         let http = tools::http();
         let url = format!("http://{}{path}", self.address);
@@ -79,16 +79,16 @@ impl Server {
         }
     }
 
-    /// What it logged.
+    /// The server's log.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Its answer to a GET, which is JSON.
+    /// The server's JSON response to a GET.
     pub(crate) async fn get(&self, path: &str) -> Value {
         let url = format!("http://{}{path}", self.address);
-        let answer = tools::http().get(url).send().await.expect("it answers");
-        let text = answer.text().await.expect("with text");
+        let answer = tools::http().get(url).send().await.expect("a response arrives");
+        let text = answer.text().await.expect("the body is text");
         serde_json::from_str(&text).unwrap_or_else(|why| panic!("{path}: {why}: {text}"))
     }
 }

@@ -1,5 +1,5 @@
-//! One cause, one notification: what the shipped Alertmanager configuration lets through when
-//! everything that may follow from a cause fires beside it.
+//! One cause, one notification: the alerts that the shipped Alertmanager configuration lets through
+//! when a cause and all its consequences fire together.
 
 use super::{
     rules::alerts,
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 const CONFIGURATION: &str = include_str!("../../../deploy/alertmanager/alertmanager.yml");
 
-/// An alert, by name and the labels beside its cluster.
+/// An alert by name, with its labels except the cluster.
 type Fired = (&'static str, &'static [(&'static str, &'static str)]);
 
 const A: (&str, &str) = ("node", "couchdb@a");
@@ -20,7 +20,7 @@ const CLUSTER: (&str, &str) = ("node", "_cluster");
 const DATA: (&str, &str) = ("volume", "/data");
 const ONE: (&str, &str) = ("instance", "one:10984");
 
-/// Alerts that fire together, and those that Alertmanager sends.
+/// Alerts that fire together, and the subset that Alertmanager sends.
 const STORMS: &[(&str, &[Fired], &[Fired])] = &[
     (
         "a node is down for two hours",
@@ -125,7 +125,7 @@ const STORMS: &[(&str, &[Fired], &[Fired])] = &[
     ),
 ];
 
-/// The labels of one of these in a cluster, as Prometheus would send them.
+/// The labels of an alert in a cluster, as Prometheus would send them.
 fn labels((name, beside): &Fired, cluster: &str) -> Value {
     let rule = &alerts()[*name];
     let mut labels = json!({
@@ -138,20 +138,20 @@ fn labels((name, beside): &Fired, cluster: &str) -> Value {
 }
 
 #[tokio::test]
-async fn only_the_cause_of_an_alert_storm_is_sent() {
+async fn alert_storm_notifies_only_its_cause() {
     if !tools::installed(&[ALERTMANAGER, AMTOOL]) {
         return;
     }
     let alertmanager = Server::alertmanager(CONFIGURATION).await;
     let url = format!("http://{}/api/v2/alerts", alertmanager.address);
-    // Each storm in a cluster of its own: none keeps another quiet.
+    // Each storm has its own cluster, so that none inhibits another.
     for (at, (_, fired, _)) in STORMS.iter().enumerate() {
         let cluster = format!("storm-{at}");
         let fired: Vec<Value> =
             fired.iter().map(|it| json!({ "labels": labels(it, &cluster) })).collect();
-        let body = serde_json::to_string(&fired).expect("it is JSON");
+        let body = serde_json::to_string(&fired).expect("valid JSON");
         let sent = tools::http().post(&url).header("content-type", "application/json").body(body);
-        let answer = sent.send().await.expect("it answers");
+        let answer = sent.send().await.expect("a response arrives");
         assert!(answer.status().is_success(), "{answer:?}: {}", alertmanager.said());
     }
     let answer = alertmanager.get("/api/v2/alerts?inhibited=false&silenced=false").await;

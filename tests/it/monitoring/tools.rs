@@ -1,5 +1,5 @@
-//! Programs of others that judge what recliner ships. A test that needs one that is not installed
-//! is skipped.
+//! Third-party programs that check what recliner ships. A test is skipped if a program that it
+//! needs is not installed.
 
 use crate::skipped::skipped;
 use std::{
@@ -8,10 +8,10 @@ use std::{
 };
 use tokio::{io::AsyncWriteExt as _, process::Command, time};
 
-/// Longer than any of them may take.
+/// Longer than any of the programs may take.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A program, and the package of Debian that has it.
+/// A program, and the Debian package that contains it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     pub(crate) program: &'static str,
@@ -26,7 +26,7 @@ pub(crate) const AMTOOL: Tool = Tool { program: "amtool", package: "prometheus-a
 
 pub(crate) const SYSTEMD_ANALYZE: Tool = Tool { program: "systemd-analyze", package: "systemd" };
 
-/// Whether all are installed; if not, says which one the calling test is skipped for.
+/// Whether all programs are installed; if not, prints which one is missing.
 pub(crate) fn installed(tools: &[Tool]) -> bool {
     crate::watchdog::start();
     let missing = tools.iter().find(|tool| {
@@ -40,16 +40,16 @@ pub(crate) fn installed(tools: &[Tool]) -> bool {
     missing.is_none()
 }
 
-/// Runs a tool in the root of the repository to its end, with this on its standard input.
+/// Runs a tool in the repository's root to its end, with this standard input.
 pub(crate) async fn run(tool: Tool, arguments: &[&str], input: &str) -> Ran {
     let mut command = Command::new(tool.program);
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).kill_on_drop(true);
-    // Go programs that run for seconds need to collect less garbage.
+    // Go programs that run for seconds should collect less garbage.
     command.env("GOGC", "400");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = command.spawn().expect("it runs");
+    let mut process = command.spawn().expect("the process starts");
     let ended = async {
-        let mut stdin = process.stdin.take().expect("it is piped");
+        let mut stdin = process.stdin.take().expect("the stream is piped");
         stdin.write_all(input.as_bytes()).await.expect("it reads its input");
         drop(stdin);
         process.wait_with_output().await
@@ -64,13 +64,13 @@ pub(crate) async fn run(tool: Tool, arguments: &[&str], input: &str) -> Ran {
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) success: bool,
-    /// On standard output, then on standard error.
+    /// Standard output, followed by standard error.
     pub(crate) said: String,
 }
 
 /// A client without a proxy and with a short timeout.
 pub(crate) fn http() -> reqwest::Client {
-    // A second time does nothing.
+    // A second installation has no effect.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .no_proxy()

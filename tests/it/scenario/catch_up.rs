@@ -1,5 +1,5 @@
-//! Compactions that had to catch up with writes: what they leave another one frees, though no
-//! sequence says so.
+//! Compactions that had to catch up with writes: another compaction frees what they leave, although
+//! no sequence shows it.
 
 use super::*;
 use couchdb_sim::Compaction;
@@ -13,7 +13,7 @@ use recliner::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Twenty megabytes live, compacted in twenty seconds, written over and over.
+/// A database of 20 MB live data that takes 20 seconds to compact and gets mostly updates.
 fn world(bloat: f64) -> Config {
     let hot = Database { bloat, new_share: 0.02, delete_share: 0.01, ..bloated("hot", 20) };
     Config { compaction_rate: 1_000_000, ..alone(Node::new(A)).with(on(A, hot)) }
@@ -23,7 +23,7 @@ fn compactions(rig: &Rig) -> Vec<Compaction> {
     rig.cluster.world(|world| world.compactions())
 }
 
-/// Writes for as long as the first compaction runs, and no longer.
+/// Writes only while the first compaction runs.
 async fn write_until_the_first_ends(rig: &mut Rig) {
     for _ in 0..600 {
         rig.run_for(SECOND).await;
@@ -33,16 +33,16 @@ async fn write_until_the_first_ends(rig: &mut Rig) {
             None => {}
         }
     }
-    panic!("it ends");
+    panic!("the first compaction did not end");
 }
 
-/// What is known of the one shard.
+/// The facts about the only shard.
 fn facts(plan: &recliner::plan::Plan) -> Facts {
     let mut shards = plan.snapshot.targets().filter(|it| it.db_name().db == "hot");
-    shards.next().expect("it is there").facts()
+    shards.next().expect("the shard exists").facts()
 }
 
-/// The second compaction, after which there is nothing more to free.
+/// Waits for the second compaction, after which nothing more can be freed.
 async fn freed_by_another(rig: &mut Rig) -> Compaction {
     rig.run_for(10 * MINUTE).await;
     let all = compactions(rig);
@@ -54,26 +54,30 @@ async fn freed_by_another(rig: &mut Rig) -> Compaction {
 }
 
 #[tokio::test(start_paused = true)]
-async fn space_left_by_a_compaction_that_had_to_catch_up_is_freed_by_another() {
+async fn second_compaction_frees_space_after_catching_up() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(10.0), &roomy());
     write_until_the_first_ends(&mut rig).await;
     let first = compactions(&rig)[0].clone();
     let left = first.end.expect("it ended");
-    assert!(left.after > left.clean * 2, "it had to catch up: {first:?}");
+    assert!(left.after > left.clean * 2, "the compaction had to catch up: {first:?}");
 
     let known = |plan: &recliner::plan::Plan| facts(plan).file_bytes.get() == Some(left.after);
     let plan = rig.plan_where(known).await;
     let facts = facts(&plan);
-    assert_eq!(facts.update_seq, facts.compacted_seq, "the sequences say nothing of it");
+    assert_eq!(facts.update_seq, facts.compacted_seq, "the sequences do not show it");
     freed_by_another(&mut rig).await;
     let endings: Vec<_> = rig.store.kept().recent_outcomes.iter().map(|it| it.ending).collect();
     assert_eq!(endings, [JobResult::Freed; 2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn space_left_by_a_compaction_others_started_is_freed_by_another() {
+async fn recliner_frees_space_left_by_a_foreign_compaction() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(10.0), &roomy());
-    rig.watch.job_state.suspend(SuspensionScope::All, None, None).await.expect("it is kept");
+    rig.watch
+        .job_state
+        .suspend(SuspensionScope::All, None, None)
+        .await
+        .expect("the change is stored");
     rig.run_for(MINUTE).await;
     let file = rig.cluster.world(|world| {
         let files = world.files(A).expect("the node is there");
@@ -82,27 +86,30 @@ async fn space_left_by_a_compaction_others_started_is_freed_by_another() {
     assert_eq!(rig.cluster.world(|world| world.compact(A, &file)), Some(true));
     write_until_the_first_ends(&mut rig).await;
     rig.run_for(MINUTE).await;
-    rig.watch.job_state.resume(SuspensionScope::All, None).await.expect("it is kept");
+    rig.watch.job_state.resume(SuspensionScope::All, None).await.expect("the change is stored");
     freed_by_another(&mut rig).await;
     let owners: Vec<_> = rig.store.kept().recent_outcomes.iter().map(|it| it.owner).collect();
     assert_eq!(owners, [JobOwner::Other, JobOwner::Recliner]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compaction_that_freed_little_because_of_writes_is_retried_after_them() {
+async fn compaction_hindered_by_writes_is_retried_afterwards() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(4.0), &roomy());
-    // As bloated before as it is after: nothing of what was promised comes.
+    // The file is as bloated before as after: the promised space is not freed.
     write_until_the_first_ends(&mut rig).await;
     let first = compactions(&rig)[0].clone();
     let left = first.end.expect("it ended");
     assert!(left.after + 12_000_000 > first.before, "it freed little: {first:?}");
     let known = |plan: &recliner::plan::Plan| facts(plan).file_bytes.get() == Some(left.after);
     let plan = rig.plan_where(known).await;
-    let target = plan.snapshot.targets().find(|it| it.db_name().db == "hot").expect("it is there");
-    let Decision::Refused(refusal) = plan.decision(target) else { panic!("it rests") };
+    let target =
+        plan.snapshot.targets().find(|it| it.db_name().db == "hot").expect("the target exists");
+    let Decision::Refused(refusal) = plan.decision(target) else {
+        panic!("the target is not refused")
+    };
     assert_eq!(refusal.reason.label(), "futile");
-    let said = why(&plan, target, &refusal);
-    assert!(said.contains("had to catch up with concurrent writes"), "{said}");
+    let explanation = why(&plan, target, &refusal);
+    assert!(explanation.contains("had to catch up with concurrent writes"), "{explanation}");
     assert_eq!(plan.forecast(target).confidence, "learned");
     assert_eq!(plan.forecast(target).reclaimable_bytes, Some(0));
     freed_by_another(&mut rig).await;

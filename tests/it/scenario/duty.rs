@@ -1,4 +1,4 @@
-//! How much of a node's time compactions take, measured from the simulator's own record of them.
+//! The share of a node's time that compactions take, measured from the simulator's own record.
 
 use super::*;
 use couchdb_sim::Compaction;
@@ -6,12 +6,12 @@ use recliner::{model::records::SuspensionScope, text::Label};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A node that compacts a megabyte a second.
+/// A node that compacts one megabyte per second.
 fn slow() -> Config {
     Config { compaction_rate: 1_000_000, ..alone(Node::new(A)) }
 }
 
-/// So many databases whose compactions take so many seconds each.
+/// Adds `count` databases whose compactions take `seconds` each.
 fn backlog(world: Config, count: u64, seconds: u64) -> Config {
     (0..count).fold(world, |world, at| world.with(on(A, bloated(&format!("db{at}"), seconds))))
 }
@@ -36,7 +36,7 @@ fn busy_share(all: &[Compaction]) -> f64 {
     busy.as_secs_f64() / (last.began - first.began).as_secs_f64()
 }
 
-/// The share, and the compactions that began within ten minutes.
+/// The busy share of the time, and the number of compactions that began within ten minutes.
 async fn measured_backlog(seconds: u64, limits: &str) -> (f64, usize) {
     let mut rig =
         Rig::in_mode(Mode::Enforce, START, backlog(slow(), 120, seconds), &(roomy() + limits));
@@ -47,7 +47,7 @@ async fn measured_backlog(seconds: u64, limits: &str) -> (f64, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backlog_of_small_jobs_takes_at_most_half_of_the_time_and_more_than_with_long_pauses() {
+async fn small_jobs_use_their_duty_share_of_the_time() {
     let (spaced, spaced_count) = measured_backlog(2, "limits: {wait: 30s, duty: 100%}\n").await;
     let (share, count) = measured_backlog(2, "").await;
     let found =
@@ -59,27 +59,31 @@ async fn a_backlog_of_small_jobs_takes_at_most_half_of_the_time_and_more_than_wi
         let most = f64::from(duty) / 100.0;
         assert!(share <= most, "{share} of the time at {duty}% with jobs of {seconds} s");
         if seconds == 12 {
-            // Each end is seen up to a poll late.
+            // Each end is noticed up to one poll late.
             assert!(share > 0.6 * most, "{share} of the time at {duty}%");
         }
     }
 }
 
-/// A node that has read everything and begins with one long job, of ten minutes: others may join
-/// it, and there are more of them than it leaves time for.
+/// A node that has read everything and begins with one long job of ten minutes: more jobs may join
+/// it than fit into that time.
 async fn long_and_small() -> Rig {
     let long = Database { bloat: 6.0, ..bloated("long", 600) };
     let yaml = roomy() + "channels: [{name: dbs, kind: db, priority: ratio, concurrency: 2}]\n";
     let world = backlog(slow().with(on(A, long)), 60, 20);
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, &yaml);
-    rig.watch.job_state.suspend(SuspensionScope::All, None, None).await.expect("it is kept");
+    rig.watch
+        .job_state
+        .suspend(SuspensionScope::All, None, None)
+        .await
+        .expect("the change is stored");
     rig.run_for(MINUTE).await;
-    rig.watch.job_state.resume(SuspensionScope::All, None).await.expect("it is kept");
+    rig.watch.job_state.resume(SuspensionScope::All, None).await.expect("the change is stored");
     rig
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_join_a_long_job_and_its_node_rests_as_long_as_they_ran() {
+async fn jobs_join_a_long_job_and_then_the_node_rests() {
     let mut rig = long_and_small().await;
     rig.run_for(15 * MINUTE).await;
     let all = compactions(&rig);
@@ -87,22 +91,25 @@ async fn others_join_a_long_job_and_its_node_rests_as_long_as_they_ran() {
     assert!(long.shard.contains("/long."), "{long:?}");
     let joined = all.iter().filter(|one| one.began < end(long)).count();
     assert!(joined > 20, "{joined} joined");
-    // A job that began just before the end was seen is part of it.
+    // A job that began just before the end of the long one was noticed counts as joined.
     let last = all.iter().map(end).max().expect("some ended");
-    assert!(last < end(long) + 30 * SECOND, "nothing joins after the long one: {last:?}");
+    assert!(last < end(long) + 30 * SECOND, "nothing joins after the long job: {last:?}");
     let busy = last - long.began;
 
     let plan = rig.planned().await;
     let mut waits = plan.queued_targets();
     let (_, ix, ..) = waits.next().expect("some wait");
-    let target = plan.snapshot.target(ix).expect("it is there");
-    let Decision::Refused(refusal) = plan.decision(target) else { panic!("it waits") };
+    let target = plan.snapshot.target(ix).expect("the target exists");
+    let Decision::Refused(refusal) = plan.decision(target) else {
+        panic!("the target does not wait")
+    };
     assert_eq!(refusal.reason.label(), "duty");
-    let said = why(&plan, target, &refusal);
-    assert!(said.starts_with("compactions ran on the node for 10m"), "{said}");
+    let explanation = why(&plan, target, &refusal);
+    assert!(explanation.starts_with("compactions ran on the node for 10m"), "{explanation}");
     assert!(
-        said.contains(" and may use 50% of its time (limits.duty): the next one may start in "),
-        "{said}"
+        explanation
+            .contains(" and may use 50% of its time (limits.duty): the next one may start in "),
+        "{explanation}"
     );
 
     rig.run_for(20 * MINUTE).await;
@@ -113,23 +120,24 @@ async fn others_join_a_long_job_and_its_node_rests_as_long_as_they_ran() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_does_not_wait_while_the_node_rests() {
+async fn order_starts_while_the_node_rests() {
     let mut rig = long_and_small().await;
     rig.run_for(15 * MINUTE).await;
     let before = compactions(&rig).len();
     let plan = rig.planned().await;
     let (_, ix, ..) = plan.queued_targets().last().expect("some wait");
-    let target = plan.snapshot.target(ix).expect("it is there");
+    let target = plan.snapshot.target(ix).expect("the target exists");
     let now = rig.cluster.wall();
     let order = CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: false };
-    let planned = rig.watch.planner.plan_if_ordered(ix, order.clone()).await.expect("it plans");
-    let answer = planned.order_answer(planned.snapshot.target(ix).expect("it is there"));
+    let planned =
+        rig.watch.planner.plan_if_ordered(ix, order.clone()).await.expect("the planner answers");
+    let answer = planned.order_answer(planned.snapshot.target(ix).expect("the target exists"));
     assert!(matches!(answer, OrderAnswer::Starts(_)), "{answer:?}");
-    rig.watch.job_state.order(target.id(), order).await.expect("it is kept");
+    rig.watch.job_state.order(target.id(), order).await.expect("the change is stored");
     rig.run_for(5 * SECOND).await;
     let all = compactions(&rig);
-    assert_eq!(all.len(), before + 1, "it alone starts");
+    assert_eq!(all.len(), before + 1, "only the ordered target starts");
     assert!(all[before].shard.contains(&format!("/{}.", target.db_name().db)), "{:?}", all[before]);
     rig.run_for(MINUTE).await;
-    assert_eq!(compactions(&rig).len(), before + 1, "the node goes on to rest");
+    assert_eq!(compactions(&rig).len(), before + 1, "the node keeps resting");
 }

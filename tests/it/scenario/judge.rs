@@ -1,8 +1,8 @@
-//! The judge: reads the wire, the simulated world's own record of compactions and the journal,
-//! and nothing that recliner says of itself otherwise.
+//! The judge: reads the requests on the wire, the simulated world's record of compactions, and the
+//! journal, but none of recliner's own statements.
 //!
-//! Each law is a function of a [`Record`] alone, so that wrong histories can be made by hand
-//! to see that it is found broken.
+//! Each law is a function of a [`Record`] alone, so that handmade wrong histories can test that
+//! breaches are found.
 
 mod journal;
 mod limits;
@@ -20,37 +20,37 @@ use recliner::{
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// What was in force from a moment on.
+/// The settings in force from a moment on.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
-    /// From when, since the cluster's start.
+    /// The beginning, since the cluster's start.
     pub(crate) from: Duration,
     pub(crate) settings: Settings,
-    /// Whether a new process began, rather than other settings.
+    /// Whether a new process began, rather than a reload of the settings.
     pub(crate) new_process: bool,
 }
 
-/// Everything there is to judge by. Times are since the cluster's start.
+/// All evidence for the judge. Times are since the cluster's start.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     /// Wall time at the cluster's start.
     pub(crate) start: Moment,
     pub(crate) now: Duration,
-    /// What was asked of CouchDB that is more than reading.
+    /// Requests to CouchDB that are more than reads.
     pub(crate) orders: Vec<Exchange>,
     pub(crate) compactions: Vec<Compaction>,
     pub(crate) kept: Vec<Entry>,
     pub(crate) lives: Vec<Life>,
-    /// By how many seconds recliner's clock was ahead, from when on.
+    /// The offset of recliner's clock in seconds, from each time on.
     pub(crate) clock: Vec<(Duration, i64)>,
-    /// When an operator released what was quarantined.
+    /// When an operator released quarantined targets.
     pub(crate) released: Vec<Duration>,
-    /// What a scenario says of itself.
+    /// Notes that a scenario adds.
     pub(crate) notes: Vec<(Duration, String)>,
 }
 
 impl Record {
-    /// Of a cluster and a process that begin now.
+    /// The record of a cluster and a process that begin now.
     pub(crate) fn beginning(start: Moment, settings: &Settings) -> Self {
         let settings = settings.clone();
         Self {
@@ -72,13 +72,14 @@ impl Record {
         &life.or_else(|| self.lives.first()).expect("something was in force").settings
     }
 
-    /// What recliner's clock said at a time.
+    /// The time on recliner's clock.
     fn wall(&self, at: Duration) -> Moment {
         let ahead = self.clock.iter().rev().find(|(from, _)| *from <= at).map_or(0, |(_, by)| *by);
         Moment::from_unix(self.start.plus(at).unix().saturating_add_signed(ahead))
     }
 
-    /// Every request to compact, with what it asked for, and its place among the orders.
+    /// Every request for a compaction or cleanup: its position among the orders, the request, and
+    /// what it asks for.
     fn starts(&self) -> impl Iterator<Item = (usize, &Exchange, Asked)> {
         let orders = self.orders.iter().enumerate();
         orders.filter_map(|(at, order)| Some((at, order, Asked::of(order)?)))
@@ -91,14 +92,14 @@ impl Record {
     }
 }
 
-/// What a request asks to compact, or to clean up.
+/// What a request asks CouchDB to compact or to clean up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
-    /// One file: the shard, or the index of a design document.
+    /// One file: a shard, or a design document's index on it.
     File { node: String, shard: String, ddoc: Option<String> },
     /// Every copy of an index.
     Whole { db: String, ddoc: String },
-    /// The files that no design document names.
+    /// The index files that no design document uses.
     Cleanup { db: String },
 }
 
@@ -128,7 +129,7 @@ impl Asked {
         })
     }
 
-    /// Whether a compaction is of what was asked for.
+    /// Whether a compaction is one that was asked for.
     fn means(&self, one: &Compaction) -> bool {
         match self {
             Self::File { node, shard, ddoc } => {
@@ -143,16 +144,16 @@ impl Asked {
     }
 }
 
-/// Everything that must not have happened, in sentences.
+/// All breaches of the laws, as sentences.
 pub(crate) fn breaches(record: &Record) -> Vec<String> {
-    let mut broken = unasked_for(record);
+    let mut broken = unexpected_requests(record);
     broken.extend(limits::breaches(record));
     broken.extend(journal::breaches(record));
     broken
 }
 
-/// Requests that are never to be sent, and those that came to nothing.
-fn unasked_for(record: &Record) -> Vec<String> {
+/// Requests that must never be sent, and requests without an effect.
+fn unexpected_requests(record: &Record) -> Vec<String> {
     let mut broken = Vec::new();
     for order in &record.orders {
         let may =
@@ -170,8 +171,8 @@ fn unasked_for(record: &Record) -> Vec<String> {
     broken
 }
 
-/// Whether a request has an index built while that was enabled: of a view without waiting for
-/// it, of search by the query that there is.
+/// Whether a request builds an index while that was enabled: a view without waiting for it, a
+/// search index by its only kind of query.
 fn is_build(record: &Record, order: &Exchange) -> bool {
     let life = record.lives.iter().rfind(|life| life.from <= order.at);
     let enabled = life.is_some_and(|life| {
@@ -184,7 +185,7 @@ fn is_build(record: &Record, order: &Exchange) -> bool {
     order.method == http::Method::GET && (lazy || search) && enabled
 }
 
-/// Whether a request takes a channel of smoosh that is to be taken over, or gives it back.
+/// Whether a request takes over, or restores, a channel of smoosh that is configured for takeover.
 fn is_takeover(record: &Record, order: &Exchange) -> bool {
     let ours = |channel: &str| {
         let lives = record.lives.iter();
@@ -202,7 +203,7 @@ fn is_takeover(record: &Record, order: &Exchange) -> bool {
     written && channel.is_some_and(ours)
 }
 
-/// Queued targets that `/api/v1/plan` does not decide exactly once, in sentences.
+/// Queued targets that `/api/v1/plan` does not decide exactly once, as sentences.
 pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
     let shown = Planned::of(plan, Wanted { limit: usize::MAX, ..Wanted::default() });
     let mut decided: BTreeMap<&str, usize> = BTreeMap::new();
@@ -223,7 +224,8 @@ pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
             }
         }
         let all = counts.starts + counts.refusals_by_reason().map(|(_, count)| count).sum::<u64>();
-        // Views in a round, and what was ordered, are candidates that need not wait.
+        // Views that are partly compacted, and ordered targets, are candidates that may not be
+        // queued.
         let history = &plan.conditions.constraints;
         let beside = (history.partly_compacted_views.len() + history.orders.len()) as u64;
         let waiting = queue.queued().len() as u64;
@@ -235,7 +237,7 @@ pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
     broken
 }
 
-/// Whether one answer both promises much and says that nothing would come of it.
+/// Whether a line both promises much space and says that a compaction would be futile.
 fn contradiction(plan: &Plan, line: &RefusedLine) -> Option<String> {
     let target = plan.snapshot.targets().find(|target| target.id().to_string() == line.id)?;
     let (file, forecast) = (target.file_bytes()?, plan.forecast(target));

@@ -1,4 +1,5 @@
-//! Predictions that learn from compactions, on a version whose active bytes count dead attachments.
+//! Predictions that learn from compactions, on a CouchDB version that counts dead attachments as
+//! active bytes.
 
 use super::*;
 use couchdb_names::Version;
@@ -31,14 +32,15 @@ fn letters(plan: &Plan) -> TargetRef<'_> {
         .expect("it is there")
 }
 
-/// Writes, reads, and says how wrong the prediction of the size after a compaction is.
+/// Writes documents, rereads them, and returns the relative error of the predicted size after a
+/// compaction.
 async fn error_after_writes(rig: &mut Rig) -> f64 {
     rig.cluster.world(|world| world.write("letters", WRITES));
     let plan = rig.sweep().await;
     letters(&plan).predicted_bytes().expect("it is known") as f64
 }
 
-/// Has the file compacted, by whom it may be, and returns its size afterwards.
+/// Compacts the file, requested by recliner or by another client, and returns its size afterwards.
 async fn compact(rig: &mut Rig, by_recliner: bool) -> f64 {
     let before = rig.cluster.world(|world| world.compactions()).len();
     let plan = rig.planned().await;
@@ -47,7 +49,7 @@ async fn compact(rig: &mut Rig, by_recliner: bool) -> f64 {
         let now = rig.cluster.wall();
         let order =
             CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
-        rig.watch.job_state.order(target.id(), order).await.expect("it is kept");
+        rig.watch.job_state.order(target.id(), order).await.expect("the change is stored");
     } else {
         let file = target.shard_name().expect("it has one");
         assert_eq!(rig.cluster.world(|world| world.compact(A, &file)), Some(true));
@@ -60,7 +62,7 @@ async fn compact(rig: &mut Rig, by_recliner: bool) -> f64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_compactions_teach_what_active_bytes_hide() {
+async fn prediction_learns_hidden_bytes_from_three_compactions() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(), &roomy());
     rig.run_for(MINUTE).await;
     let mut errors = Vec::new();
@@ -73,17 +75,17 @@ async fn three_compactions_teach_what_active_bytes_hide() {
     assert!(errors[3].abs() < 0.15, "after three compactions it is not: {errors:?}");
 
     error_after_writes(&mut rig).await;
-    let told = async |rig: &mut Rig| {
+    let read_prediction = async |rig: &mut Rig| {
         let plan = rig.sweep().await;
         let (target, forecast) = (letters(&plan), plan.forecast(letters(&plan)));
         (target.predicted_bytes(), forecast.confidence, target.rent().is_known())
     };
-    let before = told(&mut rig).await;
+    let before = read_prediction(&mut rig).await;
     assert_eq!((before.1, before.2), ("learned", true));
-    // Killed without any warning, it knows as much as before.
+    // A killed process knows as much after its restart as before.
     rig.kill_for(MINUTE).await;
     rig.run_for(MINUTE).await;
-    assert_eq!(told(&mut rig).await, before);
+    assert_eq!(read_prediction(&mut rig).await, before);
     let kept = rig.store.kept().corrections;
     let record = kept.values().next().expect("one database was learned from");
     assert_eq!(kept.len(), 1);
@@ -94,7 +96,7 @@ async fn three_compactions_teach_what_active_bytes_hide() {
     let target = letters(&plan);
     let (predicted, file) = (target.predicted_bytes(), target.file_bytes());
     assert_eq!(file.map(|file| file as f64), Some(left));
-    // Active bytes are right again.
+    // The active bytes are correct again.
     let fitted = Correction::NONE.predicted_bytes(target.kind(), &target.facts());
     assert_eq!((predicted, target.correction() == Correction::NONE), (fitted, false));
 }

@@ -1,17 +1,17 @@
-//! Channels by rent over days: what starts when, whatever happens to the process and its clock.
+//! Channels by rent over days: what starts when, despite kills and clock changes.
 
 use super::*;
 use couchdb_sim::Compaction;
 
-/// Databases that make no garbage: one with three times as much waste as data, one half waste, and
-/// one with a tenth.
+/// Databases without writes: garbage is three times the live data, as much as it, and a tenth of
+/// it.
 fn idle() -> Config {
     let with = |name: &str, bloat: f64| on(A, Database { bloat, ..bloated(name, 1_000) });
     alone(Node::new(A)).with(with("three", 4.0)).with(with("half", 2.0)).with(with("tenth", 1.1))
 }
 
-/// The hours at which they are due: a third of a day and a day, less what a compaction leaves out of
-/// the data, which is that much cheaper to write and more to free.
+/// When they are due, in hours: nominally after a third of a day and a day, but earlier because a
+/// compaction also shrinks the live data, which is then cheaper to write and frees more.
 const AS_DUE: [(&str, f64); 2] = [("three", 7.1), ("half", 21.3)];
 
 fn by_rent() -> String {
@@ -19,7 +19,7 @@ fn by_rent() -> String {
 }
 
 /// When each database was compacted, in hours from the start.
-fn compacted(rig: &Rig) -> Vec<(String, f64)> {
+fn compaction_times(rig: &Rig) -> Vec<(String, f64)> {
     let all: Vec<Compaction> = rig.cluster.world(|world| world.compactions());
     let name =
         |file: &str| file.rsplit('/').next().unwrap_or(file).split('.').next().map(String::from);
@@ -29,7 +29,7 @@ fn compacted(rig: &Rig) -> Vec<(String, f64)> {
 
 /// Asserts that databases were compacted in this order, each at about this hour.
 fn assert_compacted(rig: &Rig, expected: &[(&str, f64)]) {
-    let found = compacted(rig);
+    let found = compaction_times(rig);
     let alike = |(name, at): &(String, f64), (wanted, when): &(&str, f64)| {
         name == wanted && (at - when).abs() < 0.05 * when + 0.2
     };
@@ -39,14 +39,14 @@ fn assert_compacted(rig: &Rig, expected: &[(&str, f64)]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_starts_when_its_waste_has_cost_as_much_as_rewriting_it() {
+async fn target_starts_when_its_rent_equals_the_rewrite_cost() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
     rig.run_for(30 * HOUR).await;
     assert_compacted(&rig, &AS_DUE);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_starts_while_it_only_advises() {
+async fn advise_mode_starts_nothing() {
     let mut rig = Rig::in_mode(Mode::Advise, START, idle(), &by_rent());
     rig.run_for(30 * HOUR).await;
     assert_compacted(&rig, &[]);
@@ -57,12 +57,12 @@ async fn nothing_starts_while_it_only_advises() {
         .flat_map(|queue| queue.queued())
         .filter_map(|ix| Some(plan.snapshot.target(ix)?.db_name().db))
         .collect();
-    assert_eq!(names, ["three", "half"], "it says what it would start, the most overdue first");
-    assert_eq!(plan.starts.len(), 1, "and begins with one");
+    assert_eq!(names, ["three", "half"], "it advises both starts, the most overdue first");
+    assert_eq!(plan.starts.len(), 1, "it would start one first");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_set_forward_and_back_moves_no_start() {
+async fn clock_changes_move_no_start() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
     rig.run_for(3 * HOUR).await;
     rig.shift_clock(86_400);
@@ -74,7 +74,7 @@ async fn a_clock_that_is_set_forward_and_back_moves_no_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kill_moves_no_start() {
+async fn killed_process_delays_no_start() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
     rig.run_for(4 * HOUR).await;
     rig.kill_with_archive_for(HOUR, 0).await;
@@ -85,9 +85,9 @@ async fn a_kill_moves_no_start() {
     assert_compacted(&rig, &AS_DUE);
 }
 
-/// Nothing tells a day without a process from a clock that is set forward by a day: it counts as a day, once.
+/// A day without a process and a clock set forward by a day cannot be distinguished: it counts as one day.
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_set_forward_while_nothing_runs_counts_as_time_once() {
+async fn clock_set_forward_while_stopped_counts_as_elapsed_time() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
     rig.run_for(4 * HOUR).await;
     rig.kill_with_archive_for(HOUR, 86_400).await;
@@ -96,7 +96,7 @@ async fn a_clock_that_is_set_forward_while_nothing_runs_counts_as_time_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_clock_that_is_set_back_while_nothing_runs_only_that_time_is_lost() {
+async fn clock_set_back_while_stopped_loses_only_the_downtime() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
     rig.run_for(4 * HOUR).await;
     rig.kill_with_archive_for(HOUR, -2 * 86_400).await;

@@ -1,5 +1,5 @@
-//! The scorecard of advice: what recliner says it would have done, beside what it does in the same cluster
-//! when it enforces.
+//! The scorecard of advice: what recliner says it would have done, compared with what it does in the same
+//! cluster when it enforces.
 
 use super::*;
 use recliner::{
@@ -7,7 +7,7 @@ use recliner::{
     what_if::scorecard::ScorecardState,
 };
 
-/// Documents of 20 kB: what the simulated compactions leave is then what is predicted.
+/// Uses documents of 20 kB, because simulated compactions then leave the predicted size.
 fn large(database: Database) -> Database {
     Database { docs: database.docs / 20, doc_bytes: 20_000, ..database }
 }
@@ -21,7 +21,7 @@ fn busy(name: &str, mb: u64, writes_per_second: f64) -> Database {
     Database { writes_per_second, new_share: 0.02, delete_share: 0.01, ..idle(name, mb) }
 }
 
-/// Two nodes, one with many small databases, both with some that are written to.
+/// Two nodes, one with many small databases, both with some databases that get writes.
 fn world() -> Config {
     let mut world = Config { compaction_rate: 20_000_000, ..nodes() };
     for at in 0..12 {
@@ -34,18 +34,18 @@ fn world() -> Config {
         .with(on(B, idle("archive", 4_000)))
 }
 
-/// Channels by rent whose horizon suits hours.
+/// Channels by rent with a horizon suited to hours.
 const BY_RENT: &str =
     "channels: [{name: dbs, kind: db, priority: rent, horizon: 1h, concurrency: 1}]\n";
 
-/// The sum of what the scorecard knows.
+/// The sums of all hours in the scorecard.
 fn sums(rig: &Rig) -> ScorecardHour {
     let view = rig.watch.scorecard.borrow().clone();
     view.sum(START, rig.cluster.wall()).sums
 }
 
-/// What compactions really freed and wrote.
-fn really(rig: &Rig) -> (u64, u64, u64) {
+/// What compactions really did: their number, bytes freed and bytes written.
+fn actual_totals(rig: &Rig) -> (u64, u64, u64) {
     let all = rig.cluster.world(|world| world.compactions());
     let ended = || all.iter().filter_map(|one| Some((one.before, one.end?.after)));
     let freed = ended().map(|(before, after)| before.saturating_sub(after)).sum();
@@ -58,17 +58,17 @@ fn assert_near(found: u64, expected: u64, tolerance: f64, what: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_advised_is_what_enforcing_does() {
+async fn advised_work_matches_enforced_work() {
     for channels in ["channels: smoosh\n", BY_RENT] {
         let yaml = unhurried() + channels;
         let mut advising = Rig::in_mode(Mode::Advise, START, world(), &yaml);
         advising.run_for(10 * HOUR).await;
-        assert_eq!(really(&advising), (0, 0, 0));
+        assert_eq!(actual_totals(&advising), (0, 0, 0));
         let advised = sums(&advising);
         let mut enforcing = Rig::in_mode(Mode::Enforce, START, world(), &yaml);
         enforcing.run_for(10 * HOUR).await;
         assert_eq!(enforcing.watch.scorecard.borrow().state, ScorecardState::Enforcing);
-        let (count, freed, written) = really(&enforcing);
+        let (count, freed, written) = actual_totals(&enforcing);
         assert!(count > 15, "{channels}: {count}");
         let ScorecardSide { compactions, freed_bytes, rewritten_bytes, .. } = advised.advised;
         let found = format!("{channels}{advised:?}, and really {count} {freed} {written}");
@@ -81,7 +81,7 @@ async fn what_is_advised_is_what_enforcing_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_survives_a_kill_and_says_what_is_missing() {
+async fn scorecard_survives_a_kill_and_reports_the_gap() {
     let mut rig = Rig::in_mode(Mode::Advise, START, world(), &unhurried());
     rig.run_for(3 * HOUR).await;
     let before = sums(&rig);
@@ -93,13 +93,13 @@ async fn it_survives_a_kill_and_says_what_is_missing() {
     let missing = view.sum(START, rig.cluster.wall()).missing_seconds;
     assert!(missing.abs_diff(2 * 3_600) < 300, "{missing}");
     assert!(after.advised_seconds.abs_diff(before.advised_seconds + 3_600) < 300, "{after:?}");
-    // The idle ones are not compacted a second time.
+    // The databases without writes are not counted a second time.
     assert!(after.advised.compactions <= before.advised.compactions + 6, "{before:?} {after:?}");
     assert!(after.advised.freed_bytes >= before.advised.freed_bytes);
 }
 
 #[tokio::test(start_paused = true)]
-async fn smoosh_at_work_is_counted_beside_it() {
+async fn scorecard_counts_smooshs_compactions_separately() {
     let mut world = Config { compaction_rate: 2_000_000, ..world() };
     for node in &mut world.nodes {
         node.smoosh = true;
@@ -107,8 +107,8 @@ async fn smoosh_at_work_is_counted_beside_it() {
     let mut rig = Rig::in_mode(Mode::Advise, START, world, &unhurried());
     rig.run_for(6 * HOUR).await;
     let sums = sums(&rig);
-    let (count, freed, _) = really(&rig);
-    assert!(count > 3, "smoosh works");
+    let (count, freed, _) = actual_totals(&rig);
+    assert!(count > 3, "smoosh compacts");
     assert!(sums.real.compactions <= count && sums.real.compactions > 0, "{sums:?} of {count}");
     assert!(sums.real.freed_bytes <= freed, "{sums:?} of {freed}");
     assert!(sums.advised.waste_byte_seconds <= sums.real.waste_byte_seconds);

@@ -1,8 +1,8 @@
-//! CouchDB's own compactor beside this program, and taken over by it.
+//! CouchDB's own compactor, running beside this program and taken over by it.
 
 use super::*;
 
-/// Two nodes whose smoosh works, each with some databases, and one whose does not.
+/// Two nodes with an active smoosh and some databases each, and one with an inactive smoosh.
 fn world() -> Config {
     let mut world = nodes()
         .with(on(A, bloated("orders", 2_000)))
@@ -18,7 +18,7 @@ fn world() -> Config {
     world
 }
 
-/// Writes to each database, as smoosh looks at no other.
+/// Writes to each database, because smoosh ignores the others.
 fn write_to_each(rig: &Rig) {
     rig.cluster.world(|world| {
         for db in ["orders", "users", "logs", "mail", "files", "app"] {
@@ -27,21 +27,21 @@ fn write_to_each(rig: &Rig) {
     });
 }
 
-/// What a node's configuration says of a channel of smoosh, and whether recliner marked it.
+/// Notes a node's settings of a channel of smoosh, and whether recliner marked it.
 fn note_setting(rig: &mut Rig, node: &str) {
-    let told = rig.cluster.world(|world| {
+    let state = rig.cluster.world(|world| {
         let value = world.setting(node, "smoosh.ratio_dbs", "concurrency").unwrap_or("unset");
         let mark = world.section(node, recliner::act::takeover::MARK_SECTION).is_some();
         let mark = if mark { ", marked as taken over" } else { "" };
         format!("smoosh.ratio_dbs has a concurrency of {value} on {node}{mark}")
     });
-    rig.note(told);
+    rig.note(state);
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_of_smoosh_count_and_both_enforcing_is_a_finding() {
+async fn smoosh_jobs_count_and_double_enforcement_is_reported() {
     let yaml = roomy() + "limits: {per_node: 2, cluster: 3}\n";
-    let told = run_scenario(world(), &yaml, async |rig| {
+    let report = run_scenario(world(), &yaml, async |rig| {
         write_to_each(rig);
         rig.run_for(20 * MINUTE).await;
         let takeovers = rig.smoosh.as_ref().expect("it runs").takeovers.borrow().clone();
@@ -50,13 +50,13 @@ async fn jobs_of_smoosh_count_and_both_enforcing_is_a_finding() {
         rig.run_for(20 * MINUTE).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
-async fn smoosh_is_taken_over_again_after_a_restart_and_restored_at_the_end() {
+async fn takeover_is_repeated_after_restart_and_undone_at_the_end() {
     let yaml = roomy() + SPACED + "smoosh: {mode: takeover, takeover: [ratio_dbs, slack_dbs]}\n";
-    let told = run_scenario(world(), &yaml, async |rig| {
+    let report = run_scenario(world(), &yaml, async |rig| {
         write_to_each(rig);
         rig.run_for(45 * MINUTE / 60).await;
         note_setting(rig, A);
@@ -73,5 +73,5 @@ async fn smoosh_is_taken_over_again_after_a_restart_and_restored_at_the_end() {
         note_setting(rig, C);
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }

@@ -1,4 +1,4 @@
-//! Disks: what fits, what does not, and what shares one.
+//! Disk space: compactions that fit, that do not fit, and nodes that share a disk.
 
 use super::*;
 
@@ -6,17 +6,18 @@ const GB: u64 = 1_000_000_000;
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_does_not_fit_waits_for_space() {
-    // 13 GB hold 8.8 GB of files; the huge one's peak of 4.4 GB does not fit above a tenth.
+    // The 13 GB disk holds 8.8 GB of files; the largest one's peak of 4.4 GB does not fit above the
+    // reserved tenth.
     let world = alone(Node { disk: Some(13 * GB), ..Node::new(A) })
         .with(on(A, bloated("huge", 2_000)))
         .with(on(A, bloated("small", 200)));
     let yaml = format!("{PACE}{}", volumes(&[(&[A], "available: 4GB")]));
-    let told = run_scenario(world, &yaml, async |rig| {
+    let report = run_scenario(world, &yaml, async |rig| {
         rig.run_for(HOUR).await;
         rig.note_refusals();
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
@@ -31,7 +32,7 @@ async fn nothing_starts_on_a_full_disk_until_there_is_space_again() {
     }
     let each = [A, B, C].map(measured);
     let yaml = volumes(&[(&[A], &each[0]), (&[B], &each[1]), (&[C], &each[2])]);
-    let told = run_scenario(world, &format!("{PACE}{yaml}"), async |rig| {
+    let report = run_scenario(world, &format!("{PACE}{yaml}"), async |rig| {
         rig.note("somebody fills the disk of sim-1");
         rig.cluster.faults().full_disk(A, true);
         rig.run_for(HOUR).await;
@@ -41,12 +42,13 @@ async fn nothing_starts_on_a_full_disk_until_there_is_space_again() {
         rig.run_for(HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_nodes_on_one_volume_share_its_free_space() {
-    // Each is 8.1 GB and may take up to 4.4 GB; above a tenth, 5.3 GB are free for both.
+    // Each is 8.1 GB and may need up to 4.4 GB; above the reserved tenth, both share 5.3 GB of free
+    // space.
     let mut world = nodes()
         .with(on(A, bloated("orders", 2_000)))
         .with(on(B, bloated("users", 2_000)))
@@ -55,23 +57,23 @@ async fn two_nodes_on_one_volume_share_its_free_space() {
         (node.disk, node.volume) = (Some(24 * GB), Some("san".into()));
     }
     let yaml = volumes(&[(&[A, B], &measured(A)), (&[C], "available: 100GB")]);
-    let told = run_scenario(world, &format!("{PACE}{yaml}limits: {{wait: 0s}}\n"), async |rig| {
+    let report = run_scenario(world, &format!("{PACE}{yaml}limits: {{wait: 0s}}\n"), async |rig| {
         rig.run_for(MINUTE / 3).await;
         rig.note_refusals();
         rig.run_for(HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_small_targets_start_where_free_space_is_unknown() {
     let world =
         alone(Node::new(A)).with(on(A, bloated("huge", 2_000))).with(on(A, bloated("small", 200)));
-    let told = run_scenario(world, PACE, async |rig| {
+    let report = run_scenario(world, PACE, async |rig| {
         rig.run_for(HOUR).await;
         rig.note_refusals();
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }

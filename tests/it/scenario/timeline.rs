@@ -1,17 +1,17 @@
-//! What happened, as a text to read: a line for each compaction and for each word of a
-//! scenario, in the order of time.
+//! The events of a scenario as a text to read: one line for each compaction and each note, in order
+//! of time.
 
 use super::judge::Record;
 use couchdb_names::ShardName;
 use couchdb_sim::{Compaction, StartedBy};
 use std::time::Duration;
 
-/// When each compaction began, where, what, its size before and after, how long it took, and
-/// who started it where that was not recliner; and what the scenario noted.
+/// For each compaction: when it began, where, of what, the sizes before and after, the duration,
+/// and who started it if that was not recliner; and the scenario's notes.
 pub(crate) fn timeline(record: &Record) -> String {
-    let told = record.notes.iter().map(|(at, note)| (*at, 0, format!("-- {note}")));
+    let notes = record.notes.iter().map(|(at, note)| (*at, 0, format!("-- {note}")));
     let done = record.compactions.iter().map(|one| (one.began, 1, line(one)));
-    let mut lines: Vec<(Duration, u8, String)> = told.chain(done).collect();
+    let mut lines: Vec<(Duration, u8, String)> = notes.chain(done).collect();
     lines.sort_by_key(|(at, rank, _)| (*at, *rank));
     let at = |at: Duration| record.start.plus(at).rfc3339();
     lines.into_iter().map(|(when, _, text)| format!("{} {text}\n", at(when))).collect()

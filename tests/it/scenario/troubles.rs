@@ -1,11 +1,11 @@
-//! Nodes that go down, come back, are in maintenance or stall, and jobs that fail.
+//! Nodes that go down, return, are in maintenance or stall, and jobs that fail.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_job_lost_in_a_node_restart_is_started_again() {
     let world = nodes().with(on(A, bloated("orders", 10_000)));
-    let told = run_scenario(world, &roomy(), async |rig| {
+    let report = run_scenario(world, &roomy(), async |rig| {
         rig.run_for(2 * MINUTE).await;
         rig.note("sim-1 restarts");
         rig.cluster.faults().restart(A);
@@ -18,15 +18,15 @@ async fn a_job_lost_in_a_node_restart_is_started_again() {
         rig.note_outcomes();
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_nodes_go_on_while_one_is_gone_and_it_is_served_when_it_is_back() {
+async fn other_nodes_continue_while_one_is_down() {
     let world = nodes()
         .with(Database { n: 3, ..bloated("orders", 5_000) })
         .with(on(B, bloated("users", 1_000)));
-    let told = run_scenario(world, &(unhurried() + SPACED), async |rig| {
+    let report = run_scenario(world, &(unhurried() + SPACED), async |rig| {
         rig.run_for(MINUTE / 2).await;
         rig.note("sim-2 is gone");
         rig.cluster.faults().down(B);
@@ -38,7 +38,7 @@ async fn other_nodes_go_on_while_one_is_gone_and_it_is_served_when_it_is_back() 
         rig.note_outcomes();
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,7 +47,7 @@ async fn nothing_starts_on_a_node_in_maintenance() {
         .with(on(A, bloated("orders", 1_000)))
         .with(on(A, bloated("users", 500)))
         .with(on(B, bloated("logs", 500)));
-    let told = run_scenario(world, &unhurried(), async |rig| {
+    let report = run_scenario(world, &unhurried(), async |rig| {
         rig.note("sim-1 goes into maintenance");
         rig.cluster.faults().maintenance(A, true);
         rig.run_for(HOUR).await;
@@ -57,7 +57,7 @@ async fn nothing_starts_on_a_node_in_maintenance() {
         rig.run_for(HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,7 +65,7 @@ async fn a_shard_being_split_is_not_compacted() {
     let world = nodes()
         .with(on(A, Database { splitting: true, ..bloated("orders", 1_000) }))
         .with(on(A, bloated("users", 500)));
-    let told = run_scenario(world, &unhurried(), async |rig| {
+    let report = run_scenario(world, &unhurried(), async |rig| {
         rig.run_for(HOUR).await;
         rig.note_refusals();
         rig.note("the split is given up");
@@ -73,7 +73,7 @@ async fn a_shard_being_split_is_not_compacted() {
         rig.run_for(HOUR).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,7 +83,7 @@ async fn a_shard_whose_split_begins_between_two_sweeps_is_not_compacted() {
         .with(on(A, bloated("orders", 1_000)))
         .with(on(A, Database { bloat: 3.0, ..bloated("logs", 1_000) }));
     let yaml = roomy() + "limits: {per_node: 1, wait: 30s, duty: 100%}\n";
-    let told = run_scenario(world, &yaml, async |rig| {
+    let report = run_scenario(world, &yaml, async |rig| {
         rig.run_for(MINUTE).await;
         rig.note("orders begins to be split");
         rig.cluster.world(|world| world.begin_split("orders"));
@@ -96,7 +96,7 @@ async fn a_shard_whose_split_begins_between_two_sweeps_is_not_compacted() {
         rig.note(format!("what is split was asked {} times", asked));
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +106,7 @@ async fn a_stalled_job_keeps_its_slot_until_its_node_restarts() {
         .with(on(A, bloated("users", 500)))
         .with(on(B, bloated("logs", 500)));
     let yaml = unhurried() + "limits: {per_node: 1, wait: 30s, duty: 100%}\n";
-    let told = run_scenario(world, &yaml, async |rig| {
+    let report = run_scenario(world, &yaml, async |rig| {
         rig.run_for(MINUTE / 12).await;
         rig.note("what runs on sim-1 stands still");
         rig.cluster.world(|world| world.stall(A));
@@ -118,15 +118,15 @@ async fn a_stalled_job_keeps_its_slot_until_its_node_restarts() {
         rig.note_outcomes();
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
-async fn repeated_failures_rest_longer_and_then_wait_for_an_operator() {
+async fn repeated_failures_back_off_and_then_quarantine() {
     let world = alone(Node::new(A)).with(on(A, bloated("orders", 200)));
     let pace = PACE.replace("poll: 5s", "poll: 20s");
     let yaml = format!("{pace}failure: {{cool_down: 10m, quarantine_after: 4}}\n");
-    let told = run_scenario(world, &yaml, async |rig| {
+    let report = run_scenario(world, &yaml, async |rig| {
         rig.note("the disk of sim-1 is full, and recliner does not know it");
         rig.cluster.faults().full_disk(A, true);
         rig.run_for(5 * HOUR).await;
@@ -139,18 +139,18 @@ async fn repeated_failures_rest_longer_and_then_wait_for_an_operator() {
         rig.run_for(10 * MINUTE).await;
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_killed_process_follows_running_jobs_when_it_is_back() {
+async fn restarted_process_tracks_running_jobs() {
     let world = nodes()
         .with(on(A, bloated("orders", 10_000)))
         .with(on(A, bloated("users", 3_000)))
         .with(on(B, bloated("logs", 500)))
         .with(on(C, bloated("mail", 20_000)));
     let yaml = roomy() + "limits: {per_node: 1, wait: 30s, duty: 100%}\n";
-    let told = run_scenario(world, &yaml, async |rig| {
+    let report = run_scenario(world, &yaml, async |rig| {
         rig.run_for(90 * MINUTE / 60).await;
         rig.note("recliner is killed");
         rig.kill_for(MINUTE).await;
@@ -163,5 +163,5 @@ async fn a_killed_process_follows_running_jobs_when_it_is_back() {
         rig.note_outcomes();
     })
     .await;
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }

@@ -1,5 +1,5 @@
-//! A store that a test can read: every change that was kept, with the number of orders that
-//! CouchDB had been given by then.
+//! A store for tests: every stored change, with the number of orders that CouchDB had received by
+//! then.
 
 use couchdb_sim::Cluster;
 use futures::{FutureExt as _, future::BoxFuture};
@@ -13,15 +13,15 @@ use std::{
 use tokio::sync::watch;
 use wall_clock::Moment;
 
-/// One thing that was kept.
+/// One stored change.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// How many orders CouchDB had been given by then.
+    /// The number of orders that CouchDB had received by then.
     pub(crate) orders: usize,
     pub(crate) change: StateChange,
 }
 
-/// Keeps changes in memory, over any number of processes.
+/// Stores changes in memory, across any number of processes.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordingStore {
     cluster: Cluster,
@@ -41,17 +41,17 @@ impl RecordingStore {
         }
     }
 
-    /// Everything that was kept so far.
+    /// Every change so far.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.entries.borrow().clone()
     }
 
-    /// What is kept now, with every outcome as recent.
+    /// The stored state, with every outcome as recent.
     pub(crate) fn kept(&self) -> RecoveredState {
         self.held.kept()
     }
 
-    /// What a process that starts now reads back.
+    /// The state that a process would read if it started now.
     pub(crate) fn recovered(&self, now: Moment) -> RecoveredState {
         let mut kept = self.kept();
         kept.recent_outcomes
@@ -59,9 +59,9 @@ impl RecordingStore {
         kept
     }
 
-    /// From now on keeps nothing and says why, or keeps again.
+    /// Makes every further write fail with this error; `None`: writes succeed again.
     pub(crate) fn fails(&self, trouble: Option<StoreError>) {
-        *self.trouble.lock().expect("no test panics with it") = trouble;
+        *self.trouble.lock().expect("no test panics while holding the lock") = trouble;
     }
 }
 
@@ -69,7 +69,9 @@ impl StateStore for RecordingStore {
     fn store(&self, changes: Vec<StateChange>) -> BoxFuture<'static, Result<(), StoreError>> {
         let store = self.clone();
         async move {
-            if let Some(trouble) = store.trouble.lock().expect("no test panics with it").clone() {
+            if let Some(trouble) =
+                store.trouble.lock().expect("no test panics while holding the lock").clone()
+            {
                 return Err(trouble);
             }
             store.held.store(changes.clone()).await?;

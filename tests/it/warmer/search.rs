@@ -1,4 +1,4 @@
-//! Search indexes in the warmer: which are found, what is asked for, what never is.
+//! Search indexes in the warmer: which are found, which queries are sent, and which never are.
 
 use super::{MINUTE, YAML, warming};
 use crate::support::{NODES, Rig, START, nodes, small};
@@ -10,7 +10,7 @@ use recliner::{
 };
 use std::time::Duration;
 
-/// The cluster, each node of which has both engines.
+/// The cluster with both search engines on each node.
 fn searching(world: Config) -> Config {
     let mut world = world;
     for node in &mut world.nodes {
@@ -20,7 +20,7 @@ fn searching(world: Config) -> Config {
     world
 }
 
-/// A database with one search index that has seen this share of its documents.
+/// A database with one search index that has processed this share of its documents.
 fn lagging(name: &str, engine: Engine, index: &str, built: f64) -> Database {
     let search = Search { built, ..Search::new(engine, index) };
     let design = Design { views: vec![], searches: vec![search], ..Design::new("x") };
@@ -32,7 +32,7 @@ fn nouveau(name: &str) -> Database {
 }
 
 impl Rig {
-    /// Sequences that each copy of a search index has not seen.
+    /// The sequences that each copy of a search index has not processed.
     fn unseen(&self, db: &str, engine: Engine, index: &str) -> Vec<u64> {
         self.cluster.world(|world| {
             let of = |node: &&str| {
@@ -47,7 +47,7 @@ impl Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nouveau_index_that_lags_is_built_once() {
+async fn lagging_nouveau_index_is_built_once() {
     let mut rig = warming(searching(nodes().with(nouveau("orders"))));
     rig.run_for(MINUTE).await;
     assert_eq!(rig.line("orders").unwrap().status, BuildStatus::Waiting(BuildRefusal::Grace));
@@ -62,7 +62,7 @@ async fn a_nouveau_index_that_lags_is_built_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn advice_names_the_query_and_sends_none() {
+async fn advise_mode_names_the_query_without_sending_it() {
     let world = searching(nodes().with(nouveau("orders")));
     let mut rig = Rig::in_mode(Mode::Advise, START, world, YAML);
     rig.run_for(10 * MINUTE).await;
@@ -73,7 +73,7 @@ async fn advice_names_the_query_and_sends_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_an_engine_is_absent_nothing_is_asked_of_it() {
+async fn absent_engine_gets_no_requests() {
     let both = Design {
         views: vec![],
         searches: [Engine::Nouveau, Engine::Clouseau].map(|it| Search::new(it, "text")).to_vec(),
@@ -99,21 +99,21 @@ async fn where_an_engine_is_absent_nothing_is_asked_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_node_without_the_engine_is_enough_to_ask_nothing() {
+async fn no_query_while_one_node_lacks_the_engine() {
     let mut world = searching(nodes().with(nouveau("orders")));
     world.nodes[1].settings.clear();
     let mut rig = warming(world);
     rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.line("orders").unwrap().status, BuildStatus::Waiting(BuildRefusal::NotOffered));
     assert_eq!(rig.asked("_nouveau"), []);
-    // It is switched on there, which the next sweep sees.
+    // The engine is enabled there, which the next sweep notices.
     rig.cluster.world(|world| world.set(NODES[1], "nouveau", "enable", "true"));
     rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries(), ["/orders/_design/x/_nouveau/text?q=*:*&limit=1"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn clouseau_is_built_by_its_own_query() {
+async fn clouseau_index_is_built_by_its_own_query() {
     let orders = lagging("orders", Engine::Clouseau, "text", 0.25);
     let mut rig = warming(searching(nodes().with(orders)));
     rig.run_for(10 * MINUTE).await;
@@ -122,7 +122,7 @@ async fn clouseau_is_built_by_its_own_query() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_never_built_lags_behind_everything() {
+async fn never_built_index_lags_by_all_sequences() {
     let mut rig = warming(searching(nodes().with(lagging("new", Engine::Nouveau, "text", 0.0))));
     rig.run_for(MINUTE).await;
     assert!(rig.line("new").unwrap().pending >= Some(40_000));
@@ -145,8 +145,8 @@ async fn odd_names_are_percent_encoded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_query_that_is_not_answered_is_a_build_that_goes_on() {
-    // Some minutes for each copy, and the query waits for them.
+async fn unanswered_query_counts_as_a_running_build() {
+    // A build takes some minutes for each copy, and the query waits for all of them.
     let world = Config { index_rate: 100, ..nodes().with(nouveau("orders")) };
     let mut rig = warming(searching(world));
     rig.run_for(4 * MINUTE).await;
@@ -163,8 +163,8 @@ async fn a_query_that_is_not_answered_is_a_build_that_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_says_no_is_a_failure() {
-    // Few enough documents that the query is answered before nobody waits for it any more.
+async fn error_response_to_a_query_is_a_failure() {
+    // So few documents that the query is answered before its client gives up.
     let orders = lagging("orders", Engine::Nouveau, "text", 0.9);
     let mut rig = warming(searching(Config { index_rate: 100_000, ..nodes().with(orders) }));
     rig.cluster.faults().plan(Fault::everywhere(Effect::Status(500)).at("/_nouveau/"));
@@ -174,7 +174,7 @@ async fn an_answer_that_says_no_is_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn documents_that_want_no_builds_get_none() {
+async fn excluded_search_indexes_are_not_built() {
     let mut by_hand = nouveau("orders");
     by_hand.designs[0].autoupdate = false;
     let mut rig = warming(searching(nodes().with(by_hand).with(nouveau("scratch-1"))));
@@ -190,9 +190,9 @@ async fn documents_that_want_no_builds_get_none() {
     }
 }
 
-/// Indexers that CouchDB runs by itself count, and are waited for.
+/// Indexers that CouchDB starts by itself count, and the warmer waits for them.
 #[tokio::test(start_paused = true)]
-async fn indexers_of_others_are_recognised() {
+async fn foreign_indexers_are_recognised() {
     let world = Config { index_rate: 100, ..nodes().with(nouveau("orders")) };
     let mut rig = warming(searching(world));
     rig.run_for(Duration::from_secs(70)).await;
@@ -202,16 +202,16 @@ async fn indexers_of_others_are_recognised() {
     assert_eq!(rig.queries(), [""; 0]);
 }
 
-/// A scenario: built, written to, built again, and left alone while nothing moves.
+/// A scenario: an index is built, written to, built again, and left alone while nothing changes.
 #[tokio::test(start_paused = true)]
-async fn a_day_of_a_search_index() {
+async fn search_index_is_rebuilt_only_after_writes() {
     let mut rig = warming(searching(nodes().with(nouveau("orders"))));
     rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries().len(), 1);
-    // Nothing is written for hours: nothing is asked for.
+    // Without writes for hours, no query is sent.
     rig.run_for(120 * MINUTE).await;
     assert_eq!((rig.queries().len(), rig.builds().indexes.len()), (1, 0));
-    // The engine goes away: it is asked nothing more, and that is shown.
+    // The engine disappears: it gets no more queries, and the reason is shown.
     for node in NODES {
         rig.cluster.world(|world| world.set(node, "nouveau", "enable", "false"));
     }

@@ -10,7 +10,7 @@ fn catalog() -> Catalog {
 }
 
 #[test]
-fn databases_come_in_the_order_of_their_names_and_are_found_by_them() {
+fn databases_are_sorted_and_found_by_name() {
     let catalog = catalog();
     let all: Vec<_> = catalog.from("").collect();
     assert_eq!(all.len() as u64, catalog.len());
@@ -34,7 +34,7 @@ fn databases_come_in_the_order_of_their_names_and_are_found_by_them() {
 }
 
 #[test]
-fn deleted_databases_are_gone() {
+fn deleted_databases_are_neither_listed_nor_found() {
     let mut catalog = catalog();
     let before = catalog.len();
     for name in ["user-007", "user-05x"] {
@@ -48,7 +48,7 @@ fn deleted_databases_are_gone() {
 }
 
 #[test]
-fn ranges_cover_the_ring_as_mem3_cuts_it() {
+fn ranges_cover_the_ring_as_in_mem3() {
     for q in [1, 2, 3, 4, 7, 8, 256] {
         let ranges: Vec<_> = (0..q).map(|range| range_at(q, range)).collect();
         assert_eq!(ranges.first().map(|range| range.from), Some(0));
@@ -65,7 +65,7 @@ fn ranges_cover_the_ring_as_mem3_cuts_it() {
 }
 
 #[test]
-fn files_of_others_have_no_owner() {
+fn files_outside_the_shard_map_have_no_owner() {
     let catalog = catalog();
     assert!(catalog.owner("shards/00000000-7fffffff/user-05x.17").is_some());
     for none in [
@@ -80,7 +80,7 @@ fn files_of_others_have_no_owner() {
 }
 
 #[test]
-fn every_range_has_its_copies_on_different_nodes() {
+fn copies_of_a_range_are_on_different_nodes() {
     let catalog = catalog();
     let db = catalog.find("user-05x").unwrap();
     for range in 0..2 {

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn names_that_couchdb_refuses_are_refused() {
+fn refuses_names_that_couchdb_refuses() {
     for good in ["a", "app/_design/x", "rec_app/slash+plus", "_users", "a$()+-_/0"] {
         assert!(legal_name(good), "{good}");
     }
@@ -14,7 +14,7 @@ fn names_that_couchdb_refuses_are_refused() {
 }
 
 #[test]
-fn numbers_out_of_bounds_are_named() {
+fn out_of_bounds_number_is_named() {
     let check = |database| Config::new(&["couchdb@a"]).with(database).check();
     let number = |what| Err(ConfigError::Number("a".to_owned(), what));
     let base = || Database::new("a");

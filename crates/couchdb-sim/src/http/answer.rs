@@ -15,7 +15,6 @@ pub(crate) enum Made {
     Behind,
 }
 
-/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     made: Made,
@@ -33,7 +32,7 @@ pub(super) enum Routed {
 }
 
 impl Routed {
-    /// A response that waits for what this future waits for.
+    /// A response that waits for this future.
     pub(super) fn wait<F>(answer: impl FnOnce(Cluster) -> F + Send + 'static) -> Self
     where
         F: Future<Output = Answer> + Send + 'static,
@@ -51,7 +50,7 @@ impl From<Answer> for Routed {
 /// A JSON response, with CouchDB's final newline.
 pub(crate) fn json(status: u16, value: &impl Serialize) -> Answer {
     let mut text = Vec::with_capacity(512);
-    // Only map keys that are not strings fail, and there are none.
+    // Only map keys that are not strings could fail, and there are none.
     if serde_json::to_writer(&mut text, value).is_err() {
         text.clear();
     }
@@ -87,7 +86,7 @@ pub(crate) fn wrong_method(allowed: &str) -> Answer {
     error(405, "method_not_allowed", &format!("Only {allowed} allowed"))
 }
 
-/// The reason of an illegal database name, which older servers return for unknown paths.
+/// CouchDB's error for an illegal database name, which older servers return for unknown paths.
 pub(super) fn illegal_name(name: &str) -> Answer {
     let reason = format!(
         "Name: '{name}'. Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, and / are allowed. Must begin with a letter."
@@ -102,7 +101,7 @@ pub(super) fn tag(of: u64) -> String {
     (0..25).map(digit).collect()
 }
 
-/// Any other body.
+/// A response with a streamed body of any other type.
 pub(crate) fn stream(content_type: &'static str, body: Body) -> Answer {
     let cache = match content_type {
         "text/event-stream" => Some("no-cache"),
@@ -150,7 +149,7 @@ impl Answer {
         if close { self.with(header::CONNECTION, "close") } else { self }
     }
 
-    /// The response of a server of this version.
+    /// The response as a server of this version sends it.
     pub(super) fn response(self, version: &str, request: u64) -> Response {
         let made = self.made;
         let answer = self.with(header::SERVER, &format!("CouchDB/{version} (Erlang OTP/25)"));

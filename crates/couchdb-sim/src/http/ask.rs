@@ -12,7 +12,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-/// One request, at one node's address.
+/// A request at one node's address.
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedRequest {
     pub(crate) method: Method,
@@ -22,7 +22,7 @@ pub(crate) struct ParsedRequest {
     /// The node at whose address it arrived.
     pub(crate) node: String,
     pub(crate) login: Login,
-    /// Its credentials, for a node to which it is passed on.
+    /// The request's credentials, for a node to which it is forwarded.
     pub(crate) shown: Shown,
     pub(crate) content_type: Option<String>,
     /// Whether changes are also written to the node's files (`X-Couch-Persist`).
@@ -32,7 +32,7 @@ pub(crate) struct ParsedRequest {
     pub(crate) wall_start: u64,
 }
 
-/// Which of sorted names are asked for.
+/// The page of a sorted list of names that a query string selects.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) start: String,
@@ -42,7 +42,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The items of this page, from those whose names are not before its start.
+    /// The items of this page, given all items from its start on.
     pub(crate) fn of<T>(
         &self,
         items: impl Iterator<Item = T>,
@@ -55,20 +55,20 @@ impl Page {
     }
 }
 
-/// The segments of a raw path.
+/// The segments of a raw path, each percent-decoded once.
 pub(super) fn segments(path: &str) -> Vec<String> {
     let parts = path.split('/').filter(|part| !part.is_empty());
     parts.map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect()
 }
 
 impl ParsedRequest {
-    /// The same request as the node `to` receives it from the node that was asked, which finds this
-    /// `login` in it.
+    /// The same request as the node `to` receives it when another node forwards it; `login` is what
+    /// `to` finds in it.
     pub(super) fn passed_on(&self, to: &str, login: Login) -> Self {
         Self { login, node: to.to_owned(), ..self.clone() }
     }
 
-    /// The same request from the beginning of a feed.
+    /// The same request, with a feed read from its beginning.
     pub(super) fn since_the_start(mut self) -> Self {
         for (_, value) in self.query.iter_mut().filter(|(key, _)| key == "since") {
             "0".clone_into(value);
@@ -100,16 +100,15 @@ impl ParsedRequest {
         }
     }
 
-    /// A query parameter.
     pub(crate) fn param(&self, key: &str) -> Option<&str> {
-        self.query.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+        self.query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn is_true(&self, key: &str) -> bool {
         self.param(key) == Some("true")
     }
 
-    /// A query parameter with a JSON string.
+    /// A query parameter that holds a JSON string, under any of these keys.
     fn json_text(&self, keys: &[&str]) -> Option<String> {
         let value = keys.iter().find_map(|key| self.param(key))?;
         match serde_json::from_str(value) {
@@ -118,13 +117,13 @@ impl ParsedRequest {
         }
     }
 
-    /// The response without admin rights; `None`: it may proceed.
+    /// The refusal without admin rights; `None`: the request may proceed.
     pub(super) fn admin_only(&self) -> Option<Answer> {
         let refused = || error(401, "unauthorized", "You are not a server admin.");
         (!self.login.is_admin()).then(refused)
     }
 
-    /// Which of sorted names are asked for; `Err`: a number is none.
+    /// The page that the query string selects; `Err`: a number is invalid.
     pub(crate) fn page(&self) -> Result<Page, ()> {
         let size = |key| Ok(self.number(key)?.map(|it| usize::try_from(it).unwrap_or(usize::MAX)));
         Ok(Page {
@@ -135,7 +134,7 @@ impl ParsedRequest {
         })
     }
 
-    /// A query parameter with a number of at least zero; `Err`: another value.
+    /// A query parameter that is a non-negative integer; `Err`: any other value.
     pub(crate) fn number(&self, key: &str) -> Result<Option<u64>, ()> {
         self.param(key).map(|value| value.parse().map_err(|_| ())).transpose()
     }
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_segment_is_decoded_once() {
+    fn path_segments_are_decoded_once() {
         assert_eq!(
             segments("/_node/couchdb%40a/shards%2F00000000-ffffffff%2Fa%2Fb+c.1/_design/50%2525"),
             ["_node", "couchdb@a", "shards/00000000-ffffffff/a/b+c.1", "_design", "50%25"]

@@ -24,8 +24,8 @@ pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[
         ["_all_dbs"] if get => all_files(inner, node).into(),
         ["_active_tasks"] if get => {
             let tasks = inner.world.tasks();
-            let own = tasks.iter().filter(|task| task.node == node);
-            let tasks: Vec<Value> = own.map(|task| shown_task(task, ask, false)).collect();
+            let on_node = tasks.iter().filter(|task| task.node == node);
+            let tasks: Vec<Value> = on_node.map(|task| shown_task(task, ask, false)).collect();
             json(200, &tasks).behind().into()
         }
         ["_dbs", "_all_docs"] if get => map_documents(inner, ask).into(),
@@ -37,10 +37,10 @@ pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[
     }
 }
 
-/// Routes of one file.
+/// Routes of one database file.
 fn file(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, rest: &[&str]) -> Answer {
-    let known = matches!(file, "_dbs" | "_nodes" | "_users") || file.starts_with("shards/");
-    if !known && !legal_name(file) {
+    let is_file_name = matches!(file, "_dbs" | "_nodes" | "_users") || file.starts_with("shards/");
+    if !is_file_name && !legal_name(file) {
         return illegal_name(file).behind();
     }
     let post = ask.method == Method::POST;
@@ -99,7 +99,7 @@ fn start(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, ddoc: &
     }
 }
 
-/// A shard's state as CouchDB shows it.
+/// A shard's state in CouchDB's format.
 #[derive(Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]
@@ -111,7 +111,7 @@ struct Shown<'a> {
     props: Empty,
 }
 
-/// `{}`.
+/// The empty JSON object.
 #[derive(Serialize)]
 struct Empty {}
 

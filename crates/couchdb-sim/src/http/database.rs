@@ -15,26 +15,26 @@ use http::Method;
 use serde_json::{Value, json as value};
 use std::collections::BTreeMap;
 
-/// An opaque sequence of the cluster: a number, and a hash for the shards' own sequences.
+/// An opaque cluster sequence: a number, and a hash in place of the shards' own sequences.
 pub(super) fn packed(seq: u64) -> String {
     format!("{seq}-g1AAAA{:016x}{:016x}", mix(seq, 1), mix(seq, 2))
 }
 
 /// The response to `GET /{db}`.
-pub(super) fn info(name: &str, known: &DatabaseInfo) -> Value {
-    let quorum = known.n / 2 + 1;
+pub(super) fn info(name: &str, db: &DatabaseInfo) -> Value {
+    let quorum = db.n / 2 + 1;
     value!({
-        "instance_start_time": known.created.to_string(),
+        "instance_start_time": db.created.to_string(),
         "db_name": name,
         "purge_seq": packed(0),
-        "update_seq": packed(known.seq),
-        "sizes": known.sizes,
+        "update_seq": packed(db.seq),
+        "sizes": db.sizes,
         "props": {},
-        "doc_del_count": known.deleted,
-        "doc_count": known.docs,
+        "doc_del_count": db.deleted,
+        "doc_count": db.docs,
         "disk_format_version": 8,
-        "compact_running": known.compact_running,
-        "cluster": {"q": known.q, "n": known.n, "w": quorum, "r": quorum},
+        "compact_running": db.compact_running,
+        "cluster": {"q": db.q, "n": db.n, "w": quorum, "r": quorum},
     })
 }
 
@@ -46,7 +46,7 @@ fn lookup_error(lookup_error: LookupError) -> Answer {
     }
 }
 
-/// The missing rights of a request; `None`: it may proceed.
+/// The refusal of a request without the needed rights; `None`: it may proceed.
 fn refused(ask: &ParsedRequest, allowed: bool) -> Option<Answer> {
     if allowed {
         return None;
@@ -134,9 +134,9 @@ fn shards(inner: &Inner, db: &str) -> Answer {
 fn shard_of(inner: &Inner, db: &str, doc: &str) -> Answer {
     let range = inner.world.range_of(db, doc);
     let mapped = inner.world.map_entry_of(db);
-    let found = mapped
-        .and_then(|mapped| mapped.ranges.into_iter().find(|(known, _)| Some(*known) == range));
-    let Some((range, nodes)) = found else { return lookup_error(LookupError::Database) };
+    let entry = mapped
+        .and_then(|mapped| mapped.ranges.into_iter().find(|(other, _)| Some(*other) == range));
+    let Some((range, nodes)) = entry else { return lookup_error(LookupError::Database) };
     json(200, &value!({"range": range.to_string(), "nodes": nodes}))
 }
 
@@ -173,13 +173,13 @@ fn design_document(inner: &Inner, db: &str, ddoc: &str) -> Answer {
 }
 
 fn view_info(inner: &Inner, db: &str, ddoc: &str) -> Answer {
-    let known = match inner.world.cluster_view(db, ddoc) {
-        Ok(known) => known,
+    let view = match inner.world.cluster_view(db, ddoc) {
+        Ok(view) => view,
         Err(why) => return lookup_error(why),
     };
-    let mut index = known.shown();
-    let pending = known.pending;
-    // Only the used copies, about half of which are the preferred ones.
+    let mut index = view.shown();
+    let pending = view.pending;
+    // Counts only the copies in use, about half of which are the preferred ones.
     let of = value!({"minimum": pending, "preferred": pending / 2, "total": pending});
     index.insert("updates_pending".to_owned(), of);
     json(200, &value!({"name": ddoc, "view_index": index}))

@@ -39,7 +39,7 @@ pub(super) struct Feed {
 enum Kind {
     Longpoll,
     Continuous,
-    /// It ends at its first heartbeat.
+    /// Ends at its first heartbeat.
     EventSource,
     /// `_dbs/_changes?feed=longpoll`.
     Map,
@@ -122,7 +122,7 @@ pub(super) fn database(inner: &Inner, ask: &ParsedRequest) -> Routed {
     .into()
 }
 
-/// The sequences of one `_global_changes`.
+/// The sequence numbers of one instance of `_global_changes`.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     instance: u64,
@@ -133,19 +133,19 @@ impl Places {
         Self { instance: inner.world.updates_instance() }
     }
 
-    /// A sequence as it is sent.
+    /// A sequence in the format that clients get.
     fn packed(self, seq: u64) -> String {
         format!("{seq}-g1AAAA{:016x}{:016x}", mix(seq, 1), mix(self.instance, 2))
     }
 
-    /// The number of a sequence; zero for one of another instance, because CouchDB starts unknown shards
-    /// from the beginning.
+    /// The number of a sequence; zero if it is from another instance, because CouchDB starts unknown
+    /// shards from the beginning.
     fn read(self, text: &str) -> Option<u64> {
         let (number, rest) = text.split_once('-').unwrap_or((text, ""));
         let number = number.parse().ok()?;
-        let other = rest.starts_with("g1AAAA")
+        let other_instance = rest.starts_with("g1AAAA")
             && !rest.ends_with(&format!("{:016x}", mix(self.instance, 2)));
-        Some(if other { 0 } else { number })
+        Some(if other_instance { 0 } else { number })
     }
 }
 
@@ -153,7 +153,7 @@ fn row(update: &Update, places: Places) -> Value {
     value!({"db_name": update.db, "type": <&str>::from(update.kind), "seq": places.packed(update.seq)})
 }
 
-/// All rows at once. If rows were left out, the last sequence is that of the last row.
+/// All rows at once. If rows were left out, the last sequence is that of the last row sent.
 fn normal(mut updates: Vec<Update>, (limit, now): (u64, u64), places: Places) -> Answer {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let cut = updates.len() > limit;
@@ -211,7 +211,7 @@ fn map_rows(inner: &Inner, since: u64, limit: u64) -> (bool, Answer) {
         row
     };
     if since < start {
-        // Sequences of the start are the databases in order.
+        // The sequences at the start number the databases in order.
         let old = (1_u64..).zip(inner.world.databases_at_start());
         let old = old.filter(|(seq, _)| *seq > since).take(limit);
         rows.extend(old.map(|(seq, name)| changed(&name, seq, false)));
@@ -256,12 +256,12 @@ impl Feed {
             if any || begun.elapsed() >= self.timeout {
                 return answer;
             }
-            let left = self.timeout.saturating_sub(begun.elapsed());
-            tokio::time::sleep(left.min(WRITE_DELAY)).await;
+            let remaining = self.timeout.saturating_sub(begun.elapsed());
+            tokio::time::sleep(remaining.min(WRITE_DELAY)).await;
         }
     }
 
-    /// The present answer, and whether there is anything in it.
+    /// The current response, and whether it has any rows.
     fn rows(&self, inner: &Inner) -> (bool, Answer) {
         if self.kind == Kind::Map {
             return map_rows(inner, self.since, self.limit);
@@ -279,7 +279,7 @@ struct Open {
     /// When it last sent something.
     last_sent: Instant,
     ended: bool,
-    /// The responding node, and how often it had stopped when the feed began.
+    /// The responding node, and how often it had stopped before the feed began.
     node: Arc<str>,
     stops: Option<u64>,
 }
@@ -290,12 +290,12 @@ impl Open {
         Self { feed, cluster, last_sent: Instant::now(), ended: false, node: node.into(), stops }
     }
 
-    /// Whether the node has stopped since, which broke every connection to it.
+    /// Whether the node has stopped since the feed began, which broke every connection to it.
     fn is_broken(&self) -> bool {
         self.cluster.world(|world| world.stops(&self.node)) != self.stops
     }
 
-    /// Whether its `_global_changes` still exists.
+    /// Whether the feed's `_global_changes` still exists.
     fn is_there(&self) -> bool {
         let instance = self.feed.places.instance;
         self.cluster
@@ -320,16 +320,16 @@ impl Open {
                 self.last_sent = Instant::now();
                 return Some(updates);
             }
-            let left = quiet.saturating_sub(self.last_sent.elapsed());
-            if left.is_zero() {
+            let remaining = quiet.saturating_sub(self.last_sent.elapsed());
+            if remaining.is_zero() {
                 self.last_sent = Instant::now();
                 return None;
             }
-            tokio::time::sleep(left.min(WRITE_DELAY)).await;
+            tokio::time::sleep(remaining.min(WRITE_DELAY)).await;
         }
     }
 
-    /// The next chunk of a body, and what follows.
+    /// The next chunk of the body, and the feed's state after it.
     async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
         if self.ended {
             return None;
@@ -346,7 +346,7 @@ impl Open {
         Some((Ok(text.into()), self))
     }
 
-    /// A row; an event source has the raw changes of `_global_changes`.
+    /// One row of the body; an event source gets the raw changes of `_global_changes`.
     fn row(&self, update: &Update) -> String {
         if self.feed.kind != Kind::EventSource {
             return format!("{}\n", row(update, self.feed.places));
@@ -357,7 +357,8 @@ impl Open {
         format!("data: {change}\nid: {seq}\n\n")
     }
 
-    /// What ends a silence: a heartbeat, or the last line. An event source ends at its first heartbeat.
+    /// What is sent after a silence: a heartbeat, or the last line. An event source ends at its first
+    /// heartbeat.
     fn pause(&mut self) -> String {
         let is_source = self.feed.kind == Kind::EventSource;
         let beats = self.feed.heartbeat.is_some() && self.feed.limit > 0;

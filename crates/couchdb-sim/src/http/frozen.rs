@@ -1,10 +1,10 @@
 //! Requests that wait for a node whose process is stopped.
 //!
-//! As measured on real clusters of three: requests that a node answers by itself, including the shard
-//! map and its own files, are answered at once; `_reshard`, `_active_tasks` and `_dbs_info` ask every
+//! Measured on real clusters of three nodes: a node immediately answers what it knows by itself,
+//! including the shard map and its own files; `_reshard`, `_active_tasks` and `_dbs_info` ask every
 //! node and wait for the stopped one; a database waits if one of its ranges has no other copy. When
-//! Erlang considers the node down, all waiting requests are answered, those for a range without another
-//! copy with 500.
+//! Erlang considers the node down, all waiting requests are answered, with 500 for a range without
+//! another copy.
 
 use super::ask::segments;
 use crate::{Cluster, cluster::Inner};
@@ -31,7 +31,7 @@ pub(super) async fn waited(cluster: &Cluster, node: &str, path: &str) {
     }
 }
 
-/// Waits until Erlang has tried to connect to the node to which this request is passed on, if the node
+/// Waits for Erlang's attempt to connect to the node to which this request is forwarded, if that node
 /// was considered down.
 pub(super) async fn connected(cluster: &Cluster, node: &str, path: &str) {
     let end = tokio::time::Instant::now() + SETUP;
@@ -49,7 +49,7 @@ pub(super) async fn connected(cluster: &Cluster, node: &str, path: &str) {
     }
 }
 
-/// Whether a request needs a node that is being waited for.
+/// Whether a request needs a node that others still wait for.
 fn needs_it(inner: &Inner, entry: &str, path: &str) -> bool {
     let segments = segments(path);
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -69,10 +69,10 @@ pub(super) fn is_lost(inner: &Inner, segments: &[&str]) -> bool {
     is_without(inner, segments, |node| inner.planned.is_given_up(node, now))
 }
 
-/// Whether a request is for all ranges of a database, one of which has all its copies `away`.
+/// Whether a request needs all ranges of a database, and all copies of one range are `away`.
 fn is_without(inner: &Inner, segments: &[&str], away: impl Fn(&str) -> bool) -> bool {
     let [db, rest @ ..] = segments else { return false };
-    // A node knows the placement of copies by itself.
+    // A node knows by itself where copies are.
     let of_all_ranges = !db.starts_with('_') && !matches!(rest, ["_shards", ..]);
     let mapped = of_all_ranges.then(|| inner.world.map_entry_of(db)).flatten();
     mapped.is_some_and(|mapped| {

@@ -31,7 +31,7 @@ fn first(body: Body, bytes: usize) -> impl Stream<Item = Result<Bytes, axum::Err
     })
 }
 
-/// A space at a time, without end.
+/// An endless body of spaces, one per interval.
 fn endless_spaces(every: Duration) -> Body {
     let spaces = stream::repeat_with(|| Ok::<_, io::Error>(Bytes::from_static(b" ")));
     Body::from_stream(spaces.then(move |space| async move {
@@ -40,7 +40,7 @@ fn endless_spaces(every: Duration) -> Body {
     }))
 }
 
-/// A body with other bytes in the middle.
+/// A body with other bytes inserted in the middle.
 fn with_bytes_at(body: Body, at: usize, bytes: Vec<u8>) -> Body {
     let mut left = Some(at);
     Body::from_stream(body.into_data_stream().map_ok(move |piece| {
@@ -53,7 +53,7 @@ fn with_bytes_at(body: Body, at: usize, bytes: Vec<u8>) -> Body {
     }))
 }
 
-/// A body as gzip, each piece readable as soon as it arrives.
+/// A body as gzip, flushed after each piece.
 fn gzipped(body: Body) -> Body {
     let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
     Body::from_stream(body.into_data_stream().map(move |piece| {

@@ -1,4 +1,4 @@
-//! The login of a request: what it shows, and how a node checks it.
+//! The login of a request: the credentials it carries, and how a node checks them.
 
 use super::{
     answer::{Answer, error},
@@ -12,7 +12,7 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// The name and password that a request to begin a session carries.
+/// The name and password in the body of a request that begins a session.
 pub(super) fn credentials_in_body(parts: &http::request::Parts, body: &Bytes) -> Shown {
     let kind = parts.headers.get(http::header::CONTENT_TYPE);
     match session::form(kind.and_then(|kind| kind.to_str().ok()), body) {
@@ -21,7 +21,7 @@ pub(super) fn credentials_in_body(parts: &http::request::Parts, body: &Bytes) ->
     }
 }
 
-/// How a node checks a login; `behind`: of a request that another node passed on.
+/// The rules by which a node checks a login; `behind`: for requests that another node forwarded.
 pub(super) fn checks(inner: &Inner, node: &str, wall_start: u64, behind: bool) -> Checks {
     let version = inner.world.version_of(node);
     let set = |section: &str, key: &str| inner.world.setting(node, section, key);
@@ -47,9 +47,9 @@ pub(super) fn turned_away(inner: &Inner, ask: &ParsedRequest) -> Option<Answer> 
             Some(error(403, "forbidden", reason))
         }
         Login::Anonymous => {
-            let asked = |key| inner.world.setting(&ask.node, "chttpd", key) == Some("true");
-            let but_up = asked("require_valid_user_except_for_up");
-            let strict = asked("require_valid_user");
+            let is_set = |key| inner.world.setting(&ask.node, "chttpd", key) == Some("true");
+            let but_up = is_set("require_valid_user_except_for_up");
+            let strict = is_set("require_valid_user");
             // Anyone may try to log in.
             let open = match ask.segments.as_slice() {
                 [first] if first == "_session" => ask.method == http::Method::POST,

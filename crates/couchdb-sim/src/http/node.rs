@@ -9,7 +9,7 @@ use crate::{cluster::Inner, config::V3_4_0};
 use http::Method;
 use serde_json::{Value, json as value};
 
-/// Routes of a node, as seen from the node that was asked.
+/// Routes of a node, as answered by the node that received the request.
 pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> Routed {
     let metrics = matches!(rest, ["_system" | "_prometheus", ..]);
     if let Some(refused) = ask.admin_only().filter(|_| !(metrics && ask.login.reads_metrics())) {
@@ -67,12 +67,12 @@ fn smoosh_status(inner: &Inner, ask: &ParsedRequest) -> Answer {
         .map(|(channel, waiting)| {
             let number = |value: f64| if value == 0.0 { 0.into() } else { value!(value) };
             let size = waiting.size;
-            let shown = value!({
+            let channel_status = value!({
                 "active": waiting.active,
                 "starting": 0,
                 "waiting": {"size": size, "min": number(waiting.min), "max": number(waiting.max)},
             });
-            (<&str>::from(channel).to_owned(), shown)
+            (<&str>::from(channel).to_owned(), channel_status)
         })
         .collect();
     json(200, &value!({"channels": channels}))

@@ -28,7 +28,7 @@ struct Query {
     index: String,
 }
 
-/// Whether a node has an engine.
+/// Whether a node has a search engine.
 pub(super) fn has(inner: &Inner, node: &str, engine: Engine) -> bool {
     let version = inner.world.version_of(node);
     match engine {
@@ -39,7 +39,7 @@ pub(super) fn has(inner: &Inner, node: &str, engine: Engine) -> bool {
     }
 }
 
-/// The engine of a route, and whether it is a query.
+/// The engine that a route's segment names, and whether the route is a query.
 fn engine(word: &str) -> Option<(Engine, bool)> {
     match word {
         "_nouveau_info" => Some((Engine::Nouveau, false)),
@@ -97,35 +97,35 @@ fn absent(inner: &Inner, node: &str, engine: Engine) -> Answer {
 }
 
 fn info(inner: &Inner, engine: Engine, db: &str, ddoc: &str, index: &str) -> Answer {
-    let known = match inner.world.cluster_search(db, (engine, ddoc, index)) {
-        Ok(known) => known,
+    let found_index = match inner.world.cluster_search(db, (engine, ddoc, index)) {
+        Ok(found_index) => found_index,
         Err(LookupError::Range) => return error(500, "nodedown", "progress not possible"),
         Err(_) => return not_found("missing"),
     };
     let of_name = |salt| format!("{:016x}", mix(crate::growth::key_of(index), salt));
     let info = match engine {
-        Engine::Nouveau if !known.exists => return not_found("Index does not exist"),
+        Engine::Nouveau if !found_index.exists => return not_found("Index does not exist"),
         Engine::Nouveau => value!({
-            "update_seq": known.update_seq,
+            "update_seq": found_index.update_seq,
             "purge_seq": 0,
-            "num_docs": known.docs,
-            "disk_size": known.disk_size,
+            "num_docs": found_index.docs,
+            "disk_size": found_index.disk_size,
             "signature": (1..=4).map(of_name).collect::<String>(),
         }),
         Engine::Clouseau => value!({
             "signature": (1..=2).map(of_name).collect::<String>(),
-            "pending_seq": known.update_seq,
+            "pending_seq": found_index.update_seq,
             "doc_del_count": 0,
-            "doc_count": known.docs,
-            "disk_size": known.disk_size,
-            "committed_seq": known.update_seq,
+            "doc_count": found_index.docs,
+            "disk_size": found_index.disk_size,
+            "committed_seq": found_index.update_seq,
         }),
     };
     json(200, &value!({"name": format!("_design/{ddoc}/{index}"), "search_index": info}))
 }
 
 impl Query {
-    /// The response, after all indexers of it have ended.
+    /// The response, once all indexers of the index have ended.
     async fn answer(self, cluster: Cluster) -> Answer {
         let of = (self.engine, self.ddoc.as_str(), self.index.as_str());
         while cluster.world(|world| world.is_building_search(&self.db, of)) {

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json as value};
 /// The maximum number of keys of `_dbs_info` (`[chttpd] max_db_number_for_dbs_info_req`).
 const MAX_KEYS: usize = 100;
 
-/// What both of a node's interfaces say of it at `/`.
+/// What both interfaces of a node return at `/`.
 fn welcome(inner: &Inner, node: &str) -> Map<String, Value> {
     let mut welcome = Map::new();
     let mut set = |key: &str, value: Value| welcome.insert(key.to_owned(), value);
@@ -30,7 +30,7 @@ fn welcome(inner: &Inner, node: &str) -> Map<String, Value> {
     welcome
 }
 
-/// The response to `GET /`, from a node.
+/// A node's response to `GET /`.
 pub(super) fn root(inner: &Inner, node: &str) -> Answer {
     let has = |engine| super::search::has(inner, node, engine);
     let optional = [
@@ -48,7 +48,7 @@ pub(super) fn root(inner: &Inner, node: &str) -> Answer {
     json(200, &welcome)
 }
 
-/// The same response from a node's older interface.
+/// The response to `GET /` from a node's older interface.
 pub(super) fn root_behind(inner: &Inner, node: &str) -> Answer {
     json(200, &welcome(inner, node)).behind()
 }
@@ -98,7 +98,7 @@ pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, segments: &[&str]) -
     }
 }
 
-/// Whether databases are listed to users who are not an admin.
+/// Whether users who are not admins may list the databases.
 fn lists_for_all(inner: &Inner, ask: &ParsedRequest) -> bool {
     inner.world.setting(&ask.node, "chttpd", "admin_only_all_dbs") == Some("false")
 }
@@ -111,7 +111,7 @@ fn up(inner: &Inner, ask: &ParsedRequest) -> Answer {
     }
 }
 
-/// The login of a request. `_session` of a node behind another one returns the same.
+/// The login of a request. A node that gets a forwarded `_session` returns the same.
 pub(super) fn session(inner: &Inner, ask: &ParsedRequest) -> Answer {
     let name = ask.login.user().map(|user| user.name.as_str());
     let handlers = inner.world.setting(&ask.node, "chttpd", "authentication_handlers");
@@ -184,13 +184,13 @@ fn dbs_info(inner: &Inner, ask: &ParsedRequest) -> Answer {
     json(200, &entries).chunked()
 }
 
-/// One entry of `_active_tasks`; `with_node` in the cluster's list only.
+/// One entry of `_active_tasks`; only the cluster's list names the node.
 pub(super) fn shown_task(task: &Task, ask: &ParsedRequest, with_node: bool) -> Value {
     let unix = |at: std::time::Duration| ask.wall_start.saturating_add(at.as_secs());
     let pid = format!("<0.{}.{}>", task.process, task.process % 7);
     let progress =
         (task.changes_done.saturating_mul(100)).checked_div(task.total_changes).unwrap_or(0);
-    let mut shown = value!({
+    let mut entry = value!({
         "pid": pid,
         "process_status": "running",
         "database": task.shard,
@@ -200,7 +200,7 @@ pub(super) fn shown_task(task: &Task, ask: &ParsedRequest, with_node: bool) -> V
         "started_on": unix(task.started),
         "updated_on": unix(task.updated),
     });
-    let own = match &task.kind {
+    let kind_fields = match &task.kind {
         TaskKind::Database { phase } => value!({"type": "database_compaction", "phase": phase}),
         TaskKind::View { ddoc, phase, view } => value!({
             "type": "view_compaction", "design_document": ddoc, "phase": phase, "view": view,
@@ -212,11 +212,11 @@ pub(super) fn shown_task(task: &Task, ask: &ParsedRequest, with_node: bool) -> V
             value!({"type": "indexer", "design_document": ddoc, "indexer_pid": pid})
         }
     };
-    if let (Some(fields), Value::Object(own)) = (shown.as_object_mut(), own) {
-        fields.extend(own);
+    if let (Some(fields), Value::Object(kind_fields)) = (entry.as_object_mut(), kind_fields) {
+        fields.extend(kind_fields);
         fields.extend(with_node.then(|| ("node".to_owned(), task.node.clone().into())));
     }
-    shown
+    entry
 }
 
 fn reshard_jobs(inner: &Inner, ask: &ParsedRequest) -> Answer {

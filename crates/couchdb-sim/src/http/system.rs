@@ -5,7 +5,7 @@ use super::answer::{Answer, METRICS, json, stream};
 use crate::{cluster::Inner, config::V3_4_0};
 use serde_json::{Map, Value, json as value};
 
-/// Whether a node is of 3.4 or later, with `QuickJS` and HELP lines in its metrics.
+/// Whether a node has version 3.4 or later, with `QuickJS` and with HELP lines in its metrics.
 fn is_recent(inner: &Inner, node: &str) -> bool {
     let version = inner.world.version_of(node);
     version >= V3_4_0
@@ -30,10 +30,10 @@ pub(super) fn versions(inner: &Inner, node: &str) -> Answer {
     )
 }
 
-/// What a real 3.5.0 said of itself, apart from what follows the world.
+/// What a real 3.5.0 returned, apart from the values that follow the world.
 const SYSTEM: &str = include_str!("system.json");
 
-/// A link to another node, with the numbers of a real one.
+/// A link to another node, with a real link's numbers.
 fn link() -> Value {
     value!({
         "recv_avg": 245, "recv_cnt": 70_763, "recv_dvi": 40, "recv_max": 65_183,

@@ -58,7 +58,7 @@ fn login(name: &str, password: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_design_document_of_any_name_is_found_on_its_range_alone() {
+async fn design_document_is_found_only_on_its_range() {
     let cluster = cluster();
     let files = cluster.world(|world| world.files(A)).unwrap();
     let mut found = Vec::new();
@@ -78,12 +78,16 @@ async fn a_design_document_of_any_name_is_found_on_its_range_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compaction_over_http_runs_and_ends() {
+async fn compaction_over_http_runs_and_ends() {
     let cluster = cluster();
     let files = cluster.world(|world| world.files(A)).unwrap();
     let file = files.iter().find(|file| file.contains("big")).unwrap();
     let path = format!("/_node/{A}/{}", couchdb_names::encode_part(file));
-    assert_eq!(get(&cluster, &format!("/_node/{A}/{file}")).await.0, 404, "slashes are raw");
+    assert_eq!(
+        get(&cluster, &format!("/_node/{A}/{file}")).await.0,
+        404,
+        "slashes must be percent-encoded"
+    );
     let compact = format!("{path}/_compact");
     let bare = http::Request::post(&compact).header(header::AUTHORIZATION, ADMIN);
     let bare = bare.body(Body::empty()).unwrap();
@@ -102,7 +106,7 @@ async fn a_compaction_over_http_runs_and_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_frozen_node_is_waited_for_until_it_is_given_up() {
+async fn requests_wait_for_frozen_node_until_considered_down() {
     let config = Config::new(&[A, B])
         .with(Database { q: 2, n: 1, placed_on: vec![B.to_owned()], ..Database::new("there") })
         .with(Database { q: 2, n: 1, placed_on: vec![A.to_owned()], ..Database::new("here") });
@@ -114,7 +118,7 @@ async fn a_frozen_node_is_waited_for_until_it_is_given_up() {
         (get(&cluster, path).await.0, began.elapsed().as_secs())
     };
     for path in ["/", "/_membership", "/_node/_local/_all_dbs", "/_node/_local/_dbs/_all_docs"] {
-        assert_eq!(timed(path).await, (200, 0), "{path}: a node knows that by itself");
+        assert_eq!(timed(path).await, (200, 0), "{path}: a node answers that by itself");
     }
     assert_eq!(timed("/here/_design_docs").await, (200, 0));
     assert_eq!(timed("/there/_shards").await, (200, 0));
@@ -126,14 +130,14 @@ async fn a_frozen_node_is_waited_for_until_it_is_given_up() {
     let own = cluster.router(B).oneshot(request(Method::GET, "/", Some(ADMIN)));
     let mut own = std::pin::pin!(own);
     let waited = tokio::time::timeout(Duration::from_secs(600), &mut own).await;
-    assert!(waited.is_err(), "its own address takes a request and answers nothing");
+    assert!(waited.is_err(), "its own address accepts a request and never answers");
     cluster.faults().thaw(B);
     assert_eq!(own.await.unwrap().status(), 200);
     assert_eq!((timed(&whole).await, timed("/there/_design_docs").await), ((200, 0), (200, 0)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_down_node_refuses_at_its_address_and_is_down_for_others() {
+async fn down_node_refuses_connections_and_others_report_it() {
     let cluster = cluster();
     cluster.faults().down(B);
     let refused = cluster.router(B).oneshot(request(Method::GET, "/", None)).await.unwrap();
@@ -142,7 +146,7 @@ async fn a_down_node_refuses_at_its_address_and_is_down_for_others() {
     assert_eq!((status, body.pointer("/error")), (412, Some(&json!("nodedown"))));
     let (_, members) = get(&cluster, "/_membership").await;
     assert_eq!(members, json!({"all_nodes": [A], "cluster_nodes": [A, B]}));
-    // smoosh's status ignores the node in its path, even one that is down.
+    // smoosh's status ignores the node in its path, even if that node is down.
     assert_eq!(get(&cluster, &format!("/_node/{B}/_smoosh/status")).await.0, 200);
     cluster.faults().up(B);
     assert_eq!(get(&cluster, &format!("/_node/{B}/_all_dbs")).await.0, 200);
@@ -151,7 +155,7 @@ async fn a_down_node_refuses_at_its_address_and_is_down_for_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_are_those_of_the_role() {
+async fn rights_follow_from_the_role() {
     let cluster = cluster();
     let of = async |login: Option<String>, method: Method, path: &str| {
         send(cluster.router(A), request(method, path, login.as_deref())).await.0
@@ -179,7 +183,7 @@ async fn rights_are_those_of_the_role() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wrong_passwords_lock_out_on_nodes_that_count_them() {
+async fn wrong_passwords_lock_only_on_nodes_that_count_them() {
     let mut config = Config::new(&[A, B]);
     config.nodes[1] = Node { version: Version::new(3, 3, 3), ..Node::new(B) };
     let cluster = Cluster::new(config, 1, Clock::anchored(Moment::from_unix(0))).unwrap();
@@ -198,7 +202,7 @@ async fn wrong_passwords_lock_out_on_nodes_that_count_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_host_says_which_node_is_asked() {
+async fn host_header_selects_the_node() {
     let cluster = cluster();
     let name = async |uri: &str, host: Option<&str>| {
         let mut request = request(Method::GET, uri, Some(ADMIN));
@@ -215,7 +219,7 @@ async fn the_host_says_which_node_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_do_as_they_are_told_and_the_wire_log_shows_it() {
+async fn faults_take_effect_and_appear_in_request_log() {
     let cluster = cluster();
     let faults = cluster.faults();
     let effect_on = async |effect: Effect| {
@@ -243,7 +247,7 @@ async fn faults_do_as_they_are_told_and_the_wire_log_shows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_shard_map_comes_in_pages_and_its_changes_by_longpoll() {
+async fn shard_map_supports_paging_and_longpoll() {
     let cluster = cluster();
     let page = "/_node/_local/_dbs/_all_docs?include_docs=true&limit=1";
     let (_, first) = get(&cluster, page).await;
@@ -275,7 +279,7 @@ async fn the_shard_map_comes_in_pages_and_its_changes_by_longpoll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_continuous_feed_tells_rows_beats_and_ends() {
+async fn continuous_feed_sends_rows_heartbeats_and_end() {
     let cluster = cluster();
     let path = "/_db_updates?feed=continuous&since=now&timeout=2000";
     let feed = cluster.router(A).oneshot(request(Method::GET, path, Some(ADMIN)));
@@ -298,7 +302,7 @@ async fn a_continuous_feed_tells_rows_beats_and_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings_are_read_changed_and_deleted_on_the_node_they_belong_to() {
+async fn settings_are_read_changed_and_deleted_per_node() {
     let cluster = cluster();
     let path = format!("/_node/{B}/_config/smoosh.ratio_dbs/concurrency");
     let put = |value: &str| {
@@ -318,9 +322,9 @@ async fn settings_are_read_changed_and_deleted_on_the_node_they_belong_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dots_for_a_design_document_never_reach_the_whole_database() {
+async fn encoded_dots_never_compact_the_whole_database() {
     let cluster = cluster();
-    // What a URL library makes of `/app/_compact/..` is another path; here `..` is a name.
+    // A URL library would turn `/app/_compact/..` into another path; here `..` is a name.
     assert_eq!(post(&cluster, "/big/_compact/%2e%2e").await.0, 404);
     assert_eq!(cluster.world(|world| world.tasks()).len(), 0);
 }
@@ -359,7 +363,7 @@ async fn begin(cluster: &Cluster, node: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_lets_in_until_it_is_old_or_the_password_changes() {
+async fn session_is_valid_until_expiry_or_password_change() {
     let cluster = cluster();
     let cookie = begin(&cluster, A).await;
     let look = async |node: &str, path: &str, cookie: &str| {
@@ -368,7 +372,7 @@ async fn a_session_lets_in_until_it_is_old_or_the_password_changes() {
     let (status, session, set) = look(A, "/_session", &cookie).await;
     assert_eq!((status, set), (200, None));
     assert_eq!(session.pointer("/info/authenticated"), Some(&json!("cookie")));
-    assert_eq!(look(B, "/_all_dbs", &cookie).await.0, 200, "one secret");
+    assert_eq!(look(B, "/_all_dbs", &cookie).await.0, 200, "both nodes have the same secret");
     tokio::time::sleep(Duration::from_secs(61)).await;
     let renewed = look(A, "/_all_dbs", &cookie).await.2.unwrap();
     tokio::time::sleep(Duration::from_secs(540)).await;
@@ -377,7 +381,7 @@ async fn a_session_lets_in_until_it_is_old_or_the_password_changes() {
     assert_eq!(look(A, "/_all_dbs", &renewed).await.0, 200);
     cluster.faults().password("admin", "other");
     assert_eq!(look(A, "/_all_dbs", &renewed).await.0, 401);
-    assert_eq!(cluster.failed_logins(A, "admin"), 0, "a session is never counted");
+    assert_eq!(cluster.failed_logins(A, "admin"), 0, "an invalid session is not a failed login");
     let json = [(header::CONTENT_TYPE, "application/json")];
     let (status, refusal, set) =
         with(cluster.router(A), Method::POST, "/_session", &json, LOGIN).await;
@@ -387,7 +391,7 @@ async fn a_session_lets_in_until_it_is_old_or_the_password_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_with_another_secret_does_not_know_a_session_that_is_passed_on() {
+async fn forwarded_session_is_invalid_under_another_secret() {
     let cluster = cluster();
     cluster.world(|world| world.set(B, "chttpd_auth", "secret", "its own"));
     let cookie = begin(&cluster, A).await;

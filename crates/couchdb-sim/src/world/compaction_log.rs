@@ -32,11 +32,11 @@ pub enum Obstacle {
 /// One compaction of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compaction {
-    /// The node.
+    /// The node that ran it.
     pub node: String,
     /// The shard file's name.
     pub shard: String,
-    /// The id of the design document, for an index.
+    /// The id of the design document, if an index was compacted.
     pub ddoc: Option<String>,
     /// Who started it.
     pub by: StartedBy,
@@ -50,13 +50,13 @@ pub struct Compaction {
     pub other_copy: bool,
     /// Free bytes on its node's disk; `None`: unlimited.
     pub available: Option<u64>,
-    /// Additional bytes that it will need, without writes that arrive meanwhile.
+    /// Additional disk bytes that it will need, without writes that arrive meanwhile.
     pub needed: u64,
     /// Bytes that other compactions on that disk will still need.
     pub reserved: u64,
     /// Why it should not have been started.
     pub obstacles: Vec<Obstacle>,
-    /// The file's bytes before.
+    /// The file's bytes before the compaction.
     pub before: u64,
     /// Its end, once it has ended.
     pub end: Option<CompactionEnd>,
@@ -65,9 +65,9 @@ pub struct Compaction {
 /// How a compaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactionEnd {
-    /// When, since the start of the world.
+    /// The end time, since the start of the world.
     pub at: Duration,
-    /// The file's bytes after.
+    /// The file's bytes after the compaction.
     pub after: u64,
     /// The file's bytes after a compaction of the same content without concurrent writes.
     pub clean: u64,
@@ -108,7 +108,7 @@ impl CompactionLog {
         }
     }
 
-    /// Who started a running compaction, if that is still recorded.
+    /// Who started a running compaction, if it is still recorded.
     pub(super) fn starter(&self, key: JobKey) -> Option<StartedBy> {
         let place = self.running.get(&key)?.checked_sub(self.removed)?;
         Some(self.kept.get(place)?.by)

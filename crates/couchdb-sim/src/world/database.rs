@@ -68,7 +68,7 @@ impl World {
 
     pub(crate) fn database_info(&self, db: &str) -> Result<DatabaseInfo, LookupError> {
         let db = self.find_db(db)?;
-        let mut known = DatabaseInfo {
+        let mut totals = DatabaseInfo {
             q: self.catalog.ranges(db),
             n: u32::try_from(self.catalog.nodes_of(db, 0).count()).unwrap_or(u32::MAX),
             created: self.catalog.created(db),
@@ -76,13 +76,13 @@ impl World {
         };
         for file in self.one_copy_each(db)? {
             let info = self.info_of(file, String::new());
-            known.docs += info.doc_count;
-            known.deleted += info.doc_del_count;
-            known.seq += info.update_seq;
-            known.compact_running |= info.compact_running;
-            known.sizes = added(known.sizes, info.sizes);
+            totals.docs += info.doc_count;
+            totals.deleted += info.doc_del_count;
+            totals.seq += info.update_seq;
+            totals.compact_running |= info.compact_running;
+            totals.sizes = added(totals.sizes, info.sizes);
         }
-        Ok(known)
+        Ok(totals)
     }
 
     /// A view index, summed over one copy of each range.
@@ -109,8 +109,8 @@ impl World {
     /// The index of a design document on one copy, as the node shows it: only on the range that
     /// contains the document.
     pub(crate) fn node_view(&self, node: &str, file: &str, ddoc: &str) -> Option<ViewInfo> {
-        let found = self.file(self.node_position(node)?, file)?;
-        self.holds_design(found, ddoc).then(|| self.view_of(found, ddoc)).flatten()
+        let copy = self.file(self.node_position(node)?, file)?;
+        self.holds_design(copy, ddoc).then(|| self.view_of(copy, ddoc)).flatten()
     }
 
     /// Whether a copy's range contains a design document.
@@ -125,7 +125,7 @@ impl World {
         Some(self.catalog.description(self.catalog.find(db)?))
     }
 
-    /// The shard map, from this database's name on.
+    /// The shard map, starting at this database name.
     pub(crate) fn shard_map(&self, from: &str) -> impl Iterator<Item = ShardMapEntry> + '_ {
         self.catalog.from(from).map(|(db, name)| self.map_entry(db, name.into_owned()))
     }
@@ -161,7 +161,7 @@ impl World {
         self.catalog.described().filter(splitting).filter_map(split).collect()
     }
 
-    /// Whether CouchDB opens a file only when the split that makes it is over.
+    /// Whether CouchDB cannot open a file until the split that creates it is over.
     #[must_use]
     pub fn is_locked(&self, file: &str) -> bool {
         self.split_jobs().iter().any(|split| split.targets.iter().any(|target| target == file))

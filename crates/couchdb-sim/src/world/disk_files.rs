@@ -16,7 +16,7 @@ use wall_clock::Moment;
 /// How long before the start the described compactions were interrupted.
 const LONG_AGO: Duration = Duration::from_secs(2 * 86_400);
 
-/// The first moment after the start.
+/// The first instant after the start.
 const SOON: Duration = Duration::from_nanos(1);
 
 /// The result of a walk over a node's directories.
@@ -71,7 +71,7 @@ pub(super) struct DeletedFile {
     freed: Duration,
 }
 
-/// Files that a compaction wrote.
+/// Files that a compaction has written.
 struct TemporaryFile {
     file: File,
     bytes: u64,
@@ -116,8 +116,8 @@ impl World {
 
     /// Deleted bytes on a node that are not freed yet.
     pub(super) fn trash(&self, node: usize) -> u64 {
-        let there = self.trash.iter().filter(|it| it.node == node && it.freed > self.now);
-        there.map(|deleted| deleted.bytes).sum()
+        let not_freed = self.trash.iter().filter(|it| it.node == node && it.freed > self.now);
+        not_freed.map(|deleted| deleted.bytes).sum()
     }
 
     /// View indexes on a node whose shard no longer exists.
@@ -128,8 +128,8 @@ impl World {
 
     /// Bytes of deleted databases on a node that are kept for recovery.
     pub(super) fn recoverable(&self, node: usize) -> u64 {
-        let kept = self.config.recoverable.iter();
-        let here = kept.filter(|file| self.node_position(&file.node) == Some(node));
+        let deleted = self.config.recoverable.iter();
+        let here = deleted.filter(|file| self.node_position(&file.node) == Some(node));
         here.map(|file| file.bytes).fold(0, u64::saturating_add)
     }
 
@@ -144,13 +144,13 @@ impl World {
             let bytes = job.temporary(key.kind, self.now);
             TemporaryFile { file: key.file, bytes, at: self.now }
         });
-        let left = self.changed.iter();
-        let left = left.filter(|(file, _)| !self.compacting(**file, JobKind::Shard));
-        let left = left.map(|(file, FileChanges { leftover, .. })| {
+        let interrupted = self.changed.iter();
+        let interrupted = interrupted.filter(|(file, _)| !self.compacting(**file, JobKind::Shard));
+        let interrupted = interrupted.map(|(file, FileChanges { leftover, .. })| {
             let at = if leftover.grows { self.now.max(SOON) } else { leftover.written };
             TemporaryFile { file: *file, bytes: leftover.bytes, at }
         });
-        running.chain(left).filter(move |it| it.bytes > 0 && self.node_of(it.file) == node)
+        running.chain(interrupted).filter(move |it| it.bytes > 0 && self.node_of(it.file) == node)
     }
 
     /// What a walk over a node's directories finds, if the world began at `start`; `None`: no such
@@ -174,7 +174,7 @@ impl World {
         Some(DiskWalk { files, trash: self.trash(node), recoverable: self.recoverable(node) })
     }
 
-    /// Adds a file and its indexes.
+    /// Adds a file and the files of its indexes.
     fn walk_file(&self, file: File, name: &str, files: &mut Vec<DiskFile>) {
         files.push(DiskFile::Shard(self.info_of(file, name.to_owned())));
         let File::Copy { db, .. } = file else { return };

@@ -24,7 +24,7 @@ pub(super) struct Extra {
     pub(super) deleted: bool,
 }
 
-/// The share of a count for one of `q` ranges. All shares add up to the count.
+/// The share of a count that one of `q` ranges gets. All shares add up to the count.
 pub(super) fn share(count: u64, q: u32, range: u32) -> u64 {
     let upto = |ranges: u32| {
         let part = u128::from(count) * u128::from(ranges) / u128::from(q.max(1));
@@ -50,7 +50,7 @@ impl World {
         self.extra.push(Extra { node, name, bytes, deleted: false });
     }
 
-    /// The files outside the shard map of a node, by their position.
+    /// A node's files outside the shard map, with their positions.
     fn extra_of(&self, node: usize) -> impl Iterator<Item = (usize, &Extra)> {
         let extra = self.extra.iter().enumerate();
         extra.filter(move |(_, extra)| extra.node == node && !extra.deleted)
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// Cancels the split of a database: its source remains, its targets are removed.
+    /// Cancels the split of a database: the source remains, the targets are removed.
     pub fn end_split(&mut self, db: &str) {
         let Some(db) = self.catalog.find(db) else { return };
         self.delete_split_files(db);
@@ -128,7 +128,6 @@ impl World {
         Some(File::Extra(at))
     }
 
-    /// A file's name.
     pub(super) fn name_of(&self, file: File) -> String {
         match file {
             File::Copy { db, range, .. } => self.catalog.file(db, range),
@@ -137,7 +136,6 @@ impl World {
         }
     }
 
-    /// Every file of a node.
     pub(super) fn files_of(&self, node: usize) -> impl Iterator<Item = File> + '_ {
         let local = (0..LOCAL.len()).map(move |which| File::Local { node, which });
         let copies = self.catalog.all().flat_map(move |db| {
@@ -256,7 +254,7 @@ impl World {
         self.stock(file).doc_counts(self.writes(file, at))
     }
 
-    /// The present document counts of a file.
+    /// The current document counts of a file.
     pub(super) fn held(&self, file: File) -> DocCounts {
         self.held_at(file, self.now)
     }

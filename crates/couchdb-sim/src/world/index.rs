@@ -45,7 +45,7 @@ impl World {
         self.catalog.description(db).designs.get(place)
     }
 
-    /// How far an index is built, apart from a running build.
+    /// How far an index is built, ignoring a running build.
     pub(super) fn build_state(&self, file: File, index: Index) -> Option<BuildState> {
         let changed = self.changed.get(&file).and_then(|changes| changes.built.get(&index));
         if let Some(state) = changed {
@@ -175,7 +175,7 @@ impl World {
         self.written.entry(db).or_default().push((self.now, 1));
     }
 
-    /// Keeps the indexes of one copy that the new design documents still define.
+    /// Keeps those indexes of one copy that the new design documents still define.
     fn replace_indexes(&mut self, file: File, old: &[Design], new: &[Design]) {
         let place_of = |design: &Design, among: &[Design]| {
             among.iter().position(|other| signature_of(other) == signature_of(design))

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Sizes {
     /// The file's bytes.
     pub file: u64,
-    /// Live bytes.
+    /// Bytes of the file that are live.
     pub active: u64,
     /// Bytes of the documents as JSON.
     pub external: u64,
@@ -24,36 +24,36 @@ pub struct ShardInfo {
     /// The file's name.
     #[serde(rename = "db_name")]
     pub name: String,
-    /// Documents.
+    /// The number of documents.
     pub doc_count: u64,
-    /// Tombstones.
+    /// The number of tombstones.
     pub doc_del_count: u64,
     /// The last sequence.
     pub update_seq: u64,
     /// The sequence at the last compaction; 0: never.
     pub compacted_seq: u64,
-    /// Whether a compaction runs.
+    /// Whether the file is being compacted.
     pub compact_running: bool,
-    /// Its sizes.
+    /// The file's sizes.
     pub sizes: Sizes,
     /// When the file was opened, in microseconds since 1970.
     pub instance_start_time: String,
-    /// Its identity.
+    /// The UUID of the file.
     pub uuid: String,
 }
 
 /// The state of one copy of a view index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewInfo {
-    /// The signature.
+    /// The signature, which names the index's file.
     pub signature: Signature,
-    /// Its language.
+    /// The language of its design document.
     pub language: String,
-    /// Its sizes.
+    /// The index's sizes.
     pub sizes: Sizes,
     /// The shard's sequence to which it is built.
     pub update_seq: u64,
-    /// The shard's later sequences.
+    /// The number of later sequences in the shard.
     pub pending: u64,
     /// Whether a build is running.
     pub updater_running: bool,
@@ -87,7 +87,7 @@ impl ViewInfo {
 pub struct DiskUse {
     /// The disk's size; `None`: unlimited.
     pub capacity: Option<u64>,
-    /// Database and index files, orphans, stale indexes and what is kept for recovery included.
+    /// Database and index files, including orphans, stale indexes and files kept for recovery.
     pub files: u64,
     /// Temporary files of running and interrupted compactions.
     pub temporary: u64,
@@ -146,11 +146,11 @@ pub struct SearchInfo {
     pub update_seq: u64,
     /// Later sequences.
     pub pending: u64,
-    /// Indexed documents.
+    /// The number of indexed documents.
     pub docs: u64,
-    /// Its size in bytes.
+    /// The index's size in bytes.
     pub disk_size: u64,
-    /// Whether it was ever built.
+    /// Whether the index was ever built.
     pub exists: bool,
 }
 
@@ -159,15 +159,15 @@ pub struct SearchInfo {
 pub struct Task {
     /// The node it runs on.
     pub node: String,
-    /// The shard file.
+    /// The shard file's name.
     pub shard: String,
-    /// What it does.
+    /// The kind of work.
     pub kind: TaskKind,
-    /// The number of its process; each pass has another one.
+    /// The number of the process; each pass is another process.
     pub process: u64,
-    /// Changes done in this phase.
+    /// Changes processed in this phase.
     pub changes_done: u64,
-    /// Changes of this phase.
+    /// Changes that this phase has to process.
     pub total_changes: u64,
     /// When this pass began, since the start of the world.
     pub started: Duration,

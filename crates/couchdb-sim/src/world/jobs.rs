@@ -30,11 +30,11 @@ pub(super) struct Job {
     pass_start: DocCounts,
     /// Changes that this pass copies or maps.
     changes: u64,
-    /// The completed share at the start, from an earlier run's files.
+    /// The completed share at the start, thanks to an earlier run's files.
     done_at_start: f64,
-    /// The completed share at the end; below 1 if the disk will be full.
+    /// The completed share at the end; below 1 if the disk fills up before.
     done_at_end: f64,
-    /// The bytes of the new file and of the sort.
+    /// The final bytes of the new file and of the sort.
     bytes: (u64, u64),
 }
 
@@ -149,13 +149,14 @@ impl World {
         }
     }
 
-    /// How long so many bytes take. A file of many terabytes at one byte per second never ends.
+    /// How long it takes to process this many bytes. A file of many terabytes at one byte per
+    /// second never ends.
     fn duration_of(&self, work: u64) -> Duration {
         let seconds = work as f64 / self.config.compaction_rate.max(1) as f64;
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4)
     }
 
-    /// Starts a job that processes `work` bytes; `by` is who started a compaction.
+    /// Starts a job that processes `work` bytes; `by` names who started it, if it is a compaction.
     fn start(&mut self, key: JobKey, job: Job, work: u64, by: Option<StartedBy>) -> bool {
         let node = self.node_of(key.file);
         if !self.is_up(node) || self.jobs.contains_key(&key) {
@@ -282,7 +283,7 @@ impl World {
         Some(job)
     }
 
-    /// Ends a job at its time.
+    /// Ends a job at its end time.
     pub(super) fn end(&mut self, key: JobKey) {
         let Some(job) = self.remove_job(key) else { return };
         let held = self.held(key.file);

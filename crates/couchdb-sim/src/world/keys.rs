@@ -1,4 +1,4 @@
-//! What names a file, an index and a job of the world.
+//! The identities of files, indexes and jobs in the world.
 
 use crate::{catalog::Db, config::Design};
 
@@ -7,7 +7,6 @@ use crate::{catalog::Db, config::Design};
 pub(super) enum File {
     /// A shard copy.
     Copy {
-        /// The database.
         db: Db,
         /// The position of the range.
         range: u32,
@@ -57,7 +56,7 @@ impl Index {
         }
     }
 
-    /// Whether CouchDB can build it.
+    /// Whether CouchDB can build the index.
     pub(super) fn is_buildable(self, design: &Design) -> bool {
         let is_defined = matches!(self, Self::Search(..)) || !design.views.is_empty();
         is_defined && QUERY_SERVER_LANGUAGES.contains(&design.language.as_str())
@@ -75,7 +74,7 @@ pub(super) enum JobKind {
     Build(Index),
 }
 
-/// The identity of a job: only one of each kind runs on a file at a time.
+/// The identity of a job: at most one job of each kind runs on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct JobKey {
     pub(super) file: File,

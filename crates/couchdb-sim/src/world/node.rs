@@ -142,13 +142,13 @@ impl World {
         }
     }
 
-    /// A setting of a node; `None`: not set.
+    /// The value of a node's setting; `None`: not set.
     #[must_use]
     pub fn setting(&self, node: &str, section: &str, key: &str) -> Option<&str> {
         Some(self.section(node, section)?.get(key)?.as_str())
     }
 
-    /// A section of a node's settings.
+    /// One section of a node's settings.
     #[must_use]
     pub fn section(&self, node: &str, section: &str) -> Option<&BTreeMap<String, String>> {
         self.settings(node)?.get(section)
@@ -206,7 +206,7 @@ impl World {
         self.nodes[*self.sharing(node).first()?].node.disk
     }
 
-    /// Free bytes of a node's disk; `None`: unlimited, and not computed.
+    /// Free bytes on a node's disk; `None`: unlimited, and nothing is added up.
     pub(super) fn available(&self, node: usize) -> Option<u64> {
         if self.nodes[node].disk_full {
             return Some(0);

@@ -10,20 +10,19 @@ const FIRST_DEPLOY: Duration = Duration::from_secs(100);
 /// The time of the first killed compaction.
 const FIRST_KILL: Duration = Duration::from_secs(150);
 
-/// The maximum leftover of a killed compaction, in bytes: too little for an alert.
+/// The maximum bytes that a killed compaction leaves behind: too few for an alert.
 const MAX_LEFTOVER: u64 = 4 << 30;
 
-/// The n-th occurrence of an event.
+/// An event, with the number of its occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ScheduledEvent {
-    /// The deployment at this position.
+    /// The deployment at this position in the configuration.
     Deploy(usize, u32),
     /// A compaction is killed.
     Kill(u32),
 }
 
 impl World {
-    /// Schedules the first events.
     pub(super) fn schedule_first_events(&mut self) {
         let deploys = (0..self.config.deploys.len()).map(|at| ScheduledEvent::Deploy(at, 0));
         self.scheduled.extend(deploys.map(|what| (FIRST_DEPLOY, what)));
@@ -32,10 +31,10 @@ impl World {
         }
     }
 
-    /// Runs an event, and schedules its next occurrence.
+    /// Runs an event and schedules its next occurrence.
     pub(super) fn run_event(&mut self, at: Duration, what: ScheduledEvent) {
         self.scheduled.remove(&(at, what));
-        let again = match what {
+        let next = match what {
             ScheduledEvent::Deploy(place, count) => {
                 let Some(deploy) = self.config.deploys.get(place).cloned() else { return };
                 let every = deploy.every;
@@ -48,7 +47,7 @@ impl World {
                 every.map(|every| (every, ScheduledEvent::Kill(count.wrapping_add(1))))
             }
         };
-        if let Some((every, next)) = again {
+        if let Some((every, next)) = next {
             self.scheduled.insert((at + every.max(Duration::from_secs(1)), next));
         }
     }
@@ -61,7 +60,7 @@ impl World {
         self.put_design(&db, design);
     }
 
-    /// Kills one shard compaction, as a crash of its process does: the one with the most written
+    /// Kills one shard compaction, as a crash of its process would: the one with the most written
     /// bytes below the limit. The nodes take turns.
     fn kill_one(&mut self, count: u32) {
         let node = count as usize % self.nodes.len();

@@ -4,10 +4,10 @@ use super::{SearchInfo, World, database::LookupError, keys::File, keys::Index};
 use crate::{catalog::Db, config::Search, growth::times};
 use couchdb_names::Engine;
 
-/// A search index by its engine, its design document and its name.
+/// The engine, design document and name of a search index.
 type SearchName<'a> = (Engine, &'a str, &'a str);
 
-/// Bytes of an index without a document.
+/// Bytes of a search index without documents.
 const EMPTY_SEARCH: u64 = 69;
 
 impl World {

@@ -1,8 +1,8 @@
 //! The built-in compactor of a simulated node.
 //!
-//! A simplified smoosh: it only considers individually described databases, not fleets, that were written to, as
-//! nothing else makes the real one look; compacts one file at a time, the most bloated first, and skips channels
-//! whose `concurrency` is 0.
+//! A simplified smoosh: it considers only individually described databases (no fleets) that were written to,
+//! because only writes make the real one look; it compacts one file at a time, the most bloated first, and skips
+//! channels whose `concurrency` is 0.
 
 use super::{
     Sizes, StartedBy, World,
@@ -17,10 +17,10 @@ pub(super) const PERIOD: Duration = Duration::from_secs(5);
 
 /// Files up to this size are not compacted.
 const MIN_SIZE: u64 = 1 << 20;
-/// The file size over the active size, in bytes, above which a file is compacted at a low ratio.
+/// Bytes by which a file must exceed its active size to be compacted at a low ratio.
 const MIN_SLACK: u64 = 512 << 20;
 
-/// A built-in channel, in the order of evaluation.
+/// A built-in channel; variants are in order of evaluation.
 #[derive(IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ pub(crate) enum Channel {
     UpgradeViews,
 }
 
-/// The queue and jobs of one of a node's channels.
+/// The queue and the running jobs of one channel of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Waiting {
     pub(crate) size: u64,
@@ -72,7 +72,7 @@ impl World {
         written.flat_map(|file| self.candidates_of(file)).collect()
     }
 
-    /// A shard and its views, as far as a channel would compact them.
+    /// The candidates among a shard and its views.
     fn candidates_of(&self, file: File) -> Vec<Candidate> {
         let candidate =
             |kind| move |(channel, priority)| Candidate { channel, priority, file, kind };
@@ -92,7 +92,7 @@ impl World {
         candidates
     }
 
-    /// The current channels of a node.
+    /// The state of a node's channels.
     pub(crate) fn smoosh_status(&self, node: &str) -> Vec<(Channel, Waiting)> {
         let place = self.node_position(node).filter(|place| self.nodes[*place].node.smoosh);
         let candidates = place.map_or_else(Vec::new, |place| self.candidates(place));
@@ -101,7 +101,7 @@ impl World {
             for Candidate { priority, file, kind, .. } in
                 candidates.iter().filter(|candidate| candidate.channel == *channel)
             {
-                // A target that another client compacts is still queued here.
+                // A target that another client is compacting stays queued here.
                 let key = JobKey { file: *file, kind: *kind };
                 if self.chronicle.starter(key) == Some(StartedBy::Smoosh) {
                     waiting.active += 1;

@@ -24,13 +24,13 @@ fn first_file_of(world: &World, node: &str) -> String {
     world.files(node).unwrap().into_iter().find(|file| file.starts_with("shards/")).unwrap()
 }
 
-/// Everything the world can tell, as text.
 /// Bytes of stale index files of a database, on all nodes.
 fn stale_bytes(world: &World, db: &str) -> u64 {
     let copies = world.copies_of(world.catalog.find(db).unwrap());
     copies.into_iter().map(|file| world.stale_of(file)).sum()
 }
 
+/// The whole observable state as text.
 fn render(world: &World) -> String {
     let mut rendered = format!("{:?}\n{:?}\n", world.tasks(), world.updates(0));
     for node in world.nodes() {
@@ -50,7 +50,7 @@ fn render(world: &World) -> String {
 }
 
 #[test]
-fn what_is_told_depends_on_seed_and_time_not_on_how_often_one_asks() {
+fn state_depends_on_seed_and_time_not_on_reads() {
     let run = |step: u64| {
         let mut world = World::new(demo_config(), 3).unwrap();
         let node = "couchdb@sim-1.local";
@@ -71,11 +71,11 @@ fn what_is_told_depends_on_seed_and_time_not_on_how_often_one_asks() {
     let seldom = run(30_000);
     assert_eq!(seldom, run(500));
     assert_eq!(seldom, run(30_000));
-    assert!(seldom.contains("compact_running: true"), "the built-in compactor is at work");
+    assert!(seldom.contains("compact_running: true"), "the built-in compactor is running");
 }
 
 #[test]
-fn files_hold_at_least_what_is_active_and_only_compaction_makes_them_smaller() {
+fn only_compaction_shrinks_files_and_never_below_active() {
     let mut world = World::new(demo_config(), 11).unwrap();
     let mut before = BTreeMap::new();
     let mut shrunk = 0;
@@ -101,14 +101,14 @@ fn files_hold_at_least_what_is_active_and_only_compaction_makes_them_smaller() {
 }
 
 #[test]
-fn a_compaction_goes_through_its_phases_and_frees_bytes() {
+fn compaction_runs_its_phases_and_frees_bytes() {
     let database =
         Database { docs: 2_000_000, doc_bytes: 500, bloat: 4.0, q: 1, ..Database::new("a") };
     let mut world = world(database);
     let file = first_file(&world);
     let before = world.shard(A, &file).unwrap();
     assert_eq!(world.compact(A, &file), Some(true));
-    assert_eq!(world.compact(A, &file), Some(false), "it runs already");
+    assert_eq!(world.compact(A, &file), Some(false), "a compaction is already running");
     let (mut phases, mut peak) = (Vec::new(), 0);
     // 1 GB at 50 MB a second.
     for at in 0..=20 {
@@ -131,7 +131,7 @@ fn a_compaction_goes_through_its_phases_and_frees_bytes() {
 }
 
 #[test]
-fn writes_during_a_compaction_are_caught_up_with_by_another_process() {
+fn another_process_copies_writes_made_during_compaction() {
     let busy = Database {
         docs: 2_000_000,
         doc_bytes: 500,
@@ -152,11 +152,11 @@ fn writes_during_a_compaction_are_caught_up_with_by_another_process() {
     world.advance(secs(60));
     let after = world.shard(A, &file).unwrap();
     assert!(!after.compact_running && after.compacted_seq > 0);
-    assert!(after.sizes.file > after.sizes.active, "what came meanwhile was appended");
+    assert!(after.sizes.file > after.sizes.active, "writes that arrived meanwhile were appended");
 }
 
 #[test]
-fn a_design_document_is_shown_on_exactly_one_range() {
+fn design_document_is_shown_on_exactly_one_range() {
     let odd = ["v", "50% off/ü", "..", "a\"b\nc"].map(Design::new);
     let database = Database { q: 8, designs: odd.to_vec(), ..Database::new("app/_design/x") };
     let world = world(database);
@@ -171,7 +171,7 @@ fn a_design_document_is_shown_on_exactly_one_range() {
 }
 
 #[test]
-fn a_full_disk_ends_a_compaction_and_the_next_one_goes_on_from_there() {
+fn compaction_resumes_after_a_full_disk() {
     let database = Database { docs: 1_000_000, bloat: 2.0, q: 1, n: 1, ..Database::new("a") };
     let node = Node { disk: Some(3 * GIB / 2 + GIB), ..Node::new(A) };
     let config = Config { nodes: vec![node], ..Config::new(&[A]) }.with(database);
@@ -183,7 +183,7 @@ fn a_full_disk_ends_a_compaction_and_the_next_one_goes_on_from_there() {
     let failed = world.shard(A, &file).unwrap();
     assert_eq!((failed.compact_running, failed.compacted_seq), (false, 0));
     let left = world.disk(A).unwrap().temporary;
-    assert!(left > 0, "its files stay");
+    assert!(left > 0, "its temporary files stay");
 
     world.set_disk_full(A, true);
     assert_eq!(world.disk(A).unwrap().available(), Some(0));
@@ -200,14 +200,14 @@ fn a_full_disk_ends_a_compaction_and_the_next_one_goes_on_from_there() {
 }
 
 #[test]
-fn the_record_tells_what_was_true_when_each_compaction_began_and_how_it_ended() {
+fn log_records_circumstances_and_end_of_each_compaction() {
     let mut world =
         world(Database { q: 1, docs: 1_000_000, bloat: 4.0, ..Database::new("orders") });
     let file = first_file(&world);
     for (at, node) in [(1, A), (2, "couchdb@b")] {
         world.advance(secs(at));
         assert_eq!(world.compact(node, &file), Some(true));
-        assert_eq!(world.compact(node, &file), Some(false), "a second start is none");
+        assert_eq!(world.compact(node, &file), Some(false), "a second start has no effect");
     }
     let rendered = |world: &World| -> Vec<(String, usize, usize, bool, Option<bool>)> {
         let all = world.compactions().into_iter();
@@ -231,7 +231,7 @@ fn the_record_tells_what_was_true_when_each_compaction_began_and_how_it_ended() 
 }
 
 #[test]
-fn smoosh_shows_its_own_jobs_as_active_and_no_other() {
+fn smoosh_shows_only_its_own_jobs_as_active() {
     let config = Config {
         nodes: vec![Node { smoosh: true, ..Node::new(A) }],
         ..Config::new(&[A]).with(Database {
@@ -244,7 +244,7 @@ fn smoosh_shows_its_own_jobs_as_active_and_no_other() {
     };
     let mut world = World::new(config, 7).unwrap();
     world.advance(secs(60));
-    assert!(world.compactions().is_empty(), "what nobody writes to, smoosh does not look at");
+    assert!(world.compactions().is_empty(), "smoosh ignores databases without writes");
     world.write("orders", 100);
     let channel = |world: &World| {
         let all = world.smoosh_status(A);
@@ -253,8 +253,8 @@ fn smoosh_shows_its_own_jobs_as_active_and_no_other() {
     };
     let file = first_file(&world);
     assert_eq!(world.compact(A, &file), Some(true));
-    assert_eq!(channel(&world), (2, 0), "an operator's compaction is none of its own");
-    // smoosh waits until nothing runs on its node.
+    assert_eq!(channel(&world), (2, 0), "an operator's compaction is not one of smoosh's");
+    // smoosh waits until nothing else runs on its node.
     let runs = |world: &World| world.compactions().into_iter().find(|it| it.end.is_none());
     let its_turn = (61..3_600).find(|at| {
         world.advance(secs(*at));
@@ -265,7 +265,7 @@ fn smoosh_shows_its_own_jobs_as_active_and_no_other() {
 }
 
 #[test]
-fn a_stopped_node_loses_its_jobs_and_the_cluster_goes_on_without_it() {
+fn stopped_node_loses_jobs_while_cluster_continues() {
     let database = Database { docs: 10_000_000, q: 1, ..Database::new("a") };
     let mut world = world(database);
     let file = first_file(&world);
@@ -285,7 +285,7 @@ fn a_stopped_node_loses_its_jobs_and_the_cluster_goes_on_without_it() {
 }
 
 #[test]
-fn an_index_is_built_when_asked_for_and_compacts_to_its_active_bytes() {
+fn index_is_built_on_request_and_can_be_compacted() {
     let design = Design { autoupdate: false, built: 0.0, ..Design::new("v") };
     let database = Database { docs: 100_000, q: 1, designs: vec![design], ..Database::new("a") };
     let mut world = world(database);
@@ -304,11 +304,11 @@ fn an_index_is_built_when_asked_for_and_compacts_to_its_active_bytes() {
     let after = world.view(A, &file, "v").unwrap();
     assert!(after.sizes.file < built.sizes.file / 3);
     world.write("a", 50);
-    assert_eq!(world.view(A, &file, "v").unwrap().pending, 50, "nobody keeps it built");
+    assert_eq!(world.view(A, &file, "v").unwrap().pending, 50, "nothing keeps it built");
 }
 
 #[test]
-fn design_documents_of_equal_views_share_an_index_and_a_changed_one_leaves_a_stale_file() {
+fn equal_views_share_an_index_and_changes_leave_stale_files() {
     let designs = vec![Design::new("x"), Design::new("y")];
     let database = Database { docs: 100_000, q: 1, n: 1, designs, ..Database::new("a") };
     let mut world = world(database);
@@ -325,7 +325,7 @@ fn design_documents_of_equal_views_share_an_index_and_a_changed_one_leaves_a_sta
     let old = info(&world, "x").sizes.file;
     let changed = Design { views: vec!["other".to_owned()], ..Design::new("x") };
     world.put_design("a", changed.clone());
-    assert_eq!(stale_bytes(&world, "a"), 0, "the other still uses it");
+    assert_eq!(stale_bytes(&world, "a"), 0, "the other design document still uses it");
     let old = info(&world, "y").sizes.file.max(old);
     assert_eq!(info(&world, "x").update_seq, 0);
     world.put_design("a", Design { name: "y".to_owned(), ..changed });
@@ -335,7 +335,7 @@ fn design_documents_of_equal_views_share_an_index_and_a_changed_one_leaves_a_sta
 }
 
 #[test]
-fn databases_come_and_go_and_may_leave_orphans() {
+fn databases_are_created_and_deleted_and_may_leave_orphans() {
     let mut world = world(Database::new("a"));
     let files = world.files(A).unwrap().len();
     world.advance(secs(10));
@@ -344,7 +344,11 @@ fn databases_come_and_go_and_may_leave_orphans() {
     assert_eq!(world.files(A).unwrap().len(), files + 1);
     world.advance(secs(20));
     world.delete("b", true);
-    assert_eq!(world.files(A).unwrap().len(), files + 1, "left behind");
+    assert_eq!(
+        world.files(A).unwrap().len(),
+        files + 1,
+        "the deleted database's file is left behind"
+    );
     assert!(world.files(A).unwrap().is_sorted());
     world.delete("a", false);
     assert_eq!(world.files(A).unwrap().len(), 3 + 1);
@@ -361,7 +365,7 @@ fn databases_come_and_go_and_may_leave_orphans() {
 }
 
 #[test]
-fn every_write_is_in_the_feed_of_whoever_follows_it() {
+fn feed_reports_every_write_to_followers() {
     let database = |name, rate| Database { writes_per_second: rate, ..Database::new(name) };
     let config = Config::new(&[A])
         .with(database("slow", 0.2))
@@ -379,7 +383,7 @@ fn every_write_is_in_the_feed_of_whoever_follows_it() {
         let named: BTreeSet<String> =
             world.updates(since).into_iter().map(|update| update.db).collect();
         since = world.updates_seq();
-        // Events of writes before the end of the last write delay have been sent.
+        // Events of all writes before the end of the last write delay have been sent.
         let sent = Duration::from_millis(at / 500 * 500);
         for (name, seq) in &mut seqs {
             let db = world.catalog.find(name).unwrap();
@@ -392,7 +396,7 @@ fn every_write_is_in_the_feed_of_whoever_follows_it() {
 }
 
 #[test]
-fn orphans_and_missing_copies_and_split_targets_are_on_the_disks_as_described() {
+fn disks_match_described_orphans_missing_copies_and_splits() {
     let orphan =
         Orphan { node: A.into(), file: "shards/00000000-ffffffff/gone.1".into(), bytes: 99 };
     let database = Database {
@@ -425,7 +429,7 @@ fn orphans_and_missing_copies_and_split_targets_are_on_the_disks_as_described() 
     }
 }
 
-/// Bytes of this process that are in memory.
+/// Resident bytes of this process.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
     status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
@@ -433,7 +437,7 @@ fn resident() -> u64 {
 
 #[test]
 #[ignore = "reads /proc and shows numbers: cargo test --release -- --ignored --nocapture million"]
-fn a_million_shards_cost_little() {
+fn million_shards_cost_little_memory_and_time() {
     let before = resident();
     let description =
         Database { q: 1, n: 1, writes_per_second: 0.01, ..Database::new("customer-data-") };
@@ -451,5 +455,5 @@ fn a_million_shards_cost_little() {
     let took = began.elapsed();
     let held = resident().saturating_sub(before);
     println!("{asked} shards in {took:?}, {each:?} each; {held} B held after {names} B of names");
-    assert_eq!(world.changed.len(), 0, "asking touches nothing");
+    assert_eq!(world.changed.len(), 0, "reading changes nothing");
 }

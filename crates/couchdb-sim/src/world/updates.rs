@@ -34,7 +34,7 @@ pub(crate) struct DbEvent {
     pub(crate) kind: EventKind,
 }
 
-/// One row of the feed.
+/// One row of the events feed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Update {
     pub(crate) seq: u64,
@@ -56,12 +56,13 @@ impl World {
         self.db_events.push(DbEvent { at: self.now, db, kind });
     }
 
-    /// The sequence of this moment: everything visible is at or below it.
+    /// The current sequence: everything visible is at or below it.
     pub(crate) fn updates_seq(&self) -> u64 {
         self.delay_of(self.now).saturating_mul(SEQS_PER_DELAY).saturating_add(SEQS_PER_DELAY - 1)
     }
 
-    /// The number of a moment's write delay, counted from the creation of `_global_changes`.
+    /// The number of the write delay that contains this moment, counted from the creation of
+    /// `_global_changes`.
     fn delay_of(&self, at: Duration) -> u64 {
         delay_number(at).saturating_sub(delay_number(self.global_changes_since))
     }
@@ -76,7 +77,7 @@ impl World {
         let mut updates = Vec::new();
         let visible = self.updates_seq();
         let fresh = |seq: u64| seq > since && seq <= visible;
-        // The databases of the start have the first sequences, one each.
+        // The databases that exist at the start have the first sequences, one each.
         let first_seqs = self.catalog.len().min(SEQS_PER_DELAY);
         if since < first_seqs && self.global_changes_since.is_zero() {
             for (rank, (db, name)) in (0..).zip(self.catalog.from("")) {
@@ -111,7 +112,7 @@ impl World {
         updates
     }
 
-    /// Databases that may have been written to, with a rank each.
+    /// Databases that may have been written to, each with its rank.
     fn written_databases(&self) -> Vec<(Db, u64)> {
         let half = SEQS_PER_DELAY / 2;
         let rank = |db: Db| half + key_of(&self.catalog.name(db)) % half;
@@ -143,7 +144,8 @@ impl World {
             if last == 0 || writes(begin) == last {
                 return None;
             }
-            // The first whole millisecond with the last count, so that every call finds the same.
+            // The first whole millisecond with the last count, so that every call returns the same
+            // time.
             let (mut low, mut high) = (begin, end);
             while high > low + 1 {
                 let middle = low + (high - low) / 2;
@@ -158,7 +160,7 @@ impl World {
     }
 
     /// Creations and deletions since the start, each of which is a change of `_dbs`. The databases
-    /// of the start are earlier changes.
+    /// that exist at the start are earlier changes.
     pub(crate) fn map_changes(&self) -> &[DbEvent] {
         &self.db_events
     }

@@ -1,4 +1,4 @@
-//! The dashboards over a demo that a real Prometheus scrapes.
+//! The dashboards on data of a demo that a real Prometheus scrapes.
 
 use super::{
     super::{
@@ -16,21 +16,22 @@ use std::{
 };
 use tokio::time;
 
-/// Longer than it takes until everything in a demo has happened once.
+/// Longer than a demo takes until every kind of event has occurred.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The database of the demo that has everything: many ranges, views, writes.
+/// The database of the demo with everything: many ranges, views, writes.
 const DATABASE: &str = "orders";
 
-async fn asked(prometheus: &Server, path: &str, parameters: &[(&str, &str)]) -> Value {
-    let query = reqwest::Url::parse_with_params("http://x/", parameters).expect("they fit");
+async fn prometheus_query(prometheus: &Server, path: &str, parameters: &[(&str, &str)]) -> Value {
+    let query =
+        reqwest::Url::parse_with_params("http://x/", parameters).expect("the parameters are valid");
     let answer = prometheus.get(&format!("{path}?{}", query.query().unwrap_or_default())).await;
     assert_eq!(answer["status"], "success", "{parameters:?}: {answer}");
     answer["data"].clone()
 }
 
-/// What Grafana would put in the place of a variable that is set to all, or to its first value.
-async fn resolved(board: &Board, prometheus: &Server) -> BTreeMap<String, String> {
+/// The values that Grafana would insert for variables set to "All" or to their first value.
+async fn resolve(board: &Board, prometheus: &Server) -> BTreeMap<String, String> {
     let mut values = BTreeMap::from([
         ("__rate_interval".to_owned(), "15s".to_owned()),
         ("__range".to_owned(), "120s".to_owned()),
@@ -40,9 +41,9 @@ async fn resolved(board: &Board, prometheus: &Server) -> BTreeMap<String, String
         let query = text(variable, "/query/query");
         let inner = query.strip_prefix("label_values(").and_then(|it| it.strip_suffix(')'));
         let (selector, label) = inner.and_then(|it| it.rsplit_once(", ")).expect("a query");
-        let selector = with(selector, &values);
+        let selector = with_values(selector, &values);
         let path = format!("/api/v1/label/{label}/values");
-        let found = asked(prometheus, &path, &[("match[]", &selector)]).await;
+        let found = prometheus_query(prometheus, &path, &[("match[]", &selector)]).await;
         let found: Vec<&str> =
             found.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let value = match (name, variable["allValue"].as_str()) {
@@ -58,14 +59,14 @@ async fn resolved(board: &Board, prometheus: &Server) -> BTreeMap<String, String
     values
 }
 
-fn with(expression: &str, values: &BTreeMap<String, String>) -> String {
+fn with_values(expression: &str, values: &BTreeMap<String, String>) -> String {
     let values: Vec<(&str, &str)> =
         values.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     expand(expression, &values)
 }
 
 #[tokio::test]
-async fn every_query_finds_something_in_a_demo() {
+async fn every_query_has_results_in_a_demo() {
     if !tools::installed(&[PROMETHEUS]) {
         return;
     }
@@ -79,24 +80,24 @@ async fn every_query_finds_something_in_a_demo() {
     );
     let files = [("recording.yaml", rules::RECORDING)];
     let prometheus = Server::prometheus(&scrape, &files).await;
-    // Until the demo has shown something of each kind.
+    // The demo has to show something of each kind first.
     drop(demo.metrics().await);
     let boards = boards();
     let mut missing: VecDeque<(Query, String)> = VecDeque::new();
     let mut suspended = Vec::new();
     for board in &boards {
         let seen = async {
-            // Variables have no value until the first scrape is stored.
+            // Variables have no values until the first scrape is stored.
             let up = [("query", "recliner_target_file_bytes")];
-            while asked(&prometheus, "/api/v1/query", &up).await["result"][0].is_null() {
+            while prometheus_query(&prometheus, "/api/v1/query", &up).await["result"][0].is_null() {
                 time::sleep(Duration::from_millis(250)).await;
             }
         };
         time::timeout(PATIENCE, seen).await.expect("the demo is scraped");
-        let values = resolved(board, &prometheus).await;
+        let values = resolve(board, &prometheus).await;
         let queries = board.queries().into_iter().filter(|query| !is_by_rent(&query.expression));
         missing.extend(queries.map(|query| {
-            let expression = with(&query.expression, &values);
+            let expression = with_values(&query.expression, &values);
             if query.expression.contains("recliner_suspension_info") {
                 suspended.push(expression.clone());
             }
@@ -105,7 +106,8 @@ async fn every_query_finds_something_in_a_demo() {
     }
     let found_all = async {
         while let Some(next) = missing.front() {
-            let data = asked(&prometheus, "/api/v1/query", &[("query", next.1.as_str())]).await;
+            let data =
+                prometheus_query(&prometheus, "/api/v1/query", &[("query", next.1.as_str())]).await;
             let next = missing.pop_front().expect("it was there");
             if data["result"][0].is_null() {
                 missing.push_back(next);
@@ -118,11 +120,12 @@ async fn every_query_finds_something_in_a_demo() {
         .iter()
         .map(|(query, expression)| format!("{}: {expression}", query.place))
         .collect();
-    assert!(in_time, "nothing to see in\n{}", empty.join("\n"));
+    assert!(in_time, "no results in\n{}", empty.join("\n"));
 
     assert_eq!(suspended.len(), 3, "overview, nodes and enforcement say what is suspended");
     for expression in suspended {
-        let data = asked(&prometheus, "/api/v1/query", &[("query", expression.as_str())]).await;
+        let data =
+            prometheus_query(&prometheus, "/api/v1/query", &[("query", expression.as_str())]).await;
         let found = data["result"].as_array().expect("a vector").clone();
         let [row] = &*found else { panic!("{found:?}") };
         assert_eq!(row["metric"]["scope"], "channel:upgrade_views");
@@ -130,7 +133,7 @@ async fn every_query_finds_something_in_a_demo() {
         assert_eq!(row["metric"]["why"], "to show it");
         let since = row["value"][1].as_str().and_then(|since| since.parse::<f64>().ok());
         let since = UNIX_EPOCH + Duration::from_secs_f64(since.expect("a number") / 1e3);
-        let age = since.elapsed().expect("it is past");
+        let age = since.elapsed().expect("the suspension is in the past");
         assert!(age < 2 * PATIENCE, "suspended {age:?} ago");
     }
 }

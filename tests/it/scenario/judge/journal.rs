@@ -1,4 +1,4 @@
-//! Whether the journal records everything that happened, once, and as it was.
+//! Checks that the journal records everything that happened, once and correctly.
 
 use super::{Asked, Record};
 use crate::support::recording_store::Entry;
@@ -9,21 +9,21 @@ use recliner::model::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// A job that ended this long ago has its outcome; with it, a poll.
+/// The time after which a job's end must have its outcome, besides one poll.
 const NOTICED: Duration = Duration::from_secs(180);
 
-/// One start as the journal records it.
+/// One start, as recorded in the journal.
 pub(super) struct Chapter<'a> {
     pub(super) intent: &'a Intent,
-    /// When it was kept, and how many orders CouchDB had been given by then.
+    /// The entry of the intent, with the number of orders sent to CouchDB by then.
     begins: &'a Entry,
-    /// The same of its end, with the outcome unless it was withdrawn.
+    /// The entry of the end, with the outcome unless the start was withdrawn.
     ends: Option<(&'a Entry, Option<&'a Outcome>)>,
 }
 
 impl Chapter<'_> {
-    /// Whether this order, with its number, is of this start: its intent was kept before, and
-    /// its end after.
+    /// Whether this order, by its position, belongs to this start: the intent was recorded before
+    /// it, and the end after it.
     pub(super) fn has(&self, at: usize, asked: &Asked) -> bool {
         let before = self.begins.orders <= at;
         let after = self.ends.is_none_or(|(entry, _)| entry.orders > at);
@@ -31,9 +31,9 @@ impl Chapter<'_> {
     }
 }
 
-/// Whether a start is what was asked for.
+/// Whether an intent is for what an order asks for.
 fn is_of(intent: &Intent, asked: &Asked) -> bool {
-    // A target's name has its instance's suffix.
+    // A target's name has the suffix of its database instance.
     let of = |name: &str, db: &str| name.split('.').next() == Some(db);
     match asked {
         Asked::File { node, shard, ddoc } => {
@@ -50,7 +50,7 @@ fn is_of(intent: &Intent, asked: &Asked) -> bool {
     }
 }
 
-/// The starts of a journal in their order, and what is wrong with how they follow each other.
+/// The starts of a journal in order, and errors in their sequence.
 pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
     let (mut chapters, mut broken) = (Vec::<Chapter<'_>>::new(), Vec::new());
     let mut open: BTreeMap<IntentKey, usize> = BTreeMap::new();
@@ -66,7 +66,7 @@ pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
                 Some(at) => chapters[at].ends = Some((entry, Some(outcome))),
                 None => broken.push(format!("{} ended and was not open", outcome.target)),
             },
-            // What could not be kept is withdrawn all the same.
+            // A start that could not be recorded is withdrawn nevertheless.
             StateChange::StartWithdrawn(key) => {
                 if let Some(at) = open.remove(key) {
                     chapters[at].ends = Some((entry, None));
@@ -85,7 +85,7 @@ pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
     (chapters, broken)
 }
 
-/// What the journal omits, records twice or records wrongly.
+/// What the journal omits, records twice or records incorrectly.
 pub(super) fn breaches(record: &Record) -> Vec<String> {
     let (chapters, mut broken) = chapters(record);
     let mut asked_for = vec![Vec::new(); chapters.len()];
@@ -100,7 +100,7 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
         let ending = chapter.ends.map(|(_, outcome)| outcome.map(|outcome| outcome.ending));
         let (order, asked) = match orders.as_slice() {
             [] => {
-                // The request never went out: nothing can have come of it.
+                // The request was never sent, so it can have no effect.
                 if let Some(Some(ending)) = ending.filter(|it| *it != Some(JobResult::Lost)) {
                     broken.push(format!("{target} was never sent and ended: {ending:?}"));
                 }
@@ -121,7 +121,7 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
             broken.push(format!("{target} ended at {over:?} and has no outcome"));
         }
         let [one] = begun.as_slice() else { continue };
-        let said = match ending.flatten() {
+        let recorded_success = match ending.flatten() {
             Some(
                 JobResult::Freed
                 | JobResult::NothingFreed
@@ -133,7 +133,8 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
         };
         // The end of most copies of a view cannot be observed.
         let truth = one.end.map(|end| end.swapped).filter(|_| target.kind() == TargetKind::Db);
-        // Between two polls, one that somebody else starts is taken for the one before it.
+        // Between two polls, a compaction that another client starts is mistaken for the previous
+        // one.
         let another = record.compactions.iter().any(|other| {
             let same =
                 (&other.node, &other.shard, &other.ddoc) == (&one.node, &one.shard, &one.ddoc);
@@ -141,18 +142,22 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
                 one.end.is_some_and(|end| (end.at..=end.at + 2 * poll).contains(&other.began));
             same && after
         });
-        if said.zip(truth).is_some_and(|(said, truth)| said != truth) && !another {
+        if recorded_success
+            .zip(truth)
+            .is_some_and(|(recorded_success, truth)| recorded_success != truth)
+            && !another
+        {
             broken.push(format!("{target} is said to have ended {ending:?}, and did not: {one:?}"));
         }
     }
-    broken.extend(told_twice(record));
-    broken.extend(sent_at_once_again(record));
+    broken.extend(surplus_outcomes(record));
+    broken.extend(immediate_repeats(record));
     broken
 }
 
-/// Starts of the same thing within a second: a start is spent once it was sent, until something
-/// was read anew.
-fn sent_at_once_again(record: &Record) -> Vec<String> {
+/// Repeated starts of the same target within a second: after a start is sent, its facts must be
+/// reread first.
+fn immediate_repeats(record: &Record) -> Vec<String> {
     let mut last: BTreeMap<&str, Duration> = BTreeMap::new();
     let again = record.starts().filter_map(|(_, order, _)| {
         let before = last.insert(&order.path, order.at)?;
@@ -163,28 +168,28 @@ fn sent_at_once_again(record: &Record) -> Vec<String> {
 }
 
 /// Files with more outcomes than compactions.
-fn told_twice(record: &Record) -> Vec<String> {
-    let mut told: BTreeMap<(String, String), i64> = BTreeMap::new();
+fn surplus_outcomes(record: &Record) -> Vec<String> {
+    let mut surplus: BTreeMap<(String, String), i64> = BTreeMap::new();
     for entry in &record.kept {
         if let StateChange::JobEnded { outcome, .. } = &entry.change
             && let TargetId::Db { node, shard } = &outcome.target
             && outcome.ending != JobResult::Lost
         {
-            *told.entry((node.clone(), shard.clone())).or_default() += 1;
+            *surplus.entry((node.clone(), shard.clone())).or_default() += 1;
         }
     }
     for one in record.compactions.iter().filter(|it| it.ddoc.is_none()) {
-        *told.entry((one.node.clone(), one.shard.clone())).or_default() -= 1;
+        *surplus.entry((one.node.clone(), one.shard.clone())).or_default() -= 1;
     }
     // A refusal is an outcome without a compaction.
     for (_, order, asked) in record.starts() {
         if let Asked::File { node, shard, ddoc: None } = asked
             && order.status != 202
         {
-            *told.entry((node, shard)).or_default() -= 1;
+            *surplus.entry((node, shard)).or_default() -= 1;
         }
     }
-    let more = told.into_iter().filter(|(_, count)| *count > 0);
+    let more = surplus.into_iter().filter(|(_, count)| *count > 0);
     more.map(|((node, shard), count)| {
         let name = ShardName::split(&shard).map_or(shard.as_str(), |it| it.db);
         format!("{count} outcomes too many of {name} on {node}")

@@ -1,4 +1,4 @@
-//! What may run beside what, where, when and how soon again.
+//! Checks which jobs may run together, where, when, and how soon again.
 
 use super::{Asked, Record, journal};
 use couchdb_sim::{Compaction, Exchange, Obstacle};
@@ -8,22 +8,22 @@ use std::time::Duration;
 const HOUR: Duration = Duration::from_secs(3_600);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A file that is larger by less than this part than what a compaction leaves of the same gives
-/// no cause for another.
+/// A file that is larger than its clean size by less than this factor does not need another
+/// compaction.
 const GREW: f64 = 1.25;
 
-/// A compaction that a request of recliner's started.
+/// A compaction that recliner requested.
 struct Start<'a> {
-    /// Its request's place among all: several may come in one instant.
+    /// The position of the request among all orders: several may share one instant.
     at: usize,
     order: &'a Exchange,
     whole: bool,
     one: &'a Compaction,
-    /// The channel it was started for.
+    /// The channel for which it was started.
     channel: Option<&'a str>,
 }
 
-/// Breaches of limits, in sentences.
+/// Breaches of limits, as sentences.
 pub(super) fn breaches(record: &Record) -> Vec<String> {
     let chapters = journal::chapters(record).0;
     let mut starts: Vec<Start<'_>> = Vec::new();
@@ -37,11 +37,11 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
     let mut broken = Vec::new();
     for start in &starts {
         for what in [
-            beside(record, start),
-            in_channel(record, start, &starts),
-            space(record, start),
-            amiss(start),
-            window_shut(record, start),
+            too_many_jobs(record, start),
+            too_many_in_channel(record, start, &starts),
+            missing_space(record, start),
+            obstacle(start),
+            closed_window(record, start),
             too_soon(record, start, &starts),
             without_cause(record, start),
             too_many_bytes(record, start, &starts),
@@ -52,9 +52,9 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
     broken
 }
 
-/// Jobs beside it, whoever started them. All files of a whole view begin at once, and were
-/// counted together before.
-fn beside(record: &Record, start: &Start<'_>) -> Option<String> {
+/// Checks the jobs beside a start, whoever started them. All files of a whole view begin at once
+/// and were counted together before.
+fn too_many_jobs(record: &Record, start: &Start<'_>) -> Option<String> {
     let limits = &record.settings(start.one.began).limits;
     let one = start.one;
     let all = one.running_on_node >= limits.per_node;
@@ -71,8 +71,8 @@ fn beside(record: &Record, start: &Start<'_>) -> Option<String> {
     (!broken.is_empty()).then(|| broken.join(", "))
 }
 
-/// Jobs of its channel on its node, as far as recliner started them.
-fn in_channel(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<String> {
+/// Checks recliner's own jobs of the same channel on the same node.
+fn too_many_in_channel(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<String> {
     let name = start.channel?;
     let (_, channel) = record.settings(start.one.began).channels.find(name)?;
     let runs = |other: &&Start<'_>| {
@@ -87,8 +87,8 @@ fn in_channel(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Optio
     })
 }
 
-/// Room for what it takes, and for what others there have yet to write.
-fn space(record: &Record, start: &Start<'_>) -> Option<String> {
+/// Checks the free space for this compaction and for what others there have yet to write.
+fn missing_space(record: &Record, start: &Start<'_>) -> Option<String> {
     let (one, headroom) = (start.one, &record.settings(start.one.began).headroom);
     let known = headroom.volumes.iter().any(|volume| volume.nodes.contains(&one.node));
     if !known {
@@ -99,7 +99,7 @@ fn space(record: &Record, start: &Start<'_>) -> Option<String> {
     (wanted > free).then(|| format!("no space: {wanted} bytes are needed, {free} are free"))
 }
 
-fn amiss(start: &Start<'_>) -> Option<String> {
+fn obstacle(start: &Start<'_>) -> Option<String> {
     let what = start.one.obstacles.first()?;
     Some(match what {
         Obstacle::Maintenance => "its node was in maintenance".into(),
@@ -108,14 +108,14 @@ fn amiss(start: &Start<'_>) -> Option<String> {
     })
 }
 
-fn window_shut(record: &Record, start: &Start<'_>) -> Option<String> {
+fn closed_window(record: &Record, start: &Start<'_>) -> Option<String> {
     let (_, channel) = record.settings(start.one.began).channels.find(start.channel?)?;
     let wall = record.wall(start.one.began);
     (!window::any_open_at(&channel.windows, wall))
         .then(|| format!("{} was shut at {}", channel.name, wall.rfc3339()))
 }
 
-/// One start after the other on a node, with a pause; a new process knows nothing of it.
+/// Checks the pause between two starts on a node; a new process does not know the last start.
 fn too_soon(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<String> {
     let began = start.one.began;
     let wait = record.settings(began).limits.wait;
@@ -127,12 +127,12 @@ fn too_soon(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<
     let anew =
         record.lives.iter().any(|life| life.new_process && life.from > last && life.from <= began);
     let set = record.clock.iter().any(|(at, _)| *at > last && *at <= began);
-    // Moments are whole seconds.
+    // Moments have a resolution of one second.
     let soon = began - last + SECOND < wait;
     (soon && !anew && !set).then(|| format!("{:?} after the start before it", began - last))
 }
 
-/// Neither again after a compaction that nothing came after, nor soon after a failure.
+/// Checks that a start neither follows a compaction without growth since, nor a failure too soon.
 fn without_cause(record: &Record, start: &Start<'_>) -> Option<String> {
     let one = start.one;
     let same = |it: &&Compaction| {
@@ -142,7 +142,7 @@ fn without_cause(record: &Record, start: &Start<'_>) -> Option<String> {
     let last = record.compactions.iter().filter(same).max_by_key(|it| it.began)?;
     let end = last.end?;
     if end.swapped {
-        // One that had to catch up with writes leaves much to free.
+        // A compaction that had to catch up with writes leaves much to free.
         let needless = (one.before as f64) < end.clean as f64 * GREW;
         return needless.then(|| format!("it was compacted at {:?} and hardly grew", end.at));
     }
@@ -154,13 +154,14 @@ fn without_cause(record: &Record, start: &Start<'_>) -> Option<String> {
     (soon && !released && !set).then(|| format!("it failed at {:?}", end.at))
 }
 
-/// Bytes of the files that were begun in the hour up to it; one alone may be larger.
+/// Checks the bytes of files whose compactions began within the last hour; a single file may be
+/// larger.
 fn too_many_bytes(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<String> {
     let (began, limit) = (start.one.began, record.settings(start.one.began).limits.bytes_per_hour);
     let recent = |it: &&Start<'_>| it.one.began <= began && it.one.began + HOUR > began + SECOND;
     let recent: Vec<u64> = starts.iter().filter(recent).map(|it| it.one.before).collect();
     let sum: u64 = recent.iter().sum();
-    // Facts were read a moment before.
+    // The facts were read a moment earlier, so that the sizes differ slightly.
     (recent.len() > 1 && sum as f64 > limit as f64 * 1.01)
         .then(|| format!("{sum} bytes were begun within an hour, after {}", start.order.path))
 }

@@ -1,4 +1,4 @@
-//! The judge over histories made by hand: a good one, and one for each way to go wrong.
+//! The judge on handmade histories: a correct one, and one for each kind of breach.
 
 use super::*;
 use crate::{
@@ -55,7 +55,7 @@ fn intent(at: u64, node: &str, shard: &str) -> Intent {
     }
 }
 
-fn ended(intent: &Intent, ending: JobResult) -> StateChange {
+fn job_ended(intent: &Intent, ending: JobResult) -> StateChange {
     let outcome = Outcome {
         target: intent.target.clone(),
         kind: TargetKind::Db,
@@ -100,7 +100,7 @@ fn compaction(began: u64, node: &str, shard: &str) -> Compaction {
 }
 
 impl Record {
-    /// A start with all that belongs to it.
+    /// Adds a start with its order, compaction and journal entries.
     fn with(mut self, at: u64, node: &str, shard: &str) -> Self {
         let intent = intent(at, node, shard);
         let entry = |orders, change| Entry { orders, change };
@@ -108,7 +108,7 @@ impl Record {
         let path = format!("/_node/{node}/{}/_compact", shard.replace('/', "%2F"));
         self.orders.push(order(at, http::Method::POST, &path, 202));
         self.compactions.push(compaction(at, node, shard));
-        self.kept.push(entry(self.orders.len(), ended(&intent, JobResult::Freed)));
+        self.kept.push(entry(self.orders.len(), job_ended(&intent, JobResult::Freed)));
         self
     }
 }
@@ -118,32 +118,32 @@ fn order(at: u64, method: http::Method, path: &str, status: u16) -> Exchange {
     Exchange { at: seconds(at), node, method, path, user: None, status }
 }
 
-fn good() -> Record {
+fn good_record() -> Record {
     Record { now: seconds(7_200), ..Record::beginning(START, &settings()) }
         .with(100, A, SHARD)
         .with(200, B, SHARD)
         .with(4_000, A, "shards/00000000-ffffffff/users.1")
 }
 
-/// What the judge says of a good history that something was done to.
-fn judged(spoil: impl FnOnce(&mut Record)) -> String {
-    let mut record = good();
+/// The judge's findings about a correct history after a modification.
+fn findings_after(spoil: impl FnOnce(&mut Record)) -> String {
+    let mut record = good_record();
     spoil(&mut record);
     breaches(&record).join("\n")
 }
 
 #[test]
-fn a_correct_history_passes() {
-    assert_eq!(judged(|_| {}), "");
-    // Channels that are to be taken over may be.
+fn correct_history_passes() {
+    assert_eq!(findings_after(|_| {}), "");
+    // Channels that are configured for takeover may be changed.
     let put = |key: &str| format!("/_node/{A}/_config/{key}");
     let taken = ["smoosh.nightly/concurrency", "recliner/smoosh.nightly.concurrency"];
     let taken = taken.map(|key| order(0, http::Method::PUT, &put(key), 200));
-    assert_eq!(judged(|record| record.orders.extend(taken)), "");
+    assert_eq!(findings_after(|record| record.orders.extend(taken)), "");
 }
 
 #[test]
-fn every_breach_of_a_limit_is_found() {
+fn breaches_of_every_limit_are_found() {
     type Spoil = fn(&mut Compaction);
     let spoils: [(Spoil, &str); 9] = [
         (|one| one.running_on_node = 2, "more jobs on the node"),
@@ -157,28 +157,30 @@ fn every_breach_of_a_limit_is_found() {
         (|one| one.before = 620 * MB, "within an hour"),
     ];
     for (spoil, says) in spoils {
-        let said = judged(|record| spoil(&mut record.compactions[0]));
-        assert!(said.contains(says), "{says}: {said:?}");
+        let findings = findings_after(|record| spoil(&mut record.compactions[0]));
+        assert!(findings.contains(says), "{says}: {findings:?}");
     }
-    let blind = judged(|record| record.compactions[1].before = 501 * MB);
+    let blind = findings_after(|record| record.compactions[1].before = 501 * MB);
     assert!(blind.contains("blindly"), "{blind}");
 }
 
 #[test]
 fn starts_at_the_wrong_time_are_found() {
     let noon = 9 * 3_600;
-    let late =
-        judged(|record| *record = record.clone().with(noon, B, "shards/00000000-ffffffff/x.1"));
+    let late = findings_after(|record| {
+        *record = record.clone().with(noon, B, "shards/00000000-ffffffff/x.1")
+    });
     assert!(late.contains("nightly was shut"), "{late}");
-    let set = judged(|record| {
+    let set = findings_after(|record| {
         *record = record.clone().with(noon, B, "shards/00000000-ffffffff/x.1");
         record.clock.push((seconds(noon - 1), -7_200));
     });
-    assert_eq!(set, "", "by recliner's own clock it was open");
-    let soon =
-        judged(|record| *record = record.clone().with(4_020, A, "shards/00000000-ffffffff/x.1"));
+    assert_eq!(set, "", "by recliner's own clock the window was open");
+    let soon = findings_after(|record| {
+        *record = record.clone().with(4_020, A, "shards/00000000-ffffffff/x.1")
+    });
     assert!(soon.contains("after the start before it"), "{soon}");
-    let third = judged(|record| {
+    let third = findings_after(|record| {
         for (at, name) in [(6_000, "x"), (6_040, "y"), (6_080, "z")] {
             *record = record.clone().with(at, A, &format!("shards/00000000-ffffffff/{name}.1"));
         }
@@ -191,16 +193,16 @@ fn starts_at_the_wrong_time_are_found() {
 }
 
 #[test]
-fn a_target_that_is_restarted_without_cause_is_found() {
-    let again = judged(|record| {
+fn needless_restart_is_found() {
+    let again = findings_after(|record| {
         *record = record.clone().with(7_000, B, SHARD);
         record.compactions.last_mut().unwrap().before = 110 * MB;
     });
     assert!(again.contains("hardly grew"), "{again}");
-    let grown = judged(|record| *record = record.clone().with(7_000, B, SHARD));
+    let grown = findings_after(|record| *record = record.clone().with(7_000, B, SHARD));
     assert_eq!(grown, "");
     let fails = |again: u64, released: bool| {
-        judged(|record| {
+        findings_after(|record| {
             let end = CompactionEnd {
                 at: seconds(210),
                 after: 400 * MB,
@@ -209,7 +211,7 @@ fn a_target_that_is_restarted_without_cause_is_found() {
             };
             record.compactions[1].end = Some(end);
             let last = intent(200, B, SHARD);
-            record.kept[3].change = ended(&last, JobResult::Failed);
+            record.kept[3].change = job_ended(&last, JobResult::Failed);
             *record = record.clone().with(again, B, SHARD);
             record.compactions.iter_mut().for_each(|one| one.before = 200 * MB);
             record.released.extend(released.then(|| seconds(300)));
@@ -228,10 +230,11 @@ fn forbidden_requests_are_found() {
         (http::Method::PUT, "/_node/x/_config/smoosh.slack_dbs/concurrency", 200),
         (http::Method::PUT, "/_node/x/_config/couchdb/maintenance_mode", 200),
     ] {
-        let said = judged(|record| record.orders.push(order(6_000, method, path, status)));
-        assert!(said.contains(path) && said.contains("was sent"), "{path}: {said:?}");
+        let findings =
+            findings_after(|record| record.orders.push(order(6_000, method, path, status)));
+        assert!(findings.contains(path) && findings.contains("was sent"), "{path}: {findings:?}");
     }
-    let twice = judged(|record| {
+    let twice = findings_after(|record| {
         let again = Exchange { at: seconds(105), ..record.orders[0].clone() };
         record.orders.insert(1, again);
     });
@@ -239,37 +242,41 @@ fn forbidden_requests_are_found() {
 }
 
 #[test]
-fn an_incomplete_or_wrong_journal_is_found() {
-    let said = judged(|record| drop(record.kept.remove(0)));
-    assert!(said.contains("was sent and not kept before"), "{said}");
-    let said = judged(|record| record.kept[0].orders = 1);
-    assert!(said.contains("was sent and not kept before"), "kept after it: {said}");
-    let said = judged(|record| drop(record.kept.remove(1)));
-    assert!(said.contains("has no outcome"), "{said}");
-    let said = judged(|record| {
+fn incomplete_or_wrong_journal_is_found() {
+    let findings = findings_after(|record| drop(record.kept.remove(0)));
+    assert!(findings.contains("was sent and not kept before"), "{findings}");
+    let findings = findings_after(|record| record.kept[0].orders = 1);
+    assert!(findings.contains("was sent and not kept before"), "kept after it: {findings}");
+    let findings = findings_after(|record| drop(record.kept.remove(1)));
+    assert!(findings.contains("has no outcome"), "{findings}");
+    let findings = findings_after(|record| {
         let end = record.kept[1].clone();
         record.kept.insert(2, end);
     });
-    assert!(said.contains("was not open") && said.contains("outcomes too many"), "{said}");
-    let said = judged(|record| {
+    assert!(
+        findings.contains("was not open") && findings.contains("outcomes too many"),
+        "{findings}"
+    );
+    let findings = findings_after(|record| {
         let again = record.kept[0].clone();
         record.kept.insert(1, again);
     });
-    assert!(said.contains("begun while it was open"), "{said}");
-    let said =
-        judged(|record| record.kept[1].change = ended(&intent(100, A, SHARD), JobResult::Failed));
-    assert!(said.contains("and did not"), "{said}");
-    let said = judged(|record| {
+    assert!(findings.contains("begun while it was open"), "{findings}");
+    let findings = findings_after(|record| {
+        record.kept[1].change = job_ended(&intent(100, A, SHARD), JobResult::Failed)
+    });
+    assert!(findings.contains("and did not"), "{findings}");
+    let findings = findings_after(|record| {
         record.orders.remove(2);
         record.compactions.remove(2);
     });
-    assert!(said.contains("was never sent and ended"), "{said}");
-    // A start of which nobody knows what became, and one that never went out, are fine.
-    let lost = judged(|record| {
-        record.kept[1].change = ended(&intent(100, A, SHARD), JobResult::Lost);
+    assert!(findings.contains("was never sent and ended"), "{findings}");
+    // A start whose result is unknown, and one that was never sent, are fine.
+    let lost = findings_after(|record| {
+        record.kept[1].change = job_ended(&intent(100, A, SHARD), JobResult::Lost);
     });
     assert_eq!(lost, "");
-    let withdrawn = judged(|record| {
+    let withdrawn = findings_after(|record| {
         record.orders.remove(2);
         record.compactions.remove(2);
         record.kept[5].orders = 2;
@@ -279,22 +286,22 @@ fn an_incomplete_or_wrong_journal_is_found() {
     assert_eq!(withdrawn, "");
 }
 
-/// The whole program without limits, judged by limits it does not know.
+/// The whole program runs without limits and is judged by limits that it does not know.
 #[tokio::test(start_paused = true)]
-async fn the_starts_of_a_process_without_limits_are_found() {
-    let told = |limits: &str, channel: &str, failure: &str| {
+async fn breaches_of_a_process_without_limits_are_found() {
+    let settings_yaml = |limits: &str, channel: &str, failure: &str| {
         let space = volumes(&[(&[A, B, C], "available: 100TB")]);
         let channel = format!("{{name: any, kind: db, priority: ratio, {channel}}}");
         format!(
             "mode: enforce\npoll: 5s\n{space}limits: {{{limits}}}\nchannels: [{channel}]\nfailure: {{{failure}}}\n"
         )
     };
-    let lax = told(
+    let lax = settings_yaml(
         "per_node: 9, cluster: 9, wait: 0s, duty: 100%, bytes_per_hour: 1PB, one_copy_of_a_range: false",
         "concurrency: 9",
         "cool_down: 1s, cool_down_max: 1s, quarantine_after: 99",
     );
-    let strict = told(
+    let strict = settings_yaml(
         "per_node: 1, cluster: 2, wait: 30s, bytes_per_hour: 10GB",
         r#"concurrency: 1, windows: [{days: [mon-sun], from: "05:00", to: "06:00", zone: UTC}]"#,
         "cool_down: 10m",
@@ -306,7 +313,7 @@ async fn the_starts_of_a_process_without_limits_are_found() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, &lax);
     rig.run_for(10 * MINUTE).await;
     let mut record = rig.record();
-    assert_eq!(breaches(&record), Vec::<String>::new(), "by what it was told, all is well");
+    assert_eq!(breaches(&record), Vec::<String>::new(), "by its own settings there is no breach");
     record.lives[0].settings = loaded(&strict);
     let found = breaches(&record).join("\n");
     for breach in [
@@ -323,6 +330,6 @@ async fn the_starts_of_a_process_without_limits_are_found() {
 }
 
 #[test]
-fn an_empty_plan_leaves_nothing_undecided() {
+fn empty_plan_has_nothing_undecided() {
     assert_eq!(undecided(&Plan::default()), Vec::<String>::new());
 }

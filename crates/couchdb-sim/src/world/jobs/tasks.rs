@@ -10,7 +10,8 @@ use super::{
 use crate::growth::times;
 use std::time::Duration;
 
-/// The phases of a database compaction, with the completed share at the begin and at the end of each.
+/// The phases of a database compaction, with the completed share at the beginning and at the end of
+/// each.
 const PHASES: [(&str, f64, f64); 3] =
     [("document_copy", 0.0, 0.6), ("docid_sort", 0.6, 0.75), ("docid_copy", 0.75, 1.0)];
 
