@@ -260,11 +260,11 @@ impl World {
             self.drop_jobs(|key| key.file == file);
             self.changed.remove(&file);
         }
-        if self.catalog.description(found).splitting && !leave_files {
-            self.delete_split_files(found);
+        if self.catalog.description(db_key).splitting && !leave_files {
+            self.delete_split_files(db_key);
         }
-        self.written.remove(&found);
-        self.catalog.remove(found);
+        self.written.remove(&db_key);
+        self.catalog.remove(db_key);
         self.record_event(EventKind::Deleted, db.to_owned());
     }
 }
