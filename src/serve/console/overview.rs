@@ -22,6 +22,9 @@ use wall_clock::Moment;
 /// Starts, waiting targets and pieces of advice shown here; their own pages list the rest.
 pub(in crate::serve) const SHOWN: usize = 5;
 
+/// The hours that tell of last night.
+const NIGHT: usize = 12;
+
 /// The maximum number of problems shown.
 const WRONG: usize = 6;
 
@@ -208,14 +211,20 @@ fn next(answers: &OverviewAnswers) -> Markup {
 }
 
 fn hours(hours: &[HourLine]) -> Markup {
-    let (freed, written) = hours.iter().fold((0_u64, 0_u64), |(freed, written), hour| {
-        (freed + hour.freed_bytes, written + hour.rewritten_bytes)
-    });
+    let ago = |span: usize| {
+        let last = hours.get(hours.len().saturating_sub(span)..).unwrap_or_default();
+        format!(
+            "In the last {}, {}.",
+            counted(last.len() as u64, "hour", "hours"),
+            HourLine::sum(last).says()
+        )
+    };
     let most = hours.iter().map(|hour| hour.freed_bytes.max(hour.rewritten_bytes)).max();
     html! {
-        h2 { "Freed and rewritten by hour" }
+        h2 { "Last night" }
         @if let (Some(first), Some(most @ 1..)) = (hours.first(), most) {
-            @let says = format!("In the last {} compactions freed {} and wrote {}.", counted(hours.len() as u64, "hour", "hours"), format_size_short(freed), format_size_short(written));
+            p { (ago(NIGHT)) " " a href={ "jobs?since=" (NIGHT) "h" } { "Which" } }
+            @let says = ago(hours.len());
             p.quiet { span.key.live {} "freed" span.key.waste {} "rewritten · " (says) }
             @let pairs: Vec<(f64, f64)> = hours.iter().map(|hour| (hour.freed_bytes as f64, hour.rewritten_bytes as f64)).collect();
             (chart::columns(&pairs, &first.from, "now", &format_size_short(most), &says))

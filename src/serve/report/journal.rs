@@ -2,9 +2,12 @@
 
 use super::{Listing, words, words::Word};
 use crate::{
-    model::records::Outcome,
+    model::{
+        records::{JobOwner, JobResult, Outcome},
+        target::TargetKind,
+    },
     store::journal::{EventDetails, EventSummary, JournalEvent, OverriddenSetting},
-    text::Label,
+    text::{Label, counted, grouped, size::format_size_short},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -109,7 +112,7 @@ pub struct Hours {
 }
 
 /// What compactions did in one hour, whoever started them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HourLine {
     /// When the hour began.
     pub from: String,
@@ -119,6 +122,89 @@ pub struct HourLine {
     pub freed_bytes: u64,
     /// Bytes that they wrote, as far as sizes are known.
     pub rewritten_bytes: u64,
+    /// Compactions that succeeded with an unknown size before or after: with any, the bytes are lower bounds.
+    #[serde(default)]
+    pub unmeasured: u64,
+    /// Compactions that freed almost nothing.
+    #[serde(default)]
+    pub futile: u64,
+    /// Compactions that failed, or whose end is unknown.
+    #[serde(default)]
+    pub failed: u64,
+    /// Compactions that recliner did not start.
+    #[serde(default)]
+    pub by_others: u64,
+}
+
+impl HourLine {
+    /// Adds a job that ended.
+    fn add(&mut self, outcome: &Outcome) {
+        let freed = outcome.freed_bytes().and_then(|freed| u64::try_from(freed).ok());
+        self.compactions += 1;
+        self.freed_bytes = self.freed_bytes.saturating_add(freed.unwrap_or(0));
+        let rewritten = outcome.after_bytes.unwrap_or(0);
+        self.rewritten_bytes = self.rewritten_bytes.saturating_add(rewritten);
+        self.by_others += u64::from(outcome.owner == JobOwner::Other);
+        match outcome.ending {
+            JobResult::Freed => {}
+            JobResult::NothingFreed | JobResult::Grew => self.futile += 1,
+            // The sizes of deleted index files are never known.
+            JobResult::Unmeasured => {
+                self.unmeasured += u64::from(outcome.kind != TargetKind::Cleanup);
+            }
+            JobResult::Failed | JobResult::Lost => self.failed += 1,
+        }
+    }
+
+    /// The sums of several hours, beginning with the first of them.
+    #[must_use]
+    pub fn sum(hours: &[Self]) -> Self {
+        let mut sum = Self {
+            from: hours.first().map_or_else(String::new, |hour| hour.from.clone()),
+            ..Self::default()
+        };
+        for hour in hours {
+            sum.compactions += hour.compactions;
+            sum.freed_bytes = sum.freed_bytes.saturating_add(hour.freed_bytes);
+            sum.rewritten_bytes = sum.rewritten_bytes.saturating_add(hour.rewritten_bytes);
+            sum.unmeasured += hour.unmeasured;
+            sum.futile += hour.futile;
+            sum.failed += hour.failed;
+            sum.by_others += hour.by_others;
+        }
+        sum
+    }
+
+    /// What compactions did, in a sentence: how many there were, by whom, what they freed and wrote, and what went
+    /// wrong.
+    #[must_use]
+    pub fn says(&self) -> String {
+        if self.compactions == 0 {
+            return "no compaction ended".to_owned();
+        }
+        let by = match self.by_others {
+            0 => String::new(),
+            all if all == self.compactions => " (none by recliner)".to_owned(),
+            some => format!(" ({} not by recliner)", grouped(some)),
+        };
+        let bound = if self.unmeasured > 0 { "at least " } else { "" };
+        let mut says = format!(
+            "{}{by} freed {bound}{} and wrote {bound}{}",
+            counted(self.compactions, "compaction", "compactions"),
+            format_size_short(self.freed_bytes),
+            format_size_short(self.rewritten_bytes),
+        );
+        for (count, what) in [
+            (self.futile, "freed almost nothing"),
+            (self.failed, "failed"),
+            (self.unmeasured, "of unknown size"),
+        ] {
+            if count > 0 {
+                says.push_str(&format!("; {} {what}", grouped(count)));
+            }
+        }
+        says
+    }
 }
 
 impl Hours {
@@ -131,19 +217,14 @@ impl Hours {
         let first = hour(since).max(oldest.unwrap_or(0));
         let empty = |at: u64| HourLine {
             from: Moment::from_unix(at * HOUR).rfc3339(),
-            compactions: 0,
-            freed_bytes: 0,
-            rewritten_bytes: 0,
+            ..HourLine::default()
         };
         let mut hours: Vec<HourLine> = (first..=hour(now)).map(empty).collect();
         for (_, outcome) in outcomes {
             let at = hour(outcome.ended_at).checked_sub(first);
             let at = at.and_then(|at| usize::try_from(at).ok());
             let Some(line) = at.and_then(|at| hours.get_mut(at)) else { continue };
-            let freed = outcome.freed_bytes().and_then(|freed| u64::try_from(freed).ok());
-            line.compactions += 1;
-            line.freed_bytes += freed.unwrap_or(0);
-            line.rewritten_bytes += outcome.after_bytes.unwrap_or(0);
+            line.add(outcome);
         }
         Self { hours, complete: all }
     }
@@ -377,6 +458,34 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn says_what_compactions_did_and_what_is_not_known() {
+        let hour = |compactions, freed_mib: u64| HourLine {
+            compactions,
+            freed_bytes: freed_mib << 20,
+            rewritten_bytes: 1 << 20,
+            ..HourLine::default()
+        };
+        let odd = HourLine { unmeasured: 2, futile: 1, failed: 3, by_others: 4, ..hour(10, 5) };
+        for (hours, expected) in [
+            (vec![], "no compaction ended"),
+            (vec![hour(0, 0)], "no compaction ended"),
+            (vec![hour(1, 3)], "1 compaction freed 3 MiB and wrote 1 MiB"),
+            (vec![hour(2, 3), hour(1, 4)], "3 compactions freed 7 MiB and wrote 2 MiB"),
+            (
+                vec![HourLine { by_others: 2, ..hour(2, 0) }],
+                "2 compactions (none by recliner) freed 0 B and wrote 1 MiB",
+            ),
+            (
+                vec![odd],
+                "10 compactions (4 not by recliner) freed at least 5 MiB and wrote at least 1 MiB; \
+                 1 freed almost nothing; 3 failed; 2 of unknown size",
+            ),
+        ] {
+            assert_eq!(HourLine::sum(&hours).says(), expected);
+        }
+    }
+
+    #[test]
     fn all_times_of_an_event_have_one_format() {
         let at = Moment::from_unix(1_795_222_440);
         let again = EventSummary {
@@ -434,8 +543,8 @@ mod tests {
             EventDetails::Finished {
                 target: target.clone(),
                 node: "couchdb@a".into(),
-                owner: crate::model::records::JobOwner::Other,
-                result: crate::model::records::JobResult::Lost,
+                owner: JobOwner::Other,
+                result: JobResult::Lost,
                 freed_bytes: None,
             },
             EventDetails::Suspended {

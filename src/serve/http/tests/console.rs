@@ -190,7 +190,7 @@ async fn pages_show_journal_and_hide_updates_by_default() {
         ("/jobs?result=failed", "failed", "one good"),
         ("/events", "suspended", "written-to"),
         ("/events?types=updated", "written-to", "backup"),
-        ("/", "Freed and rewritten by hour", "No compaction is recorded"),
+        ("/", "Last night", "No compaction is recorded"),
     ] {
         let page = surface.get(path).await;
         assert_harmless(path, &page);
