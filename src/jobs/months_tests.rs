@@ -212,27 +212,37 @@ fn any_file(seed: &mut u64) -> (Months, Vec<Writes>) {
     (months, writes)
 }
 
+/// Lets a file of any shape live through three months of its writes, and then one without any, after which no waste
+/// may be left that a channel would take.
+fn live_through(seed: &mut u64) -> Rewritten {
+    let (mut months, pattern) = any_file(seed);
+    while months.minute < 90 * 1_440 && months.file.size() < 20 << 40 {
+        for writes in &pattern {
+            (0..writes.minutes).for_each(|_| months.step(writes.rate));
+        }
+    }
+    let rewritten = months.rewritten;
+    (0..30 * 1_440).for_each(|_| months.step(0));
+    let facts = months.file.facts(Moment::from_unix(months.minute * MINUTE));
+    let waste_share = months.file.waste as f64 / months.file.size() as f64;
+    assert!(
+        waste_share < 0.15 || !months.takes(&facts),
+        "{waste_share} of {:?}, {:?}",
+        months.file,
+        months.record
+    );
+    rewritten
+}
+
 #[test]
 fn little_is_rewritten_in_vain_and_waste_is_compacted() {
-    let (mut seed, mut all, mut in_vain) = (7, 0, 0);
-    for number in 0..40 {
-        let (mut months, pattern) = any_file(&mut seed);
-        while months.minute < 90 * 1_440 && months.file.size() < 20 << 40 {
-            for writes in &pattern {
-                (0..writes.minutes).for_each(|_| months.step(writes.rate));
-            }
+    let (mut all, mut in_vain) = (0, 0);
+    for mut seed in [7, 1, 2, 3, 4] {
+        for _ in 0..40 {
+            let rewritten = live_through(&mut seed);
+            all += rewritten.all;
+            in_vain += rewritten.in_vain;
         }
-        all += months.rewritten.all;
-        in_vain += months.rewritten.in_vain;
-        (0..30 * 1_440).for_each(|_| months.step(0));
-        let facts = months.file.facts(Moment::from_unix(months.minute * MINUTE));
-        let waste_share = months.file.waste as f64 / months.file.size() as f64;
-        assert!(
-            waste_share < 0.15 || !months.takes(&facts),
-            "{number}: {waste_share} of {:?}, {:?}",
-            months.file,
-            months.record
-        );
     }
-    assert!(in_vain as f64 <= 0.03 * all as f64, "{in_vain} of {all}");
+    assert!(in_vain as f64 <= 0.02 * all as f64, "{in_vain} of {all}");
 }
