@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_pending_until_its_target_is_measured_or_its_evidence_is_gone() {
+    fn start_is_pending_until_measured_or_evidence_is_gone() {
         let cleanup = TargetId::Cleanup { db: "a".into() };
         let db = TargetId::Db { node: "n".into(), shard: "a".into() };
         let cases = [

@@ -93,7 +93,7 @@ impl NodePass<'_> {
         passed
     }
 
-    /// Handles one channel, of which may be known whether the node's smoosh has it.
+    /// Handles one channel; `exists` tells whether the node's smoosh has it, if known.
     async fn handle_channel(
         &self,
         (channel, exists): (&str, Option<bool>),
@@ -229,7 +229,7 @@ impl PassResult {
     }
 }
 
-/// The channels of a smoosh in words.
+/// A smoosh's channels in words, such as `it has ratio_dbs`.
 pub fn its_channels(smoosh: &BTreeSet<String>) -> String {
     let names: Vec<&str> = smoosh.iter().map(String::as_str).collect();
     if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) }

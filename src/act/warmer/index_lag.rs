@@ -22,7 +22,8 @@ use wall_clock::Moment;
 pub(super) struct IndexLags {
     /// Indexes that can be built.
     pub(super) buildable: Vec<IndexLag>,
-    /// Search indexes whose engine the cluster does not have, or could not be confirmed.
+    /// Search indexes whose engine the cluster does not have, or whose engine could not be
+    /// confirmed.
     pub(super) without_engine: Vec<TargetIx>,
 }
 
@@ -71,7 +72,7 @@ pub(super) struct DatabaseCopies {
     pub(super) seq_sum: u64,
     /// Sum over one copy of each range, taking the furthest behind; `None` if any is unknown.
     pub(super) min_seq_sum: Option<u64>,
-    /// The same for the copies furthest ahead.
+    /// Sum over one copy of each range, taking the furthest ahead; `None` if any is unknown.
     pub(super) max_seq_sum: Option<u64>,
     /// Hash of the content: equal if only sequences moved, as with `_security`, revision limits and
     /// purges.

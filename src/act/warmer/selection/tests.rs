@@ -221,7 +221,7 @@ fn design_documents_can_disable_automatic_builds() {
 }
 
 #[test]
-fn old_facts_are_measured_again_first() {
+fn stale_facts_are_measured_again_before_a_build() {
     let mut world = Fixture::new(&[3]);
     let ix = world.views[0];
     let mut facts = world.draft.current().target(ix).unwrap().facts();
