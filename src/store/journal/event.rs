@@ -171,7 +171,7 @@ pub enum EventDetails {
         /// What the advice is about.
         subject: String,
     },
-    /// A rule does not find it any more.
+    /// A rule no longer finds something.
     AdviceGone {
         /// The rule's code.
         code: String,

@@ -187,9 +187,9 @@ impl<'tx> FeedTables<'tx> {
         Ok(())
     }
 
-    /// Removes entries as far as the budget requires, but at most those of `at_most` databases: of
-    /// deleted databases the longest deleted first, and then, for the size alone, of those without an
-    /// event for the longest time. Returns whether more must be removed.
+    /// Removes entries as far as the budget requires, but at most those of `at_most` databases:
+    /// first of deleted databases, longest deleted first; then, for the size alone, of databases
+    /// without an event for the longest time. Returns whether more must be removed.
     pub(super) fn trim(
         &mut self,
         counts: &mut FeedCounts,
@@ -309,8 +309,8 @@ pub(super) fn read(tx: &ReadTransaction, query: &FeedQuery) -> Result<FeedPage, 
             return Ok(false);
         }
         let (_, change, db) = entry.value();
-        let known = DbChange::ALL.into_iter().find(|it| change_code(*it) == change);
-        let change = known.ok_or_else(|| {
+        let change_type = DbChange::ALL.into_iter().find(|it| change_code(*it) == change);
+        let change = change_type.ok_or_else(|| {
             Error::Corrupted(format!("{change} is not an event type of the feed"))
         })?;
         page.entries.push(FeedEntry { seq: seq.value(), change, db: db.to_owned() });

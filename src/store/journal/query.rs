@@ -157,7 +157,7 @@ pub(super) fn events(
     }
 }
 
-/// Of the newest `query.limit` matching events, the number of the oldest; `None` if none matches.
+/// Number of the oldest among the newest `query.limit` matching events; `None` if none matches.
 pub(super) fn first_of_newest(
     tx: &ReadTransaction,
     query: &EventsQuery,

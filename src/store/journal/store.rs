@@ -25,7 +25,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize};
 use tokio::sync::OwnedSemaphorePermit;
 use wall_clock::Moment;
 
-/// Number of outcomes that can be recognised.
+/// Number of recent outcomes that are recognised when they are repeated.
 const RECENT_OUTCOMES: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
 
 /// Bytes written and removed again to test for free space; more than a usual batch.
@@ -198,7 +198,7 @@ impl JournalStore {
             jobs: read_value(&meta, META_SCORECARD_JOBS)?.unwrap_or_default(),
         };
         found.advice = values_with_prefix(&meta, META_ADVICE_PREFIX)?;
-        // Outcomes are in the order in which jobs ended. Behind that many older ones, none is of this
+        // Outcomes are in the order in which jobs ended. Beyond this many, none is from the last
         // hour.
         for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(RECENT_OUTCOMES.get()) {
             let outcome = parse_entry::<Outcome>(entry?.1.value().1)?;
@@ -307,7 +307,6 @@ impl JournalStore {
         &self.counts
     }
 
-    /// Closes the file.
     pub(super) fn close(self) -> Result<(), Error> {
         Ok(self.database.close()?)
     }

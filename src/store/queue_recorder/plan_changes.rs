@@ -103,13 +103,14 @@ struct QueuedTargetState {
 /// Bits for channels; reasons use the lower bits. Channels from the eighth on share a bit.
 const CHANNEL_BITS: u32 = u32::BITS - REASON_BITS;
 
-/// Bits for reasons: more than there are, so that a further one moves no bit of a channel.
+/// Bits for reasons: more than there are reasons, so that a new one does not move the bits of
+/// channels.
 const REASON_BITS: u32 = TURN_CODE as u32;
 
-/// The number that all reasons of waiting for a turn share.
+/// The code that all reasons of waiting for a turn share.
 const TURN_CODE: u8 = 24;
 
-/// The number of each reason, and so its bit.
+/// The code of each reason, which also determines its bit.
 const REASON_CODES: [u8; RefusalReason::ALL.len()] = {
     let (mut codes, mut at, mut next) = ([TURN_CODE; RefusalReason::ALL.len()], 0, 1);
     while at < codes.len() {
@@ -123,7 +124,7 @@ const REASON_CODES: [u8; RefusalReason::ALL.len()] = {
     codes
 };
 
-/// A reason as a number; zero means no reason.
+/// The code of a reason; zero means no reason.
 fn reason_code(reason: Option<RefusalReason>) -> u8 {
     reason.and_then(|reason| REASON_CODES.get(reason as usize).copied()).unwrap_or_default()
 }
