@@ -26,7 +26,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let left = waste.saturating_sub(taken);
     let share = left as f64 / all.max(1) as f64;
     let settings = situation.settings();
-    // Of what does not fit into a queue, only the number is known.
+    // For targets that do not fit into a queue, only their number is known.
     if !is_complete || left < settings.min_bytes || share * 100.0 < settings.untaken_waste_percent {
         return;
     }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn from_the_share_on_it_is_advice() {
+    fn advises_from_the_configured_share() {
         let some = found(6);
         let [only] = &some[..] else { panic!("{some:?}") };
         assert_eq!(
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn without_sizes_it_is_silent() {
+    fn is_silent_without_sizes() {
         let shard = Shard { active_bytes: None, ..Shard::new("orders", "a", 0, 10 * TENTH) };
         assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }

@@ -1,4 +1,4 @@
-//! Files as the rules about them name them.
+//! Helpers of the rules about files.
 
 use crate::{
     advice::Situation,

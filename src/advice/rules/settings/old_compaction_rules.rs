@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_nothing_reads_are_told_with_their_window() {
+    fn reports_unread_rules_with_their_window() {
         let rule = "[{db_fragmentation, \"70%\"}, {from, \"23:00\"}, {to, \"04:00\"}]";
         let found = found(&[("compactions", "_default", rule)]);
         let [only] = &found[..] else { panic!("{found:?}") };
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn without_such_rules_it_is_silent() {
+    fn is_silent_without_such_rules() {
         assert_eq!(found(&[("smoosh.ratio_dbs", "min_priority", "3.0")]), []);
         assert_eq!(TestCluster::new().findings_of(&RULE), []);
     }
