@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn change_spans_between_one_and_two_hours() {
+    fn lag_change_spans_between_one_and_two_hours() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         for (readings, expected) in [
             (&[(0, 5)][..], None),

@@ -146,17 +146,21 @@ pub struct Preflight {
 #[must_use]
 pub fn database_called(snapshot: &Snapshot, name: &str, now: Moment) -> Option<DbIx> {
     let survey = Survey::of(snapshot, now);
-    let named =
+    let instances =
         survey.dbs().filter(|(db, _)| snapshot.db_name(*db).is_some_and(|it| it.db == name));
-    named.filter(|(_, sums)| sums.shards > 0).max_by_key(|(_, sums)| sums.shards).map(|(db, _)| db)
+    instances
+        .filter(|(_, sums)| sums.shards > 0)
+        .max_by_key(|(_, sums)| sums.shards)
+        .map(|(db, _)| db)
 }
 
 /// Languages that CouchDB supports out of the box, and those of indexes that this cluster has.
 #[must_use]
 pub fn built_languages(snapshot: &Snapshot) -> BTreeSet<String> {
-    let seen = snapshot.targets().filter_map(TargetRef::view).map(|view| view.language.to_string());
-    let seen = seen.filter(|language| !language.is_empty());
-    Warmer::default().languages.into_iter().chain(seen).collect()
+    let languages =
+        snapshot.targets().filter_map(TargetRef::view).map(|view| view.language.to_string());
+    let languages = languages.filter(|language| !language.is_empty());
+    Warmer::default().languages.into_iter().chain(languages).collect()
 }
 
 /// Estimates what deploying a design document costs.
@@ -179,10 +183,10 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     };
     let old = old_index(&indexes, kind, present_signature, &design.id);
     let placed = placements(&survey, snapshot, db);
-    let kept = kept_views(&indexes, present, design, present_signature);
+    let kept_index = kept_views(&indexes, present, design, present_signature);
     let size = kind
         .builds()
-        .then(|| IndexSize::of(&survey, snapshot, db, design, kept.as_ref()))
+        .then(|| IndexSize::of(&survey, snapshot, db, design, kept_index.as_ref()))
         .flatten();
     let seconds =
         kind.builds().then(|| build_time::seconds(plan, &name, design, &placed)).flatten();
@@ -192,7 +196,7 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     };
     let (seconds, measured_builds) =
         seconds.map_or((None, 0), |(seconds, builds)| (Some(seconds), builds));
-    let mut found = Preflight {
+    let mut answer = Preflight {
         design: design.id.clone(),
         kind,
         signature,
@@ -213,9 +217,9 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
         remedy: Vec::new(),
         db: name,
     };
-    found.notes = notes(&found, inputs);
-    found.remedy = remedy(&found, old);
-    found
+    answer.notes = notes(&answer, inputs);
+    answer.remedy = remedy(&answer, old);
+    answer
 }
 
 /// The signature of the present document: computed from it or, if it could not be read, from the

@@ -253,8 +253,10 @@ impl Survey {
         db.file_bytes = db.file_bytes.saturating_add(file.unwrap_or_default());
         db.active_bytes = db.active_bytes.saturating_add(active.unwrap_or_default());
         let reclaimable = target.correction().reclaimable_bytes(TargetKind::Db, &facts);
-        let shown = Correction::NONE.reclaimable_bytes(TargetKind::Db, &facts);
-        let hidden = reclaimable.zip(shown).map_or(0, |(all, shown)| all.saturating_sub(shown));
+        let uncorrected = Correction::NONE.reclaimable_bytes(TargetKind::Db, &facts);
+        let hidden = reclaimable
+            .zip(uncorrected)
+            .map_or(0, |(all, uncorrected)| all.saturating_sub(uncorrected));
         db.hidden_bytes = db.hidden_bytes.saturating_add(hidden);
         db.most_hidden = db.most_hidden.max((hidden > 0).then_some((hidden, target.ix())));
         db.reclaimable_bytes = db.reclaimable_bytes.saturating_add(reclaimable.unwrap_or_default());

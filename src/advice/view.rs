@@ -116,13 +116,13 @@ impl AdviceView {
         self.results = results;
         self.checked_at = Some(now);
         let before = self.records.clone();
-        let mut found = BTreeSet::new();
+        let mut keys = BTreeSet::new();
         for result in &self.results {
             for finding in &result.findings {
-                found.insert(AdviceKey::of(result.rule.code, finding.subject.to_string()));
+                keys.insert(AdviceKey::of(result.rule.code, finding.subject.to_string()));
             }
         }
-        for key in &found {
+        for key in &keys {
             self.absent_since.remove(key);
             let record = self.records.entry(key.clone()).or_default();
             record.gone_at = record.gone_at.filter(|gone| gone.age(now) >= SAME_WITHIN);
@@ -130,7 +130,7 @@ impl AdviceView {
                 (record.first_seen, record.gone_at) = (Some(now), None);
             }
         }
-        self.note_absent(&found, now);
+        self.note_absent(&keys, now);
         for record in self.records.values_mut() {
             record.mute = record.mute.take().filter(|mute| now < mute.until);
         }

@@ -111,13 +111,13 @@ impl BatchSlots {
     /// First moment at which `count` slots are free, if any.
     fn free_at(&self, owner: Owner, count: usize) -> Option<Duration> {
         let capacity = self.capacity(owner);
-        let taken = self.taken_until.get(&owner).map_or(&[][..], Vec::as_slice);
-        let free = capacity.saturating_sub(taken.len());
+        let ends = self.taken_until.get(&owner).map_or(&[][..], Vec::as_slice);
+        let free = capacity.saturating_sub(ends.len());
         if count > capacity {
             return None;
         }
         let wanted = count.saturating_sub(free);
-        Some(wanted.checked_sub(1).and_then(|at| taken.get(at)).copied().unwrap_or_default())
+        Some(wanted.checked_sub(1).and_then(|at| ends.get(at)).copied().unwrap_or_default())
     }
 
     fn occupy(&mut self, owner: Owner, count: usize, until: Duration) {
@@ -126,11 +126,11 @@ impl BatchSlots {
         if capacity == usize::MAX {
             return;
         }
-        let taken = self.taken_until.entry(owner).or_default();
-        let free = capacity.saturating_sub(taken.len());
-        taken.drain(..count.saturating_sub(free).min(taken.len()));
-        let at = taken.partition_point(|end| *end <= until);
-        taken.splice(at..at, std::iter::repeat_n(until, count));
+        let ends = self.taken_until.entry(owner).or_default();
+        let free = capacity.saturating_sub(ends.len());
+        ends.drain(..count.saturating_sub(free).min(ends.len()));
+        let at = ends.partition_point(|end| *end <= until);
+        ends.splice(at..at, std::iter::repeat_n(until, count));
     }
 }
 

@@ -68,8 +68,8 @@ impl TargetCourse {
         let mut facts = self.facts;
         facts.measured_at =
             facts.measured_at.map(|it| Measurement { at: self.moment(after), ..it });
-        let known = facts.file_bytes.get().zip(facts.active_bytes.get());
-        let (Some((file_rate, active_rate)), Some((file, active))) = (self.rates, known) else {
+        let sizes = facts.file_bytes.get().zip(facts.active_bytes.get());
+        let (Some((file_rate, active_rate)), Some((file, active))) = (self.rates, sizes) else {
             return facts;
         };
         let between = |rate: ExpectedRate| rate.bytes_between(self.begin, after);

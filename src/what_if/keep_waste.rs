@@ -243,8 +243,8 @@ impl Search {
         }
         let next = self.next(tried);
         let ends = [self.too_short, self.too_long];
-        let known = ends.iter().flatten().map(|end| end.horizon).chain(self.too_many);
-        let is_known = known.into_iter().any(|known| known == next);
+        let horizons = ends.iter().flatten().map(|end| end.horizon).chain(self.too_many);
+        let is_known = horizons.into_iter().any(|horizon| horizon == next);
         if !is_known {
             self.horizon = next;
             return;

@@ -355,12 +355,12 @@ impl JobState {
         let done = !matches!(outcome.ending, JobResult::Failed | JobResult::Lost);
         // For most copies of a view, no later reading shows whether a request arrived. Such a copy
         // counts as done; the view is measured again after its last copy.
-        let spent = done || ended.may_have_run;
+        let counts_as_done = done || ended.may_have_run;
         // Only recliner's own compaction begins a round. Others that compact one copy take care of
         // the rest, and polls show only some copies of a short compaction of all.
         let in_round = outcome.owner == JobOwner::Recliner || !after.copies_done.is_empty();
         if in_round
-            && spent
+            && counts_as_done
             && outcome.kind == TargetKind::View
             && outcome.node != crate::model::target::CLUSTER_NODE
         {

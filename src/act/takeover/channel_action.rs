@@ -60,7 +60,7 @@ pub(super) enum ChannelAction {
 pub(super) fn decide(facts: &ChannelFacts<'_>) -> ChannelAction {
     let stopped = facts.value == Some(STOPPED_CONCURRENCY);
     let now = || facts.value.map(str::to_owned);
-    let own = facts.record.is_some() || facts.held;
+    let is_own = facts.record.is_some() || facts.held;
     if facts.wanted {
         return match (stopped, facts.mark, facts.record) {
             (true, Some(_), Some(_)) => ChannelAction::KeepTakenOver,
@@ -74,12 +74,12 @@ pub(super) fn decide(facts: &ChannelFacts<'_>) -> ChannelAction {
         };
     }
     match (stopped, facts.mark) {
-        (true, Some(mark)) if own && (facts.may || facts.held) => {
+        (true, Some(mark)) if is_own && (facts.may || facts.held) => {
             let record = facts.record.map(|record| record.previous.clone());
             ChannelAction::Restore { was: record.unwrap_or_else(|| mark.was.clone()) }
         }
         (true, Some(_)) => ChannelAction::Stranded,
-        (_, _) if own && (facts.may || facts.held) => ChannelAction::RemoveRecords,
+        (_, _) if is_own && (facts.may || facts.held) => ChannelAction::RemoveRecords,
         (true, None) => ChannelAction::StoppedByOthers,
         (false, _) => ChannelAction::Leave,
     }

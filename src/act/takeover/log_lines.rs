@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn stopped_contested_and_failing_have_separate_lines() {
+    fn stopped_and_contested_channels_and_failures_are_separate_lines() {
         let state = NodeTakeover {
             taken_over: set(&["a"]),
             contested: set(&["b"]),

@@ -186,8 +186,9 @@ impl DesignDocument {
         if decides(self) != decides(other) {
             return BTreeSet::new();
         }
-        let kept = self.views.iter().filter(|(_, view)| other.views.values().any(|it| it == *view));
-        kept.map(|(name, _)| name.clone()).collect()
+        let shared =
+            self.views.iter().filter(|(_, view)| other.views.values().any(|it| it == *view));
+        shared.map(|(name, _)| name.clone()).collect()
     }
 
     /// Differences from the present document; without one, everything is new.
@@ -203,30 +204,30 @@ impl DesignDocument {
             };
             (name.clone(), change)
         });
-        let mut found = Difference { views: views.collect(), document: Vec::new() };
-        let Some(present) = present else { return found };
+        let mut difference = Difference { views: views.collect(), document: Vec::new() };
+        let Some(present) = present else { return difference };
         if self.language != present.language {
-            found.document.push(format!(
+            difference.document.push(format!(
                 "The language changes from {} to {}.",
                 present.language, self.language
             ));
         }
         if self.options != present.options {
-            found.document.push("The options of the document change.".to_owned());
+            difference.document.push("The options of the document change.".to_owned());
         }
         if self.lib != present.lib {
-            found
+            difference
                 .document
                 .push("The library (views.lib) changes, which all views share.".to_owned());
         }
-        let are_same = found.views.iter().all(|(_, change)| *change == ViewChange::Same);
-        if self.signature != present.signature && are_same && found.document.is_empty() {
-            found.document.push(
+        let are_same = difference.views.iter().all(|(_, change)| *change == ViewChange::Same);
+        if self.signature != present.signature && are_same && difference.document.is_empty() {
+            difference.document.push(
                 "The views are the same in another order, or the keys of their options are; the order is part of the signature. Keep the present order, and nothing is built."
                     .to_owned(),
             );
         }
-        found
+        difference
     }
 }
 

@@ -27,7 +27,7 @@ use couchdb_names::{Range, Signature};
 use std::{collections::BTreeMap, sync::Arc};
 use wall_clock::Moment;
 
-/// The present of these tests.
+/// The current time in these tests.
 pub(crate) const NOW: Moment = Moment::from_unix(1_795_222_434);
 
 /// Number of ranges that shards may have.

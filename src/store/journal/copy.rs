@@ -274,9 +274,9 @@ pub fn check_copy(file: &File, name: &str) -> Result<CopySummary, JournalOpenErr
     };
     let database =
         open().map_err(|why| JournalOpenError::from_database_error(name.to_owned(), why))?;
-    let found = summary(&database, name);
+    let result = summary(&database, name);
     database.close().map_err(|why| JournalOpenError::from_database_error(name.to_owned(), why))?;
-    found
+    result
 }
 
 fn summary(database: &Database, name: &str) -> Result<CopySummary, JournalOpenError> {

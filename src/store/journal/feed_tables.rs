@@ -110,7 +110,7 @@ pub struct FeedQuery {
     pub start: FeedStart,
     /// Highest number to return; with `newest_first`, numbers must be below it.
     pub until: Option<u64>,
-    /// Newest first, down to the beginning; `since` is ignored.
+    /// Newest first, down to the beginning; `start` is ignored.
     pub newest_first: bool,
     /// Maximum number of events.
     pub limit: usize,

@@ -37,9 +37,9 @@ pub(super) fn read(tx: &ReadTransaction) -> Result<Vec<PublishedDbState>, Journa
         Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
         table => table?,
     };
-    let mut found = Vec::new();
+    let mut marks = Vec::new();
     for entry in table.iter()? {
-        found.extend(postcard::from_bytes(entry?.1.value().1).ok());
+        marks.extend(postcard::from_bytes(entry?.1.value().1).ok());
     }
-    Ok(found)
+    Ok(marks)
 }

@@ -267,8 +267,8 @@ impl Storage for DirectoryStorage {
     }
 
     fn file_id(&self) -> io::Result<Option<FileId>> {
-        let found = self.file_path().metadata()?;
-        Ok(Some(FileId { device: found.dev(), inode: found.ino() }))
+        let metadata = self.file_path().metadata()?;
+        Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
     }
 }
 

@@ -177,7 +177,7 @@ impl PlanHistory {
                 self.states.resize(at + 1, QueuedTargetState::default());
             }
             let Some(state) = self.states.get_mut(at) else { continue };
-            let seen = reason_code(it.refused);
+            let reason = reason_code(it.refused);
             let waited = state.round == before && before != 0;
             let about = if !waited || state.channel != channel {
                 let generation = it.ix.generation();
@@ -187,16 +187,16 @@ impl PlanHistory {
                 if !waited {
                     state.persisted_reason = 0;
                 }
-                (state.channel, state.current_reason, state.held_seconds) = (channel, seen, 0);
+                (state.channel, state.current_reason, state.held_seconds) = (channel, reason, 0);
                 Some((About::Queued, channel_bit(channel)))
-            } else if state.current_reason != seen {
-                (state.current_reason, state.held_seconds) = (seen, 0);
+            } else if state.current_reason != reason {
+                (state.current_reason, state.held_seconds) = (reason, 0);
                 None
             } else {
                 state.held_seconds = state.held_seconds.saturating_add(elapsed);
                 it.refused.filter(|reason| state.is_worth_recording(*reason)).map(|_| {
-                    state.persisted_reason = seen;
-                    (About::Refused, reason_bit(seen))
+                    state.persisted_reason = reason;
+                    (About::Refused, reason_bit(reason))
                 })
             };
             state.round = round;

@@ -167,12 +167,12 @@ impl AdvisedTargets {
     /// file was really compacted or is gone.
     pub(super) fn update(&mut self, snapshot: &Snapshot, changes: &mut Vec<ScorecardChange>) {
         self.find_positions(snapshot);
-        let mut over = Vec::new();
+        let mut ended = Vec::new();
         for (id, entry) in &mut self.entries {
             let Some(target) = entry.ix.and_then(|ix| snapshot.target(ix)) else {
                 entry.missing_steps += 1;
                 if entry.missing_steps >= MAX_MISSING_STEPS {
-                    over.push(id.clone());
+                    ended.push(id.clone());
                 }
                 continue;
             };
@@ -181,13 +181,13 @@ impl AdvisedTargets {
             let reading = WasteReading::of(target.kind(), &facts, target.correction());
             match reading {
                 Some(reading) if entry.reading.was_compacted_until(&reading) => {
-                    over.push(id.clone());
+                    ended.push(id.clone());
                 }
                 Some(reading) => entry.update(target, reading),
                 None => {}
             }
         }
-        for id in over {
+        for id in ended {
             if let Some(ix) = self.entries.remove(&id).and_then(|entry| entry.ix) {
                 self.ids.remove(&ix);
             }

@@ -241,7 +241,7 @@ fn real_compaction_ends_the_savings_of_an_advised_one() {
 
 #[test]
 fn another_programs_compaction_is_a_conflict_only_if_it_begins_later() {
-    // 6 GiB take five minutes.
+    // Compacting 6 GiB takes five minutes.
     let mut world = World::new(ChannelPreset::Smoosh, &[(20_000, 6_000)]);
     world.begin_other(0);
     let mut kept = Kept::default();

@@ -201,7 +201,7 @@ impl RunningTask {
     async fn stop(mut self) {
         self.stop.cancel();
         let ended = time::timeout(Duration::from_secs(60), self.tasks.join_next()).await;
-        ended.expect("it ends").expect("there is one").unwrap();
+        ended.expect("the task ends in time").expect("a task was running").unwrap();
     }
 }
 

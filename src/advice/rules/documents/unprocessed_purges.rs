@@ -59,8 +59,10 @@ fn purges_by_range(situation: &Situation<'_>, db: DbIx) -> BTreeMap<Range, u64> 
     let mut made = BTreeMap::new();
     for shard in situation.shards_of(db) {
         let Some(range) = shard.range() else { continue };
-        let seen = shard.overhead().and_then(|it| it.purge_seq.get()).unwrap_or_default();
-        made.entry(range).and_modify(|least: &mut u64| *least = seen.min(*least)).or_insert(seen);
+        let purges = shard.overhead().and_then(|it| it.purge_seq.get()).unwrap_or_default();
+        made.entry(range)
+            .and_modify(|least: &mut u64| *least = purges.min(*least))
+            .or_insert(purges);
     }
     made
 }

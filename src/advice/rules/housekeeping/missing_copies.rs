@@ -59,14 +59,14 @@ struct Loss {
 impl Loss {
     fn of(db: DbIx, targets: &[TargetRef<'_>], unseen: &[TargetRef<'_>], copies: &Copies) -> Self {
         let ranges: BTreeSet<Option<Range>> = targets.iter().map(|it| it.range()).collect();
-        let left: Vec<Option<u64>> =
+        let sizes: Vec<Option<u64>> =
             ranges.iter().filter_map(|range| copies.get(&(db, *range)).copied()).collect();
-        let gone = ranges.iter().filter(|range| !copies.contains_key(&(db, **range)));
+        let without_copy = ranges.iter().filter(|range| !copies.contains_key(&(db, **range)));
         let (unseen, lost): (Vec<&Option<Range>>, Vec<&Option<Range>>) =
-            gone.partition(|range| unseen.iter().any(|copy| copy.range() == **range));
+            without_copy.partition(|range| unseen.iter().any(|copy| copy.range() == **range));
         let (unseen_ranges, lost) = (unseen.len() as u64, lost.len() as u64);
         let remaining =
-            left.iter().try_fold(0_u64, |sum, bytes| Some(sum.saturating_add((*bytes)?)));
+            sizes.iter().try_fold(0_u64, |sum, bytes| Some(sum.saturating_add((*bytes)?)));
         let largest = copies.iter().filter(|((of, _), _)| *of == db).filter_map(|it| *it.1).max();
         let out_of_reach = lost + unseen_ranges;
         let of_lost = if out_of_reach == 0 {
@@ -75,7 +75,7 @@ impl Loss {
             largest.map(|it| it.saturating_mul(out_of_reach))
         };
         let bytes_at_risk = remaining.zip(of_lost).map(|(one, two)| one.saturating_add(two));
-        let thin_ranges = left.len() as u64;
+        let thin_ranges = sizes.len() as u64;
         Self { thin_ranges, ranges: lost, unseen_ranges, remaining, bytes_at_risk }
     }
 

@@ -24,8 +24,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
     let live = live_instances(situation, &orphans);
     for (db, targets) in &orphans {
-        let known = targets.iter().filter_map(|target| target.file_bytes());
-        let bytes = known.fold(0_u64, u64::saturating_add);
+        let sizes = targets.iter().filter_map(|target| target.file_bytes());
+        let bytes = sizes.fold(0_u64, u64::saturating_add);
         let Some(first) = targets.first() else { continue };
         if bytes < situation.settings().min_bytes {
             continue;
@@ -160,8 +160,8 @@ fn set_aside_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> Strin
         .collect();
     let first = files.first();
     let db = first.map(|file| file.db_name().db).unwrap_or_default();
-    let known = first.and_then(|file| snapshot.node(file.node_ix())).map(directories_of);
-    let data = match known.as_deref() {
+    let directories = first.and_then(|file| snapshot.node(file.node_ix())).map(directories_of);
+    let data = match directories.as_deref() {
         Some([only]) => shell_word(only).into_owned(),
         _ => "\"$COUCHDB_DATA\"".to_owned(),
     };

@@ -14,15 +14,15 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut nodes_by_section: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for config in configs(situation) {
         for finding in read_smoosh(config).findings {
             if finding.fault == Some(Fault::OldRules) {
-                found.entry(finding.message).or_default().push(config.node.clone());
+                nodes_by_section.entry(finding.message).or_default().push(config.node.clone());
             }
         }
     }
-    for (why, nodes) in found {
+    for (why, nodes) in nodes_by_section {
         findings.offer(Severity::Warning, Gain::Unknown, || Wording {
             subject: Subject::Setting("[compactions]".to_owned()),
             says: format!("[compactions] {} {why}.", on_nodes(situation, &nodes)),

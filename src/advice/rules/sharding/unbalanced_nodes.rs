@@ -213,7 +213,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// Ranges of one database on `a`, and one on each of `b` and `c`.
+    /// Two ranges of one database on `a`, and one on each of `b` and `c`.
     fn shards(first_gib: u64) -> Vec<Shard> {
         let shard = |node, range, gib| Shard::new("orders", node, range, gib * GIB);
         vec![

@@ -308,7 +308,10 @@ mod tests {
         let dates = only.evidence.iter().filter(|(name, _)| name.contains("full")).count();
         assert_eq!(dates, 3, "no other date is given");
         let course_dates = crate::advice::volume_course::fill_dates(&situation)["a"];
-        assert_eq!((fill_dates.compacted, fill_dates.uncompacted), (two_weeks, of_a.uncompacted));
+        assert_eq!(
+            (course_dates.compacted, course_dates.uncompacted),
+            (two_weeks, of_a.uncompacted)
+        );
     }
 
     #[test]

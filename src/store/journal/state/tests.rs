@@ -193,7 +193,7 @@ fn a_failed_write_is_published_before_it_is_answered() {
 }
 
 #[test]
-fn a_failure_refuses_writes_and_only_an_unreadable_file_refuses_queries() {
+fn failure_refuses_writes_and_unreadable_file_refuses_queries() {
     for is_readable in [true, false] {
         let mut driven = Driven::claimed();
         driven.fail(&failure("broken", is_readable));
@@ -274,7 +274,7 @@ fn events_wait_half_a_second_for_others_or_for_a_request() {
 }
 
 #[test]
-fn waiting_events_are_written_at_the_end() {
+fn waiting_events_are_written_at_shutdown() {
     let mut driven = Driven::claimed();
     assert!(driven.handle(Event::Stopping).is_empty(), "nothing waits");
     driven.handle(Event::Recorded(event()));
@@ -288,7 +288,7 @@ fn waiting_events_are_written_at_the_end() {
 }
 
 #[test]
-fn requests_at_the_end_are_served_before_the_waiting_events_are_lost() {
+fn requests_at_shutdown_are_served_before_events_are_lost() {
     let mut driven = Driven::claimed();
     driven.handle(Event::Recorded(event()));
     let (change, mut answer) = change();
@@ -413,7 +413,7 @@ impl RandomFile {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn every_request_is_answered_once_and_every_event_is_written_or_counted(
+    fn every_request_is_answered_and_every_event_is_accounted_for(
         happenings in proptest::collection::vec(happening(), 1..40),
         works in proptest::collection::vec(proptest::bool::weighted(0.7), 1..40),
     ) {
