@@ -454,7 +454,6 @@ impl JobStateTask {
         }
     }
 
-    /// Publishes changed values.
     fn publish(&mut self) {
         let tables = Arc::clone(&self.scanner.snapshots.borrow());
         let history =

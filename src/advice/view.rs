@@ -183,7 +183,8 @@ impl AdviceView {
         if is_shown || may_return || result.is_some_and(|result| result.surplus.count() > 0) {
             return Ok(());
         }
-        let names: Vec<String> = known.iter().map(|finding| finding.subject.to_string()).collect();
+        let names: Vec<String> =
+            findings.iter().map(|finding| finding.subject.to_string()).collect();
         Err(match &names[..] {
             [] => format!("there is no advice {code} now, so none about {subject:?} to mute"),
             names => {

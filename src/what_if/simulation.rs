@@ -62,8 +62,8 @@ const KNOWN_JOBS: u64 = 50;
 /// If prices change by more than this share, targets become due at other times.
 const PRICE_TOLERANCE: f64 = 0.1;
 
-/// Precision with which the time at which a target becomes due is found: this share of the time
-/// until then, and at least this time.
+/// A due time is found within this share of the time until then, or within this time, whichever is
+/// larger.
 const DUE_PRECISION: f64 = 1.0 / 32.0;
 const DUE_ACCURACY: Duration = Duration::from_secs(1);
 

@@ -260,7 +260,6 @@ impl JobState {
         self.set_target_record(id, before, after)
     }
 
-    /// Removes expired orders.
     pub(super) fn expire_orders(&mut self, now: Moment) -> Vec<StateChange> {
         let late = |it: &TargetRecord| it.ordered.as_ref().is_some_and(|order| order.until <= now);
         let late = self.target_records.iter().filter(|(_, remembered)| late(remembered));

@@ -21,7 +21,6 @@ pub(super) struct ChannelFacts<'a> {
     pub(super) may: bool,
 }
 
-/// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ChannelAction {
     /// Nothing; the channel is not stopped.
@@ -35,14 +34,12 @@ pub(super) enum ChannelAction {
         /// The value before the takeover.
         was: Option<String>,
     },
-    /// Take the channel over.
     TakeOver {
         /// The current value.
         was: Option<String>,
     },
     /// Somebody changed the value while it was taken over: leave it alone and remove all records.
     LeaveToOperator,
-    /// Restore the channel.
     Restore {
         /// The value before the takeover.
         was: Option<String>,

@@ -12,7 +12,6 @@ use super::{
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
 
-/// Inputs of one pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodePass<'a> {
     pub(super) node: &'a str,
@@ -35,7 +34,6 @@ pub(super) struct NodePass<'a> {
     pub(super) store: &'a dyn TakeoverStore,
 }
 
-/// Result of a pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PassResult {
     pub(super) state: NodeTakeover,

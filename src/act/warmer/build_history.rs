@@ -47,7 +47,6 @@ pub(super) struct RunningBuild {
     pub(super) requested_at: Moment,
     /// The sequence it has to reach.
     target_seq: u64,
-    /// The last indexed sequence.
     indexed_seq: u64,
     /// Whether an indexer was seen.
     was_shown: bool,

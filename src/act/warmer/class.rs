@@ -31,7 +31,6 @@ impl BuildClass {
 /// The last build of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LastBuild {
-    /// Time of its end.
     pub(super) ended_at: Moment,
     /// The sequence it had to reach.
     pub(super) target_seq: u64,

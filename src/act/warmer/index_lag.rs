@@ -33,11 +33,9 @@ pub(super) struct IndexLag {
     pub(super) ix: TargetIx,
     /// Distinguishes it from an earlier index at the same table position.
     pub(super) signature: Signature,
-    /// Time of the measurement.
     pub(super) measured_at: Moment,
     /// Number of sequences not indexed.
     pub(super) pending: u64,
-    /// The last indexed sequence.
     pub(super) indexed_seq: u64,
     /// Whether it may not lag at all.
     pub(super) may_be_current: bool,

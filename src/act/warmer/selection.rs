@@ -177,7 +177,6 @@ pub(super) struct SelectionInputs<'a> {
     pub(super) now: Moment,
 }
 
-/// Result of the selection.
 #[derive(Debug, Default)]
 pub(super) struct BuildSelection {
     /// All lagging indexes.

@@ -56,8 +56,8 @@ fn rate(measured: &[&BuildSpeed], views: usize, factor: f64) -> Option<Spread> {
 
 /// Seconds until the copies on a node are built.
 ///
-/// At best each copy has an indexer as fast as the measured ones; at worst the node indexes no
-/// faster in total than it did when most indexers ran.
+/// At best each copy has an indexer as fast as the measured ones; at worst the node runs no more of
+/// them at a time than the most that ran before.
 fn seconds_on(node: &Placement, rate: Spread, indexers: u32) -> Option<Spread> {
     let (largest, all) = (node.largest_changes? as f64, node.changes?);
     let at_worst = largest.max(all / f64::from(indexers.min(node.copies).max(1)));

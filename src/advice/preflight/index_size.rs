@@ -84,7 +84,6 @@ pub enum SizeBasis {
 /// The present index of a document, and which views of the new document it contains.
 #[derive(Clone, Debug)]
 pub(super) struct KeptViews<'a> {
-    /// The index.
     pub(super) index: TargetRef<'a>,
     /// The views of the new document that are in it, by name.
     pub(super) names: BTreeSet<String>,

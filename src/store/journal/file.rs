@@ -138,7 +138,6 @@ impl JournalFile {
         }
     }
 
-    /// Saves measured facts.
     pub(super) fn save_measurements(
         &mut self,
         measured: &MeasuredBlocks,

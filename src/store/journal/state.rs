@@ -45,7 +45,6 @@ pub(super) struct Now {
     pub(super) at: Instant,
 }
 
-/// What happened.
 #[derive(Debug)]
 pub(super) enum Event {
     /// These requests arrived, in this order.
@@ -76,7 +75,6 @@ pub(super) enum Event {
 pub(super) enum Effect {
     /// Write a batch in one commit.
     Write(WriteBatch),
-    /// Serve a query.
     Serve(Query),
     /// Check that the open file still has its name.
     CheckFile,
@@ -88,7 +86,6 @@ pub(super) enum Effect {
     SendStored(Vec<(u64, JournalEvent)>),
     /// Count this many dropped events.
     CountDropped(usize),
-    /// Send an answer.
     Reply(Reply),
 }
 

@@ -49,7 +49,6 @@ pub(super) struct WriteBatch {
     pub(super) room: Vec<OwnedSemaphorePermit>,
     /// How far the sources of the events were read.
     pub(super) progress: EventProgress,
-    /// Whether events have subscribers.
     pub(super) has_subscribers: bool,
 }
 

@@ -54,7 +54,6 @@ impl OutcomeKey {
 /// Results of one transaction.
 pub(super) struct WriteResult {
     pub(super) counts: TableCounts,
-    /// New outcomes.
     pub(super) new_outcomes: Vec<OutcomeKey>,
     /// New events with their numbers, if somebody subscribed.
     pub(super) new_events: Vec<(u64, JournalEvent)>,

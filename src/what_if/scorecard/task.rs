@@ -23,7 +23,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// Interval between steps.
 const STEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Changes that wait to be stored, only the latest of each record.

@@ -3,7 +3,6 @@
 //! Owns the choice: always the copy whose move comes closest to halving the gap between the most
 //! loaded node and another one. Knows nothing of CouchDB; loads are bytes or numbers of shards.
 
-/// Maximum number of moves.
 pub(super) const MAX_MOVES: usize = 10;
 
 /// Maximum number of copies that are tried for a pair of nodes: if every node has every range, none
