@@ -187,7 +187,7 @@ pub struct Outlook {
     pub name: String,
     /// Samples at equal intervals, the first of now.
     pub samples: Vec<Sample>,
-    /// Free space of each volume where it is known.
+    /// Free space of each volume, if known.
     pub volumes: Vec<VolumeOutlook>,
     /// Bytes written by compactions.
     pub rewritten_bytes: u64,

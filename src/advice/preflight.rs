@@ -301,7 +301,7 @@ fn docs(placed: &[Placement], snapshot: &Snapshot, db: DbIx) -> Option<u64> {
     Some(crate::model::rounding::to_bytes(per_copy * f64::from(map.ranges.max(1))))
 }
 
-/// What a reader should know besides the numbers.
+/// Remarks for the reader besides the numbers.
 fn notes(found: &Preflight, inputs: &PreflightInputs<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     let PreflightInputs { design, present, .. } = inputs;

@@ -67,8 +67,8 @@ impl Remedy {
         Self { kind: RemedyKind::Command, says: says.into(), text: Some(line.into()) }
     }
 
-    /// A search in the directories of a node, with `find`'s own tests; where the directories are unknown, in
-    /// the reader's `$COUCHDB_DATA`.
+    /// A search in the directories of a node, with `find`'s own tests; in the reader's
+    /// `$COUCHDB_DATA` if the directories are unknown.
     #[must_use]
     pub fn find_files(says: impl Into<String>, directories: &[&str], tests: &str) -> Self {
         let roots = match directories {

@@ -34,7 +34,8 @@ pub struct DbSurvey {
     pub deleted_docs: u64,
     /// Live bytes of the shards whose documents are counted.
     pub counted_bytes: u64,
-    /// What compacting them would free although CouchDB counts it as live, as earlier compactions showed.
+    /// Bytes that compacting them would free although CouchDB counts them as live, judging by
+    /// earlier compactions.
     pub hidden_bytes: u64,
     /// The most hidden bytes in one shard copy, and that copy.
     pub most_hidden: Option<(u64, TargetIx)>,

@@ -167,7 +167,7 @@ impl AdviceView {
     /// Checks that there is such advice.
     ///
     /// # Errors
-    /// A sentence that says what there is, if there is none.
+    /// If there is none: a sentence that says what exists.
     pub fn check_known(&self, key: &AdviceKey) -> Result<(), String> {
         let AdviceKey { code, subject } = key;
         if rule_of_code(code).is_none() {

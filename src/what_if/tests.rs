@@ -229,7 +229,7 @@ fn targets_due_between_two_plans_are_compacted_too() {
     for number in 0..DATABASES {
         let db = draft.get_or_add_db(DbName { db: &format!("db{number}"), suffix: ".17" });
         let ix = draft.get_or_add_shard(node, db, None);
-        // By a horizon of a day, due after two hours to six and a half days.
+        // With a horizon of one day, these become due after two hours to six and a half days.
         let due_after_hours = 2.0 + 154.0 * number as f64 / DATABASES as f64;
         let waste = to_bytes(100.0 * 24.0 / due_after_hours * MIB as f64);
         for read in [NOW - 3_600, NOW] {

@@ -71,10 +71,10 @@ pub(super) fn placements(survey: &Survey, snapshot: &Snapshot, db: DbIx) -> Vec<
         let docs = facts.docs.get().zip(facts.deleted_docs.get());
         nodes.entry(shard.node_ix()).or_default().push(docs);
     }
-    let counted: Vec<(u64, u64)> = nodes.values().flatten().filter_map(|docs| *docs).collect();
+    let all_counted: Vec<(u64, u64)> = nodes.values().flatten().filter_map(|docs| *docs).collect();
     let mean = |of: fn(&(u64, u64)) -> u64| {
-        let sum: f64 = counted.iter().map(|docs| of(docs) as f64).sum();
-        (!counted.is_empty()).then(|| sum / counted.len() as f64)
+        let sum: f64 = all_counted.iter().map(|docs| of(docs) as f64).sum();
+        (!all_counted.is_empty()).then(|| sum / all_counted.len() as f64)
     };
     // Uncounted copies are assumed to have as many as the others: documents are spread evenly.
     let (docs, changes) = (mean(|docs| docs.0), mean(|docs| docs.0.saturating_add(docs.1)));

@@ -1,4 +1,4 @@
-//! What is open, gone and muted, over some days.
+//! Findings that are open, gone and muted, over some days.
 
 use super::*;
 use crate::advice::{Gain, Subject, Surplus, rules};

@@ -2,11 +2,10 @@
 //! by number.
 //!
 //! A new event replaces the previous one of its type. Entries of deleted databases are removed after
-//! a long time; those of existing ones only if all together exceed the size limit, which a server
-//! that invents databases would otherwise ignore. This module also checks
-//! the sequences that readers send back. A sequence may belong to another journal, or may be older
-//! than what is kept. Such a reader must start again from the beginning, because it would miss
-//! events otherwise.
+//! a long time; those of existing ones only if all together exceed the size limit, which must hold
+//! even if a server invents databases. This module also checks the sequences that readers send back.
+//! A sequence may belong to another journal, or may be older than what is kept. Such a reader must
+//! start again from the beginning, because it would miss events otherwise.
 
 use super::tables::{
     FEED, FEED_DELETED, FEED_SEQ_BY_DB, FeedCounts, JournalReadError, META, META_COUNTS, META_ERAS,

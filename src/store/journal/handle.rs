@@ -123,7 +123,7 @@ impl Journal {
         self.read(measured::read).await
     }
 
-    /// The state of databases at their last event, where it is newer than the saved facts.
+    /// The state of databases at their last event, if it is newer than the saved facts.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -1,4 +1,4 @@
-//! Marks: the state of a database at its last event, where the saved facts are older.
+//! Marks: the state of a database at its last event, if the saved facts are older.
 //!
 //! A mark is written in the same commit as its events. It is removed after newer facts were saved:
 //! facts are saved in passes, and a pass that began after the mark was written includes its state.

@@ -110,7 +110,7 @@ impl AdvisedJobs {
         self.running.len()
     }
 
-    /// The views of which copies are compacted or done, while others wait.
+    /// The views with some copies being compacted or done while others wait.
     pub(super) fn views<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = TargetIx> + 'a {
         let running = self.running.iter().filter(|job| job.is_copy_of_view());
         let rounds = [&*plan.conditions.constraints, &self.memory];

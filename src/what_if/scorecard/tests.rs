@@ -270,7 +270,7 @@ fn scorecard_pauses_and_keeps_sums_while_recliner_enforces() {
     let sums = kept.sums();
     assert_eq!(sums, ScorecardHour { enforced_seconds: 1_800, ..before });
     assert_eq!(kept.card.view(world.now).state, ScorecardState::Enforcing);
-    // A channel that only advises goes on.
+    // Channels that only advise are counted again.
     let list = world.channels.list.iter().cloned().map(|mut channel| {
         channel.mode = Mode::Advise;
         channel

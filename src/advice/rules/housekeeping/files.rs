@@ -19,7 +19,7 @@ pub(super) fn by_database<'a>(
     dbs
 }
 
-/// The directories of a node, where they are known.
+/// The directories of a node, if known.
 pub(super) fn directories_of(node: &Node) -> Vec<&str> {
     node.volume_usage.iter().map(|usage| &*usage.volume.directory).collect()
 }

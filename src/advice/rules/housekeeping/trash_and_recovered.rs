@@ -86,7 +86,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const NODE: &str = "couchdb@a";
 
-    /// Findings with this many MiB in `.delete`, of which some are recent, and for recovery.
+    /// Findings with `trash` MiB in `.delete`, `recent` of them recent, and `recoverable` MiB kept
+    /// for recovery.
     fn found(trash: u64, recent: u64, recoverable: u64) -> Vec<Finding> {
         let mut cluster = TestCluster::with_shards(&[Shard::new("orders", NODE, 0, 5 * MIB)]);
         cluster.set_disk_usage(NODE, |disk| {

@@ -76,7 +76,7 @@ fn is_default(node: &NodeConfig, (section, key): (&str, &str), value: &str) -> b
 fn is_of_one_node((section, key): (&str, &str)) -> bool {
     section == MARK_SECTION
         || section == "smoosh.ignore"
-        // Another rule says that nothing reads it.
+        // Another rule reports that nothing reads this section.
         || section == "compactions"
         || (section, key) == ("smoosh", "state_dir")
 }

@@ -163,7 +163,7 @@ async fn order_survives_restart_and_its_operator_is_recorded() {
     running.keep(order("ann", later)).await.unwrap();
     let found = running.recovered().await.remembered;
     assert_eq!(found[&target(1)].ordered.as_ref().unwrap().by, "ann");
-    // It starts. Another order is then given that never starts.
+    // The target starts. Then another order is given, which never starts.
     let by_ann = Intent { ordered_by: Some("ann".into()), ..intent(1) };
     running.keep([vec![StateChange::StartIntended(by_ann)], forgotten()].concat()).await.unwrap();
     running.keep(order("bob", 1)).await.unwrap();
