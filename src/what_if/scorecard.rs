@@ -10,20 +10,14 @@
 //! # What is counted
 //!
 //! * *Waste* is what compactions would free, over all targets. Had recliner enforced, it would be
-//! less by
-//!   what advised compactions freed and nobody else has freed since; for each target, at most by
-//! what is
-//!   really wasted.
+//!   less by what advised compactions freed and nobody else has freed since; for each target, at
+//!   most by what is really wasted.
 //! * *Freed*, *written* and *compactions* of the advised side are recliner's alone; those of the
-//! real side
-//!   are everybody's, as the job state knows them. A compaction that begins and ends between two
-//! polls is
-//!   not seen.
+//!   real side are everybody's, as the job state knows them. A compaction that begins and ends
+//!   between two polls is not seen.
 //! * A *conflict* is an advised compaction during which another program compacts the same file, or
-//! another
-//!   copy of its range. A job that already runs when recliner would start is not a conflict: the
-//! planner
-//!   waits for it.
+//!   another copy of its range. A job that already runs when recliner would start is not a conflict:
+//!   the planner waits for it.
 //! * Time counts only while recliner ran and advised. A gap without steps is reported as missing.
 //!
 //! # What is simplified
