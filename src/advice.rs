@@ -1,9 +1,10 @@
 //! Advice: what an operator should do about the cluster, most valuable first.
 //!
-//! Owns the rules, one file each, and which of their findings are open, since when, and muted. A rule is a pure
-//! function of a [`Situation`]: it reads no clock, sends no request and changes nothing, and it is silent about
-//! what is not known. [`AdviceTask`] asks all rules once a minute and publishes an [`AdviceView`]; commands that
-//! read the cluster once call [`check`]. [`preflight`] is asked about one design document.
+//! Owns the rules, one file each, and the state of their findings: open since when, and whether
+//! muted. A rule is a pure function of a [`Situation`]: it reads no clock, sends no request and
+//! changes nothing, and it is silent about unknown facts. [`AdviceTask`] runs all rules once a
+//! minute and publishes an [`AdviceView`]; commands that read the cluster once call [`check`].
+//! [`preflight`] examines one design document.
 //!
 //! To add a rule: write a file beside those in `rules/`, add its module and its [`Rule`] to `rules.rs`, and run the
 //! tests. The book's page, the labels of the metrics and the words of the API come from that list.
@@ -46,17 +47,17 @@ pub struct RuleResult {
     pub rule: &'static Rule,
     /// The most valuable findings, best first.
     pub findings: Vec<Finding>,
-    /// What else it found.
+    /// Number and worth of its findings that are not shown.
     pub surplus: Surplus,
 }
 
-/// What every rule finds, in the order of the rules; rules that find nothing are left out.
+/// Runs every rule. Results are in the order of the rules, without rules that find nothing.
 #[must_use]
 pub fn check(inputs: &AdviceInputs, now: Moment) -> Vec<RuleResult> {
     check_surveyed(inputs, &Survey::of(&inputs.plan.snapshot, now), now)
 }
 
-/// The same, where the pass over all targets was made before.
+/// [`check`] with a [`Survey`] that was already made.
 fn check_surveyed(inputs: &AdviceInputs, survey: &Survey, now: Moment) -> Vec<RuleResult> {
     let situation = Situation { inputs, survey, now };
     let results = rules().map(|rule| {

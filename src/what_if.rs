@@ -1,12 +1,13 @@
-//! What-if: what a cluster's waste, writing and free space would be under any rules, days ahead.
+//! What-if: predicts a cluster's waste, writes and free space under any rules, days ahead.
 //!
 //! Owns a simulation in which every target grows as its readings show, and the same pure planner
-//! that runs in the service decides what is compacted. Never sends a request and changes nothing. The
-//! API and the command `what-if` ask.
+//! that runs in the service decides what is compacted. Never sends a request and changes nothing.
+//! Used by the API and the command `what-if`.
 //!
-//! What is simplified: sizes grow smoothly; a compaction takes its predicted bytes at the rate that
-//! was measured, or at [`ASSUMED_RATE`]; a view's copies are spread evenly over the nodes; nothing is
-//! suspended, split or being built, and nothing fails. CouchDB's smoosh does less than [`Policy::smoosh`]: see there.
+//! Simplifications: sizes grow smoothly; a compaction writes its predicted bytes at the measured
+//! rate, or at [`ASSUMED_RATE`]; a view's copies are spread evenly over the nodes; nothing is
+//! suspended, split or being built, and nothing fails. CouchDB's smoosh does less than
+//! [`Policy::smoosh`] assumes.
 
 mod batch_slots;
 mod course;
@@ -41,18 +42,18 @@ use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// Bytes of new files that a compaction is assumed to write in a second until a rate was measured.
+/// Bytes of new files that a compaction is assumed to write per second until a rate was measured.
 pub const ASSUMED_RATE: f64 = 20e6;
 
-/// Number of times at which an outlook is read.
+/// Number of samples in an outlook.
 pub const SAMPLES: usize = 57;
 
-/// The cluster as it is.
+/// The present state of the cluster.
 #[derive(Clone, Debug)]
 pub struct Present {
     /// Its targets.
     pub snapshot: Arc<Snapshot>,
-    /// What else decides.
+    /// Everything else that decisions depend on.
     pub conditions: Conditions,
     /// The present moment.
     pub now: Moment,
@@ -68,17 +69,18 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The rules of a plan.
+    /// The policy of a plan.
     pub fn in_force(plan: &Plan) -> Self {
         Self { channels: Arc::clone(&plan.channels), rules: (*plan.rules).clone() }
     }
 
-    /// CouchDB's own daemon with these channels: no limit but that of each channel on a node, no
-    /// pause, and no look at free space.
+    /// CouchDB's own daemon with these channels: no limits but that of each channel on a node, no
+    /// pauses, and no checks of free space.
     ///
-    /// It is shown at its best. CouchDB's does not look at a file that nobody writes to, and after
-    /// it looked at one it ignores it for `[smoosh] staleness` (five minutes by default); here it sees
-    /// every file at every time. A job that a strict window suspends is taken to run to its end.
+    /// This shows it at its best. The real one does not look at a file that nobody writes to, and
+    /// after looking at a file ignores it for `[smoosh] staleness` (five minutes by default); here
+    /// it sees every file at every time. A job that a strict window suspends is assumed to run to
+    /// its end.
     #[must_use]
     pub fn smoosh(channels: &Channels) -> Self {
         let limits = Limits {
@@ -105,7 +107,7 @@ impl Policy {
     }
 }
 
-/// What would be done, under a name.
+/// A named policy to simulate.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// Its name.
@@ -114,19 +116,19 @@ pub struct Proposal {
     pub policy: Option<Policy>,
 }
 
-/// One reading of an outlook.
+/// One sample of an outlook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Bytes that compactions would free.
     pub waste_bytes: u64,
-    /// Those of them that are in views.
+    /// The part of them that is in views.
     pub view_waste_bytes: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
 }
 
 impl Sample {
-    /// Leaves out bytes that were not written, as a part of all that was added since `before`.
+    /// Subtracts bytes that were not written, in proportion to all that was added since `before`.
     fn leave_out(&mut self, unwritten: f64, before: &Self) {
         let grown = self.file_bytes.saturating_sub(before.file_bytes) as f64;
         let share = (unwritten / grown.max(1.0)).clamp(0.0, 1.0);
@@ -138,7 +140,7 @@ impl Sample {
         less(&mut self.file_bytes, before.file_bytes);
     }
 
-    /// The wasted bytes of one kind of target.
+    /// The wasted bytes of targets of one kind.
     const fn waste_of(&self, kind: TargetKind) -> u64 {
         match kind {
             TargetKind::Db => self.waste_bytes.saturating_sub(self.view_waste_bytes),
@@ -162,7 +164,8 @@ pub struct VolumeOutlook {
     pub name: Arc<str>,
     /// Free bytes at each sample, zero when full.
     pub free_bytes: Vec<u64>,
-    /// When it is full, if it goes on as in the second half of the time; none if it never is.
+    /// When the volume is full, if growth continues as in the second half of the time; none if
+    /// never.
     pub full_at: Option<Moment>,
 }
 
@@ -171,7 +174,7 @@ pub struct VolumeOutlook {
 pub struct Undone {
     /// The planner's reason.
     pub reason: RefusalReason,
-    /// The targets.
+    /// Number of these targets.
     pub targets: u64,
     /// What compacting them would free.
     pub bytes: u64,
@@ -182,11 +185,11 @@ pub struct Undone {
 pub struct Outlook {
     /// The proposal's name.
     pub name: String,
-    /// Readings at equal distances, the first of now.
+    /// Samples at equal intervals, the first of now.
     pub samples: Vec<Sample>,
-    /// Free space of each volume where it is known.
+    /// Free space of each volume, if known.
     pub volumes: Vec<VolumeOutlook>,
-    /// Bytes written anew.
+    /// Bytes written by compactions.
     pub rewritten_bytes: u64,
     /// Bytes freed.
     pub freed_bytes: u64,
@@ -194,9 +197,9 @@ pub struct Outlook {
     pub compactions: u64,
     /// The longest time from being queued to the start, or to the end of the outlook.
     pub longest_wait: Option<Duration>,
-    /// What waits at the end by the reason, the most bytes first.
+    /// The targets that wait at the end, by reason, most bytes first.
     pub undone: Vec<Undone>,
-    /// Whether more had to be decided than could be decided one by one.
+    /// Whether there were too many compactions to decide about them one by one.
     pub is_coarse: bool,
 }
 
@@ -213,26 +216,26 @@ impl Outlook {
         mean(&self.samples, |sample| sample.waste_of(kind))
     }
 
-    /// Targets that wait at the end.
+    /// Number of targets that wait at the end.
     #[must_use]
     pub fn undone_targets(&self) -> u64 {
         self.undone.iter().map(|undone| undone.targets).sum()
     }
 
-    /// What compacting them would free.
+    /// Bytes that compacting the targets that wait at the end would free.
     #[must_use]
     pub fn undone_bytes(&self) -> u64 {
         self.undone.iter().map(|undone| undone.bytes).fold(0, u64::saturating_add)
     }
 
-    /// The most bytes wasted at a time.
+    /// The largest waste of any sample, in bytes.
     #[must_use]
     pub fn peak_waste(&self) -> u64 {
         self.samples.iter().map(|sample| sample.waste_bytes).max().unwrap_or_default()
     }
 }
 
-/// How much is known of the growth that an outlook goes on with.
+/// How much is known of the growth that outlooks assume to continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// Bytes of files whose growth is known.
@@ -246,24 +249,24 @@ pub struct Evidence {
 /// The answer: one outlook for each proposal, and how far to trust them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The time they begin at.
+    /// When the outlooks begin.
     pub from: Moment,
-    /// The time they cover.
+    /// How much time they cover.
     pub span: Duration,
-    /// What they rest on.
+    /// What they are based on.
     pub evidence: Evidence,
     /// In the order of the proposals.
     pub outlooks: Vec<Outlook>,
 }
 
-/// Nothing is known of how the cluster grows.
+/// The growth of the cluster is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is not enough history yet: growth rates need at least ten minutes of observation; try again later"
 )]
 pub struct NoRates;
 
-/// What would happen under each proposal within this time.
+/// Simulates each proposal for this time.
 ///
 /// # Errors
 /// While no growth is known.
@@ -278,7 +281,7 @@ pub fn outlooks(
     Ok(forecast.answer(outlooks))
 }
 
-/// A look ahead from one present: what outlooks under different rules have in common.
+/// A forecast from one present: what outlooks under different rules have in common.
 #[derive(Debug)]
 pub struct Forecast<'a> {
     present: &'a Present,
@@ -289,7 +292,8 @@ pub struct Forecast<'a> {
 }
 
 impl<'a> Forecast<'a> {
-    /// Looks ahead for this time. Once `stop` is cancelled, outlooks are cut short and mean nothing.
+    /// Prepares a forecast of this time. Once `stop` is cancelled, outlooks are cut short and
+    /// meaningless.
     ///
     /// # Errors
     /// While no growth is known.
@@ -305,7 +309,7 @@ impl<'a> Forecast<'a> {
         Ok(Self { present, span, stop, evidence, unchecked: Unchecked::of(present, span, stop) })
     }
 
-    /// What would happen under a proposal.
+    /// Simulates one proposal.
     #[must_use]
     pub fn outlook(&self, proposal: &Proposal) -> Outlook {
         match &proposal.policy {
@@ -383,7 +387,7 @@ impl Unchecked {
         Self { samples, by_node }
     }
 
-    /// Bytes by which a node's files have grown after this time.
+    /// Bytes by which a node's files have grown after the time `after`.
     fn grown_on(&self, node: NodeIx, span: Duration, after: Duration) -> f64 {
         let place = after.as_secs_f64() / span.as_secs_f64().max(1.0) * (SAMPLES - 1) as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
@@ -392,7 +396,7 @@ impl Unchecked {
         (two - one).mul_add(place - at as f64, one)
     }
 
-    /// The same at a sample.
+    /// Bytes by which a node's files have grown at a sample.
     fn grown_by_sample(&self, node: NodeIx, at: usize) -> f64 {
         let bytes = |at: usize| self.by_node.get(at).map_or(0.0, |row| row.on(node));
         bytes(at) - bytes(0)
@@ -411,8 +415,8 @@ fn sample_time(span: Duration, at: usize) -> Duration {
     span.mul_f64(at as f64 / (SAMPLES - 1) as f64)
 }
 
-/// The free space of each volume, given the bytes by which a node's files have grown at each sample. What does not
-/// fit is not written, and taken out of the samples.
+/// The free space of each volume, given the bytes by which a node's files have grown at each
+/// sample. Bytes that do not fit are not written, and are subtracted from the samples.
 fn volume_outlooks(
     present: &Present,
     span: Duration,
@@ -420,8 +424,8 @@ fn volume_outlooks(
     grown: impl Fn(NodeIx, usize) -> f64,
 ) -> Vec<VolumeOutlook> {
     let snapshot = &present.snapshot;
-    let known = present.conditions.disks.volumes.iter();
-    let known = known.filter_map(|volume| Some((volume, volume.space?)));
+    let measured = present.conditions.disks.volumes.iter();
+    let measured = measured.filter_map(|volume| Some((volume, volume.space?)));
     let mut unwritten = [0.0; SAMPLES];
     let outlook = |(volume, space): (&Volume, VolumeSpace)| {
         let nodes: Vec<NodeIx> = nodes_on(snapshot, volume).collect();
@@ -438,7 +442,7 @@ fn volume_outlooks(
             full_at: full_after(&free, span).map(|after| present.now.plus(after)),
         }
     };
-    let volumes = known.map(outlook).collect();
+    let volumes = measured.map(outlook).collect();
     let before = samples.first().copied().unwrap_or_default();
     for (sample, unwritten) in samples.iter_mut().zip(unwritten) {
         sample.leave_out(unwritten, &before);
@@ -446,8 +450,8 @@ fn volume_outlooks(
     volumes
 }
 
-/// When free space reaches zero, if it goes on as in the second half of the time. None if that is
-/// more than ten years ahead.
+/// When free space reaches zero, if growth continues as in the second half of the time. None if
+/// that is more than ten years ahead.
 fn full_after(free: &[f64], span: Duration) -> Option<Duration> {
     if let Some(at) = free.iter().position(|bytes| *bytes <= 0.0) {
         return Some(empty_between(free, at, span));
@@ -458,7 +462,7 @@ fn full_after(free: &[f64], span: Duration) -> Option<Duration> {
     (after <= FAR).then_some(after)
 }
 
-/// When free space reached zero, given that it was first gone at this sample.
+/// When free space reached zero, given that this is the first sample with none.
 fn empty_between(free: &[f64], at: usize, span: Duration) -> Duration {
     let end = sample_time(span, at);
     let Some((before, after)) = at.checked_sub(1).and_then(|last| free.get(last)).zip(free.get(at))

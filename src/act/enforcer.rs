@@ -36,17 +36,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// How long a start that was cancelled just before its request is not retried. The plan may not
-/// know the reason yet.
+/// Pause before retrying a start that was cancelled just before its request: the plan may not know
+/// the reason yet.
 const PAUSE_AFTER_CANCEL: Duration = Duration::from_secs(30);
 
-/// How often starts that are only advised are read again: whoever carries one out may be done before a poll shows it.
+/// Interval of rereading starts that are only advised: a compaction that somebody else starts may
+/// end before a poll shows it.
 const ADVISED_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long to wait for answers to sent requests when the program stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// Inputs of the enforcer.
 #[derive(Clone, Debug)]
 pub(crate) struct EnforcerInputs {
     /// The plans whose starts are executed.
@@ -77,7 +77,7 @@ pub(crate) struct EnforcerTask {
     sending: JoinSet<(TargetOnNode, WasSent)>,
     busy_nodes: BTreeSet<NodeIx>,
     paused_until: BTreeMap<TargetOnNode, Instant>,
-    /// The starts that were read again although they are only advised.
+    /// The starts that are reread although they are only advised.
     advised: BTreeSet<TargetIx>,
     /// Number of starts the job state task has accepted.
     starts_accepted: u64,
@@ -90,7 +90,6 @@ type TargetOnNode = (TargetIx, NodeIx);
 type WasSent = bool;
 
 impl EnforcerTask {
-    /// Creates the task.
     #[must_use]
     pub(crate) fn new(clock: Clock, inputs: EnforcerInputs) -> Self {
         let EnforcerInputs { plans, source, api, job_state, scanner, scan_settings } = inputs;
@@ -140,7 +139,8 @@ impl EnforcerTask {
         let _late = time::timeout(SHUTDOWN_GRACE, answers).await;
     }
 
-    /// Has the starts that are only advised read again, and those that somebody carries out until they are done.
+    /// Has the targets of advised starts reread; one that is being compacted is reread until that
+    /// ends.
     fn reread_advised(&mut self) {
         let plan = Arc::clone(&self.plans.borrow());
         let target = |ix: &TargetIx| plan.snapshot.target(*ix);
@@ -150,7 +150,7 @@ impl EnforcerTask {
         }
         if !self.advised.is_empty() {
             let targets = self.advised.iter().copied().collect();
-            // The next time comes soon.
+            // If the scanner's queue is full, the next tick asks again.
             let _full = self.context.scanner.send(scan::ScanCommand::Reread(targets));
         }
     }
@@ -224,7 +224,7 @@ impl EnforcerTask {
         let Some((target_on_node, was_sent)) = unwrap_join(sent) else { return };
         self.busy_nodes.remove(&target_on_node.1);
         if !was_sent {
-            // Whatever prevented the request rarely ends at once.
+            // The cause rarely goes away at once.
             self.paused_until.insert(target_on_node, Instant::now() + PAUSE_AFTER_CANCEL);
         }
     }

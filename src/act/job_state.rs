@@ -46,12 +46,11 @@ const COMMAND_QUEUE_LEN: usize = 64;
 /// How often conditions that depend on time alone are checked: the end of rests, silent nodes.
 const TICK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Settings of the task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct JobStateSettings {
     /// Consequences of failures.
     pub failure: FailureSettings,
-    /// Peak size of a database compaction as a multiple of its active bytes, before a value was
+    /// Peak size of a database compaction as a multiple of its active bytes, until a value is
     /// learned.
     pub headroom_factor: f64,
     /// The channels, to find the one that takes the target of another program's job.
@@ -115,12 +114,12 @@ enum JobStateCommand {
     Order(TargetId, CompactionOrder, oneshot::Sender<StoreResult>),
 }
 
-/// Handle to the task.
+/// Sends commands to the job state task and reads what it publishes.
 #[derive(Clone, Debug)]
 pub struct JobStateHandle {
     /// All jobs.
     pub jobs: watch::Receiver<Arc<Jobs>>,
-    /// Remembered constraints.
+    /// Remembered constraints on targets.
     pub constraints: watch::Receiver<Arc<TargetConstraints>>,
     /// Counters of what happened.
     pub counters: watch::Receiver<Arc<JobCounters>>,
@@ -405,16 +404,16 @@ impl JobStateTask {
                     Some(trouble) => Err(NotStarted::NotStored(trouble)),
                     None => self.state.check_start(&intent, ordered.as_ref(), tables, now),
                 };
-                let taken =
+                let acceptance =
                     allowed.and_then(|()| Ok(self.state.accept_start(intent, tables, now)?));
-                let taken = taken.map(|changes| {
-                    let (kept, waits) = oneshot::channel();
-                    self.pending_writes.push_awaited(changes, Some(key), kept);
-                    (self.state.starts_accepted(), waits)
+                let acceptance = acceptance.map(|changes| {
+                    let (store_tx, store_rx) = oneshot::channel();
+                    self.pending_writes.push_awaited(changes, Some(key), store_tx);
+                    (self.state.starts_accepted(), store_rx)
                 });
                 // If the sender is gone, the pending write finds no receiver and withdraws the
                 // start.
-                let _gone = answer.send(taken);
+                let _gone = answer.send(acceptance);
             }
             JobStateCommand::RequestResult(key, sent) => {
                 let follows = self.state.apply_request_result(&key, sent, tables, settings, now);
@@ -434,28 +433,27 @@ impl JobStateTask {
             }
             JobStateCommand::Release(which, answer) => {
                 let changes = self.state.release(which.as_ref());
-                let (kept, waits) = oneshot::channel();
+                let (store_tx, store_rx) = oneshot::channel();
                 let count = changes.len();
-                self.pending_writes.push_awaited(changes, None, kept);
+                self.pending_writes.push_awaited(changes, None, store_tx);
                 // The release takes effect even if nobody waits for the number.
-                let _gone = answer.send((count, waits));
+                let _gone = answer.send((count, store_rx));
             }
         }
     }
 
-    fn apply_effects(&mut self, follows: Effects) {
-        self.pending_writes.push(follows.changes);
-        if !follows.reread.is_empty() {
+    fn apply_effects(&mut self, effects: Effects) {
+        self.pending_writes.push(effects.changes);
+        if !effects.reread.is_empty() {
             // If the scanner's queue is full, the request is repeated with the next poll.
             let _full =
-                self.scanner.send(scan::ScanCommand::Reread(follows.reread.into_iter().collect()));
+                self.scanner.send(scan::ScanCommand::Reread(effects.reread.into_iter().collect()));
         }
-        for ix in follows.cleaned {
+        for ix in effects.cleaned {
             let _full = self.scanner.send(scan::ScanCommand::CleanupRequested(ix));
         }
     }
 
-    /// Publishes changed values.
     fn publish(&mut self) {
         let tables = Arc::clone(&self.scanner.snapshots.borrow());
         let history =

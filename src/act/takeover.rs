@@ -46,7 +46,7 @@ fn channel_section(channel: &str) -> String {
     format!("smoosh.{channel}")
 }
 
-/// The concurrency of the smoosh channel with this section.
+/// The configuration key for the concurrency of the smoosh channel with this section.
 const fn concurrency<'a>(node: &'a str, section: &'a str) -> ConfigKey<'a> {
     ConfigKey { node, section, key: CONCURRENCY_KEY }
 }

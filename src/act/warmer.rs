@@ -304,8 +304,8 @@ impl WarmerTask {
         let nodes: std::collections::BTreeSet<NodeIx> =
             lagging.flat_map(|lag| lag.database.copies_by_node.keys().copied()).collect();
         for node in nodes {
-            let known = self.thresholds.get(&node);
-            if known.is_some_and(|(at, _)| at.age(now) < THRESHOLD_MAX_AGE) {
+            let cached = self.thresholds.get(&node);
+            if cached.is_some_and(|(at, _)| at.age(now) < THRESHOLD_MAX_AGE) {
                 continue;
             }
             let Some(name) = plan.snapshot.node(node).map(|node| Arc::clone(&node.name)) else {

@@ -1,7 +1,8 @@
-//! Whose bytes fill the disks: by database or by design document.
+//! Attributes the bytes on the disks to databases or design documents.
 //!
-//! Owns the sums, in one pass over all targets. All copies of a shard and all files of an index count; the parts of
-//! views on nodes are the same files again and do not. The API and `advise --by` ask.
+//! Owns the sums, in one pass over all targets. All copies of a shard and all files of an index
+//! count; the parts of views on nodes do not, because they are the same files. Used by the API and
+//! `advise --by`.
 
 use crate::{
     model::target::{TargetKind, TargetState},
@@ -17,11 +18,11 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 pub enum AttributeBy {
     /// Each database, with its indexes.
     Database,
-    /// Each design document, or all that share an index; what databases take themselves is not in it.
+    /// Each design document, or all that share an index, without the bytes of the database itself.
     Design,
 }
 
-/// Bytes on disk; what is unknown adds nothing and is counted.
+/// Bytes on disk. Files of unknown size add nothing and are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttributedBytes {
     /// Bytes of shards.
@@ -79,7 +80,7 @@ pub struct Attributed {
     pub bytes: AttributedBytes,
 }
 
-/// The largest, and the sums of all others.
+/// The largest databases or design documents, and the sums of all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attribution {
     /// The largest, by bytes of all files.
@@ -93,7 +94,7 @@ pub struct Attribution {
 /// Attributes the bytes of a snapshot, naming at most `limit`.
 #[must_use]
 pub fn attribute(snapshot: &Snapshot, by: AttributeBy, limit: usize) -> Attribution {
-    // Instances of a database with the same name are one; so are indexes of the same documents.
+    // Instances of a database with the same name are merged; so are indexes of the same documents.
     let mut sums: BTreeMap<(&str, Vec<&str>), AttributedBytes> = BTreeMap::new();
     match by {
         AttributeBy::Database => {
@@ -113,7 +114,7 @@ pub fn attribute(snapshot: &Snapshot, by: AttributeBy, limit: usize) -> Attribut
     largest(sums, limit)
 }
 
-/// The sums of each database instance, by its index: names of a million targets are not compared.
+/// Sums by database instance, keyed by index to avoid comparing the names of a million targets.
 fn by_instance(snapshot: &Snapshot) -> impl Iterator<Item = (DbIx, AttributedBytes)> {
     let mut instances: Vec<Option<AttributedBytes>> = Vec::new();
     for target in files(snapshot) {
@@ -127,7 +128,7 @@ fn by_instance(snapshot: &Snapshot) -> impl Iterator<Item = (DbIx, AttributedByt
     named.filter_map(|(at, bytes)| Some((DbIx::from_usize(at)?, bytes?)))
 }
 
-/// Everything that takes space, once.
+/// All targets that take space, each once.
 fn files(snapshot: &Snapshot) -> impl Iterator<Item = TargetRef<'_>> {
     snapshot.targets_once().filter(|target| {
         let has_file = matches!(target.kind(), TargetKind::Db | TargetKind::View);
@@ -139,9 +140,9 @@ fn largest(sums: BTreeMap<(&str, Vec<&str>), AttributedBytes>, limit: usize) -> 
     let mut all: Vec<_> = sums.into_iter().collect();
     all.sort_by_key(|(_, bytes)| Reverse(bytes.file_bytes()));
     let rest = all.split_off(limit.min(all.len()));
-    let mut found = Attribution { others: rest.len() as u64, ..Attribution::default() };
-    rest.iter().for_each(|(_, bytes)| found.other_bytes.merge(bytes));
-    found.largest = all
+    let mut attribution = Attribution { others: rest.len() as u64, ..Attribution::default() };
+    rest.iter().for_each(|(_, bytes)| attribution.other_bytes.merge(bytes));
+    attribution.largest = all
         .into_iter()
         .map(|((db, designs), bytes)| Attributed {
             db: db.to_owned(),
@@ -149,7 +150,7 @@ fn largest(sums: BTreeMap<(&str, Vec<&str>), AttributedBytes>, limit: usize) -> 
             bytes,
         })
         .collect();
-    found
+    attribution
 }
 
 #[cfg(test)]
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_has_all_copies_and_all_its_indexes() {
+    fn database_includes_all_copies_and_indexes() {
         let row = |db: &str, mib| (db.to_owned(), Vec::new(), mib);
         let all = rows(AttributeBy::Database, 9);
         assert_eq!(all, (vec![row("users", 105), row("orders", 21)], 0, 0));
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_share_an_index_are_one() {
+    fn designs_that_share_an_index_are_one_row() {
         let row = |designs: &[&str], mib| {
             ("users".to_owned(), designs.iter().map(|it| (*it).to_owned()).collect(), mib)
         };
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_counted() {
+    fn files_of_unknown_size_are_counted() {
         let snapshot = cluster().draft.publish(NOW);
         let found = attribute(&snapshot, AttributeBy::Database, 9);
         assert_eq!(found.largest[0].bytes.unmeasured, 1);

@@ -1,13 +1,14 @@
 //! One finding of a rule.
 //!
-//! Owns the vocabulary that all rules speak. Rules make findings; the view, the API and the metrics read them.
+//! Owns the types in which all rules report. Rules create findings; the view, the API and the
+//! metrics read them.
 
 use super::Remedy;
 use crate::model::{rounding::to_bytes, target::TargetId};
 use std::{cmp::Ordering, fmt};
 use strum::{EnumString, IntoStaticStr, VariantArray, VariantNames};
 
-/// How much it matters.
+/// How much a finding matters.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,7 +61,7 @@ impl Subject {
 }
 
 impl fmt::Display for Subject {
-    /// Its name, by which it is muted: `cluster`, or the name of what it is about.
+    /// The name by which findings about it are muted: `cluster`, or its own name.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cluster => out.write_str("cluster"),
@@ -82,15 +83,15 @@ impl fmt::Display for Subject {
 pub enum Gain {
     /// Bytes that become free.
     Bytes(u64),
-    /// Seconds of a node's work that are spared.
+    /// Seconds of a node's work that are saved.
     Seconds(u64),
     /// Bytes of data that are at risk of being lost, unreadable or not written.
     Risk(u64),
-    /// Something, and nobody knows how much.
+    /// A gain of unknown size.
     Unknown,
 }
 
-/// Bytes that count as much as a second of a node's work: what a compaction writes in it.
+/// Bytes worth as much as a second of a node's work: what a compaction writes in that second.
 const BYTES_PER_SECOND: f64 = crate::what_if::ASSUMED_RATE;
 
 impl Gain {
@@ -103,7 +104,7 @@ impl Gain {
         self.into()
     }
 
-    /// Its number, bytes or seconds, as far as it is known.
+    /// The number of bytes or seconds, if known.
     #[must_use]
     pub const fn value(self) -> Option<u64> {
         match self {
@@ -121,7 +122,7 @@ impl Gain {
         }
     }
 
-    /// By which gains of different kinds are compared, in bytes.
+    /// The gain in bytes, for comparing gains of different kinds.
     #[must_use]
     pub fn weight(self) -> u64 {
         match self {
@@ -132,7 +133,7 @@ impl Gain {
     }
 }
 
-/// A number or text that a finding rests on.
+/// A number or text that a finding is based on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EvidenceValue {
     /// Bytes, seconds or a count, as the name says.
@@ -179,29 +180,29 @@ pub struct Finding {
     pub subject: Subject,
     /// One plain sentence with the numbers in it.
     pub says: String,
-    /// The numbers.
+    /// The numbers behind it.
     pub evidence: Evidence,
-    /// What following it is worth.
+    /// What following the advice is worth.
     pub gain: Gain,
-    /// What to do; the first one first, unless it says that it is a choice.
+    /// What to do, in this order unless the remedies say that they are a choice.
     pub remedy: Vec<Remedy>,
 }
 
-/// What a rule says of a finding; how much that matters and what it is worth is said as it is offered.
+/// What a rule says about a finding. Severity and gain are given separately when it is offered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wording {
     /// What the finding is about.
     pub subject: Subject,
     /// One plain sentence with the numbers in it.
     pub says: String,
-    /// The numbers.
+    /// The numbers behind it.
     pub evidence: Evidence,
-    /// What to do; the first one first, unless it says that it is a choice.
+    /// What to do, in this order unless the remedies say that they are a choice.
     pub remedy: Vec<Remedy>,
 }
 
 impl Finding {
-    /// The order in which findings are shown: the worst first, then the most valuable.
+    /// The order in which findings are shown: by severity, then by gain.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
         let rank = |it: &Self| rank(it.severity, it.gain);
@@ -209,8 +210,8 @@ impl Finding {
     }
 }
 
-/// By which findings are compared: the worst first, then the most valuable. What is critical and of unknown worth may
-/// be worth everything.
+/// Sort key of findings: severity, then gain. A critical finding of unknown gain may be worth
+/// everything.
 pub(super) fn rank(severity: Severity, gain: Gain) -> (Severity, u64) {
     let is_unknown = severity == Severity::Critical && gain == Gain::Unknown;
     (severity, if is_unknown { u64::MAX } else { gain.weight() })

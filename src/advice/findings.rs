@@ -1,4 +1,4 @@
-//! What one rule finds, bounded.
+//! The findings of one rule, limited in number.
 //!
 //! Owns the choice of the findings that are shown in full. A rule may find a hundred thousand shards; only the
 //! most valuable are put into words, and the rest is counted.
@@ -10,17 +10,17 @@ use std::cmp::Reverse;
 /// Maximum number of findings of one rule that are shown.
 const MAX_SHOWN: usize = 20;
 
-/// The findings of a rule that are not shown, and the sums of all of them.
+/// Number of a rule's findings that are not shown, and the bytes they would free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Surplus {
     /// The number of findings that are not shown, by severity in the order of `Severity::ALL`.
     pub counts: [u64; Severity::ALL.len()],
-    /// Bytes that following those would free.
+    /// Bytes that acting on those findings would free.
     pub freed_bytes: u64,
 }
 
 impl Surplus {
-    /// Their number.
+    /// Number of findings that are not shown.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -41,7 +41,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Adds a finding. It is only put into words if it is among the most valuable so far.
+    /// Adds a finding. It is put into words only if it is among the most valuable so far.
     pub fn offer(&mut self, severity: Severity, gain: Gain, wording: impl FnOnce() -> Wording) {
         let finding = || {
             let Wording { subject, says, evidence, remedy } = wording();
@@ -61,7 +61,7 @@ impl Findings {
         }
     }
 
-    /// The most valuable, best first, and the rest.
+    /// The most valuable findings, best first, and the others as sums.
     #[must_use]
     pub fn into_parts(mut self) -> (Vec<Finding>, Surplus) {
         self.shown.sort_by(Finding::compare);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_and_most_valuable_are_shown_and_the_rest_is_counted() {
+    fn shows_worst_and_most_valuable_and_counts_the_rest() {
         let mut findings = Findings::default();
         for bytes in 1..=100 {
             offer(&mut findings, Severity::Info, bytes);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_not_put_into_words() {
+    fn findings_that_are_not_shown_are_not_worded() {
         let mut findings = Findings::default();
         (0..MAX_SHOWN).for_each(|_| offer(&mut findings, Severity::Info, 5));
         findings.offer(Severity::Info, Gain::Bytes(4), || panic!("nobody reads it"));

@@ -1,17 +1,17 @@
 //! How far indexes lagged earlier.
 //!
-//! Owns two earlier readings of each index that is far behind, and of no other: a cluster has few of them. As a
-//! value; [`AdviceTask`](super::AdviceTask) keeps it. Commands that read the cluster once have none.
+//! Owns two earlier readings of each index that is far behind; a cluster has few of those. A plain
+//! value, kept by [`AdviceTask`](super::AdviceTask); commands that read the cluster once have none.
 
 use crate::table::{Snapshot, TargetIx, TargetRef};
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// Time from one reading to the next that is kept, so that the older of the two is always at least as old: an
-/// index is built in bursts, so a few minutes tell nothing.
+/// Minimum time between the readings that are kept, so that the older one is at least this old.
+/// Indexes are built in bursts, so a few minutes show nothing.
 const INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// Maximum number of indexes that are remembered, so that a cluster in which all lag costs little.
+/// Maximum number of remembered indexes, which limits the cost if all indexes of a cluster lag.
 const MAX_INDEXES: usize = 10_000;
 
 /// How far an index lagged.
@@ -42,7 +42,7 @@ pub struct LagHistory(BTreeMap<TargetIx, Readings>);
 /// By how much the lag of an index changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LagChange {
-    /// How long ago the lag was known before.
+    /// Time between the two readings.
     pub span: Duration,
     /// How far the index lagged then.
     pub before: u64,
@@ -59,16 +59,16 @@ impl LagChange {
 }
 
 impl LagHistory {
-    /// With the readings of these indexes; all others are forgotten.
+    /// The history with new readings of these indexes; all others are forgotten.
     #[must_use]
     pub fn updated(&self, snapshot: &Snapshot, lagging: &[TargetIx]) -> Self {
         let readings = lagging.iter().take(MAX_INDEXES).filter_map(|ix| {
-            let seen = Reading::of(snapshot.target(*ix)?)?;
-            let known = self.0.get(ix).copied();
-            let known = known.unwrap_or(Readings { earlier: seen, recent: seen });
-            let is_later = known.recent.at.age(seen.at) >= INTERVAL;
-            let next = Readings { earlier: known.recent, recent: seen };
-            Some((*ix, if is_later { next } else { known }))
+            let reading = Reading::of(snapshot.target(*ix)?)?;
+            let previous = self.0.get(ix).copied();
+            let previous = previous.unwrap_or(Readings { earlier: reading, recent: reading });
+            let is_later = previous.recent.at.age(reading.at) >= INTERVAL;
+            let next = Readings { earlier: previous.recent, recent: reading };
+            Some((*ix, if is_later { next } else { previous }))
         });
         Self(readings.collect())
     }
@@ -90,7 +90,7 @@ mod tests {
         model::facts::{FactSource, Measurement, OptionalU64},
     };
 
-    /// The history after these readings, as minutes and changes that are missing, and the last change.
+    /// The last change after these readings, each given as minutes and missing changes.
     fn change_after(readings: &[(u64, u64)]) -> Option<LagChange> {
         let mut cluster = TestCluster::with_shards(&[Shard::new("orders", "a", 0, 1 << 20)]);
         cluster.add_index(&Index::new("orders", "_design/reports", 1));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_known_after_an_hour_and_is_never_that_of_more_than_two() {
+    fn lag_change_spans_between_one_and_two_hours() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         for (readings, expected) in [
             (&[(0, 5)][..], None),

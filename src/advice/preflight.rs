@@ -1,8 +1,9 @@
-//! Before a design document is deployed: what its index will cost, and whether it fits.
+//! Estimates, before a design document is deployed, what its index will cost and whether it fits.
 //!
-//! A pure function of (plan, documents, now). It never reads the documents: who asks brings the new one, and the
-//! one that the database has now. All numbers are ranges, because nobody knows what a map function emits before it
-//! runs; what nothing here tells is unknown. Asked by the HTTP interface and by the command `preflight`.
+//! A pure function of (plan, documents, now). It never reads the documents: the caller passes the
+//! new one and the one that the database has now. All numbers are ranges, because nobody knows what
+//! a map function emits before it runs; what cannot be estimated is unknown. Used by the HTTP
+//! interface and the command `preflight`.
 
 mod build_time;
 mod design;
@@ -33,16 +34,17 @@ use wall_clock::Moment;
 /// The document that the database has now under the same id.
 #[derive(Clone, Debug)]
 pub enum PresentDesign {
-    /// There is none.
+    /// The database has none.
     Absent,
-    /// This one.
+    /// The document that was read.
     Known(Box<DesignDocument>),
-    /// It could not be read, and why.
+    /// It could not be read, for this reason.
     Unread(String),
 }
 
 impl PresentDesign {
-    /// What reading the document gave: its JSON text, none if there is none, or why it could not be read.
+    /// From the result of reading the document: its JSON text, `None` if there is none, or why it
+    /// could not be read.
     #[must_use]
     pub fn of(read: Result<Option<String>, String>) -> Self {
         match read {
@@ -56,7 +58,7 @@ impl PresentDesign {
     }
 }
 
-/// What is asked.
+/// The document to deploy, and the cluster as it is.
 #[derive(Clone, Copy, Debug)]
 pub struct PreflightInputs<'a> {
     /// The cluster as it is.
@@ -108,7 +110,7 @@ pub struct Preflight {
     pub db: String,
     /// The document's id.
     pub design: String,
-    /// What is built.
+    /// What deploying it builds.
     pub kind: BuildKind,
     /// The signature of the new index; none without views.
     pub signature: Option<Signature>,
@@ -116,7 +118,8 @@ pub struct Preflight {
     pub present_signature: Option<Signature>,
     /// Other design documents that use the new index already.
     pub shared_with: Vec<String>,
-    /// What differs from the present document besides its views, such as its language, as sentences.
+    /// Differences from the present document other than its views, such as its language, as
+    /// sentences.
     pub document_changes: Vec<String>,
     /// Each view of both documents.
     pub views: Vec<(String, ViewChange)>,
@@ -124,38 +127,43 @@ pub struct Preflight {
     pub search_indexes: Vec<String>,
     /// Number of documents, one copy of each range counted; none if unknown.
     pub docs: Option<u64>,
-    /// The size of the new index; none if nothing is built or nothing tells it.
+    /// The size of the new index; none if nothing is built or it cannot be estimated.
     pub size: Option<IndexSize>,
     /// How long the build takes, in seconds; none if no build was measured.
     pub seconds: Option<Spread>,
-    /// Number of measured builds on which that rests.
+    /// Number of measured builds that `seconds` is based on.
     pub measured_builds: usize,
-    /// What it needs on each node that has copies.
+    /// What the index needs on each node that has copies.
     pub nodes: Vec<NodeNeed>,
-    /// What a reader should know besides, as sentences.
+    /// Further remarks for the reader, as sentences.
     pub notes: Vec<String>,
-    /// What to do with it and after it.
+    /// What to do when deploying the document, and afterwards.
     pub remedy: Vec<Remedy>,
 }
 
-/// The database of a name that has files in the cluster's shard map; of several instances the one with most files.
+/// The database with this name that has files in the cluster's shard map; of several instances, the
+/// one with the most files.
 #[must_use]
 pub fn database_called(snapshot: &Snapshot, name: &str, now: Moment) -> Option<DbIx> {
     let survey = Survey::of(snapshot, now);
-    let named =
+    let instances =
         survey.dbs().filter(|(db, _)| snapshot.db_name(*db).is_some_and(|it| it.db == name));
-    named.filter(|(_, sums)| sums.shards > 0).max_by_key(|(_, sums)| sums.shards).map(|(db, _)| db)
+    instances
+        .filter(|(_, sums)| sums.shards > 0)
+        .max_by_key(|(_, sums)| sums.shards)
+        .map(|(db, _)| db)
 }
 
-/// Languages that CouchDB builds as it is shipped, and those of indexes that this cluster has.
+/// Languages that CouchDB supports out of the box, and those of indexes that this cluster has.
 #[must_use]
 pub fn built_languages(snapshot: &Snapshot) -> BTreeSet<String> {
-    let seen = snapshot.targets().filter_map(TargetRef::view).map(|view| view.language.to_string());
-    let seen = seen.filter(|language| !language.is_empty());
-    Warmer::default().languages.into_iter().chain(seen).collect()
+    let languages =
+        snapshot.targets().filter_map(TargetRef::view).map(|view| view.language.to_string());
+    let languages = languages.filter(|language| !language.is_empty());
+    Warmer::default().languages.into_iter().chain(languages).collect()
 }
 
-/// What deploying a design document costs.
+/// Estimates what deploying a design document costs.
 #[must_use]
 pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     let PreflightInputs { plan, db, design, present, now } = *inputs;
@@ -175,10 +183,10 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     };
     let old = old_index(&indexes, kind, present_signature, &design.id);
     let placed = placements(&survey, snapshot, db);
-    let kept = kept_views(&indexes, present, design, present_signature);
+    let kept_index = kept_views(&indexes, present, design, present_signature);
     let size = kind
         .builds()
-        .then(|| IndexSize::of(&survey, snapshot, db, design, kept.as_ref()))
+        .then(|| IndexSize::of(&survey, snapshot, db, design, kept_index.as_ref()))
         .flatten();
     let seconds =
         kind.builds().then(|| build_time::seconds(plan, &name, design, &placed)).flatten();
@@ -188,7 +196,7 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     };
     let (seconds, measured_builds) =
         seconds.map_or((None, 0), |(seconds, builds)| (Some(seconds), builds));
-    let mut found = Preflight {
+    let mut answer = Preflight {
         design: design.id.clone(),
         kind,
         signature,
@@ -209,12 +217,13 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
         remedy: Vec::new(),
         db: name,
     };
-    found.notes = notes(&found, inputs);
-    found.remedy = remedy(&found, old);
-    found
+    answer.notes = notes(&answer, inputs);
+    answer.remedy = remedy(&answer, old);
+    answer
 }
 
-/// The signature of the document as it is now: its own, or what the cluster's indexes tell.
+/// The signature of the present document: computed from it or, if it could not be read, from the
+/// cluster's indexes.
 fn present_signature(
     present: &PresentDesign,
     design: &DesignDocument,
@@ -283,7 +292,7 @@ fn old_index<'a>(
     (present.is_some() && !others).then_some(*old)
 }
 
-/// Documents of one copy of each range.
+/// Number of documents, counting one copy of each range.
 fn docs(placed: &[Placement], snapshot: &Snapshot, db: DbIx) -> Option<u64> {
     let map = snapshot.shard_map(db);
     let all = placed.iter().try_fold(0.0, |sum, node| Some(sum + node.docs?))?;
@@ -292,7 +301,7 @@ fn docs(placed: &[Placement], snapshot: &Snapshot, db: DbIx) -> Option<u64> {
     Some(crate::model::rounding::to_bytes(per_copy * f64::from(map.ranges.max(1))))
 }
 
-/// What a reader should know besides the numbers.
+/// Remarks for the reader besides the numbers.
 fn notes(found: &Preflight, inputs: &PreflightInputs<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     let PreflightInputs { design, present, .. } = inputs;
@@ -332,7 +341,7 @@ fn notes(found: &Preflight, inputs: &PreflightInputs<'_>) -> Vec<String> {
     notes
 }
 
-/// What to paste, one after the other.
+/// The commands to paste, one after the other.
 fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
     let (db, design) = (found.db.as_str(), found.design.as_str());
     let name = design.strip_prefix("_design/").unwrap_or(design);

@@ -7,7 +7,7 @@ use crate::text::{escape::write_escaped_json, quote::shell_word};
 use couchdb_names::encode_part;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// What kind of remedy it is.
+/// The kind of a remedy.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +67,8 @@ impl Remedy {
         Self { kind: RemedyKind::Command, says: says.into(), text: Some(line.into()) }
     }
 
-    /// A search in the directories of a node, with `find`'s own tests; where the directories are unknown, in
-    /// the reader's `$COUCHDB_DATA`.
+    /// A search in the directories of a node, with `find`'s own tests; in the reader's
+    /// `$COUCHDB_DATA` if the directories are unknown.
     #[must_use]
     pub fn find_files(says: impl Into<String>, directories: &[&str], tests: &str) -> Self {
         let roots = match directories {
@@ -78,13 +78,13 @@ impl Remedy {
         Self::command(says, format!("find {roots} {tests}"))
     }
 
-    /// The request by which CouchDB deletes the index files of a database that no design document uses.
+    /// The request that makes CouchDB delete a database's index files that no design document uses.
     #[must_use]
     pub fn view_cleanup(says: impl Into<String>, db: &str) -> Self {
         Self::couchdb(says, "POST", &[db, "_view_cleanup"], None)
     }
 
-    /// The request by which a node gets a value of its configuration.
+    /// The request that sets a configuration value of a node.
     #[must_use]
     pub fn set_config(
         says: impl Into<String>,
@@ -96,14 +96,15 @@ impl Remedy {
         Self::couchdb(says, "PUT", &path, Some(&value.into()))
     }
 
-    /// The request by which a node returns to the default of a value of its configuration.
+    /// The request that resets a configuration value of a node to its default.
     #[must_use]
     pub fn unset_config(says: impl Into<String>, node: &str, place: (&str, &str)) -> Self {
         let path = ["_node", node, "_config", place.0, place.1];
         Self::couchdb(says, "DELETE", &path, None)
     }
 
-    /// The requests that copy what is at one path to another; what cannot be read is not written.
+    /// The requests that copy what is at one path to another; nothing is written if it cannot be
+    /// read.
     #[must_use]
     pub fn copy_document(says: impl Into<String>, from: &[&str], to: &[&str]) -> Self {
         let line = |method, path| Self::couchdb("", method, path, None).text.unwrap_or_default();
@@ -117,13 +118,14 @@ impl Remedy {
         )
     }
 
-    /// A request to CouchDB that reads: the parts of the path, which are encoded.
+    /// A read request to CouchDB; the parts of the path are encoded.
     #[must_use]
     pub fn get(says: impl Into<String>, path: &[&str]) -> Self {
         Self::couchdb(says, "GET", path, None)
     }
 
-    /// A request to CouchDB: a method, the parts of the path, which are encoded, and the JSON to send.
+    /// A request to CouchDB with a method, the parts of the path, which are encoded, and the JSON
+    /// to send.
     #[must_use]
     pub fn couchdb(
         says: impl Into<String>,
@@ -135,7 +137,7 @@ impl Remedy {
         Self::couchdb_at(says, method, &path, body)
     }
 
-    /// The same with a path that is encoded.
+    /// A request to CouchDB whose path is already encoded.
     #[must_use]
     pub fn couchdb_at(
         says: impl Into<String>,
@@ -165,7 +167,7 @@ impl Remedy {
         let mut body = body.clone();
         let mut variables_at = Vec::new();
         for (number, (pointer, variable)) in variables.iter().enumerate() {
-            // No text of the body has so long a row of this letter.
+            // No text in the body contains a run of this letter as long as this.
             let row = "x".repeat(body.to_string().len());
             let stand_in = format!("{number}{row}{number}");
             if let Some(serde_json::Value::String(text)) = body.pointer_mut(pointer) {
@@ -183,7 +185,7 @@ impl Remedy {
     }
 }
 
-/// JSON in which nothing is hidden.
+/// JSON with invisible characters escaped.
 fn to_json(value: &serde_json::Value) -> String {
     let mut out = Vec::new();
     let written = write_escaped_json(&mut out, value);
@@ -207,7 +209,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_request_can_be_pasted_and_shows_no_secret() {
+    fn request_can_be_pasted_and_shows_no_secret() {
         let text = |remedy: Remedy| remedy.text.unwrap_or_default();
         assert_eq!(
             text(Remedy::couchdb("", "POST", &["a/b'c", "_view_cleanup"], None)),
@@ -231,7 +233,7 @@ mod tests {
 
     const NAME: &str = "([ -~]|[^\u{0}]|['\"$`\\\\!\\-\n\r\u{202e}]|\\$\\(id\\)|`id`|\\$\\{COUCHDB_PASSWORD\\}|0x+0){1,12}";
 
-    /// The arguments that a shell gives to the commands of a line, each command after its name.
+    /// The commands that a shell runs for a line: each name, followed by its arguments.
     fn run(shell: &str, line: &str) -> String {
         const STUBS: &str = "show() { printf '%s\\0' \"$@\"; }; for c in curl find recliner; do eval \"$c() { show $c \\\"\\$@\\\"; }\"; done";
         let login = [
@@ -249,7 +251,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn every_shell_runs_what_a_remedy_means(name in NAME, other in NAME) {
+        fn every_shell_runs_the_intended_command(name in NAME, other in NAME) {
             let words = |words: &[&str]| words.iter().map(|word| format!("{word}\0")).collect::<String>();
             let post = ["-X", "POST", "-H", "Content-Type: application/json"];
             let url = |path: &[&str]| {

@@ -1,8 +1,8 @@
-//! What a rule is.
+//! The type of a rule, and families of rules.
 
 use super::{Findings, Severity, Situation};
 
-/// What rules of a family are about.
+/// Rules about one subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family {
     /// Its title in the book.
@@ -11,7 +11,7 @@ pub struct Family {
     pub rules: &'static [Rule],
 }
 
-/// One rule. Its texts are the book's.
+/// One rule. Its texts appear in the book.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// Its name in the API, in metrics and in orders; it never changes.
@@ -37,13 +37,13 @@ impl PartialEq for Rule {
 impl Eq for Rule {}
 
 impl Rule {
-    /// What most rules have in common: information, with remedies that `tests/remedies` carries out.
+    /// Defaults of most rules: severity info, with remedies that `tests/remedies` carries out.
     pub(super) const fn info(check: fn(&Situation<'_>, &mut Findings)) -> Self {
         let severities = &[Severity::Info];
         Self { code: "", finds: "", because: "", severities, untried: None, check }
     }
 
-    /// The same with warnings.
+    /// Defaults as in [`Self::info`], with severity warning.
     pub(super) const fn warning(check: fn(&Situation<'_>, &mut Findings)) -> Self {
         Self { severities: &[Severity::Warning], ..Self::info(check) }
     }
@@ -55,5 +55,5 @@ impl Rule {
     }
 }
 
-/// The rule about volumes that fill up, for which the future is simulated.
+/// Code of the rule about volumes that fill up, for which the future is simulated.
 pub(super) const VOLUME_FILLS: &str = "volume_fills";

@@ -176,7 +176,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn codes_are_unique_and_can_be_labels_and_anchors() {
+    fn codes_are_unique_and_valid_as_labels_and_anchors() {
         let codes: Vec<&str> = rules().map(|rule| rule.code).collect();
         let distinct: BTreeSet<&str> = codes.iter().copied().collect();
         assert_eq!(distinct.len(), codes.len());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn remedies_are_tried_on_a_real_couchdb_or_the_rule_says_why_not() {
+    fn remedies_are_tested_on_couchdb_or_rule_says_why_not() {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/remedies");
         let script = std::fs::read_to_string(script).expect("it is in the repository");
         let tried = script
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_book_can_explain_every_rule() {
+    fn book_can_explain_every_rule() {
         for rule in rules() {
             assert!(rule.finds.ends_with('.') && rule.because.ends_with('.'), "{}", rule.code);
             assert!(!rule.severities.is_empty(), "{}", rule.code);

@@ -12,26 +12,26 @@ use crate::{
 use std::sync::Arc;
 use wall_clock::Moment;
 
-/// What the rules are asked about, as other tasks published it last.
+/// The inputs of the rules, as other tasks last published them.
 #[derive(Clone, Debug)]
 pub struct AdviceInputs {
     /// The plan, with its snapshot, channels, jobs, volumes, remembered outcomes and settings.
     pub plan: Arc<Plan>,
-    /// How the scanner fares.
+    /// The state of the scanner.
     pub status: Arc<ScanStatus>,
-    /// How the nodes are set; none of them where settings are not read.
+    /// Settings of the nodes; empty if settings are not read.
     pub node_settings: Arc<NodeSettings>,
-    /// When volumes are full, as a simulation had it last; none where nobody looked ahead.
+    /// When volumes will be full, by the last simulation; none if there was none.
     pub volume_dates: Option<Arc<VolumeDates>>,
     /// How far indexes lagged earlier.
     pub lags: Arc<LagHistory>,
     /// The thresholds.
     pub settings: AdviceSettings,
-    /// What remedies must not advise again.
+    /// Settings that remedies check, so that they do not advise what is already set.
     pub remedy_settings: RemedySettings,
 }
 
-/// The inputs, with what one pass over all targets gathered.
+/// The inputs, with the sums that one pass over all targets gathered.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// What other tasks published.
@@ -55,7 +55,7 @@ impl<'a> Situation<'a> {
         &self.inputs.settings
     }
 
-    /// Whether a channel ranks by rent already.
+    /// Whether any channel ranks by rent.
     #[must_use]
     pub fn has_rent_channel(&self) -> bool {
         self.inputs.plan.channels.by_rent().next().is_some()

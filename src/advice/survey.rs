@@ -13,12 +13,12 @@ use crate::{
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// The sums of one database instance. Bytes are on disk; what is unknown adds nothing and is counted.
+/// The sums of one database instance. Bytes are on disk; unknown sizes add nothing and are counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DbSurvey {
     /// Number of its shard copies that are in the shard map and on disk.
     pub shards: u32,
-    /// Those of them whose size or live bytes are unknown.
+    /// Number of those shards whose size or live bytes are unknown.
     pub unmeasured_shards: u32,
     /// Bytes of those shards.
     pub file_bytes: u64,
@@ -26,17 +26,18 @@ pub struct DbSurvey {
     pub active_bytes: u64,
     /// What compacting them would free.
     pub reclaimable_bytes: u64,
-    /// Those of them whose documents are counted.
+    /// Number of those shards whose documents are counted.
     pub counted_shards: u32,
     /// Documents in them that are not deleted, each copy counted.
     pub docs: u64,
     /// Deleted documents in them, each copy counted.
     pub deleted_docs: u64,
-    /// Live bytes of those whose documents are counted.
+    /// Live bytes of the shards whose documents are counted.
     pub counted_bytes: u64,
-    /// What compacting them would free although CouchDB counts it as live, as earlier compactions showed.
+    /// Bytes that compacting them would free although CouchDB counts them as live, judging by
+    /// earlier compactions.
     pub hidden_bytes: u64,
-    /// The shard copy that has most of it.
+    /// The most hidden bytes in one shard copy, and that copy.
     pub most_hidden: Option<(u64, TargetIx)>,
     /// The largest shard copy, by live bytes.
     pub largest: Option<(u64, TargetIx)>,
@@ -48,7 +49,7 @@ pub struct DbSurvey {
     pub largest_view: Option<(u64, TargetIx)>,
     /// The number of changes that the index furthest behind lacks.
     pub most_pending: u64,
-    /// The number of views in its design document with the most.
+    /// Number of views in the design document with the most views.
     pub most_views: usize,
 }
 
@@ -58,11 +59,12 @@ pub struct DbSurvey {
 pub struct NodeSurvey {
     /// Number of shards in the shard map and on disk.
     pub shards: u64,
-    /// Those of them whose live bytes are unknown.
+    /// Number of those shards whose live bytes are unknown.
     pub unmeasured_shards: u64,
     /// Live bytes of shards.
     pub active_bytes: u64,
-    /// Those of them to which something was written in the last days, as far as growth is known.
+    /// Number of those shards to which something was written in the last days, as far as growth is
+    /// known.
     pub written_shards: u64,
     /// Bytes of files.
     pub file_bytes: u64,
@@ -110,8 +112,8 @@ impl GrowthSums {
         self.byte_seconds += other.byte_seconds * share;
     }
 
-    /// For how long the files were watched, as a mean over their bytes; none if the growth of most of them is
-    /// not known.
+    /// How long the files were watched, as a mean over their bytes; none if the growth of most of
+    /// them is unknown.
     #[must_use]
     pub fn watched(&self) -> Option<Duration> {
         if self.watched_bytes <= 0.0 || self.watched_bytes < self.file_bytes / 2.0 {
@@ -121,10 +123,11 @@ impl GrowthSums {
     }
 }
 
-/// A shard that grows by less is idle: a mean fades and is never zero again. About 90 KB a day.
+/// Growth in bytes per second below which a shard is idle, about 90 KB a day: a fading mean never
+/// returns to zero.
 const MIN_WRITE_RATE: f64 = 1.0;
 
-/// An index that lacks fewer changes is behind for seconds.
+/// An index that lacks fewer changes is only seconds behind.
 const MIN_LAG: u64 = 1_000;
 
 /// The sums of all databases and nodes, and the targets that are listed one by one.
@@ -140,7 +143,7 @@ pub struct Survey {
     pub orphans: Vec<TargetIx>,
     /// Shard copies in the shard map that are not on disk.
     pub missing: Vec<TargetIx>,
-    /// Shard copies that the map places on nodes that are no members.
+    /// Shard copies that the map places on nodes that are not members.
     pub on_strangers: Vec<TargetIx>,
     /// Cleanups of databases that have stale index files.
     pub cleanups: Vec<TargetIx>,
@@ -149,7 +152,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Looks at every target of a snapshot.
+    /// Surveys every target of a snapshot.
     #[must_use]
     pub fn of(snapshot: &Snapshot, now: Moment) -> Self {
         let mut survey = Self { now, ..Self::default() };
@@ -251,8 +254,10 @@ impl Survey {
         db.file_bytes = db.file_bytes.saturating_add(file.unwrap_or_default());
         db.active_bytes = db.active_bytes.saturating_add(active.unwrap_or_default());
         let reclaimable = target.correction().reclaimable_bytes(TargetKind::Db, &facts);
-        let shown = Correction::NONE.reclaimable_bytes(TargetKind::Db, &facts);
-        let hidden = reclaimable.zip(shown).map_or(0, |(all, shown)| all.saturating_sub(shown));
+        let uncorrected = Correction::NONE.reclaimable_bytes(TargetKind::Db, &facts);
+        let hidden = reclaimable
+            .zip(uncorrected)
+            .map_or(0, |(all, uncorrected)| all.saturating_sub(uncorrected));
         db.hidden_bytes = db.hidden_bytes.saturating_add(hidden);
         db.most_hidden = db.most_hidden.max((hidden > 0).then_some((hidden, target.ix())));
         db.reclaimable_bytes = db.reclaimable_bytes.saturating_add(reclaimable.unwrap_or_default());
@@ -285,8 +290,8 @@ impl Survey {
     }
 }
 
-/// Targets by group, as a link from the row of each to that of the one before it in its group: four bytes for
-/// each target, and no list for each of a million databases.
+/// Targets by group: each row links to the previous row of its group. This takes four bytes per
+/// target, and no list for each of a million databases.
 #[derive(Clone, Debug, Default)]
 struct Groups {
     /// By group, the last row plus one; zero for an empty group.

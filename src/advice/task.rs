@@ -1,7 +1,8 @@
-//! The task that asks the rules.
+//! The task that runs the rules.
 //!
-//! Owns the [`AdviceView`] and publishes it. Nothing waits for it: it has a thread of its own, and while the
-//! journal cannot be written, what is remembered is stored later. A mute is answered when it is stored.
+//! Owns the [`AdviceView`] and publishes it. Nothing waits for it: it has a thread of its own, and
+//! while the journal cannot be written, records are stored later. A mute is answered once it is
+//! stored.
 
 use super::{
     AdviceInputs, AdviceView, LagHistory, RuleResult, Situation, Survey, check_surveyed,
@@ -27,20 +28,20 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Time from one look at the cluster to the next.
+/// Interval between runs of the rules.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Time from one look to the next until there is something to look at.
+/// Interval until the cluster has been read.
 const FIRST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time from one look ahead to the next, while a volume is about to fill: dates move by hours, and a look takes
-/// seconds of a processor and the memory of a what-if.
+/// Interval between simulations while a volume is about to fill: dates move by hours, and a
+/// simulation takes seconds of a processor and the memory of a what-if.
 const OUTLOOK_INTERVAL: Duration = Duration::from_secs(6 * 3_600);
 
 /// Orders are rare and answered at once, so a short queue is enough.
 const ORDER_QUEUE_LENGTH: usize = 8;
 
-/// An order to mute advice, or to end that.
+/// An order to mute advice, or to end a mute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MuteOrder {
     /// What is muted.
@@ -53,7 +54,7 @@ pub struct MuteOrder {
     pub by: Option<String>,
 }
 
-/// Why such an order was not carried out.
+/// Why a mute order was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MuteError {
     /// No advice is about this; the sentence names what there is.
@@ -69,19 +70,19 @@ pub enum MuteError {
 
 type MuteReply = oneshot::Sender<Result<Option<Mute>, MuteError>>;
 
-/// Access to the advice.
+/// Handle to the advice task.
 #[derive(Clone, Debug)]
 pub struct AdviceHandle {
-    /// The advice as it was worked out last.
+    /// The advice, as last published.
     pub view: watch::Receiver<Arc<AdviceView>>,
     orders: mpsc::Sender<(MuteOrder, MuteReply)>,
 }
 
 impl AdviceHandle {
-    /// Mutes advice or ends that; returns the mute in force when it is stored.
+    /// Mutes advice or ends a mute; returns the mute in force once it is stored.
     ///
     /// # Errors
-    /// If nothing like it was found, or it cannot be stored.
+    /// If there is no such advice, or the mute cannot be stored.
     pub async fn mute(&self, order: MuteOrder) -> Result<Option<Mute>, MuteError> {
         let (reply, answered) = oneshot::channel();
         self.orders.try_send((order, reply)).map_err(|_| MuteError::Unavailable)?;
@@ -96,13 +97,13 @@ pub struct AdviceSources {
     pub plans: watch::Receiver<Arc<Plan>>,
     /// The scanner's state.
     pub status: watch::Receiver<Arc<ScanStatus>>,
-    /// How the nodes are set.
+    /// Settings of the nodes.
     pub node_settings: watch::Receiver<Arc<NodeSettings>>,
-    /// The channels of smoosh by these settings.
+    /// The smoosh channels in these settings.
     pub smoosh_channels: fn(&NodeSettings) -> Channels,
     /// The thresholds.
     pub settings: watch::Receiver<AdviceSettings>,
-    /// What remedies must not advise again.
+    /// Settings that remedies check, so that they do not advise what is already set.
     pub remedy_settings: watch::Receiver<RemedySettings>,
 }
 
@@ -120,7 +121,7 @@ impl AdviceSources {
     }
 }
 
-/// The task.
+/// The task that runs the rules and publishes the advice.
 #[derive(Debug)]
 pub struct AdviceTask {
     clock: Clock,
@@ -129,13 +130,13 @@ pub struct AdviceTask {
     published: watch::Sender<Arc<AdviceView>>,
     orders: mpsc::Receiver<(MuteOrder, MuteReply)>,
     view: AdviceView,
-    /// What waits to be stored.
+    /// Changes that wait to be stored.
     waiting: BTreeMap<AdviceKey, StateChange>,
     outlook: VolumeOutlook,
     lags: Arc<LagHistory>,
 }
 
-/// The look ahead to the dates on which volumes are full.
+/// The simulation of the dates on which volumes are full.
 #[derive(Debug, Default)]
 struct VolumeOutlook {
     dates: Option<Arc<VolumeDates>>,
@@ -144,7 +145,8 @@ struct VolumeOutlook {
 }
 
 impl VolumeOutlook {
-    /// Looks ahead if a volume is about to fill and the last look is old; forgets dates when none is any more.
+    /// Starts a simulation if a volume is about to fill and the last one is old; forgets the dates
+    /// once no volume is about to fill.
     fn update(
         &mut self,
         results: &[RuleResult],
@@ -165,10 +167,10 @@ impl VolumeOutlook {
         }
     }
 
-    /// Waits for the look that runs, for ever if there is none.
+    /// Waits for the running simulation, or forever if there is none.
     async fn finished(&mut self) {
         let Some(running) = &mut self.running else { return std::future::pending().await };
-        // A panic there is logged, and ends no more than this look.
+        // A panic in it is logged, and ends only this simulation.
         let dates = running.await.ok().flatten();
         self.running = None;
         self.dates = dates.map(Arc::new);
@@ -176,7 +178,7 @@ impl VolumeOutlook {
 }
 
 impl AdviceTask {
-    /// Makes the task and the access to what it publishes.
+    /// Creates the task and its handle.
     #[must_use]
     pub fn new(
         clock: Clock,
@@ -193,8 +195,8 @@ impl AdviceTask {
         (task, handle)
     }
 
-    /// Waits for what the previous process left, then runs until `stop`. Ends if there is no usable state, as
-    /// the job state task does.
+    /// Waits for the records of the previous process, then runs until `stop`. Ends if there is no
+    /// usable state, as the job state task does.
     pub async fn run(
         mut self,
         recovering: oneshot::Receiver<BTreeMap<AdviceKey, AdviceRecord>>,
@@ -232,7 +234,7 @@ impl AdviceTask {
         }
     }
 
-    /// Asks all rules; returns whether there was a cluster to look at.
+    /// Runs all rules; returns whether the cluster has been read.
     fn look(&mut self) -> bool {
         let mut inputs = self.sources.inputs();
         if !inputs.status.is_ready(inputs.plan.snapshot.version()) {
@@ -284,7 +286,7 @@ impl AdviceTask {
         Ok(mute)
     }
 
-    /// Stores what waits. The job state task reports a journal that cannot be written.
+    /// Stores the waiting changes. The job state task reports a journal that cannot be written.
     async fn store_changes(&mut self) {
         let changes: Vec<StateChange> = self.waiting.values().cloned().collect();
         if !changes.is_empty() && self.store.store(changes).await.is_ok() {

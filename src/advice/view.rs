@@ -1,7 +1,7 @@
-//! What is open, since when, and what of it is muted.
+//! Which findings are open, since when, and which of them are muted.
 //!
-//! Owns what is remembered of advice, as a value: it is told what the rules found and what an operator muted, and
-//! returns what to store. Its task does that.
+//! Owns the records about advice, as a value: it receives what the rules found and what an operator
+//! muted, and returns what to store. Its task stores that.
 
 use super::{Finding, RuleResult, Severity, rule_of_code, rules};
 use crate::{
@@ -17,16 +17,17 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// A finding counts as gone only after this time: one that hovers at its threshold comes and goes by the minute.
+/// A finding counts as gone only after this time: one near its threshold comes and goes by the
+/// minute.
 const GONE_AFTER: Duration = Duration::from_secs(3_600);
 
-/// A finding that returns within this time is still the one that it was.
+/// A finding that returns within this time counts as the same one.
 const SAME_WITHIN: Duration = Duration::from_secs(86_400);
 
-/// How long it is remembered that advice is no longer given.
+/// How long the record of a finding that is gone is kept.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 
-/// A finding of a rule, with what is remembered of it.
+/// A finding of a rule, with its record.
 #[derive(Clone, Debug)]
 pub struct Piece<'a> {
     /// The rule and its findings.
@@ -39,30 +40,30 @@ pub struct Piece<'a> {
     pub muted: Option<&'a Mute>,
 }
 
-/// The advice as it was worked out last.
+/// The advice, as last computed.
 #[derive(Clone, Debug, Default)]
 pub struct AdviceView {
-    /// When; none before the first time.
+    /// When the rules last ran; none before the first time.
     pub checked_at: Option<Moment>,
     /// What the rules found.
     pub results: Vec<RuleResult>,
-    /// What is remembered.
+    /// Records about findings and mutes.
     pub records: BTreeMap<AdviceKey, AdviceRecord>,
-    /// Since when findings that do not count as gone yet are absent. It is not stored: after a restart the time
-    /// begins again.
+    /// Since when findings that do not count as gone yet are absent. It is not stored: after a
+    /// restart the time starts again.
     absent_since: BTreeMap<AdviceKey, Moment>,
-    /// When each volume whose growth is known is full, by its name.
+    /// When each volume with known growth is full, by its name.
     pub fill_dates: BTreeMap<Arc<str>, FillDates>,
 }
 
 impl AdviceView {
-    /// What the rules found, without anything remembered.
+    /// What the rules found, without any records.
     #[must_use]
     pub fn found(results: Vec<RuleResult>, now: Moment) -> Self {
         Self { checked_at: Some(now), results, ..Self::default() }
     }
 
-    /// Every finding that is shown, the worst first, then the most valuable.
+    /// Every finding that is shown, ordered by severity and gain.
     #[must_use]
     pub fn pieces(&self, now: Moment) -> Vec<Piece<'_>> {
         let of_result = |result| self.pieces_of(result, now);
@@ -84,7 +85,8 @@ impl AdviceView {
         })
     }
 
-    /// Number of findings of a rule that nobody muted, by severity, and the bytes that following those would free.
+    /// Number of a rule's findings that nobody muted, by severity, and the bytes that acting on
+    /// them would free.
     #[must_use]
     pub fn open_of(&self, code: &str, now: Moment) -> ([u64; Severity::ALL.len()], u64) {
         let (mut counts, mut freed) = ([0; Severity::ALL.len()], 0_u64);
@@ -103,24 +105,24 @@ impl AdviceView {
         (counts, freed)
     }
 
-    /// The mute of a rule or of one of its findings that is in force.
+    /// The mute in force of a rule or of one of its findings.
     fn mute(&self, key: &AdviceKey, now: Moment) -> Option<&Mute> {
         let mute = self.records.get(key)?.mute.as_ref()?;
         (now < mute.until).then_some(mute)
     }
 
-    /// Takes over what the rules found now; returns what changed in what is remembered.
+    /// Replaces the findings by new ones; returns the changes to store.
     pub fn update(&mut self, results: Vec<RuleResult>, now: Moment) -> Vec<StateChange> {
         self.results = results;
         self.checked_at = Some(now);
         let before = self.records.clone();
-        let mut found = BTreeSet::new();
+        let mut keys = BTreeSet::new();
         for result in &self.results {
             for finding in &result.findings {
-                found.insert(AdviceKey::of(result.rule.code, finding.subject.to_string()));
+                keys.insert(AdviceKey::of(result.rule.code, finding.subject.to_string()));
             }
         }
-        for key in &found {
+        for key in &keys {
             self.absent_since.remove(key);
             let record = self.records.entry(key.clone()).or_default();
             record.gone_at = record.gone_at.filter(|gone| gone.age(now) >= SAME_WITHIN);
@@ -128,7 +130,7 @@ impl AdviceView {
                 (record.first_seen, record.gone_at) = (Some(now), None);
             }
         }
-        self.note_absent(&found, now);
+        self.note_absent(&keys, now);
         for record in self.records.values_mut() {
             record.mute = record.mute.take().filter(|mute| now < mute.until);
         }
@@ -143,7 +145,7 @@ impl AdviceView {
         changes(&before, &self.records)
     }
 
-    /// Marks what was not found for long enough as gone.
+    /// Marks findings that were absent for long enough as gone.
     fn note_absent(&mut self, found: &BTreeSet<AdviceKey>, now: Moment) {
         // Findings that are only counted may be among those that were shown before.
         let is_crowded = |code: &str| {
@@ -162,10 +164,10 @@ impl AdviceView {
         }
     }
 
-    /// Whether there is such advice.
+    /// Checks that there is such advice.
     ///
     /// # Errors
-    /// A sentence that says what there is, if there is none.
+    /// If there is none: a sentence that says what exists.
     pub fn check_known(&self, key: &AdviceKey) -> Result<(), String> {
         let AdviceKey { code, subject } = key;
         if rule_of_code(code).is_none() {
@@ -174,14 +176,15 @@ impl AdviceView {
         }
         let Some(subject) = subject else { return Ok(()) };
         let result = self.results.iter().find(|result| result.rule.code == code);
-        let known = result.map_or(&[][..], |result| &result.findings);
-        let is_shown = known.iter().any(|finding| finding.subject.to_string() == *subject);
-        // One that hovers at its threshold is absent at times.
+        let findings = result.map_or(&[][..], |result| &result.findings);
+        let is_shown = findings.iter().any(|finding| finding.subject.to_string() == *subject);
+        // A finding near its threshold is absent at times.
         let may_return = self.absent_since.contains_key(key);
         if is_shown || may_return || result.is_some_and(|result| result.surplus.count() > 0) {
             return Ok(());
         }
-        let names: Vec<String> = known.iter().map(|finding| finding.subject.to_string()).collect();
+        let names: Vec<String> =
+            findings.iter().map(|finding| finding.subject.to_string()).collect();
         Err(match &names[..] {
             [] => format!("there is no advice {code} now, so none about {subject:?} to mute"),
             names => {
@@ -190,7 +193,7 @@ impl AdviceView {
         })
     }
 
-    /// The sentence for an order to end a mute that there is not.
+    /// The answer to an order to end a mute that does not exist.
     #[must_use]
     pub fn not_muted(&self, key: &AdviceKey) -> String {
         let words = |key: &AdviceKey| match &key.subject {
@@ -206,7 +209,7 @@ impl AdviceView {
         format!("{} is not muted; muted: {muted}", words(key))
     }
 
-    /// Mutes a rule or one of its findings, or ends that; returns what to store.
+    /// Mutes a rule or one of its findings, or ends that mute; returns what to store.
     pub fn set_mute(&mut self, key: AdviceKey, mute: Option<Mute>) -> StateChange {
         let record = self.records.entry(key.clone()).or_default();
         record.mute = mute;
@@ -218,7 +221,7 @@ impl AdviceView {
     }
 }
 
-/// What has to be stored to get from one set of records to another.
+/// The changes to store to get from one set of records to another.
 fn changes(
     before: &BTreeMap<AdviceKey, AdviceRecord>,
     after: &BTreeMap<AdviceKey, AdviceRecord>,

@@ -1,4 +1,4 @@
-//! How full volumes get, by the growth of the files on them.
+//! When volumes will be full, by the growth of the files on them.
 
 use super::{GrowthSums, Situation};
 use crate::{
@@ -8,20 +8,20 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// How full a volume gets.
+/// The expected course of a volume's free space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VolumeCourse {
     /// Free bytes.
     pub(super) available: u64,
-    /// What its files are worth.
+    /// Sums over its files.
     pub(super) files: Waste,
     /// How fast its files grow.
     pub(super) growth: GrowthSums,
     /// For how long growth was measured.
     pub(super) watched: Duration,
-    /// Until it is full if nothing is compacted; none beyond ten years.
+    /// Time until the volume is full if nothing is compacted; none beyond ten years.
     pub(super) uncompacted: Option<Duration>,
-    /// The same if compaction keeps up.
+    /// Time until it is full if compaction keeps up; none beyond ten years.
     pub(super) compacted: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ impl VolumeCourse {
     }
 }
 
-/// The dates of a simulation, or by the course of the last days.
+/// The simulated dates, or those by the growth of the last days.
 pub(super) fn dates_of(
     situation: &Situation<'_>,
     volume: &Volume,
@@ -69,7 +69,7 @@ pub(super) fn dates_of(
     }
 }
 
-/// When each volume whose growth is known is full, by its name.
+/// When each volume with known growth is full, by its name.
 pub(super) fn fill_dates(situation: &Situation<'_>) -> BTreeMap<Arc<str>, FillDates> {
     let volumes = situation.inputs.plan.conditions.disks.volumes.iter();
     let dates = volumes.filter_map(|volume| {

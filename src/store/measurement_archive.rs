@@ -147,12 +147,12 @@ impl ArchiveTask {
     /// Returns the next blocks from index `from`, up to the batch limits: their current state and
     /// what is new compared to the saved one.
     fn next_batch(&self, from: usize) -> (Vec<SavedBlock>, MeasuredBlocks) {
-        let (mut known, mut measured, mut bytes) = (Vec::new(), MeasuredBlocks::default(), 0);
-        while known.len() < MAX_BATCH_BLOCKS && bytes < MAX_BATCH_BYTES {
+        let (mut blocks_now, mut measured, mut bytes) = (Vec::new(), MeasuredBlocks::default(), 0);
+        while blocks_now.len() < MAX_BATCH_BLOCKS && bytes < MAX_BATCH_BYTES {
             // Held for one block only: while a snapshot is held, every updated fact exists in
             // memory twice.
             let snapshot = Arc::clone(&self.snapshots.borrow());
-            let (at, blocks) = (from + known.len(), snapshot.block_count().min(MAX_BLOCKS));
+            let (at, blocks) = (from + blocks_now.len(), snapshot.block_count().min(MAX_BLOCKS));
             if at >= blocks {
                 measured.total = Some(u32::try_from(blocks).unwrap_or(u32::MAX));
                 break;
@@ -171,9 +171,9 @@ impl ArchiveTask {
             } else if before != Some(now) {
                 measured.measured_at.push((number, now.measured_at));
             }
-            known.push(now);
+            blocks_now.push(now);
         }
-        (known, measured)
+        (blocks_now, measured)
     }
 }
 

@@ -85,9 +85,9 @@ impl RecorderTask {
             .inspect(|_| count += 1)
             .map(|(node, ix, channel, refused)| Waiting { ix, node, channel, refused });
         let exists = |ix| plan.snapshot.target(ix).is_some();
-        let found = self.history.compare(self.clock.now(), waiting, exists, max_events);
-        self.event_allowance = (allowance - found.entries.len() as f64, now);
-        let events = events(plan, found);
+        let changes = self.history.compare(self.clock.now(), waiting, exists, max_events);
+        self.event_allowance = (allowance - changes.entries.len() as f64, now);
+        let events = events(plan, changes);
         if !events.is_empty() {
             self.journal.record_batch(events);
         }
@@ -96,12 +96,12 @@ impl RecorderTask {
 }
 
 /// Converts plan changes to journal events.
-fn events(plan: &Plan, found: PlanChanges) -> Vec<EventDetails> {
+fn events(plan: &Plan, plan_changes: PlanChanges) -> Vec<EventDetails> {
     let target = |it: &Waiting| plan.snapshot.target(it.ix).map(|target| target.id());
     let channel = |it: &Waiting| {
         plan.channels.list.get(it.channel).map_or_else(String::new, |it| it.name.to_string())
     };
-    let changes = found.entries.into_iter().filter_map(
+    let changes = plan_changes.entries.into_iter().filter_map(
         |ChangeEntry { change: about, listed, targets, recurrence }| {
             let best = listed.first()?;
             let (id, channel) = (target(best)?, channel(best));
@@ -121,7 +121,10 @@ fn events(plan: &Plan, found: PlanChanges) -> Vec<EventDetails> {
             })
         },
     );
-    let more = [(EventType::Queued, found.more_queued), (EventType::Refused, found.more_refused)];
+    let more = [
+        (EventType::Queued, plan_changes.more_queued),
+        (EventType::Refused, plan_changes.more_refused),
+    ];
     let more = more.into_iter().filter(|(_, targets)| *targets > 0);
     let more =
         more.map(|(of, targets)| EventDetails::Omitted { of: of.label().to_owned(), targets });

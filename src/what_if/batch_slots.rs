@@ -1,7 +1,7 @@
-//! The slots of compactions between two plans, where one plan decides for all of them.
+//! The slots of compactions between two plans, if one plan decides about all of them.
 //!
-//! A plan that may start as many compactions as fit says in what order; when each begins follows
-//! from the slots of its nodes, of its channel there and of the cluster, as they become free.
+//! Such a plan only gives the order of compactions; when each begins depends on when slots of its
+//! nodes, of its channel there and of the cluster become free.
 
 use crate::{
     model::{channel::Channels, settings::limits::Limits},
@@ -11,7 +11,7 @@ use crate::{
 use hashbrown::HashMap;
 use std::time::Duration;
 
-/// What has slots.
+/// Something with a limited number of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Cluster,
@@ -32,7 +32,7 @@ pub(super) struct SlotNeed<'a> {
 }
 
 impl<'a> SlotNeed<'a> {
-    /// What a start needs on these nodes.
+    /// The slots that a start needs on these nodes.
     pub(super) fn of(start: &PlannedStart, target: TargetRef<'_>, nodes: &'a [NodeIx]) -> Self {
         let is_everywhere = start.node == NodeIx::CLUSTER;
         let copies = if is_everywhere { target.file_count() as usize } else { 1 };
@@ -44,7 +44,7 @@ impl<'a> SlotNeed<'a> {
         }
     }
 
-    /// The slots, with how many of each.
+    /// The owners of the slots, with the number of slots of each.
     fn owners(&self) -> impl Iterator<Item = (Owner, usize)> {
         let of_node = |node: &NodeIx| {
             [(Owner::Node(*node), self.files), (Owner::Channel(*node, self.channel), 1)]
@@ -61,7 +61,7 @@ pub(super) struct BatchSlots {
     limits: Limits,
     /// By channel.
     concurrency: Vec<usize>,
-    /// The ends of the compactions that had a slot last, the first to end first.
+    /// When the latest compactions of each owner end, earliest first.
     taken_until: HashMap<Owner, Vec<Duration>>,
 }
 
@@ -72,8 +72,8 @@ impl BatchSlots {
         Self { limits, concurrency, taken_until: HashMap::new() }
     }
 
-    /// Takes the slots that a compaction needs, for so long; returns when it begins. None if that is not
-    /// before the next plan.
+    /// Takes the slots that a compaction needs, for its duration; returns when it begins. None if
+    /// that is not before the next plan.
     pub(super) fn take(
         &mut self,
         need: &SlotNeed<'_>,
@@ -108,16 +108,16 @@ impl BatchSlots {
         }
     }
 
-    /// When so many slots are free; none if there are not so many.
+    /// First moment at which `count` slots are free, if any.
     fn free_at(&self, owner: Owner, count: usize) -> Option<Duration> {
         let capacity = self.capacity(owner);
-        let taken = self.taken_until.get(&owner).map_or(&[][..], Vec::as_slice);
-        let free = capacity.saturating_sub(taken.len());
+        let ends = self.taken_until.get(&owner).map_or(&[][..], Vec::as_slice);
+        let free = capacity.saturating_sub(ends.len());
         if count > capacity {
             return None;
         }
         let wanted = count.saturating_sub(free);
-        Some(wanted.checked_sub(1).and_then(|at| taken.get(at)).copied().unwrap_or_default())
+        Some(wanted.checked_sub(1).and_then(|at| ends.get(at)).copied().unwrap_or_default())
     }
 
     fn occupy(&mut self, owner: Owner, count: usize, until: Duration) {
@@ -126,11 +126,11 @@ impl BatchSlots {
         if capacity == usize::MAX {
             return;
         }
-        let taken = self.taken_until.entry(owner).or_default();
-        let free = capacity.saturating_sub(taken.len());
-        taken.drain(..count.saturating_sub(free).min(taken.len()));
-        let at = taken.partition_point(|end| *end <= until);
-        taken.splice(at..at, std::iter::repeat_n(until, count));
+        let ends = self.taken_until.entry(owner).or_default();
+        let free = capacity.saturating_sub(ends.len());
+        ends.drain(..count.saturating_sub(free).min(ends.len()));
+        let at = ends.partition_point(|end| *end <= until);
+        ends.splice(at..at, std::iter::repeat_n(until, count));
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
             slots.take(&need, (second(100), second(200)), second(takes))
         };
         assert_eq!(take(node(1), 0, 10), Some(second(100)));
-        assert_eq!(take(node(1), 0, 10), Some(second(110)), "one of the channel at a time");
+        assert_eq!(take(node(1), 0, 10), Some(second(110)), "the channel runs one at a time");
         assert_eq!(
             take(node(1), 1, 10),
             Some(second(120)),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_with_all_its_copies_takes_a_slot_for_each_and_runs_alone() {
+    fn view_with_all_copies_takes_a_slot_each_and_runs_alone() {
         let second = Duration::from_secs;
         let list = ChannelPreset::Rent.channels();
         let channels = Channels { list, ..Channels::default() };

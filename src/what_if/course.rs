@@ -1,4 +1,4 @@
-//! How the sizes of targets go on: from their last readings and the growth these show.
+//! Projects the sizes of targets from their last readings and growth.
 
 use super::Present;
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 use hashbrown::HashMap;
 use wall_clock::Moment;
 
-/// The sizes of one target at any time from a reading or a compaction on. Bytes are per file.
+/// The course of one target's sizes, from a reading or a compaction on. Bytes are per file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TargetCourse {
     kind: TargetKind,
@@ -26,9 +26,9 @@ pub(super) struct TargetCourse {
     begin: TimeAhead,
     facts: Facts,
     rent: Rent,
-    /// Changes of a database for each byte that its file grows.
+    /// Number of a database's changes per byte by which its file grows.
     changes_per_byte: f64,
-    /// What the last compaction left; none before the first.
+    /// Bytes that the last compaction left; none before the first.
     left: Option<u64>,
     /// The rates of its file and of its live bytes; none if it stays as it is.
     rates: Option<(ExpectedRate, ExpectedRate)>,
@@ -68,8 +68,8 @@ impl TargetCourse {
         let mut facts = self.facts;
         facts.measured_at =
             facts.measured_at.map(|it| Measurement { at: self.moment(after), ..it });
-        let known = facts.file_bytes.get().zip(facts.active_bytes.get());
-        let (Some((file_rate, active_rate)), Some((file, active))) = (self.rates, known) else {
+        let sizes = facts.file_bytes.get().zip(facts.active_bytes.get());
+        let (Some((file_rate, active_rate)), Some((file, active))) = (self.rates, sizes) else {
             return facts;
         };
         let between = |rate: ExpectedRate| rate.bytes_between(self.begin, after);
@@ -77,7 +77,7 @@ impl TargetCourse {
         let grown = file.saturating_add(to_bytes(more));
         facts.file_bytes = OptionalU64::new(grown);
         facts.active_bytes = OptionalU64::new(to_bytes(active as f64 + live).min(grown));
-        // Changes as large as those before, so that what needs changes or lacks them is right.
+        // Assumes changes as large as earlier ones, so that rules that depend on changes work.
         if let Some(changes) = facts.update_seq.get().filter(|_| self.kind == TargetKind::Db) {
             let new = more * self.changes_per_byte;
             facts.update_seq = OptionalU64::new(changes.saturating_add(to_bytes(new)));
@@ -85,22 +85,23 @@ impl TargetCourse {
         facts
     }
 
-    /// Bytes of one file after this time, and what compacting it would free; zero where unknown.
+    /// Bytes of one file after this time, and the bytes that compacting it would free; zero if
+    /// unknown.
     pub(super) fn sizes_after(&self, after: TimeAhead) -> (u64, u64) {
         let facts = self.facts_after(after);
         let waste = self.correction.reclaimable_bytes(self.kind, &facts);
         (facts.file_bytes.get().unwrap_or_default(), waste.unwrap_or_default())
     }
 
-    /// Bytes of one file that are wasted less after this time than on another course.
+    /// Wasted bytes per file that this course saves after this time, compared with another course.
     pub(super) fn saved_bytes(&self, other: &Self, after: TimeAhead) -> f64 {
         other.sizes_after(after).1 as f64 - self.sizes_after(after).1 as f64
     }
 
     /// The facts after this time, and the rent.
     ///
-    /// The rent is that of this time also for a plan that is made a little earlier, and decides about what becomes due
-    /// until the next one.
+    /// The rent is that of this time even for a plan that is made slightly earlier and also decides
+    /// about targets that become due before the next one.
     pub(super) fn state_after(&self, after: TimeAhead) -> (Facts, Rent) {
         let facts = self.facts_after(after);
         let waste = |facts| WasteReading::of(self.kind, facts, self.correction);
@@ -110,7 +111,7 @@ impl TargetCourse {
         (facts, rent)
     }
 
-    /// What a compaction does; none if a size is unknown.
+    /// The effect of a compaction after this time; none if a size is unknown.
     fn compacted(&self, after: TimeAhead) -> Option<CompactedCourse> {
         let facts = self.facts_after(after);
         let (file, predicted) =
@@ -128,11 +129,12 @@ impl TargetCourse {
         Some(CompactedCourse { before: *self, after: compacted, file, left })
     }
 
-    /// The least that a compaction leaves: what the one before left, unless live bytes shrink.
+    /// Lower bound of what a compaction leaves: what the previous one left, unless live bytes
+    /// shrink.
     ///
-    /// A prediction takes off what rewriting has left in the live trees since the last compaction. The rate of
-    /// live bytes may have been measured without it, so that taking it off again and again would make a file
-    /// vanish that is compacted often.
+    /// A prediction subtracts what rewriting has left in the live trees since the last compaction.
+    /// The rate of live bytes may have been measured without it, so subtracting it repeatedly would
+    /// make a file that is compacted often vanish.
     fn least_left(&self, after: TimeAhead) -> u64 {
         let Some(left) = self.left else { return 0 };
         let live = self.rates.map_or(0.0, |(_, live)| live.bytes_between(self.begin, after));
@@ -144,8 +146,8 @@ impl TargetCourse {
     }
 }
 
-/// Changes of a database for each byte that its file grows: by what was written since its last
-/// compaction, or by all of its file, whichever tells of larger changes.
+/// Number of a database's changes per byte by which its file grows: from what was written since its
+/// last compaction, or from the whole file, whichever gives larger changes.
 fn changes_per_byte(kind: TargetKind, facts: &Facts) -> f64 {
     let share = |changes: Option<u64>, bytes: Option<u64>| {
         let (changes, bytes) = (changes? as f64, bytes.filter(|bytes| *bytes > 0)? as f64);
@@ -158,8 +160,8 @@ fn changes_per_byte(kind: TargetKind, facts: &Facts) -> f64 {
     of_all.into_iter().chain(of_late).fold(f64::INFINITY, f64::min).min(1.0)
 }
 
-/// The facts without the compaction and the build that run at the moment or are due: a course knows its
-/// own compactions, and both end long before most of the time that is looked at.
+/// The facts without the compaction and the build that are running or due: a course knows its own
+/// compactions, and both end long before most of the simulated time.
 fn without_passing_work(mut facts: Facts) -> Facts {
     facts.flags.compact_running = false;
     facts.flags.updater_running = false;
@@ -169,7 +171,7 @@ fn without_passing_work(mut facts: Facts) -> Facts {
     facts
 }
 
-/// The present tables without what passes: no shard is split, and no view is built.
+/// The present tables without temporary states: no shard is split, and no view is built.
 pub(super) fn undisturbed_tables(present: &Present) -> Projection {
     let mut projection = Projection::of(&present.snapshot);
     for target in present.snapshot.targets() {
@@ -190,9 +192,9 @@ pub(super) fn undisturbed_tables(present: &Present) -> Projection {
 pub(super) struct CompactedCourse {
     pub(super) before: TargetCourse,
     pub(super) after: TargetCourse,
-    /// The file's bytes before.
+    /// Size of the file before.
     pub(super) file: u64,
-    /// The bytes that are left.
+    /// Bytes that the compaction leaves.
     pub(super) left: u64,
 }
 
@@ -210,7 +212,7 @@ struct GrowingTarget {
 pub(super) struct Courses<'a> {
     present: &'a Present,
     compacted: HashMap<TargetIx, TargetCourse>,
-    /// Those of them that grow.
+    /// The compacted targets that grow.
     growing: Vec<GrowingTarget>,
 }
 
@@ -225,8 +227,8 @@ impl<'a> Courses<'a> {
         compacted.unwrap_or_else(|| TargetCourse::of(self.present, target))
     }
 
-    /// What compactions of targets that grow save after this time: for each, its kind and the bytes of all
-    /// its files.
+    /// Bytes that compactions of growing targets save after this time: for each target, its kind
+    /// and the bytes of all its files.
     pub(super) fn saved_bytes(&self, after: TimeAhead) -> impl Iterator<Item = (TargetKind, f64)> {
         self.growing.iter().filter_map(move |GrowingTarget { ix, file_count, without }| {
             let saved = self.compacted.get(ix)?.saved_bytes(without, after);

@@ -1,7 +1,7 @@
 //! The dates on which volumes are full: without compaction, under smoosh, and under the rules in force.
 //!
-//! Owns how far is looked ahead and under which rules. A look takes seconds for a million targets, so advice
-//! asks for it rarely, only while some volume is about to fill, and on another thread.
+//! Owns the time that is simulated and the rules. A simulation takes seconds for a million targets,
+//! so advice runs it rarely, only while some volume is about to fill, and on another thread.
 
 use super::{Forecast, Policy, Present, Proposal};
 use crate::{model::channel::Channels, plan::Plan};
@@ -9,36 +9,36 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// How far is looked ahead; later dates continue what happens in the second half of that time.
+/// The simulated time; later dates continue what happens in its second half.
 const SPAN: Duration = Duration::from_secs(30 * 86_400);
 
-/// Nobody plans further ahead.
+/// Later dates do not matter: nobody plans further ahead.
 pub(super) const FAR: Duration = Duration::from_secs(10 * 366 * 86_400);
 
-/// When a volume is full as its files grow now; none if not within ten years.
+/// When a volume will be full at its files' present growth; none if not within ten years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FillDates {
     /// If nothing is compacted.
     pub uncompacted: Option<Moment>,
-    /// If compaction keeps up; with recliner's own rules, where that was simulated.
+    /// If compaction keeps up; with recliner's own rules, if that was simulated.
     pub compacted: Option<Moment>,
-    /// With smoosh as it is set, where that was simulated.
+    /// With smoosh as configured, if that was simulated.
     pub smoosh: Option<Moment>,
-    /// Whether a simulation says so, and not the growth of the last days alone.
+    /// Whether the dates are simulated, rather than based only on the growth of the last days.
     pub is_simulated: bool,
 }
 
 /// When each volume is full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeDates {
-    /// The moment from which was looked ahead.
+    /// The moment at which the simulation begins.
     pub from: Moment,
     /// By the volume's name.
     pub volumes: BTreeMap<Arc<str>, FillDates>,
 }
 
 impl VolumeDates {
-    /// Looks ahead; none while no growth is known.
+    /// Simulates the dates; none while no growth is known.
     pub fn of(plan: &Plan, smoosh: &Channels, now: Moment) -> Option<Self> {
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
         let present = Present { snapshot, conditions, now };
@@ -59,7 +59,7 @@ impl VolumeDates {
     }
 }
 
-/// For how long so much space lasts at this rate; none if it is for more than ten years.
+/// How long this space lasts at this rate; none if more than ten years.
 pub fn time_until_full(free_bytes: f64, bytes_per_second: f64) -> Option<Duration> {
     let seconds = (bytes_per_second > 0.0).then(|| free_bytes / bytes_per_second)?;
     Duration::try_from_secs_f64(seconds).ok().filter(|time| *time <= FAR)

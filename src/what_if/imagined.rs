@@ -16,13 +16,13 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use wall_clock::Moment;
 
-/// The shortest compaction.
+/// Shortest duration of a compaction.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// The longest one.
+/// Longest duration of a compaction.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
-/// How long a start takes, at the measured rate or the assumed one.
+/// Duration of a start, at the measured rate or the assumed one.
 pub(super) fn duration_of(start: &PlannedStart, constraints: &TargetConstraints) -> Duration {
     let rate = constraints.measured_rate();
     let seconds = start.rewrite_bytes.unwrap_or_default() as f64 / rate.unwrap_or(ASSUMED_RATE);
@@ -94,12 +94,12 @@ impl ImaginedJob<'_> {
     }
 }
 
-/// Bytes of each node.
+/// Bytes on each node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct NodeBytes(Vec<f64>);
 
 impl NodeBytes {
-    /// None on each node.
+    /// Zero bytes on each node.
     pub(super) fn none(snapshot: &Snapshot) -> Self {
         Self(vec![0.0; snapshot.nodes().len()])
     }
@@ -145,7 +145,7 @@ pub(super) fn nodes_on<'a>(
     there.filter_map(|(at, _)| NodeIx::from_usize(at))
 }
 
-/// The volumes, if the files of each node had grown by so many bytes.
+/// The volumes as if the files of each node had grown by this many bytes.
 pub(super) fn disks_grown_by(
     disks: &Disks,
     snapshot: &Snapshot,

@@ -1,10 +1,10 @@
 //! The horizons with which channels by rent leave as much waste as other rules do.
 //!
-//! A longer horizon wastes more. For a file that makes garbage at a constant rate the mean waste grows
-//! with the square root of the horizon, so a few simulations find the horizon for a given waste, by
-//! false position on logarithmic scales. Databases and views are searched for side by side: one
-//! simulation tells the waste of both, and what one kind does changes that of the other only through
-//! limits and scarce space, which every simulation counts.
+//! A longer horizon wastes more. For a file that makes garbage at a constant rate the mean waste
+//! grows with the square root of the horizon, so a few simulations find the horizon for a given
+//! waste, by false position on logarithmic scales. Databases and views are searched for side by
+//! side: one simulation gives the waste of both, and each kind affects the other only through
+//! limits and scarce space, which every simulation includes.
 
 use super::{Forecast, Outlook, Policy, mean};
 use crate::model::{channel::Channel, priority::PriorityKind, target::TargetKind};
@@ -15,10 +15,10 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 const SHORTEST: Duration = Duration::from_secs(600);
 const LONGEST: Duration = Duration::from_secs(3_650 * 86_400);
 
-/// The most simulations of one search.
+/// Maximum number of simulations of one search.
 const SIMULATIONS: usize = 8;
 
-/// A search ends within this share of the wanted waste.
+/// A search ends once the waste is within this share of the wanted waste.
 const CLOSE: f64 = 0.03;
 
 /// Waste within this share of the wanted one counts as kept.
@@ -27,7 +27,8 @@ const NEAR: f64 = 0.1;
 /// Less than this share of all waste is not worth a search.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// With this share of the waste that nothing compacted leaves, a kind of target is hardly compacted.
+/// A kind of target with this share of the waste that it has without any compaction is hardly
+/// compacted.
 const UNTOUCHED: f64 = 0.98;
 
 /// How the waste with a horizon that was found compares with the wanted one.
@@ -35,15 +36,15 @@ const UNTOUCHED: f64 = 0.98;
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WasteFit {
-    /// Within a tenth of it.
+    /// Within a tenth of the wanted waste.
     Near,
-    /// The nearest that was found.
+    /// The nearest waste that was found.
     Rough,
-    /// Every horizon leaves more: limits, windows or sizes leave it.
+    /// Every horizon leaves more waste, because of limits, windows or sizes.
     More,
     /// The other rules leave nearly all waste in this time, so any longer horizon does as well.
     Longer,
-    /// There is next to none, so the horizon was not searched for.
+    /// There is almost no waste, so the horizon was not searched for.
     Little,
 }
 
@@ -56,7 +57,7 @@ pub struct KeptHorizon {
     pub horizon: Duration,
     /// Mean of the bytes that the other rules waste in targets of this kind.
     pub wanted_bytes: u64,
-    /// The same with this horizon.
+    /// Mean of the bytes that are wasted with this horizon.
     pub waste_bytes: u64,
     /// How the two compare.
     pub fit: WasteFit,
@@ -74,7 +75,8 @@ pub struct KeptWaste {
 }
 
 impl Forecast<'_> {
-    /// Sets the horizons of a policy's channels by rent so that mean waste is as in the other outlook.
+    /// Sets the horizons of a policy's channels by rent so that its mean waste equals that of
+    /// `other`.
     #[must_use]
     pub fn keep_waste(&self, other: &Outlook, policy: &Policy, name: &str) -> KeptWaste {
         let kinds = [TargetKind::Db, TargetKind::View].into_iter();
@@ -133,16 +135,16 @@ impl Forecast<'_> {
     }
 }
 
-/// What came of some horizons.
+/// The result of trying some horizons.
 #[derive(Debug)]
 struct Attempt {
     policy: Policy,
     outlook: Outlook,
-    /// By how much waste is off for all kinds of target together, on a logarithmic scale.
+    /// Deviation of the waste of all kinds of target together, on a logarithmic scale.
     off: f64,
 }
 
-/// The same policy with the horizons that are to be tried.
+/// The policy with the horizons to try.
 fn with_horizons(policy: &Policy, searches: &[Search]) -> Policy {
     let set = |channel: &Channel| {
         let by_rent = channel.priority == PriorityKind::Rent;
@@ -157,7 +159,7 @@ fn with_horizons(policy: &Policy, searches: &[Search]) -> Policy {
 #[derive(Clone, Copy, Debug)]
 struct Tried {
     horizon: Duration,
-    /// Logarithm of the waste over the wanted one.
+    /// Logarithm of the ratio of this waste to the wanted one.
     off: f64,
 }
 
@@ -166,16 +168,18 @@ struct Tried {
 struct Search {
     kind: TargetKind,
     wanted: f64,
-    /// The waste to find is too small to search for.
+    /// Whether the wanted waste is too small to search for.
     is_negligible: bool,
     /// The horizon to try next, or the one that was found.
     horizon: Duration,
-    /// The longest that wasted too little, and the shortest that wasted too much.
+    /// The longest horizon that wasted too little, and the shortest that wasted too much.
     too_short: Option<Tried>,
     too_long: Option<Tried>,
-    /// The longest that wasted more than a longer one did, because compactions were too many for limits.
+    /// The longest horizon that wasted more than a longer one, because of more compactions than
+    /// limits allow.
     too_many: Option<Duration>,
-    /// Steps before there was a horizon on either side; each goes twice as far as the one before.
+    /// Number of steps before there was a horizon on either side; each goes twice as far as the
+    /// previous one.
     steps: i32,
     is_settled: bool,
 }
@@ -197,7 +201,8 @@ impl Search {
         }
     }
 
-    /// Logarithm of an outlook's waste over the wanted one; zero where there is nothing to search for.
+    /// Logarithm of the ratio of an outlook's waste to the wanted one; zero if nothing is searched
+    /// for.
     fn off(&self, outlook: &Outlook) -> f64 {
         if self.is_negligible {
             return 0.0;
@@ -206,7 +211,7 @@ impl Search {
         (waste.max(self.wanted * 1e-3) / self.wanted).ln()
     }
 
-    /// Lets all searches learn; returns whether any has another horizon to try.
+    /// Updates all searches with an outlook; returns whether any has another horizon to try.
     fn learn_all(searches: &mut [Self], outlook: &Outlook) -> bool {
         let mut next = false;
         for search in searches {
@@ -217,7 +222,8 @@ impl Search {
         next
     }
 
-    /// Takes what the horizon left, and sets the next one to try, or the one that was found.
+    /// Records the waste that the horizon left, and sets the next horizon to try, or the one that
+    /// was found.
     fn learn(&mut self, outlook: &Outlook) {
         if self.is_settled {
             return;
@@ -237,8 +243,8 @@ impl Search {
         }
         let next = self.next(tried);
         let ends = [self.too_short, self.too_long];
-        let known = ends.iter().flatten().map(|end| end.horizon).chain(self.too_many);
-        let is_known = known.into_iter().any(|known| known == next);
+        let horizons = ends.iter().flatten().map(|end| end.horizon).chain(self.too_many);
+        let is_known = horizons.into_iter().any(|horizon| horizon == next);
         if !is_known {
             self.horizon = next;
             return;
@@ -258,7 +264,7 @@ impl Search {
             let share = short.off / (short.off - long.off);
             (to - from).mul_add(share.clamp(0.1, 0.9), from)
         } else {
-            // By the law of the square root, at first.
+            // At first by the square-root law.
             let far = 2.0_f64.powi(self.steps.min(4));
             self.steps += 1;
             let by_law = log(tried.horizon) - 2.0 * far * tried.off;
@@ -272,7 +278,7 @@ impl Search {
     }
 }
 
-/// A horizon that people would write, within a sixteenth.
+/// Rounds a horizon as people would write it, by at most a sixteenth.
 fn rounded(horizon: Duration) -> Duration {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;

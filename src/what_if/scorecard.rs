@@ -1,30 +1,31 @@
 //! The scorecard of advice: what recliner would have done while it only advised, beside what really
 //! happened.
 //!
-//! Owns the advised compactions: those that recliner would have started if it enforced, each simulated to
-//! its end by recliner's own prediction. Never sends a request and never changes a plan. Its task is
-//! given each published [`Plan`], and about once a minute asks the same pure planner what would have started
-//! since, if the advised compactions ran, and if their targets were as small as they left them. Sums are
-//! kept by the hour, in the journal.
+//! Owns the advised compactions: those that recliner would have started if it enforced, each
+//! simulated to its end by recliner's own prediction. Never sends a request and never changes a
+//! plan. Its task receives each published [`Plan`], and about once a minute asks the same pure
+//! planner what would have started since, if the advised compactions ran and left their targets as
+//! small as predicted. Sums are kept by the hour, in the journal.
 //!
 //! # What is counted
 //!
-//! * *Waste* is what compactions would free, over all targets. Had recliner enforced, it would be less by
-//!   what advised compactions freed and nobody else has freed since: of each target at most what is really
-//!   wasted.
-//! * *Freed*, *written* and *compactions* of the advised side are recliner's alone; those of the real side
-//!   are everybody's, as the job state knows them. A compaction that begins and ends between two polls is
-//!   not seen.
-//! * A *conflict* is an advised compaction during which another program compacts the same file, or another
-//!   copy of its range. What runs already when recliner would start is no conflict: the planner waits for it.
-//! * Time counts only where recliner ran and advised. A stretch without a step is missing, and said so.
+//! * *Waste* is what compactions would free, over all targets. Had recliner enforced, it would be
+//!   less by what advised compactions freed and nobody else has freed since; for each target, at
+//!   most by what is really wasted.
+//! * *Freed*, *written* and *compactions* of the advised side are recliner's alone; those of the
+//!   real side are everybody's, as the job state knows them. A compaction that begins and ends
+//!   between two polls is not seen.
+//! * A *conflict* is an advised compaction during which another program compacts the same file, or
+//!   another copy of its range. A job that already runs when recliner would start is not a conflict:
+//!   the planner waits for it.
+//! * Time counts only while recliner ran and advised. A gap without steps is reported as missing.
 //!
 //! # What is simplified
 //!
 //! A compaction takes its predicted bytes at the measured rate, or at
-//! [`ASSUMED_RATE`](super::ASSUMED_RATE), and leaves what is predicted. Cleanups are left out, because the sizes of
-//! index files that nobody needs are not known. The price of waste on a node is that of the real cluster. After a restart the
-//! hourly budget and the rest of a node begin anew.
+//! [`ASSUMED_RATE`](super::ASSUMED_RATE), and leaves the predicted size. Cleanups are left out,
+//! because the sizes of unused index files are unknown. The price of waste on a node is that of the
+//! real cluster. After a restart the hourly budget and the rest of a node start again.
 
 mod jobs;
 mod summary;
@@ -53,19 +54,19 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use targets::{AdvisedTargets, Savings};
 use wall_clock::Moment;
 
-/// A longer time between two steps is a gap: nothing is known of it.
+/// A longer time between two steps is a gap, about which nothing is known.
 const MAX_STEP: Duration = Duration::from_secs(300);
 
 /// Maximum number of times within a step at which the planner is asked.
 const MAX_LOOKS: usize = 60;
 
-/// Shortest time between two of them: moments are whole seconds.
+/// Shortest time between two such times: moments are whole seconds.
 const MIN_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A clock that differs by more than this from the time that passed was set.
+/// A clock that deviates by more than this from the elapsed time was set.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
-/// The scorecard. It handles what it is given, without a clock.
+/// The scorecard. It handles what it receives, without a clock.
 #[derive(Debug, Default)]
 pub struct Scorecard {
     hours: BTreeMap<HourNumber, ScorecardHour>,
@@ -73,19 +74,19 @@ pub struct Scorecard {
     jobs: AdvisedJobs,
     /// The moment and the totals of the last step.
     last: Option<(Moment, CompactionTotals)>,
-    /// The most bytes that new files of real compactions took at a time since the last step.
+    /// The most bytes that new files of real compactions took up at any time since the last step.
     real_extra_bytes: u64,
     state: ScorecardState,
     counters: AdviceCounters,
-    /// The waste that would be left, at the last step.
+    /// The waste that would be left, as of the last step.
     advised_waste_bytes: Option<u64>,
     changes: Vec<ScorecardChange>,
-    /// The jobs as they were stored last.
+    /// The jobs as last stored.
     stored_jobs: Vec<AdvisedJob>,
 }
 
 impl Scorecard {
-    /// Continues what an earlier process left.
+    /// Continues from the records of an earlier process.
     #[must_use]
     pub fn new(records: ScorecardRecords) -> Self {
         let ScorecardRecords { hours, targets, jobs } = records;
@@ -94,14 +95,14 @@ impl Scorecard {
         Self { hours, targets, jobs, stored_jobs, ..Self::default() }
     }
 
-    /// Notes which compactions really run.
+    /// Records which compactions really run.
     pub fn see(&mut self, plan: &Plan, now: Moment) {
         let extra = self.jobs.see(plan, now);
         self.real_extra_bytes = self.real_extra_bytes.max(extra);
     }
 
-    /// Goes on to `now`, `elapsed` after the last step, by a clock that nobody sets; none at the first step.
-    /// Returns what changed.
+    /// Advances to `now`. `elapsed` is the time since the last step by a clock that nobody sets;
+    /// none at the first step. Returns the changes.
     pub fn step(
         &mut self,
         plan: &Plan,
@@ -123,7 +124,7 @@ impl Scorecard {
         let Some(wasted) = Waste::of(&plan.snapshot).map(Waste::reclaimable_bytes) else {
             return self.take_changes();
         };
-        // Of a gap nothing is known, but that what ran in it goes on.
+        // Nothing is known about a gap, except that jobs that ran continue.
         let elapsed = if elapsed <= MAX_STEP { elapsed } else { Duration::ZERO };
         self.targets.update(&plan.snapshot, &mut self.changes);
         let mut sums = ScorecardHour::default();
@@ -238,7 +239,7 @@ impl Scorecard {
             }
             let extra = &mut sums.advised.peak_extra_bytes;
             *extra = (*extra).max(self.jobs.extra_bytes());
-            // What a start allows or forbids shows in the next look.
+            // The effect of a start shows only in the next look.
             let soon = has_begun.then(|| at.plus(MIN_LOOK_INTERVAL));
             let next = self.jobs.next_end(at).into_iter().chain(change).chain(soon).min();
             match next.map(|next| next.max(at.plus(MIN_LOOK_INTERVAL))) {
@@ -310,7 +311,7 @@ fn is_cleanup(plan: &Plan, channel: usize) -> bool {
     plan.channels.list.get(channel).is_some_and(|it| it.kind == TargetKind::Cleanup)
 }
 
-/// Whether there is nothing that is only advised.
+/// Whether every channel enforces, apart from cleanups.
 fn enforces_everything(plan: &Plan) -> bool {
     (0..plan.channels.list.len())
         .filter(|channel| !is_cleanup(plan, *channel))

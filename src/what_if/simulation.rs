@@ -1,4 +1,4 @@
-//! One policy through time: what is due, what the planner starts, and what that leaves.
+//! Simulates one policy over time: what is due, what the planner starts, and what that leaves.
 
 use super::{
     Forecast, Outlook, Policy, Present, SAMPLES, Sample, Unchecked, Undone,
@@ -35,41 +35,43 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// Steps between two samples, at most: at each, what waits is read again.
+/// Maximum number of steps between two samples; at each, waiting targets are read again.
 const STEPS_PER_SAMPLE: usize = 4;
 
-/// A plan takes time in proportion to the rows of the tables; this many rows may be planned over.
+/// Maximum number of table rows that all plans may cover: a plan takes time in proportion to its
+/// rows.
 const ROW_BUDGET: usize = 60_000_000;
 
-/// The fewest plans of a simulation, one for each sample, and the most.
+/// Minimum and maximum number of plans of a simulation; the minimum is one for each sample.
 const PLANS: (usize, usize) = (SAMPLES - 1, 30_000);
 
-/// The most plans that each decide about all compactions until the next one.
+/// Maximum number of plans that each decide about all compactions until the next one.
 const MAX_BATCHES: usize = 1_000;
 
-/// With more compactions to expect than this, they are decided in batches: a plan for each takes too long.
+/// If more compactions than this are expected, they are decided in batches: a plan for each takes
+/// too long.
 const MAX_DECIDED_ONE_BY_ONE: f64 = 600.0;
 
-/// The longest queue: a plan's time grows with the queues, and what waits beyond this does not start
-/// before the next one.
+/// Longest queue: a plan's time grows with the queues, and targets beyond this do not start before
+/// the next plan.
 const MAX_QUEUE: usize = 2_000;
 
-/// After this many compactions it is known how long they take.
+/// Number of compactions after which their mean duration is known.
 const KNOWN_JOBS: u64 = 50;
 
-/// Prices that changed by more than this share make targets due at other times.
+/// If prices change by more than this share, targets become due at other times.
 const PRICE_TOLERANCE: f64 = 0.1;
 
-/// The time at which a target becomes due is found within this share of the time until then, and within
-/// this time.
+/// A due time is found within this share of the time until then, or within this time, whichever is
+/// larger.
 const DUE_PRECISION: f64 = 1.0 / 32.0;
 const DUE_ACCURACY: Duration = Duration::from_secs(1);
 
-/// The first of the times at which a target is looked at where a later one tells nothing, because channels
-/// leave out what is too large; each further one is twice as far.
+/// First time at which a target is checked if channels leave out what is too large, so that a check
+/// at the end is not enough; each further check is twice as far ahead.
 const FIRST_LOOK: Duration = Duration::from_secs(60);
 
-/// How many targets at the head of each queue are read again in each step.
+/// Number of targets at the head of each queue that are read again in each step.
 const READ_AGAIN: usize = 100;
 
 /// A compaction that runs.
@@ -83,7 +85,7 @@ struct RunningJob {
     is_copy: bool,
     /// Bytes it writes, as predicted.
     rewrite_bytes: Option<u64>,
-    /// It on each of its nodes, as the planner sees it; none if it ends before the next plan.
+    /// The job on each of its nodes, as the planner sees it; empty if it ends before the next plan.
     on_nodes: Vec<Job>,
 }
 
@@ -106,7 +108,7 @@ pub(super) struct Simulation<'a> {
     unchecked: &'a Unchecked,
     span: Duration,
     stop: &'a CancellationToken,
-    /// The policy's channels and rules, as far as plans here may follow them.
+    /// The policy's channels and rules, as adapted for the plans of the simulation.
     channels: Arc<Channels>,
     rules: Arc<Rules>,
     courses: Courses<'a>,
@@ -115,14 +117,15 @@ pub(super) struct Simulation<'a> {
     conditions: Conditions,
     /// When targets become due, in seconds.
     due: BinaryHeap<Reverse<(u64, TargetIx)>>,
-    /// Where a plan decides until the next one: the targets that become due between the two, and when.
+    /// If a plan decides about all until the next one: the targets that become due between the two,
+    /// and when.
     due_within_batch: HashMap<TargetIx, Duration>,
     /// The prices for which these times hold.
     prices: HorizonFactors,
     jobs: Vec<RunningJob>,
     /// Bytes of each node that compactions freed.
     freed_on: NodeBytes,
-    /// The same at each sample.
+    /// Bytes of each node that compactions had freed at each sample.
     freed_at_samples: Vec<NodeBytes>,
     samples: Vec<Sample>,
     /// Waste that compactions of targets that do not grow freed.
@@ -131,10 +134,10 @@ pub(super) struct Simulation<'a> {
     /// The shortest time from one plan to the next.
     tick: Duration,
     steps_per_sample: usize,
-    /// What runs when, once compactions end sooner than plans are made.
+    /// Which slots are taken until when, once compactions end sooner than plans are made.
     batches: Option<BatchSlots>,
-    /// The queues at the last plan. The plan itself is not kept: what it shares with the tables would be
-    /// copied at each change.
+    /// The queues at the last plan. The plan itself is not kept, because what it shares with the
+    /// tables would be copied at each change.
     waiting: Arc<[Arc<QueueView>]>,
 }
 
@@ -146,7 +149,7 @@ impl<'a> Simulation<'a> {
         let plans = (ROW_BUDGET / rows).clamp(PLANS.0, PLANS.1);
         let steps_per_sample = (plans / (SAMPLES - 1)).clamp(1, STEPS_PER_SAMPLE);
         let steps = (SAMPLES - 1) * steps_per_sample;
-        // A whole number of plans in each step: none comes shortly after another.
+        // A whole number of plans in each step, so that none comes shortly after another.
         let plans = steps * (plans / steps).max(1);
         let shorter = |channel: &Channel| Channel {
             capacity: channel.capacity.min(MAX_QUEUE),
@@ -237,8 +240,8 @@ impl<'a> Simulation<'a> {
         next.max(at + self.tick).min(end)
     }
 
-    /// Begins all compactions until the next plan, in the order of time: also of what becomes due in
-    /// between, and again of what is compacted and due again.
+    /// Begins all compactions until the next plan, in order of time. Includes targets that become
+    /// due in between, also again after a compaction.
     fn begin_batch(&mut self, plan: &Plan, (at, next): (Duration, Duration)) {
         let due_at = |start: &PlannedStart| self.due_within_batch.get(&start.ix).copied();
         let starts = plan.starts.iter().enumerate();
@@ -252,12 +255,12 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Makes the plan of a time from what is due, runs and is free then.
+    /// Makes the plan of a time from what is due, running and free then.
     fn plan_at(&mut self, at: Duration) -> Plan {
         self.plan_between(at, at)
     }
 
-    /// The same, where the plan also decides about what becomes due until the next one.
+    /// Makes a plan that also decides about targets that become due before `next`.
     fn plan_between(&mut self, at: Duration, next: Duration) -> Plan {
         self.apply_due(at, next);
         let now = self.moment(at);
@@ -279,7 +282,7 @@ impl<'a> Simulation<'a> {
         self.present.snapshot.target(ix)
     }
 
-    /// Sets the price of waste, and finds anew what becomes due when if it changed.
+    /// Sets the price of waste; if it changed, computes again when targets become due.
     fn reprice(&mut self, at: Duration) {
         let (now, first) = (self.moment(at), at.is_zero());
         self.conditions.disks = Arc::new(self.disks_after(at));
@@ -300,14 +303,15 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Remembers when a target becomes due, if it does within the time.
+    /// Remembers when a target becomes due, if that is within the simulated time.
     fn find_due(&mut self, target: TargetRef<'a>, from: Duration) {
         if let Some(seconds) = self.due_second(target, from) {
             self.due.push(Reverse((seconds, target.ix())));
         }
     }
 
-    /// The first whole second from this time on at which a target is due, if it is within the time.
+    /// The first whole second from this time on at which a target is due, if within the simulated
+    /// time.
     fn due_second(&self, target: TargetRef<'a>, from: Duration) -> Option<u64> {
         if !matches!(target.kind(), TargetKind::Db | TargetKind::View) || target.is_part() {
             return None;
@@ -322,11 +326,12 @@ impl<'a> Simulation<'a> {
         };
         let looks = looks(from, self.span, has_maximum(&self.channels));
         let due = first_time(from, looks, is_taken)?;
-        // The next whole second: a target is never due before it is.
+        // Rounds up to a whole second, so that a target is never due too early.
         Some(due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0)))
     }
 
-    /// Reads what is due by now again, and what becomes so before the next plan as it is then.
+    /// Reads targets that are due by now again, and those due before the next plan with their facts
+    /// of that time.
     fn apply_due(&mut self, at: Duration, next: Duration) {
         self.due_within_batch.clear();
         let is_due = |seconds: u64| seconds <= at.as_secs() || Duration::from_secs(seconds) < next;
@@ -342,7 +347,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Gives the planner the facts of what waits first as they are now.
+    /// Gives the planner current facts of the targets at the head of each queue.
     fn read_queued_again(&mut self, at: Duration) {
         let waiting = Arc::clone(&self.waiting);
         for ix in waiting.iter().flat_map(|queue| queue.queued().take(READ_AGAIN)) {
@@ -357,8 +362,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Begins a compaction; where one plan decides for all of them, `next` is the time of the next.
-    /// Returns when its target is due again, if that is before the next plan.
+    /// Begins a compaction; if one plan decides about all of them, `next` is the time of the next
+    /// plan. Returns when the target is due again, if that is before the next plan.
     fn begin(
         &mut self,
         start: &PlannedStart,
@@ -438,7 +443,7 @@ impl<'a> Simulation<'a> {
         over.sort_by_key(|job| job.ends);
         for (at, job) in over.iter().enumerate() {
             self.end_job(job);
-            // A node rests from the end of its work on, not from the plan that comes after it.
+            // A node rests from the end of its work, not only from the next plan.
             let still_running = over.get(at + 1..).unwrap_or_default();
             self.update_busy_periods(still_running, self.moment(job.ends));
         }
@@ -484,8 +489,8 @@ impl<'a> Simulation<'a> {
         Jobs { list, ..Jobs::default() }
     }
 
-    /// Follows for how long nodes have been busy, where they rest from it: with the jobs that run, and
-    /// others that are still to be ended.
+    /// Tracks for how long nodes have been busy, if they must rest from it: with the running jobs,
+    /// and with others that are still to be ended.
     fn update_busy_periods(&mut self, others: &[RunningJob], now: Moment) {
         if self.rules.limits.duty_percent >= 100.0 {
             return;
@@ -536,8 +541,8 @@ impl<'a> Simulation<'a> {
         self.mean_job_seconds() < tick.as_secs_f64()
     }
 
-    /// The time from one plan to the next where each decides about several compactions: a whole number of
-    /// them in each step.
+    /// The time between two plans that each decide about several compactions: a whole number of
+    /// plans in each step.
     fn batch_tick(&self) -> Duration {
         let steps = (SAMPLES - 1) * self.steps_per_sample;
         let batches = steps * (MAX_BATCHES / steps).max(1);
@@ -546,13 +551,13 @@ impl<'a> Simulation<'a> {
 
     /// From now on, each plan starts as many compactions as fit until the next one.
     ///
-    /// The planner's own limits are for one moment. They are widened to what may run from one plan to the next,
-    /// and [`BatchSlots`] holds to them.
+    /// The planner's own limits apply to one moment. They are widened to what may run until the
+    /// next plan, and [`BatchSlots`] enforces the original limits.
     fn decide_in_batches(&mut self) {
         let limits = self.rules.limits;
         self.tick = self.batch_tick();
         let tick = self.tick.as_secs_f64();
-        // While some run, the next are chosen.
+        // One more than fit at once: the next ones are chosen while some are running.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let fit = (tick / self.mean_job_seconds()).ceil().max(1.0) as usize + 1;
         self.batches = Some(BatchSlots::new(limits, &self.channels));
@@ -603,9 +608,10 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// What waits at the end by the reason, the most bytes first, and the longest of these waits.
+    /// The targets that wait at the end, by reason, most bytes first; and the longest of these
+    /// waits.
     fn undone(&mut self) -> (Vec<Undone>, Option<Duration>) {
-        // The reasons are those of the policy itself: not of limits for a batch, nor of shorter queues.
+        // The reasons are those of the policy itself, not of widened limits or shortened queues.
         self.rules = Arc::new(always_fresh(&self.policy.rules));
         self.channels = Arc::clone(&self.policy.channels);
         self.queues.reconfigure(Arc::clone(&self.channels));
@@ -635,20 +641,20 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// The same rules without an age of facts: those here are worked out for each moment.
+/// The same rules without a maximum age of facts: facts here are computed for each moment.
 fn always_fresh(rules: &Rules) -> Rules {
     Rules { fresh_for: Duration::MAX, ..rules.clone() }
 }
 
-/// Whether a channel leaves out what is too large or too bloated, so that a target that it takes may be
-/// one that it does not take later.
+/// Whether a channel leaves out what is too large or too bloated, so that it may later stop taking
+/// a target that it takes now.
 fn has_maximum(channels: &Channels) -> bool {
     let limited = |it: &Channel| it.max_size.is_some() || it.max_priority.is_finite();
     channels.list.iter().any(limited)
 }
 
-/// The times from `from` to `end` at which a target is looked at, to find when it becomes due: the last
-/// alone, if what is due stays so.
+/// The times from `from` to `end` at which a target is checked, to find when it becomes due: only
+/// the end, if what is due stays due.
 fn looks(from: Duration, end: Duration, has_maximum: bool) -> impl Iterator<Item = Duration> {
     let first = if has_maximum { from } else { end };
     std::iter::successors(Some(first), move |at| {
@@ -657,7 +663,7 @@ fn looks(from: Duration, end: Duration, has_maximum: bool) -> impl Iterator<Item
     })
 }
 
-/// The first time from `from` on at which something holds; none if it holds at none of these looks.
+/// The first time from `from` on at which something holds; none if it holds at none of `looks`.
 fn first_time(
     from: Duration,
     looks: impl Iterator<Item = Duration>,
@@ -683,11 +689,11 @@ fn first_time(
     Some(first)
 }
 
-/// Wasted bytes that targets do not have because they were compacted.
+/// Waste that targets do not have because they were compacted, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct SavedWaste {
     bytes: f64,
-    /// Those of views.
+    /// The part of it in views.
     in_views: f64,
 }
 
@@ -701,8 +707,8 @@ impl SavedWaste {
     }
 }
 
-/// The same conditions without what passes: nothing is suspended, busy, resting or ordered. Targets
-/// that were given up on stay so.
+/// The same conditions without temporary states: nothing is suspended, busy, resting or ordered.
+/// Quarantined targets stay quarantined.
 fn undisturbed(conditions: &Conditions) -> Conditions {
     let constraints = &conditions.constraints;
     let quarantined = constraints.backoffs.iter();

@@ -101,7 +101,7 @@ fn assert_near(found: u64, expected_mib: f64, tolerance: f64, what: &str) {
 }
 
 #[test]
-fn nothing_is_told_of_what_was_never_watched() {
+fn gives_no_outlook_if_growth_was_never_observed() {
     let mut draft = Draft::new(5);
     let node = draft.get_or_add_node("couchdb@a");
     let db = draft.get_or_add_db(DbName { db: "new", suffix: ".17" });
@@ -133,7 +133,7 @@ fn without_compactions_waste_and_files_grow_as_they_did() {
 }
 
 #[test]
-fn what_a_full_volume_cannot_take_is_no_waste() {
+fn bytes_that_a_full_volume_cannot_take_are_not_waste() {
     let present = present(&[("a", 1_000, 100, 20)], Some((300, 9_000)));
     let nothing = Proposal { name: "nothing".into(), policy: None };
     let outlook = only(&present, nothing, 10 * DAY);
@@ -143,7 +143,7 @@ fn what_a_full_volume_cannot_take_is_no_waste() {
 }
 
 #[test]
-fn a_volume_is_full_between_two_samples() {
+fn finds_when_a_volume_is_full_between_two_samples() {
     let full = |free: &[f64]| full_after(free, Duration::from_secs(5_600));
     // Samples are 100 s apart.
     let mut free = vec![100.0; SAMPLES];
@@ -157,7 +157,7 @@ fn a_volume_is_full_between_two_samples() {
 }
 
 #[test]
-fn splits_and_builds_that_run_now_hold_nothing_back() {
+fn splits_and_builds_that_run_now_delay_nothing() {
     let waits = |change: &dyn Fn(&mut Draft)| {
         let mut draft = Draft::new(5);
         let node = draft.get_or_add_node("couchdb@a");
@@ -201,7 +201,7 @@ fn splits_and_builds_that_run_now_hold_nothing_back() {
 fn a_ratio_of_two_wastes_half_of_the_data_and_rewrites_what_is_written() {
     let present = present(&[("a", 1_000, 500, 0)], None);
     let outlook = only(&present, by("smoosh", ChannelPreset::Smoosh.channels()), 20 * DAY);
-    // Slack of 512 MiB comes before a ratio of 2.
+    // Slack of 512 MiB is reached before a ratio of 2.
     assert_near(outlook.mean_waste(), 256.0, 0.1, "mean waste");
     let each = 512.0 / 500.0;
     assert_near(outlook.rewritten_bytes, 1_000.0 * (20.0_f64 / each).floor(), 0.06, "rewritten");
@@ -221,7 +221,7 @@ fn rent_follows_the_square_root_law() {
 
 /// Idle databases become due one after another, each between two plans.
 #[test]
-fn what_becomes_due_between_two_plans_is_compacted_too() {
+fn targets_due_between_two_plans_are_compacted_too() {
     const DATABASES: u64 = 900;
     let mut draft = Draft::new(5);
     let node = draft.get_or_add_node("couchdb@a");
@@ -229,7 +229,7 @@ fn what_becomes_due_between_two_plans_is_compacted_too() {
     for number in 0..DATABASES {
         let db = draft.get_or_add_db(DbName { db: &format!("db{number}"), suffix: ".17" });
         let ix = draft.get_or_add_shard(node, db, None);
-        // By a horizon of a day, due after two hours to six and a half days.
+        // With a horizon of one day, these become due after two hours to six and a half days.
         let due_after_hours = 2.0 + 154.0 * number as f64 / DATABASES as f64;
         let waste = to_bytes(100.0 * 24.0 / due_after_hours * MIB as f64);
         for read in [NOW - 3_600, NOW] {
@@ -243,7 +243,7 @@ fn what_becomes_due_between_two_plans_is_compacted_too() {
 }
 
 #[test]
-fn what_does_not_fit_into_limits_stays_undone() {
+fn targets_that_do_not_fit_into_limits_stay_undone() {
     let names: Vec<String> = (0..20).map(|at| format!("db{at}")).collect();
     let dbs: Vec<_> = names.iter().map(|name| (name.as_str(), 10_000, 100_000, 0)).collect();
     let present = present(&dbs, None);
@@ -324,7 +324,7 @@ fn compactions_a_day(present: &Present, proposal: Proposal, days: u32) -> f64 {
 }
 
 #[test]
-fn compactions_a_day_do_not_depend_on_how_far_one_looks_ahead() {
+fn compactions_per_day_do_not_depend_on_the_simulated_time() {
     for (databases, minutes) in [(8, 10), (8, 30), (30, 10)] {
         let present = cluster(databases, |_| {});
         let a_day = |days| compactions_a_day(&present, short_horizons(minutes), days);
@@ -339,7 +339,7 @@ fn compactions_a_day_do_not_depend_on_how_far_one_looks_ahead() {
 }
 
 #[test]
-fn a_file_that_is_compacted_often_does_not_shrink() {
+fn frequently_compacted_file_does_not_shrink() {
     let present = cluster(4, |_| {});
     let outlook = only(&present, short_horizons(10), 7 * DAY);
     let files = |at: usize| outlook.samples[at].file_bytes;
@@ -350,7 +350,7 @@ fn a_file_that_is_compacted_often_does_not_shrink() {
 }
 
 #[test]
-fn what_is_compacted_at_the_moment_of_the_question_holds_nothing_back() {
+fn compactions_running_at_the_start_delay_nothing() {
     let busy = cluster(8, |facts| facts.flags.compact_running = true);
     let idle = cluster(8, |_| {});
     let [busy, idle] = [busy, idle].map(|it| compactions_a_day(&it, short_horizons(60), 2));
@@ -358,7 +358,7 @@ fn what_is_compacted_at_the_moment_of_the_question_holds_nothing_back() {
 }
 
 #[test]
-fn a_target_that_outgrows_a_channel_is_found_while_the_channel_takes_it() {
+fn finds_target_before_it_outgrows_its_channel() {
     let present = present(&[("a", 1_000, 900, 0)], None);
     let mut channels = ChannelPreset::Smoosh.channels();
     channels.iter_mut().for_each(|channel| channel.max_size = Some(2_000 * MIB));
@@ -367,7 +367,7 @@ fn a_target_that_outgrows_a_channel_is_found_while_the_channel_takes_it() {
 }
 
 #[test]
-fn what_stays_undone_says_why() {
+fn undone_targets_have_a_reason() {
     let names: Vec<String> = (0..6).map(|at| format!("db{at}")).collect();
     let dbs: Vec<_> = names.iter().map(|name| (name.as_str(), 1_000, 900, 0)).collect();
     let reasons = |present: &Present, change: &dyn Fn(&mut Policy)| -> Vec<(RefusalReason, u64)> {
@@ -389,7 +389,8 @@ fn what_stays_undone_says_why() {
     let full = present(&dbs, Some((1_500, 100_000)));
     let keep_free = |policy: &mut Policy| policy.rules.headroom.keep_free_percent = 10.0;
     assert_eq!(reasons(&full, &keep_free), [(RefusalReason::Headroom, 6)]);
-    // They end at 00:53, when each has been due since the window closed the day before.
+    // The outlooks end at 00:53, when each target has been due since the window closed the day
+    // before.
     let closed = |policy: &mut Policy| {
         let window = Window {
             days: Days::ALL,
@@ -405,7 +406,7 @@ fn what_stays_undone_says_why() {
 }
 
 #[test]
-fn hundreds_of_windows_over_a_year_are_looked_at_like_the_one_that_they_add_up_to() {
+fn hundreds_of_windows_act_like_one_that_covers_them() {
     let present = present(&[("a", 1_000, 900, 20), ("b", 300, 30, 5)], Some((90_000, 100_000)));
     let window = |from: i64, to: i64| {
         let time =
@@ -433,7 +434,7 @@ fn a_volume_that_fills_up_shortens_the_horizon() {
 }
 
 #[test]
-fn an_outlook_is_the_same_every_time() {
+fn outlooks_are_reproducible() {
     let present = present(&[("a", 1_000, 500, 1), ("b", 100, 900, 3)], Some((9_000, 20_000)));
     let proposals = [
         by("smoosh", ChannelPreset::Smoosh.channels()),
@@ -443,7 +444,7 @@ fn an_outlook_is_the_same_every_time() {
 }
 
 #[test]
-fn a_stopped_look_ahead_begins_nothing_more() {
+fn stopped_forecast_begins_no_more_compactions() {
     let present = present(&[("a", 1_000, 100, 20)], None);
     let compactions = |is_stopped: bool| {
         let stop = CancellationToken::new();

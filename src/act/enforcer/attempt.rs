@@ -24,11 +24,11 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::{sync::watch, time};
 use wall_clock::Clock;
 
-/// Time limit for reading again before a start. Capacity of a node is not reserved longer for a
-/// target that cannot be read.
+/// Time limit for rereading before a start, so that a target that cannot be read does not reserve a
+/// node's capacity for longer.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What every attempt needs.
+/// Handles that every attempt needs.
 #[derive(Clone, Debug)]
 pub(super) struct AttemptContext {
     pub(super) clock: Clock,
@@ -49,7 +49,7 @@ pub(super) enum StartDecision {
 }
 
 impl AttemptContext {
-    /// Reads again, checks, and has the intent stored.
+    /// Rereads the facts, checks the start, and has the intent stored.
     pub(super) async fn decide(
         self,
         plan: Arc<Plan>,
@@ -197,17 +197,17 @@ impl AttemptContext {
             let (db, node) = (copy.db_name().db, copy.node());
             copy.range().is_some_and(|range| splits.is_splitting(Copy { db, range, node }))
         };
-        let found = !splits.is_empty()
+        let overlaps = !splits.is_empty()
             && match target.kind() {
                 TargetKind::Cleanup | TargetKind::Search => false,
                 TargetKind::Db => is_covered(target),
                 TargetKind::View => shard_copies(&plan.snapshot, target).any(is_covered),
             };
-        if found {
-            // If the queue is full, the scanner learns it with its next sweep.
+        if overlaps {
+            // If the queue is full, the scanner learns of it in its next sweep.
             let _full = self.scanner.send(scan::ScanCommand::Splitting(splits));
         }
-        Ok(found)
+        Ok(overlaps)
     }
 }
 
@@ -288,21 +288,21 @@ async fn read_facts(
         }
     };
     let mut observations = source.read(stage);
-    let mut found = None;
+    let mut latest = None;
     while let Some(observation) = observations.next().await {
         if let Observation::Views { views, .. } = observation {
             let signature = target.view().map(|view| view.signature);
             for view in views.map_err(|error| error.message)? {
                 match view.index {
-                    Ok(index) if Some(index.signature) == signature => found = Some(index.facts),
+                    Ok(index) if Some(index.signature) == signature => latest = Some(index.facts),
                     Ok(_) | Err(_) => {}
                 }
             }
         } else if let Observation::Shard { ix, facts } = observation
             && ix == start.ix
         {
-            found = facts.map_err(|error| error.message)?;
+            latest = facts.map_err(|error| error.message)?;
         }
     }
-    Ok(found)
+    Ok(latest)
 }

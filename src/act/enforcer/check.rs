@@ -37,7 +37,7 @@ pub(super) struct StartToCheck<'a> {
     pub(super) channel: &'a Channel,
     /// The facts the plan was based on.
     pub(super) planned: &'a Facts,
-    /// Its rent, and the price at which the plan compared it.
+    /// The target's rent, and the price that the plan compared it with.
     pub(super) rent: RentNow,
     /// Whether other copies of the same view were already compacted.
     pub(super) continues_view: bool,
@@ -45,7 +45,7 @@ pub(super) struct StartToCheck<'a> {
     pub(super) node_limit: usize,
 }
 
-/// The reason for which a start must be cancelled, as a sentence; `None` if it is still valid.
+/// Why a start must be cancelled, as a sentence; `None` if it is still valid.
 pub(super) fn cancel_reason(to_check: StartToCheck<'_>, fresh: &FreshFacts) -> Option<String> {
     let StartToCheck { start, kind, channel, planned, .. } = to_check;
     if kind == TargetKind::Cleanup {

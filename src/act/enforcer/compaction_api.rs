@@ -10,14 +10,12 @@ use std::fmt::Debug;
 pub(crate) enum CompactionCommand {
     /// Compact one shard copy.
     CompactShard {
-        /// The node.
         node: String,
         /// Name of the shard file.
         shard: String,
     },
     /// Compact one copy of a view index.
     CompactViewCopy {
-        /// The node.
         node: String,
         /// Name of the shard file.
         shard: String,

@@ -38,7 +38,7 @@ pub struct JobCounters {
     pub estimate_ratios: BTreeMap<TargetKind, Histogram>,
 }
 
-/// A histogram.
+/// A histogram with cumulative buckets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     /// Upper bounds with the number of values at or below each; the bound of infinity is omitted.

@@ -68,10 +68,10 @@ impl PendingRereads {
         facts: impl Fn(&TargetId) -> Option<Facts>,
         now: Moment,
     ) -> Vec<TargetId> {
-        let over = self.0.iter().filter(|(id, start)| start.is_over(id, facts(id), now));
-        let over: Vec<TargetId> = over.map(|(id, _)| id.clone()).collect();
-        over.iter().for_each(|id| self.remove(id));
-        over
+        let ids = self.0.iter().filter(|(id, start)| start.is_over(id, facts(id), now));
+        let ids: Vec<TargetId> = ids.map(|(id, _)| id.clone()).collect();
+        ids.iter().for_each(|id| self.remove(id));
+        ids
     }
 
     /// All pending starts with their times.
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_pending_until_its_target_is_measured_or_its_evidence_is_gone() {
+    fn start_is_pending_until_measured_or_evidence_is_gone() {
         let cleanup = TargetId::Cleanup { db: "a".into() };
         let db = TargetId::Db { node: "n".into(), shard: "a".into() };
         let cases = [

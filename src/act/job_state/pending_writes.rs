@@ -59,7 +59,8 @@ impl PendingWrites {
         }
     }
 
-    /// Since when nothing can be stored, and why: what writes met, or the journal itself.
+    /// Since when nothing can be stored, and why: the error of a write, or the journal's own
+    /// failure.
     pub(super) fn failure(&self) -> Option<(Moment, JournalFailure)> {
         let met = |(at, why): &(Moment, String)| (*at, JournalFailure::NotWritable(why.clone()));
         self.failure.as_ref().map(met).or_else(|| self.keeper.failure())
@@ -69,7 +70,7 @@ impl PendingWrites {
         self.next.changes.extend(changes);
     }
 
-    /// Answers when these changes are stored, or could not be.
+    /// Adds changes; `answer` is sent once they are stored, or could not be.
     pub(super) fn push_awaited(
         &mut self,
         changes: impl IntoIterator<Item = StateChange>,
@@ -146,7 +147,8 @@ impl PendingWrites {
 }
 
 impl PendingBatch {
-    /// Answers that it is stored; returns the starts whose callers are gone.
+    /// Tells the waiting callers that their changes are stored; returns the starts whose callers
+    /// are gone.
     fn confirm(self) -> Vec<IntentKey> {
         let is_gone = |waiter: Waiter| waiter.answer.send(Ok(())).is_err().then_some(waiter.start);
         self.waiters.into_iter().filter_map(is_gone).flatten().collect()

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use wall_clock::Clock;
 
-/// The state of the previous process, and why it is not there yet.
+/// The state of the previous process, which may still be loading, and what it waits for.
 pub struct Recovery {
     state: BoxFuture<'static, RecoveredState>,
     obstacle: watch::Receiver<JournalFailure>,
 }
 
 impl Recovery {
-    /// A state that comes later. `obstacle` says what it waits for.
+    /// A state that is still being loaded. `obstacle` says what it waits for.
     pub fn new(
         state: impl Future<Output = RecoveredState> + Send + 'static,
         obstacle: watch::Receiver<JournalFailure>,
@@ -24,7 +24,7 @@ impl Recovery {
         Self { state: state.boxed(), obstacle }
     }
 
-    /// The same, with a state that is changed when it comes.
+    /// Applies `change` to the state once it is loaded.
     #[must_use]
     pub fn map(
         self,
@@ -33,7 +33,7 @@ impl Recovery {
         Self { state: self.state.map(change).boxed(), ..self }
     }
 
-    /// The state, once it is there. Until then, publishes what it waits for.
+    /// Waits for the state. Until it is loaded, publishes what it waits for.
     pub(super) async fn finished(
         mut self,
         constraints: &watch::Sender<Arc<TargetConstraints>>,

@@ -29,7 +29,7 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// How often corrections are computed anew although nothing was learned, because evidence loses weight.
+/// How often corrections are recomputed even if nothing was learned: old evidence loses weight.
 const FORGETTING_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
 
 /// The state is updated at least every ten seconds. A longer gap than this means that the clock was
@@ -45,13 +45,12 @@ pub(super) struct JobState {
     suspensions: Suspensions,
     calibration: Calibration,
     corrections: LearnedCorrections,
-    /// When the corrections in force were last computed; none if something was learned since.
+    /// When the corrections in force were last computed; `None` if something was learned since.
     corrected_at: Option<Moment>,
     recent_starts: Vec<(Moment, u64)>,
     last_start_by_node: BTreeMap<NodeIx, Moment>,
     busy_periods: BTreeMap<NodeIx, BusyPeriod>,
     enforcing_since: Option<Moment>,
-    /// Time of the last update.
     last_update: Option<Moment>,
     target_index: TargetIndex,
     rereads: PendingRereads,
@@ -219,7 +218,8 @@ impl JobState {
         Ok(())
     }
 
-    /// Records a start and completes its order. It counts from now on, whether stored or not.
+    /// Records a start and completes its order. The start counts from now on, whether stored or
+    /// not.
     pub(super) fn accept_start(
         &mut self,
         intent: Intent,
@@ -260,7 +260,6 @@ impl JobState {
         self.set_target_record(id, before, after)
     }
 
-    /// Removes expired orders.
     pub(super) fn expire_orders(&mut self, now: Moment) -> Vec<StateChange> {
         let late = |it: &TargetRecord| it.ordered.as_ref().is_some_and(|order| order.until <= now);
         let late = self.target_records.iter().filter(|(_, remembered)| late(remembered));
@@ -355,12 +354,12 @@ impl JobState {
         let done = !matches!(outcome.ending, JobResult::Failed | JobResult::Lost);
         // For most copies of a view, no later reading shows whether a request arrived. Such a copy
         // counts as done; the view is measured again after its last copy.
-        let spent = done || ended.may_have_run;
-        // Only recliner's own compaction begins a round: whoever else compacts one copy looks after the others, and
-        // of a compaction of all copies that takes less time than a poll only some are seen.
+        let counts_as_done = done || ended.may_have_run;
+        // Only recliner's own compaction begins a round. Others that compact one copy take care of
+        // the rest, and polls show only some copies of a short compaction of all.
         let in_round = outcome.owner == JobOwner::Recliner || !after.copies_done.is_empty();
         if in_round
-            && spent
+            && counts_as_done
             && outcome.kind == TargetKind::View
             && outcome.node != crate::model::target::CLUSTER_NODE
         {
@@ -405,7 +404,7 @@ impl JobState {
         Some(StateChange::SetTargetRecord(id, Some(after)))
     }
 
-    /// The target has no pending start any more.
+    /// Removes the target's pending start.
     fn clear_pending(&mut self, id: &TargetId) {
         self.rereads.remove(id);
         self.drop_from_index(id);

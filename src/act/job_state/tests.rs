@@ -31,7 +31,7 @@ struct Fixture {
     _open: (scan::ScanTask, watch::Sender<Arc<JobStateSettings>>, JoinSet<()>),
 }
 
-/// A store that may know that it cannot store, without a try.
+/// A store that can report a failure without an attempt to write.
 #[derive(Debug, Default)]
 struct FullStore(InMemoryStore, std::sync::atomic::AtomicBool);
 
@@ -96,7 +96,7 @@ impl Fixture {
         Self { draft, node, db, snapshots, running, follower, clock, _open: open }
     }
 
-    /// The database's file is read; its last compaction was at this sequence.
+    /// Publishes fresh facts of the database, whose last compaction was at `compacted_seq`.
     fn publish_facts(&mut self, compacted_seq: u64) {
         let now = self.clock.now();
         let facts = Facts {
@@ -111,13 +111,13 @@ impl Fixture {
         self.snapshots.send_replace(self.draft.publish(now));
     }
 
-    /// The node shows this many compactions of the database.
+    /// Publishes a poll in which the node shows this many compactions of the database.
     async fn publish_tasks(&mut self, count: usize) {
         let seen = ActiveTask::bare(TaskKind::Compacts, SHARD.into());
         self.publish(vec![Shown::new(self.node, Some(self.db), seen); count]).await;
     }
 
-    /// The node shows these tasks.
+    /// Publishes a poll in which the node shows these tasks.
     async fn publish(&mut self, tasks: Vec<Shown>) {
         let polled = NodePoll { asked_at: self.clock.now(), tasks: Some(tasks) };
         let polls = self.running.borrow().poll_count + 1;
@@ -125,8 +125,8 @@ impl Fixture {
         self.running.send_replace(Arc::new(running));
         let polled =
             |jobs: &Arc<Jobs>| jobs.polled_nodes.iter().any(|(_, at)| *at == self.clock.now());
-        let heard = time::timeout(TICK_INTERVAL, self.follower.jobs.wait_for(polled));
-        heard.await.expect("it reacts within a tick").expect("it runs");
+        let reaction = time::timeout(TICK_INTERVAL, self.follower.jobs.wait_for(polled));
+        reaction.await.expect("the task reacts within a tick").expect("the task runs");
     }
 }
 
@@ -153,7 +153,7 @@ impl Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_journal_that_cannot_be_written_holds_starts_before_one_tries() {
+async fn failing_journal_is_reported_before_any_start() {
     let store = Arc::new(FullStore::default());
     let mut site = Fixture::with_store(Arc::<FullStore>::clone(&store));
     site.publish_facts(10);
@@ -167,7 +167,7 @@ async fn a_journal_that_cannot_be_written_holds_starts_before_one_tries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_is_checked_by_its_targets_id_not_by_its_position_in_the_plan() {
+async fn start_is_checked_by_target_id_not_plan_position() {
     let mut site = Fixture::new();
     site.publish_facts(10);
     let (intent, now) = (site.intent(), site.clock.now());
@@ -183,8 +183,8 @@ async fn a_start_is_checked_by_its_targets_id_not_by_its_position_in_the_plan() 
     assert_eq!(started, Ok(1), "by its own order");
     follower.report_result(intent.key(), RequestResult::Refused("HTTP 500".into())).await;
 
-    // It failed. A plan that does not know that yet starts nothing, and the old order does not
-    // apply.
+    // That start failed. A plan that does not know this yet starts nothing, and the old order no
+    // longer applies.
     let refused = follower.accept_start(intent.clone(), None).await;
     assert_eq!(refused, Err(NotStarted::BackingOff("rests after its last job")));
     let refused = follower.accept_start(intent, Some(ordered)).await;
@@ -192,7 +192,7 @@ async fn a_start_is_checked_by_its_targets_id_not_by_its_position_in_the_plan() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reading_that_arrives_with_an_order_ends_a_job_at_once() {
+async fn facts_arriving_with_a_command_end_a_job_at_once() {
     let mut site = Fixture::new();
     site.publish_facts(10);
     site.publish_tasks(1).await;
@@ -208,7 +208,7 @@ async fn a_reading_that_arrives_with_an_order_ends_a_job_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn copies_of_a_view_that_others_compacted_without_being_seen_are_not_waited_for() {
+async fn does_not_wait_for_view_copies_that_others_compacted() {
     let mut site = Fixture::new();
     let db = site.draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });
     site.draft.set_shard_map(db, ShardMapEntry { copies: 3, ranges: 1 }, &[]);
@@ -231,20 +231,20 @@ async fn copies_of_a_view_that_others_compacted_without_being_seen_are_not_waite
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_period_lasts_from_a_start_until_the_poll_that_shows_no_job() {
+async fn busy_period_lasts_from_start_until_poll_without_jobs() {
     let mut site = Fixture::new();
     site.publish_facts(10);
     let period =
         |site: &Fixture| site.follower.constraints.borrow().busy_periods.get(&site.node).cloned();
     site.publish_tasks(1).await;
-    assert_eq!(period(&site), None, "a job that others started");
+    assert_eq!(period(&site), None, "jobs of others begin no busy period");
     site.publish_tasks(0).await;
     site.publish_facts(50);
     let over = time::timeout(TICK_INTERVAL, site.follower.jobs.wait_for(|it| it.list.is_empty()));
     over.await.expect("it ends").expect("it runs");
 
     time::sleep(Duration::from_secs(5)).await;
-    // That job freed nothing, and so would another one.
+    // That job freed nothing, so the target counts as futile until it is released.
     site.follower.release(None).await.expect("it is kept");
     let (intent, began) = (site.intent(), site.clock.now());
     site.publish_facts(50);
@@ -259,11 +259,11 @@ async fn a_busy_period_lasts_from_a_start_until_the_poll_that_shows_no_job() {
     let now = Some(site.clock.now());
     let over = period(&site).expect("it is remembered");
     assert_eq!((over.since, over.first_ended_at, over.ended_at), (began, now, now));
-    assert_eq!(site.follower.jobs.borrow().list.len(), 1, "whose outcome is not known yet");
+    assert_eq!(site.follower.jobs.borrow().list.len(), 1, "the outcome is not known yet");
 }
 
 #[test]
-fn a_clock_that_was_set_neither_lengthens_a_busy_period_nor_ends_a_rest() {
+fn setting_the_clock_does_not_affect_busy_periods_and_rests() {
     let at = Moment::from_unix;
     let runtime = tokio::runtime::Builder::new_current_thread().start_paused(true).build();
     let site = runtime.unwrap().block_on(async { Fixture::new() });

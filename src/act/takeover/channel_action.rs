@@ -21,7 +21,6 @@ pub(super) struct ChannelFacts<'a> {
     pub(super) may: bool,
 }
 
-/// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ChannelAction {
     /// Nothing; the channel is not stopped.
@@ -35,14 +34,12 @@ pub(super) enum ChannelAction {
         /// The value before the takeover.
         was: Option<String>,
     },
-    /// Take the channel over.
     TakeOver {
         /// The current value.
         was: Option<String>,
     },
     /// Somebody changed the value while it was taken over: leave it alone and remove all records.
     LeaveToOperator,
-    /// Restore the channel.
     Restore {
         /// The value before the takeover.
         was: Option<String>,
@@ -60,7 +57,7 @@ pub(super) enum ChannelAction {
 pub(super) fn decide(facts: &ChannelFacts<'_>) -> ChannelAction {
     let stopped = facts.value == Some(STOPPED_CONCURRENCY);
     let now = || facts.value.map(str::to_owned);
-    let own = facts.record.is_some() || facts.held;
+    let is_own = facts.record.is_some() || facts.held;
     if facts.wanted {
         return match (stopped, facts.mark, facts.record) {
             (true, Some(_), Some(_)) => ChannelAction::KeepTakenOver,
@@ -74,12 +71,12 @@ pub(super) fn decide(facts: &ChannelFacts<'_>) -> ChannelAction {
         };
     }
     match (stopped, facts.mark) {
-        (true, Some(mark)) if own && (facts.may || facts.held) => {
+        (true, Some(mark)) if is_own && (facts.may || facts.held) => {
             let record = facts.record.map(|record| record.previous.clone());
             ChannelAction::Restore { was: record.unwrap_or_else(|| mark.was.clone()) }
         }
         (true, Some(_)) => ChannelAction::Stranded,
-        (_, _) if own && (facts.may || facts.held) => ChannelAction::RemoveRecords,
+        (_, _) if is_own && (facts.may || facts.held) => ChannelAction::RemoveRecords,
         (true, None) => ChannelAction::StoppedByOthers,
         (false, _) => ChannelAction::Leave,
     }

@@ -17,7 +17,7 @@ pub struct ConfigKey<'a> {
     pub key: &'a str,
 }
 
-/// The end of a request. Errors are readable sentences.
+/// Result of a request. Errors are readable sentences.
 pub type ConfigResult<'a, T> = BoxFuture<'a, Result<T, String>>;
 
 /// Reads and changes the configuration of nodes.

@@ -3,7 +3,6 @@
 use super::{NodeTakeover, Takeovers};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LogLine {
     /// A node could not be read or changed.
@@ -12,7 +11,6 @@ pub(super) enum LogLine {
     Channels { of: ChannelChange, nodes: String, channels: String },
 }
 
-/// A change of channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChannelChange {
     Stopped,
@@ -105,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cause_is_one_line_with_its_nodes_and_channels_and_is_logged_once() {
+    fn each_cause_is_logged_once_with_nodes_and_channels() {
         let stranded =
             |names: &[&str]| NodeTakeover { stranded: set(names), ..NodeTakeover::default() };
         let seven = ["a", "b", "c", "d", "e", "f", "g"];
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn stopped_contested_and_failing_have_separate_lines() {
+    fn stopped_and_contested_channels_and_failures_are_separate_lines() {
         let state = NodeTakeover {
             taken_over: set(&["a"]),
             contested: set(&["b"]),

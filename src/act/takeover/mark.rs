@@ -40,7 +40,7 @@ pub(super) fn parse_marks(section: &BTreeMap<String, String>) -> BTreeMap<String
     section.iter().filter_map(|(key, text)| Some((channel(key)?, read(text)))).collect()
 }
 
-/// A channel found stopped by a takeover in a complete copy of the settings.
+/// A channel that a complete copy of the settings shows as stopped by a takeover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoppedChannel {
     /// The channel.
@@ -49,9 +49,9 @@ pub struct StoppedChannel {
     pub previous: Option<String>,
 }
 
-/// Restores the values from before a takeover in a copy of a node's settings, by the marks in it,
-/// as restoring would on the node. A channel whose value was changed since is left alone. Returns
-/// the channels whose value was restored.
+/// Restores, in a copy of a node's settings and by the marks in it, the values from before
+/// takeovers, as restoring on the node would. A channel whose value was changed since is left
+/// alone. Returns the channels whose value was restored.
 pub fn undo_takeovers(
     sections: &mut BTreeMap<String, BTreeMap<String, String>>,
 ) -> Vec<StoppedChannel> {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_survives_a_round_trip_and_an_unreadable_one_still_counts() {
+    fn marks_round_trip_and_unreadable_marks_still_count() {
         let mark = |was: Option<&str>| TakeoverMark {
             was: was.map(str::to_owned),
             at: Moment::from_unix(1_795_222_434),

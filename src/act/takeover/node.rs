@@ -12,7 +12,6 @@ use super::{
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
 
-/// Inputs of one pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodePass<'a> {
     pub(super) node: &'a str,
@@ -35,7 +34,6 @@ pub(super) struct NodePass<'a> {
     pub(super) store: &'a dyn TakeoverStore,
 }
 
-/// Result of a pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PassResult {
     pub(super) state: NodeTakeover,
@@ -47,15 +45,15 @@ impl NodePass<'_> {
     /// Reads the node and handles each channel. A failure with one channel does not affect the
     /// others.
     pub(super) async fn run(&self) -> PassResult {
-        let mut passed =
+        let mut result =
             PassResult { left_to_operator: self.left_to_operator.clone(), ..PassResult::default() };
         let marks = match self.api.section(self.node, MARK_SECTION).await {
             Ok(section) => mark::parse_marks(&section),
             Err(why) => {
                 // The node could not be read, so the previous state stays.
-                passed.held.clone_from(self.held);
-                passed.state.problem = Some(why);
-                return passed;
+                result.held.clone_from(self.held);
+                result.state.problem = Some(why);
+                return result;
             }
         };
         let smoosh = if self.wanted.is_empty() && self.enforced.is_empty() {
@@ -74,26 +72,26 @@ impl NodePass<'_> {
         for channel in channels {
             let exists = smoosh.as_ref().map(|smoosh| smoosh.contains(channel));
             let handled =
-                self.handle_channel((channel, exists), marks.get(channel), &mut passed).await;
+                self.handle_channel((channel, exists), marks.get(channel), &mut result).await;
             if let Some(smoosh) = smoosh.as_ref().filter(|_| exists == Some(false))
                 && self.wanted.contains(channel)
             {
-                passed.add_absent(self.node, channel, smoosh);
+                result.add_absent(self.node, channel, smoosh);
             }
             if let Err(why) = handled {
                 if self.held.contains(channel) {
-                    passed.held.insert(channel.clone());
+                    result.held.insert(channel.clone());
                 }
                 if self.wanted.contains(channel) {
-                    passed.state.not_taken_over.insert(channel.clone(), why.clone());
+                    result.state.not_taken_over.insert(channel.clone(), why.clone());
                 }
-                passed.state.problem = Some(why);
+                result.state.problem = Some(why);
             }
         }
-        passed
+        result
     }
 
-    /// Handles one channel, of which may be known whether the node's smoosh has it.
+    /// Handles one channel; `exists` tells whether the node's smoosh has it, if known.
     async fn handle_channel(
         &self,
         (channel, exists): (&str, Option<bool>),
@@ -229,7 +227,7 @@ impl PassResult {
     }
 }
 
-/// The channels of a smoosh in words.
+/// A smoosh's channels in words, such as `it has ratio_dbs`.
 pub fn its_channels(smoosh: &BTreeSet<String>) -> String {
     let names: Vec<&str> = smoosh.iter().map(String::as_str).collect();
     if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) }

@@ -47,7 +47,6 @@ pub(super) struct RunningBuild {
     pub(super) requested_at: Moment,
     /// The sequence it has to reach.
     target_seq: u64,
-    /// The last indexed sequence.
     indexed_seq: u64,
     /// Whether an indexer was seen.
     was_shown: bool,
@@ -314,11 +313,11 @@ impl RunningBuild {
                 BuildProgress::NeedsReread
             }
         };
-        // An answer within the same second counts; an older one would show no more progress.
+        // A measurement from the same second counts; an older one would show no more progress.
         if lag.measured_at < requested_at {
             return wait_for_reread();
         }
-        // If it may be current, no more can be known.
+        // If the index may be current, nothing more can be learned.
         if lag.pending == 0 || lag.may_be_current || lag.indexed_seq >= self.target_seq {
             return BuildProgress::Ended(BuildResult::Built);
         }

@@ -31,7 +31,6 @@ impl BuildClass {
 /// The last build of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LastBuild {
-    /// Time of its end.
     pub(super) ended_at: Moment,
     /// The sequence it had to reach.
     pub(super) target_seq: u64,
@@ -116,7 +115,7 @@ mod tests {
         }
     }
 
-    /// Two batch slots per node and two more, by ken's table.
+    /// Two batch slots per node, and two more for incremental builds, by ken's table.
     #[test]
     fn builds_start_by_kens_rule() {
         let settings = Warmer {
@@ -146,8 +145,8 @@ mod tests {
         ] {
             let mut slots = BuildSlots::default();
             slots.occupy(node(2), active);
-            let found = slots.startable_class(&lag(pending), last, &settings, NOW);
-            assert_eq!(found, expected, "{active} run, {pending} pending, {last:?}");
+            let class = slots.startable_class(&lag(pending), last, &settings, NOW);
+            assert_eq!(class, expected, "{active} run, {pending} pending, {last:?}");
         }
     }
 

@@ -22,7 +22,8 @@ use wall_clock::Moment;
 pub(super) struct IndexLags {
     /// Indexes that can be built.
     pub(super) buildable: Vec<IndexLag>,
-    /// Search indexes whose engine the cluster does not have, or could not be confirmed.
+    /// Search indexes whose engine the cluster does not have, or whose engine could not be
+    /// confirmed.
     pub(super) without_engine: Vec<TargetIx>,
 }
 
@@ -32,11 +33,9 @@ pub(super) struct IndexLag {
     pub(super) ix: TargetIx,
     /// Distinguishes it from an earlier index at the same table position.
     pub(super) signature: Signature,
-    /// Time of the measurement.
     pub(super) measured_at: Moment,
     /// Number of sequences not indexed.
     pub(super) pending: u64,
-    /// The last indexed sequence.
     pub(super) indexed_seq: u64,
     /// Whether it may not lag at all.
     pub(super) may_be_current: bool,
@@ -71,7 +70,7 @@ pub(super) struct DatabaseCopies {
     pub(super) seq_sum: u64,
     /// Sum over one copy of each range, taking the furthest behind; `None` if any is unknown.
     pub(super) min_seq_sum: Option<u64>,
-    /// The same for the copies furthest ahead.
+    /// Sum over one copy of each range, taking the furthest ahead; `None` if any is unknown.
     pub(super) max_seq_sum: Option<u64>,
     /// Hash of the content: equal if only sequences moved, as with `_security`, revision limits and
     /// purges.

@@ -90,7 +90,7 @@ impl BuildRefusal {
         }
     }
 
-    /// Why an index with this reason waits: how "an index that lags is not built because" goes on.
+    /// Why an index with this reason waits: completes "an index that lags is not built because".
     #[must_use]
     pub const fn because(self) -> &'static str {
         match self {
@@ -177,7 +177,6 @@ pub(super) struct SelectionInputs<'a> {
     pub(super) now: Moment,
 }
 
-/// Result of the selection.
 #[derive(Debug, Default)]
 pub(super) struct BuildSelection {
     /// All lagging indexes.

@@ -3,14 +3,14 @@
 use super::{DesignDocument, Spread, node_space::Placement};
 use crate::{model::records::BuildSpeed, plan::Plan};
 
-/// A range around the builds of the same database: other functions take longer or shorter.
+/// Factor of the range around builds of the same database: other functions are faster or slower.
 const AROUND_OWN: f64 = 1.5;
 
-/// The same around builds of other databases, whose documents are others.
+/// Factor of the range around builds of other databases, whose documents differ.
 const AROUND_OTHERS: f64 = 4.0;
 
-/// Seconds until all copies are built, with the number of builds on which that rests; none if none was measured in
-/// this language, or the number of changes is unknown.
+/// Seconds until all copies are built, with the number of builds that this is based on; `None` if
+/// no build in this language was measured, or the number of changes is unknown.
 pub(super) fn seconds(
     plan: &Plan,
     db: &str,
@@ -37,8 +37,8 @@ pub(super) fn seconds(
 
 /// Changes that one indexer processes in a second.
 ///
-/// Reading a document and handing it to the functions takes a part of the time, and each function another; so a
-/// document with more views is slower by at most their number.
+/// Reading a document and passing it to the functions takes a part of the time, and each function
+/// another. So a document with more views is slower at most in proportion to their number.
 fn rate(measured: &[&BuildSpeed], views: usize, factor: f64) -> Option<Spread> {
     let (mut slow, mut even, mut fast) = (Vec::new(), Vec::new(), Vec::new());
     for speed in measured {
@@ -56,8 +56,8 @@ fn rate(measured: &[&BuildSpeed], views: usize, factor: f64) -> Option<Spread> {
 
 /// Seconds until the copies on a node are built.
 ///
-/// At best each copy has an indexer that is as fast as those that were measured; at worst the node does no more at a
-/// time than it did when the most indexers ran.
+/// At best each copy has an indexer as fast as the measured ones; at worst the node runs no more of
+/// them at a time than the most that ran before.
 fn seconds_on(node: &Placement, rate: Spread, indexers: u32) -> Option<Spread> {
     let (largest, all) = (node.largest_changes? as f64, node.changes?);
     let at_worst = largest.max(all / f64::from(indexers.min(node.copies).max(1)));

@@ -1,8 +1,9 @@
-//! A design document as somebody wants to deploy it, and what it changes.
+//! A design document to be deployed, and what it changes.
 //!
-//! CouchDB computes one signature from all views, language, options and library of a document, and keeps all its
-//! views in the one index that this signature names (`couch_mrview_util:ddoc_to_mrst/2`). So one changed view is
-//! the rebuild of all; validation, filters, shows, updates and the document's other fields are not in it.
+//! CouchDB computes one signature from all views, language, options and library of a document, and
+//! keeps all its views in the one index that this signature names
+//! (`couch_mrview_util:ddoc_to_mrst/2`). So changing one view rebuilds all; validation, filters,
+//! shows, updates and other fields are not part of the signature.
 
 use crate::text::listed;
 use couchdb_files::Design;
@@ -11,10 +12,10 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use strum::{IntoStaticStr, VariantNames};
 
-/// What ids of design documents begin with.
+/// Prefix of the ids of design documents.
 const PREFIX: &str = "_design/";
 
-/// The most values in a document: each takes up to a hundred times the memory of its text.
+/// Maximum number of values in a document: each takes up to a hundred times the memory of its text.
 const MAX_VALUES: usize = 50_000;
 
 /// A design document.
@@ -35,7 +36,8 @@ pub struct DesignDocument {
     pub(super) searches: Vec<SearchIndex>,
 }
 
-/// Why a text is not a design document that CouchDB could index. Each follows the name of its file.
+/// Why a text is not a design document that CouchDB could index. Each message follows the name of
+/// the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DesignProblem {
     /// It is not JSON.
@@ -68,7 +70,7 @@ pub enum DesignProblem {
     /// It would take far more memory than its text.
     #[error("has more than {MAX_VALUES} lists, objects, texts and numbers")]
     TooManyValues,
-    /// A part of it is not what CouchDB takes.
+    /// A part of it is something that CouchDB does not accept.
     #[error("is not a design document that CouchDB takes: {0}")]
     Invalid(String),
 }
@@ -107,7 +109,7 @@ pub(super) struct Difference {
     pub(super) document: Vec<String>,
 }
 
-/// Whether a JSON text has more values than are read.
+/// Whether a JSON text has more values than [`MAX_VALUES`].
 fn has_too_many_values(text: &str) -> bool {
     let (mut values, mut is_text, mut is_escaped) = (1_usize, false, false);
     for byte in text.bytes() {
@@ -123,8 +125,8 @@ fn has_too_many_values(text: &str) -> bool {
 }
 
 impl DesignDocument {
-    /// Reads a document's JSON text, exactly as it will be sent: the order of keys is part of the signature. `id`
-    /// counts if the text has none.
+    /// Reads a document's JSON text, exactly as it will be sent: the order of keys is part of the
+    /// signature. `id` is used if the text has none.
     ///
     /// # Errors
     /// If CouchDB would not take it as a design document.
@@ -157,8 +159,8 @@ impl DesignDocument {
         })
     }
 
-    /// The search indexes that are built beside the views, by name: those that the present document does not have
-    /// just so.
+    /// Names of the search indexes that are built beside the views: those that the present document
+    /// does not have in the same form.
     pub(super) fn new_searches(&self, present: Option<&Self>) -> Vec<String> {
         let has_same = |search| present.is_some_and(|present| present.searches.contains(search));
         let new = self.searches.iter().filter(|search| !has_same(search));
@@ -177,18 +179,19 @@ impl DesignDocument {
         Err(DesignProblem::Language { language: self.language.clone(), built })
     }
 
-    /// The views that another document has too, whatever their names there; none if anything differs that decides what
-    /// they index.
+    /// The views that another document also has, under any name; none if anything else differs that
+    /// decides what they index.
     pub(super) fn views_of(&self, other: &Self) -> BTreeSet<String> {
         let decides = |it: &Self| (it.language.clone(), it.options.clone(), it.lib.clone());
         if decides(self) != decides(other) {
             return BTreeSet::new();
         }
-        let kept = self.views.iter().filter(|(_, view)| other.views.values().any(|it| it == *view));
-        kept.map(|(name, _)| name.clone()).collect()
+        let shared =
+            self.views.iter().filter(|(_, view)| other.views.values().any(|it| it == *view));
+        shared.map(|(name, _)| name.clone()).collect()
     }
 
-    /// What is different from the present document; everything is new without one.
+    /// Differences from the present document; without one, everything is new.
     pub(super) fn difference(&self, present: Option<&Self>) -> Difference {
         let none = BTreeMap::new();
         let before = present.map_or(&none, |present| &present.views);
@@ -201,30 +204,30 @@ impl DesignDocument {
             };
             (name.clone(), change)
         });
-        let mut found = Difference { views: views.collect(), document: Vec::new() };
-        let Some(present) = present else { return found };
+        let mut difference = Difference { views: views.collect(), document: Vec::new() };
+        let Some(present) = present else { return difference };
         if self.language != present.language {
-            found.document.push(format!(
+            difference.document.push(format!(
                 "The language changes from {} to {}.",
                 present.language, self.language
             ));
         }
         if self.options != present.options {
-            found.document.push("The options of the document change.".to_owned());
+            difference.document.push("The options of the document change.".to_owned());
         }
         if self.lib != present.lib {
-            found
+            difference
                 .document
                 .push("The library (views.lib) changes, which all views share.".to_owned());
         }
-        let are_same = found.views.iter().all(|(_, change)| *change == ViewChange::Same);
-        if self.signature != present.signature && are_same && found.document.is_empty() {
-            found.document.push(
+        let are_same = difference.views.iter().all(|(_, change)| *change == ViewChange::Same);
+        if self.signature != present.signature && are_same && difference.document.is_empty() {
+            difference.document.push(
                 "The views are the same in another order, or the keys of their options are; the order is part of the signature. Keep the present order, and nothing is built."
                     .to_owned(),
             );
         }
-        found
+        difference
     }
 }
 
@@ -286,8 +289,8 @@ pub(super) struct SearchIndex {
 /// The keys under which a document has search indexes: Clouseau's and nouveau's.
 const SEARCH_KEYS: [&str; 2] = ["indexes", "nouveau"];
 
-/// The search indexes of a document. What is no object CouchDB ignores, and so are search indexes without a
-/// definition here: none of this decides what is built of the views.
+/// The search indexes of a document. CouchDB ignores entries that are not objects; entries without
+/// a definition are ignored here. Neither affects which views are built.
 fn searches_of(document: &Map<String, Value>) -> Vec<SearchIndex> {
     let of_engine = |engine: &'static str| {
         let indexes = document.get(engine).and_then(Value::as_object).into_iter().flatten();
@@ -302,7 +305,7 @@ fn searches_of(document: &Map<String, Value>) -> Vec<SearchIndex> {
 
 fn view_change(old: &Value, new: &Value) -> ViewChange {
     let differs = |part: &&str| {
-        // A reduce that is null is none.
+        // A reduce that is null counts as absent.
         let part = |view: &Value| view.get(*part).filter(|value| !value.is_null()).cloned();
         part(old) != part(new)
     };
@@ -337,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_design_document_is_named() {
+    fn says_why_a_text_is_not_a_design_document() {
         for (text, says) in [
             ("{", "is not JSON: EOF while parsing an object at line 1 column 1"),
             ("[]", "is not a design document: it is not a JSON object"),
@@ -376,14 +379,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_given_counts_only_if_the_text_has_none() {
+    fn given_id_is_used_only_if_text_has_none() {
         let given = |text| DesignDocument::parse(text, Some("_design/file")).map(|it| it.id);
         assert_eq!(given(r#"{"views":{}}"#).unwrap(), "_design/file");
         assert_eq!(given(r#"{"_id":"_design/x","views":{}}"#).unwrap(), "_design/x");
     }
 
     #[test]
-    fn a_language_that_nothing_builds_is_named() {
+    fn names_language_that_couchdb_does_not_build() {
         let built = ["erlang", "javascript"].map(str::to_owned).into();
         let check = |views| {
             let text =
@@ -397,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_the_signature_is_a_change() {
+    fn only_parts_of_the_signature_count_as_changes() {
         let present = design(r#"{"a":{"map":"m"},"b":{"map":"n","reduce":"_sum"}}"#);
         let text = r#"{"_id":"_design/x","_rev":"3-x","filters":{"f":"x"},
             "views":{"a":{"map":"m","reduce":null},"b":{"map":"n","reduce":"_sum"}}}"#;
@@ -431,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn another_order_of_views_with_one_map_is_a_rebuild_that_can_be_avoided() {
+    fn reordering_views_with_the_same_map_is_an_avoidable_rebuild() {
         let present = design(r#"{"a":{"map":"m"},"b":{"map":"m"}}"#);
         let new = design(r#"{"b":{"map":"m"},"a":{"map":"m"}}"#);
         assert_ne!(present.signature, new.signature);

@@ -1,4 +1,4 @@
-//! How large an index becomes, from what the indexes that are built cost for each document and view.
+//! Estimates how large an index becomes, from what existing indexes cost per document and view.
 
 use super::{DesignDocument, Spread};
 use crate::{
@@ -13,49 +13,53 @@ use crate::{
 use std::collections::BTreeSet;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// The size of a file when a build in one go ends, as a multiple of its live bytes, if its rows are large, and how
-/// much more it is if they are small.
+/// Size of a file at the end of a build in one go, as a multiple of its live bytes, if its rows are
+/// large; and how much to add if they are small.
 ///
-/// Every batch of changes writes the nodes of the trees anew in which its rows belong. The smaller the rows, the more
-/// of them lie in a node, and the more often each is written. Measured on CouchDB 3.5.0; the book has the figures.
+/// Every batch of changes rewrites the tree nodes that its rows belong to. The smaller the rows,
+/// the more of them share a node, and the more often each node is written. Measured on CouchDB
+/// 3.5.0; the book has the figures.
 const BUILT_LARGE: f64 = 2.5;
 const BUILT_SMALL: f64 = 12.0;
 
-/// Live bytes for each document at which half of [`BUILT_SMALL`] counts.
+/// Live bytes per document at which half of [`BUILT_SMALL`] is added.
 const SMALL_ROWS: f64 = 250.0;
 
-/// The range around this multiple. Rows that come in the order of their keys, as of documents with a time, are
-/// written much less often.
+/// Factors of the range around this multiple. Rows that arrive in the order of their keys, such as
+/// those keyed by time, are written much less often.
 const BELOW_BUILT: f64 = 4.0;
 const ABOVE_BUILT: f64 = 2.2;
 
-/// A range around one index of the same database: its views may emit much more, or almost nothing.
+/// Factor of the range around one index of the same database: its views may emit much more, or
+/// almost nothing.
 const AROUND_ONE: f64 = 4.0;
 
-/// The same around two.
+/// Factor of the range around two indexes of the same database.
 const AROUND_TWO: f64 = 3.0;
 
-/// The same around more, which show how views differ in this database.
+/// Factor of the range around three or more, which show how views differ in this database.
 const AROUND_SEVERAL: f64 = 2.0;
 
-/// The same around the indexes of other databases, whose documents are others.
+/// Factor of the range around the indexes of other databases, whose documents differ.
 const AROUND_OTHERS: f64 = 6.0;
 
-/// A range around what the views of the present index cost, if all of them stay: the documents change, and an index that
-/// was not compacted for long counts a little more as live.
+/// Factor of the range around the cost of the present index, if all its views stay: the documents
+/// change, and an index that was not compacted for long counts slightly more as live.
 const AROUND_ALL_KEPT: f64 = 1.25;
 
-/// The same if some are dropped or changed: how its bytes are divided among its views is not known.
+/// Factor if some views are dropped or changed: how the index's bytes are divided among its views
+/// is unknown.
 const AROUND_SOME_KEPT: f64 = 2.0;
 
-/// The largest share of a document that a view stores of it, where only indexes of other databases tell: rows that are
-/// larger than two documents are rare, whatever the documents.
+/// Largest row as a multiple of a document's size, where only indexes of other databases are known:
+/// rows larger than two documents are rare, whatever the documents.
 const MAX_ROW: f64 = 2.0;
 
-/// What a row takes in an index besides, in bytes, however small its document is.
+/// Bytes added to this limit for the overhead of a row, however small its document is.
 const MAX_ROW_OVERHEAD: f64 = 200.0;
 
-/// What a view that emits whole documents stores of each, as a multiple of the live bytes of the document's database.
+/// What a view that emits whole documents stores per document, as a multiple of the database's live
+/// bytes per document.
 const WHOLE_DOCUMENTS: Spread = Spread { low: 0.4, likely: 0.9, high: 1.6 };
 
 /// The largest share of changes that an index may lack and still count as built.
@@ -64,7 +68,7 @@ const MAX_PENDING_SHARE: f64 = 0.05;
 /// Maximum number of indexes that are named.
 const MAX_SIBLINGS: usize = 10;
 
-/// What a size rests on.
+/// What an estimated size is based on.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,17 +81,17 @@ pub enum SizeBasis {
     Present,
 }
 
-/// The index that a document has now, as far as the views of the new one are in it.
+/// The present index of a document, and which views of the new document it contains.
 #[derive(Clone, Debug)]
 pub(super) struct KeptViews<'a> {
-    /// The index.
     pub(super) index: TargetRef<'a>,
     /// The views of the new document that are in it, by name.
     pub(super) names: BTreeSet<String>,
 }
 
 impl KeptViews<'_> {
-    /// What each of these views costs for a document; none if the index is not built, or if most of its views go.
+    /// What each of these views costs per document; `None` if the index is not built, or most of
+    /// its views are dropped.
     fn row(&self, sums: &DbSurvey) -> Option<Spread> {
         let present = sibling(self.index, sums)?;
         if 2 * self.names.len() < present.views {
@@ -99,7 +103,7 @@ impl KeptViews<'_> {
     }
 }
 
-/// A built index on which the size rests.
+/// A built index that the estimate is based on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sibling {
     /// Its database.
@@ -108,7 +112,7 @@ pub struct Sibling {
     pub designs: Vec<String>,
     /// Number of its views.
     pub views: usize,
-    /// Its live bytes for each document and view.
+    /// Its live bytes per document and view.
     pub bytes_per_row: f64,
 }
 
@@ -117,21 +121,21 @@ pub struct Sibling {
 pub struct IndexSize {
     /// After its first compaction.
     pub live: Spread,
-    /// When its build in one go ends.
+    /// At the end of a build in one go.
     pub built: Spread,
-    /// What it rests on.
+    /// What the estimate is based on.
     pub basis: SizeBasis,
-    /// Number of indexes on which it rests.
+    /// Number of indexes that it is based on.
     pub measured: usize,
-    /// Those that come nearest to the middle first.
+    /// Some of these indexes, the most typical ones first.
     pub siblings: Vec<Sibling>,
-    /// Live bytes for each document, all views together.
+    /// Live bytes per document, all views together.
     pub bytes_per_doc: Spread,
 }
 
 impl IndexSize {
-    /// The size of a document's index; none if no built index tells what a document costs, or the number of
-    /// documents is unknown.
+    /// Estimates the size of a document's index; `None` if no built index shows what a document
+    /// costs, or the number of documents is unknown.
     pub(super) fn of(
         survey: &Survey,
         snapshot: &Snapshot,
@@ -176,7 +180,7 @@ impl IndexSize {
         })
     }
 
-    /// What it rests on, as a sentence.
+    /// What the estimate is based on, as a sentence.
     #[must_use]
     pub fn says(&self) -> String {
         let Spread { low, high, .. } = self.bytes_per_doc;
@@ -202,30 +206,29 @@ impl IndexSize {
     }
 }
 
-/// Bytes for each document when a build in one go ends, from its live bytes for each.
+/// Bytes per document at the end of a build in one go, from its live bytes per document.
 pub(super) fn built_bytes_per_doc(live: Spread) -> Spread {
     live.times(built_in_one_go(live.likely))
 }
 
-/// The size of a file when a build in one go ends, as a multiple of its live bytes, of which there are so many for
-/// each document.
+/// Size of a file at the end of a build in one go, as a multiple of its live bytes.
 fn built_in_one_go(bytes_per_doc: f64) -> Spread {
     let likely = BUILT_LARGE + BUILT_SMALL / (1.0 + bytes_per_doc / SMALL_ROWS);
     Spread { low: likely / BELOW_BUILT, likely, high: likely * ABOVE_BUILT }
 }
 
-/// Documents of all copies; where some copies are not counted, as many as in the others.
+/// Number of documents in all copies; uncounted copies are assumed to have as many as the others.
 pub(super) fn copies_of_docs(sums: &DbSurvey) -> Option<f64> {
     let counted = f64::from(sums.counted_shards);
     (sums.counted_shards > 0).then(|| sums.docs as f64 * f64::from(sums.shards) / counted)
 }
 
-/// Live bytes of the database for each of its documents.
+/// Live bytes of the database per document.
 fn bytes_per_document(sums: &DbSurvey) -> Option<f64> {
     (sums.docs > 0).then(|| sums.counted_bytes as f64 / sums.docs as f64)
 }
 
-/// What all views of a document store for each document.
+/// What all views of a design document store per document.
 fn bytes_per_doc(
     design: &DesignDocument,
     row: Spread,
@@ -246,7 +249,7 @@ fn bytes_per_doc(
     views.fold(Spread::ZERO, Spread::plus)
 }
 
-/// What a view's map function emits of a document, as far as its text shows.
+/// How much of a document a view's map function emits, as far as its text shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EmittedPart {
     /// All of it.
@@ -257,7 +260,7 @@ enum EmittedPart {
     Little,
 }
 
-/// What a loop begins with, in a text without white space.
+/// Beginnings of loops, in a text without white space.
 const LOOPS: [&str; 4] = ["for(", "forEach(", "while(", ".map("];
 
 fn emitted_part(view: &serde_json::Value) -> EmittedPart {
@@ -324,7 +327,7 @@ fn others(survey: &Survey, snapshot: &Snapshot) -> Vec<Sibling> {
     survey.dbs().flat_map(of_db).collect()
 }
 
-/// Some of them, those with the most likely cost first.
+/// Some of these indexes, those closest to the likely cost first.
 fn nearest(mut measured: Vec<Sibling>, likely: f64) -> Vec<Sibling> {
     let distance = |it: &Sibling| (it.bytes_per_row / likely).ln().abs();
     measured.sort_by(|one, other| distance(one).total_cmp(&distance(other)));
@@ -338,7 +341,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_a_view_emits_is_seen_in_its_text() {
+    fn detects_what_a_view_emits_from_its_text() {
         use EmittedPart::{Document, Little, Several};
         for (map, expected) in [
             ("function(doc) { emit(doc.day, doc); }", Document),
@@ -360,8 +363,8 @@ mod tests {
         }
     }
 
-    /// Live bytes for each document, and the size after a build as a multiple of them, of indexes that were built by
-    /// CouchDB 3.5.0.
+    /// Indexes built by CouchDB 3.5.0: live bytes per document, and the size after the build as a
+    /// multiple of the live bytes.
     const MEASURED: [(f64, f64); 13] = [
         (1.3, 12.7),
         (17.0, 13.4),
@@ -379,7 +382,7 @@ mod tests {
     ];
 
     #[test]
-    fn measured_builds_are_in_their_ranges() {
+    fn measured_builds_are_within_the_predicted_ranges() {
         for (bytes, times) in MEASURED {
             let Spread { low, high, .. } = built_in_one_go(bytes);
             assert!(

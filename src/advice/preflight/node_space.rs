@@ -1,4 +1,4 @@
-//! What a new index needs on each node, beside what is there and what runs.
+//! The space that a new index needs on each node, beside present data and running jobs.
 
 use super::{IndexSize, Spread, index_size::built_bytes_per_doc};
 use crate::{
@@ -34,7 +34,7 @@ pub(super) struct Placement {
     pub(super) docs: Option<f64>,
     /// Documents in them, deleted ones included: what an indexer reads.
     pub(super) changes: Option<f64>,
-    /// The same of the largest copy.
+    /// Documents in the largest copy, deleted ones included.
     pub(super) largest_changes: Option<u64>,
 }
 
@@ -47,18 +47,19 @@ pub struct NodeNeed {
     pub copies: u32,
     /// The index after its first compaction.
     pub live: Option<Spread>,
-    /// The most that is written beside everything that is there now: the index as it is built in one go, and beside
-    /// it the new file of its first compaction.
+    /// Peak space beside everything that is there now: the index as it is built in one go, and the
+    /// new file of its first compaction.
     pub peak: Option<Spread>,
     /// The present index, which stays until a cleanup; none if there is none or its size is unknown.
     pub old_bytes: Option<u64>,
     /// The volume with the least free space.
     pub volume: Option<Arc<str>>,
-    /// Free bytes there apart from `headroom.keep_free`, less what running and planned compactions may still write.
+    /// Free bytes on this volume without `headroom.keep_free`, less what running and planned
+    /// compactions may still write.
     pub free_bytes: Option<u64>,
     /// What those compactions may still write.
     pub reserved_bytes: u64,
-    /// Whether it fits; nodes that share a volume fit together.
+    /// Whether the index fits; nodes that share a volume must fit together.
     pub verdict: SpaceVerdict,
 }
 
@@ -70,12 +71,12 @@ pub(super) fn placements(survey: &Survey, snapshot: &Snapshot, db: DbIx) -> Vec<
         let docs = facts.docs.get().zip(facts.deleted_docs.get());
         nodes.entry(shard.node_ix()).or_default().push(docs);
     }
-    let known: Vec<(u64, u64)> = nodes.values().flatten().filter_map(|docs| *docs).collect();
+    let all_counted: Vec<(u64, u64)> = nodes.values().flatten().filter_map(|docs| *docs).collect();
     let mean = |of: fn(&(u64, u64)) -> u64| {
-        let sum: f64 = known.iter().map(|docs| of(docs) as f64).sum();
-        (!known.is_empty()).then(|| sum / known.len() as f64)
+        let sum: f64 = all_counted.iter().map(|docs| of(docs) as f64).sum();
+        (!all_counted.is_empty()).then(|| sum / all_counted.len() as f64)
     };
-    // Copies that are not counted have as many as the others: documents are spread evenly.
+    // Uncounted copies are assumed to have as many as the others: documents are spread evenly.
     let (docs, changes) = (mean(|docs| docs.0), mean(|docs| docs.0.saturating_add(docs.1)));
     let placement = |(node, shards): (NodeIx, Vec<Option<(u64, u64)>>)| {
         let uncounted = shards.iter().filter(|docs| docs.is_none()).count() as f64;
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_fits_only_as_a_whole() {
+    fn index_fits_only_if_the_whole_range_does() {
         let peak = Some(Spread { low: 10.0, likely: 20.0, high: 40.0 });
         for (free, expected) in [
             (Some(40), SpaceVerdict::Fits),

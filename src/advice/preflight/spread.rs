@@ -1,6 +1,6 @@
 //! A range with the most likely value in it.
 
-/// The lowest, the most likely and the highest value that is expected; in this order.
+/// The lowest, most likely and highest expected value, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The lowest.
@@ -12,11 +12,11 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Nothing.
+    /// Exactly zero.
     pub const ZERO: Self = Self { low: 0.0, likely: 0.0, high: 0.0 };
 
-    /// A range around samples: from the smallest divided by `factor` to the largest times it, with the median as the
-    /// likely value; none without samples.
+    /// A range around samples: from the smallest divided by `factor` to the largest times `factor`,
+    /// with the median as the likely value; `None` without samples.
     #[must_use]
     pub fn around(samples: &mut [f64], factor: f64) -> Option<Self> {
         samples.sort_by(f64::total_cmp);
@@ -30,8 +30,9 @@ impl Spread {
         Some(Self { low: first / factor, likely: median, high: last * factor })
     }
 
-    /// The product with a range that has nothing to do with this one. Both are hardly at their ends together, so the
-    /// ends are as far from the likely value as the root of the sum of both squares, on a logarithmic scale.
+    /// The product with an independent range. Both are rarely at their ends together, so on a
+    /// logarithmic scale an end is as far from the likely value as the root of the sum of both
+    /// squared distances.
     #[must_use]
     pub fn times(self, other: Self) -> Self {
         let likely = self.likely * other.likely;
@@ -61,7 +62,7 @@ impl Spread {
         }
     }
 
-    /// Of each value the larger one.
+    /// The larger value at each point of the two ranges.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self {
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_is_the_median() {
+    fn likely_value_is_the_median() {
         for (samples, likely) in [(&[4.0][..], 4.0), (&[9.0, 4.0], 6.0), (&[100.0, 1.0, 3.0], 3.0)]
         {
             let spread = Spread::around(&mut samples.to_vec(), 2.0).unwrap();
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_is_narrower_than_that_of_the_ends_and_wider_than_each() {
+    fn product_is_wider_than_factors_but_narrower_than_end_products() {
         let one = Spread { low: 5.0, likely: 10.0, high: 30.0 };
         let other = Spread { low: 1.0, likely: 2.0, high: 6.0 };
         let product = one.times(other);

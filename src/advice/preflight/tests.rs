@@ -21,7 +21,7 @@ fn cluster() -> TestCluster {
     TestCluster::with_shards(&shards(1_000_000))
 }
 
-/// An index whose file has so many MiB in each copy.
+/// An index whose file has `mib` MiB in each copy.
 fn index(design: &'static str, signature: u8, mib: u64, views: u64) -> Index {
     let functions = (0..views).collect();
     Index { bytes: Some(mib * MIB), functions, ..Index::new("orders", design, signature) }
@@ -64,7 +64,7 @@ fn speed(db: &str, changes: u64, language: &str) -> BuildSpeed {
 }
 
 #[test]
-fn siblings_tell_what_a_document_costs() {
+fn cost_per_document_is_estimated_from_siblings() {
     let mut cluster = cluster();
     cluster.add_index(&index("_design/one", 1, 100, 1));
     cluster.add_index(&index("_design/two", 2, 400, 4));
@@ -80,7 +80,7 @@ fn siblings_tell_what_a_document_costs() {
 }
 
 #[test]
-fn more_views_cost_more_and_a_whole_document_costs_at_least_its_bytes() {
+fn cost_grows_with_views_and_emitted_documents() {
     let cost = |views: &str| {
         let mut cluster = cluster();
         cluster.add_index(&index("_design/one", 1, 100, 1));
@@ -94,7 +94,8 @@ fn more_views_cost_more_and_a_whole_document_costs_at_least_its_bytes() {
     assert!(whole.likely > 3.0 * GIB as f64 && whole.low > one.low, "{whole:?}");
 }
 
-/// The cost of a document whose present index has two views of 100 MiB each, beside a sibling of 1 or 10,000 MiB.
+/// The cost of a design document whose present index has two views of 100 MiB each, beside a
+/// sibling of 1 or 10,000 MiB.
 fn changed_cost(sibling: u64, views: &str) -> IndexSize {
     let present = r#"{"a":{"map":"m"},"b":{"map":"n"}}"#;
     let mut cluster = cluster();
@@ -106,9 +107,9 @@ fn changed_cost(sibling: u64, views: &str) -> IndexSize {
 }
 
 #[test]
-fn views_that_stay_cost_what_they_cost_now() {
+fn kept_views_cost_what_they_cost_now() {
     let mib = |bytes: f64| (bytes / (4 * MIB) as f64).round();
-    // Renamed, and with their names exchanged.
+    // Views renamed, and with their names exchanged.
     for views in [r#"{"b":{"map":"m"},"a":{"map":"n"}}"#, r#"{"x":{"map":"m"},"y":{"map":"n"}}"#] {
         for sibling in [1, 10_000] {
             let IndexSize { live, basis, .. } = changed_cost(sibling, views);
@@ -116,13 +117,13 @@ fn views_that_stay_cost_what_they_cost_now() {
             assert_eq!([live.low, live.likely, live.high].map(mib), [160.0, 200.0, 250.0]);
         }
     }
-    // Of one that is added, only siblings tell.
+    // The cost of an added view is known only from siblings.
     let added = r#"{"a":{"map":"m"},"b":{"map":"n"},"c":{"map":"o"}}"#;
     let (small, large) = (changed_cost(1, added), changed_cost(10_000, added));
     assert_eq!(mib(small.live.likely), 210.0, "the middle of 1 and 100");
     assert_eq!(mib(large.live.likely), 1_200.0, "the middle of 100 and 10,000");
     assert!(small.says().contains("the views that stay"), "{}", small.says());
-    // One of two stays: what it takes of the index is less certain.
+    // One of two views stays: its share of the index is less certain.
     let halved = changed_cost(10_000, r#"{"a":{"map":"m"}}"#);
     assert_eq!([halved.live.low, halved.live.high].map(mib), [50.0, 200.0]);
     // If most of the index goes, or its language changes, the index is one sibling of several.
@@ -132,7 +133,7 @@ fn views_that_stay_cost_what_they_cost_now() {
 
 proptest! {
     #[test]
-    fn more_views_that_stay_never_widen_the_range(kept in 1_usize..6, sibling in 1_u64..10_000) {
+    fn keeping_more_views_never_widens_the_range(kept in 1_usize..6, sibling in 1_u64..10_000) {
         let views = |count: usize| {
             let all: Vec<String> =
                 (0..6).map(|at| format!(r#""v{at}":{{"map":"{}"}}"#, if at < count { at } else { at + 90 })).collect();
@@ -154,7 +155,7 @@ proptest! {
 }
 
 #[test]
-fn indexes_that_are_not_built_or_not_measured_tell_nothing() {
+fn ignores_indexes_not_built_or_not_measured() {
     for unusable in [
         Index { pending: Some(900_000), ..index("_design/one", 1, 100, 1) },
         Index { pending: None, ..index("_design/one", 1, 100, 1) },
@@ -171,7 +172,7 @@ fn indexes_that_are_not_built_or_not_measured_tell_nothing() {
 }
 
 #[test]
-fn without_siblings_other_databases_tell_with_a_wider_range() {
+fn without_siblings_other_databases_give_a_wider_range() {
     let with_other = |own: bool| {
         let mut all = shards(1_000_000);
         all.push(Shard::new("users", "a", 0, GIB).with_docs(1_000_000, 0));
@@ -204,7 +205,7 @@ fn uncounted_documents_leave_everything_unknown() {
 }
 
 #[test]
-fn what_is_built_depends_on_the_signatures() {
+fn build_kind_depends_on_the_signatures() {
     let other = r#"{"by_day":{"map":"function(doc){emit(doc.month,1)}"}}"#;
     let unread = || PresentDesign::Unread("a node is down".to_owned());
     for (text, present, expected) in [
@@ -240,14 +241,14 @@ fn an_index_of_the_same_signature_is_shared() {
     assert_eq!(found.shared_with, ["_design/other"]);
 }
 
-/// The present index, as the cluster has it, and the document that is there.
+/// Replaces a document whose index the cluster has; `shared`: another document uses that index too.
 fn replaced(shared: bool) -> Preflight {
     let mut cluster = cluster();
     let present =
         DesignDocument { signature: Signature([7; 16]), ..document(r#"{"by_day":{"map":"old"}}"#) };
     cluster.add_index(&index("_design/by_day", 7, 100, 1));
     if shared {
-        // One index has all its design documents.
+        // All design documents of an index are in one entry.
         let ix = cluster.draft.current().targets().find(|it| it.view().is_some()).unwrap().ix();
         let view = cluster.draft.current().target(ix).unwrap().view().unwrap().clone();
         let designs = Arc::new(["_design/by_day".into(), "_design/other".into()]);
@@ -269,13 +270,13 @@ fn the_old_index_stays_beside_the_new_one_until_a_cleanup() {
 }
 
 #[test]
-fn an_index_that_another_document_uses_too_does_not_become_stale() {
+fn index_used_by_another_document_does_not_become_stale() {
     let found = replaced(true);
     assert!(found.nodes.iter().all(|node| node.old_bytes.is_none()), "{:?}", found.nodes);
 }
 
 #[test]
-fn a_node_has_room_apart_from_what_stays_free_and_what_runs() {
+fn kept_free_space_and_running_jobs_reduce_the_room() {
     let verdicts = |free: [Option<u64>; 2], keep_free_percent: f64| {
         let mut cluster = cluster();
         cluster.add_index(&index("_design/one", 1, 100, 1));
@@ -290,7 +291,7 @@ fn a_node_has_room_apart_from_what_stays_free_and_what_runs() {
 }
 
 #[test]
-fn nodes_on_one_volume_need_their_space_together() {
+fn nodes_on_one_volume_share_its_space() {
     let verdict = |is_shared: bool| {
         let mut cluster = cluster();
         cluster.add_index(&index("_design/one", 1, 100, 1));
@@ -314,11 +315,11 @@ fn seconds_with(speeds: &[BuildSpeed]) -> Option<Spread> {
 }
 
 #[test]
-fn time_follows_the_measured_builds_of_the_language() {
+fn build_time_follows_measured_builds_of_the_language() {
     assert_eq!(seconds_with(&[]), None);
     assert_eq!(seconds_with(&[speed("orders", 50_000, "query")]), None);
     let own = seconds_with(&[speed("orders", 50_000, "javascript")]).unwrap();
-    // 1.1 million changes in each copy at 500 a second, as many at a time as were measured.
+    // 1.1 million changes in each copy at 500 a second, as many copies at a time as were measured.
     assert!((own.likely - 2_200.0).abs() < 1.0, "{own:?}");
     assert!(own.low < own.likely && own.likely < own.high);
     let other = seconds_with(&[speed("users", 50_000, "javascript")]).unwrap();
@@ -326,7 +327,7 @@ fn time_follows_the_measured_builds_of_the_language() {
 }
 
 #[test]
-fn what_could_not_be_read_is_said() {
+fn notes_say_what_could_not_be_read() {
     let why = PresentDesign::Unread("a node is down".to_owned());
     let found = asked(cluster(), &document(BY_DAY), &why);
     assert!(found.notes[0].contains("a node is down"), "{:?}", found.notes);

@@ -7,7 +7,7 @@ use crate::{
     table::{Node, NodeIx, TargetRef},
 };
 
-/// Queues in which something waits, each with whether recliner may start it.
+/// The queues of the plan, each with the mode of its channel.
 pub(super) fn queues<'a>(situation: &Situation<'a>) -> impl Iterator<Item = (&'a QueueView, Mode)> {
     let plan = &situation.inputs.plan;
     plan.queues.iter().map(|queue| (&**queue, plan.mode_of(queue)))
@@ -25,8 +25,8 @@ pub(super) fn enforces(plan: &Plan, queue: &QueueView) -> bool {
     plan.mode_of(queue) == Mode::Enforce
 }
 
-/// What freeing waste is worth that recliner would compact but for this finding. While it only advises, all that
-/// waits is counted by `waste_waits` already.
+/// The gain of freeing waste that recliner would compact if not for this finding. In advise mode,
+/// `waste_waits` already counts all waste that waits.
 pub(super) fn gain_of_waste(plan: &Plan, bytes: u64) -> Gain {
     if plan.rules.mode == Mode::Enforce { Gain::Bytes(bytes) } else { Gain::Unknown }
 }

@@ -80,7 +80,7 @@ impl Rig {
         }
     }
 
-    /// The first sweep has ended.
+    /// Marks the first sweep as ended.
     fn ready(&self) {
         self.status.send_replace(Arc::new(ScanStatus { ready: true, ..ScanStatus::default() }));
     }
@@ -98,7 +98,7 @@ impl Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_looks_once_the_cluster_was_read_and_then_once_a_minute() {
+async fn rules_run_once_the_cluster_is_read_then_every_minute() {
     let rig = Rig::start(BTreeMap::new());
     time::sleep(Duration::from_secs(5)).await;
     assert_eq!(rig.handle.view.borrow().checked_at, None);
@@ -114,7 +114,7 @@ async fn it_looks_once_the_cluster_was_read_and_then_once_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mute_is_answered_when_it_is_stored_and_not_in_force_if_it_cannot_be() {
+async fn mute_takes_effect_only_if_it_is_stored() {
     let rig = Rig::start(BTreeMap::new());
     rig.ready();
     time::sleep(Duration::from_secs(2)).await;
@@ -136,7 +136,7 @@ async fn a_mute_is_answered_when_it_is_stored_and_not_in_force_if_it_cannot_be()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_process_left_goes_on() {
+async fn continues_from_records_of_an_earlier_process() {
     let since = Moment::from_unix(1_795_000_000);
     let key = AdviceKey::of("orphan_shards", "old".to_owned());
     let record = AdviceRecord { first_seen: Some(since), ..AdviceRecord::default() };

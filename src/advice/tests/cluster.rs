@@ -27,7 +27,7 @@ use couchdb_names::{Range, Signature};
 use std::{collections::BTreeMap, sync::Arc};
 use wall_clock::Moment;
 
-/// The present of these tests.
+/// The current time in these tests.
 pub(crate) const NOW: Moment = Moment::from_unix(1_795_222_434);
 
 /// Number of ranges that shards may have.
@@ -43,7 +43,7 @@ pub(crate) struct Shard {
     pub(crate) active_bytes: Option<u64>,
     pub(crate) docs: Option<(u64, u64)>,
     pub(crate) state: TargetState,
-    /// Seconds ago, and its bytes and live bytes then.
+    /// An earlier reading: seconds ago, bytes and live bytes.
     pub(crate) before: Option<(u64, u64, u64)>,
 }
 
@@ -73,7 +73,7 @@ impl Shard {
         Self { active_bytes: Some(active_bytes), ..self }
     }
 
-    /// Its size and live bytes so many seconds ago.
+    /// Sets its size and live bytes of some seconds ago.
     pub(crate) const fn grown_from(self, seconds: u64, file: u64, active: u64) -> Self {
         Self { before: Some((seconds, file, active)), ..self }
     }
@@ -244,7 +244,7 @@ impl TestCluster {
         self.draft.set_state(ix, shard.state);
     }
 
-    /// What was read of the overhead of every shard of a database.
+    /// Sets the overhead that was read of every shard of a database.
     pub(crate) fn set_overhead(&mut self, db: &str, overhead: Overhead) {
         let shards = self.draft.current().targets().filter(|it| it.kind() == TargetKind::Db);
         let shards = shards.filter(|it| it.db_name().db == db);
@@ -254,7 +254,7 @@ impl TestCluster {
         }
     }
 
-    /// A cleanup of a database for which there is evidence, with the bytes of its stale index files.
+    /// Adds a cleanup of a database, with evidence and the bytes of its stale index files.
     pub(crate) fn add_cleanup(&mut self, db: &str, file_bytes: Option<u64>) {
         let db = self.draft.get_or_add_db(DbName { db, suffix: ".1" });
         let ix = self.draft.get_or_add_cleanup(db);
@@ -264,7 +264,7 @@ impl TestCluster {
         self.draft.set_facts(ix, Facts { file_bytes, flags, measured_at, ..Facts::default() });
     }
 
-    /// Makes a node one whose directories are read.
+    /// Makes the directories of a node ones that are read.
     pub(crate) fn set_disk_usage(&mut self, node: &str, change: impl FnOnce(&mut DiskUsage)) {
         let mut usage = DiskUsage { last_success: Some(NOW), ..DiskUsage::default() };
         change(&mut usage);
@@ -298,7 +298,7 @@ impl TestCluster {
         self.add_index_of(index, Signature([index.signature; 16]));
     }
 
-    /// The same with a whole signature.
+    /// Adds an index with a whole signature.
     pub(crate) fn add_index_of(&mut self, index: &Index, signature: Signature) {
         let db = self.draft.get_or_add_db(DbName { db: index.db, suffix: ".1" });
         let view = View {
@@ -320,7 +320,7 @@ impl TestCluster {
         self.draft.set_facts(ix, facts);
     }
 
-    /// Adds a running job; if it is one of an index, of the index of that design document.
+    /// Adds a running job; the target of a job on an index is the index of that design document.
     pub(crate) fn add_job(&mut self, mut job: Job) {
         if let JobKind::BuildView(design) | JobKind::CompactView(design) = &job.key.kind {
             let index = self.draft.current().targets().find(|it| {
@@ -331,14 +331,14 @@ impl TestCluster {
         Arc::make_mut(&mut self.conditions.jobs).list.push(job);
     }
 
-    /// From now on the running jobs of every node are known.
+    /// Makes the running jobs of every node known.
     pub(crate) fn poll_all_nodes(&mut self) {
         let nodes = 1..self.draft.current().nodes().len();
         let polled = nodes.filter_map(|at| Some((NodeIx::from_usize(at)?, NOW)));
         Arc::make_mut(&mut self.conditions.jobs).polled_nodes = polled.collect();
     }
 
-    /// A node's settings, as section, key and value; also makes the node.
+    /// A node's settings, as section, key and value; also adds the node.
     pub(crate) fn set(&mut self, node: &str, settings: &[(&str, &str, &str)]) {
         let ix = self.draft.get_or_add_node(node);
         self.draft.update_node(ix, |node| (node.is_member, node.is_served) = (true, true));
@@ -352,7 +352,7 @@ impl TestCluster {
         }
     }
 
-    /// The plan of this moment.
+    /// Publishes the cluster and makes its plan.
     pub(crate) fn plan(&mut self) -> Plan {
         let snapshot = self.draft.publish(NOW);
         let rules = Arc::new(self.rules.clone());
@@ -362,7 +362,7 @@ impl TestCluster {
         queues.make_plan(&snapshot, &self.conditions, &rules, NOW)
     }
 
-    /// What the rules are asked about.
+    /// The inputs of the rules.
     pub(crate) fn inputs(mut self) -> AdviceInputs {
         AdviceInputs {
             plan: Arc::new(self.plan()),

@@ -1,4 +1,4 @@
-//! What is open, gone and muted, over some days.
+//! Findings that are open, gone and muted, over some days.
 
 use super::*;
 use crate::advice::{Gain, Subject, Surplus, rules};
@@ -38,7 +38,7 @@ fn mute_until(until: Moment) -> Option<Mute> {
     Some(Mute { since: NOW, until, by: None, why: Some("kept".to_owned()) })
 }
 
-/// The subjects with the days since which they are found.
+/// The subjects, with the number of days since they were first found.
 fn since(view: &AdviceView, now: Moment) -> Vec<(String, u64)> {
     let days = |since: Moment| NOW.age(since).as_secs() / DAY.as_secs();
     let pieces = view.pieces(now).into_iter();
@@ -46,7 +46,7 @@ fn since(view: &AdviceView, now: Moment) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn it_is_remembered_since_when_something_is_found_and_only_changes_are_stored() {
+fn remembers_since_when_and_stores_only_changes() {
     let mut view = AdviceView::default();
     assert_eq!(view.update(results(&["a", "b"], 0), NOW).len(), 2);
     assert_eq!(view.update(results(&["a", "b"], 0), NOW.plus(DAY)), []);
@@ -62,11 +62,11 @@ fn it_is_remembered_since_when_something_is_found_and_only_changes_are_stored() 
 }
 
 #[test]
-fn a_finding_that_hovers_at_its_threshold_stays_the_same_all_day() {
+fn finding_near_its_threshold_stays_the_same_all_day() {
     let mut view = AdviceView::default();
     let mut changes = view.update(results(&["a"], 0), NOW).len();
     for minute in 1..24 * 60_u32 {
-        // There for one minute in each hour.
+        // Found for one minute in each hour.
         let found = if minute % 60 == 0 { results(&["a"], 0) } else { Vec::new() };
         let now = NOW.plus(minute * MINUTE);
         changes += view.update(found, now).len();
@@ -82,7 +82,7 @@ fn a_finding_that_hovers_at_its_threshold_stays_the_same_all_day() {
 }
 
 #[test]
-fn what_was_shown_and_is_only_counted_now_is_not_gone() {
+fn finding_that_is_now_only_counted_is_not_gone() {
     let mut view = AdviceView::default();
     view.update(results(&["a", "b"], 0), NOW);
     view.update(results(&["a"], 7), NOW.plus(DAY));
@@ -91,7 +91,7 @@ fn what_was_shown_and_is_only_counted_now_is_not_gone() {
 }
 
 #[test]
-fn what_is_gone_for_a_month_is_forgotten() {
+fn forgets_findings_gone_for_a_month() {
     let mut view = AdviceView::default();
     view.update(results(&["a"], 0), NOW);
     view.update(Vec::new(), NOW.plus(DAY));
@@ -103,7 +103,7 @@ fn what_is_gone_for_a_month_is_forgotten() {
 }
 
 #[test]
-fn muted_advice_is_marked_and_counts_no_more_until_the_mute_ends() {
+fn muted_advice_is_marked_and_not_counted_until_unmuted() {
     let mut view = AdviceView::default();
     view.update(results(&["a", "b"], 3), NOW);
     assert_eq!(view.open_of(CODE, NOW), ([5, 0, 0], 23));
@@ -114,11 +114,11 @@ fn muted_advice_is_marked_and_counts_no_more_until_the_mute_ends() {
     assert_eq!(muted, [true, false]);
     assert_eq!(view.open_of(CODE, NOW.plus(DAY)), ([5, 0, 0], 23));
     view.set_mute(AdviceKey::of_code(CODE), mute_until(NOW.plus(DAY)));
-    assert_eq!(view.open_of(CODE, NOW), ([0, 0, 0], 0), "all of the code");
+    assert_eq!(view.open_of(CODE, NOW), ([0, 0, 0], 0), "the mute covers the whole code");
 }
 
 #[test]
-fn a_mute_outlives_what_it_is_about() {
+fn mute_outlives_its_finding() {
     let mut view = AdviceView::default();
     view.update(results(&["a"], 0), NOW);
     view.set_mute(key("a"), mute_until(NOW.plus(90 * DAY)));
@@ -131,7 +131,7 @@ fn a_mute_outlives_what_it_is_about() {
 }
 
 #[test]
-fn an_end_of_a_mute_leaves_nothing_that_was_not_there_before() {
+fn ending_a_mute_leaves_no_new_record() {
     let mut view = AdviceView::default();
     view.set_mute(AdviceKey::of_code(CODE), mute_until(NOW.plus(DAY)));
     let change = view.set_mute(AdviceKey::of_code(CODE), None);
@@ -140,7 +140,7 @@ fn an_end_of_a_mute_leaves_nothing_that_was_not_there_before() {
 }
 
 #[test]
-fn an_order_about_something_else_is_told_what_there_is() {
+fn order_about_unknown_advice_is_told_what_exists() {
     let mut view = AdviceView::default();
     view.update(results(&["a"], 0), NOW);
     assert_eq!(view.check_known(&key("a")), Ok(()));

@@ -1,8 +1,8 @@
 //! Copies of the open database, as backups.
 //!
-//! Owns how a copy is written and how it is checked. A copy has what one read transaction sees, so
-//! nothing in it is half done, and the journal's task writes on meanwhile. It is a file without a
-//! name: its space is free again when its last handle is closed, whatever ends the process.
+//! Owns how a copy is written and how it is checked. A copy contains what one read transaction
+//! sees, so it is consistent, and the journal's task continues to write meanwhile. It is a file
+//! without a name: its space is freed when its last handle is closed, however the process ends.
 //! [`super::Journal::copy`] writes it on a blocking thread; the command that receives it checks it.
 
 use super::{
@@ -37,7 +37,7 @@ const ENTRIES_PER_CHECK: usize = 256;
 /// Bytes that are read from a copy at a time.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// Why there is no copy.
+/// Why no copy was made.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// Another one is being written or read.
@@ -103,7 +103,7 @@ impl JournalCopy {
     }
 }
 
-/// Writes a copy of what a transaction sees to a file that loses its name `path` at once.
+/// Writes a copy of what a transaction sees to a file whose name `path` is removed at once.
 /// `source_bytes` is the size of the database, if known.
 pub(super) fn write(
     source: ReadTransaction,
@@ -131,7 +131,7 @@ pub(super) fn write(
 
 /// Refuses a copy that could leave the journal without space.
 fn check_space(directory: &Path, source_bytes: u64) -> Result<(), CopyError> {
-    // Where the free space is unknown, writing shows whether it suffices.
+    // If the free space is unknown, writing shows whether it suffices.
     let Ok(space) = FileSystemSpace::of(directory) else { return Ok(()) };
     let needed = source_bytes.saturating_add(KEPT_FREE_BYTES);
     if space.available < needed {
@@ -168,7 +168,7 @@ fn write_database(
     if !copy_tables(&source, &target, cancelled)? {
         return Ok(false);
     }
-    // From here on the journal can use again what it has freed since.
+    // From here on the journal can reuse the pages that it has freed since.
     drop(source);
     target.commit()?;
     // Pages are written before they are full, and the file grows in large steps.
@@ -196,7 +196,7 @@ fn copy_tables(
     copy.table(OVERRIDDEN_SETTINGS)?;
     copy.table(MARKS)?;
     copy.table(META)?;
-    // Measurements of another form are of no use: the journal discards them too.
+    // Measurements in another format are useless: the journal discards them too.
     for copied in [copy.table(BLOCKS), copy.table(BLOCK_TIMES)] {
         match copied {
             Err(Error::TableTypeMismatch { .. } | Error::TypeDefinitionChanged { .. }) => {}
@@ -209,7 +209,7 @@ fn copy_tables(
     }
     let mut names = source.list_tables()?.map(|table| table.name().to_owned());
     match names.find(|name| !done.contains(name)) {
-        // A backup without it would look complete.
+        // A backup without this table would look complete.
         Some(unknown) => Err(Error::Corrupted(format!(
             "its table {unknown:?} is unknown to this version; stop recliner and copy the file"
         ))),
@@ -256,7 +256,7 @@ pub struct CopySummary {
     pub events: u64,
     /// Number of outcomes.
     pub outcomes: u64,
-    /// Number of its newest entry.
+    /// Number of the newest entry.
     pub last_seq: u64,
     /// When its newest event was recorded; `None` if it has none.
     pub last_at: Option<Moment>,
@@ -274,9 +274,9 @@ pub fn check_copy(file: &File, name: &str) -> Result<CopySummary, JournalOpenErr
     };
     let database =
         open().map_err(|why| JournalOpenError::from_database_error(name.to_owned(), why))?;
-    let found = summary(&database, name);
+    let result = summary(&database, name);
     database.close().map_err(|why| JournalOpenError::from_database_error(name.to_owned(), why))?;
-    found
+    result
 }
 
 fn summary(database: &Database, name: &str) -> Result<CopySummary, JournalOpenError> {

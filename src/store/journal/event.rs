@@ -171,7 +171,7 @@ pub enum EventDetails {
         /// What the advice is about.
         subject: String,
     },
-    /// A rule does not find it any more.
+    /// A rule no longer finds something.
     AdviceGone {
         /// The rule's code.
         code: String,
@@ -401,7 +401,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_event_is_one_flat_object_with_its_type() {
+    fn event_serialises_as_one_flat_object_with_its_type() {
         for (what, kind) in one_of_each_type().into_iter().zip(EventType::each()) {
             assert_eq!(what.event_type(), kind);
             let event = JournalEvent { at: Moment::from_unix(9), details: what };

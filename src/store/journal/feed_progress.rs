@@ -28,7 +28,7 @@ pub struct EventProgress {
 }
 
 impl EventProgress {
-    /// Combines two values, of which `newer` wins.
+    /// Combines two values; `newer` wins.
     pub(super) fn join(&mut self, newer: Self) {
         self.position = newer.position.or_else(|| self.position.take());
         self.marks.extend(newer.marks);

@@ -2,11 +2,10 @@
 //! by number.
 //!
 //! A new event replaces the previous one of its type. Entries of deleted databases are removed after
-//! a long time; those of existing ones only if all together exceed the size limit, which a server
-//! that invents databases would otherwise ignore. This module also checks
-//! the sequences that readers send back. A sequence may belong to another journal, or may be older
-//! than what is kept. Such a reader must start again from the beginning, because it would miss
-//! events otherwise.
+//! a long time; those of existing ones only if all together exceed the size limit, which must hold
+//! even if a server invents databases. This module also checks the sequences that readers send back.
+//! A sequence may belong to another journal, or may be older than what is kept. Such a reader must
+//! start again from the beginning, because it would miss events otherwise.
 
 use super::tables::{
     FEED, FEED_DELETED, FEED_SEQ_BY_DB, FeedCounts, JournalReadError, META, META_COUNTS, META_ERAS,
@@ -110,7 +109,7 @@ pub struct FeedQuery {
     pub start: FeedStart,
     /// Highest number to return; with `newest_first`, numbers must be below it.
     pub until: Option<u64>,
-    /// Newest first, down to the beginning; `since` is ignored.
+    /// Newest first, down to the beginning; `start` is ignored.
     pub newest_first: bool,
     /// Maximum number of events.
     pub limit: usize,
@@ -187,9 +186,9 @@ impl<'tx> FeedTables<'tx> {
         Ok(())
     }
 
-    /// Removes entries as far as the budget requires, but at most those of `at_most` databases: of
-    /// deleted databases the longest deleted first, and then, for the size alone, of those without an
-    /// event for the longest time. Returns whether more must be removed.
+    /// Removes entries as far as the budget requires, but at most those of `at_most` databases:
+    /// first of deleted databases, longest deleted first; then, for the size alone, of databases
+    /// without an event for the longest time. Returns whether more must be removed.
     pub(super) fn trim(
         &mut self,
         counts: &mut FeedCounts,
@@ -309,8 +308,8 @@ pub(super) fn read(tx: &ReadTransaction, query: &FeedQuery) -> Result<FeedPage, 
             return Ok(false);
         }
         let (_, change, db) = entry.value();
-        let known = DbChange::ALL.into_iter().find(|it| change_code(*it) == change);
-        let change = known.ok_or_else(|| {
+        let change_type = DbChange::ALL.into_iter().find(|it| change_code(*it) == change);
+        let change = change_type.ok_or_else(|| {
             Error::Corrupted(format!("{change} is not an event type of the feed"))
         })?;
         page.entries.push(FeedEntry { seq: seq.value(), change, db: db.to_owned() });

@@ -43,8 +43,8 @@ pub(super) struct JournalFile {
 }
 
 impl JournalFile {
-    /// Opens the file, or creates it if it does not exist. Where the disk is too full for that, it is
-    /// tried again later.
+    /// Opens the file, or creates it if it does not exist. If the disk is too full for that,
+    /// opening is retried later.
     pub(super) fn open(
         storage: Box<dyn Storage>,
     ) -> Result<(Self, Option<FileFailure>), JournalOpenError> {
@@ -138,7 +138,6 @@ impl JournalFile {
         }
     }
 
-    /// Saves measured facts.
     pub(super) fn save_measurements(
         &mut self,
         measured: &MeasuredBlocks,
@@ -161,7 +160,6 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Closes the file.
     pub(super) fn close(self) {
         if let Some(Err(why)) = self.store.map(JournalStore::close) {
             tracing::warn!(%why, storage = self.storage.name(), "the journal was not closed cleanly");

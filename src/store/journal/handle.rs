@@ -52,7 +52,7 @@ pub struct Journal {
     pub(super) events: mpsc::Sender<EventDetails>,
     pub(super) health: watch::Receiver<Arc<JournalHealth>>,
     pub(super) dropped: Arc<AtomicU64>,
-    /// How many more events of batches may wait.
+    /// Room for further events of batches.
     pub(super) event_room: Arc<Semaphore>,
     pub(super) stored_events: broadcast::Sender<StoredEvents>,
     /// Where a copy is written.
@@ -123,7 +123,7 @@ impl Journal {
         self.read(measured::read).await
     }
 
-    /// The state of databases at their last event, where it is newer than the saved facts.
+    /// The state of databases at their last event, if it is newer than the saved facts.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -205,7 +205,7 @@ impl Journal {
         self.read(move |tx| query::events(tx, &query)).await
     }
 
-    /// Of the newest `query.limit` matching events, the number of the oldest. Reading page by page
+    /// Number of the oldest among the newest `query.limit` matching events. Reading page by page
     /// can start there. `None` if no event matches.
     ///
     /// # Errors
@@ -249,7 +249,7 @@ impl Journal {
         }
     }
 
-    /// Reads on a blocking thread while the journal's own thread goes on writing.
+    /// Reads on a blocking thread while the journal's own thread continues to write.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<T, JournalReadError> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Marks: the state of a database at its last event, where the saved facts are older.
+//! Marks: the state of a database at its last event, if the saved facts are older.
 //!
 //! A mark is written in the same commit as its events. It is removed after newer facts were saved:
 //! facts are saved in passes, and a pass that began after the mark was written includes its state.
@@ -37,9 +37,9 @@ pub(super) fn read(tx: &ReadTransaction) -> Result<Vec<PublishedDbState>, Journa
         Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
         table => table?,
     };
-    let mut found = Vec::new();
+    let mut marks = Vec::new();
     for entry in table.iter()? {
-        found.extend(postcard::from_bytes(entry?.1.value().1).ok());
+        marks.extend(postcard::from_bytes(entry?.1.value().1).ok());
     }
-    Ok(found)
+    Ok(marks)
 }

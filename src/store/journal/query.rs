@@ -36,7 +36,7 @@ pub struct EventsQuery {
     /// Only about these targets, including entries that cover several, or about a database matched
     /// by the same text.
     pub target: Option<TargetSelector>,
-    /// Only numbers above this. Without `since` and `from`, the newest events are returned.
+    /// Only numbers above this. Without this and `from`, the newest events are returned.
     pub after_seq: Option<u64>,
     /// Only numbers below this.
     pub before_seq: Option<u64>,
@@ -73,15 +73,15 @@ fn collect_page<T>(
     entries: impl Iterator<Item = Result<Option<(u64, T)>, JournalReadError>>,
     limit: usize,
 ) -> Result<Page<T>, JournalReadError> {
-    let mut found = Vec::new();
+    let mut page_entries = Vec::new();
     for entry in entries {
         let Some(entry) = entry? else { continue };
-        if found.len() == limit {
-            return Ok(Page { entries: found, has_more: true });
+        if page_entries.len() == limit {
+            return Ok(Page { entries: page_entries, has_more: true });
         }
-        found.push(entry);
+        page_entries.push(entry);
     }
-    Ok(Page { entries: found, has_more: false })
+    Ok(Page { entries: page_entries, has_more: false })
 }
 
 pub(super) fn history(
@@ -157,7 +157,7 @@ pub(super) fn events(
     }
 }
 
-/// Of the newest `query.limit` matching events, the number of the oldest; `None` if none matches.
+/// Number of the oldest among the newest `query.limit` matching events; `None` if none matches.
 pub(super) fn first_of_newest(
     tx: &ReadTransaction,
     query: &EventsQuery,
@@ -167,17 +167,17 @@ pub(super) fn first_of_newest(
     let (own, databases) = (own.range(..before)?.rev(), databases.range(..before)?.rev());
     let newest = merge_entries(own, databases, |one, two| one > two);
     let all = query.types.is_empty() && query.target.is_none();
-    let mut found = (0, None);
+    let mut oldest = (0, None);
     for entry in newest {
-        if found.0 == query.limit {
+        if oldest.0 == query.limit {
             break;
         }
         let (seq, entry) = entry?;
         if all || query.matches(&parse_entry::<JournalEvent>(entry.value().1)?.details) {
-            found = (found.0 + 1, Some(seq.value()));
+            oldest = (oldest.0 + 1, Some(seq.value()));
         }
     }
-    Ok(found.1)
+    Ok(oldest.1)
 }
 
 type RawEntry<'a> = (AccessGuard<'a, u64>, AccessGuard<'a, (u32, &'static [u8])>);

@@ -13,7 +13,7 @@ use wall_clock::Moment;
 /// Receives the result of a write.
 pub(super) type WriteAnswer = oneshot::Sender<Result<(), StoreError>>;
 
-/// The room that events take in the queue, given back when it is dropped.
+/// The room that events occupy in the queue, released when this is dropped.
 pub(super) type EventRoom = Option<OwnedSemaphorePermit>;
 
 /// A request to the task.

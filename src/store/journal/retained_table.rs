@@ -16,7 +16,6 @@ pub(super) struct RetainedTable {
 }
 
 impl RetainedTable {
-    /// Inserts an entry.
     pub(super) fn insert(
         &mut self,
         table: &mut Table<'_, u64, (u32, &'static [u8])>,

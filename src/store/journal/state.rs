@@ -45,14 +45,13 @@ pub(super) struct Now {
     pub(super) at: Instant,
 }
 
-/// What happened.
 #[derive(Debug)]
 pub(super) enum Event {
     /// These requests arrived, in this order.
     Requests(Vec<JournalRequest>),
     /// An event arrived that may wait for others.
     Recorded(EventDetails),
-    /// The time came that [`JournalState::next_wake`] named.
+    /// The time that [`JournalState::next_wake`] named has come.
     Wake,
     /// Nothing will arrive any more.
     Stopping,
@@ -62,8 +61,8 @@ pub(super) enum Event {
     Served(Result<(), FileFailure>, Reply),
     /// [`Effect::Serve`] has claimed the journal; this is its answer.
     Claimed(Reply),
-    /// [`Effect::Serve`] has found that the journal is another cluster's, for this reason; this is its
-    /// answer.
+    /// [`Effect::Serve`] has found that the journal belongs to another cluster, for this reason;
+    /// this is its answer.
     ClaimRefused(StoreError, Reply),
     /// [`Effect::CheckFile`] is done.
     FileChecked(Result<(), FileFailure>),
@@ -76,7 +75,6 @@ pub(super) enum Event {
 pub(super) enum Effect {
     /// Write a batch in one commit.
     Write(WriteBatch),
-    /// Serve a query.
     Serve(Query),
     /// Check that the open file still has its name.
     CheckFile,
@@ -88,7 +86,6 @@ pub(super) enum Effect {
     SendStored(Vec<(u64, JournalEvent)>),
     /// Count this many dropped events.
     CountDropped(usize),
-    /// Send an answer.
     Reply(Reply),
 }
 
@@ -102,7 +99,7 @@ struct CurrentFailure {
 }
 
 impl CurrentFailure {
-    /// A failure after an earlier one, or a first one.
+    /// A failure, which may follow an earlier one.
     fn new(cause: FileFailure, earlier: Option<&Self>, now: Now) -> Self {
         let (since, retry_delay) = match earlier {
             Some(earlier) => (earlier.since, (earlier.retry_delay * 2).min(MAX_RETRY_DELAY)),
@@ -129,7 +126,7 @@ enum Timer {
     Write,
 }
 
-/// When what is due, besides the next retry.
+/// When timed work is due, other than the next retry.
 #[derive(Debug)]
 struct Timers {
     trim: Instant,
@@ -144,7 +141,7 @@ enum Claim {
     /// Nobody has claimed it yet: what it contains can be read, but nothing is written.
     Open,
     Claimed,
-    /// It has been found to belong to another cluster since then, so that its content would mislead.
+    /// Since this moment it is known to belong to another cluster, so its content would mislead.
     Refused(Moment, StoreError),
 }
 
@@ -166,7 +163,7 @@ pub(super) struct JournalState {
 }
 
 impl JournalState {
-    /// The state of a file that was opened, or could not be for this reason.
+    /// The state for a file that was opened, or could not be opened for this reason.
     pub(super) fn new(failure: Option<FileFailure>, now: Now) -> Self {
         let failure = failure.map(|cause| CurrentFailure::new(cause, None, now));
         let now = now.at;
@@ -184,7 +181,7 @@ impl JournalState {
         }
     }
 
-    /// Handles one event. Returns what is to be done, in that order.
+    /// Handles one event. Returns the effects to perform, in this order.
     #[must_use]
     pub(super) fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -374,7 +371,7 @@ impl JournalState {
         }
     }
 
-    /// Notes and publishes the failure of an operation, if it failed.
+    /// Records and publishes the failure of an operation, if it failed.
     fn check_result(
         &mut self,
         result: Result<(), FileFailure>,
@@ -426,7 +423,7 @@ impl JournalState {
         self.claim_refusal().or(failure)
     }
 
-    /// What is missing before the claim, if it is missing.
+    /// Why the claim does not permit an operation, if so.
     fn claim_refusal(&self) -> Option<StoreError> {
         let why = "the journal is not claimed for a cluster yet: recliner does not know yet which cluster this is";
         match &self.claim {
@@ -437,7 +434,7 @@ impl JournalState {
     }
 }
 
-/// Whether the task performs an operation on the file next, whose result comes back as an event.
+/// Whether the last effect is an operation on the file, whose result comes back as an event.
 fn ends_with_operation(effects: &[Effect]) -> bool {
     effects.last().is_some_and(|effect| match effect {
         Effect::Write(_) | Effect::Serve(_) | Effect::CheckFile | Effect::Retry => true,

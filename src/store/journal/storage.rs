@@ -103,7 +103,7 @@ pub(super) fn remedy(why: &io::Error) -> &'static str {
 }
 
 impl JournalOpenError {
-    /// Whether it opens once there is space on its disk.
+    /// Whether it may open once there is space on its disk.
     pub(super) fn is_full(&self) -> bool {
         let (Self::Io { why, .. } | Self::Directory { why, .. }) = self else { return false };
         matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -145,7 +145,8 @@ pub trait Storage: Debug + Send {
     /// Size in bytes, if known.
     fn bytes(&self) -> Option<u64>;
 
-    /// Where a copy of the database is written; nothing else uses this name. A journal asks once.
+    /// Where a copy of the database is written; nothing else uses this name. Called once per
+    /// journal.
     fn copy_path(&self) -> PathBuf {
         // One process may have several journals, as tests do.
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -222,7 +223,8 @@ impl DirectoryStorage {
     }
 }
 
-/// Creates a file for its owner only. Whatever has the name already, a link in particular, is left as it is.
+/// Creates a file for its owner only. Anything that already has the name, such as a link, is left
+/// as it is.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`], or another error of the system.
@@ -265,8 +267,8 @@ impl Storage for DirectoryStorage {
     }
 
     fn file_id(&self) -> io::Result<Option<FileId>> {
-        let found = self.file_path().metadata()?;
-        Ok(Some(FileId { device: found.dev(), inode: found.ino() }))
+        let metadata = self.file_path().metadata()?;
+        Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
     }
 }
 

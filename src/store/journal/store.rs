@@ -25,7 +25,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize};
 use tokio::sync::OwnedSemaphorePermit;
 use wall_clock::Moment;
 
-/// Number of outcomes that can be recognised.
+/// Number of recent outcomes that are recognised when they are repeated.
 const RECENT_OUTCOMES: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
 
 /// Bytes written and removed again to test for free space; more than a usual batch.
@@ -49,7 +49,6 @@ pub(super) struct WriteBatch {
     pub(super) room: Vec<OwnedSemaphorePermit>,
     /// How far the sources of the events were read.
     pub(super) progress: EventProgress,
-    /// Whether events have subscribers.
     pub(super) has_subscribers: bool,
 }
 
@@ -173,42 +172,42 @@ impl JournalStore {
     /// Everything the job state task needs to continue.
     pub(super) fn load_state(&self, now: Moment) -> Result<RecoveredState, Error> {
         let tx = self.begin_read()?;
-        let mut found = RecoveredState::default();
+        let mut state = RecoveredState::default();
         for entry in tx.open_table(INTENTS)?.iter()? {
-            found.intents.push(parse_entry::<Intent>(entry?.1.value())?);
+            state.intents.push(parse_entry::<Intent>(entry?.1.value())?);
         }
-        found.intents.sort_by_key(|intent| intent.at);
+        state.intents.sort_by_key(|intent| intent.at);
         for entry in tx.open_table(TARGET_RECORDS)?.iter()? {
             let (target, remembered) = entry?;
             let target = target.value().parse().map_err(|_| unreadable_entry(target.value()))?;
-            found.remembered.insert(target, parse_entry::<TargetRecord>(remembered.value())?);
+            state.remembered.insert(target, parse_entry::<TargetRecord>(remembered.value())?);
         }
         for entry in tx.open_table(SUSPENSIONS)?.iter()? {
             let (scope, suspension) =
                 parse_entry::<(SuspensionScope, Suspension)>(entry?.1.value())?;
-            found.suspensions.insert(scope, suspension);
+            state.suspensions.insert(scope, suspension);
         }
         let meta = tx.open_table(META)?;
         let calibration: Option<Calibration> = read_value(&meta, META_CALIBRATION)?;
-        found.calibration = calibration.unwrap_or_default();
-        found.corrections = values_with_prefix(&meta, META_CORRECTION_PREFIX)?;
-        found.scorecard = ScorecardRecords {
+        state.calibration = calibration.unwrap_or_default();
+        state.corrections = values_with_prefix(&meta, META_CORRECTION_PREFIX)?;
+        state.scorecard = ScorecardRecords {
             hours: values_with_prefix(&meta, META_SCORECARD_HOUR_PREFIX)?,
             targets: values_with_prefix(&meta, META_SCORECARD_TARGET_PREFIX)?,
             jobs: read_value(&meta, META_SCORECARD_JOBS)?.unwrap_or_default(),
         };
-        found.advice = values_with_prefix(&meta, META_ADVICE_PREFIX)?;
-        // Outcomes are in the order in which jobs ended. Behind that many older ones, none is of this
+        state.advice = values_with_prefix(&meta, META_ADVICE_PREFIX)?;
+        // Outcomes are in the order in which jobs ended. Beyond this many, none is from the last
         // hour.
         for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(RECENT_OUTCOMES.get()) {
             let outcome = parse_entry::<Outcome>(entry?.1.value().1)?;
             // The hourly budget counts these.
             if outcome.started_at.age(now) <= BUDGET_PERIOD {
-                found.recent_outcomes.push(outcome);
+                state.recent_outcomes.push(outcome);
             }
         }
-        found.recent_outcomes.reverse();
-        Ok(found)
+        state.recent_outcomes.reverse();
+        Ok(state)
     }
 
     pub(super) fn save_measurements(&mut self, measured: &MeasuredBlocks) -> Result<(), Error> {
@@ -307,7 +306,6 @@ impl JournalStore {
         &self.counts
     }
 
-    /// Closes the file.
     pub(super) fn close(self) -> Result<(), Error> {
         Ok(self.database.close()?)
     }
@@ -322,16 +320,16 @@ fn values_with_prefix<K: DeserializeOwned + Ord, V: DeserializeOwned>(
     meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
     prefix: &'static str,
 ) -> Result<BTreeMap<K, V>, Error> {
-    let mut found = BTreeMap::new();
+    let mut values = BTreeMap::new();
     for entry in meta.range(prefix..)? {
         let (name, stored) = entry?;
         if !name.value().starts_with(prefix) {
             break;
         }
         let (key, value) = parse_entry(stored.value())?;
-        found.insert(key, value);
+        values.insert(key, value);
     }
-    Ok(found)
+    Ok(values)
 }
 
 /// Converts a read error at start: after verification everything should be readable.

@@ -64,18 +64,19 @@ pub(super) const META_VERSION: &str = "version";
 pub(super) const META_CLUSTER: &str = "cluster";
 /// [`crate::model::records::Calibration`].
 pub(super) const META_CALIBRATION: &str = "calibration";
-/// Begins the name of each [`crate::model::records::CorrectionRecord`], before its kind, database and
-/// suffix. Single values, because earlier releases read past them: a table of their own would stop
-/// their backups.
+/// Prefix of the name of each [`crate::model::records::CorrectionRecord`], followed by its kind,
+/// database and suffix. Stored as single values, which earlier releases ignore, while a table of
+/// their own would stop their backups.
 pub(super) const META_CORRECTION_PREFIX: &str = "correction:";
-/// Begin the names of the scorecard's [`crate::model::records::ScorecardHour`]s, before the hour, and of its
-/// [`crate::model::records::AdvisedTarget`]s, before the target's id. Single values, as corrections are.
+/// Prefixes of the names of the scorecard's [`crate::model::records::ScorecardHour`]s, followed by
+/// the hour, and of its [`crate::model::records::AdvisedTarget`]s, followed by the target's id.
+/// Stored as single values, like corrections.
 pub(super) const META_SCORECARD_HOUR_PREFIX: &str = "scorecard_hour:";
 pub(super) const META_SCORECARD_TARGET_PREFIX: &str = "scorecard_target:";
 /// A list of [`crate::model::records::AdvisedJob`].
 pub(super) const META_SCORECARD_JOBS: &str = "scorecard_jobs";
-/// Begins the name of each [`crate::model::records::AdviceRecord`], before its code and its subject. Single
-/// values, as corrections are.
+/// Prefix of the name of each [`crate::model::records::AdviceRecord`], followed by its code and its
+/// subject. Stored as single values, like corrections.
 pub(super) const META_ADVICE_PREFIX: &str = "advice:";
 /// [`TableCounts`].
 pub(super) const META_COUNTS: &str = "counts";
@@ -117,7 +118,7 @@ pub(super) struct FeedCounts {
 /// Why a query failed; any error of the database library.
 pub(super) type JournalReadError = Error;
 
-/// The format of a database, as it says itself.
+/// The format of a database, as recorded in it.
 #[derive(Debug)]
 pub(super) struct StoredFormat {
     /// Its number; `None` for a new database.
@@ -143,7 +144,7 @@ impl StoredFormat {
         matches!(self.schema, None | Some(PREVIOUS_SCHEMA..=SCHEMA))
     }
 
-    /// The refusal of a format that this version does not read.
+    /// The error for a format that this version does not read.
     pub(super) fn refused(self, storage: String) -> JournalOpenError {
         let writer = self.version.map_or_else(
             || "another version of recliner".to_owned(),

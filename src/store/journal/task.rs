@@ -1,5 +1,5 @@
-//! The task that holds the database: receives, has [`JournalState`] handle it, does what it
-//! answers.
+//! The task that holds the database: receives requests and events, passes them to [`JournalState`],
+//! and performs the effects it returns.
 
 use super::{
     EventDetails, Journal, JournalHealth, JournalOpenError, Storage, StoredEvents, copy,
@@ -199,7 +199,7 @@ impl JournalTask {
     }
 }
 
-/// The end of a query, with its answer.
+/// The event for a query that was served, with its answer.
 fn served<T: Send + 'static, E: From<StoreError> + Send + 'static>(
     result: Result<T, FileFailure>,
     answer: oneshot::Sender<Result<T, E>>,

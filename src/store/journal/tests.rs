@@ -142,5 +142,5 @@ impl RunningJournal {
 }
 
 async fn within_patience<T>(future: impl Future<Output = T>) -> T {
-    time::timeout(PATIENCE, future).await.expect("it does not hang")
+    time::timeout(PATIENCE, future).await.expect("the operation does not hang")
 }

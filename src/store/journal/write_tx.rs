@@ -54,7 +54,6 @@ impl OutcomeKey {
 /// Results of one transaction.
 pub(super) struct WriteResult {
     pub(super) counts: TableCounts,
-    /// New outcomes.
     pub(super) new_outcomes: Vec<OutcomeKey>,
     /// New events with their numbers, if somebody subscribed.
     pub(super) new_events: Vec<(u64, JournalEvent)>,
@@ -163,7 +162,8 @@ impl<'tx> WriteTx<'tx> {
         self.insert_advice_events(key, &before, &record.cloned().unwrap_or_default())
     }
 
-    /// Records what became of advice. That it is forgotten, long after it was gone, is no event.
+    /// Records events about advice. Forgetting a finding is not an event: it was announced when it
+    /// went.
     fn insert_advice_events(
         &mut self,
         key: &AdviceKey,
@@ -204,7 +204,7 @@ impl<'tx> WriteTx<'tx> {
         }
     }
 
-    /// Replaces a single value; none removes it.
+    /// Replaces a single value; `None` removes it.
     fn set_meta(&mut self, name: &str, value: Option<&impl Serialize>) -> Result<(), Error> {
         match value {
             Some(value) => self.put_meta(name, value),
@@ -357,8 +357,8 @@ impl<'tx> WriteTx<'tx> {
         self.put_meta(META_ERAS, &eras)
     }
 
-    /// Removes the oldest entries that exceed their budgets. The history of database events has what
-    /// the feed leaves of theirs. Returns whether more must be removed.
+    /// Removes the oldest entries that exceed their budgets. The history of database events gets
+    /// what the feed leaves of their common budget. Returns whether more must be removed.
     pub(super) fn trim(
         &mut self,
         budgets: &work::JournalRetention,

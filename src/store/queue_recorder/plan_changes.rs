@@ -103,13 +103,14 @@ struct QueuedTargetState {
 /// Bits for channels; reasons use the lower bits. Channels from the eighth on share a bit.
 const CHANNEL_BITS: u32 = u32::BITS - REASON_BITS;
 
-/// Bits for reasons: more than there are, so that a further one moves no bit of a channel.
+/// Bits for reasons: more than there are reasons, so that a new one does not move the bits of
+/// channels.
 const REASON_BITS: u32 = TURN_CODE as u32;
 
-/// The number that all reasons of waiting for a turn share.
+/// The code that all reasons of waiting for a turn share.
 const TURN_CODE: u8 = 24;
 
-/// The number of each reason, and so its bit.
+/// The code of each reason, which also determines its bit.
 const REASON_CODES: [u8; RefusalReason::ALL.len()] = {
     let (mut codes, mut at, mut next) = ([TURN_CODE; RefusalReason::ALL.len()], 0, 1);
     while at < codes.len() {
@@ -123,7 +124,7 @@ const REASON_CODES: [u8; RefusalReason::ALL.len()] = {
     codes
 };
 
-/// A reason as a number; zero means no reason.
+/// The code of a reason; zero means no reason.
 fn reason_code(reason: Option<RefusalReason>) -> u8 {
     reason.and_then(|reason| REASON_CODES.get(reason as usize).copied()).unwrap_or_default()
 }
@@ -176,7 +177,7 @@ impl PlanHistory {
                 self.states.resize(at + 1, QueuedTargetState::default());
             }
             let Some(state) = self.states.get_mut(at) else { continue };
-            let seen = reason_code(it.refused);
+            let reason = reason_code(it.refused);
             let waited = state.round == before && before != 0;
             let about = if !waited || state.channel != channel {
                 let generation = it.ix.generation();
@@ -186,16 +187,16 @@ impl PlanHistory {
                 if !waited {
                     state.persisted_reason = 0;
                 }
-                (state.channel, state.current_reason, state.held_seconds) = (channel, seen, 0);
+                (state.channel, state.current_reason, state.held_seconds) = (channel, reason, 0);
                 Some((About::Queued, channel_bit(channel)))
-            } else if state.current_reason != seen {
-                (state.current_reason, state.held_seconds) = (seen, 0);
+            } else if state.current_reason != reason {
+                (state.current_reason, state.held_seconds) = (reason, 0);
                 None
             } else {
                 state.held_seconds = state.held_seconds.saturating_add(elapsed);
                 it.refused.filter(|reason| state.is_worth_recording(*reason)).map(|_| {
-                    state.persisted_reason = seen;
-                    (About::Refused, reason_bit(seen))
+                    state.persisted_reason = reason;
+                    (About::Refused, reason_bit(reason))
                 })
             };
             state.round = round;

@@ -1,7 +1,7 @@
 //! The advised compactions that would run now, beside the jobs that really run.
 //!
-//! Owns what the planner would remember of advised compactions: recent starts, pauses, rests and views of
-//! which some copies are done. Never decides what starts. Pure.
+//! Owns what the planner would remember of advised compactions: recent starts, pauses, rests, and
+//! views with only some copies done. Never decides what starts. Pure.
 
 use crate::{
     jobs::{BusyPeriod, Job, JobKey, Jobs, TargetConstraints},
@@ -73,7 +73,7 @@ impl SeenJob {
     }
 }
 
-/// All of them.
+/// All running advised compactions, and the real ones seen beside them.
 #[derive(Debug, Default)]
 pub(super) struct AdvisedJobs {
     running: Vec<Running>,
@@ -90,7 +90,8 @@ impl AdvisedJobs {
         Self { running: running.collect(), ..Self::default() }
     }
 
-    /// Lets no job of an earlier process begin later than now, as after a clock that was set back.
+    /// Ensures that no job of an earlier process begins later than now, as it could after the clock
+    /// was set back.
     pub(super) fn begin_by(&mut self, now: Moment) {
         for AdvisedJob { started_at, ends_at, .. } in
             self.running.iter_mut().map(|it| &mut it.record)
@@ -109,7 +110,7 @@ impl AdvisedJobs {
         self.running.len()
     }
 
-    /// The views of which copies are compacted or done, while others wait.
+    /// The views with some copies being compacted or done while others wait.
     pub(super) fn views<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = TargetIx> + 'a {
         let running = self.running.iter().filter(|job| job.is_copy_of_view());
         let rounds = [&*plan.conditions.constraints, &self.memory];
@@ -117,18 +118,18 @@ impl AdvisedJobs {
         rounds.chain(running.filter_map(|job| job.ix))
     }
 
-    /// Bytes of the new files of all that run.
+    /// Bytes of the new files of all running jobs.
     pub(super) fn extra_bytes(&self) -> u64 {
         self.running.iter().map(|job| job.record.rewrite_bytes).fold(0, u64::saturating_add)
     }
 
-    /// Forgets everything that runs, and what is remembered of it.
+    /// Forgets all running jobs, and everything remembered about them.
     pub(super) fn clear(&mut self) {
         self.running.clear();
         self.memory = TargetConstraints::default();
     }
 
-    /// Notes the compactions that really run; returns the bytes of their new files.
+    /// Records the compactions that really run; returns the bytes of their new files.
     pub(super) fn see(&mut self, plan: &Plan, now: Moment) -> u64 {
         let mut extra = 0_u64;
         for job in plan.conditions.jobs.compactions() {
@@ -193,8 +194,8 @@ impl AdvisedJobs {
         }
     }
 
-    /// All jobs at one moment, the advised compactions and what really ran; notes which nodes are busy with those
-    /// of recliner.
+    /// All jobs at one moment: the advised compactions and the real jobs. Also records which nodes
+    /// are busy with recliner's jobs.
     pub(super) fn run_until(&mut self, plan: &Plan, at: Moment) -> Jobs {
         let real = &plan.conditions.jobs;
         let builds = real.list.iter().filter(|job| !job.is_compaction());
@@ -213,7 +214,7 @@ impl AdvisedJobs {
         jobs
     }
 
-    /// Begins a start.
+    /// Begins the job of a start.
     pub(super) fn begin(&mut self, plan: &Plan, start: &PlannedStart, now: Moment) {
         let Some(target) = plan.snapshot.target(start.ix) else { return };
         let nodes = nodes_of_start(&plan.snapshot, start.node);
@@ -252,7 +253,8 @@ impl AdvisedJobs {
         job.nodes.first().is_none_or(|node| imagined::is_last_copy(&mut self.memory, target, *node))
     }
 
-    /// Remembers that a target was compacted: until the next step, its facts are those from before.
+    /// Remembers that a target was compacted: until the next step, its facts are still those from
+    /// before.
     pub(super) fn remember_end(&mut self, ix: TargetIx) {
         self.memory.started_unmeasured.insert(ix, Moment::from_unix(u64::MAX));
     }
@@ -275,19 +277,19 @@ impl AdvisedJobs {
         marked
     }
 
-    /// The next time after `at` at which one ends, or a real compaction had ended.
+    /// The next time after `at` at which an advised compaction ends, or a real one has ended.
     pub(super) fn next_end(&self, at: Moment) -> Option<Moment> {
         let advised = self.running.iter().map(|job| job.record.ends_at);
         let real = self.seen.values().map(|seen| seen.last_seen.plus(Duration::from_secs(1)));
         advised.chain(real).filter(|end| *end > at).min()
     }
 
-    /// Forgets real compactions that were not seen any more at this time.
+    /// Forgets real compactions that were last seen before this time.
     pub(super) fn forget_seen_before(&mut self, now: Moment) {
         self.seen.retain(|_, seen| seen.last_seen >= now);
     }
 
-    /// Moves all times with a clock that read `before` when it was set to `now`.
+    /// Moves all times after a clock that read `before` was set to `now`.
     pub(super) fn shift(&mut self, before: Moment, now: Moment) {
         for job in &mut self.running {
             job.record.started_at = job.record.started_at.shifted(before, now);

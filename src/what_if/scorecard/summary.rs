@@ -1,11 +1,11 @@
-//! The scorecard as readers see it, and its sum over any time.
+//! The scorecard as readers see it, and its sums over any period.
 
 use crate::model::records::{HourNumber, ScorecardHour, hour_begin, hour_of};
 use std::collections::BTreeMap;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
-/// What the scorecard does.
+/// The state of the scorecard.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,11 +15,11 @@ pub enum ScorecardState {
     Waiting,
     /// It counts.
     Advising,
-    /// It rests, because recliner enforces everything, and keeps what it has.
+    /// It pauses, because recliner enforces everything, and keeps what it has.
     Enforcing,
 }
 
-/// What advised compactions add up to since the process started.
+/// Sums over advised compactions since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdviceCounters {
     /// Compactions that ended.
@@ -28,7 +28,7 @@ pub struct AdviceCounters {
     pub freed_bytes: u64,
     /// Bytes of their new files.
     pub rewritten_bytes: u64,
-    /// Those in conflict with another program's compaction.
+    /// Compactions in conflict with another program's.
     pub conflicts: u64,
 }
 
@@ -46,36 +46,36 @@ impl AdviceCounters {
 pub struct ScorecardView {
     /// The sums of each hour.
     pub hours: BTreeMap<HourNumber, ScorecardHour>,
-    /// What it does.
+    /// What the scorecard does.
     pub state: ScorecardState,
     /// Advised compactions that run.
     pub running: usize,
     /// Targets that advised compactions have made smaller.
     pub targets: usize,
-    /// What was added since the process started.
+    /// Sums since the process started.
     pub counters: AdviceCounters,
     /// The waste that would be left; none while nothing is advised.
     pub advised_waste_bytes: Option<u64>,
-    /// When it was made.
+    /// When this view was made.
     pub updated_at: Moment,
 }
 
-/// The sum over a time.
+/// The sums over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScorecardSum {
     /// The beginning of the first hour that counts; none if there is none.
     pub from: Option<Moment>,
     /// The sums.
     pub sums: ScorecardHour,
-    /// Seconds since then of which nothing is known, because recliner was not running.
+    /// Seconds since then about which nothing is known, because recliner was not running.
     pub missing_seconds: u64,
 }
 
 impl ScorecardView {
-    /// The sum from the hour of `since` up to `now`.
+    /// Sums from the hour of `since` up to `now`.
     ///
-    /// Before its first hour ever, the scorecard had not begun, so nothing is missing there. Hours that are
-    /// still to come, as after a clock that was set back, count with what they have.
+    /// Nothing counts as missing before the first hour of the scorecard. Hours that are still to
+    /// come, as after a clock that was set back, count with what they have.
     #[must_use]
     pub fn sum(&self, since: Moment, now: Moment) -> ScorecardSum {
         let Some(begun) = self.hours.keys().next().copied() else { return ScorecardSum::default() };

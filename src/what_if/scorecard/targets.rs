@@ -1,10 +1,11 @@
 //! The files that advised compactions have made smaller, as they would be now.
 //!
-//! Owns one entry for each such target, and none for any other. An entry ends when somebody really compacts
-//! the file: then it is at least as small as the advised compaction left it. Pure.
+//! Owns one entry for each such target. An entry ends when somebody really compacts the file,
+//! because the file is then at least as small as the advised compaction left it. Pure.
 //!
-//! What an advised compaction freed stays freed while the real file goes on growing, so the file would now
-//! be as large as it really is, less that; but never smaller than a compaction would leave it now.
+//! The bytes that an advised compaction freed stay freed while the real file continues to grow. So
+//! the file would now be smaller than the real one by these bytes, but never smaller than a
+//! compaction would leave it now.
 
 use crate::{
     model::{
@@ -27,18 +28,17 @@ use wall_clock::Moment;
 /// begins, and the scorecard says that some may be missing.
 pub(super) const MAX_TARGETS: usize = 50_000;
 
-/// A target that no snapshot contained for so many steps is forgotten: after an hour.
+/// A target that no snapshot contained for this many steps, i.e. for an hour, is forgotten.
 const MAX_MISSING_STEPS: u32 = 60;
 
-/// One target.
 #[derive(Clone, Debug)]
 struct Entry {
     record: AdvisedTarget,
     ix: Option<TargetIx>,
     missing_steps: u32,
-    /// What the last reading of the real file told.
+    /// Waste at the last reading of the real file.
     reading: WasteReading,
-    /// The rent of the smaller file, and what its last reading would have told.
+    /// The rent of the smaller file, and its waste at the last reading.
     rent: Rent,
     supposed: Option<WasteReading>,
     queued_since: Option<Moment>,
@@ -63,11 +63,11 @@ impl Entry {
         }
     }
 
-    /// Brings it up to the facts of its target.
+    /// Updates the entry to the facts of its target.
     fn update(&mut self, target: TargetRef<'_>, reading: WasteReading) {
         self.reading = reading;
         let Some(waste) = self.record.waste_of(target) else { return };
-        // The size and the sequence would say that it was compacted again.
+        // The size and the sequence would suggest that it was compacted again.
         let seen = WasteReading {
             reclaimable_bytes: waste,
             file_bytes: 0,
@@ -78,7 +78,7 @@ impl Entry {
         self.rent = if self.rent.is_known() {
             self.rent.after_reading(self.supposed.as_ref(), Some(&seen))
         } else {
-            // After a restart: as if its waste had grown evenly since the compaction.
+            // After a restart: assumes that waste has grown evenly since the compaction.
             let waited = since.age(seen.at).as_secs_f64();
             Rent::from_parts(to_single(waste as f64 * waited / 2.0), since.max(seen.at))
         };
@@ -87,8 +87,8 @@ impl Entry {
 }
 
 impl AdvisedTarget {
-    /// The record of a compaction that ends now, of a target with these real facts; none if a size is not
-    /// known.
+    /// The record of a compaction that ends now, of a target with these real facts; none if a size
+    /// is unknown.
     fn of(kind: TargetKind, correction: Correction, real: &Facts, now: Moment) -> Option<Self> {
         let file_bytes = real.file_bytes.get()?;
         let left_bytes = correction.predicted_bytes(kind, real)?.min(file_bytes);
@@ -103,7 +103,7 @@ impl AdvisedTarget {
         })
     }
 
-    /// The facts that the target would have, given its real ones; none while its size is not known.
+    /// The facts that the target would have, given its real ones; none if its size is unknown.
     fn facts(&self, kind: TargetKind, correction: Correction, real: &Facts) -> Option<Facts> {
         let file = real.file_bytes.get()?;
         let smallest = correction.predicted_bytes(kind, real)?.min(file);
@@ -140,11 +140,11 @@ pub(super) struct Savings {
     pub(super) freed_on: NodeBytes,
 }
 
-/// All of them.
+/// All targets that advised compactions have made smaller.
 #[derive(Debug, Default)]
 pub(super) struct AdvisedTargets {
     entries: BTreeMap<TargetId, Entry>,
-    /// By position, as far as the snapshot has them.
+    /// Ids by table position, for targets that the snapshot has.
     ids: HashMap<TargetIx, TargetId>,
 }
 
@@ -163,16 +163,16 @@ impl AdvisedTargets {
         self.entries.len() < MAX_TARGETS || self.ids.contains_key(&ix)
     }
 
-    /// Brings the entries up to a snapshot; adds to `changes` those that end, because their file was really
-    /// compacted or is gone.
+    /// Updates the entries to a snapshot; adds to `changes` the entries that end, because their
+    /// file was really compacted or is gone.
     pub(super) fn update(&mut self, snapshot: &Snapshot, changes: &mut Vec<ScorecardChange>) {
         self.find_positions(snapshot);
-        let mut over = Vec::new();
+        let mut ended = Vec::new();
         for (id, entry) in &mut self.entries {
             let Some(target) = entry.ix.and_then(|ix| snapshot.target(ix)) else {
                 entry.missing_steps += 1;
                 if entry.missing_steps >= MAX_MISSING_STEPS {
-                    over.push(id.clone());
+                    ended.push(id.clone());
                 }
                 continue;
             };
@@ -181,13 +181,13 @@ impl AdvisedTargets {
             let reading = WasteReading::of(target.kind(), &facts, target.correction());
             match reading {
                 Some(reading) if entry.reading.was_compacted_until(&reading) => {
-                    over.push(id.clone());
+                    ended.push(id.clone());
                 }
                 Some(reading) => entry.update(target, reading),
                 None => {}
             }
         }
-        for id in over {
+        for id in ended {
             if let Some(ix) = self.entries.remove(&id).and_then(|entry| entry.ix) {
                 self.ids.remove(&ix);
             }
@@ -237,8 +237,8 @@ impl AdvisedTargets {
         }
     }
 
-    /// Compacts a target; returns the sizes of one file before and after, and the change. None if a size is
-    /// not known.
+    /// Compacts a target; returns the sizes of one file before and after, and the change. None if a
+    /// size is unknown.
     pub(super) fn compact(
         &mut self,
         target: TargetRef<'_>,
@@ -261,7 +261,7 @@ impl AdvisedTargets {
         Some((before, left, ScorecardChange::Target(id, Some(record))))
     }
 
-    /// What all of them save.
+    /// What all entries save.
     pub(super) fn savings(&self, snapshot: &Snapshot) -> Savings {
         let mut savings = Savings { waste_bytes: 0, freed_on: NodeBytes::none(snapshot) };
         for entry in self.entries.values() {
@@ -282,7 +282,7 @@ impl AdvisedTargets {
         savings
     }
 
-    /// Moves all times with a clock that read `before` when it was set to `now`.
+    /// Moves all times after a clock that read `before` was set to `now`.
     pub(super) fn shift(&mut self, before: Moment, now: Moment) {
         for entry in self.entries.values_mut() {
             let wasted = entry.supposed.map_or(0, |it| it.reclaimable_bytes);

@@ -1,7 +1,7 @@
-//! The task of the scorecard: it gives it the published plans and the time, and stores what changes.
+//! The task of the scorecard: passes it the published plans and the time, and stores its changes.
 //!
-//! Owns the [`Scorecard`]. Nothing waits for it: while the journal cannot be written, changes are put
-//! together and stored later.
+//! Owns the [`Scorecard`]. Nothing waits for it: while the journal cannot be written, changes are
+//! merged and stored later.
 
 use super::{Scorecard, ScorecardView};
 use crate::{
@@ -23,10 +23,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// Time from one step to the next.
 const STEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Changes that wait to be stored, each thing once.
+/// Changes that wait to be stored, only the latest of each record.
 #[derive(Debug, Default)]
 struct WaitingChanges {
     hours: BTreeMap<HourNumber, Option<ScorecardHour>>,
@@ -55,7 +54,6 @@ impl WaitingChanges {
     }
 }
 
-/// The task.
 #[derive(Debug)]
 pub(crate) struct ScorecardTask {
     clock: Clock,
@@ -69,7 +67,7 @@ pub(crate) struct ScorecardTask {
 }
 
 impl ScorecardTask {
-    /// Makes the task and a receiver of what it publishes.
+    /// Creates the task and a receiver of what it publishes.
     pub(crate) fn new(
         clock: Clock,
         plans: watch::Receiver<Arc<Plan>>,
@@ -83,8 +81,8 @@ impl ScorecardTask {
         (task, view)
     }
 
-    /// Waits for what the previous process left, then runs until `stop`, or until the planner ends. Ends if
-    /// there is no usable state, as the job state task does.
+    /// Waits for the records of the previous process, then runs until `stop`, or until the planner
+    /// ends. Ends if there is no usable state, as the job state task does.
     pub(crate) async fn run(
         mut self,
         recovering: oneshot::Receiver<ScorecardRecords>,
@@ -111,7 +109,8 @@ impl ScorecardTask {
                     }
                     let plan = Arc::clone(&self.plans.borrow_and_update());
                     self.scorecard.see(&plan, self.clock.now());
-                    // It need not wait for a minute to go on with what an earlier process left.
+                    // The first step need not wait a minute to continue from the records of an
+                    // earlier process.
                     let is_first = self.stepped_at.is_none();
                     if is_first && plan.snapshot.sweep_duration().is_some() {
                         tick.reset_immediately();
@@ -139,7 +138,7 @@ impl ScorecardTask {
         self.published.send_replace(Arc::new(self.scorecard.view(self.clock.now())));
     }
 
-    /// Stores what waits. The job state task reports a journal that cannot be written.
+    /// Stores the waiting changes. The job state task reports a journal that cannot be written.
     async fn store_changes(&mut self) {
         let changes = self.waiting.changes();
         if !changes.is_empty() && self.store.store(changes).await.is_ok() {

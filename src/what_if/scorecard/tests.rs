@@ -123,7 +123,7 @@ impl World {
         self.queues.make_plan(&snapshot, &conditions, &self.rules, self.now)
     }
 
-    /// What is really wasted.
+    /// Bytes that are really wasted.
     fn wasted(&mut self) -> u64 {
         Waste::of(&self.plan().snapshot).unwrap().reclaimable_bytes()
     }
@@ -189,8 +189,8 @@ fn a_bloated_file_is_compacted_once_and_stays_small() {
 }
 
 #[test]
-fn a_file_that_grows_is_compacted_again_when_a_channel_takes_it_again() {
-    // Half of the file is waste after a hundred minutes, and again and again.
+fn growing_file_is_compacted_whenever_a_channel_takes_it() {
+    // Half of the file is waste after every hundred minutes.
     let mut world = World::new(ChannelPreset::Smoosh, &[(110, 100)]);
     let mut kept = Kept::default();
     for _ in 0..1_000 {
@@ -206,7 +206,7 @@ fn a_file_that_grows_is_compacted_again_when_a_channel_takes_it_again() {
 }
 
 #[test]
-fn rent_counts_from_the_advised_compaction_on() {
+fn rent_counts_from_the_advised_compaction() {
     // Due when g t^2 / 2 is the horizon times the data: after sqrt(2 h A / g), every nine hours.
     let mut world = World::new(ChannelPreset::Rent, &[(100, 100)]);
     let mut kept = Kept::default();
@@ -224,7 +224,7 @@ fn rent_counts_from_the_advised_compaction_on() {
 }
 
 #[test]
-fn a_real_compaction_ends_what_an_advised_one_saved() {
+fn real_compaction_ends_the_savings_of_an_advised_one() {
     let mut world = World::new(ChannelPreset::Smoosh, &[(1_000, 100)]);
     let mut kept = Kept::default();
     kept.steps(&mut world, 5);
@@ -241,7 +241,7 @@ fn a_real_compaction_ends_what_an_advised_one_saved() {
 
 #[test]
 fn another_programs_compaction_is_a_conflict_only_if_it_begins_later() {
-    // 6 GiB take five minutes.
+    // Compacting 6 GiB takes five minutes.
     let mut world = World::new(ChannelPreset::Smoosh, &[(20_000, 6_000)]);
     world.begin_other(0);
     let mut kept = Kept::default();
@@ -260,7 +260,7 @@ fn another_programs_compaction_is_a_conflict_only_if_it_begins_later() {
 }
 
 #[test]
-fn it_rests_while_recliner_enforces_and_keeps_what_it_has() {
+fn scorecard_pauses_and_keeps_sums_while_recliner_enforces() {
     let mut world = World::new(ChannelPreset::Smoosh, &[(1_000, 100), (800, 300)]);
     let mut kept = Kept::default();
     kept.steps(&mut world, 30);
@@ -270,7 +270,7 @@ fn it_rests_while_recliner_enforces_and_keeps_what_it_has() {
     let sums = kept.sums();
     assert_eq!(sums, ScorecardHour { enforced_seconds: 1_800, ..before });
     assert_eq!(kept.card.view(world.now).state, ScorecardState::Enforcing);
-    // A channel that only advises goes on.
+    // Channels that only advise are counted again.
     let list = world.channels.list.iter().cloned().map(|mut channel| {
         channel.mode = Mode::Advise;
         channel
@@ -282,7 +282,7 @@ fn it_rests_while_recliner_enforces_and_keeps_what_it_has() {
 }
 
 #[test]
-fn a_gap_is_not_covered_and_said_to_be_missing() {
+fn gap_is_not_counted_and_reported_as_missing() {
     let mut world = World::new(ChannelPreset::Smoosh, &[(1_000, 100)]);
     let mut kept = Kept::default();
     kept.steps(&mut world, 121);
@@ -302,7 +302,7 @@ fn a_gap_is_not_covered_and_said_to_be_missing() {
 }
 
 #[test]
-fn a_clock_that_is_set_neither_loses_nor_doubles() {
+fn setting_the_clock_neither_loses_nor_doubles_sums() {
     let run = |set: &[(u32, i64)]| {
         let mut world = World::new(ChannelPreset::Smoosh, &[(20_000, 6_000), (900, 100)]);
         let mut kept = Kept::default();

@@ -19,7 +19,7 @@ fn add_view(draft: &mut Draft, node: NodeIx, name: &str, (live, garbage): (u64, 
     watch(draft, ix, (live, garbage, 0));
 }
 
-/// smoosh with these least ratios of databases and views, and nothing else.
+/// smoosh with these minimum ratios of databases and views, and no other channels.
 fn ratios(dbs: f64, views: f64) -> Policy {
     let ratio = |kind, least| {
         let mut channel = Channel::with_defaults(kind, kind_of(kind), PriorityKind::Ratio);
@@ -34,13 +34,13 @@ fn kind_of(name: &str) -> TargetKind {
     if name == "dbs" { TargetKind::Db } else { TargetKind::View }
 }
 
-/// Rent in place of these rules.
+/// These rules with channels by rent.
 fn rent(rules: &Policy) -> Policy {
     let list = ChannelPreset::Rent.channels();
     Policy { channels: Arc::new(Channels { list, ..Channels::default() }), ..rules.clone() }
 }
 
-/// The outlook under these rules, and what rent in their place keeps.
+/// The outlook under smoosh's rules, and the horizons with which rent keeps the same waste.
 fn kept(present: &Present, smoosh: &Policy, rent: &Policy, days: u32) -> (Outlook, KeptWaste) {
     let stop = CancellationToken::new();
     let forecast = Forecast::new(present, days * DAY, &stop).unwrap();
@@ -61,7 +61,7 @@ fn assert_within(found: f64, expected: f64, share: f64, what: &str) {
 }
 
 #[test]
-fn the_horizon_follows_from_the_law_of_the_square_root() {
+fn horizon_follows_the_square_root_law() {
     // A ratio of k wastes L (k - 1) / 2 on average, a horizon sqrt(L g h / 2): the same where
     // h = L (k - 1)^2 / (2 g).
     let present = present(&[("a", 1_000, 190, 0)], None);
@@ -80,7 +80,7 @@ fn the_horizon_follows_from_the_law_of_the_square_root() {
 }
 
 #[test]
-fn databases_and_views_have_a_horizon_each() {
+fn databases_and_views_have_separate_horizons() {
     let mut draft = Draft::new(5);
     let node = draft.get_or_add_node("couchdb@a");
     draft.update_node(node, |node| node.is_member = true);
@@ -111,7 +111,7 @@ fn databases_and_views_have_a_horizon_each() {
 }
 
 #[test]
-fn limits_that_leave_more_waste_are_said() {
+fn reports_limits_that_leave_more_waste() {
     let names: Vec<String> = (0..20).map(|at| format!("db{at}")).collect();
     let dbs: Vec<_> = names.iter().map(|name| (name.as_str(), 10_000, 100_000, 0)).collect();
     let present = present(&dbs, None);
@@ -125,7 +125,7 @@ fn limits_that_leave_more_waste_are_said() {
 }
 
 #[test]
-fn a_time_without_compactions_bounds_the_horizon_from_below_alone() {
+fn time_without_compactions_gives_only_a_lower_bound() {
     let present = present(&[("a", 1_000, 19, 0)], None);
     let smoosh = ratios(2.0, 2.0);
     let (outlook, kept) = kept(&present, &smoosh, &rent(&smoosh), 7);
@@ -139,7 +139,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_horizon_that_is_found_keeps_the_waste(
+    fn found_horizon_keeps_the_waste(
         sizes in prop::collection::vec((2.0_f64..4.0, -1.5_f64..-0.2), 4..9),
         ratio in 1.3_f64..5.0,
     ) {

@@ -37,7 +37,7 @@ fn every_state_of_a_channel_has_one_action() {
         (Some("3"), false, true, false, false, false, ChannelAction::Leave),
         // Taken over by another machine.
         (Some("0"), true, false, false, false, true, ChannelAction::Stranded),
-        // No longer this program's.
+        // No longer taken over by this program.
         (Some("3"), true, true, true, false, true, ChannelAction::RemoveRecords),
         (None, false, true, false, false, true, ChannelAction::RemoveRecords),
         (Some("0"), false, true, false, false, true, ChannelAction::RemoveRecords),

@@ -201,7 +201,7 @@ impl RunningTask {
     async fn stop(mut self) {
         self.stop.cancel();
         let ended = time::timeout(Duration::from_secs(60), self.tasks.join_next()).await;
-        ended.expect("it ends").expect("there is one").unwrap();
+        ended.expect("the task ends in time").expect("a task was running").unwrap();
     }
 }
 
@@ -310,9 +310,9 @@ async fn a_reload_restores_removed_channels_and_reports_contested_ones() {
     assert!(state.nodes.values().all(|node| *node == NodeTakeover::default()), "{state:?}");
 }
 
-/// Up to 3.2 a list replaces the built-in channels, since 3.3 it adds to them.
+/// Up to CouchDB 3.2 a configured list replaces the built-in channels; since 3.3 it adds to them.
 #[tokio::test(start_paused = true)]
-async fn a_channel_that_smoosh_does_not_have_is_neither_contested_nor_taken_over() {
+async fn channel_unknown_to_smoosh_is_neither_contested_nor_taken_over() {
     let cluster = Cluster::new();
     cluster.change(|state| {
         for node in state.nodes.values_mut() {
@@ -340,24 +340,24 @@ async fn a_channel_that_smoosh_does_not_have_is_neither_contested_nor_taken_over
     assert!(state.nodes[B].findings.contains(why));
     cluster.change(|state| state.nodes.get_mut(B).unwrap().version = "");
     let state = running.after(31).await;
-    assert!(!state.nodes[B].not_taken_over.contains_key("dbs"), "it is not known");
+    assert!(!state.nodes[B].not_taken_over.contains_key("dbs"), "the channels of b are not known");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_advising_process_changes_nothing_that_another_process_left() {
+async fn advising_process_changes_nothing_left_by_another() {
     let (cluster, store) = (Cluster::new(), InMemoryTakeoverStore::default());
     let mut killed = RunningTask::start(&cluster, store.clone(), takeover());
     killed.after(5).await;
     killed.tasks.abort_all();
-    let left = (cluster.node(A), cluster.0.borrow().changes);
+    let state_before = (cluster.node(A), cluster.0.borrow().changes);
     let running = RunningTask::start(&cluster, store.clone(), TakeoverSettings::default());
     let state = running.after(3_600).await;
-    assert_eq!((cluster.node(A), cluster.0.borrow().changes), left);
+    assert_eq!((cluster.node(A), cluster.0.borrow().changes), state_before);
     assert_eq!(state.nodes[A].findings.len(), 3);
     assert!(state.nodes[A].findings[0].contains("`recliner restore-smoosh`"));
     running.stop().await;
-    assert_eq!((cluster.node(A), cluster.0.borrow().changes), left);
-    // An enforcing one restores what its own store contains, and nothing else.
+    assert_eq!((cluster.node(A), cluster.0.borrow().changes), state_before);
+    // An enforcing process restores what its own store contains, and nothing else.
     let other = RunningTask::start(&cluster, InMemoryTakeoverStore::default(), coexist());
     other.after(5).await;
     assert_eq!(stopped_channels(&cluster), 6);
@@ -407,7 +407,7 @@ async fn a_process_killed_at_any_moment_leaves_a_restorable_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_down_delays_no_other() {
+async fn unreachable_node_does_not_delay_others() {
     let (cluster, store) = (Cluster::new(), InMemoryTakeoverStore::default());
     let running = RunningTask::start(&cluster, store.clone(), takeover());
     running.after(5).await;
@@ -419,11 +419,11 @@ async fn a_node_that_is_down_delays_no_other() {
     running.stop().await;
     assert!(start.elapsed() < Duration::from_secs(20));
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("2"));
-    let left = store.records().await.unwrap();
-    assert!(left.len() == 3 && left.iter().all(|it| it.node == B), "{left:?}");
+    let records = store.records().await.unwrap();
+    assert!(records.len() == 3 && records.iter().all(|it| it.node == B), "{records:?}");
 }
 
-/// Records that cannot be written.
+/// A store in which no record can be written.
 #[derive(Clone, Debug)]
 struct FullTakeoverStore;
 
@@ -440,7 +440,7 @@ impl TakeoverStore for FullTakeoverStore {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_over_that_cannot_be_recorded() {
+async fn takes_over_nothing_that_cannot_be_recorded() {
     let cluster = Cluster::new();
     let running = RunningTask::start(&cluster, FullTakeoverStore, takeover());
     let state = running.after(5).await;
@@ -450,7 +450,7 @@ async fn nothing_is_taken_over_that_cannot_be_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_command_restores_by_the_marks_alone() {
+async fn restore_command_needs_only_the_marks() {
     let cluster = Cluster::new();
     let before = cluster.node(A);
     let mut killed = RunningTask::start(&cluster, InMemoryTakeoverStore::default(), takeover());

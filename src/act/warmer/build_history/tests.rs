@@ -131,7 +131,7 @@ fn a_build_ends_when_its_index_reaches_the_target_sequence() {
 }
 
 #[test]
-fn an_answer_within_the_same_second_counts() {
+fn measurement_from_the_same_second_counts() {
     let mut fixture = Fixture::default();
     fixture.0.record_start(&lag(10, 500, 30), BuildClass::Batch, at(100));
     assert_eq!(fixture.update(110, &lag(10, 500, 30), &jobs(110, None)), needs_reread());

@@ -60,8 +60,8 @@ fn search_lag_is_bounded_by_the_copies() {
     ] {
         let lags = lags(copies, Some(indexed), Some(true));
         let [lag] = &lags.buildable[..] else { panic!("{lags:?}") };
-        let found = (lag.pending, lag.may_be_current);
-        assert_eq!(found, (pending, unsure), "{copies:?}, {indexed} indexed");
+        let result = (lag.pending, lag.may_be_current);
+        assert_eq!(result, (pending, unsure), "{copies:?}, {indexed} indexed");
         assert!(lag.is_search && lags.without_engine.is_empty());
         assert_eq!(lag.database.copies_by_node.values().sum::<usize>(), 4);
     }
@@ -77,7 +77,7 @@ fn without_a_measurement_there_is_no_lag() {
 }
 
 #[test]
-fn an_index_without_engine_is_listed_separately_whatever_was_measured() {
+fn index_without_engine_is_listed_separately() {
     let copies = [[Some(100), Some(100)], [Some(80), Some(80)]];
     for offered in [None, Some(false)] {
         let lags = lags(copies, Some(10), offered);

@@ -221,7 +221,7 @@ fn design_documents_can_disable_automatic_builds() {
 }
 
 #[test]
-fn old_facts_are_measured_again_first() {
+fn stale_facts_are_measured_again_before_a_build() {
     let mut world = Fixture::new(&[3]);
     let ix = world.views[0];
     let mut facts = world.draft.current().target(ix).unwrap().facts();
@@ -230,7 +230,7 @@ fn old_facts_are_measured_again_first() {
     let selection = world.choose(&BuildHistory::default());
     assert_eq!(selection.indexes[0].status, BuildStatus::Waiting(BuildRefusal::Stale));
     assert_eq!((selection.reread, selection.starts), (vec![ix], vec![]));
-    // They are not requested again while the answer is pending.
+    // Measurements are not requested again while one is pending.
     let mut history = BuildHistory::default();
     let all = index_lag::index_lags(&world.plan.snapshot);
     history.update(&all.buildable, &Jobs::default(), &world.settings, NOW);

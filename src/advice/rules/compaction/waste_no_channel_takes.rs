@@ -20,24 +20,27 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
     let Some(waste) = Waste::of(situation.snapshot()) else { return };
     let (all, waste) = (waste.file_bytes(), waste.reclaimable_bytes());
-    let taken = queues(situation)
+    let queued_bytes = queues(situation)
         .fold(0_u64, |bytes, (queue, _)| bytes.saturating_add(queue.reclaimable_bytes));
     let is_complete = queues(situation).all(|(queue, _)| queue.overflow == 0);
-    let left = waste.saturating_sub(taken);
-    let share = left as f64 / all.max(1) as f64;
+    let untaken = waste.saturating_sub(queued_bytes);
+    let share = untaken as f64 / all.max(1) as f64;
     let settings = situation.settings();
-    // Of what does not fit into a queue, only the number is known.
-    if !is_complete || left < settings.min_bytes || share * 100.0 < settings.untaken_waste_percent {
+    // For targets that do not fit into a queue, only their number is known.
+    if !is_complete
+        || untaken < settings.min_bytes
+        || share * 100.0 < settings.untaken_waste_percent
+    {
         return;
     }
-    findings.offer(Severity::Info, Gain::Bytes(left), || Wording {
+    findings.offer(Severity::Info, Gain::Bytes(untaken), || Wording {
         subject: Subject::Cluster,
         says: format!(
             "{} ({:.0} % of all files) are wasted in files that no channel takes.",
-            format_size_short(left),
+            format_size_short(untaken),
             share * 100.0
         ),
-        evidence: vec![("reclaimable_bytes", left.into()), ("share_of_files", share.into())],
+        evidence: vec![("reclaimable_bytes", untaken.into()), ("share_of_files", share.into())],
         remedy: vec![
             Remedy::recliner(
                 "See what channels by rent would do with it:",
@@ -64,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn from_the_share_on_it_is_advice() {
+    fn advises_from_the_configured_share() {
         let some = found(6);
         let [only] = &some[..] else { panic!("{some:?}") };
         assert_eq!(
@@ -76,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn without_sizes_it_is_silent() {
+    fn is_silent_without_sizes() {
         let shard = Shard { active_bytes: None, ..Shard::new("orders", "a", 0, 10 * TENTH) };
         assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }

@@ -51,7 +51,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     });
 }
 
-/// What it takes besides where views wait that recliner leaves alone; none where it leaves none.
+/// What else is needed if views wait that recliner leaves alone; none if no such view waits.
 fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
     let queues = plan.queues.iter().zip(plan.decision_counts.iter());
     let of_cluster = queues.filter(|(queue, _)| queue.node == NodeIx::CLUSTER);
@@ -65,7 +65,7 @@ fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
     })
 }
 
-/// How recliner gets to do it; while it enforces, single channels may still only advise.
+/// How to let recliner do it; while it enforces, single channels may still only advise.
 fn enforce(is_enforcing: bool) -> Remedy {
     if is_enforcing {
         return Remedy::choice(
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_worth_enforcing() {
+    fn advises_enforcing_if_waste_waits() {
         let found = found(Mode::Advise, Some(2 * TENTH));
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_only_advises_beside_others_is_named() {
+    fn advises_enforcing_in_channels_that_only_advise() {
         let shard = Shard::new("orders", "a", 0, 10 * TENTH).with_active(2 * TENTH);
         let mut cluster = TestCluster::with_shards(&[shard]);
         cluster.rules.mode = Mode::Enforce;
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn views_that_enforcing_leaves_alone_need_more() {
+    fn views_left_alone_by_enforcing_need_another_remedy() {
         let views_left_alone = |views| {
             let shards = [0, 1].map(|range| Shard::new("orders", "a", range, 10 * TENTH));
             let mut cluster = TestCluster::with_shards(&shards);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn little_waste_is_no_advice() {
+    fn ignores_little_waste() {
         let found = |min_bytes| {
             let active = Some(2 * TENTH);
             let shard = Shard { active_bytes: active, ..Shard::new("orders", "a", 0, 10 * TENTH) };
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_recliner_starts_itself_or_does_not_know_is_no_advice() {
+    fn ignores_waste_that_recliner_frees_or_cannot_measure() {
         assert_eq!(found(Mode::Enforce, Some(2 * TENTH)), []);
         assert_eq!(found(Mode::Advise, Some(9 * TENTH)), [], "no channel takes it");
         assert_eq!(found(Mode::Advise, None), []);

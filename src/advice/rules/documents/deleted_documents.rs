@@ -19,7 +19,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     for (ix, db) in situation.survey.dbs() {
-        // CouchDB's own cannot be replaced by another.
+        // CouchDB's own databases cannot be replaced by others.
         let is_own = situation.db_name(ix).starts_with('_');
         let Some(share) = deleted_share(db).filter(|_| !is_own) else { continue };
         let bytes = db.deleted_docs.saturating_mul(TOMBSTONE_BYTES).min(db.counted_bytes);
@@ -32,7 +32,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// The share of deleted documents; none while documents are not counted, and where there is none.
+/// The share of deleted documents; none while documents are not counted, or if there are none.
 fn deleted_share(db: &DbSurvey) -> Option<f64> {
     let all = db.docs.saturating_add(db.deleted_docs);
     (db.counted_shards > 0 && all > 0).then(|| db.deleted_docs as f64 / all as f64)
@@ -93,8 +93,8 @@ fn finding(
     }
 }
 
-/// Creates a database with the parameters of another, and copies its security object, its limit of revisions and its
-/// documents, design documents too, without those that are deleted.
+/// Creates a database with the parameters of another, and copies its security object, its revision
+/// limit and its documents, including design documents but not deleted ones.
 fn copy_script(name: &str, into: &str) -> Remedy {
     let login = json!({ "basic": { "username": "", "password": "" } });
     let address = |db: &str| json!({ "url": format!("/{}", encode_part(db)), "auth": login });
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn from_the_share_on_it_is_advice() {
+    fn advises_from_the_configured_share() {
         let some = found(1_000_000, 1_000_000);
         let [only] = &some[..] else { panic!("{some:?}") };
         assert_eq!((only.severity, only.gain), (Severity::Info, Gain::Bytes(400_000_000)));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_takes_the_login_of_the_shell_and_all_that_the_database_was_created_with() {
+    fn copy_uses_the_shells_login_and_the_creation_parameters() {
         let found = found(1_000_000, 1_000_000);
         let texts: Vec<&str> =
             found[0].remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_couchdb_keeps_for_itself_is_not_replaced() {
+    fn ignores_couchdbs_own_databases() {
         let shard = Shard::new("_dbs", "a", 0, 900 * MIB).with_docs(10, 1_000_000);
         assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }
@@ -205,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_nothing_else_is_a_warning() {
+    fn database_of_only_deleted_documents_is_a_warning() {
         assert_eq!(found(0, 1_000_000)[0].severity, Severity::Warning);
     }
 
     #[test]
-    fn without_counts_it_is_silent() {
+    fn is_silent_without_counts() {
         let shard = Shard::new("orders", "a", 0, 900 * MIB);
         assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }

@@ -15,11 +15,11 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::info(check)
 };
 
-/// Share of live bytes from which on they are dead data and not an error of the prediction, which is a few
-/// percent.
+/// Share of live bytes from which hidden bytes count as dead data, not as an error of the
+/// prediction, which is a few percent.
 const MIN_SHARE: f64 = 0.1;
 
-/// What the bytes are worth is counted with all other waste.
+/// No gain of its own: these bytes are counted with all other waste.
 const NO_GAIN: Gain = Gain::Bytes(0);
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -30,7 +30,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     };
     let mut dbs: Vec<(DbIx, &DbSurvey)> =
         situation.survey.dbs().filter(|(_, db)| hides(db)).collect();
-    // None has a gain of its own: waste of compactions is counted by the rules about compaction.
+    // No finding has a gain of its own: the rules about compaction count the waste.
     dbs.sort_by_key(|(ix, db)| (Reverse(db.hidden_bytes), *ix));
     for (ix, db) in dbs {
         findings.offer(Severity::Info, NO_GAIN, || finding(situation, ix, db));
@@ -90,7 +90,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Two copies of 900 MiB, all live; by what compactions left, the documents of each take this many MiB.
+    /// Two copies of 900 MiB, all live; judging by earlier compactions, the documents of each take
+    /// this many MiB.
     fn found(documents: f32, trust: f32) -> Vec<Finding> {
         let density = documents * 1_048.576;
         let shard = |node| Shard::new("orders", node, 0, 900 * MIB).with_docs(1_000, 0);
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_compactions_taught_is_summed_over_all_copies() {
+    fn sums_hidden_bytes_over_all_copies() {
         // The documents should take 300 MiB, and half of the difference is trusted.
         let found = found(300.0, 0.5);
         let [only] = &found[..] else { panic!("{found:?}") };
@@ -115,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn little_is_no_advice() {
+    fn ignores_few_hidden_bytes() {
         assert_eq!(found(809.0, 1.0).len(), 1);
         assert_eq!(found(811.0, 1.0), [], "less than a tenth");
         assert_eq!(found(809.0, 0.3), []);
     }
 
     #[test]
-    fn without_anything_learned_it_is_silent() {
+    fn is_silent_if_nothing_was_learned() {
         assert_eq!(found(0.0, 0.0), []);
     }
 }

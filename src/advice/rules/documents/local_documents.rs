@@ -14,10 +14,10 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::info(check)
 };
 
-/// Share of live bytes from which on they are what makes the file large.
+/// Share of live bytes from which `_local` documents count as what makes the file large.
 const MIN_SHARE: f64 = 0.1;
 
-/// The shards of one database that were read.
+/// Sums over the shards of one database that were read.
 #[derive(Clone, Copy, Debug, Default)]
 struct LocalBytes {
     shards: u64,
@@ -81,7 +81,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Two copies with so many MiB of `_local` documents among 400 MiB.
+    /// Two copies with this many MiB of `_local` documents among 400 MiB.
     fn found(local: Option<u64>) -> Vec<Finding> {
         let shard = |node| Shard::new("orders", node, 0, 900 * MIB).with_active(400 * MIB);
         let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_the_live_data_is_advice() {
+    fn advises_from_a_tenth_of_the_live_data() {
         let found = found(Some(40));
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn less_is_none_and_without_headers_it_is_silent() {
+    fn is_silent_below_a_tenth_and_without_headers() {
         assert_eq!(found(Some(39)), []);
         assert_eq!(found(None), []);
     }
 
     #[test]
-    fn a_few_megabytes_do_not_matter() {
+    fn ignores_a_few_megabytes() {
         let shard = Shard::new("small", "a", 0, 12 * MIB);
         let mut cluster = TestCluster::with_shards(&[shard]);
         let local_bytes = OptionalU64::new(11 * MIB);

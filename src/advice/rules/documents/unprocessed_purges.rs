@@ -20,7 +20,7 @@ pub(crate) const RULE: Rule = Rule {
 /// What is known of the purges of a database.
 #[derive(Clone, Copy, Debug, Default)]
 struct Purges {
-    /// Number that a compaction keeps in any case.
+    /// Number of purge entries that a compaction keeps in any case.
     kept_always: u64,
     /// Bytes of the entries in all copies, as far as they are known.
     bytes: u64,
@@ -52,24 +52,27 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// By range, the purges that every copy has seen: as an index is of one copy, and which one is not always known,
-/// no more than these can be asked of it. A shard with few purges is not recorded and counts as none.
+/// By range, the purges that every copy has seen. An index belongs to one copy, and which one is
+/// not always known, so it can be expected to have processed only these. A shard with few purges is
+/// not recorded and counts as having none.
 fn purges_by_range(situation: &Situation<'_>, db: DbIx) -> BTreeMap<Range, u64> {
     let mut made = BTreeMap::new();
     for shard in situation.shards_of(db) {
         let Some(range) = shard.range() else { continue };
-        let seen = shard.overhead().and_then(|it| it.purge_seq.get()).unwrap_or_default();
-        made.entry(range).and_modify(|least: &mut u64| *least = seen.min(*least)).or_insert(seen);
+        let purges = shard.overhead().and_then(|it| it.purge_seq.get()).unwrap_or_default();
+        made.entry(range)
+            .and_modify(|least: &mut u64| *least = purges.min(*least))
+            .or_insert(purges);
     }
     made
 }
 
-/// How many purges an index lacks at least; none if that is not known.
+/// Minimum number of purges that an index lacks; none if that is unknown.
 fn purges_behind(made: &BTreeMap<Range, u64>, index: TargetRef<'_>) -> Option<u64> {
     let processed = index.facts().purge_seq.get()?;
     let view = index.view()?;
     let made = if view.exact_range {
-        // Of the documents that share the index, it is not known by which one it was read.
+        // It is unknown which of the documents that share the index it was read through.
         let of_design = |design: &str| {
             let hash = doc_hash(design);
             made.iter().find(|(range, _)| range.contains(hash)).map(|(_, purges)| *purges)
@@ -133,7 +136,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Two ranges with this many purges in each of two copies, and an index that processed some in all.
+    /// Two ranges with this many purges in each of two copies, and an index that processed this
+    /// many in total.
     fn cluster(made: Option<u64>, processed: Option<u64>) -> TestCluster {
         let shard = |node, range| Shard::new("orders", node, range, 9 * MIB);
         let shards = [shard("a", 0), shard("b", 0), shard("a", 1), shard("b", 1)];
@@ -146,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_holds_entries_back_is_found() {
+    fn finds_index_that_holds_back_purge_entries() {
         let found = cluster(Some(6_000), Some(9_000)).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -161,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_compaction_keeps_in_any_case_is_no_advice() {
+    fn ignores_purges_that_compaction_keeps_anyway() {
         assert_eq!(cluster(Some(6_000), Some(11_000)).findings_of(&RULE), []);
         assert_eq!(cluster(Some(6_000), Some(10_999)).findings_of(&RULE).len(), 1);
         let mut with_limit = cluster(Some(6_000), Some(9_000));
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_told_where_headers_were_read() {
+    fn tells_bytes_if_headers_were_read() {
         let mut cluster = cluster(Some(6_000), Some(9_000));
         let purge_bytes = OptionalU64::new(MIB);
         cluster.set_overhead("orders", Overhead { purge_bytes, ..Overhead::default() });
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn without_either_number_it_is_silent() {
+    fn is_silent_if_either_number_is_unknown() {
         assert_eq!(cluster(None, Some(0)).findings_of(&RULE), []);
         assert_eq!(cluster(Some(6_000), None).findings_of(&RULE), []);
     }

@@ -31,7 +31,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// The shards on a node that are being split: until then no compaction of them may start.
+/// The shards on a node that are being split; no compaction of them may start before that ends.
 fn resharding_on(situation: &Situation<'_>, node: NodeIx) -> BTreeSet<String> {
     let shards = situation.shards_on(node).filter(|it| it.state() == TargetState::Resharding);
     shards.filter_map(TargetRef::shard_name).collect()
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_advice_with_a_command_for_each_shard_that_is_still_there() {
+    fn gives_a_command_for_each_existing_shard_with_leftovers() {
         let found = found(900 * MIB);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.gain, Gain::Bytes(900 * MIB));
@@ -160,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn little_is_no_advice() {
+    fn ignores_few_leftover_bytes() {
         assert_eq!(found(63 * MIB), []);
         assert_eq!(found(64 * MIB).len(), 1);
     }
 
     #[test]
-    fn without_directories_it_is_silent() {
+    fn is_silent_without_directories() {
         let shard = Shard::new("orders", NODE, 0, 5 * MIB);
         assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }

@@ -1,4 +1,4 @@
-//! Files as the rules about them name them.
+//! Helpers of the rules about files.
 
 use crate::{
     advice::Situation,
@@ -19,7 +19,7 @@ pub(super) fn by_database<'a>(
     dbs
 }
 
-/// The directories of a node, where they are known.
+/// The directories of a node, if known.
 pub(super) fn directories_of(node: &Node) -> Vec<&str> {
     node.volume_usage.iter().map(|usage| &*usage.volume.directory).collect()
 }

@@ -43,30 +43,30 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 
 /// What the missing copies of a database put at risk.
 struct Loss {
-    /// Ranges of which a copy is missing and another is left.
+    /// Ranges that miss a copy and have another one left.
     thin_ranges: u64,
     /// Ranges without a copy.
     ranges: u64,
-    /// Ranges whose only other copies are on nodes that are no members, where nobody could look.
+    /// Ranges whose only other copies are on nodes that are not members, which nobody could check.
     unseen_ranges: u64,
     /// Bytes of the remaining copies, one of each thin range; none if a size is unknown.
     remaining: Option<u64>,
-    /// The same with those of the lost ranges, which are taken to be as large as the largest range that is left;
-    /// none if nothing tells.
+    /// `remaining` plus the bytes of lost ranges, each assumed to be as large as the largest
+    /// remaining range; none if no size is known.
     bytes_at_risk: Option<u64>,
 }
 
 impl Loss {
     fn of(db: DbIx, targets: &[TargetRef<'_>], unseen: &[TargetRef<'_>], copies: &Copies) -> Self {
         let ranges: BTreeSet<Option<Range>> = targets.iter().map(|it| it.range()).collect();
-        let left: Vec<Option<u64>> =
+        let sizes: Vec<Option<u64>> =
             ranges.iter().filter_map(|range| copies.get(&(db, *range)).copied()).collect();
-        let gone = ranges.iter().filter(|range| !copies.contains_key(&(db, **range)));
+        let without_copy = ranges.iter().filter(|range| !copies.contains_key(&(db, **range)));
         let (unseen, lost): (Vec<&Option<Range>>, Vec<&Option<Range>>) =
-            gone.partition(|range| unseen.iter().any(|copy| copy.range() == **range));
+            without_copy.partition(|range| unseen.iter().any(|copy| copy.range() == **range));
         let (unseen_ranges, lost) = (unseen.len() as u64, lost.len() as u64);
         let remaining =
-            left.iter().try_fold(0_u64, |sum, bytes| Some(sum.saturating_add((*bytes)?)));
+            sizes.iter().try_fold(0_u64, |sum, bytes| Some(sum.saturating_add((*bytes)?)));
         let largest = copies.iter().filter(|((of, _), _)| *of == db).filter_map(|it| *it.1).max();
         let out_of_reach = lost + unseen_ranges;
         let of_lost = if out_of_reach == 0 {
@@ -75,7 +75,7 @@ impl Loss {
             largest.map(|it| it.saturating_mul(out_of_reach))
         };
         let bytes_at_risk = remaining.zip(of_lost).map(|(one, two)| one.saturating_add(two));
-        let thin_ranges = left.len() as u64;
+        let thin_ranges = sizes.len() as u64;
         Self { thin_ranges, ranges: lost, unseen_ranges, remaining, bytes_at_risk }
     }
 
@@ -125,7 +125,7 @@ fn finding(first: TargetRef<'_>, targets: &[TargetRef<'_>], loss: &Loss) -> Word
     }
 }
 
-/// Copies on nodes that are no members, node by node.
+/// Offers findings about copies on nodes that are not members, one per node.
 fn strangers(
     unseen: &BTreeMap<DbIx, Vec<TargetRef<'_>>>,
     copies: &Copies,
@@ -200,7 +200,7 @@ fn remedy(db: &str, loss: &Loss) -> Vec<Remedy> {
 /// The bytes of the largest copy of each range that has one; none if no size is known.
 type Copies = BTreeMap<(DbIx, Option<Range>), Option<u64>>;
 
-/// The ranges of these databases of which a copy is on some disk, in its place or not.
+/// The ranges of these databases that have a copy on some disk, whether in its place or not.
 fn present_copies(situation: &Situation<'_>, is_of: impl Fn(DbIx) -> bool) -> Copies {
     let mut copies = Copies::new();
     let is_member = |target: TargetRef<'_>| {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_copy_is_a_warning_with_what_is_left() {
+    fn missing_copy_is_a_warning_that_says_what_remains() {
         let shard = |node, range| Shard::new("orders", node, range, 5 * MIB);
         let warning =
             found(&[shard("a", 0), shard("b", 0).missing(), shard("a", 1), shard("b", 1)]);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_critical_when_no_copy_of_a_range_is_left_and_each_range_counts_once() {
+    fn range_without_copies_is_critical_and_counts_once() {
         let shard = |node, range| Shard::new("orders", node, range, 5 * MIB);
         let critical = found(&[shard("a", 0).missing(), shard("b", 0).missing(), shard("a", 1)]);
         assert_eq!(
@@ -260,10 +260,10 @@ mod tests {
         let all = found(&[shard("a", 0).missing(), shard("a", 1).missing()]);
         assert_eq!((all[0].severity, all[0].gain), (Severity::Critical, Gain::Unknown));
         assert!(all[0].says.ends_with("; 2 ranges have no copy left."), "{}", all[0].says);
-        assert!(!format!("{:?}", all[0].remedy).contains("_sync_shards"), "it would help nothing");
+        assert!(!format!("{:?}", all[0].remedy).contains("_sync_shards"), "it would not help");
     }
 
-    /// Copies on `b`, which is no member.
+    /// Findings if `b` is not a member.
     fn found_beside_a_stranger(mut shards: Vec<Shard>) -> Vec<Finding> {
         for shard in shards.iter_mut().filter(|shard| shard.node == "b") {
             *shard = Shard { state: TargetState::Unknown, ..shard.clone().missing() };
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_on_a_node_that_is_no_member_are_unknown_and_not_lost() {
+    fn copies_on_nonmembers_are_unknown_and_not_lost() {
         let shard = |node, range| Shard::new("orders", node, range, 5 * MIB);
         let alone = found_beside_a_stranger(vec![shard("a", 0), shard("b", 1)]);
         let [only] = &alone[..] else { panic!("{alone:?}") };
@@ -297,7 +297,7 @@ mod tests {
 
         let found = found_beside_a_stranger(vec![shard("a", 0).missing(), shard("b", 0)]);
         let missing = found.iter().find(|it| it.subject == Subject::Database("orders".into()));
-        let missing = missing.expect("one of a");
+        let missing = missing.expect("there is a finding about a");
         assert!(
             missing
                 .says
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_size_is_not_called_nothing() {
+    fn unknown_size_is_not_reported_as_zero() {
         let shard = |node| Shard::new("orders", node, 0, MIB);
         let unmeasured = Shard { file_bytes: None, active_bytes: None, ..shard("a") };
         let found = found(&[unmeasured, shard("b").missing()]);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_cluster_has_none() {
+    fn complete_cluster_has_no_findings() {
         assert_eq!(found(&[Shard::new("orders", "a", 0, MIB)]), []);
     }
 }

@@ -24,8 +24,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
     let live = live_instances(situation, &orphans);
     for (db, targets) in &orphans {
-        let known = targets.iter().filter_map(|target| target.file_bytes());
-        let bytes = known.fold(0_u64, u64::saturating_add);
+        let sizes = targets.iter().filter_map(|target| target.file_bytes());
+        let bytes = sizes.fold(0_u64, u64::saturating_add);
         let Some(first) = targets.first() else { continue };
         if bytes < situation.settings().min_bytes {
             continue;
@@ -62,7 +62,8 @@ fn live_instances<'a>(
     live.map(|(db, name)| (name.db, db)).collect()
 }
 
-/// `has_copies`: whether the same database is live and has other copies of these ranges; none for another one of its name.
+/// `has_copies`: whether the shard map has copies of these ranges elsewhere; none if only another
+/// database of the same name is live.
 fn finding(
     name: DbName<'_>,
     targets: &[TargetRef<'_>],
@@ -94,7 +95,7 @@ fn finding(
     }
 }
 
-/// For files beside a live database of their name.
+/// Remedies for files beside a live database of the same name.
 fn compare(situation: &Situation<'_>, first: TargetRef<'_>, is_same: bool) -> Vec<Remedy> {
     let shard = first.shard_name().unwrap_or_default();
     let db = situation.db_name(first.db());
@@ -110,7 +111,7 @@ fn compare(situation: &Situation<'_>, first: TargetRef<'_>, is_same: bool) -> Ve
     ]
 }
 
-/// For files of a database that no shard map has.
+/// Remedies for files of a database that is in no shard map.
 fn set_aside(situation: &Situation<'_>, targets: &[TargetRef<'_>]) -> Vec<Remedy> {
     let mut remedy: Vec<Remedy> = targets
         .first()
@@ -147,7 +148,8 @@ fn set_aside(situation: &Situation<'_>, targets: &[TargetRef<'_>]) -> Vec<Remedy
     remedy
 }
 
-/// Lines that prove that nothing needs files of a node, and then give them names that CouchDB does not open.
+/// Shell lines that verify that nothing needs a node's files, and then rename them so that CouchDB
+/// does not open them.
 fn set_aside_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> String {
     let snapshot = situation.snapshot();
     let members: BTreeSet<&str> = snapshot.members().map(|(_, node)| &*node.name).collect();
@@ -158,8 +160,8 @@ fn set_aside_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> Strin
         .collect();
     let first = files.first();
     let db = first.map(|file| file.db_name().db).unwrap_or_default();
-    let known = first.and_then(|file| snapshot.node(file.node_ix())).map(directories_of);
-    let data = match known.as_deref() {
+    let directories = first.and_then(|file| snapshot.node(file.node_ix())).map(directories_of);
+    let data = match directories.as_deref() {
         Some([only]) => shell_word(only).into_owned(),
         _ => "\"$COUCHDB_DATA\"".to_owned(),
     };
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_live_database_of_the_same_name_nothing_is_deleted() {
+    fn deletes_nothing_beside_a_live_database_of_the_same_name() {
         let live = Shard::new("old", "a", 0, MIB);
         let mut cluster = TestCluster::with_shards(std::slice::from_ref(&live));
         cluster.status.members_since = Some(Moment::from_unix(1));
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn little_and_what_is_not_known_are_no_advice() {
+    fn ignores_few_or_unknown_bytes() {
         let orphan = Shard::new("old", "a", 0, 63 * MIB).orphan();
         assert_eq!(found(std::slice::from_ref(&orphan)), []);
         assert_eq!(found(&[Shard { file_bytes: None, ..orphan.clone() }]), []);

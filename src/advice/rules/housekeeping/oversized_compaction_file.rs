@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// With this many MiB free on the node.
+    /// Findings with this many MiB free on the node.
     fn found(files: CompactionFiles, free: u64) -> Vec<Finding> {
         let shard = Shard::new("orders", NODE, 0, 100 * MIB);
         let mut cluster = TestCluster::with_shards(&[shard]);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_from_a_warning_to_critical() {
+    fn severity_grows_from_warning_to_critical() {
         let warning = found(files(301), 301);
         let [only] = &warning[..] else { panic!("{warning:?}") };
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Bytes(301 * MIB)));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_compaction_may_need_is_no_advice() {
+    fn ignores_file_that_the_compaction_may_need() {
         assert_eq!(found(files(300), 0), []);
         let small = CompactionFiles { shard_bytes: Some(MIB), ..files(63) };
         assert_eq!(found(small, 0), [], "too little to matter");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_size_of_the_shard_it_is_silent() {
+    fn is_silent_without_the_size_of_the_shard() {
         assert_eq!(found(CompactionFiles { shard_bytes: None, ..files(900) }, 0), []);
     }
 }

@@ -159,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn little_is_no_advice() {
+    fn ignores_few_stale_bytes() {
         assert_eq!(found(&[("orders", Some(63 * MIB))], 63 * MIB), []);
         assert_eq!(found(&[("orders", Some(64 * MIB))], 64 * MIB).len(), 2);
     }
 
     #[test]
-    fn without_directories_it_says_that_sizes_are_unknown() {
+    fn without_directories_says_that_sizes_are_unknown() {
         let dbs = [("a", None), ("b", None), ("c", None), ("d", None)];
         let found = found(&dbs, 0);
         let [only] = &found[..] else { panic!("{found:?}") };

@@ -86,7 +86,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const NODE: &str = "couchdb@a";
 
-    /// With this many MiB in `.delete`, of them recent, and for recovery.
+    /// Findings with `trash` MiB in `.delete`, `recent` of them recent, and `recoverable` MiB kept
+    /// for recovery.
     fn found(trash: u64, recent: u64, recoverable: u64) -> Vec<Finding> {
         let mut cluster = TestCluster::with_shards(&[Shard::new("orders", NODE, 0, 5 * MIB)]);
         cluster.set_disk_usage(NODE, |disk| {
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_advice() {
+    fn advises_on_deleted_files_that_stay() {
         let some = found(100, 30, 200);
         let [both] = &some[..] else { panic!("{some:?}") };
         assert_eq!(both.gain, Gain::Bytes(270 * MIB));
@@ -117,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn what_couchdb_is_about_to_delete_and_little_are_no_advice() {
+    fn ignores_few_bytes_and_recently_deleted_files() {
         assert_eq!(found(900, 837, 0), []);
         assert_eq!(found(0, 0, 63), []);
         assert_eq!(found(0, 0, 64).len(), 1);
     }
 
     #[test]
-    fn without_directories_it_is_silent() {
+    fn is_silent_without_directories() {
         let shard = Shard::new("orders", NODE, 0, 5 * MIB);
         assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }

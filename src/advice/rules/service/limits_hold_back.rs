@@ -1,4 +1,4 @@
-//! Limits under which the work that waits grows.
+//! Limits under which waiting work grows.
 
 use super::super::queues::{enforces, queued, served_nodes};
 use crate::{
@@ -36,7 +36,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     findings.offer(severity, Gain::Unknown, || finding(&backlog, &limit, (growth, takes)));
 }
 
-/// What waits and may be started.
+/// Sums over the waiting targets that may be started.
 #[derive(Clone, Copy, Debug, Default)]
 struct Backlog {
     file: u64,
@@ -65,7 +65,7 @@ struct TightestLimit {
     freed_per_day: f64,
 }
 
-/// None if a limit stops everything.
+/// The limit that allows least; none if a limit stops everything.
 fn tightest_limit(plan: &Plan, backlog: &Backlog) -> Option<TightestLimit> {
     let Limits { per_node, cluster, bytes_per_hour, duty_percent, .. } = plan.rules.limits;
     let on_nodes = per_node.saturating_mul(served_nodes(plan).count());
@@ -95,7 +95,7 @@ fn tightest_limit(plan: &Plan, backlog: &Backlog) -> Option<TightestLimit> {
     Some(tighter.unwrap_or(by_budget))
 }
 
-/// Bytes of waste that come with a day's writes; none until they were measured for long enough.
+/// Bytes of waste that a day's writes add; none until they were measured for long enough.
 fn waste_per_day(situation: &Situation<'_>) -> Option<f64> {
     let growth = situation.survey.growth();
     growth.watched().filter(|watched| *watched >= situation.settings().min_watched)?;
@@ -139,7 +139,7 @@ fn finding(
         subject: Subject::Setting("limits".to_owned()),
         says,
         evidence,
-        // All of it is freed either way; later.
+        // The gain is unknown: all of it is freed either way, only later.
         remedy: vec![
             Remedy::choice(format!(
                 "Decide whether the nodes bear more compaction, raise {}, and watch the latency of requests; or accept more waste with a higher min_priority.",
@@ -165,7 +165,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// 400 GiB of which 306 can be freed, under a limit of so many GiB an hour.
+    /// 400 GiB, of which 306 GiB can be freed, under a limit of `budget` bytes an hour.
     fn cluster(budget: u64) -> TestCluster {
         let shard = Shard::new("orders", "a", 0, 400 * GIB).with_active(100 * GIB);
         cluster_of(shard, budget)
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_of_weeks_is_told_with_the_limit() {
+    fn reports_backlog_of_weeks_with_the_limit() {
         let found = cluster(2 * GIB).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.severity, Severity::Info);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn waste_that_grows_faster_is_a_warning() {
+    fn waste_that_outgrows_the_limit_is_a_warning() {
         let shard = Shard::new("orders", "a", 0, 400 * GIB).with_active(100 * GIB);
         let growing = shard.grown_from(5 * 86_400, 100 * GIB, 100 * GIB);
         let found = cluster_of(growing, 3 * GIB).findings_of(&RULE);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_rate_shows_what_the_pauses_cost() {
+    fn measured_rate_shows_the_cost_of_pauses() {
         let mut cluster = cluster(500 * GIB);
         cluster.conditions.constraints = Arc::new(TargetConstraints {
             rewrite_bytes_per_second: Some(100_000.0),
@@ -219,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn without_sizes_it_is_silent() {
+    fn is_silent_without_sizes() {
         let unmeasured = Shard { active_bytes: None, ..Shard::new("orders", "a", 0, 400 * GIB) };
         assert_eq!(cluster_of(unmeasured, 2 * GIB).findings_of(&RULE), []);
     }
 
     #[test]
-    fn who_only_advises_holds_nothing_back() {
+    fn is_silent_in_advise_mode() {
         let mut cluster = cluster(2 * GIB);
         cluster.rules.mode = Mode::Advise;
         assert_eq!(cluster.findings_of(&RULE), []);

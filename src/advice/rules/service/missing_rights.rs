@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_with_what_to_grant() {
+    fn reports_refusal_with_what_to_grant() {
         let found = found(&[
             "smoosh's status (/_smoosh/status) requires a server admin",
             "some databases cannot be read, because the login is not a member of them",
@@ -86,12 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_user_one_is_created_and_no_member_is_needed() {
+    fn without_a_user_advises_creating_one_instead_of_a_member() {
         assert_eq!(found(&[NO_USER])[0].remedy.len(), 2);
     }
 
     #[test]
-    fn a_login_that_reads_everything_needs_nothing() {
+    fn is_silent_if_the_login_reads_everything() {
         assert_eq!(found(&[]), []);
     }
 }

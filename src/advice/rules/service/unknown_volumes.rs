@@ -1,4 +1,4 @@
-//! Nodes whose free space nobody told recliner how to measure.
+//! Nodes whose free space recliner was not told how to measure.
 
 use super::super::queues::{gain_of_waste, queued, served_nodes};
 use crate::{
@@ -20,7 +20,7 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::info(check)
 };
 
-/// Nodes for which lines are written out.
+/// Maximum number of nodes for which configuration lines are written out.
 const MAX_LINES: usize = 5;
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -76,8 +76,9 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 
 /// The nodes without any volume.
 ///
-/// A command that reads the cluster once measures nothing, so the settings count as well; and where no volume at
-/// all is measured, a directory that is read here is one that a service would measure.
+/// A command that reads the cluster once measures nothing, so configured volumes count as well. If
+/// no volume at all is measured, a node whose directories are read here counts as one that a
+/// service would measure.
 fn unknown_nodes(plan: &Plan) -> Vec<(NodeIx, &str)> {
     let disks = &plan.conditions.disks;
     let configured = plan.rules.headroom.volumes.iter().flat_map(|volume| &volume.nodes);
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn large_files_wait_for_lines_of_configuration() {
+    fn advises_configuration_that_large_files_wait_for() {
         let found = cluster(5 * GIB / 4).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configured_volume_is_known_even_to_a_command_that_measures_nothing() {
+    fn configured_volume_counts_as_known_even_if_not_measured() {
         let mut cluster = cluster(5 * GIB / 4);
         let nodes = vec!["couchdb@a".to_owned(), "couchdb@b".to_owned()];
         cluster.rules.headroom.volumes.push(VolumeSettings {

@@ -45,7 +45,7 @@ struct Late<'a> {
     count: u64,
     reclaimable: u64,
     largest: TargetRef<'a>,
-    /// How long that one takes.
+    /// How long the largest one takes.
     longest: Duration,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Late<'a> {
     }
 
     fn finding(&self, plan: &Plan, channel: &Channel, opening: Duration) -> Wording {
-        // No order of recliner's starts it outside the window.
+        // recliner does not start it outside the window, not even by an order.
         let by_hand = plan.start_if_ordered(self.largest).map(|start| {
             let says = "Or have CouchDB compact the largest one at a time that suits:";
             Remedy::couchdb_at(says, start.request.method.as_str(), &start.request.path, None)
@@ -136,7 +136,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// A shard of so many GiB of live data, in a channel that is open for four hours.
+    /// A shard with `live` GiB of live data, in a channel that is open for four hours.
     fn found(live: u64, strict: bool, rate: Option<f64>) -> Vec<Finding> {
         let shard = Shard::new("orders", "a", 0, 5 * live * GIB).with_active(live * GIB);
         let mut cluster = TestCluster::with_shards(&[shard]);
@@ -156,11 +156,11 @@ mod tests {
         cluster.findings_of(&RULE)
     }
 
-    /// By which 4 hours are 100 GiB.
+    /// A rate of 100 GiB in 4 hours.
     const RATE: f64 = 100.0 * GIB as f64 / 14_400.0;
 
     #[test]
-    fn in_a_strict_window_the_target_never_starts() {
+    fn target_never_starts_in_a_strict_window() {
         let found = found(200, true, Some(RATE));
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!((only.severity, only.gain.kind()), (Severity::Warning, "bytes"));
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn otherwise_it_runs_on() {
+    fn compaction_runs_on_after_a_lenient_window() {
         let found = found(200, false, Some(RATE));
         assert_eq!((found[0].severity, found[0].gain), (Severity::Info, Gain::Seconds(12_672)));
         assert!(found[0].says.ends_with(": compactions run on after it has closed."));
     }
 
     #[test]
-    fn what_fits_is_silent_and_so_is_an_unknown_rate() {
+    fn is_silent_if_targets_fit_or_the_rate_is_unknown() {
         assert_eq!(found(99, true, Some(RATE)), []);
         assert_eq!(found(200, true, None), []);
     }

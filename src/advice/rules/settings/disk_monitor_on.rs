@@ -1,4 +1,4 @@
-//! Nodes whose CouchDB watches its disks itself, which may fail without a word.
+//! Nodes whose CouchDB watches its disks itself, which may fail silently.
 
 use super::nodes::{configs, nodes_in_words, on_nodes, value};
 use crate::advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording};
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_monitor_that_is_on_is_worth_a_look() {
+    fn reports_monitor_that_is_on() {
         let found = found(Some("true"));
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -62,13 +62,13 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_off_is_silent() {
+    fn is_silent_if_the_monitor_is_off() {
         assert_eq!(found(Some("false")), []);
         assert_eq!(found(None), [], "the default");
     }
 
     #[test]
-    fn without_settings_nothing_is_said() {
+    fn is_silent_without_settings() {
         assert_eq!(TestCluster::new().findings_of(&RULE), []);
     }
 }

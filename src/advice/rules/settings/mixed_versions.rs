@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn two_versions_are_told_the_newest_first() {
+    fn reports_two_versions_newest_first() {
         let found = found(["3.4.2", "3.5.0"]);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -54,12 +54,12 @@ mod tests {
     }
 
     #[test]
-    fn builds_of_one_version_are_one() {
+    fn builds_of_one_version_count_as_one() {
         assert_eq!(found(["3.5.0-rc.1", "3.5.0"]), []);
     }
 
     #[test]
-    fn an_unknown_version_differs_from_nothing() {
+    fn ignores_unknown_versions() {
         assert_eq!(found(["", "3.5.0"]), []);
     }
 }

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_advice() {
+    fn reports_nodes_without_compression() {
         let found = found(Some("none"), 5 * GIB);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -84,18 +84,18 @@ mod tests {
     }
 
     #[test]
-    fn compressed_or_small_is_silent() {
+    fn is_silent_if_compressed_or_small() {
         assert_eq!(found(Some("deflate_6"), 5 * GIB), []);
         assert_eq!(found(Some("none"), 1 << 20), []);
     }
 
     #[test]
-    fn where_it_is_not_set_the_default_holds() {
+    fn default_applies_if_nothing_is_set() {
         assert_eq!(found(None, 5 * GIB), []);
     }
 
     #[test]
-    fn without_settings_or_sizes_it_is_silent() {
+    fn is_silent_without_settings_or_sizes() {
         let shard = Shard::new("orders", "a", 0, 5 * GIB);
         let without_settings = TestCluster::with_shards(std::slice::from_ref(&shard));
         assert_eq!(without_settings.findings_of(&RULE), []);

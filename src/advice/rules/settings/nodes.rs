@@ -1,4 +1,5 @@
-//! What rules about settings and versions read of the nodes, and how they name them.
+//! Helpers of the rules about settings and versions: what they read of nodes, and how they name
+//! them.
 
 use crate::{
     advice::{Findings, Gain, Remedy, Severity, Situation, Subject, Wording},
@@ -13,10 +14,10 @@ use compaction_settings::{Fault, NodeConfig, read_smoosh};
 use couchdb_names::Version;
 use std::collections::BTreeMap;
 
-/// Nodes for which a command is written out.
+/// Maximum number of nodes for which a command is written out.
 pub(super) const MAX_COMMANDS: usize = 3;
 
-/// CouchDB's `max_dbs_open` where none is set.
+/// CouchDB's default of `max_dbs_open`.
 pub(super) const DEFAULT_MAX_DBS_OPEN: u64 = 500;
 
 /// The settings of all nodes that were read, in the order of their names.
@@ -34,12 +35,12 @@ pub(super) fn node<'a>(situation: &Situation<'a>, name: &str) -> Option<(NodeIx,
     situation.snapshot().members().find(|(_, node)| &*node.name == name)
 }
 
-/// Whether some recliner stopped a channel because it compacts in its place.
+/// Whether any recliner has taken a channel over.
 pub(super) fn is_taken_over(config: &NodeConfig, channel: &str) -> bool {
     value(config, MARK_SECTION, &mark_key(channel)).is_some()
 }
 
-/// How recliner gets to compact in place of a channel of smoosh; none if it is set to already.
+/// How to make recliner compact in place of a smoosh channel; none if it is already set up to.
 pub(super) fn takeover(situation: &Situation<'_>, channel: &str) -> Option<Remedy> {
     let smoosh = &situation.inputs.remedy_settings.smoosh;
     let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
@@ -75,7 +76,7 @@ pub(super) fn channels_with(
     channels
 }
 
-/// Offers what is wrong with channels of smoosh that have a fault, each once for all nodes.
+/// Offers one finding for each smoosh channel with this fault, for all nodes together.
 pub(super) fn offer_faulty_channels(
     situation: &Situation<'_>,
     findings: &mut Findings,
@@ -111,7 +112,7 @@ pub(super) fn versions(situation: &Situation<'_>) -> BTreeMap<Version, Vec<Strin
     versions
 }
 
-/// `on a and b`, or `on every node` of several whose settings were read.
+/// `on a and b`, or `on every node` if these are all of several nodes whose settings were read.
 pub(super) fn on_nodes(situation: &Situation<'_>, names: &[String]) -> String {
     if names.len() > 1 && names.len() == situation.inputs.node_settings.nodes.len() {
         return "on every node".to_owned();

@@ -14,15 +14,15 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut nodes_by_section: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for config in configs(situation) {
         for finding in read_smoosh(config).findings {
             if finding.fault == Some(Fault::OldRules) {
-                found.entry(finding.message).or_default().push(config.node.clone());
+                nodes_by_section.entry(finding.message).or_default().push(config.node.clone());
             }
         }
     }
-    for (why, nodes) in found {
+    for (why, nodes) in nodes_by_section {
         findings.offer(Severity::Warning, Gain::Unknown, || Wording {
             subject: Subject::Setting("[compactions]".to_owned()),
             says: format!("[compactions] {} {why}.", on_nodes(situation, &nodes)),
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_nothing_reads_are_told_with_their_window() {
+    fn reports_unread_rules_with_their_window() {
         let rule = "[{db_fragmentation, \"70%\"}, {from, \"23:00\"}, {to, \"04:00\"}]";
         let found = found(&[("compactions", "_default", rule)]);
         let [only] = &found[..] else { panic!("{found:?}") };
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn without_such_rules_it_is_silent() {
+    fn is_silent_without_such_rules() {
         assert_eq!(found(&[("smoosh.ratio_dbs", "min_priority", "3.0")]), []);
         assert_eq!(TestCluster::new().findings_of(&RULE), []);
     }

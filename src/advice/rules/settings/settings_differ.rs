@@ -55,7 +55,7 @@ const DEFAULTS: [((&str, &str), &str); 5] = [
     (("disk_monitor", "enable"), "false"),
 ];
 
-/// Whether a value does what the node would do without it.
+/// Whether a value equals what the node would use without it.
 fn is_default(node: &NodeConfig, (section, key): (&str, &str), value: &str) -> bool {
     if let Some((_, default)) = DEFAULTS.iter().find(|(place, _)| *place == (section, key)) {
         return value.trim() == *default;
@@ -71,11 +71,12 @@ fn is_default(node: &NodeConfig, (section, key): (&str, &str), value: &str) -> b
     (set.channels, set.broken, set.ignored) == (unset.channels, unset.broken, unset.ignored)
 }
 
-/// What is each node's own: a directory, and the shards that smoosh leaves alone there.
+/// Whether a setting belongs to a single node, such as a directory or the shards that smoosh
+/// ignores there.
 fn is_of_one_node((section, key): (&str, &str)) -> bool {
     section == MARK_SECTION
         || section == "smoosh.ignore"
-        // Another rule says that nothing reads it.
+        // Another rule reports that nothing reads this section.
         || section == "compactions"
         || (section, key) == ("smoosh", "state_dir")
 }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_odd_node_is_named_with_the_value_of_the_others() {
+    fn names_the_odd_node_with_the_value_of_the_others() {
         let found = cluster([Some("2"), Some("2"), Some("3")]).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_most_nodes_do_not_set_is_deleted() {
+    fn advises_deleting_a_value_that_most_nodes_do_not_set() {
         let found = cluster([None, None, Some("2")]).findings_of(&RULE);
         assert_eq!(
             found[0].says,
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_written_out_is_no_difference() {
+    fn explicit_default_does_not_differ_from_unset() {
         assert_eq!(cluster([None, Some("1"), None]).findings_of(&RULE), []);
         for (section, key, value) in [
             ("couchdb", "file_compression", "snappy"),
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_rules_advise_about_compression() {
+    fn only_one_rule_advises_about_compression() {
         let found = |bytes| {
             let shard = |node| Shard::new("orders", node, 0, bytes);
             let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_settings_and_a_takeover_are_silent() {
+    fn is_silent_about_equal_settings_and_a_takeover() {
         assert_eq!(cluster([Some("2"); 3]).findings_of(&RULE), []);
         let mut cluster = cluster([Some("2"), Some("2"), Some("0")]);
         cluster.set("c", &[("recliner", "smoosh.ratio_dbs.concurrency", "{}")]);
@@ -201,12 +202,12 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_channel_is_left_to_its_own_rule() {
+    fn leaves_stopped_channels_to_another_rule() {
         assert_eq!(cluster([None, Some("0"), None]).findings_of(&RULE), []);
     }
 
     #[test]
-    fn each_node_has_a_directory_and_ignored_shards_of_its_own() {
+    fn ignores_directories_and_ignored_shards_of_single_nodes() {
         let mut cluster = TestCluster::new();
         for (node, directory) in [("a", "/data/a"), ("b", "/data/b")] {
             cluster
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn one_node_differs_from_nobody() {
+    fn single_node_has_no_differences() {
         let mut cluster = TestCluster::new();
         cluster.set("a", &[("cluster", "q", "8")]);
         assert_eq!(cluster.findings_of(&RULE), []);

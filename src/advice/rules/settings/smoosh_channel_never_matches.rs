@@ -1,4 +1,4 @@
-//! Channels of smoosh that can take nothing by their own bounds.
+//! Smoosh channels whose own bounds exclude every file.
 
 use super::nodes::offer_faulty_channels;
 use crate::advice::{Findings, Remedy, Rule, Situation};
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn contradicting_bounds_are_told_once_for_all_nodes() {
+    fn reports_contradicting_bounds_once_for_all_nodes() {
         let found = found("1073741824");
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.subject.to_string(), "big_dbs");
@@ -47,12 +47,12 @@ mod tests {
     }
 
     #[test]
-    fn bounds_that_leave_a_byte_are_silent() {
+    fn is_silent_if_the_bounds_admit_one_size() {
         assert_eq!(found("1073741823"), []);
     }
 
     #[test]
-    fn without_settings_nothing_is_said() {
+    fn is_silent_without_settings() {
         assert_eq!(TestCluster::new().findings_of(&RULE), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Channels of smoosh that another one leaves nothing.
+//! Smoosh channels whose targets are all taken by an earlier channel.
 
 use super::nodes::offer_faulty_channels;
 use crate::advice::{Findings, Remedy, Rule, Situation};
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_after_a_wider_one_gets_nothing() {
+    fn reports_channel_that_comes_after_a_wider_one() {
         let found = found("urgent_dbs");
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -43,12 +43,12 @@ mod tests {
     }
 
     #[test]
-    fn the_same_channel_before_it_gets_its_share() {
+    fn is_silent_if_the_channel_comes_before_the_wider_one() {
         assert_eq!(found("asap_dbs"), []);
     }
 
     #[test]
-    fn without_settings_nothing_is_said() {
+    fn is_silent_without_settings() {
         assert_eq!(TestCluster::new().findings_of(&RULE), []);
     }
 }

@@ -54,7 +54,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                     ("nodes", nodes_in_words(&nodes).into()),
                     ("reclaimable_bytes", bytes.into()),
                 ],
-                // What waits may be in several channels, and is counted as waste that waits.
+                // The gain is unknown: waiting targets may be in several channels, and are counted
+                // as waste that waits.
                 remedy,
                 subject: Subject::Channel(channel.clone()),
             }
@@ -62,7 +63,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// What recliner's channel of the same name could free there; views of the cluster count for all nodes.
+/// Bytes that recliner's channel of the same name could free on these nodes; views of the cluster
+/// count for all nodes.
 fn waiting_bytes(situation: &Situation<'_>, channel: &str, nodes: &[String]) -> u64 {
     let plan = &situation.inputs.plan;
     let Some((at, _)) = plan.channels.find(channel) else { return 0 };
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_channel_is_told_with_what_waits() {
+    fn reports_stopped_channel_with_what_waits() {
         let found = cluster("0").findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.severity, Severity::Warning);
@@ -102,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn beside_an_enforcing_recliner_it_is_information() {
+    fn is_information_beside_an_enforcing_recliner() {
         let mut cluster = cluster("0");
         cluster.rules.mode = Mode::Enforce;
         assert_eq!(cluster.findings_of(&RULE)[0].severity, Severity::Info);
     }
 
     #[test]
-    fn a_channel_that_runs_or_was_taken_over_is_silent() {
+    fn is_silent_if_the_channel_runs_or_was_taken_over() {
         assert_eq!(cluster("1").findings_of(&RULE), []);
         let mut cluster = cluster("0");
         cluster.set("a", &[("recliner", "smoosh.ratio_dbs.concurrency", "{}")]);
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn without_settings_nothing_is_said() {
+    fn is_silent_without_settings() {
         assert_eq!(TestCluster::new().findings_of(&RULE), []);
     }
 }

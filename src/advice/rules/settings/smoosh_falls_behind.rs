@@ -51,7 +51,7 @@ struct Behind {
 }
 
 impl Behind {
-    /// None if nothing waits, or if it is not known how many bytes.
+    /// The backlog of a channel; none if nothing waits, or if its bytes are unknown.
     fn of(
         situation: &Situation<'_>,
         name: &str,
@@ -109,7 +109,7 @@ fn finding(channel: String, nodes: &[Behind], bytes: u64, takeover: Option<Remed
             ("reclaimable_bytes", bytes.into()),
             ("nodes", listed(&names).into()),
         ],
-        // All of it is freed either way; later.
+        // The gain is unknown: all of it is freed either way, only later.
         remedy,
         subject: Subject::Channel(channel),
     }
@@ -129,7 +129,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// 94 GiB to write, with so many files waiting in smoosh.
+    /// 94 GiB to write, with `waiting` files in smoosh's queue.
     fn found(waiting: u64, gib_per_day: Option<u64>) -> Vec<Finding> {
         cluster(waiting, gib_per_day).findings_of(&RULE)
     }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_more_than_a_week_is_told() {
+    fn reports_queue_of_more_than_a_week() {
         let found = found(3, Some(10));
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_already_is_not_advised() {
+    fn does_not_advise_what_is_already_set() {
         let remedies = |mode, channels: &[&str]| {
             let mut cluster = cluster(3, Some(10));
             cluster.rules.mode = mode;
@@ -189,20 +189,20 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_was_taken_over_is_silent() {
+    fn is_silent_if_the_channel_was_taken_over() {
         let mut cluster = cluster(3, Some(10));
         cluster.set("a", &[("recliner", "smoosh.ratio_dbs.concurrency", "{}")]);
         assert_eq!(cluster.findings_of(&RULE), []);
     }
 
     #[test]
-    fn a_few_days_are_silent_and_so_is_an_empty_queue() {
+    fn is_silent_about_a_few_days_or_an_empty_queue() {
         assert_eq!(found(3, Some(14)), []);
         assert_eq!(found(0, Some(10)), []);
     }
 
     #[test]
-    fn an_unknown_rate_says_nothing() {
+    fn is_silent_if_the_rate_is_unknown() {
         assert_eq!(found(3, None), []);
     }
 }

@@ -32,7 +32,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 ),
             )
         };
-        // Half as many again, so that it is not due for another change soon.
+        // Half as many again, so that the limit does not soon need another change.
         let written = sums.written_shards + sums.written_shards / 2;
         let better = limit_with_room_for(written).div_ceil(100) * 100;
         findings.offer(severity, Gain::Unknown, || Wording {
@@ -62,8 +62,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// The limit with which the fullest of 16 servers has room for its part of so many shards: of `n` parts at random, the
-/// largest exceeds the mean by about `√(2 ln n · mean)`.
+/// The limit with which the fullest of 16 servers has room for its part of this many shards: of `n`
+/// random parts, the largest exceeds the mean by about `√(2 ln n · mean)`.
 const fn limit_with_room_for(shards: u64) -> u64 {
     shards + shards.saturating_mul(89).isqrt()
 }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn more_written_shards_than_may_be_open_are_a_warning() {
+    fn warns_if_more_shards_are_written_than_may_be_open() {
         let found = found("2", true);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_shared_out_unevenly_is_information() {
+    fn limit_too_low_for_uneven_sharing_is_information() {
         let found = found("18", true);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.severity, Severity::Info);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_growth_or_an_odd_value_says_nothing() {
+    fn is_silent_about_unknown_growth_or_an_odd_value() {
         assert_eq!(found("2", false), []);
         assert_eq!(found("many", true), []);
     }

@@ -44,7 +44,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     });
 }
 
-/// The series before another one. Before the first of a new major version, it is the newest that is known.
+/// The series before another one; before the first of a new major version, the newest known series.
 fn previous((major, minor): (u16, u16)) -> (u16, u16) {
     minor.checked_sub(1).map_or(NEWEST_SERIES, |minor| (major, minor))
 }
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_series_before_the_last_two_gets_no_fixes() {
+    fn reports_series_before_the_last_two() {
         let found = found(["3.2.3", "3.3.3"]);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -70,20 +70,20 @@ mod tests {
     }
 
     #[test]
-    fn the_last_two_series_are_fixed() {
+    fn is_silent_about_the_last_two_series() {
         assert_eq!(found(["3.4.0", "3.5.2"]), []);
         assert_eq!(found(["3.4.3", "3.4.3"]), []);
     }
 
     #[test]
-    fn a_newer_series_that_a_node_runs_moves_the_end() {
+    fn newer_series_on_a_node_moves_the_end_of_life() {
         let found = found(["3.4.3", "3.6.0"]);
         assert!(found[0].says.starts_with("CouchDB before 3.5 gets"), "{found:?}");
         assert_eq!(self::found(["3.5.2", "4.0.0"]), []);
     }
 
     #[test]
-    fn an_unknown_version_is_silent() {
+    fn is_silent_about_unknown_versions() {
         assert_eq!(found(["", ""]), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Versions of CouchDB whose live bytes are too many, so that waste is hidden.
+//! Versions of CouchDB that report too many live bytes, which hides waste.
 
 use super::nodes::{nodes_in_words, versions};
 use crate::{
@@ -15,8 +15,8 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::info(check)
 };
 
-/// The faults: the first version without it, and what the versions before it do. Source: CouchDB's change log and
-/// the issues that are named.
+/// The faults: the first version without the fault, and what earlier versions do. Source: CouchDB's
+/// change log and the issues that are named.
 const FAULTS: [(Version, &str); 2] = [
     (
         Version::ACTIVE_WITHOUT_OLD_BODIES,
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn attachments_are_hidden_before_3_4_3() {
+    fn attachments_hide_waste_before_3_4_3() {
         let found = found(["3.4.2", "3.5.0"]);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn before_3_3_bodies_are_hidden_too() {
+    fn bodies_hide_waste_too_before_3_3() {
         let found = found(["3.2.3", "3.4.2"]);
         assert!(found[0].says.starts_with("CouchDB 3.2.3 counts bodies of replaced"), "{found:?}");
         assert!(found[0].says.ends_with("so waste is hidden on a and b."), "{found:?}");
     }
 
     #[test]
-    fn newer_and_unknown_versions_are_silent() {
+    fn is_silent_about_newer_and_unknown_versions() {
         assert_eq!(found(["3.4.3", "3.5.0"]), []);
         assert_eq!(found(["", ""]), []);
     }

@@ -1,20 +1,19 @@
 //! Moves of shard copies that even out the nodes.
 //!
-//! Owns the choice: always the copy that comes closest to halving the gap between the node with the most and
-//! another one. Knows nothing of CouchDB; loads are bytes or numbers of shards.
+//! Owns the choice: always the copy whose move comes closest to halving the gap between the most
+//! loaded node and another one. Knows nothing of CouchDB; loads are bytes or numbers of shards.
 
-/// Maximum number of moves.
 pub(super) const MAX_MOVES: usize = 10;
 
-/// Maximum number of copies that are tried for a pair of nodes: where every node has every range, none fits.
+/// Maximum number of copies that are tried for a pair of nodes: if every node has every range, none
+/// fits.
 const MAX_TRIED: usize = 1_000;
 
 /// A shard copy, by its range of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShardCopy<K> {
-    /// What a node may have only once.
+    /// A node may have only one copy of a range.
     pub(super) range: K,
-    /// Its load.
     pub(super) load: u64,
 }
 
@@ -35,8 +34,8 @@ pub(super) struct Goal {
     pub(super) min_load: u64,
 }
 
-/// The moves, best first; `loads` are changed as if they were made. `copies` are those of a node; `has_range` is
-/// asked whether a node has a copy of a range now.
+/// Finds moves, best first; `loads` are changed as if they were made. `copies` returns the copies
+/// on a node; `has_range` tells whether a node now has a copy of a range.
 pub(super) fn find_moves<K: Copy + PartialEq>(
     loads: &mut [u64],
     copies: impl Fn(usize) -> Vec<ShardCopy<K>>,
@@ -127,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_move_lowers_the_imbalance_and_no_node_gets_a_range_twice(
+        fn moves_lower_imbalance_and_never_duplicate_a_range(
             ranges in prop::collection::vec((0_u64..1_000, 1_u8..32), 0..40),
             enough in 0_u64..5_000,
         ) {
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn it_halves_the_gap_and_stops_when_it_is_enough() {
+    fn halves_the_gap_and_stops_at_the_goal() {
         let ranges = [(50, 0b01), (30, 0b01), (20, 0b01), (10, 0b10)];
         let (moves, loads) = moves_of(&placed(&ranges, 2), Goal { enough: 60, min_load: 1 });
         let moved: Vec<u64> = moves.iter().map(|it| it.copy.load).collect();
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn where_every_node_has_every_range_there_is_none() {
+    fn finds_no_move_if_every_node_has_every_range() {
         let (moves, _) =
             moves_of(&placed(&[(50, 0b11), (9, 0b01)], 2), Goal { enough: 0, min_load: 10 });
         assert_eq!(moves, []);

@@ -1,4 +1,4 @@
-//! Shards for whose compaction their volume will never have room.
+//! Shards whose volume will never have room to compact them.
 
 use super::split::{split, split_progress};
 use crate::{
@@ -23,7 +23,8 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::info(check)
 };
 
-/// Maximum number of databases on one volume that are found one by one: of more, the volume is the problem.
+/// Maximum number of databases on one volume that get findings of their own: with more, the volume
+/// is the problem.
 const MAX_DATABASES_OF_A_VOLUME: usize = 3;
 
 /// Maximum number of databases that are named.
@@ -32,14 +33,14 @@ const MAX_NAMES: usize = 8;
 /// Maximum number of split requests that are listed one by one.
 const MAX_SPLITS: usize = 8;
 
-/// How far ahead a date is looked for, in days.
+/// How many days ahead a date is searched for.
 const MAX_DAYS: u64 = 3_650;
 
 /// The space of a node's fullest volume.
 #[derive(Clone, Copy, Debug)]
 struct Room<'a> {
     usable: UsableSpace<'a>,
-    /// What may become free there besides: by all other compactions, and by unused files.
+    /// Bytes that all other compactions and the removal of unused files may free there.
     freeable: u64,
 }
 
@@ -63,7 +64,8 @@ impl Stuck<'_> {
         self.peak_bytes.saturating_sub(self.room.limit())
     }
 
-    /// The days until not even its live data fits beside it, by its growth; none if growth is unknown or too slow.
+    /// Days until not even its live data fits beside it, by its growth; none if growth is unknown
+    /// or too slow.
     fn days_until_no_split_fits(&self, situation: &Situation<'_>) -> Option<u64> {
         let (file, active) = self.target.growth().expected(situation.now)?;
         let room = self.room.limit() as f64;
@@ -112,12 +114,12 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 struct StuckDatabase<'a> {
     ix: DbIx,
     stuck: Vec<Stuck<'a>>,
-    /// The one that lacks the most.
+    /// The copy that lacks the most space.
     worst: Stuck<'a>,
 }
 
 impl StuckDatabase<'_> {
-    /// The bytes of the files that only grow.
+    /// Bytes of these files, which can only grow.
     fn bytes(&self) -> u64 {
         let bytes = self.stuck.iter().filter_map(|it| it.target.file_bytes());
         bytes.fold(0, u64::saturating_add)
@@ -188,8 +190,8 @@ fn rooms<'a>(situation: &Situation<'a>) -> Vec<Option<Room<'a>>> {
     nodes.map(room).collect()
 }
 
-/// What compactions and cleanups may free on a volume at most: of indexes, whose place is not known over HTTP, the
-/// node's share of the cluster's.
+/// Bytes that compactions and cleanups may free on a volume at most. Indexes, whose location is
+/// unknown over HTTP, count with the node's share of the cluster's.
 fn freeable(situation: &Situation<'_>, usable: &UsableSpace<'_>) -> u64 {
     let (plan, snapshot) = (&situation.inputs.plan, situation.snapshot());
     let nodes = snapshot.members().filter(|(_, node)| usable.volume.nodes.contains(&node.name));
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn many_on_one_volume_are_one_finding_that_names_the_worst() {
+    fn many_on_one_volume_give_one_finding_naming_the_worst() {
         let shard = |(db, gib): (&'static str, u64)| Shard::new(db, "a", 0, gib * GIB);
         let dbs = [("orders", 90), ("carts", 100), ("events", 80), ("audit", 70), ("small", 1)];
         let shards = dbs.map(shard);
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fits_after_the_others_are_compacted_is_none() {
+    fn ignores_shard_that_fits_after_other_compactions() {
         assert_eq!(found(&shards(), Some(221)), []);
         let [first, second, small] = shards();
         let bloated = Shard { file_bytes: Some(3 * GIB), ..small };
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_free_is_not_there_for_compactions() {
+    fn space_kept_free_is_not_available_for_compactions() {
         let of_size = |size_gib: u64| {
             let mut cluster = TestCluster::with_shards(&shards());
             cluster.set_free_space(&[("a", Some(300 * GIB)), ("b", Some(9_000 * GIB))]);
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn by_its_growth_it_says_from_when_on_not_even_a_split_fits() {
+    fn says_when_not_even_a_split_will_fit() {
         let [first, second, _] = shards();
         let growing = first.grown_from(10 * 86_400, 90 * GIB, 90 * GIB);
         let says = found(&[growing.clone(), second.clone()], Some(121))[0].says.clone();
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn without_free_space_or_sizes_it_is_silent() {
+    fn is_silent_without_free_space_or_sizes() {
         assert_eq!(found(&shards(), None), []);
         let [first, ..] = shards();
         assert_eq!(found(&[Shard { active_bytes: None, ..first }], Some(1)), []);

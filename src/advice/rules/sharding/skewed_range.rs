@@ -27,7 +27,8 @@ struct Skew {
 }
 
 impl Skew {
-    /// None if the live bytes of any range are unknown, if a range is being split, and without siblings.
+    /// The skew; none if the live bytes of any range are unknown, if a range is being split, or
+    /// without siblings.
     fn of(situation: &Situation<'_>, db: DbIx) -> Option<Self> {
         let mut ranges: BTreeMap<Range, u64> = BTreeMap::new();
         for shard in situation.shards_of(db) {
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_four_times_its_siblings_is_split() {
+    fn advises_splitting_a_range_four_times_its_siblings() {
         let found = found(&shards(8));
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn below_the_factor_and_below_what_is_worth_a_split_it_is_none() {
+    fn is_silent_below_the_factor_or_the_size_worth_a_split() {
         assert_eq!(found(&shards(7)), []);
         let small = shards(8).into_iter().map(|shard| {
             let bytes = shard.file_bytes.map(|bytes| bytes / 9);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_range_is_unknown_or_is_split_it_is_silent() {
+    fn is_silent_while_a_range_is_unknown_or_being_split() {
         let mut unknown = shards(80);
         unknown[1].active_bytes = None;
         assert_eq!(found(&unknown), []);

@@ -26,7 +26,7 @@ struct SmallDatabases {
     shards: u64,
     surplus: u64,
     live_bytes: u64,
-    /// Those with the most surplus files, the worst first.
+    /// The databases with the most surplus files, worst first.
     worst: Vec<(u64, DbIx)>,
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_nothing_needs_are_counted_and_the_worst_databases_named() {
+    fn counts_surplus_files_and_names_the_worst_databases() {
         let found = cluster(100).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn few_files_and_larger_ones_are_none() {
+    fn is_silent_about_few_files_and_larger_ones() {
         let mut few = cluster(100);
         few.settings.surplus_shards = 21;
         assert_eq!(few.findings_of(&RULE), []);

@@ -16,15 +16,15 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::warning(check)
 };
 
-/// Shards beyond the mean below which their number alone is no reason to move any.
+/// Number of shards above the mean below which the number alone does not justify a move.
 const MIN_EXCESS_SHARDS: u64 = 100;
 
-/// The least share of the excess that a move has to take away.
+/// Divisor of the excess: a move has to remove at least one fiftieth of it.
 const MIN_SHARE: u64 = 50;
 
 type DbRange = (DbIx, Range);
 
-/// What is uneven.
+/// What is unevenly distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
     Bytes,
@@ -59,7 +59,8 @@ struct Imbalance {
 }
 
 impl Imbalance {
-    /// None if the nodes are even, if only some of the cluster is known, and while any shard's size is unknown.
+    /// None if the nodes are even, if the cluster is known only in part, or while any shard's size
+    /// is unknown.
     fn of(situation: &Situation<'_>) -> Option<Self> {
         let members = situation.snapshot().members();
         let nodes: Vec<NodeIx> = members
@@ -212,7 +213,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// Ranges of one database on `a`, and one on each of `b` and `c`.
+    /// Two ranges of one database on `a`, and one on each of `b` and `c`.
     fn shards(first_gib: u64) -> Vec<Shard> {
         let shard = |node, range, gib| Shard::new("orders", node, range, gib * GIB);
         vec![
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_evens_them_out_and_puts_no_range_on_a_node_twice() {
+    fn move_balances_nodes_without_duplicating_a_range() {
         let found = found(&shards(30));
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tolerated_and_what_is_not_worth_a_move_is_even() {
+    fn tolerates_small_excess_and_excess_not_worth_a_move() {
         let mut tolerated = TestCluster::with_shards(&shards(30));
         tolerated.settings.unbalanced_node_percent = 51.0;
         assert_eq!(tolerated.findings_of(&RULE), []);
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_size_is_unknown_or_a_node_is_down_it_is_silent() {
+    fn is_silent_if_a_size_is_unknown_or_a_node_is_down() {
         let mut unknown = shards(30);
         unknown[3].active_bytes = None;
         assert_eq!(found(&unknown), []);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_shards_counts_too() {
+    fn compares_the_number_of_shards_too() {
         let shards = |dbs: usize| {
             let name = |db| &*Box::leak(format!("db{db}").into_boxed_str());
             let names: Vec<&'static str> = (0..dbs).map(name).collect();

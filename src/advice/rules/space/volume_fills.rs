@@ -29,18 +29,19 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     for volume in &situation.inputs.plan.conditions.disks.volumes {
         let (now, settings) = (situation.now, situation.settings());
         let Some(course) = VolumeCourse::of(situation, volume) else { continue };
-        // The simulation runs only while this rule finds something, so it never ends a finding.
+        // The simulation runs only while this rule finds something, so its dates never end a
+        // finding.
         let Some(measured) = course.severity(settings) else { continue };
         let dates = dates_of(situation, volume, &course);
         let severity =
             if dates.is_simulated { severity_of(&dates, settings, now) } else { measured };
-        // Nothing more can be written to any of them once it is full.
+        // Once the volume is full, nothing more can be written to any of its files.
         let gain = Gain::Risk(course.files.live_bytes());
         findings.offer(severity, gain, || course.finding(situation, volume, severity, &dates));
     }
 }
 
-/// How soon a volume is full by the simulated dates with compaction, the later of the two.
+/// Severity by the later of the two simulated dates with compaction.
 fn severity_of(dates: &FillDates, settings: &AdviceSettings, now: Moment) -> Severity {
     let Some(full_at) = dates.smoosh.zip(dates.compacted).map(|(one, two)| one.max(two)) else {
         return Severity::Info;
@@ -118,7 +119,7 @@ impl VolumeCourse {
         Wording { subject, says, evidence, remedy: remedy(volume, severity) }
     }
 
-    /// Bytes that are written in a day, and by which live data grows.
+    /// Bytes written per day, and bytes by which live data grows per day.
     fn rates_by_day(&self) -> (u64, u64) {
         let by_day = |rate: f64| to_bytes(rate * DAY.as_secs_f64());
         (by_day(self.growth.file_rate), by_day(self.growth.active_rate))
@@ -235,7 +236,8 @@ mod tests {
         cluster_of(shard, available).findings_of(&RULE)
     }
 
-    /// A node that wrote 10 GiB a day over five days, of which `live` GiB stay, with so much free.
+    /// A node that wrote 10 GiB a day over five days, of which `live` GiB stay, with this many
+    /// bytes free.
     fn found(live: u64, available: u64) -> Vec<Finding> {
         let (file, active) = (200 * GIB, 100 * GIB);
         let shard = Shard::new("orders", "a", 0, file).with_active(active);
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn live_data_that_outgrows_a_volume_is_told_with_the_date() {
+    fn reports_when_live_data_outgrows_a_volume() {
         let warning = found(10, 100 * GIB);
         let [only] = &warning[..] else { panic!("{warning:?}") };
         assert_eq!(only.severity, Severity::Warning);
@@ -256,16 +258,16 @@ mod tests {
     }
 
     #[test]
-    fn it_is_critical_if_it_is_soon() {
+    fn is_critical_if_the_volume_is_full_soon() {
         let shard = Shard::new("orders", "a", 0, 200 * GIB);
         let critical = found_of(shard.grown_from(2 * DAYS, 100 * GIB, 100 * GIB), 300 * GIB);
         assert_eq!(critical[0].severity, Severity::Critical);
         let Gain::Risk(bytes) = critical[0].gain else { panic!("{critical:?}") };
-        assert_eq!(bytes / GIB, 200, "all that lives on it, not more than there is");
+        assert_eq!(bytes / GIB, 200, "all live bytes on the volume, and no more");
     }
 
     #[test]
-    fn a_week_without_compaction_is_worth_knowing() {
+    fn reports_volume_full_in_a_week_without_compaction() {
         let info = found(0, 65 * GIB);
         let [only] = &info[..] else { panic!("{info:?}") };
         assert_eq!(only.severity, Severity::Info);
@@ -277,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn three_dates_of_a_simulation_are_told() {
+    fn reports_three_simulated_dates() {
         let shard = Shard::new("orders", "a", 0, 200 * GIB);
         let shard = shard.grown_from(5 * DAYS, 150 * GIB, 150 * GIB);
         let mut cluster = cluster_of(shard, 100 * GIB);
         let dates = VolumeDates::of(&cluster.plan(), &Channels::default(), NOW).unwrap();
         let of_a = dates.volumes["a"];
         let days = |at: Option<Moment>| at.map(|at| (at.unix() - NOW.unix() + DAYS / 2) / DAYS);
-        // All that is written stays, so no compaction helps.
+        // Everything that is written stays live, so no compaction helps.
         assert_eq!([of_a.uncompacted, of_a.smoosh, of_a.compacted].map(days), [Some(10); 3]);
         let two_weeks = Some(NOW.plus(14 * DAY));
         cluster.volume_dates = Some(VolumeDates {
@@ -304,13 +306,16 @@ mod tests {
         );
         assert_eq!(only.severity, Severity::Warning);
         let dates = only.evidence.iter().filter(|(name, _)| name.contains("full")).count();
-        assert_eq!(dates, 3, "no other date is said");
-        let said = crate::advice::volume_course::fill_dates(&situation)["a"];
-        assert_eq!((said.compacted, said.uncompacted), (two_weeks, of_a.uncompacted));
+        assert_eq!(dates, 3, "no other date is given");
+        let course_dates = crate::advice::volume_course::fill_dates(&situation)["a"];
+        assert_eq!(
+            (course_dates.compacted, course_dates.uncompacted),
+            (two_weeks, of_a.uncompacted)
+        );
     }
 
     #[test]
-    fn simulated_dates_decide_how_bad_it_is() {
+    fn simulated_dates_decide_the_severity() {
         let severity = |smoosh: Option<u64>, in_force: Option<u64>| {
             let shard = Shard::new("orders", "a", 0, 200 * GIB);
             let mut cluster =
@@ -337,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_hours_tell_nothing() {
+    fn is_silent_after_only_a_few_hours() {
         let shard = Shard::new("orders", "a", 0, 200 * GIB);
         assert_eq!(found_of(shard.clone().grown_from(DAYS - 60, GIB, GIB), GIB), []);
         assert_eq!(found_of(shard, GIB), []);

@@ -1,4 +1,4 @@
-//! Design documents as rules about views name them, and the builds of their indexes.
+//! Helpers of the rules about views: names of design documents, and builds of their indexes.
 
 use crate::{
     advice::{Remedy, Situation, Subject},
@@ -40,7 +40,7 @@ impl std::fmt::Display for DesignName {
     }
 }
 
-/// Whether any copy of an index is being built, of whichever of the design documents that share it.
+/// Whether any copy of an index is being built, for any of the design documents that share it.
 pub(super) fn is_building(situation: &Situation<'_>, index: TargetRef<'_>) -> bool {
     let designs = index.view().map_or(&[][..], |view| &view.designs);
     let builds = |job: &Job| {
@@ -68,7 +68,7 @@ pub(super) fn builds_by_design<'a>(
     builds
 }
 
-/// How long writing takes, at the rate of the compactions here or at the usual one.
+/// Seconds that writing takes, at the measured rate of compactions or else the assumed one.
 pub(super) fn seconds_to_write(situation: &Situation<'_>, bytes: u64) -> u64 {
     let measured = situation.inputs.plan.conditions.constraints.measured_rate();
     let rate = measured.unwrap_or(ASSUMED_RATE);

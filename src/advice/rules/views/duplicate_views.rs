@@ -1,4 +1,4 @@
-//! Views that two indexes of a database build alike.
+//! Views that two indexes of a database both build.
 
 use super::designs::DesignName;
 use crate::{
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_whose_views_are_all_in_another_is_found() {
+    fn finds_index_whose_views_are_all_in_another() {
         let found =
             found(&[("_design/all", &[1, 4, 9], Some(300)), ("_design/old", &[4], Some(50))]);
         let [only] = &found[..] else { panic!("{found:?}") };
@@ -117,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn of_two_with_the_same_views_the_smaller_one_is_the_duplicate() {
+    fn smaller_of_two_indexes_with_equal_views_is_the_duplicate() {
         let found = found(&[("_design/b", &[1, 4], Some(90)), ("_design/a", &[1, 4], Some(80))]);
         let subjects: Vec<String> = found.iter().map(|it| it.subject.to_string()).collect();
         assert_eq!(subjects, ["orders/_design/a"]);
     }
 
     #[test]
-    fn views_that_differ_and_indexes_that_take_little_are_not() {
+    fn ignores_differing_views_and_small_indexes() {
         assert_eq!(
             found(&[("_design/a", &[1, 5], Some(90)), ("_design/b", &[1, 4], Some(80))]),
             []
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn without_functions_or_sizes_it_is_silent() {
+    fn is_silent_without_functions_or_sizes() {
         assert_eq!(found(&[("_design/a", &[], Some(90)), ("_design/b", &[], Some(80))]), []);
         assert_eq!(found(&[("_design/a", &[1], None), ("_design/b", &[1], None)]), []);
     }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_does_not_keep_up_is_found() {
+    fn finds_build_that_does_not_keep_up() {
         // The older of the two readings is still the first one.
         let found = cluster(130_000, true).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn one_that_catches_up_or_that_nothing_builds_is_not() {
+    fn ignores_index_that_catches_up_or_is_not_built() {
         assert_eq!(cluster(100_000, true).findings_of(&RULE), []);
         assert_eq!(cluster(99_999, true).findings_of(&RULE), []);
         assert_eq!(cluster(130_000, false).findings_of(&RULE), [], "another rule names it");
     }
 
     #[test]
-    fn without_an_earlier_reading_it_is_silent() {
+    fn is_silent_without_an_earlier_reading() {
         let mut cluster = cluster(130_000, true);
         cluster.lags = LagHistory::default();
         assert_eq!(cluster.findings_of(&RULE), []);

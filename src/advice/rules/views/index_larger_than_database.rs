@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_larger_than_its_database_is_found() {
+    fn finds_index_larger_than_its_database() {
         let found = found(Some(750), &shards());
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -98,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn one_as_large_as_its_database_is_not() {
+    fn ignores_index_as_large_as_its_database() {
         assert_eq!(found(Some(500), &shards()), []);
         assert_eq!(found(Some(531), &shards()), [], "62 MiB more are too little");
     }
 
     #[test]
-    fn without_all_sizes_it_is_silent() {
+    fn is_silent_without_all_sizes() {
         assert_eq!(found(None, &shards()), []);
         let [one, other] = shards();
         let unknown = Shard { active_bytes: None, ..other.clone() };

@@ -78,7 +78,7 @@ fn finding(
     }
 }
 
-/// How recliner gets to build such indexes; none if it does already.
+/// How to make recliner build such indexes; none if it already does.
 fn warmer(situation: &Situation<'_>) -> Option<Remedy> {
     let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
     match (situation.inputs.remedy_settings.is_warmer_enabled, is_enforcing) {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_far_behind_that_nothing_builds_is_found() {
+    fn finds_index_far_behind_that_nothing_builds() {
         let found = cluster(Some(100_000)).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warmer_that_is_on_is_not_advised() {
+    fn does_not_advise_a_warmer_that_is_on() {
         let texts = |is_warmer_enabled, mode| {
             let mut cluster = cluster(Some(100_000));
             cluster.remedy_settings.is_warmer_enabled = is_warmer_enabled;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_lags_less_or_is_built_is_not() {
+    fn ignores_index_that_lags_less_or_is_being_built() {
         assert_eq!(cluster(Some(99_999)).findings_of(&RULE), []);
         let mut building = cluster(Some(100_000));
         building.add_job(build_job("orders", "_design/reports", 0));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_lag_or_the_running_jobs_it_is_silent() {
+    fn is_silent_without_the_lag_or_the_running_jobs() {
         assert_eq!(cluster(None).findings_of(&RULE), []);
         let mut unpolled = cluster(Some(100_000));
         unpolled.conditions.jobs = std::sync::Arc::default();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_only_readers_may_build_is_left_to_them() {
+    fn ignores_index_that_only_readers_may_build() {
         let mut cluster = cluster(None);
         let index = Index { pending: Some(100_000), ..Index::new("orders", "_design/lazy", 2) };
         cluster.add_index(&Index { build_query: None::<IndexQuery>, ..index });

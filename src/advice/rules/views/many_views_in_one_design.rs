@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_views_in_a_large_index_are_many() {
+    fn reports_ten_views_in_a_large_index() {
         let found = found(10, Some(50 << 30));
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -89,13 +89,13 @@ mod tests {
     }
 
     #[test]
-    fn nine_views_and_a_small_index_are_not() {
+    fn ignores_nine_views_and_a_small_index() {
         assert_eq!(found(9, Some(50 << 30)), []);
         assert_eq!(found(10, Some(31 << 20)), []);
     }
 
     #[test]
-    fn without_functions_or_size_it_is_silent() {
+    fn is_silent_without_functions_or_size() {
         assert_eq!(found(0, Some(50 << 30)), []);
         assert_eq!(found(10, None), []);
     }

@@ -30,7 +30,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// The compaction of the index that a job builds, if others started it.
+/// A compaction, started by others, of the index that a job builds.
 fn foreign_compaction<'a>(jobs: &'a Jobs, build: &Job) -> Option<&'a Job> {
     let JobKind::BuildView(design) = &build.key.kind else { return None };
     let key = JobKey { kind: JobKind::CompactView(design.clone()), ..build.key.clone() };
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compaction_by_others_during_the_build_is_found() {
+    fn finds_compaction_by_others_during_a_build() {
         let build = build_job("orders", "_design/reports", 0);
         let found = found(vec![compaction(JobOwner::Other), build]);
         let [only] = &found[..] else { panic!("{found:?}") };
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_recliners_own_or_of_another_index_is_not() {
+    fn ignores_own_compactions_and_other_indexes() {
         let build = build_job("orders", "_design/reports", 0);
         assert_eq!(found(vec![compaction(JobOwner::Recliner), build]), []);
         let other = build_job("orders", "_design/other", 0);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_known_build_it_is_silent() {
+    fn is_silent_without_a_known_build() {
         assert_eq!(found(vec![compaction(JobOwner::Other)]), []);
     }
 }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn half_an_hour_without_progress_is_stalled() {
+    fn reports_half_an_hour_without_progress() {
         let found = found(1_800, JobPhase::Running);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -93,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn a_little_less_and_one_that_is_suspended_is_not() {
+    fn ignores_shorter_stalls_and_suspended_builds() {
         assert_eq!(found(1_799, JobPhase::Running), []);
         assert_eq!(found(9_999, JobPhase::Suspended), []);
     }
 
     #[test]
-    fn without_jobs_it_is_silent() {
+    fn is_silent_without_jobs() {
         let shard = Shard::new("orders", "a", 0, 1 << 20);
         assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }

@@ -6,7 +6,7 @@ use crate::{
 use proptest::prelude::*;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-/// A journal's state at a time that only the test moves.
+/// A journal's state, with a clock that only the test moves.
 struct Driven {
     state: JournalState,
     now: Now,
@@ -141,7 +141,7 @@ fn a_query_sees_everything_requested_before_it() {
 }
 
 #[test]
-fn nothing_is_written_before_the_claim_and_the_next_request_may_be() {
+fn nothing_is_written_before_the_claim() {
     let mut driven = Driven::unclaimed();
     let (early, mut refused) = change();
     let effects = driven.request([early, events(3)]);
@@ -157,7 +157,7 @@ fn nothing_is_written_before_the_claim_and_the_next_request_may_be() {
 }
 
 #[test]
-fn a_claimed_journal_is_used_no_more_once_couchdb_is_another_cluster_until_it_is_its_own_again() {
+fn claimed_journal_is_unused_while_couchdb_is_another_cluster() {
     let mut driven = Driven::claimed();
     let since = driven.now.wall;
     for _ in 0..2 {
@@ -193,7 +193,7 @@ fn a_failed_write_is_published_before_it_is_answered() {
 }
 
 #[test]
-fn a_failure_refuses_writes_and_only_an_unreadable_file_refuses_queries() {
+fn failure_refuses_writes_and_unreadable_file_refuses_queries() {
     for is_readable in [true, false] {
         let mut driven = Driven::claimed();
         driven.fail(&failure("broken", is_readable));
@@ -210,7 +210,7 @@ fn a_failure_refuses_writes_and_only_an_unreadable_file_refuses_queries() {
 }
 
 #[test]
-fn retries_slow_down_and_the_start_of_the_failure_stays() {
+fn retries_slow_down_and_the_failure_keeps_its_start() {
     let mut driven = Driven::claimed();
     let since = driven.now.wall;
     driven.fail(&failure("one", true));
@@ -274,21 +274,21 @@ fn events_wait_half_a_second_for_others_or_for_a_request() {
 }
 
 #[test]
-fn waiting_events_are_written_at_the_end() {
+fn waiting_events_are_written_at_shutdown() {
     let mut driven = Driven::claimed();
     assert!(driven.handle(Event::Stopping).is_empty(), "nothing waits");
     driven.handle(Event::Recorded(event()));
     driven.handle(Event::Recorded(event()));
     assert_eq!(names(&driven.handle(Event::Stopping)), ["write 2"]);
     assert_eq!(names(&driven.handle(written())), ["healthy"]);
-    // While the file cannot be written, they are counted.
+    // While the file cannot be written, they are counted as dropped.
     driven.fail(&failure("broken", true));
     driven.handle(Event::Recorded(event()));
     assert_eq!(names(&driven.handle(Event::Stopping)), ["drop 1"]);
 }
 
 #[test]
-fn requests_at_the_end_are_served_before_the_waiting_events_are_lost() {
+fn requests_at_shutdown_are_served_before_events_are_lost() {
     let mut driven = Driven::claimed();
     driven.handle(Event::Recorded(event()));
     let (change, mut answer) = change();
@@ -301,7 +301,7 @@ fn requests_at_the_end_are_served_before_the_waiting_events_are_lost() {
 }
 
 #[test]
-fn a_trim_that_is_not_complete_continues_after_waiting_requests() {
+fn incomplete_trim_continues_after_waiting_requests() {
     let mut driven = Driven::claimed();
     let more = || Event::Written(Ok(Committed { has_more_to_trim: true, new_events: Vec::new() }));
     let (change, _) = change();
@@ -328,7 +328,7 @@ fn a_trim_that_is_not_complete_continues_after_waiting_requests() {
 }
 
 #[test]
-fn a_commit_has_a_limit() {
+fn commits_are_limited_in_size() {
     let mut driven = Driven::claimed();
     let changes = (0..MAX_REQUESTS_PER_COMMIT + 1).map(|_| change().0);
     assert_eq!(names(&driven.request(changes)), ["write 256"]);
@@ -348,7 +348,7 @@ fn a_commit_has_a_limit() {
 }
 
 #[test]
-fn a_request_without_content_writes_nothing() {
+fn empty_request_writes_nothing() {
     let mut driven = Driven::claimed();
     assert!(driven.request([events(0)]).is_empty());
     assert_eq!(names(&driven.request([events(0), events(1)])), ["write 1"]);
@@ -372,7 +372,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// What a file with random failures has seen.
+/// A file with random failures, and what was written to it.
 #[derive(Default)]
 struct RandomFile {
     events_written: usize,
@@ -380,7 +380,7 @@ struct RandomFile {
 }
 
 impl RandomFile {
-    /// Performs effects and what follows from them. The file fails where `works` says so.
+    /// Performs effects and what follows from them. The file fails when `works` returns false.
     fn perform(&mut self, driven: &mut Driven, event: Event, works: &mut impl FnMut() -> bool) {
         let mut next = Some(event);
         while let Some(event) = next.take() {
@@ -413,7 +413,7 @@ impl RandomFile {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn every_request_is_answered_once_and_every_event_is_written_or_counted(
+    fn every_request_is_answered_and_every_event_is_accounted_for(
         happenings in proptest::collection::vec(happening(), 1..40),
         works in proptest::collection::vec(proptest::bool::weighted(0.7), 1..40),
     ) {

@@ -62,7 +62,7 @@ fn restore(mut copy: JournalCopy, directory: &Path) -> DirectoryStorage {
     DirectoryStorage::new(directory)
 }
 
-/// Records everything that has a table.
+/// Records something in every table.
 async fn fill(running: &RunningJournal) {
     let suspension = Suspension { since: moment(3), by: None, why: Some("backup".into()) };
     let record = TargetRecord { failures: 5, ..TargetRecord::default() };
@@ -115,7 +115,7 @@ async fn a_copy_has_every_entry_of_every_table() {
     let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap()).collect();
     assert_eq!(names.len(), 1, "a copy has no name: {names:?}");
     let storage = restore(copy, other.path());
-    // What comes later is not in it.
+    // Later entries are not in the copy.
     running.keep(vec![ended(5)]).await.unwrap();
     running.stop_and_wait().await;
 
@@ -146,7 +146,7 @@ async fn a_copy_has_every_entry_of_every_table() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_under_writes_ends_between_two_commits() {
+async fn copy_made_during_writes_ends_between_two_commits() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
     let last = |running: &RunningJournal| running.journal.health().borrow().last_seq;
@@ -183,7 +183,7 @@ async fn a_copy_under_writes_ends_between_two_commits() {
         let mut all = numbers(events.iter().map(|(seq, _)| *seq).collect());
         all.extend(history.iter().map(|(seq, _)| *seq));
         assert_eq!(all, numbers((1..=seq).collect()), "nothing is missing and nothing is later");
-        // It goes on in an era of its own when it is used.
+        // When the copy is used, it continues in an era of its own.
         drop(tx);
         store.close().unwrap();
     }
@@ -194,7 +194,7 @@ async fn a_copy_under_writes_ends_between_two_commits() {
 }
 
 #[tokio::test]
-async fn one_copy_is_made_at_a_time() {
+async fn only_one_copy_is_made_at_a_time() {
     let running = RunningJournal::claimed(InMemory).await;
     running.keep(vec![ended(1)]).await.unwrap();
     let first = within_patience(running.journal.copy()).await.unwrap();
@@ -208,20 +208,20 @@ async fn one_copy_is_made_at_a_time() {
 }
 
 #[tokio::test]
-async fn an_unfinished_copy_is_removed_at_the_next_start_and_by_the_next_copy() {
+async fn unfinished_copy_is_removed_at_next_start_and_by_next_copy() {
     let dir = tempfile::tempdir().unwrap();
-    let left = dir.path().join("journal.redb.copy");
-    std::fs::write(&left, [7; 5_000]).unwrap();
+    let leftover = dir.path().join("journal.redb.copy");
+    std::fs::write(&leftover, [7; 5_000]).unwrap();
     let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
-    assert!(!left.exists());
-    std::fs::write(&left, [7; 5_000]).unwrap();
+    assert!(!leftover.exists());
+    std::fs::write(&leftover, [7; 5_000]).unwrap();
     within_patience(running.journal.copy()).await.unwrap();
-    assert!(!left.exists());
+    assert!(!leftover.exists());
     running.stop_and_wait().await;
 }
 
 #[tokio::test]
-async fn a_copy_that_cannot_be_written_says_why_and_harms_nothing() {
+async fn failed_copy_says_why_and_harms_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
     // A directory in its place is neither removed nor written to.
@@ -236,7 +236,7 @@ async fn a_copy_that_cannot_be_written_says_why_and_harms_nothing() {
 }
 
 #[test]
-fn a_copy_that_is_too_large_or_cancelled_leaves_nothing() {
+fn copy_too_large_or_cancelled_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let storage = DirectoryStorage::new(dir.path().join("data"));
     let store = JournalStore::open(&storage, true).unwrap();
@@ -289,7 +289,7 @@ async fn the_journal_of_a_running_process_is_recognised() {
 /// Times of copies of a large journal, beside a writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
-async fn measure() {
+async fn measure_copies_beside_a_writer() {
     let dir = tempfile::tempdir().unwrap();
     let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
     let events = std::env::var("RECLINER_TEST_EVENTS").ok();

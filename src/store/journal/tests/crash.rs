@@ -92,7 +92,7 @@ fn check_power_loss(disk: &Disk, sizes: &[u64], power: u64, seed: u64) {
 }
 
 #[test]
-fn the_power_may_fail_at_any_point() {
+fn acknowledged_batches_survive_power_loss_at_any_point() {
     let formatted = Disk::formatted();
     let sizes = [1, 3, 1, 40, 2];
     let whole = formatted.copy();

@@ -75,7 +75,7 @@ fn intact_or_refused(dir: &Path) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_refused_with_an_explanation_or_intact() {
+async fn damaged_file_is_intact_or_refused_with_an_explanation() {
     let dir = tempfile::tempdir().unwrap();
     let good = written(dir.path()).await;
     let path = dir.path().join("journal.redb");

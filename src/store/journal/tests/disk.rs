@@ -28,7 +28,6 @@ struct DiskState {
     pending: Vec<Pending>,
     /// Content that a reader sees.
     visible: Vec<u8>,
-    /// Allocated blocks.
     blocks: BTreeSet<u64>,
     /// No further block can be allocated.
     full: bool,

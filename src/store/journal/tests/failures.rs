@@ -22,7 +22,7 @@ async fn store_until_failure(running: &RunningJournal, first: u64) -> (u64, Stor
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_is_reported_and_writing_continues_when_space_is_free() {
+async fn full_disk_is_reported_and_writing_resumes_with_space() {
     let disk = Disk::formatted();
     let running = RunningJournal::claimed(disk.clone()).await;
     for number in 0..5 {
@@ -61,7 +61,7 @@ async fn a_full_disk_is_reported_and_writing_continues_when_space_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disk_that_is_full_at_the_start_is_tried_again_until_it_is_not() {
+async fn disk_full_at_start_is_retried_until_it_has_space() {
     let disk = Disk::default();
     disk.fill(true);
     let running = RunningJournal::open(disk.clone()).unwrap();
@@ -120,7 +120,7 @@ async fn events_beyond_the_queue_are_dropped_and_counted() {
 
 const SMALL: &str = "RECLINER_TEST_SMALL_DISK";
 
-/// The same with a real full file system: a directory on one with a few MiB, such as a tmpfs.
+/// Fills a real file system: the directory must be on one with a few MiB, such as a tmpfs.
 #[tokio::test]
 #[ignore = "needs RECLINER_TEST_SMALL_DISK, a directory on a file system of a few MiB"]
 async fn a_full_file_system_recovers() {
@@ -150,7 +150,7 @@ async fn a_full_file_system_recovers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_moved_file_is_detected_and_writing_continues_when_it_is_back() {
+async fn moved_file_is_detected_and_writing_resumes_when_it_is_back() {
     let dir = tempfile::tempdir().unwrap();
     let (file, aside) = (dir.path().join("journal.redb"), dir.path().join("aside"));
     let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;

@@ -87,7 +87,7 @@ fn database_events_do_not_displace_recliners_own_events() {
 }
 
 #[test]
-fn deleted_databases_are_removed_after_their_retention_and_existing_ones_stay() {
+fn deleted_databases_expire_and_existing_ones_stay() {
     let mut store = JournalStore::open(&InMemory, true).unwrap();
     let first =
         [created("old"), updated("old"), created("lives"), created("again"), updated("back")];
@@ -132,7 +132,7 @@ fn deleted_databases_are_removed_after_their_retention_and_existing_ones_stay() 
 }
 
 #[test]
-fn deleted_databases_are_removed_early_if_the_size_limit_is_exceeded() {
+fn deleted_databases_are_removed_early_above_the_size_limit() {
     let mut store = JournalStore::open(&InMemory, true).unwrap();
     let small = Keep { max_size: 10_000, ..KEEP };
     write(&mut store, vec![created("lives")], small, 0);
@@ -151,7 +151,7 @@ fn deleted_databases_are_removed_early_if_the_size_limit_is_exceeded() {
 
 /// A server may invent databases without end.
 #[test]
-fn events_of_any_databases_stay_within_their_size_limit() {
+fn events_of_countless_databases_stay_within_size_limit() {
     let dir = tempfile::tempdir().unwrap();
     let storage = DirectoryStorage::new(dir.path());
     let mut store = JournalStore::open(&storage, true).unwrap();

@@ -49,7 +49,7 @@ impl Release {
         PathBuf::from(directory).join(format!("{}.redb", self.version))
     }
 
-    /// A copy of its file as the journal of a directory.
+    /// Copies its file to a directory, as the journal there.
     fn copy_to(&self, directory: &std::path::Path) -> DirectoryStorage {
         std::fs::copy(self.file(), directory.join("journal.redb")).expect("the file is there");
         DirectoryStorage::new(directory)
@@ -410,7 +410,7 @@ impl Contents {
 }
 
 #[test]
-fn the_newest_has_one_event_of_each_type() {
+fn newest_release_has_one_event_of_each_type() {
     let newest = RELEASES.last().expect("there is a release");
     let events = (newest.contents)().events;
     let has = |wanted: &EventType| events.iter().any(|event| event.event_type() == *wanted);
@@ -459,13 +459,13 @@ fn the_journal_of_each_release_is_read_and_continued() {
         store.write(&more, &work::JournalRetention::default(), moment(9)).unwrap();
         assert_eq!(store.last_seq(), summary.last_seq + 3);
         store.close().unwrap();
-        // Once more, in the format of this version.
+        // Opened again, now in the format of this version.
         let store = JournalStore::open(&storage, false).unwrap();
         assert!(store.load_state(now()).unwrap().remembered.len() == 5);
     }
 }
 
-/// What the job state task and others continue from.
+/// Checks the state from which the job state task and others continue.
 fn check_state(store: &JournalStore, expected: &Contents) {
     assert_eq!(store.cluster().unwrap().as_ref(), Some(&expected.cluster));
     let mut state = RecoveredState::default();
@@ -487,7 +487,7 @@ fn check_state(store: &JournalStore, expected: &Contents) {
     assert_eq!(found.collect::<Vec<_>>(), [(NODE.to_owned(), facts())]);
 }
 
-/// Events, outcomes and the feed.
+/// Checks events, outcomes and the feed.
 fn check_entries(store: &JournalStore, expected: &Contents) {
     let tx = store.begin_read().unwrap();
     let query = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };

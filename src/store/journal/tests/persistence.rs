@@ -130,7 +130,7 @@ async fn a_repeated_batch_is_stored_once() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_quarantine_and_of_a_suspension_are_recorded() {
+async fn ends_of_quarantines_and_suspensions_are_recorded() {
     let running = RunningJournal::claimed(InMemory).await;
     running.keep(everything()).await.unwrap();
     let scope = SuspensionScope::Node("couchdb@a".into());
@@ -147,7 +147,7 @@ async fn the_end_of_a_quarantine_and_of_a_suspension_are_recorded() {
 }
 
 #[tokio::test]
-async fn the_operator_of_an_order_is_recorded_and_an_order_survives_a_restart() {
+async fn order_survives_restart_and_its_operator_is_recorded() {
     let running = RunningJournal::claimed(InMemory).await;
     let order = |by: &str, until: u64| {
         let (at, until, by) = (moment(0), Moment::from_unix(until), by.to_owned());
@@ -163,7 +163,7 @@ async fn the_operator_of_an_order_is_recorded_and_an_order_survives_a_restart() 
     running.keep(order("ann", later)).await.unwrap();
     let found = running.recovered().await.remembered;
     assert_eq!(found[&target(1)].ordered.as_ref().unwrap().by, "ann");
-    // It starts. Another order is then given that never starts.
+    // The target starts. Then another order is given, which never starts.
     let by_ann = Intent { ordered_by: Some("ann".into()), ..intent(1) };
     running.keep([vec![StateChange::StartIntended(by_ann)], forgotten()].concat()).await.unwrap();
     running.keep(order("bob", 1)).await.unwrap();
@@ -223,7 +223,7 @@ async fn the_time_of_the_last_backup_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn another_cluster_is_refused_by_name_and_a_changed_one_is_not() {
+async fn refuses_another_cluster_but_accepts_a_changed_one() {
     let dir = tempfile::tempdir().unwrap();
     let identity = |uuid: &str, nodes: &[&str]| ClusterIdentity {
         uuids: [uuid.to_owned()].into(),
@@ -387,7 +387,7 @@ async fn an_unfinished_file_of_an_interrupted_process_is_replaced() {
 
 /// Another user may have put a link in its place, to a file that must stay as it is.
 #[tokio::test]
-async fn a_journal_is_its_owners_alone_and_created_through_no_link() {
+async fn journal_is_private_and_not_created_through_a_link() {
     let dir = tempfile::tempdir().unwrap();
     let (target, missing) = (dir.path().join("target"), dir.path().join("missing"));
     std::fs::write(&target, "of another user").unwrap();

@@ -68,7 +68,7 @@ impl ChangeGroups {
 
     /// The entries; those of newly queued targets come first.
     pub(super) fn into_plan_changes(self, limit: usize) -> PlanChanges {
-        let mut found = PlanChanges::default();
+        let mut changes = PlanChanges::default();
         let entries = self.0.into_iter().flat_map(
             |((about, ..), ChangeGroup { named, targets, repeated })| {
                 if named.len() <= MAX_SEPARATE_ENTRIES {
@@ -85,15 +85,15 @@ impl ChangeGroups {
             },
         );
         for entry in entries {
-            if found.entries.len() < limit {
-                found.entries.push(entry);
+            if changes.entries.len() < limit {
+                changes.entries.push(entry);
             } else {
                 match entry.change {
-                    About::Queued => found.more_queued += entry.targets,
-                    About::Refused => found.more_refused += entry.targets,
+                    About::Queued => changes.more_queued += entry.targets,
+                    About::Refused => changes.more_refused += entry.targets,
                 }
             }
         }
-        found
+        changes
     }
 }

@@ -54,12 +54,12 @@ const fn refused(reason: R) -> Option<(usize, Option<R>)> {
 fn a_persisting_reason_is_recorded_once() {
     for (steps, expected) in [
         (&[(100, refused(R::Headroom))][..], &["0: queued 1", "5: headroom"][..]),
-        // It lasts for a moment.
+        // A reason that lasts only for a moment.
         (
             &[(5, refused(R::Headroom)), (5, refused(R::Stale)), (10, refused(R::Headroom))],
             &["0: queued 1", "15: headroom"],
         ),
-        // Each reason is new.
+        // Reasons that are all new.
         (
             &[(10, refused(R::Headroom)), (10, refused(R::Futile)), (10, refused(R::CoolDown))],
             &["0: queued 1", "5: headroom", "15: futile", "25: cool_down"],
@@ -78,7 +78,7 @@ fn a_persisting_reason_is_recorded_once() {
 }
 
 #[test]
-fn waiting_for_a_turn_is_recorded_after_a_minute_whatever_the_limit() {
+fn waiting_for_a_turn_is_recorded_after_a_minute() {
     let turns = [
         (20, refused(R::Ramp)),
         (20, refused(R::NodeLimit)),
@@ -98,7 +98,7 @@ fn waiting_for_a_turn_is_recorded_after_a_minute_whatever_the_limit() {
 }
 
 #[test]
-fn recurrences_are_one_entry_with_a_count_at_the_end_of_each_window() {
+fn recurrences_become_one_counted_entry_per_window() {
     let mut steps = Vec::new();
     for _ in 0..60 {
         steps.extend([(20, refused(R::Headroom)), (100, refused(R::NodeLimit))]);
@@ -148,13 +148,13 @@ fn a_target_that_leaves_and_re_enters_its_queue_is_counted() {
         entries_over(&steps),
         ["0: queued 1", "30: queued 2", "3600: queued 1, 119 again 60-3600"]
     );
-    // After a while it is new.
+    // An hour later, entering the queue is new again.
     let steps = [(10, Some((1, None))), (3600, None), (10, refused(R::Headroom))];
     assert_eq!(entries_over(&steps), ["0: queued 1", "3610: queued 1", "3615: headroom"]);
 }
 
 #[test]
-fn another_target_at_the_same_position_is_not_confused_with_the_previous_one() {
+fn new_target_at_the_same_position_is_not_confused_with_the_old() {
     let (mut memory, mut now) = (PlanHistory::default(), START);
     let first = waiting(7, 1, Some(R::Headroom));
     let second = Waiting { ix: first.ix.next_generation(), ..first };
@@ -180,7 +180,7 @@ fn another_target_at_the_same_position_is_not_confused_with_the_previous_one() {
 }
 
 #[test]
-fn changes_of_many_targets_of_a_queue_are_one_entry_that_lists_them() {
+fn changes_of_many_targets_share_one_entry_that_lists_them() {
     let mut memory = PlanHistory::default();
     let all = |few: usize, many: usize| {
         let few = (0..few).map(|at| waiting(at, 1, Some(R::Futile)));
@@ -224,7 +224,7 @@ fn changes_of_many_targets_of_a_queue_are_one_entry_that_lists_them() {
 }
 
 #[test]
-fn a_million_changes_give_a_few_entries_and_a_number() {
+fn million_changes_give_few_entries_and_a_count() {
     let mut memory = PlanHistory::default();
     let node = |at: usize| NodeIx::from_usize(at % 500).unwrap();
     let all = || {

@@ -20,7 +20,7 @@ fn facts(file: u64, active: u64, seq: u64) -> Facts {
 }
 
 #[test]
-fn the_file_grows_on_from_what_was_left() {
+fn file_grows_from_the_size_that_was_left() {
     let (kind, none) = (TargetKind::Db, Correction::NONE);
     let record = AdvisedTarget::of(kind, none, &facts(1_000, 100, 50), NOW).unwrap();
     let left = record.left_bytes / MIB;
@@ -48,7 +48,7 @@ fn the_file_grows_on_from_what_was_left() {
 }
 
 #[test]
-fn what_is_not_known_is_not_compacted() {
+fn targets_of_unknown_size_are_not_compacted() {
     for (file, active) in [(None, Some(5)), (Some(5), None)] {
         let real = Facts { file_bytes: file.into(), active_bytes: active.into(), ..facts(9, 9, 9) };
         assert_eq!(AdvisedTarget::of(TargetKind::Db, Correction::NONE, &real, NOW), None);
