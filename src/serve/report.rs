@@ -148,7 +148,7 @@ pub struct Target {
     pub docs: Option<u64>,
     /// Number of deleted documents; databases only.
     pub deleted_docs: Option<u64>,
-    /// Number of changes that the index has not processed.
+    /// Number of changes that the view has not indexed; null for other targets.
     pub updates_pending: Option<u64>,
     /// Sequence of the last purge of a shard with more than a thousand purges, or of the last purge that a view
     /// index has processed.

@@ -23,9 +23,9 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             "/api/v1/scorecard",
             "scorecard",
             get(scorecard),
-            "What recliner would have done while it only advised, beside what happened.",
+            "What recliner would have done while it only advised, compared with what happened.",
         )
-        .detail("Two sides, `real` and `advised`: mean and peak waste, bytes freed and written anew, compactions, and the most extra space at a time; `conflicts` with other programs' compactions; the seconds that this covers, and those that are missing; and `says`, whether to switch to enforce. Null where nothing is known."),
+        .detail("Two sides, `real` and `advised`: mean and peak waste, bytes freed and written, compactions, and peak extra space; `conflicts` with other programs' compactions; the seconds covered and missing; and `says`, whether to switch to enforce. Null if nothing is known."),
     ]
 }
 

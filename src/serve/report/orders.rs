@@ -296,7 +296,7 @@ pub struct ReleaseOrder {
     pub all: bool,
 }
 
-/// Empty queues.
+/// Empty the queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlushOrder {
