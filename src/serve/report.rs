@@ -301,8 +301,8 @@ pub struct NodeLine {
     pub pressure: Vec<PressureLine>,
     /// What the node's directories hold besides targets; null if they are not read.
     pub disk: Option<DiskLine>,
-    /// Number of targets for which CouchDB and the file's header report different facts; null if never both
-    /// were read.
+    /// Number of targets for which CouchDB and the file's header report different facts; null unless both were
+    /// read.
     pub source_disagreements: Option<u64>,
 }
 

@@ -47,7 +47,7 @@ pub struct ChannelScore {
     /// How the channel ranks targets.
     #[schemars(with = "words::Priority")]
     pub priority: Cow<'static, str>,
-    /// The target's priority in the channel, per file; null if an earlier condition already excludes it.
+    /// The target's priority in the channel, per file; null if the channel did not get as far as comparing it.
     pub score: Option<f64>,
     /// The channel takes targets with a higher priority than this.
     pub min_priority: f64,
