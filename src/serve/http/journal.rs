@@ -110,8 +110,8 @@ pub(super) struct HistoryParameters {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HoursParameters {
-    /// Since this timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`, `7d`), from the full hour on; default
-    /// `2d`, at most `35d`.
+    /// The start: a timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`, `7d`), rounded down to the hour;
+    /// default `2d`, at most `35d`.
     since: Option<String>,
 }
 

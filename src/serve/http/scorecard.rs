@@ -36,8 +36,8 @@ pub(super) const SINCE: &str = "7d";
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ScorecardQuery {
-    /// Since this timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`, `7d`), from the full hour on; default
-    /// `7d`. Hours are kept for 35 days.
+    /// The start: a timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`, `7d`), rounded down to the hour;
+    /// default `7d`. Hours are kept for 35 days.
     since: Option<String>,
 }
 

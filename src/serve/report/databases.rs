@@ -62,7 +62,7 @@ pub struct DatabaseLine {
     /// Bytes by which the files will grow within a day at the current rate without compaction; null until a
     /// file was watched for ten minutes.
     pub growth_day_bytes: Option<u64>,
-    /// Bytes by which the files will grow within seven days, likewise.
+    /// Bytes by which the files will grow within seven days without compaction; null if `growth_day_bytes` is.
     pub growth_week_bytes: Option<u64>,
     /// Number of shard copies and views.
     pub targets: u64,

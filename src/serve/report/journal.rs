@@ -104,7 +104,7 @@ impl OutcomeLine {
 pub struct Hours {
     /// The hours until now, the oldest first.
     pub hours: Vec<HourLine>,
-    /// Whether the hours go back to the requested time; otherwise they begin with the oldest of the newest
+    /// Whether the hours go back to the requested time; otherwise they begin after the oldest of the newest
     /// 10,000 jobs.
     pub complete: bool,
 }

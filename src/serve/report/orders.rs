@@ -341,7 +341,7 @@ pub struct Muted {
     pub muted: Option<AdviceMute>,
 }
 
-/// Begin a sweep now. The body is empty.
+/// Begin a sweep now. The body has no fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RescanOrder {}

@@ -52,9 +52,9 @@ pub struct VolumeSpaceLine {
     /// Bytes of the volume's files that would remain after compactions; null if a node has several volumes,
     /// because it is unknown which files are on which.
     pub live_bytes: Option<u64>,
-    /// Bytes of the volume's files that compactions would free, likewise.
+    /// Bytes of the volume's files that compactions would free; null if `live_bytes` is.
     pub reclaimable_bytes: Option<u64>,
-    /// Bytes of the volume's unused files, likewise.
+    /// Bytes of the volume's unused files; null if `live_bytes` is.
     pub unused_bytes: Option<u64>,
     /// Live bytes of the largest shard that can be compacted on the volume now, besides `headroom.keep_free`
     /// and what running jobs may still write.
@@ -62,7 +62,8 @@ pub struct VolumeSpaceLine {
     /// When the volume is full at the current growth if compaction keeps up; null if not within ten years, or
     /// unknown.
     pub full_at: Option<String>,
-    /// When the volume is full if nothing is compacted, likewise.
+    /// When the volume is full at the current growth if nothing is compacted; null if not within ten years, or
+    /// unknown.
     pub full_uncompacted_at: Option<String>,
     /// Why the volume's space is unknown.
     pub problem: Option<String>,
