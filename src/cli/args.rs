@@ -40,7 +40,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Watch a cluster and serve metrics, JSON and a page until stopped.
+    /// Watch a cluster and serve metrics, JSON and a console until stopped.
     ///
     /// SIGTERM and SIGINT stop it. SIGHUP reads the configuration again.
     Serve(ServeArgs),
@@ -55,9 +55,9 @@ pub(super) enum Command {
     /// It prints nodes, queues, the targets with most to reclaim, and files that do not match the
     /// shard map.
     Scan(ScanArgs),
-    /// Print the databases with what they take, waste and grow, and why the waste stays.
+    /// Print each database's size, waste and growth, and why its waste is not compacted.
     ///
-    /// All copies of a database count, and its indexes. With a name, it says the same in sentences.
+    /// All copies and indexes of a database count. With a name, it prints the same in sentences.
     Databases(DatabasesArgs),
     /// Print what would start now, with the exact requests, and why the rest would not.
     ///
@@ -68,7 +68,7 @@ pub(super) enum Command {
     ///
     /// It prints the measurements of a database, view or shard, which channel takes it, why the
     /// others do not, what it has been waiting for and since when, and what would have to change.
-    /// If the name means several targets, it prints a sentence, a table, and everything about the
+    /// If the name matches several targets, it prints a sentence, a table, and everything about the
     /// one with most to reclaim.
     Explain(ExplainArgs),
     /// Watch a running recliner on a terminal: what is wrong, what runs, what waits and why.
@@ -79,32 +79,32 @@ pub(super) enum Command {
     /// colours off. On recliner's own machine, its user and root can suspend and resume even
     /// where the admin API is off.
     Top(TopArgs),
-    /// Print what to do about the cluster, the worst and most valuable first.
+    /// Print advice about the cluster, the most severe and most valuable first.
     ///
-    /// Each piece of advice says what it rests on, what it is worth and what to type. A running recliner also
-    /// knows how fast files grow, since when something is so, and what was muted; if a cluster or a directory
-    /// is named, it is read once, without that.
+    /// Each piece of advice has its numbers, what it is worth and what to type. A running recliner also
+    /// knows how fast files grow, since when advice applies, and what was muted; if a cluster or a directory
+    /// is named, it is read once, without these.
     Advise(AdviseArgs),
-    /// Print what a design document will cost before it is deployed: time, disk on each node, and whether
+    /// Predict the cost of a design document before it is deployed: time, disk on each node, and whether
     /// it fits.
     ///
     /// It compares the document with the one that the database has, and says which views change and whether
-    /// an index is built at all. All numbers are ranges, from the indexes that are built and from builds that
+    /// an index is built at all. All numbers are ranges, based on existing indexes and on builds that
     /// recliner has seen. Nothing is changed. A running recliner remembers builds; if a cluster or a directory
     /// is named, it is read once.
     Preflight(PreflightArgs),
     /// Print how jobs ended, from a running recliner's journal.
     History(HistoryArgs),
-    /// Print what would happen in the next days under several rules, from a running recliner.
+    /// Print a running recliner's forecast of the next days under several sets of rules.
     ///
-    /// For nothing compacted, CouchDB's smoosh, the rules in force and the proposed ones: wasted bytes,
-    /// bytes written, waits, and free space with the date on which a volume is full. Sizes go on growing
-    /// as they did while recliner watched, and the planner itself decides. Nothing is changed.
+    /// It compares no compaction, CouchDB's smoosh, the rules in force and the proposed ones: wasted bytes,
+    /// bytes written, waits, and free space with the date on which a volume is full. Sizes continue to grow
+    /// at the observed rate, and the planner itself decides. Nothing is changed.
     ///
-    /// With --since it looks back: what recliner would have started while it only advised, beside what
-    /// really happened, and whether to switch to enforce.
+    /// With --since it looks back: what recliner would have started while it only advised, compared with
+    /// what really happened, and whether to switch to enforce.
     WhatIf(WhatIfArgs),
-    /// Print what happened, from a running recliner's journal.
+    /// Print events from a running recliner's journal.
     ///
     /// Events of databases are left out unless --all asks for them. With --follow it continues with
     /// new events, even across restarts of the service.
@@ -141,7 +141,7 @@ pub(super) enum Command {
     /// Flags are checked too, and the channels of a takeover if CouchDB answers. An error comes with
     /// its position; the effective configuration is complete, with every default.
     CheckConfig(CheckArgs),
-    /// Tell a running recliner to start nothing, until resume.
+    /// Tell a running recliner to start nothing until it is resumed.
     ///
     /// The suspension survives a restart. Running compactions continue: CouchDB offers no way to
     /// stop a running compaction over HTTP. On recliner's own machine, its user and root can do this
@@ -164,7 +164,7 @@ pub(super) enum Command {
     ///
     /// It does what smoosh's enqueue_all does. A running sweep ends first.
     Rescan(OrderArgs),
-    /// Tell a running recliner to empty queues, until facts change or the next sweep ends.
+    /// Tell a running recliner to empty its queues until facts change or the next sweep ends.
     Flush(FlushArgs),
     /// Copy the journal of a running recliner to a file, without stopping it.
     ///
@@ -197,8 +197,8 @@ pub(super) struct SourceArgs {
     /// The configuration file, recliner.yml; without it, every setting has its default
     #[arg(long = "config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) config_file: Option<PathBuf>,
-    /// A CouchDB node, without user and password, such as http://couch-a:5984; one is enough to see
-    /// the cluster, repeat it for every node to see each node's smoosh
+    /// The URL of a CouchDB node, without user and password, such as http://couch-a:5984; one is enough
+    /// to see the cluster; repeat the flag for every node to see each node's smoosh
     #[arg(long = "couchdb.url", value_name = "URL", value_hint = ValueHint::Url)]
     pub(super) urls: Vec<String>,
     /// The CouchDB user to log in as; a server admin sees everything [or env: COUCHDB_USER]
@@ -213,7 +213,7 @@ pub(super) struct SourceArgs {
     #[arg(long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
     /// CouchDB's database_dir on the node that --node names, if recliner runs there: its files are
-    /// read, in addition to CouchDB or without it
+    /// read in addition to CouchDB, or without it
     #[arg(long = "data-dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) data_dir: Option<PathBuf>,
     /// CouchDB's view_index_dir [default: the data directory]
@@ -262,9 +262,9 @@ pub(super) struct WebArgs {
     /// machine they need a user of --web.config.file
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
-    /// A name by which clients ask for this service, besides addresses, localhost and this machine's host
-    /// name. With this flag, or on an address of this machine alone, requests under any other name are
-    /// refused unless they have a user
+    /// A host name that clients use for this service, besides addresses, localhost and this machine's host
+    /// name. With this flag, or on a loopback address, requests with any other name are refused unless they
+    /// have a user
     #[arg(long = "web.allowed-host", value_name = "NAME")]
     pub(super) allowed_hosts: Vec<String>,
     /// The Unix socket over which recliner's own user, and root, can suspend, resume and back up
@@ -366,9 +366,9 @@ pub(super) struct ScanArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct DatabasesArgs {
-    /// This database; or, if none has this name, those with this text in their name
+    /// Only this database; if none has this name, those with this text in their name
     pub(super) name: Option<String>,
-    /// The order: reclaimable_bytes, file_bytes, document_bytes, index_bytes, growth_day_bytes,
+    /// The field to sort by: reclaimable_bytes, file_bytes, document_bytes, index_bytes, growth_day_bytes,
     /// growth_week_bytes, last_compaction or db
     #[arg(
         long,
@@ -413,7 +413,7 @@ pub(super) struct PlanArgs {
 pub(super) struct ExplainArgs {
     /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
     pub(super) target: String,
-    /// Everything about each target, if the name means several
+    /// Print everything about each target if the name matches several
     #[arg(long)]
     pub(super) all: bool,
     /// Ask this running recliner instead of reading the cluster; only it knows waiting times [default,
@@ -438,16 +438,16 @@ pub(super) struct AdviseArgs {
     /// Exit with status 3 if there is advice of this severity or worse that nobody muted
     #[arg(long, value_name = "SEVERITY", value_parser = ["info", "warning", "critical"])]
     pub(super) fail_on: Option<String>,
-    /// Print instead whose bytes fill the disks: by database, or by design document
+    /// Print instead what fills the disks: by database, or by design document
     #[arg(long, value_name = "WHAT", value_parser = ["database", "design"], conflicts_with = "fail_on")]
     pub(super) by: Option<String>,
-    /// Tell a running recliner to count advice of this code no more, or only that about a subject
+    /// Tell a running recliner to mute advice of this code, or only that about a subject
     #[arg(long, num_args = 1..=2, value_names = ["CODE", "SUBJECT"], conflicts_with_all = ["fail_on", "by"])]
     pub(super) mute: Option<Vec<String>>,
-    /// Tell a running recliner to count it again
+    /// Tell a running recliner to unmute advice of this code, or only that about a subject
     #[arg(long, num_args = 1..=2, value_names = ["CODE", "SUBJECT"], conflicts_with_all = ["fail_on", "by", "mute"])]
     pub(super) unmute: Option<Vec<String>>,
-    /// For how long to mute it [default: 30d]
+    /// How long to mute it [default: 30d]
     #[arg(long = "for", value_name = "DURATION", requires = "mute")]
     pub(super) mute_for: Option<String>,
     /// Why it is muted, shown to anyone who sees the advice
@@ -464,10 +464,10 @@ pub(super) struct AdviseArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct PreflightArgs {
-    /// The database
+    /// The database of the design document
     pub(super) db: String,
-    /// The design document as it will be sent to CouchDB; without an _id, the file's name is the
-    /// document's
+    /// The design document as it will be sent to CouchDB; without an _id, it is named after the
+    /// file
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) file: PathBuf,
     /// Ask this running recliner instead of reading the cluster; only it knows how fast indexes were
@@ -485,8 +485,8 @@ pub(super) struct PreflightArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct WhatIfArgs {
-    /// Propose one of the ready lists of channels, with everything else as it is in force, or with
-    /// smoosh-as-rent channels by rent that keep the mean waste of smoosh
+    /// Propose a ready list of channels, with all other rules as in force; smoosh-as-rent proposes
+    /// channels by rent that keep the mean waste of smoosh
     #[arg(
         long,
         value_name = "LIST",
@@ -593,8 +593,8 @@ pub(super) struct ImportArgs {
     /// CouchDB 3's smoosh, or CouchDB 2's compaction daemon
     #[arg(value_enum)]
     pub(super) daemon: Daemon,
-    /// Print channels of this rule that leave as much waste as smoosh does, as a running recliner works
-    /// them out
+    /// Print channels that use this rule and leave as much waste as smoosh does; a running recliner
+    /// calculates them
     #[arg(long = "as", value_enum, value_name = "RULE")]
     pub(super) rule: Option<ImportAs>,
     /// With --as: the days over which waste is compared, at most 366 [default: 7]
@@ -711,7 +711,7 @@ pub(super) struct ReleaseArgs {
     /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
     #[arg(required_unless_present = "all")]
     pub(super) target: Option<String>,
-    /// Every target in quarantine
+    /// Release every target in quarantine
     #[arg(long, conflicts_with = "target")]
     pub(super) all: bool,
     #[command(flatten)]

@@ -60,7 +60,7 @@ const MAX_CANDIDATES: usize = 10;
 /// How a running recliner is reached.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct ServiceArgs {
-    /// A running recliner [default: http://127.0.0.1:10984]
+    /// The URL of a running recliner [default: http://127.0.0.1:10984]
     #[arg(id = "recliner_url", long = "recliner.url", value_name = "URL")]
     pub(super) url: Option<String>,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub(super) struct ServiceLogin {
         requires = "recliner_key_file"
     )]
     cert_file: Option<PathBuf>,
-    /// Its private key, in PEM
+    /// The client certificate's private key, in PEM
     #[arg(
         id = "recliner_key_file",
         long = "recliner.key-file",

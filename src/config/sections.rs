@@ -105,19 +105,19 @@ fn file_keys() -> Vec<Key<FileSettings>> {
     keys.extend(keys!(in FileSettings {
         /// The nodes whose databases this process reads: [_all], or their names.
         "nodes" => settings.nodes, NextSweep, nodes();
-        /// Sidecars whose parts of views are used.
+        /// URLs of sidecars whose measurements of view files are used.
         "peers" => settings.peers, NextSweep, list(url("a sidecar", "http://couch-a:10984"));
-        /// Read views and cleanups, which belong to the whole cluster; exactly one process does.
+        /// Whether this process handles views and cleanups of the whole cluster; exactly one must.
         "cluster_targets" => settings.cluster_targets, NextSweep, boolean();
-        /// What is read when.
+        /// How often facts are read, and how long they count.
         "scan" => settings.scan, _, Scan::form();
-        /// From one look at running compactions to the next.
+        /// Interval between two checks of running compactions.
         "poll" => settings.poll, Live, duration(SECOND);
-        /// This node's own directories, where they are read beside CouchDB.
+        /// This node's own directories, if they are read besides CouchDB.
         "files" => settings.files, _, Files::form();
         /// advise starts nothing; enforce starts compactions, within limits and gates.
         "mode" => settings.mode, Live, one_of();
-        /// What is worth compacting, tried in this order: a list, or smoosh for its seven channels, or rent for three by rent; left out, smoosh.
+        /// What is worth compacting: a list, tried in order, or smoosh for its seven channels, or rent for three by rent; default smoosh.
         "channels" => settings.channels.list, Live, channels::form();
         /// Databases or shard files that no channel takes.
         "ignore" => settings.channels.ignore, Live, patterns();
@@ -127,21 +127,21 @@ fn file_keys() -> Vec<Key<FileSettings>> {
         "headroom" => settings.headroom, _, limits::Headroom::form();
         /// How the horizons of channels by rent adapt to scarce space.
         "rent" => settings.rent, _, limits::RentSettings::form();
-        /// When a node is too busy for more: above high nothing is started, until it is down to low.
+        /// When a node is too busy: above high nothing starts there, until the value falls to low.
         "pressure" => settings.pressure, _, limits::Pressure::form();
-        /// What follows a failed compaction.
+        /// What happens after a failed compaction.
         "failure" => settings.failure, _, limits::FailureSettings::form();
         /// Which views may be compacted.
         "views" => settings.views, _, work::ViewSettings::form();
-        /// What is done about CouchDB's own compaction daemon.
+        /// How recliner treats CouchDB's own compaction daemon.
         "smoosh" => settings.smoosh, _, work::Smoosh::form();
         /// How changes of databases are followed.
         "follow" => settings.follow, _, work::Follow::form();
-        /// How indexes are kept built.
+        /// How indexes are kept up to date.
         "warmer" => settings.warmer, _, work::Warmer::form();
-        /// From when on recliner advises something.
+        /// Thresholds above which recliner gives advice.
         "advice" => settings.advice, _, advice::AdviceSettings::form();
-        /// What is kept, for how long and in how many bytes; whichever ends first.
+        /// How long and in how many bytes entries are kept; whichever limit is reached first.
         "journal" => settings.journal, _, work::JournalRetention::form();
     }));
     keys

@@ -218,15 +218,15 @@ fn tls() -> Form<TlsSection> {
         "client_ca" => client_ca, Live, pem().placed();
         /// A file that holds the authorities of clients' certificates.
         "client_ca_file" => client_ca_file, Live, path().placed();
-        /// The oldest version that is spoken; default TLS12.
+        /// The oldest supported TLS version; default TLS12.
         "min_version" => min_version, Live, one_of::<TlsVersion>().optional();
-        /// The newest version that is spoken; default TLS13.
+        /// The newest supported TLS version; default TLS13.
         "max_version" => max_version, Live, one_of::<TlsVersion>().placed();
-        /// Suites for TLS 1.2, best first; default all. Those of TLS 1.3 cannot be chosen.
+        /// Cipher suites for TLS 1.2, best first; default all. Those of TLS 1.3 cannot be chosen.
         "cipher_suites" => cipher_suites, Live, list(one_of_words(SUITES.to_vec()));
         /// Key exchange groups, best first; default the library's.
         "curve_preferences" => curves, Live, list(one_of_words(CURVES.to_vec()));
-        /// Whether the server's order of suites counts, not the client's; default true.
+        /// Whether the server's order of cipher suites applies, not the client's; default true.
         "prefer_server_cipher_suites" => prefer_server_order, Live, boolean().optional();
     });
     section(keys, |tls, section| tls.checked = check_tls(tls, section))
@@ -348,12 +348,12 @@ fn pem() -> Form<SecretString> {
 settings! {
     #[derive(Clone)]
     struct HttpSection {
-        /// Headers that answers have in place of the program's own.
+        /// Response headers that replace the program's own.
         "headers" => headers: Headers = Headers::default(), Live, Headers::form();
     }
     also = Key::new(
         "http2",
-        &["Either is accepted: this server speaks HTTP/1.1 alone, as any client can."],
+        &["Accepted without effect: this server speaks only HTTP/1.1, as any client can."],
         None,
         boolean().without_effect(),
     );
@@ -363,13 +363,13 @@ settings! {
     /// The headers that may be set.
     #[derive(Clone)]
     struct Headers {
-        /// For how long browsers use HTTPS alone.
+        /// How long browsers must use HTTPS only.
         "Strict-Transport-Security" => strict_transport_security: Option<HeaderValue> = None, Live, header_value(&[]);
-        /// Whether browsers may guess the type of an answer.
+        /// Whether browsers may guess the type of a response.
         "X-Content-Type-Options" => content_type_options: Option<HeaderValue> = None, Live, header_value(&["nosniff"]);
         /// Which pages may show this one in a frame.
         "X-Frame-Options" => frame_options: Option<HeaderValue> = None, Live, header_value(&["deny", "sameorigin"]);
-        /// What old browsers filter.
+        /// The script filter of old browsers.
         "X-XSS-Protection" => xss_protection: Option<HeaderValue> = None, Live, header_value(&[]);
         /// What a page may load.
         "Content-Security-Policy" => content_security_policy: Option<HeaderValue> = None, Live, header_value(&[]);

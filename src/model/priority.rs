@@ -73,7 +73,7 @@ pub enum PriorityUnit {
 }
 
 const RATIO: PriorityRule = PriorityRule {
-    meaning: "file bytes over active bytes",
+    meaning: "file bytes divided by active bytes",
     default_min: 2.0,
     formula: Formula::Measured {
         of: |file, active| file as f64 / active as f64,
@@ -106,7 +106,7 @@ const CLEANUP: PriorityRule = PriorityRule {
 };
 
 const RENT: PriorityRule = PriorityRule {
-    meaning: "how overdue a compaction is: waste over time, over bytes to rewrite times the horizon",
+    meaning: "how overdue a compaction is: wasted bytes times seconds, divided by bytes to rewrite times the horizon",
     default_min: 1.0,
     formula: Formula::Overdue,
 };

@@ -175,15 +175,15 @@ settings! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Scan {
         // A sweep that takes longer delays the next one.
-        /// From the start of one sweep to the start of the next.
+        /// Interval between the starts of two sweeps.
         "scan.interval" => interval: Duration = 5 * MINUTE, Live, duration(SECOND);
-        /// What feeds confirm is read once in this time; never more often than the interval.
+        /// Interval between reads of what feeds confirm as unchanged; never shorter than the interval.
         "scan.interval_followed" => interval_followed: Duration = 6 * HOUR, Live, duration(SECOND);
-        /// Older facts are refused as stale, unless feeds confirm them; default four intervals, never less than three sweeps.
+        /// Older facts count as stale and start nothing, unless feeds confirm them; default four intervals, never less than three sweeps.
         "scan.fresh_for" => fresh_for: Duration = 20 * MINUTE, Live, duration(SECOND);
-        /// auto reads views by their _info, which makes CouchDB create an index that was never built; off never does.
+        /// auto reads each view's _info, for which CouchDB creates an index that was never built; off reads no view.
         "scan.views" => views: ScanViews = ScanViews::Auto, NextSweep, one_of();
-        /// How many databases have series of their own in /metrics for every target; the next as many have only sums.
+        /// Number of databases with series for every target in /metrics; as many further databases have only sums.
         "scan.top" => top: usize = 100, NextSweep, integer(0..=100_000);
     }
     check = check_scan;
@@ -256,7 +256,7 @@ settings! {
     pub struct Files {
         /// CouchDB's database_dir on this node.
         "files.data_dir" => data_dir: Option<PathBuf> = None, NextSweep, path().optional();
-        /// CouchDB's view_index_dir on this node; default the same directory.
+        /// CouchDB's view_index_dir on this node; default data_dir.
         "files.view_index_dir" => view_index_dir: Option<PathBuf> = None, NextSweep, path().optional();
     }
 }

@@ -95,109 +95,110 @@ use words::Word;
 /// Unknown is null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
-    /// The identity commands take.
+    /// The target's id, as orders and commands accept it.
     pub id: String,
     /// `db`, `view`, `cleanup` or `search`.
     #[schemars(with = "words::Kind")]
     pub kind: Word,
-    /// The node, or `_cluster`.
+    /// The node with the file, or `_cluster` for a target of the whole cluster.
     pub node: String,
-    /// The clustered database's name.
+    /// The name of the clustered database.
     pub db: String,
-    /// The shard's range.
+    /// The hash range of the shard, such as `00000000-7fffffff`; null if there is none.
     pub range: Option<String>,
-    /// What builds a search index: `nouveau` or `clouseau`.
+    /// The engine of a search index, `nouveau` or `clouseau`; null for other targets.
     #[schemars(with = "Option<words::Engine>")]
     pub engine: Option<Word>,
-    /// The shard file's name; of a search index its own in its design document.
+    /// The shard file's name, or the name of a search index in its design document.
     pub name: Option<String>,
-    /// The first of an index's design documents.
+    /// The first design document of the index; null for other targets.
     pub ddoc: Option<String>,
-    /// All design documents that share the view.
+    /// All design documents that share the index.
     pub ddocs: Vec<String>,
-    /// The view's signature.
+    /// The view's signature; null for other targets, and for views that no URL can name.
     pub signature: Option<String>,
-    /// How it compares with the shard map.
+    /// How the target compares with the shard map.
     #[schemars(with = "words::State")]
     pub state: Word,
-    /// How many files one compaction rewrites.
+    /// Number of files that one compaction rewrites.
     pub copies: u32,
-    /// Whether sizes are one copy's times their number.
+    /// Whether some copies were not measured and are assumed to be as large as a measured one.
     pub estimated: bool,
     /// Size on disk.
     pub file_bytes: Option<u64>,
     /// Live bytes, as CouchDB counts them.
     pub active_bytes: Option<u64>,
-    /// Bytes uncompressed, as CouchDB estimates them.
+    /// Uncompressed size of the contents, as CouchDB estimates it.
     pub external_bytes: Option<u64>,
-    /// Size after a compaction, as predicted.
+    /// Predicted size after a compaction.
     pub predicted_bytes: Option<u64>,
-    /// What a compaction would free, as predicted.
+    /// Bytes that a compaction is predicted to free.
     pub reclaimable_bytes: Option<u64>,
-    /// How far the prediction can be trusted: `learned` from compactions of it or of its database, or
-    /// by CouchDB's count of active bytes, which is `low` on servers that count wrongly.
+    /// How far the prediction can be trusted: `learned` from compactions of the target or its database,
+    /// otherwise based on CouchDB's count of active bytes, which is `low` on servers that count wrongly.
     #[schemars(with = "words::Confidence")]
     pub confidence: Word,
-    /// File over active.
+    /// `file_bytes` divided by `active_bytes`.
     pub ratio: Option<f64>,
-    /// The last sequence written or indexed.
+    /// Sequence of the last change that was written or indexed.
     pub update_seq: Option<u64>,
-    /// The sequence at the last compaction.
+    /// Sequence at the last compaction.
     pub compacted_seq: Option<u64>,
-    /// Documents that are not deleted; databases only.
+    /// Number of documents that are not deleted; databases only.
     pub docs: Option<u64>,
-    /// Deleted documents; databases only.
+    /// Number of deleted documents; databases only.
     pub deleted_docs: Option<u64>,
-    /// Changes that the view has not seen.
+    /// Number of changes that the view has not indexed; null for other targets.
     pub updates_pending: Option<u64>,
-    /// The last purge, of a shard with more than a thousand of them; of a view index, the last one that it has
-    /// processed.
+    /// Sequence of the last purge of a shard with more than a thousand purges, or of the last purge that a view
+    /// index has processed.
     pub purge_seq: Option<u64>,
-    /// The collator versions one copy of a view names.
+    /// The collator versions that one copy of the view names; null for other targets.
     pub collator_versions: Option<Vec<String>>,
-    /// Whether CouchDB says a compaction runs.
+    /// Whether CouchDB reports a running compaction of the target.
     pub compact_running: Option<bool>,
-    /// Who measured each fact that is known.
+    /// The source of each known fact, by the fact's name.
     #[schemars(with = "BTreeMap<String, words::Source>")]
     pub sources: BTreeMap<Word, Word>,
-    /// When its facts were measured.
+    /// When the facts were measured.
     pub measured_at: Option<String>,
-    /// Why the header of its file could not be used, where it could not.
+    /// Why the header of the file could not be used; null if it could, or was not read.
     pub problem: Option<ProblemLine>,
-    /// The channel that takes it; null if none does.
+    /// The channel that takes the target; null if none does.
     pub channel: Option<String>,
-    /// Its priority there, per file.
+    /// The target's priority in that channel, per file.
     pub priority: Option<f64>,
-    /// What its waste has cost so far, where a channel ranks by rent.
+    /// What the target's waste has cost so far; null unless a channel ranks it by rent.
     #[serde(default)]
     pub rent: Option<RentLine>,
-    /// Why each other channel does not take it.
+    /// Why each other channel does not take the target.
     pub misses: Vec<MissLine>,
-    /// Why it does not start, if a channel takes it.
+    /// Why the target does not start; null if it starts or no channel takes it.
     pub refusal: Option<RefusalLine>,
 }
 
-/// One target with what is decided about it, in words.
+/// One target with the decision about it, in words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explained {
     /// The target and its facts.
     #[serde(flatten)]
     pub target: Target,
-    /// Why it does not start, and what would have to change.
+    /// Why the target does not start and what would have to change, as a sentence; null if it starts or no
+    /// channel takes it.
     pub why: Option<String>,
-    /// Why its facts are fresh: `measured` lately, or `followed` by feeds that have named no change
-    /// since; null where they are not.
+    /// Why the facts are fresh: `measured` lately, or `followed` by feeds that have reported no change since;
+    /// null if they are not fresh.
     #[schemars(with = "Option<words::Fresh>")]
     pub fresh: Option<Word>,
-    /// Its score in every channel for its kind, in their order.
+    /// The target's score in every channel for its kind, in the channels' order.
     #[serde(default)]
     pub scores: Vec<ChannelScore>,
-    /// What would be sent, where it starts.
+    /// The start that would be sent; null unless the target starts.
     pub start: Option<StartLine>,
-    /// The order of an operator that waits for it.
+    /// The operator's order that waits for the target; null if there is none.
     pub ordered: Option<OrderLine>,
-    /// For a part of a view, the id of that view: no request compacts a part alone, so the decision
-    /// is about the view.
+    /// For a part of a view, the view's id: no request compacts a part alone, so the decision is about the
+    /// view.
     pub part_of: Option<String>,
 }
 
@@ -246,89 +247,89 @@ impl Explained {
     }
 }
 
-/// Why a file's header says nothing.
+/// Why a file's header could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemLine {
-    /// One of a closed set.
+    /// The reason, as one of a fixed set of words.
     #[schemars(with = "words::ProblemReason")]
     pub reason: Word,
-    /// What is wrong, and what to do next.
+    /// What is wrong and what to do next, as a sentence.
     pub says: Word,
 }
 
 /// Why a target does not start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusalLine {
-    /// One of a closed set.
+    /// The reason, as one of a fixed set of words.
     #[schemars(with = "words::RefusalReason")]
     pub reason: Word,
-    /// What was measured.
+    /// The measured value; null if nothing is compared.
     pub value: Option<f64>,
-    /// What it was compared with.
+    /// The limit that the value was compared with; null if nothing is compared.
     pub limit: Option<f64>,
-    /// Since when this holds it back, where that is known; else since when it waits.
+    /// Since when this reason applies, if known; otherwise since when the target waits.
     pub since: Option<String>,
 }
 
 /// One node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeLine {
-    /// Its name.
+    /// The node's name.
     pub node: String,
-    /// Whether it answered when last asked.
+    /// Whether the node answered when it was last asked; null if it was not asked yet.
     pub up: Option<bool>,
-    /// Whether the cluster counts it among its nodes.
+    /// Whether the node is a member of the cluster.
     pub member: bool,
-    /// Whether this process reads its shards; of other nodes' nothing is known here.
+    /// Whether this process reads the node's shards; it knows nothing about the shards of other nodes.
     pub served: bool,
-    /// Its CouchDB version, where its own address is known.
+    /// The node's CouchDB version; null unless the node's own address is known.
     pub version: Option<String>,
-    /// Whether it is asked at its own address.
+    /// Whether the node is asked at its own address.
     pub own_address: bool,
-    /// What an operator could do about it, in sentences.
+    /// What an operator could do about the node, in sentences.
     pub findings: Vec<Word>,
-    /// When a pass over its targets last ended with none unread.
+    /// When all of the node's targets were last read without a failure.
     pub last_success: Option<String>,
-    /// What is known of its own daemon: `no_direct_address`, `not_offered`, `failed` or `up`.
+    /// What is known of the node's smoosh: `no_direct_address`, `not_offered`, `failed` or `up`.
     #[schemars(with = "words::Smoosh")]
     pub smoosh: Word,
-    /// Its daemon's channels, where they are known.
+    /// The channels of the node's smoosh; empty if they are not known.
     #[serde(default)]
     pub smoosh_channels: Vec<SmooshChannelLine>,
-    /// How busy it is, by each signal under `pressure` that could be read.
+    /// The node's load, by each signal under `pressure` that could be read.
     #[serde(default)]
     pub pressure: Vec<PressureLine>,
-    /// What its directories hold in addition to targets, if they are read.
+    /// What the node's directories hold besides targets; null if they are not read.
     pub disk: Option<DiskLine>,
-    /// Targets of which CouchDB and files' headers say different things, where both were read.
+    /// Number of targets for which CouchDB and the file's header report different facts; null unless both were
+    /// read.
     pub source_disagreements: Option<u64>,
 }
 
-/// What a node's directories hold in addition to targets, in bytes.
+/// What a node's directories hold besides targets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskLine {
-    /// Files that were met.
+    /// Number of files found.
     pub files: u64,
-    /// View index files that nothing uses.
+    /// Bytes of view index files that nothing uses.
     pub stale_index_bytes: u64,
-    /// Whether design documents were known: without them, only index files that lost their
-    /// shard count as stale.
+    /// Whether design documents were known: without them, only index files whose shard is gone count as stale.
     pub designs_known: bool,
-    /// Leftovers of compactions.
+    /// Bytes of files that compactions left behind.
     pub leftover_bytes: u64,
-    /// Deleted by CouchDB and still there.
+    /// Bytes of files that CouchDB deleted and that are still on the disk.
     pub trash_bytes: u64,
-    /// Nouveau's indexes, where these directories hold them.
+    /// Bytes of Nouveau's indexes in these directories.
     pub nouveau_bytes: u64,
-    /// Clouseau's indexes, where these directories hold them.
+    /// Bytes of Clouseau's indexes in these directories.
     pub clouseau_bytes: u64,
-    /// Everything that is no file of CouchDB's.
+    /// Bytes of files that do not belong to CouchDB.
     pub other_bytes: u64,
     /// The file systems of these directories, and what can be freed on each.
     pub volumes: Vec<VolumeLine>,
-    /// How long the last walk took.
+    /// Duration of the last walk through the directories, in seconds.
     pub duration_seconds: f64,
-    /// When a walk last read everything.
+    /// When a walk last read everything; null if none has.
     pub last_success: Option<String>,
 }
 

@@ -82,37 +82,37 @@ fn list_form() -> Form<Vec<Channel>> {
 fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
     let unit = priority.unit();
     keys!(Channel {
-        /// The channel's name, unique.
+        /// The channel's unique name.
         "name" => name, Live, channel_name().map(|name| Ok(Arc::from(name)), |name: &Arc<str>| name.to_string());
-        /// What the channel takes.
+        /// The kind of target that the channel takes.
         "kind" => kind, Live, one_of_words(labelled(&TargetKind::WITH_COMPACTION));
-        /// How it ranks targets.
+        /// How the channel ranks targets.
         "priority" => priority, Live, priority_kind();
         /// How long a wasted byte may remain before rewriting one byte is worth it; channels by rent only; default 24h.
         "horizon" => horizon, Live, duration_between(SECOND, MAX_HORIZON);
-        /// Takes what has more than this; its unit and default depend on the priority: 2 for a ratio, 512MiB for slack, 1 for rent.
+        /// Takes targets with a priority above this; unit and default depend on the priority: 2 for ratio, 512MiB for slack, 1 for rent.
         "min_priority" => min_priority, Live, bound(unit, false);
-        /// Takes what has at most this; default infinity.
+        /// Takes targets with at most this priority; default infinity.
         "max_priority" => max_priority, Live, bound(unit, true);
         /// Takes files larger than this; default 1MiB.
         "min_size" => min_size, Live, bytes();
         /// Takes files of at most this; default infinity.
         "max_size" => max_size, Live, bytes_or_infinity();
-        /// Changes that a database needs since its last compaction; default 0.
+        /// Takes databases with at least this many changes since their last compaction; default 0.
         "min_changes" => min_changes, Live, count();
-        /// Targets that the queue of one node holds; default 9999.
+        /// Maximum number of targets in one node's queue; default 9999.
         "capacity" => capacity, Live, integer(1..=Channel::MAX_CAPACITY);
-        /// Compactions of the channel at a time on one node, whatever started them; default 1.
+        /// Maximum number of the channel's compactions on one node at a time, whatever started them; default 1.
         "concurrency" => concurrency, Live, integer(0..=Channel::MAX_CONCURRENCY);
-        /// Default enforce, but never more than the mode of the whole file.
+        /// The channel's mode, unless that of the whole file is more cautious; default enforce.
         "mode" => mode, Live, one_of::<Mode>();
-        /// Databases that it takes, by patterns; default all.
+        /// Databases that the channel takes, by patterns; default all.
         "databases" => databases, Live, names();
-        /// Design documents whose views it takes, by patterns such as _design/x; view channels only; default all.
+        /// Design documents whose views the channel takes, by patterns such as _design/x; view channels only; default all.
         "designs" => designs, Live, names();
-        /// When it may start compactions; default always. A window over midnight belongs to the day it begins on.
+        /// When the channel may start compactions; default always. A window over midnight belongs to the day on which it opens.
         "windows" => windows, Live, list(window::form());
-        /// Start nothing that would not end inside the window, at the measured rate; default false.
+        /// Start only compactions that would end within the window at the measured rate; default false.
         "strict_window" => strict_window, Live, boolean();
     })
 }
@@ -353,7 +353,7 @@ settings! {
     struct NameLists {
         /// Patterns of names that are taken, with * for any characters; default all.
         "include" => include: Vec<String> = Vec::new(), Live, list(pattern()).unless_empty();
-        /// Patterns of names that are not taken, although they are included.
+        /// Patterns of names that are not taken, even if included.
         "exclude" => exclude: Vec<String> = Vec::new(), Live, list(pattern()).unless_empty();
     }
 }

@@ -12,23 +12,23 @@ use std::time::Duration;
 
 pub(super) fn form() -> Form<FileSettings> {
     let keys = keys!(in FileSettings {
-        /// CouchDB nodes; one is enough to see the cluster.
+        /// URLs of CouchDB nodes; one is enough to see the cluster.
         "couchdb.urls" => settings.couchdb.urls, NextSweep, list(couchdb_url());
-        /// The user to ask as; a server admin sees everything.
+        /// The user to log in as; a server admin sees everything.
         "couchdb.username" => username, NextSweep, text().placed();
         /// A file that holds the user's password, read again when it changes.
         "couchdb.password_file" => password_file, NextSweep, path().placed();
-        /// Which authorities to trust, and a client certificate; default the system's, and none.
+        /// Trusted authorities (default the system's), and a client certificate (default none).
         "couchdb.tls" => settings.couchdb.tls, NextSweep, tls();
-        /// The longest wait for one whole answer; CouchDB's node routes have no timeout of their own.
+        /// Maximum time for one complete response; CouchDB's node routes have no timeout of their own.
         "couchdb.timeout" => settings.couchdb.timeout, NextSweep, duration(Duration::from_millis(100));
-        /// Requests at a time to each node.
+        /// Maximum number of concurrent requests to each node.
         "couchdb.requests_in_flight" => settings.couchdb.requests_in_flight, NextSweep, integer(1..=1_024);
-        /// Reads a second on each node of shards that CouchDB may have to open; off for no pace.
+        /// Maximum reads per second, on each node, of shards that CouchDB may have to open; off for no limit.
         "couchdb.cold_reads_per_second" => settings.couchdb.cold_reads_per_second, NextSweep, integer_or_off(1..=1_000_000);
-        /// Nodes' own addresses by name; used once the server there says that name.
+        /// Nodes' own addresses by name; used once the server there confirms the name.
         "couchdb.nodes" => settings.couchdb.nodes, NextSweep, mapping(node_name(), couchdb_url());
-        /// Hosts in nodes' names that are given the login, such as *.couchdb.svc.cluster.local; any server that answers for such a host gets the password.
+        /// Hosts in node names that may receive the login, such as *.couchdb.svc.cluster.local; any server that answers for such a host gets the password.
         "couchdb.trust_node_hosts" => settings.couchdb.trust_node_hosts, NextSweep, trusted_hosts();
     });
     section(keys, |file, section| {
@@ -61,11 +61,11 @@ fn trusted_hosts() -> Form<Vec<couchdb_client::HostPattern>> {
 
 fn tls() -> Form<Tls> {
     let keys = keys!(Tls {
-        /// The authorities to trust, or servers' own certificates, in PEM, and no others.
+        /// A PEM file with the only authorities, or server certificates, to trust.
         "ca_file" => ca_file, NextSweep, path().optional();
-        /// A client certificate, in PEM; it needs key_file too.
+        /// A PEM file with a client certificate; it needs key_file too.
         "cert_file" => cert_file, NextSweep, path().optional();
-        /// The private key of the client certificate, in PEM; it needs cert_file too.
+        /// A PEM file with the client certificate's private key; it needs cert_file too.
         "key_file" => key_file, NextSweep, path().optional();
     });
     let both = json!({"cert_file": ["key_file"], "key_file": ["cert_file"]});

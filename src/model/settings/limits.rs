@@ -24,15 +24,15 @@ settings! {
     /// How much runs at a time. Jobs of others count too.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Limits {
-        /// Compactions at a time on one node, whatever started them; 0 starts none.
+        /// Maximum compactions at a time on one node, whatever started them; 0 starts none.
         "limits.per_node" => per_node: usize = 2, Live, integer(0..=Channel::MAX_CONCURRENCY);
-        /// Compactions at a time in the whole cluster, whatever started them; 0 starts none.
+        /// Maximum compactions at a time in the whole cluster, whatever started them; 0 starts none.
         "limits.cluster" => cluster: usize = 8, Live, integer(0..=1_000_000);
-        /// Size, before compaction, of the files whose compaction may start within any hour.
+        /// Maximum size, before compaction, of files whose compaction starts within any hour.
         "limits.bytes_per_hour" => bytes_per_hour: u64 = 500 * GIB, Live, bytes();
-        /// Shortest time from one start on a node to the next.
+        /// Minimum time between two starts on a node.
         "limits.wait" => wait: Duration = SECOND, Live, duration(Duration::ZERO);
-        /// Largest share of a node's time in which recliner's compactions run: after they ran for a
+        /// Maximum share of a node's time in which recliner's compactions run: after they ran for a
         /// minute, the node rests for a minute at 50%, for three at 25%, not at all at 100%. More than an
         /// hour counts as an hour.
         "limits.duty" => duty_percent: f64 = 50.0, Live, percent_from(1);
@@ -48,11 +48,11 @@ settings! {
         // Outcomes can raise the factor in use, but never lower it.
         /// The space that a database's compaction may need, as a multiple of its active bytes.
         "headroom.factor" => factor: f64 = 2.2, Live, number(1.0..=100.0);
-        /// Share of each volume that no start may use up; it needs the volume's size.
+        /// Share of each volume that starts must leave free; needs the volume's size.
         "headroom.keep_free" => keep_free_percent: f64 = 10.0, Live, percent_from(0);
-        /// The largest file that is compacted where free space is unknown.
+        /// The largest file that is compacted if free space is unknown.
         "headroom.blind_limit" => blind_limit: u64 = GIB, Live, bytes();
-        /// Where the free space of each volume is known from; one volume may have files of several nodes.
+        /// The volumes, and the source of their free space; a volume may have files of several nodes.
         "headroom.volumes" => volumes: Vec<VolumeSettings> = Vec::new(), Live, list(volumes::form());
     }
 }
@@ -61,9 +61,9 @@ settings! {
     /// How the horizons of channels by rent adapt to what is scarce.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct RentSettings {
-        /// Free share of a volume below which horizons shrink, where the volume's size is known.
+        /// Free share of a volume below which horizons shrink, if the volume's size is known.
         "rent.comfortable" => comfortable_percent: f64 = 40.0, Live, percent_from(0);
-        /// What is left of a horizon where no more is free than headroom.keep_free.
+        /// Share of a horizon that remains when only headroom.keep_free is free.
         "rent.scarce_horizon" => scarce_horizon_percent: f64 = 10.0, Live, percent_from(1);
     }
 }
@@ -82,16 +82,16 @@ settings! {
     /// When the servers are too busy for more.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Pressure {
-        /// How long a small request of recliner's own takes.
+        /// Response time of a small request of recliner's own.
         "pressure.probe_latency" => probe_latency: Marks<Duration> = Marks { high: 500 * MILLISECOND, low: 200 * MILLISECOND },
             Live, marks(|| duration(MILLISECOND), format_exact);
         /// Erlang processes that wait for a scheduler.
         "pressure.run_queue" => run_queue: Marks<u64> = Marks { high: 64, low: 16 }, Live, counts();
-        /// Changes that internal replication has still to push.
+        /// Changes that internal replication still has to push.
         "pressure.replication_backlog" => replication_backlog: Marks<u64> = Marks { high: 10_000, low: 1_000 }, Live, counts();
         /// Index builds that run on the node.
         "pressure.indexers" => indexers: Marks<u64> = Marks { high: 8, low: 4 }, Live, counts();
-        /// The longest that pressure alone holds starts back.
+        /// Maximum time for which pressure alone holds starts back.
         "pressure.hold_at_most" => hold_at_most: Duration = 6 * HOUR, Live, duration(SECOND);
     }
 }
@@ -106,9 +106,9 @@ fn marks<T: PartialOrd + Copy + 'static>(
     shown: fn(T) -> String,
 ) -> Form<Marks<T>> {
     let keys = keys!(in Marks<T> {
-        /// Above this nothing is started on the node.
+        /// Above this, nothing starts on the node.
         "high" => high, _, form();
-        /// At this or below, starts are let go again.
+        /// At or below this, starts resume.
         "low" => low, _, form();
     });
     section(keys, move |marks, section| {
@@ -123,9 +123,9 @@ settings! {
     /// What follows a failed job.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct FailureSettings {
-        /// How long a target rests after a failed compaction; doubles with each further one.
+        /// How long a target rests after a failed compaction; doubles with each further failure.
         "failure.cool_down" => cool_down: Duration = 10 * MINUTE, Live, duration(SECOND);
-        /// The longest rest after failures.
+        /// Maximum rest after failures.
         "failure.cool_down_max" => cool_down_max: Duration = DAY, Live, duration(SECOND);
         /// Failures in a row after which a target waits for an operator.
         "failure.quarantine_after" => quarantine_after: u32 = 5, Live, integer(1..=1_000);

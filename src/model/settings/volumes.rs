@@ -53,9 +53,9 @@ settings! {
     struct VolumeKeys {
         /// The nodes whose files are on the volume.
         "nodes" => nodes: Vec<String> = Vec::new(), Live, list(node_name()).with_schema(json!({"minItems": 1}));
-        /// A Prometheus server that knows the free bytes.
+        /// A Prometheus server that has the free bytes.
         "prometheus" => prometheus: Option<PrometheusKeys> = None, Live, prometheus().optional();
-        /// A fixed number of bytes that may be taken as free.
+        /// A fixed number of bytes to count as free.
         "available" => available: Option<u64> = None, Live, bytes().optional();
         /// The volume's size, which keep_free and the horizons of channels by rent need; or use prometheus.size_query.
         "size" => size: Option<u64> = None, Live, bytes_from_mib().optional();
@@ -69,11 +69,11 @@ settings! {
     struct PrometheusKeys {
         /// The URL of the Prometheus server.
         "url" => url: Option<Address> = None, Live, url("a Prometheus server", "http://prom:9090").optional();
-        /// A PromQL query whose one sample is the number of free bytes.
+        /// A PromQL query that returns one sample, the free bytes.
         "query" => query: Option<String> = None, Live, text().optional();
-        /// A PromQL query whose one sample is the volume's size in bytes.
+        /// A PromQL query that returns one sample, the volume's size in bytes.
         "size_query" => size_query: Option<String> = None, Live, text().optional();
-        /// An older sample counts as none.
+        /// Maximum age of a sample; older ones are ignored.
         "max_age" => max_age: Duration = 5 * MINUTE, Live, duration(SECOND);
     }
     check = check_prometheus;

@@ -20,7 +20,7 @@ settings! {
     /// Which views may be compacted over HTTP.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ViewSettings {
-        /// Which views are compacted: q1, those of databases with one range; all, whole design documents, every copy at once; none.
+        /// Which views are compacted: q1 (of databases with one range), all (whole design documents, every copy at once) or none.
         "views.enforce" => enforce: EnforceViews = EnforceViews::Q1, Live, one_of();
     }
 }
@@ -77,15 +77,15 @@ settings! {
     /// How changes of databases are followed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Follow {
-        /// Follow CouchDB's feeds of what happens to databases.
+        /// Whether to follow CouchDB's feeds of database events.
         "follow.enabled" => enabled: bool = true, Live, boolean();
-        /// The longest that an event waits for others before shards are read for it.
+        /// Maximum time that an event waits for others before its shards are read.
         "follow.max_event_delay" => max_event_delay: Duration = 25 * MILLISECOND, Live, duration(MILLISECOND);
-        /// The longest that an event waits for others before it is written to the journal.
+        /// Maximum time that an event waits for others before it is written to the journal.
         "follow.max_write_delay" => max_write_delay: Duration = 500 * MILLISECOND, Live, duration(MILLISECOND);
-        /// Write an event to the journal when documents of a database change.
+        /// Whether to write an event to the journal when documents change.
         "follow.update_db" => update_db: bool = true, Live, boolean();
-        /// The shortest pause between two readings of one shard; longer for what keeps changing.
+        /// Minimum pause between two reads of one shard; longer for shards that keep changing.
         "follow.reread_after" => reread_after: Duration = SECOND, Live, duration(Duration::ZERO);
     }
 }
@@ -94,19 +94,19 @@ settings! {
     /// How stale view indexes are built.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Warmer {
-        /// Build indexes that lag, where the mode is enforce.
+        /// Whether to build lagging indexes in mode enforce.
         "warmer.enabled" => enabled: bool = false, Live, boolean();
-        /// Indexers on a node up to which a build of any size starts.
+        /// Maximum number of indexers on a node for builds of any size.
         "warmer.batch_channels" => batch_channels: usize = 20, Live, integer(0..=10_000);
         /// Additional indexers on a node, for small builds.
         "warmer.incremental_channels" => incremental_channels: usize = 80, Live, integer(0..=10_000);
         /// A build with fewer updates per shard than this is small.
         "warmer.max_incremental_updates" => max_incremental_updates: u64 = 1_000, Live, count();
-        /// Updates since the last build that are worth another before the delay is over.
+        /// Updates since the last build that justify another before the delay is over.
         "warmer.batch_size" => batch_size: u64 = 1, Live, count();
-        /// Pause from the end of one build of an index to the next; the first rest after a failure.
+        /// Pause between two builds of an index; also the first rest after a failure.
         "warmer.delay" => delay: Duration = 5 * SECOND, Live, duration(Duration::ZERO);
-        /// How long a build that ended is remembered.
+        /// How long an ended build is remembered.
         "warmer.prune_interval" => prune_interval: Duration = MINUTE, Live, duration(SECOND);
         /// How long an index may lag before recliner builds it; CouchDB's ken or a reader may do so first.
         "warmer.grace" => grace: Duration = 2 * MINUTE, Live, duration(Duration::ZERO);
@@ -118,7 +118,7 @@ settings! {
     }
     also = Key::new(
         "warmer.limit",
-        &["A setting of CouchDB's ken, accepted and without effect."],
+        &["A setting of CouchDB's ken, accepted without effect."],
         None,
         count().without_effect(),
     );
@@ -128,9 +128,9 @@ settings! {
     /// What the journal keeps, and for how long.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct JournalRetention {
-        /// What happened.
+        /// Limits for events.
         "journal.events" => events: Keep = Keep { keep: 7 * DAY, max_size: 512 * MIB }, Live, keep();
-        /// How compactions and index builds ended.
+        /// Limits for results of compactions and index builds.
         "journal.outcomes" => outcomes: Keep = Keep { keep: 400 * DAY, max_size: 256 * MIB }, Live, keep();
     }
 }
@@ -146,9 +146,9 @@ pub struct Keep {
 
 fn keep() -> Form<Keep> {
     let keys = keys!(Keep {
-        /// For how long it is kept.
+        /// Maximum age of entries.
         "keep" => keep, Live, duration(SECOND);
-        /// In how many bytes it is kept; the older entries go first.
+        /// Maximum size of entries; the oldest are removed first.
         "max_size" => max_size, Live, bytes_from_mib();
     });
     section(keys, |_, _| {})

@@ -62,10 +62,10 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/resume",
             "resume",
             order_route(OrderName::Resume),
-            "Take suspensions back.",
+            "End suspensions.",
             json!({ "scope": "all" }),
         )
-        .detail("Returns what was `lifted` and what is `remaining`."),
+        .detail("Returns the suspensions that were `lifted` and those `remaining`."),
         Route::order::<CompactOrder, Compacting>(
             "/api/v1/compact",
             "compact",
@@ -73,7 +73,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Compact one target now, before all others.",
             json!({ "target": "orders/_design/reports", "force": false }),
         )
-        .detail("Returns the `requests` that will be sent; if it does not start at once, what it `waits` for (`refusal`, `why`), and `until` when at most."),
+        .detail("Returns the `requests` that will be sent, what it `waits` for if it does not start at once (`refusal`, `why`), and when the order expires (`until`)."),
         Route::order::<ReleaseOrder, Released>(
             "/api/v1/release",
             "release",
@@ -81,7 +81,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Take targets out of quarantine.",
             json!({ "all": true }),
         )
-        .detail("Returns those `targets`."),
+        .detail("Returns the released `targets`."),
         Route::order::<RescanOrder, Rescanning>(
             "/api/v1/rescan",
             "rescan",
@@ -94,7 +94,7 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/flush",
             "flush",
             order_route(OrderName::Flush),
-            "Empty queues.",
+            "Empty the queues.",
             json!({ "channel": "ratio_dbs" }),
         )
         .detail("Returns how many `targets` were removed."),
@@ -102,15 +102,15 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/advice/mute",
             "muteAdvice",
             order_route(OrderName::Mute),
-            "Count advice no more, for a time.",
+            "Mute advice for a time.",
             json!({ "code": "orphan_shards", "for": "30d", "why": "archived in December" }),
         )
-        .detail("Returns the mute. Without `subject`, everything of the code is muted."),
+        .detail("Returns the mute. Without `subject`, all advice of the code is muted."),
         Route::order::<UnmuteOrder, Muted>(
             "/api/v1/advice/unmute",
             "unmuteAdvice",
             order_route(OrderName::Unmute),
-            "Count muted advice again.",
+            "End the mute of advice.",
             json!({ "code": "orphan_shards" }),
         )
         .detail("Returns `muted`, which is null."),
@@ -120,7 +120,7 @@ pub(super) fn routes() -> Vec<Route> {
             get(permissions),
             "Which orders the sender of this request may give.",
         )
-        .detail("Each order with why it would be refused, and what to set (`refused`); null where it is allowed."),
+        .detail("For each order, why it would be refused and what to set (`refused`); null if it is allowed."),
     ]
 }
 
@@ -295,7 +295,9 @@ fn read_mute_span(text: Option<&str>) -> Result<Duration, ApiError> {
         .ok_or_else(|| ApiError::bad(format!("for is {text:?}; write a duration such as 30d")))?;
     if span.is_zero() || span > MAX_MUTE {
         let most = duration::format_exact(MAX_MUTE);
-        return Err(ApiError::bad(format!("--for must be longer than 0s and at most {most}")));
+        return Err(ApiError::bad(format!(
+            "for is {text:?}; it must be longer than 0s and at most {most}"
+        )));
     }
     Ok(span)
 }

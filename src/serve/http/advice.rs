@@ -28,9 +28,9 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             "/api/v1/advice",
             "advice",
             get(advice),
-            "What to do about the cluster, the worst and most valuable first.",
+            "Advice about the cluster, the most severe and most valuable first.",
         )
-        .detail("Each piece with what it rests on (`evidence`), what it is worth (`gain`), what to type (`remedy`), where to read on (`learn`), and since when. Of each code the most valuable twenty; `more` counts the rest. Muted pieces stay in the list and are marked. The rules are asked once a minute."),
+        .detail("Each piece has its numbers (`evidence`), what it is worth (`gain`), what to type (`remedy`), where to read more (`learn`), and since when. Of each code, the most valuable twenty are listed; `more` counts the rest. Muted pieces are listed and marked. The rules are evaluated once a minute."),
         Route::read::<UsageQuery, Usage>(
             "/api/v1/usage",
             "usage",
@@ -59,7 +59,7 @@ const MAX_NAMED: usize = 10_000;
 pub(super) struct UsageQuery {
     /// `database`, which is the default, or `design`.
     by: Option<Named<AttributeBy>>,
-    /// The number to name; the rest is summed. Default 20, at most 10,000.
+    /// The number to list; the rest is summed. Default 20, at most 10,000.
     #[schemars(range(min = 1, max = 10_000))]
     limit: Option<usize>,
 }

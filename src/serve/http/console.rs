@@ -102,7 +102,7 @@ pub(super) fn first_page_route(turns: ConcurrencyLimit) -> Vec<Route> {
     let first = get(show).layer(Extension(turns));
     let first = first.layer(middleware::from_fn(compression::compress));
     vec![Route::page("/", "page", first, "The console's first page.", &[route::BUSY]).detail(
-        "Its other pages, such as `/targets` and `/queue`, are for people and may change; programs use the routes of the API, which have all that these pages show.",
+        "Its other pages, such as `/targets` and `/queue`, are for people and may change; programs use the API, which has everything that these pages show.",
     )]
 }
 

@@ -28,7 +28,7 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/databases",
             "databases",
             get(databases),
-            "Databases with the bytes of their documents, indexes and waste, their growth and why the waste stays.",
+            "Databases with the bytes of their documents, indexes and waste, their growth, and why waste is not compacted.",
         )
         .detail("All copies of shards and all files of indexes count."),
     ]
@@ -38,12 +38,11 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct DatabaseQuery {
-    /// Only databases with this text in their name, whatever its case.
+    /// Only databases with this text in their name, ignoring case.
     search: Option<String>,
-    /// The field to sort by; what is unknown comes last. Default `reclaimable_bytes`.
+    /// The field to sort by; unknown values come last. Default `reclaimable_bytes`.
     sort: Option<Named<DatabaseSort>>,
-    /// `asc`, the least first, or `desc`, the greatest first. Without it, numbers begin with the greatest and
-    /// names with the first.
+    /// `asc`, smallest first, or `desc`, largest first. By default numbers are descending and names ascending.
     order: Option<Named<SortOrder>>,
     /// The maximum number of databases; default 100.
     #[schemars(range(max = LARGEST))]

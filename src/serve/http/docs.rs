@@ -30,8 +30,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The routes of the book.
 pub(super) fn routes() -> Vec<Route> {
-    const UNCHANGED: (u16, &str) = (304, "It did not change since the answer with this ETag.");
-    const NO_PAGE: (u16, &str) = (404, "The book has nothing of this name.");
+    const UNCHANGED: (u16, &str) = (304, "Nothing changed since the response with this ETag.");
+    const NO_PAGE: (u16, &str) = (404, "The book has no page or image with this name.");
     let compressed = || middleware::from_fn(compression::compress);
     let (first, one) = (get(first_page).layer(compressed()), get(one_page).layer(compressed()));
     vec![

@@ -34,7 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Why targets are or are not candidates.",
         )
         .errors(&[route::BAD, route::ABSENT, route::BUSY])
-        .detail("The targets of a name, each with `why`, a sentence; `fresh`, the rule by which its facts are fresh (`measured` or `followed`); `scores`, where it stands in each channel for its kind; `start`, what would be sent (`request`, and `url` if an address is known); `ordered`, the order that waits for it; and `part_of`, for a view's part, the view that is queued instead."),
+        .detail("The targets that a name matches, each with `why`, a sentence; `fresh`, why its facts are fresh (`measured` or `followed`); `scores`, how it compares with each channel for its kind; `start`, what would be sent (`request`, and `url` if an address is known); `ordered`, the order that waits for it; and `part_of`, for a view's part, the view that is queued instead."),
     ]
 }
 

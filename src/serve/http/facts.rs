@@ -34,9 +34,9 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             "/api/v1/facts",
             "facts",
             get(facts),
-            "What was read of the headers of files, for other recliners.",
+            "Facts read from the headers of files, for other recliners.",
         )
-        .detail("Shard by shard and part by part, 2,000 per page; `next` is the `after` of the next page."),
+        .detail("One entry per shard and part of a view, 2,000 per page; `next` is the `after` of the next page."),
     ]
 }
 
@@ -151,7 +151,10 @@ fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<StreamedData, ApiError>
     let after = after.transpose().map_err(ApiError::bad)?;
     let place = after.as_ref().map(|id| {
         FilePosition::named(id).ok_or_else(|| {
-            ApiError::bad("a cleanup has no file: use the id of a shard or of a view's part")
+            ApiError::bad(format!(
+                "after={:?} is not the id of a shard or of a view's part",
+                id.to_string()
+            ))
         })
     });
     let (targets, more) = page(&plan.snapshot, place.transpose()?, limit);

@@ -51,7 +51,7 @@ pub(super) fn routes() -> Vec<Route> {
             "How jobs ended, the newest first.",
         )
         .errors(&[route::BAD, route::NO_JOURNAL, route::BUSY])
-        .detail("Bytes before, after, predicted and freed, who started it and who had ordered it, `result` and why. For jobs that others started, `started_at` is the time their node reports; their size before is null if nothing was read near the start. `next_before` is the `before` of the next page."),
+        .detail("Each job has its bytes before, after, predicted and freed, who started and who ordered it, its `result` and why. For jobs that others started, `started_at` is the time their node reports; their size before is null if nothing was read near the start. `next_before` is the `before` of the next page."),
         Route::read::<HoursParameters, Hours>(
             "/api/v1/history/hours",
             "historyByHour",
@@ -59,15 +59,15 @@ pub(super) fn routes() -> Vec<Route> {
             "What compactions freed and wrote, hour by hour, the oldest first.",
         )
         .errors(&[route::BAD, (404, "This recliner keeps no journal."), route::BUSY])
-        .detail("Whoever started them; hours are those of UTC. At most the newest 10,000 jobs are counted; `complete` says whether these are all."),
+        .detail("Compactions count whatever started them; hours are in UTC. Only the newest 10,000 jobs are counted; `complete` says whether these are all."),
         Route::read::<EventsParameters, Events>(
             "/api/v1/events",
             "events",
             get(events),
-            "What happened, the oldest first.",
+            "Events from the journal, the oldest first.",
         )
         .errors(&[route::BAD, route::NO_JOURNAL, route::BUSY])
-        .detail("Continue after `last_seq` or, if there is `more`, after the last event; a `last_seq` below your own `since` belongs to another journal."),
+        .detail("Continue after `last_seq` or, if there is `more`, after the last event; a `last_seq` below your `since` comes from another journal."),
     ]
 }
 
@@ -110,8 +110,8 @@ pub(super) struct HistoryParameters {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HoursParameters {
-    /// Since this timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`, `7d`), from the full hour on; default
-    /// `2d`, at most `35d`.
+    /// The start: a timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`, `7d`), rounded down to the hour;
+    /// default `2d`, at most `35d`.
     since: Option<String>,
 }
 
@@ -125,8 +125,8 @@ pub(super) struct EventsParameters {
     /// Only events of these types, separated by commas.
     #[schemars(with = "Option<NamedList<EventType>>")]
     types: NamedList<EventType>,
-    /// Only events after the event with this number, or since this timestamp (`2026-11-21T00:54:00Z`),
-    /// day or age (`2h`, `7d`). Without it, the newest.
+    /// Only events after the event with this number, or since this timestamp (`2026-11-21T00:54:00Z`), day or
+    /// age (`2h`, `7d`). Without it, the newest events.
     since: Option<String>,
     /// Only events before the event with this number.
     #[schemars(range(max = u64::MAX))]
@@ -134,8 +134,8 @@ pub(super) struct EventsParameters {
     /// The maximum number of events; default 100.
     #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
-    /// How long an empty response may wait for the first event, such as `30s`, at most 60 seconds.
-    /// Needs a number as `since`.
+    /// How long to wait for a first event if there is none yet, such as `30s`, at most 60 seconds. Needs a
+    /// number as `since`.
     wait: Option<String>,
 }
 

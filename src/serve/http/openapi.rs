@@ -27,11 +27,16 @@ const OPENAPI: &str = "3.1.0";
 /// The route of the document that describes these operations and itself.
 pub(super) fn route(mut operations: Vec<Operation>) -> Route {
     let route = |handler| {
-        Route::read::<NoQuery, ()>("/api/v1/openapi.json", "openapi", handler, "This document.")
-            .described(|operation| Operation {
-                answers: |_| vec![(JSON, json!({ "type": "object" }))],
-                ..operation
-            })
+        Route::read::<NoQuery, ()>(
+            "/api/v1/openapi.json",
+            "openapi",
+            handler,
+            "The OpenAPI document of these routes.",
+        )
+        .described(|operation| Operation {
+            answers: |_| vec![(JSON, json!({ "type": "object" }))],
+            ..operation
+        })
     };
     operations.push(route(get(openapi)).operation);
     let text = LastText { operations: operations.into(), last: Arc::default() };
@@ -83,14 +88,14 @@ pub(super) fn document(operations: &[Operation], channels: &[&str]) -> Value {
         "info": {
             "title": "recliner",
             "summary": "What waits for compaction in a CouchDB cluster, and what it would free.",
-            "description": "Answers under /api/v1/ are in Prometheus's envelope. What is not known is null. Nothing here waits for CouchDB but preflight.",
+            "description": "Responses under /api/v1/ have Prometheus's envelope. Unknown values are null. Times are RFC 3339 in UTC. Only preflight waits for CouchDB.",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "servers": [{ "url": "/" }],
         "tags": [
             { "name": "read", "description": "What recliner sees and decides." },
-            { "name": "order", "description": "Orders of an operator: POST, and off unless a flag allows them." },
+            { "name": "order", "description": "Orders of an operator, by POST; disabled unless a flag allows them." },
             { "name": "probe", "description": "For supervisors, Prometheus and people." },
         ],
         // The empty entry means that a service without users needs no login.
@@ -175,8 +180,8 @@ impl Operation {
         }
         if !self.is_open {
             for (code, description) in [
-                (401, "The service has users, and the request has no login of one of them."),
-                (429, "Too many passwords of this address wait to be checked. Try again later."),
+                (401, "The service has users, and the request has no valid login."),
+                (429, "Too many passwords from this address wait to be checked. Try again later."),
             ] {
                 let text = json!({ TEXT: { "schema": { "type": "string" } } });
                 let response = json!({ "description": description, "content": text });

@@ -42,7 +42,7 @@ struct Turns(ConcurrencyLimit);
 /// The route, with its concurrency limit.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
-        (400, "The body is not what it should be, or holds no design document that CouchDB takes."),
+        (400, "The body is invalid, or has no design document that CouchDB accepts."),
         route::FOREIGN,
         (404, "No database has this name."),
         route::LATE_BODY,
@@ -55,7 +55,7 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/preflight",
             "preflight",
             post(preflight).layer(Extension(turns)),
-            "What a design document will cost before it is deployed.",
+            "The predicted cost of a design document, before it is deployed.",
             json!({
                 "db": "orders",
                 "design": {
@@ -65,7 +65,7 @@ pub(super) fn routes() -> Vec<Route> {
             }),
         )
         .errors(ERRORS)
-        .detail("For anyone who may read: recliner reads the present document of this id, and nothing else is asked of CouchDB. The answer says which views change and what is built (`build`), bytes of the new index and seconds of its build as ranges, what each node needs beside all that is there (`peak_bytes`) and whether it fits (`verdict`), what that rests on, and what to do afterwards."),
+        .detail("For anyone who may read: recliner reads the current document of this id, and asks CouchDB nothing else. The answer says which views change and what is built (`build`), the size of the new index and the duration of its build as ranges, what each node needs besides existing files (`peak_bytes`) and whether it fits (`verdict`), what that is based on, and what to do afterwards."),
     ]
 }
 

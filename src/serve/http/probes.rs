@@ -24,10 +24,10 @@ pub(super) fn routes() -> Vec<Route> {
     const RELOAD: &[(u16, &str)] = &[
         route::FORBIDDEN,
         route::WRONG_TYPE,
-        (500, "The new configuration is wrong; the old one stays in force."),
+        (500, "The new configuration is invalid; the old one stays in force."),
         route::NOT_TRIED,
     ];
-    const NOT_READY: &[(u16, &str)] = &[(503, "Not yet, and why.")];
+    const NOT_READY: &[(u16, &str)] = &[(503, "Not ready, and why.")];
     let open = |operation| Operation { is_open: true, ..operation };
     let order = |operation| Operation { method: "post", tag: "order", ..operation };
     let flag = "403 without `--web.enable-lifecycle`.";
@@ -41,7 +41,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::plain("/-/reload", "reload", post(reload), "Read the configuration again.", RELOAD)
             .described(order)
             .detail(flag),
-        Route::plain("/-/quit", "quit", post(quit), "Stop.", LIFECYCLE).described(order).detail(flag),
+        Route::plain("/-/quit", "quit", post(quit), "Stop recliner.", LIFECYCLE).described(order).detail(flag),
     ]
 }
 

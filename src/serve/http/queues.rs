@@ -25,16 +25,16 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/queue",
             "queue",
             get(queue),
-            "Queues and what waits in them, the best first.",
+            "Queues and their waiting targets, highest priority first.",
         )
-        .detail("Each queue with its size, capacity, reclaimable bytes and its targets. `limits` has each limit with what compactions use of it, whatever started them, each channel's `concurrency` included; `duty`, the nodes that work or rest by `limits.duty`; `windows`, for each channel, in which hours of the present week (UTC, from Monday on) it may start anything."),
+        .detail("Each queue has its size, capacity, reclaimable bytes and targets. `limits` has each limit and how much of it compactions use, whatever started them, including each channel's `concurrency`; `duty`, the nodes that work or rest under `limits.duty`; `windows`, for each channel, the hours of the current week (UTC, from Monday) in which it may start anything."),
         Route::read::<QueueQuery, Planned>(
             "/api/v1/plan",
             "plan",
             get(plan),
             "What would start now, with the exact requests, and why the rest would not.",
         )
-        .detail("For each queue, how many targets are refused for which reason; closed gates; `suspensions` as in `status`; `orders` that wait; `builds` of indexes; and, page by page, the refused targets with their reasons in a sentence."),
+        .detail("For each queue, the number of refused targets by reason; closed gates; `suspensions` as in `status`; waiting `orders`; `builds` of indexes; and, page by page, the refused targets with the reason in a sentence."),
     ]
 }
 

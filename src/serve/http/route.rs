@@ -67,30 +67,29 @@ pub(super) struct Body {
     pub(super) example: Value,
 }
 
-pub(super) const BAD: (u16, &str) =
-    (400, "A parameter is unknown, or has a value that it cannot have.");
-pub(super) const ABSENT: (u16, &str) = (404, "Nothing has this name or id.");
+pub(super) const BAD: (u16, &str) = (400, "A parameter is unknown, or its value is invalid.");
+pub(super) const ABSENT: (u16, &str) = (404, "No target matches this name or id.");
 pub(super) const NO_JOURNAL: (u16, &str) =
-    (404, "Nothing has this name or id, or this recliner keeps no journal.");
+    (404, "No target matches this name or id, or this recliner keeps no journal.");
 pub(super) const BUSY: (u16, &str) = (
     503,
     "recliner is stopping, cannot read its data, or has too many unread responses. Try again.",
 );
 pub(super) const NOT_TRIED: (u16, &str) = (
     503,
-    "The order was not carried out, or not in time. With `Retry-After`, nothing of it has happened: send it again.",
+    "The order was not carried out, or did not finish in time. With `Retry-After`, it had no effect: send it again.",
 );
 pub(super) const FORBIDDEN: (u16, &str) =
-    (403, "Such orders are off, or the request may come from a page of another site.");
+    (403, "Such orders are disabled, or the request may come from a page of another site.");
 pub(super) const WRONG_TYPE: (u16, &str) = (415, "The body is not of type application/json.");
 
 /// The error statuses of every order.
 const ORDER: &[(u16, &str)] = &[
-    (400, "The body is not what it should be."),
+    (400, "The body is invalid."),
     FORBIDDEN,
     (404, "What the order names does not exist."),
     LATE_BODY,
-    (409, "The order names several targets, or one that may not start; `data` says more."),
+    (409, "The order matches several targets, or one that may not start; `data` has the details."),
     WRONG_TYPE,
     (500, "The order was tried and failed."),
     NOT_TRIED,
@@ -110,7 +109,7 @@ impl Route {
         Self::plain(path, id, handler, summary, &[BAD, BUSY]).described(|operation| Operation {
             tag: "read",
             parameters: Schemas::parameters::<Q>,
-            answer: "What was asked for.",
+            answer: "The requested data.",
             answers: |schemas| vec![(JSON, schemas.written::<Success<A>>())],
             kind: Kind::Api,
             ..operation
@@ -170,7 +169,7 @@ impl Route {
             detail: None,
             parameters: |_| Vec::new(),
             body: None,
-            answer: "Yes.",
+            answer: "Success.",
             answers: |_| vec![(TEXT, json!({ "type": "string" }))],
             kind: Kind::Text,
             errors,

@@ -23,9 +23,9 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             "/api/v1/scorecard",
             "scorecard",
             get(scorecard),
-            "What recliner would have done while it only advised, beside what happened.",
+            "What recliner would have done while it only advised, compared with what happened.",
         )
-        .detail("Two sides, `real` and `advised`: mean and peak waste, bytes freed and written anew, compactions, and the most extra space at a time; `conflicts` with other programs' compactions; the seconds that this covers, and those that are missing; and `says`, whether to switch to enforce. Null where nothing is known."),
+        .detail("Two sides, `real` and `advised`: mean and peak waste, bytes freed and written, compactions, and peak extra space; `conflicts` with other programs' compactions; the seconds covered and missing; and `says`, whether to switch to enforce. Null if nothing is known."),
     ]
 }
 
@@ -36,8 +36,8 @@ pub(super) const SINCE: &str = "7d";
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ScorecardQuery {
-    /// Since this timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`, `7d`), from the full hour on; default
-    /// `7d`. Hours are kept for 35 days.
+    /// The start: a timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`, `7d`), rounded down to the hour;
+    /// default `7d`. Hours are kept for 35 days.
     since: Option<String>,
 }
 

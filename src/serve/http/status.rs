@@ -32,28 +32,28 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/status",
             "status",
             get(status),
-            "What recliner is, sees, and cannot see.",
+            "The state of recliner: what it sees, and what it cannot read.",
         )
-        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by` whom, `why`, and all of it in a sentence (`says`)."),
+        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by`, `why`, and a sentence (`says`)."),
         Route::read::<NoQuery, Space>(
             "/api/v1/space",
             "space",
             get(space),
-            "Bytes of the whole cluster, and what each volume holds and has left.",
+            "Bytes of the whole cluster, and the used and free space of each volume.",
         )
-        .detail("All copies count. What compactions would free is predicted; of a volume, live, reclaimable and unused bytes are null where a node has several volumes. `full_at` is when a volume is full as its files grow now if compaction keeps up, `full_uncompacted_at` if nothing is compacted. `nodes_without_space` are the nodes whose free space is unknown. `usage` says whose bytes they are."),
+        .detail("All copies count. Reclaimable bytes are predicted; a volume's live, reclaimable and unused bytes are null if a node has several volumes. `full_at` is when a volume is full at its current growth if compaction keeps up, `full_uncompacted_at` if nothing is compacted. `nodes_without_space` are the nodes whose free space is unknown. `usage` lists which databases the bytes belong to."),
         Route::read::<NoQuery, Jobs>(
             "/api/v1/jobs",
             "jobs",
             get(jobs),
             "Running compactions and index builds, whatever started them.",
         )
-        .detail("Phase, progress, since when, when CouchDB last reported progress, bytes they may still need; and when each node was last asked."),
+        .detail("Each job has its phase, progress, start, the time of the last reported progress, and the bytes that it may still need; `nodes` says when each was last asked."),
         Route::read::<NoQuery, Configuration>(
             "/api/v1/config",
             "config",
             get(config),
-            "The configuration in force; it holds no password.",
+            "The configuration in force, without passwords.",
         ),
     ]
 }

@@ -59,8 +59,8 @@ async fn targets(
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TargetQuery {
-    /// Only targets of this node; `_cluster` has the views and index cleanups of the whole cluster. The files of a
-    /// view on a node are only listed with that node, or as orphans: otherwise the view has them.
+    /// Only targets of this node; `_cluster` has the views and index cleanups of the whole cluster. The files
+    /// of a view are listed only with their node or as orphans; otherwise the view stands for them.
     node: Option<String>,
     /// Only targets of this kind.
     kind: Option<Named<TargetKind>>,
@@ -72,17 +72,16 @@ pub(super) struct TargetQuery {
     channel: Option<String>,
     /// Only targets that wait for this reason.
     reason: Option<Named<RefusalReason>>,
-    /// Only targets with this text in the name of their database or of a design document, whatever its case;
-    /// or the target with this id.
+    /// Only targets with this text in the name of their database or of a design document, ignoring case; or the
+    /// target with this id.
     search: Option<String>,
-    /// Only targets with at least so many bytes on disk, such as `100MiB`.
+    /// Only targets of at least this size on disk, such as `100MiB`.
     min_size: Option<String>,
-    /// Only targets with at most so many bytes on disk, such as `10GiB`.
+    /// Only targets of at most this size on disk, such as `10GiB`.
     max_size: Option<String>,
-    /// The field to sort by; what is unknown comes last. Without it, the order is internal.
+    /// The field to sort by; unknown values come last. Without it, the order is arbitrary.
     sort: Option<Named<SortKey>>,
-    /// `asc`, the least first, or `desc`, the greatest first. Without it, numbers begin with the greatest and
-    /// names with the first.
+    /// `asc`, smallest first, or `desc`, largest first. By default numbers are descending and names ascending.
     order: Option<Named<SortOrder>>,
     /// The maximum number of targets; default 100.
     #[schemars(range(max = LARGEST))]

@@ -31,11 +31,11 @@ pub(super) fn routes() -> Vec<Route> {
         "/_db_updates",
         "dbUpdates",
         any(updates),
-        "What happened to databases, in CouchDB's form. With `feed=continuous`, a row a line.",
+        "Events of databases, in CouchDB's format. With `feed=continuous`, one event per line.",
         ERRORS,
     );
     let events = events.described(|operation| Operation {
-        answer: "What happened to databases.",
+        answer: "Events of databases.",
         parameters,
         answers: |schemas| {
             let events = json!({ "type": "string" });
@@ -68,11 +68,11 @@ fn parameters(_: &mut Schemas) -> Vec<Value> {
             "The `last_seq` of an earlier answer, `0` for everything, or `now`.",
             json!({ "type": "string" }),
         ),
-        parameter("limit", "How many events to send at most.", text(WHOLE)),
+        parameter("limit", "The maximum number of events.", text(WHOLE)),
         parameter("descending", "Whether to send the newest first.", json!({ "type": "string" })),
         parameter(
             "heartbeat",
-            "Milliseconds from one sign of life to the next, or `true` for a minute.",
+            "Milliseconds between heartbeats, or `true` for a minute.",
             text(r"^(true|false|\+?[0-9]+|-0+)$"),
         ),
         parameter(
@@ -116,7 +116,7 @@ pub(super) async fn updates(
         }
     };
     let Some(feed) = &state.feed else {
-        let why = "This recliner keeps no journal, and so has no events of databases to tell.";
+        let why = "This recliner keeps no journal, so it has no events of databases.";
         return error(StatusCode::NOT_FOUND, "not_found", why);
     };
     let kind = ask.kind;

@@ -47,7 +47,7 @@ use wall_clock::Moment;
 /// The route, with its concurrency limit.
 pub(super) fn routes(turns: Turns) -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
-        (400, "The body is not what it should be, or proposes what is not valid."),
+        (400, "The body or the proposed configuration is invalid."),
         route::FOREIGN,
         route::LATE_BODY,
         (409, "No file was watched for ten minutes yet, so no growth is known."),
@@ -59,11 +59,11 @@ pub(super) fn routes(turns: Turns) -> Vec<Route> {
             "/api/v1/what-if",
             "whatIf",
             post(what_if).layer(Extension(turns)),
-            "What would happen under several rules, days ahead.",
+            "A forecast under several sets of rules, days ahead.",
             json!({ "days": 7, "channels": "rent" }),
         )
         .errors(ERRORS)
-        .detail("For each of `nothing` (compacted), `smoosh` (as it is set on the cluster, or with CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written anew and compactions in a day, the longest wait, what stays undone and for which reasons, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes go on growing as they did; 409 while no file was watched for ten minutes. A million targets take many seconds, and requests wait for one another; work ends after five minutes, or when its client leaves. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."),
+        .detail("For each of `nothing` (no compaction), `smoosh` (with the cluster's settings, or CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written and compactions per day, the longest wait, what stays undone and why, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes continue to grow at the observed rate; 409 until a file was watched for ten minutes. A million targets take many seconds, and requests run one at a time; a forecast ends after five minutes, or when its client leaves. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."),
     ]
 }
 

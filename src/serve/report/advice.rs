@@ -16,19 +16,18 @@ use wall_clock::Moment;
 /// What to do about the cluster, the worst first, then the most valuable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
-    /// When the rules were asked; null before the first sweep has ended.
+    /// When the rules were last evaluated; null before the first sweep has ended.
     pub checked_at: Option<String>,
-    /// All of it in one sentence.
+    /// A summary in one sentence.
     pub says: String,
     /// Bytes of all files; null if unknown.
     pub file_bytes: Option<u64>,
-    /// Bytes of those that nothing needs: what compactions would free, and files that nothing uses; null if
-    /// unknown.
+    /// Bytes of these that nothing needs: what compactions would free, and unused files; null if unknown.
     pub waste_bytes: Option<u64>,
-    /// The sum of what each piece of advice would free by itself, some of it the same bytes, or live data; what is
-    /// muted does not count.
+    /// Sum of the bytes that each unmuted piece of advice would free by itself; pieces may count the same
+    /// bytes, or live data.
     pub gain_bytes: u64,
-    /// The pieces of advice; of each code the most valuable.
+    /// The pieces of advice: for each code the most valuable ones.
     pub advice: Vec<AdviceLine>,
     /// What else was found, by code.
     pub more: Vec<MoreAdvice>,
@@ -37,84 +36,83 @@ pub struct Advice {
 /// One piece of advice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviceLine {
-    /// What kind of advice it is.
+    /// The kind of advice.
     #[schemars(with = "words::AdviceCode")]
     pub code: Word,
-    /// How much it matters.
+    /// How much the advice matters.
     #[schemars(with = "words::Severity")]
     pub severity: Word,
-    /// What it is about.
+    /// What the advice is about.
     pub subject: AdviceSubject,
     /// The advice in one sentence.
     pub says: String,
-    /// The numbers that it rests on; a name ends with its unit.
+    /// The numbers that the advice is based on; each name ends with its unit.
     pub evidence: BTreeMap<String, serde_json::Value>,
     /// What following it is worth.
     pub gain: AdviceGain,
-    /// What to do: one after the other.
+    /// What to do, step by step.
     pub remedy: Vec<AdviceRemedy>,
-    /// Where the book explains it, as a path of this server.
+    /// The page of the book that explains the advice, as a path on this server.
     pub learn: String,
-    /// When it was first found; null where no running recliner remembers.
+    /// When the advice was first given; null if no running recliner remembers.
     pub since: Option<String>,
-    /// The operator's order not to count it; null if there is none.
+    /// The operator's order that mutes the advice; null if there is none.
     pub muted: Option<AdviceMute>,
 }
 
 /// What a piece of advice is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviceSubject {
-    /// What kind of thing.
+    /// The kind of thing.
     #[schemars(with = "words::AdviceSubjectKind")]
     pub kind: Word,
-    /// Its name, by which the advice is muted.
+    /// The thing's name, by which the advice can be muted.
     pub name: String,
 }
 
 /// What following a piece of advice is worth.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviceGain {
-    /// Bytes that become free, seconds of a node's work that are spared, bytes of data that are at risk,
-    /// or a gain that is not known.
+    /// What is gained: free bytes, seconds of a node's work, safety for bytes of data at risk, or something
+    /// unknown.
     #[schemars(with = "words::AdviceGainKind")]
     pub kind: Word,
-    /// Bytes or seconds; null where it is not known.
+    /// Bytes or seconds, depending on `kind`; null if unknown.
     pub value: Option<u64>,
 }
 
-/// One thing to do.
+/// One step of a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviceRemedy {
-    /// A line for a shell, lines of a configuration file, or a choice that a person makes.
+    /// A shell command, lines of a configuration file, or a choice that a person makes.
     #[schemars(with = "words::RemedyKind")]
     pub kind: Word,
-    /// What it does, or what has to be decided.
+    /// What the step does, or what has to be decided.
     pub says: String,
-    /// What to paste; null for a choice. `$COUCHDB_URL` and `$COUCHDB_USER` are the
-    /// reader's.
+    /// The text to paste; null for a choice. The reader sets `$COUCHDB_URL` and `$COUCHDB_USER`.
     pub text: Option<String>,
 }
 
-/// An order not to count advice.
+/// An order that mutes advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviceMute {
-    /// When it was given.
+    /// When the order was given.
     pub since: String,
-    /// When it ends.
+    /// When the mute ends.
     pub until: String,
-    /// Who gave it, and from which address.
+    /// Who gave the order, and from which address; null if unknown.
     pub by: Option<String>,
-    /// The reason.
+    /// The reason that was given; null if none was.
     pub why: Option<String>,
 }
 
-/// Findings of one code that are not listed.
+/// Advice of one code that is not listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MoreAdvice {
-    /// What kind of advice they are.
+    /// The kind of advice.
     #[schemars(with = "words::AdviceCode")]
     pub code: Word,
-    /// Their number.
+    /// Number of pieces that are not listed.
     pub count: u64,
     /// Bytes that following them would free.
     pub gain_bytes: u64,

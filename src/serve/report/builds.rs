@@ -10,52 +10,52 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// Indexes that lag, and what is done about them, or would be.
+/// Indexes that lag behind their documents, and what recliner does or would do about them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Builds {
-    /// When the indexes were last looked at.
+    /// When the indexes were last checked; null if they were not yet.
     pub looked_at: Option<String>,
-    /// Whether builds are started, and not only named.
+    /// Whether recliner starts the builds, or only names them.
     pub acting: bool,
-    /// How many indexes lag although CouchDB was asked to build them.
+    /// Number of indexes that lag although CouchDB was asked to build them.
     pub stalled: u64,
-    /// The indexes that lag most, a thousand at most.
+    /// The indexes that lag most, at most a thousand.
     pub indexes: Vec<BuildLine>,
 }
 
-/// An index that lags. Unknown is null.
+/// An index that lags behind its documents. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BuildLine {
-    /// The target's id.
+    /// The index's target id.
     pub id: String,
     /// `view` or `search`.
     #[schemars(with = "words::Kind")]
     pub kind: Word,
-    /// What builds a search index.
+    /// The engine of a search index; null for a view.
     #[schemars(with = "Option<words::Engine>")]
     pub engine: Option<Word>,
     /// The database.
     pub db: String,
     /// The design document.
     pub ddoc: String,
-    /// The name of a search index in its design document.
+    /// The name of a search index in its design document; null for a view.
     pub name: Option<String>,
-    /// Whether it lags far behind or a little.
+    /// How far the index lags: far behind or a little.
     #[schemars(with = "words::BuildClass")]
     pub class: Word,
-    /// How many changes it has not seen.
+    /// Number of changes that the index has not processed.
     pub updates_pending: Option<u64>,
-    /// What is done about it.
+    /// What is done about the index.
     #[schemars(with = "words::BuildDecision")]
     pub decision: Word,
-    /// Why it waits, where it does.
+    /// Why the build waits; null if it does not wait.
     #[schemars(with = "Option<words::BuildReason>")]
     pub reason: Option<Word>,
-    /// Since when it lags.
+    /// Since when the index lags.
     pub since: Option<String>,
-    /// Since when it lags although CouchDB was asked to build it.
+    /// Since when the index lags although CouchDB was asked to build it.
     pub stalled_since: Option<String>,
-    /// The request that makes CouchDB build it; null where no request can.
+    /// The request that makes CouchDB build the index; null if there is none.
     pub request: Option<String>,
 }
 

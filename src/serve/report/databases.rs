@@ -25,16 +25,16 @@ use wall_clock::Moment;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Some of the databases, in the order that was asked for.
+/// A page of the list of databases, in the requested order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Databases {
-    /// When their files were read.
+    /// When the targets were read.
     pub generated_at: String,
-    /// How many databases match.
+    /// Number of databases that match.
     pub total: usize,
-    /// How many of these were left out before the first one here.
+    /// Number of matching databases before this page.
     pub offset: usize,
-    /// How many are listed at most.
+    /// Maximum number of databases on a page.
     pub limit: usize,
     /// The databases.
     pub databases: Vec<DatabaseLine>,
@@ -45,37 +45,39 @@ impl Listing for Databases {
     type Item = DatabaseLine;
 }
 
-/// One database. Bytes are those of all copies; files of unknown size add nothing and are counted.
+/// One database. Bytes are those of all copies; files of unknown size are counted in `unmeasured` and add no
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DatabaseLine {
-    /// Its name.
+    /// The database's name.
     pub db: String,
-    /// Bytes of all files: documents, indexes and what compactions would free.
+    /// Bytes of all files: live documents, live indexes and what compactions would free.
     pub file_bytes: u64,
     /// Live bytes of shards.
     pub document_bytes: u64,
     /// Live bytes of view indexes.
     pub index_bytes: u64,
-    /// What compactions would free.
+    /// Bytes that compactions would free.
     pub reclaimable_bytes: u64,
-    /// Bytes by which the files grow within a day at the present rate, if nothing is compacted; null until a file
-    /// was watched for ten minutes.
+    /// Bytes by which the files will grow within a day at the current rate without compaction; null until a
+    /// file was watched for ten minutes.
     pub growth_day_bytes: Option<u64>,
-    /// The same within seven days.
+    /// Bytes by which the files will grow within seven days without compaction; null if `growth_day_bytes` is.
     pub growth_week_bytes: Option<u64>,
-    /// Shard copies and views.
+    /// Number of shard copies and views.
     pub targets: u64,
-    /// Shard copies and views whose size is unknown: with any, the sums are lower bounds.
+    /// Number of shard copies and views whose size is unknown; if there are any, the sums are lower bounds.
     pub unmeasured: u64,
-    /// Views of which some copies were not measured and count as large as the one that was.
+    /// Number of views of which some copies were not measured; they count as large as the measured one.
     pub estimated: u64,
-    /// When the last compaction of one of its files ended, as far back as the journal was searched.
+    /// When the last compaction of one of the database's files ended, as far back as the journal was searched;
+    /// null if none was found.
     pub last_compaction: Option<String>,
-    /// Why most of what is reclaimable is not compacted now; null if all of it starts, if no channel takes it, or if there is
-    /// nothing to reclaim.
+    /// Why most of the reclaimable bytes are not compacted now; null if all of them start, no channel takes
+    /// them, or there are none.
     #[schemars(with = "Option<words::RefusalReason>")]
     pub reason: Option<Word>,
-    /// The same in a sentence about the largest such file, also where no channel takes it.
+    /// The reason as a sentence about the largest such file, also if no channel takes it.
     pub why: Option<String>,
 }
 

@@ -3,50 +3,49 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where one CouchDB node serves its own metrics, in the form of Prometheus's HTTP service
-/// discovery.
+/// The address of one CouchDB node's own metrics, in the form of Prometheus's HTTP service discovery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetGroup {
     /// The node's host and port.
     pub targets: Vec<String>,
-    /// Labels of the target.
+    /// Prometheus labels of the node.
     pub labels: TargetLabels,
 }
 
 /// The labels of a node in Prometheus's service discovery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetLabels {
-    /// `http` or `https`.
+    /// The URL scheme: `http` or `https`.
     #[serde(rename = "__scheme__")]
     pub scheme: String,
-    /// The path of the metrics.
+    /// The URL path of the metrics.
     #[serde(rename = "__metrics_path__")]
     pub metrics_path: String,
-    /// CouchDB's name of the node.
+    /// CouchDB's name for the node.
     #[serde(rename = "__meta_recliner_node")]
     pub node: String,
-    /// The node's version; empty where it is not known.
+    /// The node's CouchDB version; empty if unknown.
     #[serde(rename = "__meta_recliner_version")]
     pub version: String,
 }
 
-/// What happened to databases, in CouchDB's form.
+/// Events of databases, in CouchDB's format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DbUpdates {
-    /// What happened, in order.
+    /// The events, in order.
     pub results: Vec<DbUpdate>,
-    /// The sequence to go on from.
+    /// The sequence to continue from.
     pub last_seq: String,
 }
 
-/// Something that happened to a database, in CouchDB's form.
+/// One event of a database, in CouchDB's format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DbUpdate {
-    /// The database.
+    /// The database's name.
     pub db_name: String,
-    /// `created`, `updated` or `deleted`.
+    /// The type of event: `created`, `updated` or `deleted`.
     #[serde(rename = "type")]
     pub change: String,
-    /// The sequence of the event.
+    /// The event's sequence.
     pub seq: String,
 }

@@ -4,14 +4,14 @@ use super::{MissLine, RefusalLine, words, words::Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An answer that succeeded.
+/// A successful response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "{T}Answer")]
 pub struct Success<T> {
     /// Always `success`.
     #[schemars(extend("const" = "success"))]
     pub status: Word,
-    /// What was asked for.
+    /// The requested data.
     pub data: T,
 }
 
@@ -22,33 +22,33 @@ impl<T> Success<T> {
     }
 }
 
-/// An answer that says why there is none.
+/// A failed response, with the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Failed {
     /// Always `error`.
     #[schemars(extend("const" = "error"))]
     pub status: Word,
-    /// What kind of error it is.
+    /// The kind of error.
     #[serde(rename = "errorType")]
     #[schemars(with = "words::ErrorType")]
     pub error_type: Word,
-    /// What failed and what to do about it, in a sentence.
+    /// What failed and what to do about it, as a sentence.
     pub error: String,
-    /// What an order runs into, where it is refused with status 409.
+    /// Details of a conflict, if an order is refused with status 409; otherwise null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<Conflict>>,
 }
 
-/// Why `/_db_updates` answers nothing, in CouchDB's form.
+/// An error of `/_db_updates`, in CouchDB's format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CouchDbError {
     /// CouchDB's word for the error.
     pub error: Word,
-    /// Why, in CouchDB's words where it has some.
+    /// The reason, in CouchDB's words where it has some.
     pub reason: String,
 }
 
-/// What an order runs into.
+/// Why an order is refused with status 409.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Conflict {
@@ -56,24 +56,24 @@ pub enum Conflict {
     Refused {
         /// The target's id.
         target: String,
-        /// What keeps it from starting.
+        /// Why the target does not start.
         refusal: RefusalLine,
-        /// The request that would be sent, where recliner only advises.
+        /// The request that would be sent, if recliner only advises; otherwise null.
         request: Option<String>,
     },
     /// No channel takes the target.
     NotTaken {
         /// The target's id.
         target: String,
-        /// Why not, channel by channel.
+        /// Why each channel does not take the target.
         misses: Vec<MissLine>,
     },
-    /// The name means several targets.
+    /// The name matches several targets.
     Ambiguous {
-        /// The ids of the first hundred of them.
+        /// The ids of these targets, at most a hundred.
         candidates: Vec<String>,
     },
-    /// The error says it all.
+    /// The error has no further details.
     Plain {},
 }
 

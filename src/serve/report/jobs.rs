@@ -11,62 +11,62 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// Every running job, and when each node last reported its jobs.
+/// All running jobs, and when each node last reported its jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Jobs {
-    /// When this was put together.
+    /// When the list was made.
     pub generated_at: String,
     /// The nodes whose jobs are known.
     pub nodes: Vec<PolledNode>,
-    /// The jobs.
+    /// The running jobs.
     pub jobs: Vec<JobLine>,
 }
 
 /// A node whose jobs are known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolledNode {
-    /// Its name.
+    /// The node's name.
     pub node: Option<String>,
-    /// When it was last asked.
+    /// When the node was last asked for its jobs.
     pub asked_at: String,
 }
 
-/// A compaction or a build of an index. Unknown is null.
+/// A running compaction or index build. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobLine {
-    /// The node on which it runs.
+    /// The node on which the job runs.
     pub node: Option<String>,
-    /// What it works on.
+    /// The kind of target that the job works on.
     #[schemars(with = "words::Kind")]
     pub kind: Word,
-    /// What it does.
+    /// What the job does.
     #[schemars(with = "words::Work")]
     pub work: Word,
     /// The shard file's name.
     pub shard: String,
-    /// The design document, of an index.
+    /// The design document of the index; null for a database.
     pub ddoc: Option<String>,
-    /// The target's id, where the target is known.
+    /// The target's id; null if the target is not known.
     pub target: Option<String>,
-    /// Who started it.
+    /// Who started the job.
     #[schemars(with = "words::Owner")]
     pub owner: Word,
-    /// The channel for which it was started, or that takes its target.
+    /// The channel for which the job was started, or that takes its target.
     pub channel: Option<String>,
-    /// How far it is.
+    /// The job's phase.
     #[schemars(with = "words::Phase")]
     pub phase: Word,
-    /// When it was started, or first seen.
+    /// When the job was started, or first seen.
     pub since: String,
-    /// The share that is done, from 0 to 1.
+    /// The share of the work that is done, from 0 to 1.
     pub progress: Option<f64>,
     /// When CouchDB last reported any progress.
     pub last_progress: String,
-    /// The size of the file before.
+    /// Size of the file before the compaction.
     pub file_bytes: Option<u64>,
-    /// The size of the file after, as predicted.
+    /// Predicted size of the file after the compaction.
     pub predicted_bytes: Option<u64>,
-    /// Bytes that it may still need on its volume.
+    /// Bytes that the job may still write to its volume.
     pub reserved_bytes: u64,
 }
 

@@ -15,14 +15,14 @@ use wall_clock::Moment;
 
 const HOUR: u64 = 3_600;
 
-/// How jobs ended, the newest first.
+/// Ended jobs, the newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcomes {
-    /// How many are listed at most.
+    /// Maximum number of jobs on a page.
     pub limit: usize,
     /// The jobs.
     pub outcomes: Vec<OutcomeLine>,
-    /// The `before` that gives the next page; null where this is the last one.
+    /// The `before` that gives the next page; null on the last page.
     pub next_before: Option<u64>,
 }
 
@@ -34,44 +34,44 @@ impl Listing for Outcomes {
 /// How one job ended. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutcomeLine {
-    /// Its number in the journal.
+    /// The job's number in the journal.
     pub seq: u64,
     /// The target's id.
     pub target: String,
-    /// The target's kind.
+    /// The kind of target.
     #[schemars(with = "words::Kind")]
     pub kind: Word,
     /// The node whose file was compacted, or `_cluster`.
     pub node: String,
-    /// The design document, of a view.
+    /// The design document of a view; null for other targets.
     pub ddoc: Option<String>,
     /// The channel that took the target when the job was started.
     pub channel: Option<String>,
     /// Who started the job.
     #[schemars(with = "words::Owner")]
     pub owner: Word,
-    /// Who had ordered it, where an operator did.
+    /// The operator who ordered the job; null if none did.
     pub ordered_by: Option<String>,
-    /// When it was started, or first seen.
+    /// When the job was started, or first seen.
     pub started_at: String,
-    /// When it ended, or when its end was noticed.
+    /// When the job ended, or when its end was noticed.
     pub ended_at: String,
-    /// How long it took; null if no poll showed it, and only its file tells that it was compacted.
+    /// How long the job took; null if it was never seen running and only its file shows that it was compacted.
     pub duration_seconds: Option<u64>,
-    /// Bytes on disk before.
+    /// Bytes on disk before the job.
     pub before_bytes: Option<u64>,
-    /// Bytes on disk after.
+    /// Bytes on disk after the job.
     pub after_bytes: Option<u64>,
-    /// Bytes after, as predicted before the start.
+    /// Bytes on disk after the job, as predicted before the start.
     pub predicted_bytes: Option<u64>,
-    /// Bytes that were freed; negative where the file grew.
+    /// Bytes freed; negative if the file grew.
     pub freed_bytes: Option<i64>,
-    /// Bytes after, divided by those that were predicted.
+    /// `after_bytes` divided by `predicted_bytes`.
     pub estimate_ratio: Option<f64>,
-    /// How it ended.
+    /// How the job ended.
     #[schemars(with = "words::Ended")]
     pub result: Word,
-    /// CouchDB's error, or what was concluded, if it did not end well.
+    /// CouchDB's error, or what recliner concluded; null if the job ended well.
     pub why: Option<String>,
 }
 
@@ -102,12 +102,13 @@ impl OutcomeLine {
     }
 }
 
-/// What compactions did, hour by hour.
+/// What compactions did, by hour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hours {
-    /// The hours up to now, the oldest first.
+    /// The hours until now, the oldest first.
     pub hours: Vec<HourLine>,
-    /// Whether the hours go back as far as was asked for; else they begin where the newest 10,000 jobs do.
+    /// Whether the hours go back to the requested time; otherwise they begin after the oldest of the newest
+    /// 10,000 jobs.
     pub complete: bool,
 }
 
@@ -116,11 +117,11 @@ pub struct Hours {
 pub struct HourLine {
     /// When the hour began.
     pub from: String,
-    /// How many ended in it.
+    /// Number of compactions that ended in the hour.
     pub compactions: u64,
-    /// Bytes that they freed, as far as sizes are known.
+    /// Bytes that they freed, where sizes are known.
     pub freed_bytes: u64,
-    /// Bytes that they wrote, as far as sizes are known.
+    /// Bytes that they wrote, where sizes are known.
     pub rewritten_bytes: u64,
     /// Compactions that succeeded with an unknown size before or after: with any, the bytes are lower bounds.
     #[serde(default)]
@@ -230,16 +231,16 @@ impl Hours {
     }
 }
 
-/// What happened, the oldest first.
+/// Events, the oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Events {
-    /// How many are listed at most.
+    /// Maximum number of events on a page.
     pub limit: usize,
     /// The events.
     pub events: Vec<EventLine>,
-    /// Whether there are more after the last event here.
+    /// Whether there are more events after the last one here.
     pub more: bool,
-    /// The number of the last event in the journal, to go on after.
+    /// The number of the newest event in the journal, to continue after.
     pub last_seq: u64,
 }
 
@@ -248,28 +249,28 @@ impl Listing for Events {
     type Item = EventLine;
 }
 
-/// One thing that happened. A field that means nothing for the type of the event is absent.
+/// One event. Fields that do not apply to its type are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EventLine {
-    /// Its number in the journal.
+    /// The event's number in the journal.
     pub seq: u64,
-    /// When it was written down.
+    /// When the event was recorded.
     pub at: String,
-    /// What kind of event it is.
+    /// The type of the event.
     #[serde(rename = "type")]
     #[schemars(with = "words::EventType")]
     pub event_type: Word,
     /// The target's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// Other targets of the same queue to which the same happened at once, as far as they are
-    /// named.
+    /// Further targets of the same queue to which the same happened at the same time, as far as they are
+    /// listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
-    /// How many targets the event is about, where it is more than one.
+    /// Number of targets that the event is about, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets: Option<u64>,
-    /// Of `omitted`, the type of the events that were not written down one by one.
+    /// In an `omitted` event, the type of the events that were not recorded one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     /// The database.
@@ -281,44 +282,44 @@ pub struct EventLine {
     /// The channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// The reason of the refusal.
+    /// The reason why the target does not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How often it happened again.
+    /// Number of repetitions that this event covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// When it first happened again.
+    /// When the first repetition happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,
-    /// When it last happened again.
+    /// When the last repetition happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<String>,
     /// Who started the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<words::Owner>")]
     pub owner: Option<Word>,
-    /// Who had ordered it, where an operator did.
+    /// The operator who ordered the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered_by: Option<String>,
-    /// How the job or the build ended.
+    /// How the job or the index build ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Word>,
-    /// Bytes that were freed, negative where the file grew; null where that is unknown.
+    /// Bytes freed, negative if the file grew; null if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
     pub freed_bytes: Option<Option<i64>>,
     /// What is suspended or resumed: `all`, `node:<name>` or `channel:<name>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// Who ordered it, and from where.
+    /// Who gave the order, and from where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why.
+    /// The reason that was given, or what went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Whether the order counts although no channel takes the target, or although it rests.
+    /// Whether the order applies even if no channel takes the target, or while the target rests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// How often in a row it failed.
+    /// Number of failures in a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<u32>,
     /// The section of CouchDB's configuration that was changed.
@@ -327,16 +328,16 @@ pub struct EventLine {
     /// The key that was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The value before; null where the key was absent.
+    /// The earlier value; null if the key was absent.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
     pub was: Option<Option<String>>,
     /// The code of the advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What the advice is about; absent for all advice of the code.
+    /// What the advice is about; absent if it is all advice of the code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// When muted advice counts again.
+    /// When the mute ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Whether the index lagged far behind or a little.

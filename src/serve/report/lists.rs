@@ -14,16 +14,16 @@ pub trait Listing: Serialize + 'static {
     type Item: Serialize + 'static;
 }
 
-/// Some of the targets, in the order that was asked for.
+/// A page of the list of targets, in the requested order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Targets {
     /// When the targets were read.
     pub generated_at: String,
-    /// How many targets match.
+    /// Number of targets that match.
     pub total: usize,
-    /// How many of these were left out before the first one here.
+    /// Number of matching targets before this page.
     pub offset: usize,
-    /// How many are listed at most.
+    /// Maximum number of targets on a page.
     pub limit: usize,
     /// The targets.
     pub targets: Vec<Target>,
@@ -34,16 +34,16 @@ impl Listing for Targets {
     type Item = Target;
 }
 
-/// The targets that a name means, each with what is decided about it.
+/// The targets that a name matches, each with the decision about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanations {
     /// When the targets were read.
     pub generated_at: String,
-    /// How many targets the name means.
+    /// Number of targets that the name matches.
     pub total: usize,
-    /// How many of these were left out before the first one here.
+    /// Number of matching targets before this page.
     pub offset: usize,
-    /// How many are listed at most.
+    /// Maximum number of targets on a page.
     pub limit: usize,
     /// The targets.
     pub targets: Vec<Explained>,
@@ -54,21 +54,21 @@ impl Listing for Explanations {
     type Item = Explained;
 }
 
-/// Queues with what waits in them, and what limits them.
+/// Queues with their targets, and what limits them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Queues {
     /// When the targets were read.
     pub generated_at: String,
-    /// How many targets of each queue were left out before the first one here.
+    /// Number of targets of each queue before this page.
     pub offset: usize,
-    /// How many targets of each queue are listed at most.
+    /// Maximum number of targets of each queue on a page.
     pub limit: usize,
-    /// The limits, and how much of each is used now by compactions, whatever started them.
+    /// The limits, and how much of each is used by running compactions, whatever started them.
     pub limits: Vec<LimitLine>,
     /// Nodes on which recliner's compactions run, or that rest after them.
     #[serde(default)]
     pub duty: Vec<DutyLine>,
-    /// When each channel may start anything, in the present week.
+    /// When each channel may start compactions in the current week.
     pub windows: Vec<ChannelWeek>,
     /// The queues.
     pub queues: Vec<Queue>,
@@ -102,23 +102,23 @@ pub struct Queue {
     pub node: String,
     /// The channel.
     pub channel: String,
-    /// How many targets wait.
+    /// Number of targets that wait.
     pub size: usize,
-    /// How many can wait.
+    /// Maximum number of targets that can wait.
     pub capacity: usize,
-    /// How many more were turned away because the queue is full.
+    /// Number of further targets that did not fit into the queue.
     pub overflow: usize,
-    /// Compactions that run of targets that this channel takes, whoever started them.
+    /// Number of running compactions of targets that this channel takes, whatever started them.
     pub active: usize,
-    /// What compacting all that wait would free, as predicted.
+    /// Bytes that compacting all waiting targets is predicted to free.
     pub reclaimable_bytes: u64,
-    /// The highest priority that waits.
+    /// Highest priority of a waiting target.
     pub priority_max: Option<f64>,
-    /// The lowest priority that waits.
+    /// Lowest priority of a waiting target.
     pub priority_min: Option<f64>,
-    /// Since when the target that has waited longest waits.
+    /// Since when the longest waiting target has waited.
     pub oldest: Option<String>,
-    /// The targets that wait, the best first.
+    /// The waiting targets, highest priority first.
     pub targets: Vec<Target>,
 }
 

@@ -26,20 +26,20 @@ pub struct MissLine {
     #[serde(default)]
     #[schemars(with = "words::Priority")]
     pub priority: Cow<'static, str>,
-    /// One of a closed set.
+    /// The reason, as one of a fixed set of words.
     #[schemars(with = "words::MissReason")]
     pub reason: Cow<'static, str>,
-    /// What was measured.
+    /// The measured value; null if nothing is compared.
     pub value: Option<f64>,
-    /// What it was compared with.
+    /// The limit that the value was compared with; null if nothing is compared.
     pub limit: Option<f64>,
-    /// What both count: `ratio`, `bytes` or `changes`; null where nothing is compared.
+    /// The unit of `value` and `limit`: `ratio`, `bytes` or `changes`; null if nothing is compared.
     #[serde(default)]
     #[schemars(with = "Option<words::MissUnit>")]
     pub unit: Option<Cow<'static, str>>,
 }
 
-/// Where a target stands in one channel. Unknown is null.
+/// How a target compares with the thresholds of one channel. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChannelScore {
     /// The channel.
@@ -47,13 +47,13 @@ pub struct ChannelScore {
     /// How the channel ranks targets.
     #[schemars(with = "words::Priority")]
     pub priority: Cow<'static, str>,
-    /// Its priority there, per file, where the channel got as far as comparing it.
+    /// The target's priority in the channel, per file; null if the channel did not get as far as comparing it.
     pub score: Option<f64>,
-    /// The channel takes targets with more than this.
+    /// The channel takes targets with a higher priority than this.
     pub min_priority: f64,
-    /// Whether both are `bytes`; else they have no unit.
+    /// Whether `score` and `min_priority` are bytes; otherwise they have no unit.
     pub in_bytes: bool,
-    /// Why the channel does not take it, in words; null where it does or an earlier channel did.
+    /// Why the channel does not take the target, in words; null if it does, or if an earlier channel does.
     pub miss: Option<String>,
 }
 

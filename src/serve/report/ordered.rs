@@ -9,26 +9,26 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An order that waits.
+/// An order to compact a target that has not started yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderLine {
     /// The target's id.
     pub id: String,
-    /// Who gave it.
+    /// Who gave the order.
     pub by: String,
-    /// When.
+    /// When the order was given.
     pub since: String,
-    /// Until when it waits for a limit.
+    /// When the order expires if it has not started.
     pub until: String,
-    /// Whether it counts though no channel takes the target, or though it rests.
+    /// Whether the order applies even if no channel takes the target, or while the target rests.
     pub force: bool,
-    /// The channel it counts for; null if no channel takes it any more.
+    /// The channel that the compaction counts for; null if no channel takes the target any more.
     pub channel: Option<String>,
-    /// What will be sent; the body is `{}`.
+    /// The request that will be sent, with the body `{}`; null if there is none.
     pub request: Option<String>,
-    /// Why it does not start now; null where it does.
+    /// Why the target does not start now; null if it does.
     pub refusal: Option<RefusalLine>,
-    /// The same in a sentence.
+    /// The reason as a sentence.
     pub why: Option<String>,
 }
 

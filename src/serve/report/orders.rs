@@ -210,7 +210,7 @@ fn scope_subject(scope: Option<&str>) -> String {
 /// Which orders the sender of a request may give.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Permissions {
-    /// Every order.
+    /// All orders.
     pub orders: Vec<OrderPermission>,
 }
 
@@ -222,12 +222,12 @@ impl Permissions {
     }
 }
 
-/// Whether one order may be given.
+/// Whether the sender may give one order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderPermission {
-    /// Its route below `/api/v1/`.
+    /// The order's path below `/api/v1/`.
     pub order: Word,
-    /// Why it would be refused and what to set; null where it is allowed.
+    /// Why the order would be refused and what to set; null if it is allowed.
     pub refused: Option<String>,
 }
 
@@ -235,10 +235,10 @@ pub struct OrderPermission {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SuspendOrder {
-    /// `all`, `node:<name>` or `channel:<name>`; `all` where it is not given.
+    /// What to suspend: `all`, `node:<name>` or `channel:<name>`; default `all`.
     #[schemars(extend("pattern" = SCOPE))]
     pub scope: Option<String>,
-    /// The reason, which is shown wherever the suspension is.
+    /// The reason, shown wherever the suspension is.
     #[schemars(length(max = 1000))]
     pub why: Option<String>,
 }
@@ -255,12 +255,11 @@ fn of_scope(scope: Option<&str>) -> String {
     }
 }
 
-/// Take suspensions back.
+/// End suspensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResumeOrder {
-    /// `all`, `node:<name>` or `channel:<name>`; everything that is suspended where it is not
-    /// given.
+    /// What to resume: `node:<name>`, `channel:<name>`, or `all`, the default, for every suspension.
     #[schemars(extend("pattern" = SCOPE))]
     pub scope: Option<String>,
 }
@@ -271,12 +270,12 @@ pub struct ResumeOrder {
 pub struct CompactOrder {
     /// An id, a shard file's name, a database with one file, or `<db>/_design/<name>`.
     pub target: String,
-    /// Whether the target may start although no channel takes it, or although it rests.
+    /// Whether to start the target even if no channel takes it, or while it rests.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Take targets out of quarantine: the ones that `target` means, or `all` of them.
+/// Take targets out of quarantine: those that `target` matches, or `all` of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [
@@ -292,12 +291,12 @@ pub struct CompactOrder {
 pub struct ReleaseOrder {
     /// An id, a shard file's name, a database, or `<db>/_design/<name>`.
     pub target: Option<String>,
-    /// Whether to release everything.
+    /// Whether to release every target in quarantine.
     #[serde(default)]
     pub all: bool,
 }
 
-/// Empty queues.
+/// Empty the queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlushOrder {
@@ -307,58 +306,58 @@ pub struct FlushOrder {
     pub channel: Option<String>,
 }
 
-/// Mute advice: it stays in the list, marked, and counts in no metric.
+/// Mute advice: it stays in the list, marked, but no metric counts it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MuteOrder {
-    /// What kind of advice.
+    /// The kind of advice.
     #[schemars(with = "words::AdviceCode")]
     pub code: String,
-    /// What it is about, by name; everything of this code where it is not given.
+    /// The name of what the advice is about; without it, all advice of this code.
     pub subject: Option<String>,
-    /// For how long, such as `30d`, which is the default; at most two years.
+    /// How long to mute it, such as `30d`, the default; at most two years.
     #[serde(rename = "for")]
     pub span: Option<String>,
-    /// The reason, which is shown wherever the advice is.
+    /// The reason, shown wherever the advice is.
     #[schemars(length(max = 1000))]
     pub why: Option<String>,
 }
 
-/// Count muted advice again.
+/// End the mute of advice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnmuteOrder {
-    /// What kind of advice.
+    /// The kind of advice.
     #[schemars(with = "words::AdviceCode")]
     pub code: String,
-    /// What it is about, as it was muted.
+    /// The subject that was muted; without it, the mute of the whole code.
     pub subject: Option<String>,
 }
 
-/// What was ordered is in the journal and in force.
+/// The order is recorded in the journal and in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Muted {
-    /// The mute in force; null if there is none any more.
+    /// The mute in force; null if there is none.
     pub muted: Option<AdviceMute>,
 }
 
-/// Begin a sweep now. There is nothing to say about it.
+/// Begin a sweep now. The body has no fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RescanOrder {}
 
-/// A suspension is in the journal and in force.
+/// The suspension is recorded in the journal and in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspended {
-    /// Since when.
+    /// Since when starts are suspended.
     pub since: String,
-    /// Who ordered it, and from where.
+    /// Who ordered it, and from where; null if unknown.
     pub by: Option<String>,
-    /// The reason that was given.
+    /// The reason that was given; null if none was.
     pub why: Option<String>,
-    /// Whether it was suspended already.
+    /// Whether the scope was already suspended.
     pub already: bool,
-    /// Compactions that still run in the scope, whoever started them; null if unknown.
+    /// Number of compactions that still run in the scope, whatever started them; null if unknown.
     pub running: Option<u64>,
 }
 
@@ -383,12 +382,12 @@ impl Suspended {
     }
 }
 
-/// Suspensions were taken back.
+/// Suspensions were ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Resumed {
-    /// The scopes that were suspended and are not any more.
+    /// The scopes whose suspensions ended.
     pub lifted: Vec<String>,
-    /// The scopes that still are.
+    /// The scopes that are still suspended.
     pub remaining: Vec<String>,
 }
 
@@ -407,14 +406,14 @@ impl Resumed {
     }
 }
 
-/// A compaction starts, or waits to.
+/// A compaction starts, or waits to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compacting {
-    /// The requests that will be sent; of a view that is compacted copy by copy, the first.
+    /// The requests that will be sent; only the first if a view is compacted copy by copy.
     pub requests: Vec<String>,
-    /// What it waits for; null where it starts at once.
+    /// What the order waits for; null if it starts at once.
     pub waits: Option<Waits>,
-    /// Until when it waits.
+    /// When the order expires if it has not started.
     pub until: String,
 }
 
@@ -435,30 +434,30 @@ impl Compacting {
 /// What an order waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Waits {
-    /// What keeps the target from starting now.
+    /// Why the target does not start now.
     pub refusal: RefusalLine,
-    /// The same in a sentence.
+    /// The reason as a sentence.
     pub why: String,
 }
 
-/// A sweep was asked for.
+/// A sweep was ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rescanning {
-    /// Whether it begins at once; else it begins when the one that runs has ended.
+    /// Whether the sweep begins at once; otherwise it begins after the running one.
     pub begins: bool,
 }
 
 /// Queues were emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Flushed {
-    /// How many targets left them.
+    /// Number of targets that were removed from queues.
     pub targets: u64,
 }
 
-/// Targets were released.
+/// Targets were released from quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Released {
-    /// Their ids.
+    /// The ids of the released targets.
     pub targets: Vec<String>,
 }
 

@@ -26,46 +26,46 @@ pub struct Wanted<'a> {
     pub limit: usize,
 }
 
-/// A plan.
+/// What starts now, and what does not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Planned {
-    /// When its facts were read.
+    /// When the facts that the plan is based on were read.
     pub generated_at: String,
-    /// When it was made.
+    /// When the plan was made.
     pub made_at: String,
-    /// Whether the starts are sent, or would be.
+    /// Whether the starts are sent (`enforce`) or only shown (`advise`).
     #[schemars(with = "words::Mode")]
     pub mode: Word,
-    /// Where CouchDB answers, if that is known.
+    /// The URL of a CouchDB node; null if none is known.
     pub address: Option<String>,
-    /// What starts, in order.
+    /// The starts, in order.
     pub starts: Vec<StartLine>,
-    /// What an operator ordered and did not start yet, of all nodes and channels.
+    /// Orders to compact that have not started yet, of all nodes and channels.
     pub orders: Vec<OrderLine>,
-    /// How the candidates of each queue are decided.
+    /// Number of starts and refusals in each queue.
     pub candidates: Vec<CandidatesLine>,
-    /// Gates that are closed.
+    /// Closed gates.
     pub gates: Vec<GateLine>,
-    /// What an operator suspended, of all nodes and channels.
+    /// Suspensions, of all nodes and channels.
     pub suspensions: Vec<SuspensionLine>,
-    /// Indexes that lag, and what is done about them; absent where a command read the cluster
-    /// itself, without a memory of builds.
+    /// Indexes that lag, and what is done about them; absent if a command read the cluster itself, without a
+    /// memory of builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub builds: Option<Builds>,
-    /// Whether the cluster is simulated; absent where a command read the cluster itself.
+    /// Whether the cluster is simulated; absent if a command read the cluster itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<bool>,
-    /// Targets that wait and do not start.
+    /// Number of waiting targets that do not start.
     pub total: usize,
-    /// Of which so many are left out.
+    /// Number of these targets before this page.
     pub offset: usize,
-    /// And so many shown at most.
+    /// Maximum number of these targets on a page.
     pub limit: usize,
-    /// Why they do not, in the queues' order.
+    /// The waiting targets that do not start, in the order of the queues.
     pub refused: Vec<RefusedLine>,
 }
 
-/// One start. Bytes are those of all files it compacts; unknown is null.
+/// One start. Bytes are those of all files that it compacts; unknown is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StartLine {
     /// The target's id.
@@ -73,60 +73,60 @@ pub struct StartLine {
     /// `db`, `view` or `cleanup`.
     #[schemars(with = "words::Kind")]
     pub kind: Word,
-    /// The node whose file is compacted, or `_cluster` for a request that concerns all nodes.
+    /// The node whose file is compacted, or `_cluster` if the request concerns all nodes.
     pub node: String,
     /// The database.
     pub db: String,
-    /// The shard's range.
+    /// The hash range of the shard.
     pub range: Option<String>,
-    /// The shard file's name, where one file is compacted.
+    /// The shard file's name; null unless exactly one file is compacted.
     pub name: Option<String>,
-    /// The design document that the request names.
+    /// The design document that the request names; null for other requests.
     pub ddoc: Option<String>,
     /// The channel that takes it.
     pub channel: String,
-    /// Who ordered it, where an operator did.
+    /// The operator who ordered it; null if none did.
     pub ordered_by: Option<String>,
-    /// Its priority there, per file.
+    /// The target's priority in that channel, per file.
     pub priority: Option<f64>,
-    /// Since when it waits.
+    /// Since when the target has waited.
     pub since: Option<String>,
-    /// Exactly what is sent; the body is `{}`.
+    /// The request exactly as it is sent, with the body `{}`.
     pub request: String,
-    /// The same as a URL, where an address of CouchDB's is known.
+    /// The URL of the request; null if no address of CouchDB is known.
     pub url: Option<String>,
-    /// Bytes on disk before.
+    /// Bytes on disk before the compaction.
     pub file_bytes: Option<u64>,
-    /// Bytes it frees, as predicted.
+    /// Bytes that the compaction is predicted to free.
     pub gain_bytes: Option<u64>,
-    /// Bytes that it writes, as predicted.
+    /// Bytes that the compaction is predicted to write.
     pub rewrite_bytes: Option<u64>,
-    /// Bytes that it needs in addition to each old file, at its peak.
+    /// Bytes that the compaction needs at its peak, besides the old files.
     pub peak_bytes: u64,
-    /// How long it takes at the rate that was measured.
+    /// Predicted duration at the measured rate.
     pub duration_seconds: Option<f64>,
-    /// Whether active may be trusted.
+    /// How far the predicted sizes can be trusted.
     #[schemars(with = "words::Confidence")]
     pub confidence: Word,
-    /// What makes these numbers less than certain.
+    /// What makes these numbers uncertain.
     #[schemars(with = "Vec<words::Caveat>")]
     pub caveats: Vec<Word>,
 }
 
-/// How the candidates of one queue are decided.
+/// Number of starts and refusals in one queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CandidatesLine {
     /// The node, or `_cluster`.
     pub node: String,
     /// The channel.
     pub channel: String,
-    /// How many start.
+    /// Number of targets that start.
     pub starts: u64,
-    /// How many do not, by reason.
+    /// Number of targets that do not start, by reason.
     pub refused: BTreeMap<Word, u64>,
 }
 
-/// A gate that is closed.
+/// A closed gate, which holds back all starts of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateLine {
     /// The node, or `_cluster`.
@@ -134,33 +134,33 @@ pub struct GateLine {
     /// The gate.
     #[schemars(with = "words::Gate")]
     pub gate: Word,
-    /// What was measured, where it compares.
+    /// The measured value; null if the gate compares nothing.
     pub value: Option<f64>,
-    /// What it was compared with.
+    /// The limit that the value was compared with; null if the gate compares nothing.
     pub limit: Option<f64>,
-    /// Since when it is closed.
+    /// Since when the gate is closed; null if unknown.
     pub since: Option<String>,
 }
 
-/// A target that waits and does not start.
+/// A waiting target that does not start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedLine {
     /// The target's id.
     pub id: String,
-    /// What it is called in a sentence: its shard, its view, or its database.
+    /// The target's name in a sentence: its shard, view or database.
     #[serde(default)]
     pub title: String,
     /// The node, or `_cluster`.
     pub node: String,
     /// The channel that takes it.
     pub channel: String,
-    /// Its priority there, per file.
+    /// The target's priority in that channel, per file.
     pub priority: Option<f64>,
-    /// Bytes that a compaction would free, as predicted.
+    /// Bytes that a compaction is predicted to free.
     pub reclaimable_bytes: Option<u64>,
-    /// Why it does not.
+    /// Why the target does not start.
     pub refusal: RefusalLine,
-    /// The same in a sentence.
+    /// The reason as a sentence.
     pub why: String,
 }
 

@@ -22,16 +22,16 @@ use serde_json::value::RawValue;
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// The question.
+/// The design document to predict the cost of.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PreflightQuestion {
-    /// The database.
+    /// The database to deploy it to.
     pub db: String,
     /// The design document as it will be sent to CouchDB: the order of its keys is part of the signature.
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub design: Box<RawValue>,
-    /// Its id, `_design/NAME`, if the document has no `_id`.
+    /// The document's id, `_design/NAME`, if the document has no `_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
@@ -78,88 +78,88 @@ impl ResolvedQuestion {
     }
 }
 
-/// What a design document will cost. Bytes are those of all copies, unless a node is named; what nothing tells is
+/// The predicted cost of a design document. Bytes are those of all copies, unless a node is named; unknown is
 /// null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Preflight {
-    /// All of it in one sentence.
+    /// A summary in one sentence.
     pub says: String,
     /// The database.
     pub db: String,
     /// The id of the design document.
     pub design: String,
-    /// What is built.
+    /// What has to be built.
     #[schemars(with = "words::PreflightBuild")]
     pub build: Word,
     /// The signature of the new index; null without views.
     pub signature: Option<String>,
-    /// The signature of the document's present index, if it is known.
+    /// The signature of the document's current index.
     pub present_signature: Option<String>,
-    /// Other design documents that use the new index already.
+    /// Other design documents that already use the new index.
     pub shared_with: Vec<String>,
-    /// What differs from the present document besides its views, as sentences.
+    /// Differences from the current document besides its views, as sentences.
     pub document_changes: Vec<String>,
-    /// The views of both documents.
+    /// The views of the new and the current document.
     pub views: Vec<PreflightView>,
-    /// Names of the search indexes that are built. What they cost is not estimated.
+    /// Names of the search indexes that are built; their cost is not estimated.
     #[serde(default)]
     pub search_indexes: Vec<String>,
-    /// Documents, one copy of each range counted.
+    /// Number of documents, counting one copy of each range.
     pub docs: Option<u64>,
-    /// The new index after its first compaction.
+    /// Size of the new index after its first compaction.
     pub live_bytes: Option<SpreadLine>,
-    /// Its files when a build in one go ends, before any compaction.
+    /// Size of the index files after a build in one go, before any compaction.
     pub built_bytes: Option<SpreadLine>,
-    /// What the sizes rest on: other indexes of this database, or those of the whole cluster.
+    /// What the sizes are based on: other indexes of this database, or those of the whole cluster.
     #[schemars(with = "Option<words::PreflightBasis>")]
     pub basis: Option<Word>,
-    /// The indexes on which they rest; of many the nearest.
+    /// The indexes that the sizes are based on; if there are many, the closest.
     pub measured_indexes: Vec<MeasuredIndex>,
-    /// How long the build takes.
+    /// Duration of the build, in seconds.
     pub seconds: Option<SpreadLine>,
-    /// The number of measured builds on which that rests.
+    /// Number of measured builds that the duration is based on.
     pub measured_builds: u64,
     /// What each node with copies needs.
     pub nodes: Vec<PreflightNode>,
-    /// What to know besides, as sentences.
+    /// Further remarks, as sentences.
     pub notes: Vec<String>,
-    /// What to do: one after the other.
+    /// What to do, step by step.
     pub remedy: Vec<AdviceRemedy>,
 }
 
-/// A range.
+/// A predicted range, in bytes or seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SpreadLine {
-    /// The lowest value that is expected.
+    /// The lowest expected value.
     pub low: u64,
-    /// The most likely one.
+    /// The most likely value.
     pub likely: u64,
-    /// The highest.
+    /// The highest expected value.
     pub high: u64,
 }
 
-/// A view of the new or of the present document.
+/// A view of the new or the current document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PreflightView {
-    /// Its name.
+    /// The view's name.
     pub name: String,
-    /// How the new document differs.
+    /// How the new document changes the view.
     #[schemars(with = "words::ViewChange")]
     pub change: Word,
-    /// The parts that changed: `map`, `reduce`, `options`.
+    /// The parts of the view that changed: `map`, `reduce`, `options`.
     pub parts: Vec<String>,
 }
 
-/// A built index that shows what a document costs.
+/// A built index from which the sizes are predicted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredIndex {
-    /// Its database.
+    /// The index's database.
     pub db: String,
-    /// Its design documents.
+    /// The index's design documents.
     pub designs: Vec<String>,
-    /// Its views.
+    /// Number of views in the index.
     pub views: u64,
-    /// Live bytes for each document and view.
+    /// Live bytes per document and view.
     pub bytes_per_doc_and_view: f64,
 }
 
@@ -168,22 +168,22 @@ pub struct MeasuredIndex {
 pub struct PreflightNode {
     /// The node.
     pub node: String,
-    /// Index files that are built on it.
+    /// Number of index files that are built on the node.
     pub copies: u32,
-    /// The new index there after its first compaction.
+    /// Size of the new index on the node after its first compaction.
     pub live_bytes: Option<SpreadLine>,
-    /// The most that is written beside all that is there now: the index as it is built, and beside it the new file
-    /// of its first compaction.
+    /// The most bytes written besides existing files: the new index, and the file of its first compaction
+    /// beside it.
     pub peak_bytes: Option<SpreadLine>,
-    /// The present index there, which stays until a cleanup.
+    /// Size of the current index on the node, which stays until a cleanup.
     pub old_bytes: Option<u64>,
-    /// The volume with the least free space.
+    /// The node's volume with the least free space.
     pub volume: Option<String>,
-    /// Free bytes there without `headroom.keep_free`, less `reserved_bytes`.
+    /// Free bytes on that volume, minus `headroom.keep_free` and `reserved_bytes`.
     pub free_bytes: Option<u64>,
-    /// What running compactions may still write there, and in enforce mode those that start now.
+    /// Bytes that running compactions may still write there; in enforce mode also those that start now.
     pub reserved_bytes: u64,
-    /// Whether the peak fits into the free bytes, with that of other nodes on the same volume.
+    /// Whether the peak fits into the free bytes, together with that of other nodes on the same volume.
     #[schemars(with = "words::SpaceVerdict")]
     pub verdict: Word,
 }

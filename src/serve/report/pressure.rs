@@ -9,22 +9,22 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One signal of pressure on a node.
+/// One signal of load on a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PressureLine {
     /// The signal.
     #[schemars(with = "words::Signal")]
     pub signal: Word,
-    /// What its numbers count: `seconds`, `processes`, `changes` or `indexers`.
+    /// The unit of the values: `seconds`, `processes`, `changes` or `indexers`.
     #[schemars(with = "words::SignalUnit")]
     pub unit: Word,
-    /// Its median over the last readings.
+    /// The median of recent readings.
     pub value: f64,
-    /// Above this nothing starts.
+    /// Nothing starts above this value; null if there is no threshold.
     pub high: Option<f64>,
-    /// Starts resume at this or below.
+    /// Starts resume at or below this value; null if there is no threshold.
     pub low: Option<f64>,
-    /// Whether it holds back starts now.
+    /// Whether the signal holds back starts now.
     pub holds: bool,
 }
 
@@ -50,13 +50,13 @@ impl PressureLine {
 /// One channel of a node's smoosh.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SmooshChannelLine {
-    /// Its name.
+    /// The channel's name.
     pub channel: String,
-    /// Running compactions.
+    /// Number of running compactions.
     pub active: u64,
-    /// Compactions that are about to start.
+    /// Number of compactions about to start.
     pub starting: u64,
-    /// Queued files.
+    /// Number of queued files.
     pub waiting: u64,
 }
 

@@ -10,26 +10,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What a target's waste has cost since its last compaction, and when compacting it costs less than
+/// What a target's waste has cost since its last compaction, and when compacting it becomes cheaper than
 /// waiting. Bytes are those of all its files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RentLine {
-    /// The channel whose horizon counts.
+    /// The channel whose horizon applies.
     pub channel: String,
-    /// Wasted bytes times the seconds that they lay, up to the time of the plan.
+    /// Wasted bytes multiplied by the seconds for which they have been wasted, until the time of the plan.
     pub byte_seconds: f64,
-    /// Bytes that a compaction writes anew.
+    /// Bytes that a compaction would write.
     pub cost_bytes: u64,
-    /// Byte-seconds over bytes to write times the horizon in force; a compaction is due above the
+    /// `byte_seconds` divided by `cost_bytes` times the horizon in force; a compaction is due above the
     /// channel's `min_priority`.
     pub overdue: f64,
     /// The channel's horizon.
     pub horizon_seconds: f64,
     /// The horizon in force on the target's node.
     pub horizon_in_force_seconds: f64,
-    /// Why the two differ, and whether a volume cannot shorten it because its size is unknown.
+    /// Why the two horizons differ, or why a volume of unknown size cannot shorten it; null if there is nothing
+    /// to explain.
     pub horizon_says: Option<String>,
-    /// When it is due if its sizes stay as they are; null if it is due already, or never.
+    /// When a compaction is due if the sizes stay the same; null if it is due already, or never.
     pub due_at: Option<String>,
 }
 

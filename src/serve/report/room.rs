@@ -12,44 +12,44 @@ const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
 const HOURS_OF_WEEK: u64 = 7 * 24;
 
-/// One limit, with what compactions use of it, whatever started them.
+/// One limit, and how much of it compactions use, whatever started them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitLine {
-    /// The configuration's key; `channels.<name>.concurrency` for a channel's own.
+    /// The configuration key; `channels.<name>.concurrency` for a channel's own limit.
     pub key: String,
-    /// The node, of a limit for each.
+    /// The node; null if the limit is for the whole cluster.
     pub node: Option<String>,
-    /// How much of it is used now.
+    /// Amount in use: compactions, or bytes for `limits.bytes_per_hour`.
     pub used: u64,
-    /// How much is allowed.
+    /// Maximum amount.
     pub allowed: u64,
 }
 
-/// What `limits.duty` means for a node on which recliner's compactions ran. Unknown is null.
+/// The effect of `limits.duty` on a node where recliner's compactions run or ran. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DutyLine {
     /// The node.
     pub node: String,
-    /// The largest share of its time in which recliner's compactions may run, in percent.
+    /// Maximum share of the node's time in which recliner's compactions may run, in percent.
     pub allowed_percent: f64,
-    /// Since when recliner's compactions run there, or ran before the rest, without a break.
+    /// When the last unbroken period of recliner's compactions began.
     pub busy_since: String,
-    /// For how long.
+    /// Length of that period, in seconds.
     pub busy_seconds: u64,
-    /// Until when the node rests; null while they still run.
+    /// Until when the node rests; null while compactions still run.
     pub rests_until: Option<String>,
 }
 
-/// When a channel may start anything, in the present week of UTC.
+/// When a channel may start compactions in the current week, in UTC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChannelWeek {
     /// The channel.
     pub channel: String,
-    /// Whether it may start something now.
+    /// Whether the channel may start compactions now.
     pub open_now: bool,
-    /// Whether it may at the beginning of each of 168 hours, from Monday on.
+    /// Whether it may at the start of each of the week's 168 hours, from Monday on.
     pub open: Vec<bool>,
-    /// The hours that have passed since Monday.
+    /// Hours since the start of Monday.
     pub now: f64,
 }
 

@@ -27,54 +27,55 @@ const NOTICEABLE_SHARE: f64 = 0.1;
 /// The share of conflicts above which they should be resolved first.
 const MANY_CONFLICTS: f64 = 0.05;
 
-/// The scorecard of advice over some time.
+/// The scorecard: what really happened, and what recliner would have done while it only advised.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Scorecard {
-    /// When the first hour begins that counts; null if there is none.
+    /// When the first counted hour begins; null if there is none.
     pub from: Option<String>,
-    /// Now.
+    /// The current time.
     pub until: String,
-    /// What the scorecard does: it is `waiting` for the first sizes, `advising`, so it counts, or `enforcing`,
-    /// so it rests.
+    /// The state of the scorecard: `waiting` for the first sizes, `advising` while it counts, or `enforcing`
+    /// while it pauses.
     #[schemars(with = "words::ScorecardState")]
     pub state: Word,
-    /// Seconds in which recliner advised; everything below is of these.
+    /// Seconds in which recliner advised; everything below covers these.
     pub advised_seconds: u64,
-    /// Seconds in which it enforced everything, so that there was nothing to compare.
+    /// Seconds in which recliner enforced everything, so that there was nothing to compare.
     pub enforced_seconds: u64,
-    /// Seconds of which nothing is known, because recliner was not running.
+    /// Seconds about which nothing is known, because recliner was not running.
     pub missing_seconds: u64,
-    /// What happened, whoever did it; null if nothing is known.
+    /// What really happened, whatever caused it; null if nothing is known.
     pub real: Option<ScorecardLine>,
-    /// What would have been had recliner enforced: its own compactions, and the waste that would be left beside
-    /// those that really ran; null if nothing is known.
+    /// What would have happened if recliner had enforced: its own compactions, and the waste left besides those
+    /// that really ran; null if nothing is known.
     pub advised: Option<ScorecardLine>,
-    /// Compactions of recliner during which another program compacted the same file, or another copy of its range.
+    /// Number of recliner's compactions during which another program compacted the same file, or another copy
+    /// of its range; null if unknown.
     pub conflicts: Option<u64>,
-    /// Compactions of recliner that would run now; they count when they end.
+    /// Number of recliner's compactions that would run now; they count when they end.
     pub running: u64,
-    /// Whether some compactions of recliner may be missing, because a list was full.
+    /// Whether some of recliner's compactions may be missing, because a list was full.
     pub incomplete: bool,
-    /// Whether to switch to enforce, and what that rests on, in a few sentences.
+    /// Whether to switch to enforce, and why, in a few sentences.
     pub says: String,
 }
 
-/// One side.
+/// One side of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScorecardLine {
-    /// Mean of the bytes that compactions would free.
+    /// Mean of the bytes that compactions would have freed.
     pub mean_waste_bytes: u64,
-    /// The most of them at a time.
+    /// Maximum of these bytes.
     pub peak_waste_bytes: u64,
-    /// Bytes freed.
+    /// Bytes freed by compactions.
     pub freed_bytes: u64,
-    /// Bytes written anew.
+    /// Bytes written by compactions.
     pub rewritten_bytes: u64,
-    /// Compactions that ended with a new file.
+    /// Number of compactions that ended with a new file.
     pub compactions: u64,
-    /// Those of them whose sizes are not known; they add nothing to the bytes.
+    /// Number of these whose sizes are unknown; they add no bytes.
     pub unmeasured_compactions: u64,
-    /// The most bytes that new files took at a time, beside the old ones.
+    /// Maximum of the bytes that new files took at one time, besides the old ones.
     pub peak_extra_bytes: u64,
 }
 

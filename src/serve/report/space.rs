@@ -15,56 +15,57 @@ use wall_clock::Moment;
 pub struct Space {
     /// When the targets were read.
     pub generated_at: String,
-    /// Of shards, views, and files that nothing uses.
+    /// Bytes of shards, views and unused files.
     pub file_bytes: Option<u64>,
-    /// Of these, what compactions would free, as predicted.
+    /// Bytes of these that compactions are predicted to free.
     pub reclaimable_bytes: Option<u64>,
-    /// Of these, files that nothing uses: orphans, stale indexes, leftovers of compactions, deleted files.
+    /// Bytes of these in unused files: orphans, stale indexes, leftovers of compactions, deleted files.
     pub unused_bytes: Option<u64>,
-    /// Shards and views of unknown size: with any, the bytes above are lower bounds.
+    /// Number of shards and views of unknown size; if there are any, the bytes above are lower bounds.
     #[serde(default)]
     pub unmeasured: u64,
-    /// Views of which some copies were not measured and count as large as the one that was: with any, the bytes above
-    /// are estimates.
+    /// Number of views of which some copies were not measured; they count as large as the measured one.
     #[serde(default)]
     pub estimated: u64,
-    /// How many targets there are.
+    /// Number of targets.
     pub targets: usize,
-    /// How many of them wait for a compaction.
+    /// Number of targets that wait for a compaction.
     pub waiting: usize,
     /// The volumes that are configured or were found.
     pub volumes: Vec<VolumeSpaceLine>,
-    /// Nodes for which the free space of no volume is known.
+    /// Nodes without any volume of known free space.
     #[serde(default)]
     pub nodes_without_space: Vec<String>,
 }
 
-/// What one volume holds, and what it has left. Unknown is null.
+/// What is on one volume, and how much space is left. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeSpaceLine {
-    /// Its name in metrics.
+    /// The volume's name in metrics.
     pub volume: String,
-    /// The nodes with files on it.
+    /// The nodes with files on the volume.
     pub nodes: Vec<String>,
-    /// Its size.
+    /// Size of the volume.
     pub size_bytes: Option<u64>,
-    /// What may still be written.
+    /// Bytes that can still be written.
     pub available_bytes: Option<u64>,
-    /// What compactions would leave of the files on it; null where a node has several volumes, because it
-    /// is unknown which of its files are on which.
+    /// Bytes of the volume's files that would remain after compactions; null if a node has several volumes,
+    /// because it is unknown which files are on which.
     pub live_bytes: Option<u64>,
-    /// What compactions would free of the files on it, likewise.
+    /// Bytes of the volume's files that compactions would free; null if `live_bytes` is.
     pub reclaimable_bytes: Option<u64>,
-    /// Files on it that nothing uses, likewise.
+    /// Bytes of the volume's unused files; null if `live_bytes` is.
     pub unused_bytes: Option<u64>,
-    /// Live bytes of the largest shard whose compaction fits on it now, beside `headroom.keep_free` and what
-    /// running jobs may still write.
+    /// Live bytes of the largest shard that can be compacted on the volume now, besides `headroom.keep_free`
+    /// and what running jobs may still write.
     pub largest_shard_that_fits_bytes: Option<u64>,
-    /// When it is full as its files grow now, if compaction keeps up; null if not within ten years, or unknown.
+    /// When the volume is full at the current growth if compaction keeps up; null if not within ten years, or
+    /// unknown.
     pub full_at: Option<String>,
-    /// The same if nothing is compacted.
+    /// When the volume is full at the current growth if nothing is compacted; null if not within ten years, or
+    /// unknown.
     pub full_uncompacted_at: Option<String>,
-    /// Why its space is unknown.
+    /// Why the volume's space is unknown.
     pub problem: Option<String>,
 }
 

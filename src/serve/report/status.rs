@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use wall_clock::Moment;
 
-/// What recliner is, sees, and cannot see. Unknown is null.
+/// The state of recliner: what it sees, and what it cannot read. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
-    /// The version of recliner.
+    /// recliner's version.
     pub version: String,
-    /// The commit it was built from, or `unknown`.
+    /// The commit that recliner was built from, or `unknown`.
     pub revision: String,
     /// The date of that commit in UTC, or `unknown`.
     pub date: String,
@@ -21,58 +21,58 @@ pub struct Status {
     pub book: String,
     /// Whether the cluster is simulated.
     pub simulated: bool,
-    /// What that means, where it is.
+    /// What is simulated, as a sentence; null if nothing is.
     pub simulation: Option<String>,
     /// The mode in force.
     #[schemars(with = "words::Mode")]
     pub mode: Word,
-    /// Whether one pass over the nodes that answer has ended, and the journal is this cluster's.
+    /// Whether the first sweep over the nodes that answer has ended, and the journal belongs to this cluster.
     pub ready: bool,
     /// When the targets were read.
     pub generated_at: String,
-    /// How each URL of `couchdb.urls` answers.
+    /// The state of each URL of `couchdb.urls`.
     pub couchdb: Vec<EntryLine>,
     /// The nodes.
     pub nodes: Vec<NodeLine>,
-    /// What operators suspended.
+    /// The suspensions in force.
     pub suspensions: Vec<SuspensionLine>,
-    /// The sweep that runs, and the last one.
+    /// The running sweep and the last one.
     pub sweep: Sweep,
-    /// What could not be read since the start, by node and reason.
+    /// Failed reads since the start, by node and reason.
     pub errors: Vec<ReadErrors>,
-    /// The last thing that could not be read, in a sentence.
+    /// The last failed read, in a sentence.
     pub last_error: Option<String>,
-    /// Why nothing can be read at all.
+    /// Why nothing can be read at all; null if something can.
     pub problem: Option<String>,
-    /// What kept nearly all shards from being read in the last sweep.
+    /// Why nearly all shards could not be read in the last sweep; null if they could.
     #[serde(default)]
     pub unread_shards: Option<String>,
-    /// Why the journal cannot be used: it is not loaded yet, cannot be written, or belongs to another
-    /// cluster. Nothing starts meanwhile.
+    /// Why the journal cannot be used: it is not loaded yet, cannot be written, or belongs to another cluster.
+    /// Until then nothing starts.
     pub journal_problem: Option<String>,
-    /// What the login may not read, in sentences.
+    /// What the CouchDB user is not allowed to read, in sentences.
     pub missing_rights: Vec<String>,
-    /// CouchDB's feeds.
+    /// The state of CouchDB's feeds.
     pub feeds: Feeds,
-    /// What is taken over from smoosh, node by node.
+    /// The takeover of smoosh, by node.
     pub smoosh: Vec<TakeoverLine>,
     /// The sidecars under `peers` that were asked.
     #[serde(default)]
     pub peers: Vec<PeerLine>,
-    /// The configuration.
+    /// The state of the configuration.
     pub config: ConfigLine,
 }
 
 /// A sidecar that reads the files of some nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PeerLine {
-    /// Its URL.
+    /// The sidecar's URL.
     pub url: String,
-    /// The nodes whose files it reads, as it said last.
+    /// The nodes whose files the sidecar reads, according to its last answer.
     pub nodes: Vec<String>,
-    /// When it last answered.
+    /// When the sidecar last answered.
     pub last_answer: Option<String>,
-    /// Why it did not answer when it was last asked; null if it did.
+    /// Why the sidecar did not answer when it was last asked; null if it did.
     pub problem: Option<String>,
 }
 
@@ -90,14 +90,14 @@ impl PeerLine {
     }
 }
 
-/// How a URL of CouchDB answers.
+/// The state of one URL of CouchDB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryLine {
-    /// The URL; it never holds a password.
+    /// The URL, without a password.
     pub url: String,
-    /// Whether a server answered there when it was last asked.
+    /// Whether a server answered there when it was last asked; null if it was not asked yet.
     pub up: Option<bool>,
-    /// Why it did not.
+    /// Why no server answered; null if one did.
     pub problem: Option<String>,
 }
 
@@ -107,35 +107,35 @@ impl From<&EntryStatus> for EntryLine {
     }
 }
 
-/// The sweep that runs, and the last one.
+/// The running sweep and the last one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sweep {
-    /// How many sweeps ended.
+    /// Number of sweeps that have ended.
     pub ended: u64,
-    /// When the sweep that runs began.
+    /// When the running sweep began; null if none runs.
     pub running_since: Option<String>,
-    /// How many targets it has read.
+    /// Number of targets that the running sweep has read.
     pub done: Option<usize>,
-    /// How many it has to read.
+    /// Number of targets that the running sweep has to read.
     pub total: Option<usize>,
-    /// Where the last sweep had the facts of shards from.
+    /// Where the facts of shards came from in the last sweep.
     pub shards: SweptShards,
     /// When the last sweep ended.
     pub last_end: Option<String>,
     /// When a sweep last read everything.
     pub last_success: Option<String>,
-    /// How long the last sweep took.
+    /// Duration of the last sweep, in seconds.
     pub last_duration_seconds: Option<f64>,
 }
 
-/// Shards of one sweep, by where their facts come from.
+/// Number of shards of one sweep, by the source of their facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SweptShards {
-    /// CouchDB was asked.
+    /// Shards about which CouchDB was asked.
     pub asked: u64,
-    /// CouchDB was not asked, because the headers were read and say the same.
+    /// Shards about which CouchDB was not asked, because the files' headers say the same.
     pub spared: u64,
-    /// CouchDB was not asked, because the feeds name what changes.
+    /// Shards about which CouchDB was not asked, because the feeds report changes.
     pub followed: u64,
 }
 
@@ -158,14 +158,14 @@ impl From<&scan::ScanStatus> for Sweep {
     }
 }
 
-/// How often something on a node could not be read.
+/// Number of failed reads on one node, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadErrors {
     /// The node, or `_cluster`.
     pub node: String,
-    /// Why.
+    /// Why the reads failed.
     pub reason: Word,
-    /// How often.
+    /// Number of failed reads.
     pub count: u64,
 }
 
@@ -183,39 +183,39 @@ impl ReadErrors {
     }
 }
 
-/// CouchDB's feeds, as far as they are followed.
+/// The state of CouchDB's feeds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Feeds {
-    /// Since when nothing that happened to a database was missed; null while something may be.
+    /// Since when no event of a database was missed; null while some may be.
     pub followed_since: Option<String>,
-    /// When the last event came.
+    /// When the last event arrived.
     pub last_event: Option<String>,
-    /// Events that wait to be written to the journal.
+    /// Number of events that wait to be written to the journal.
     pub pending_events: usize,
-    /// The feeds; empty if none are followed.
+    /// The feeds; empty if none is followed.
     pub list: Vec<FeedLine>,
 }
 
 /// One of CouchDB's feeds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FeedLine {
-    /// Its name in CouchDB.
+    /// The feed's name in CouchDB.
     pub feed: String,
-    /// Whether it is open and has caught up.
+    /// Whether the connection is open and the feed has caught up.
     pub connected: bool,
-    /// Whether the cluster does not have it.
+    /// Whether the cluster does not offer the feed.
     pub absent: bool,
-    /// Since when it missed nothing.
+    /// Since when the feed missed no event.
     pub followed_since: Option<String>,
-    /// The sequence from which it goes on.
+    /// The sequence from which the feed continues.
     pub seq: Option<String>,
-    /// The node that is asked, where it is one.
+    /// The node that is asked; null unless it is a single one.
     pub node: Option<String>,
-    /// How often it went back in time.
+    /// How often the feed went back to earlier events.
     pub rewinds: u64,
-    /// How often it broke off or could not be opened.
+    /// How often the connection broke or could not be opened.
     pub failures: u64,
-    /// What is wrong with it.
+    /// What is wrong with the feed; null if nothing is.
     pub problem: Option<String>,
 }
 
@@ -241,18 +241,18 @@ impl From<&feed_client::FeedClientStatus> for Feeds {
     }
 }
 
-/// What is taken over from the smoosh of one node.
+/// The takeover of smoosh on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TakeoverLine {
     /// The node.
     pub node: String,
-    /// Channels of smoosh that are stopped, so that recliner acts in their place.
+    /// Channels of smoosh that are stopped because recliner does their work.
     pub taken_over: Vec<String>,
-    /// Channels that should be stopped and are not.
+    /// Channels that should be stopped but are not.
     pub not_taken_over: Vec<String>,
     /// What an operator should know, in sentences.
     pub findings: Vec<String>,
-    /// Why the node could not be read, or changed.
+    /// Why the node's settings could not be read or changed; null if they could.
     pub problem: Option<String>,
 }
 
@@ -271,16 +271,16 @@ impl TakeoverLine {
     }
 }
 
-/// The configuration that is in force.
+/// The state of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigLine {
-    /// When it took effect.
+    /// When the configuration in force was loaded.
     pub loaded_at: String,
-    /// Whether the last reload took effect.
+    /// Whether the last reload succeeded.
     pub last_reload_successful: bool,
-    /// Keys whose new value needs a restart.
+    /// Keys whose new value takes effect only after a restart.
     pub needs_restart: Vec<String>,
-    /// Why the newest file of users and certificates is not in force, if it is not.
+    /// Why the changed `--web.config.file` is not in force; null if it is.
     pub web_problem: Option<String>,
 }
 

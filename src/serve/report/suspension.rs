@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 /// A suspension that is in force. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SuspensionLine {
-    /// `all`, `node:<name>` or `channel:<name>`.
+    /// What is suspended: `all`, `node:<name>` or `channel:<name>`.
     pub scope: String,
-    /// Since when.
+    /// Since when it is suspended.
     pub since: String,
-    /// Who ordered it: a user and an address, an address alone, or `unix socket` and the number of
-    /// a user of this machine.
+    /// Who ordered it: a user and an address, an address alone, or `unix socket` and the number of a user of
+    /// this machine.
     pub by: Option<String>,
-    /// The reason that was given.
+    /// The reason that was given; null if none was.
     pub why: Option<String>,
-    /// The same in a sentence.
+    /// The suspension as a sentence.
     pub says: String,
 }
 

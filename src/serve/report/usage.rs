@@ -9,15 +9,15 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Bytes by database or by design document, the largest first. All copies count.
+/// Bytes by database or by design document, the largest first, with all copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// What they are attributed to.
+    /// Whether bytes are listed by database or by design document.
     #[schemars(with = "words::AttributeBy")]
     pub by: Word,
-    /// The largest.
+    /// The largest databases or design documents.
     pub largest: Vec<UsageLine>,
-    /// The number of all others.
+    /// Number of all others.
     pub others: u64,
     /// The bytes of all others.
     pub other_bytes: UsageBytes,
@@ -30,23 +30,23 @@ pub struct UsageLine {
     pub db: String,
     /// The ids of the design documents that share the index; empty for a database.
     pub designs: Vec<String>,
-    /// Its bytes.
+    /// The bytes of the database or index.
     #[serde(flatten)]
     pub bytes: UsageBytes,
 }
 
-/// Bytes on disk; what is unknown adds nothing.
+/// Bytes on disk; files of unknown size add none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsageBytes {
     /// Bytes of all files.
     pub file_bytes: u64,
-    /// Those of view indexes.
+    /// Bytes of view indexes among them.
     pub view_bytes: u64,
-    /// What compactions would free.
+    /// Bytes that compactions would free.
     pub reclaimable_bytes: u64,
-    /// Number of shards and indexes whose size is unknown.
+    /// Number of shards and indexes of unknown size.
     pub unmeasured: u64,
-    /// Number of views of which some copies were not measured and count as large as the one that was.
+    /// Number of views of which some copies were not measured; they count as large as the measured one.
     #[serde(default)]
     pub estimated: u64,
 }

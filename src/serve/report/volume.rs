@@ -8,22 +8,22 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What each kind of cleanup would free of one file system, in bytes. Unknown is null.
+/// A file system, and what each kind of cleanup would free on it, in bytes. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeLine {
-    /// The directory there; of two, that of databases.
+    /// The directory on the file system; if there are two, that of databases.
     pub directory: String,
-    /// Its size.
+    /// Size of the file system.
     pub size_bytes: Option<u64>,
-    /// What may still be written.
+    /// Bytes that can still be written.
     pub available_bytes: Option<u64>,
-    /// View index files that nothing uses.
+    /// Bytes of view index files that nothing uses.
     pub stale_index_bytes: u64,
-    /// Leftovers of compactions.
+    /// Bytes of files that compactions left behind.
     pub leftover_bytes: u64,
-    /// Deleted by CouchDB and still there.
+    /// Bytes of files that CouchDB deleted and that are still on the disk.
     pub trash_bytes: u64,
-    /// What compacting everything on it would free, as predicted.
+    /// Bytes that compacting everything on it is predicted to free.
     pub reclaimable_bytes: Option<u64>,
 }
 

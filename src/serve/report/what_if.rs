@@ -15,19 +15,19 @@ use wall_clock::Moment;
 /// The maximum number of days to look ahead.
 pub const MAX_DAYS: u32 = 366;
 
-/// What to look ahead for.
+/// What to forecast.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WhatIfQuestion {
-    /// Days to look ahead; default 7.
+    /// Number of days to look ahead; default 7.
     #[schemars(range(min = 1, max = MAX_DAYS))]
     pub days: Option<u32>,
-    /// Propose one of the ready lists of channels, or channels by rent that keep the mean waste of smoosh as
-    /// it is set on the cluster, with everything else as `config` has it, or as it is in force.
+    /// Propose a ready list of channels, or channels by rent that keep the mean waste of the cluster's smoosh,
+    /// with everything else as in `config` or as in force.
     #[schemars(with = "Option<ListName>")]
     pub channels: Option<String>,
-    /// Propose the rules of a configuration: a `recliner.yml`, of which only `nodes`, `mode`, `channels`,
-    /// `ignore`, `limits`, `headroom`, `rent` and `views` count, and the names of nodes in `couchdb.nodes`.
+    /// Propose the rules of a `recliner.yml`: only `nodes`, `mode`, `channels`, `ignore`, `limits`, `headroom`,
+    /// `rent` and `views` count, and the names of nodes in `couchdb.nodes`.
     pub config: Option<String>,
 }
 
@@ -41,40 +41,41 @@ enum ListName {
     SmooshAsRent,
 }
 
-/// Outlooks under several rules, side by side.
+/// Forecasts under several sets of rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIf {
-    /// When they begin: now.
+    /// When the forecasts begin: now.
     pub from: String,
-    /// The seconds that they cover.
+    /// Length of the forecasts, in seconds.
     pub seconds: u64,
-    /// The seconds between two readings of a list.
+    /// Seconds between two values of a list over time.
     pub step_seconds: f64,
     /// Bytes of files whose growth is known.
     pub watched_bytes: u64,
     /// Bytes of shards and views; unused files do not grow.
     pub file_bytes: u64,
-    /// How long files were watched, as a mean over their bytes.
+    /// How long files were watched, in seconds: the mean, weighted by their bytes.
     pub watched_seconds: u64,
-    /// The settings with which smoosh is shown.
+    /// The settings that the forecast for smoosh uses.
     pub smoosh: SmooshRules,
-    /// One for each set of rules: `nothing`, `smoosh`, `in force`, and `proposed` if it was asked for.
+    /// One forecast for each set of rules: `nothing`, `smoosh`, `in force`, and `proposed` if rules were
+    /// proposed.
     pub outlooks: Vec<OutlookLine>,
-    /// The proposed channels by rent, if `channels` is `smoosh-as-rent`.
+    /// The proposed channels by rent; null unless `channels` is `smoosh-as-rent`.
     pub as_rent: Option<RentProposal>,
 }
 
-/// The settings with which CouchDB's smoosh is shown.
+/// The settings that the forecast for CouchDB's smoosh uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SmooshRules {
-    /// Whether they are those of the cluster.
+    /// Whether these are the cluster's settings, or CouchDB's defaults.
     #[schemars(with = "words::SmooshSettings")]
     pub settings: Word,
-    /// The nodes that have them.
+    /// The nodes that have these settings.
     pub nodes: Vec<String>,
-    /// Nodes that have other settings, which are not shown.
+    /// Nodes with other settings, which the forecast does not use.
     pub other_nodes: Vec<String>,
-    /// The same as a sentence, with why.
+    /// What is used and why, as a sentence.
     pub says: String,
 }
 
@@ -83,9 +84,9 @@ pub struct SmooshRules {
 pub struct RentProposal {
     /// The horizon of each channel by rent.
     pub horizons: Vec<ProposedHorizon>,
-    /// What could not be kept of smoosh's channels, in sentences.
+    /// Properties of smoosh's channels that could not be kept, in sentences.
     pub findings: Vec<String>,
-    /// The channels, as a `recliner.yml` has them: `channels`, and `ignore` if smoosh ignores anything.
+    /// The channels in the form of a `recliner.yml`: `channels`, and `ignore` if smoosh ignores anything.
     pub config: String,
 }
 
@@ -94,77 +95,77 @@ pub struct RentProposal {
 pub struct ProposedHorizon {
     /// The channel.
     pub channel: String,
-    /// What it takes.
+    /// The kind of target that the channel takes.
     #[schemars(with = "words::Kind")]
     pub kind: Word,
-    /// The horizon.
+    /// The horizon, in seconds.
     pub horizon_seconds: u64,
-    /// Mean of the bytes that smoosh wastes in targets of this kind.
+    /// Mean of the bytes that smoosh leaves wasted in targets of this kind.
     pub smoosh_waste_bytes: u64,
-    /// The same with this horizon.
+    /// Mean of the bytes that this horizon leaves wasted in them.
     pub waste_bytes: u64,
-    /// How the two compare.
+    /// How the two means compare.
     #[schemars(with = "words::WasteFit")]
     pub fit: Word,
-    /// The same as a sentence.
+    /// The comparison as a sentence.
     pub says: String,
 }
 
-/// What would happen under one set of rules.
+/// The forecast under one set of rules. Lists over time have equal steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutlookLine {
     /// The name of the rules.
     pub name: String,
     /// Mean of the bytes that compactions would free.
     pub mean_waste_bytes: u64,
-    /// The most of them at a time.
+    /// Maximum of the bytes that compactions would free.
     pub peak_waste_bytes: u64,
-    /// Bytes written anew in a day.
+    /// Bytes that compactions write per day.
     pub rewritten_bytes_per_day: f64,
-    /// Bytes freed in all.
+    /// Total bytes that compactions free.
     pub freed_bytes: u64,
-    /// Compactions in a day.
+    /// Number of compactions per day.
     pub compactions_per_day: f64,
-    /// The longest time that a target waited in a queue; null if none did.
+    /// Longest time that a target waits in a queue, in seconds; null if none waits.
     pub longest_wait_seconds: Option<u64>,
-    /// Targets that wait at the end.
+    /// Number of targets that still wait at the end.
     pub undone_targets: u64,
-    /// What compacting them would free.
+    /// Bytes that compacting these would free.
     pub undone_bytes: u64,
-    /// Why they wait, the reason with the most bytes first.
+    /// Why these targets wait, the reason with the most bytes first.
     pub undone: Vec<UndoneLine>,
     /// Whether there were so many compactions that they were decided in batches.
     pub coarse: bool,
-    /// The bytes that compactions would free, over time.
+    /// Bytes that compactions would free, over time.
     pub waste_bytes: Vec<u64>,
-    /// The bytes of all files, over time.
+    /// Bytes of all files, over time.
     pub file_bytes: Vec<u64>,
-    /// The volumes whose free space is known.
+    /// The volumes with known free space.
     pub volumes: Vec<VolumeOutlookLine>,
 }
 
 /// The targets that wait at the end for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UndoneLine {
-    /// Why they do not start.
+    /// Why the targets do not start.
     #[schemars(with = "words::RefusalReason")]
     pub reason: Word,
-    /// The same in words.
+    /// The reason in words.
     pub says: String,
-    /// The targets.
+    /// Number of targets.
     pub targets: u64,
-    /// What compacting them would free.
+    /// Bytes that compacting them would free.
     pub reclaimable_bytes: u64,
 }
 
-/// The free space of a volume.
+/// The forecast of a volume's free space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeOutlookLine {
-    /// Its name.
+    /// The volume's name.
     pub name: String,
-    /// Free bytes over time.
+    /// Free bytes, over time.
     pub free_bytes: Vec<u64>,
-    /// When it is full, if it goes on like this; null if that is more than ten years ahead.
+    /// When the volume is full if growth continues; null if that is more than ten years ahead.
     pub full_at: Option<String>,
 }
 

@@ -48,15 +48,15 @@ macro_rules! vocabularies {
 }
 
 vocabularies! {
-    /// What is compacted, or built.
+    /// The kind of a target.
     Kind: target::TargetKind::labels();
     /// How a target compares with the shard map.
     State: TargetState::labels();
-    /// What builds a search index.
+    /// The engine of a search index.
     Engine: SearchEngine::ALL.map(SearchEngine::label);
-    /// Who measured a fact: CouchDB over HTTP, or the headers of its files.
+    /// The source of a fact: CouchDB over HTTP, or the headers of its files.
     Source: FactSource::labels();
-    /// How far the prediction can be trusted.
+    /// How far a predicted size can be trusted.
     Confidence: ["high", "low", "learned"];
     /// Why facts count as fresh.
     Fresh: [plan::Freshness::RecentlyMeasured.label(), plan::Freshness::ConfirmedByFeeds.label()];
@@ -64,67 +64,67 @@ vocabularies! {
     RefusalReason: plan::RefusalReason::labels();
     /// Why a channel does not take a target.
     MissReason: score::MissReason::labels();
-    /// What the numbers of a miss count.
+    /// The unit of the values of a miss.
     MissUnit: [PriorityUnit::Ratio.label(), PriorityUnit::Bytes.label(), "changes"];
     /// How a channel ranks targets.
     Priority: PriorityKind::labels();
     /// Why the header of a file could not be used.
     ProblemReason: HeaderProblem::labels();
-    /// What recliner does: start compactions, or only say which it would start.
+    /// Whether recliner starts compactions, or only says which it would start.
     Mode: channel::Mode::labels();
     /// A gate that can hold back all starts on a node.
     Gate: plan::RefusalReason::gates().map(Label::label).collect::<Vec<_>>();
-    /// A signal of pressure on a node.
+    /// A signal of load on a node.
     Signal: plan::pressure::Signal::labels();
-    /// What the numbers of a signal count.
+    /// The unit of a signal's values.
     SignalUnit: plan::pressure::Signal::each().map(plan::pressure::Signal::unit).collect::<Vec<_>>();
-    /// What makes the numbers of a start less certain.
+    /// What makes the numbers of a start uncertain.
     Caveat: plan::Caveat::labels();
     /// What is known of CouchDB's own compaction daemon on a node.
     Smoosh: ["no_direct_address", "not_offered", "failed", "up"];
-    /// Whose settings are shown: the cluster's, or the defaults of CouchDB's code.
+    /// Whose settings are used: the cluster's, or the defaults of CouchDB's code.
     SmooshSettings: ["cluster", "defaults"];
-    /// How waste compares with smoosh's: within a tenth, the nearest found, more with every horizon, the
-    /// same with any longer horizon, or too little to choose a horizon by.
+    /// How the waste compares with smoosh's: within a tenth, the nearest found, more with every horizon,
+    /// the same with any longer horizon, or too little to choose a horizon.
     WasteFit: what_if::WasteFit::labels();
     /// Who started a job.
     Owner: JobOwner::labels();
     /// What a job does.
     Work: ["compaction", "build"];
-    /// How far a job is.
+    /// The phase of a job.
     Phase: ["starting", "running", "suspended", "ending"];
     /// How a job ended.
     Ended: JobResult::labels();
-    /// What kind of event this is.
+    /// The type of an event.
     EventType: journal::EventType::labels();
-    /// Why an index is built: it lags far behind, or a little.
+    /// How far an index lags: far behind, or a little.
     BuildClass: warmer::BuildClass::labels();
-    /// What is done about an index that lags.
+    /// What is done about a lagging index.
     BuildDecision: ["starts", "builds", "waits"];
-    /// Why an index that lags waits.
+    /// Why a lagging index waits.
     BuildReason: warmer::BuildRefusal::labels();
-    /// What the scorecard of advice does.
+    /// The state of the scorecard.
     ScorecardState: scorecard::ScorecardState::labels();
-    /// What kind of advice this is.
+    /// The kind of a piece of advice.
     AdviceCode: advice::rules().map(|rule| rule.code).collect::<Vec<_>>();
     /// What bytes are attributed to.
     AttributeBy: advice::AttributeBy::labels();
     /// How much advice matters.
     Severity: advice::Severity::labels();
-    /// What advice is about.
+    /// The kind of thing that advice is about.
     AdviceSubjectKind: advice::Subject::KINDS;
-    /// What following advice is worth.
+    /// The kind of gain from following advice.
     AdviceGainKind: advice::Gain::KINDS;
-    /// What kind of remedy this is.
+    /// The kind of a step of a remedy.
     RemedyKind: advice::RemedyKind::labels();
     /// What deploying a design document builds.
     PreflightBuild: advice::preflight::BuildKind::labels();
-    /// What the size of a new index rests on.
+    /// What the predicted size of a new index is based on.
     PreflightBasis: advice::preflight::SizeBasis::labels();
-    /// How a view differs from the present document.
+    /// How a view differs from that of the current document.
     ViewChange: advice::preflight::ViewChange::LABELS;
     /// Whether a new index fits on a node.
     SpaceVerdict: advice::preflight::SpaceVerdict::labels();
-    /// What kind of error this is.
+    /// The kind of an error.
     ErrorType: ["bad_data", "not_found", "method_not_allowed", "forbidden", "conflict", "timeout", "execution", "unavailable"];
 }

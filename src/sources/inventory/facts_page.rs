@@ -18,12 +18,12 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 use wall_clock::Moment;
 
-/// A page of the list.
+/// A page of facts from file headers.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FactsPage {
-    /// Its entries.
+    /// The facts, one entry per file.
     pub facts: Vec<FactsLine>,
-    /// The last id of this page, if another page follows.
+    /// The last id of this page, to give as `after`; null on the last page.
     #[schemars(with = "Option<String>")]
     pub next: Option<TargetId>,
 }
@@ -31,24 +31,36 @@ pub struct FactsPage {
 /// The facts in one file's header. Unknown is null.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FactsLine {
-    /// The shard, or the part of a view.
+    /// The id of the shard, or of a view's part.
     #[schemars(with = "String")]
     pub id: TargetId,
+    /// Size of the file.
     file_bytes: Option<u64>,
+    /// Live bytes.
     active_bytes: Option<u64>,
+    /// Uncompressed size of the contents.
     external_bytes: Option<u64>,
+    /// Sequence of the last change.
     update_seq: Option<u64>,
+    /// Sequence at the last compaction.
     compacted_seq: Option<u64>,
+    /// Number of documents that are not deleted.
     docs: Option<u64>,
+    /// Number of deleted documents.
     deleted_docs: Option<u64>,
-    /// Of a shard, the last purge; of the part of a view, the last one that it has processed.
+    /// Sequence of a shard's last purge, or of the last purge that a view's part has processed.
     purge_seq: Option<u64>,
+    /// Number of purges that the shard keeps.
     purges_limit: Option<u64>,
+    /// Bytes of the shard's purge history.
     purge_bytes: Option<u64>,
+    /// Bytes of the shard's local documents.
     local_bytes: Option<u64>,
+    /// Collator versions that the part of a view names.
     collator_versions: Option<Vec<String>>,
-    /// Whether CouchDB would report the same; not used for views.
+    /// Whether CouchDB would report the same numbers; not used for views.
     exact: bool,
+    /// When the header was read.
     measured_at: String,
 }
 

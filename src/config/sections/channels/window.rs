@@ -15,13 +15,13 @@ use serde_json::json;
 
 pub(super) fn form() -> Form<Window> {
     let keys = keys!(Window {
-        /// The days on which it opens, such as [mon-fri, sun]; default every day.
+        /// The days on which the window opens, such as [mon-fri, sun]; default every day.
         "days" => days, Live, days();
-        /// When it opens, such as 20:00.
+        /// When the window opens, such as 20:00.
         "from" => from, Live, time_of_day(WindowEnd::From);
-        /// When it closes; before the opening, on the next day.
+        /// When the window closes; on the next day if that is before the opening.
         "to" => to, Live, time_of_day(WindowEnd::To);
-        /// The time zone, by its name in the IANA database.
+        /// The IANA name of the time zone.
         "zone" => zone, Live, time_zone();
     });
     let midnight = Time::midnight();

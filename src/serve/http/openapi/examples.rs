@@ -96,7 +96,9 @@ pub(super) fn error(code: u16, description: &str) -> Value {
                 "data": { "candidates": ["cleanup:orders", "view:_cluster/orders.1795237693/0f045e3b41d71d93aaa32f23021ba536"] },
             });
         }
-        415 => ("forbidden", "orders need a body with Content-Type: application/json"),
+        415 => {
+            ("forbidden", "orders and questions need a body with Content-Type: application/json")
+        }
         500 => ("execution", "the journal cannot be written: no space left on device"),
         503 => ("unavailable", "recliner is stopping"),
         _ => ("unavailable", description),

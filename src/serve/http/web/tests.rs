@@ -150,7 +150,7 @@ fn what_the_file_names_is_refused_with_its_place() {
             "own.pem",
             "other.pem",
             vec![
-                "2:14: tls_server_config.cert_file: certificate and private key do not go together"
+                "2:14: tls_server_config.cert_file: certificate and private key do not match"
                     .to_owned(),
             ],
         ),
@@ -333,7 +333,7 @@ async fn a_new_certificate_counts_at_once_and_none_is_not_taken() {
     // Half of a pair: the old one stays until the other half is there.
     fs::copy(site.dir.path().join("other.pem"), site.dir.path().join("key.pem")).unwrap();
     assert!(Arc::ptr_eq(&second, &config().await));
-    assert!(web.problem().unwrap().contains("do not go together"), "{:?}", web.problem());
+    assert!(web.problem().unwrap().contains("do not match"), "{:?}", web.problem());
     fs::copy(other.dir.path().join("key.pem"), site.dir.path().join("key.pem")).unwrap();
     assert!(!Arc::ptr_eq(&second, &config().await));
     assert_eq!(web.problem(), None);

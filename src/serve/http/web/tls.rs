@@ -51,7 +51,7 @@ impl ServerTls {
             .collect();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&versions)
-            .map_err(|why| refused(format!("no such TLS can be spoken: {why}")))?;
+            .map_err(|why| refused(format!("these TLS versions cannot be used: {why}")))?;
         let verifier = match clients {
             None => None,
             Some((roots, place, _)) => Some(
@@ -66,9 +66,9 @@ impl ServerTls {
         let Some(own) = cert.first().cloned() else {
             return Err(refused("holds no certificate".to_owned()));
         };
-        let mut config = builder.with_single_cert(cert, key).map_err(|why| {
-            refused(format!("certificate and private key do not go together: {why}"))
-        })?;
+        let mut config = builder
+            .with_single_cert(cert, key)
+            .map_err(|why| refused(format!("certificate and private key do not match: {why}")))?;
         config.ignore_client_order = settings.prefer_server_order;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let asks_for_certificates = matches!(settings.clients, ClientCertificates::Required(_));
