@@ -14,6 +14,7 @@ mod databases;
 #[cfg(feature = "simulator")]
 mod demo;
 mod explain;
+mod first_help;
 mod health;
 mod import;
 mod inspect;
@@ -40,7 +41,7 @@ pub use demo::CONFIG as DEMO_CONFIG;
 
 use crate::{config, serve::report::Conflict};
 use args::{Args, Command};
-use clap::{CommandFactory as _, Parser};
+use clap::{CommandFactory as _, FromArgMatches as _};
 use output::{print, print_error, print_json, print_note, printable};
 use std::{
     ffi::OsString,
@@ -161,7 +162,10 @@ pub fn run(words: Vec<OsString>) -> Exit {
         print_note(&next_step::introduction());
         return Exit::Usage;
     }
-    let args = match Args::try_parse_from(&words) {
+    let command = Args::command();
+    let help = first_help::of(&command);
+    let parsed = command.override_help(help).try_get_matches_from(&words);
+    let args = match parsed.and_then(|matches| Args::from_arg_matches(&matches)) {
         Ok(args) => args,
         Err(refused) => {
             let exit = if refused.use_stderr() { Exit::Usage } else { Exit::Done };

@@ -7,7 +7,7 @@ use super::{
     CommandError,
     args::ReachArgs,
     print_error,
-    service_client::{DEFAULT_URL, ServiceClient},
+    service_client::{DEFAULT_URL, ServiceClient, url_in_environment},
 };
 use crate::model::settings::{Settings, service::WebSettings};
 use std::{io, path::Path, time::Duration};
@@ -17,8 +17,9 @@ use tokio::{net::UnixStream, time};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl ReachArgs {
-    /// A client for the named recliner. If none is named: for the one whose socket is in the
-    /// default storage path; without that socket, for the one at the default URL.
+    /// A client for the named recliner, by a flag or by the environment. If none is named: for the one whose
+    /// socket is in the default storage path, and a note says so; without that socket, for the one at the
+    /// default URL.
     ///
     /// # Errors
     ///
@@ -33,8 +34,19 @@ impl ReachArgs {
             return self.service.client();
         };
         let named = self.storage.is_some() || self.admin_socket.is_some();
+        if !named && url_in_environment().is_some() {
+            return self.service.client();
+        }
         match check_socket(&path).await {
-            Ok(()) => ServiceClient::over_socket(&path),
+            Ok(()) => {
+                if !named {
+                    print_error(&format!(
+                        "asking the recliner of the Unix socket {}",
+                        path.display()
+                    ));
+                }
+                ServiceClient::over_socket(&path)
+            }
             // The order must not reach a different recliner than the named one.
             Err(why) if named => Err(CommandError::failed(format!(
                 "{why}; check that recliner is running there, or connect over TCP with --recliner.url"

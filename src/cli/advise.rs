@@ -6,7 +6,7 @@ use super::{
     args::{AdviseArgs, Format},
     orders::give_to,
     print, print_error, print_json, printable,
-    read_once::{self, AnswerSource, ClusterReading},
+    read_once::{self, ClusterReading},
     service_client::ServiceClient,
     table,
 };
@@ -39,15 +39,12 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
         return usage(&args, by).await;
     }
     let mut direct = None;
-    let (advice, unseen) = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
-        AnswerSource::Service(client) => {
+    let (advice, unseen) = match args.from.recliner()? {
+        Some(client) => {
             let base = client.name().to_owned();
             (addressed(ask_service(&client).await?, &base), None)
         }
-        AnswerSource::Default(client) => {
-            (ask_service(&client).await.map_err(read_once::missing_source_error)?, None)
-        }
-        AnswerSource::Cluster => {
+        None => {
             let (reading, settings, unseen) = read_cluster(&args, true).await?;
             for why in reading.node_settings.problems.values() {
                 print_error(&printable(&format!("how a node is set could not be read: {why}")));
@@ -60,7 +57,7 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
         }
     };
     let memory = unseen.is_none();
-    match args.format {
+    match args.from.format {
         Format::Json => print_json(&AdviceAnswer { advice: &advice, memory })?,
         Format::Table => {
             let mut text = table::advice(&advice, table::width());
@@ -103,20 +100,16 @@ async fn usage(args: &AdviseArgs, by: &str) -> Result<Exit, CommandError> {
     let ask = async |client: &ServiceClient| -> Result<Usage, CommandError> {
         client.get("/api/v1/usage", &query).await
     };
-    let (usage, exit) = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
-        AnswerSource::Service(client) => (ask(&client).await?, Exit::Done),
-        AnswerSource::Default(client) => {
-            let usage = ask(&client).await;
-            (usage.map_err(read_once::missing_source_error)?, Exit::Done)
-        }
-        AnswerSource::Cluster => {
+    let (usage, exit) = match args.from.recliner()? {
+        Some(client) => (ask(&client).await?, Exit::Done),
+        None => {
             let (reading, _, exit) = read_cluster(args, false).await?;
             let by = AttributeBy::from_label(by);
             let by = by.unwrap_or(AttributeBy::Database);
             (Usage::of(&reading.plan.snapshot, by, NAMED), exit)
         }
     };
-    match args.format {
+    match args.from.format {
         Format::Json => print_json(&usage)?,
         Format::Table => print(&table::usage(&usage, table::width()))?,
     }
@@ -138,8 +131,9 @@ async fn read_cluster(
     args: &AdviseArgs,
     and_node_settings: bool,
 ) -> Result<(ClusterReading, Settings, Exit), CommandError> {
-    let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
-    read_once::start_log_if_asked(&args.source.log, &loaded.settings)?;
+    let loaded =
+        read_once::load(&args.from.source.flags(), args.from.source.config_file.as_deref())?;
+    read_once::start_log_if_asked(&args.from.source.log, &loaded.settings)?;
     let reading = match and_node_settings {
         true => read_once::read_cluster_and_settings(&loaded.settings).await?,
         false => read_once::read_cluster(&loaded.settings).await?,
@@ -182,14 +176,9 @@ fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
 
 /// Mutes advice, or unmutes it.
 async fn mute(args: &AdviseArgs) -> Result<Exit, CommandError> {
-    let client = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
-        AnswerSource::Service(client) | AnswerSource::Default(client) => client,
-        AnswerSource::Cluster => {
-            return Err(CommandError::usage(
-                "only a running recliner mutes advice; name it with --recliner.url",
-            ));
-        }
-    };
+    let client = args.from.recliner()?.ok_or_else(|| {
+        CommandError::usage("only a running recliner mutes advice; name it with --recliner.url")
+    })?;
     let words = args.mute.as_ref().or(args.unmute.as_ref()).cloned().unwrap_or_default();
     let mut words = words.into_iter();
     let (code, subject) = (words.next().unwrap_or_default(), words.next());
@@ -199,7 +188,7 @@ async fn mute(args: &AdviseArgs) -> Result<Exit, CommandError> {
     } else {
         OrderRequest::Unmute(UnmuteOrder { code, subject })
     };
-    give_to(&client, args.format, &order).await
+    give_to(&client, args.from.format, &order).await
 }
 
 #[cfg(test)]

@@ -40,22 +40,22 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Watch a cluster and serve metrics, JSON and a console until stopped.
+    /// Watch a cluster; serve metrics, an API and a console until stopped.
     ///
     /// SIGTERM and SIGINT stop it. SIGHUP reads the configuration again.
     Serve(ServeArgs),
-    /// Serve a simulated cluster, to explore recliner without a CouchDB.
+    /// Explore recliner on a simulated cluster, without a CouchDB.
     ///
     /// It enforces, but only inside its simulation: it compacts simulated files, so that numbers
     /// change, and touches nothing outside the process.
     #[cfg(feature = "simulator")]
     Demo(DemoArgs),
-    /// Read the cluster once and print what waits and what compaction would free.
+    /// Read a cluster once: what waits, and what compaction would free.
     ///
     /// It prints nodes, queues, the targets with most to reclaim, and files that do not match the
     /// shard map.
     Scan(ScanArgs),
-    /// Print each database's size, waste and growth, and why its waste is not compacted.
+    /// Print what each database takes, wastes and grows, and why.
     ///
     /// All copies and indexes of a database count. With a name, it prints the same in sentences.
     Databases(DatabasesArgs),
@@ -71,7 +71,7 @@ pub(super) enum Command {
     /// If the name matches several targets, it prints a sentence, a table, and everything about the
     /// one with most to reclaim.
     Explain(ExplainArgs),
-    /// Watch a running recliner on a terminal: what is wrong, what runs, what waits and why.
+    /// Watch a running recliner on a terminal.
     ///
     /// It has screens for an overview, running jobs, the queue with reasons, and events. Lists are sorted
     /// with o and filtered with /; Enter explains a target; S, R and c suspend, resume and compact, after a
@@ -79,7 +79,7 @@ pub(super) enum Command {
     /// colours off. On recliner's own machine, its user and root can suspend and resume even
     /// where the admin API is off.
     Top(TopArgs),
-    /// Print advice about the cluster, the most severe and most valuable first.
+    /// Print what to do about the cluster, the worst first.
     ///
     /// Each piece of advice has its numbers, what it is worth and what to type. A running recliner also
     /// knows how fast files grow, since when advice applies, and what was muted; if a cluster or a directory
@@ -93,7 +93,7 @@ pub(super) enum Command {
     /// recliner has seen. Nothing is changed. A running recliner remembers builds; if a cluster or a directory
     /// is named, it is read once.
     Preflight(PreflightArgs),
-    /// Print how jobs ended, from a running recliner's journal.
+    /// Print how compactions ended.
     History(HistoryArgs),
     /// Print a running recliner's forecast of the next days under several sets of rules.
     ///
@@ -141,7 +141,7 @@ pub(super) enum Command {
     /// Flags are checked too, and the channels of a takeover if CouchDB answers. An error comes with
     /// its position; the effective configuration is complete, with every default.
     CheckConfig(CheckArgs),
-    /// Tell a running recliner to start nothing until it is resumed.
+    /// Start no compaction until it is resumed.
     ///
     /// The suspension survives a restart. Running compactions continue: CouchDB offers no way to
     /// stop a running compaction over HTTP. On recliner's own machine, its user and root can do this
@@ -151,7 +151,7 @@ pub(super) enum Command {
     ///
     /// Without a scope, every suspension ends; otherwise only the one of that scope.
     Resume(ResumeArgs),
-    /// Tell a running recliner to compact one target now, within its gates and limits.
+    /// Compact one target now, within gates and limits.
     ///
     /// The target goes before all others. If the recliner only advises, the command prints the
     /// request it would send, and fails.
@@ -193,6 +193,7 @@ impl Command {
 
 /// The CouchDB to read, and which parts of it.
 #[derive(Clone, Debug, Default, Flags)]
+#[command(next_help_heading = "Connection")]
 pub(super) struct SourceArgs {
     /// The configuration file, recliner.yml; without it, every setting has its default
     #[arg(long = "config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -364,6 +365,22 @@ pub(super) struct ScanArgs {
     pub(super) no_pace: bool,
 }
 
+/// Where an answer comes from, and its format.
+#[derive(Debug, Default, Flags)]
+pub(super) struct AnswerArgs {
+    /// Ask this running recliner instead of reading the cluster; only it remembers growth, failures, suspensions,
+    /// waiting times and builds [default, if no CouchDB is named: RECLINER_URL, else http://127.0.0.1:10984]
+    #[arg(long = "recliner.url", value_name = "URL", help_heading = "Connection")]
+    pub(super) recliner: Option<String>,
+    #[command(flatten)]
+    pub(super) login: ServiceLogin,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
 #[derive(Debug, Flags)]
 pub(super) struct DatabasesArgs {
     /// Only this database; if none has this name, those with this text in their name
@@ -381,32 +398,14 @@ pub(super) struct DatabasesArgs {
     /// The maximum number of databases; at most 10000
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 25)]
     pub(super) limit: usize,
-    /// Ask this running recliner instead of reading the cluster; only it knows growth and the last
-    /// compaction [default, if no CouchDB is named: http://127.0.0.1:10984]
-    #[arg(long = "recliner.url", value_name = "URL")]
-    pub(super) recliner: Option<String>,
     #[command(flatten)]
-    pub(super) login: ServiceLogin,
-    #[command(flatten)]
-    pub(super) source: SourceArgs,
-    /// A table for people, or JSON for programs
-    #[arg(long, value_enum, default_value_t)]
-    pub(super) format: Format,
+    pub(super) from: AnswerArgs,
 }
 
 #[derive(Debug, Flags)]
 pub(super) struct PlanArgs {
-    /// Ask this running recliner instead of reading the cluster; only it knows earlier failures,
-    /// suspensions and waiting times [default, if no CouchDB is named: http://127.0.0.1:10984]
-    #[arg(long = "recliner.url", value_name = "URL")]
-    pub(super) recliner: Option<String>,
     #[command(flatten)]
-    pub(super) login: ServiceLogin,
-    #[command(flatten)]
-    pub(super) source: SourceArgs,
-    /// A table for people, or JSON for programs
-    #[arg(long, value_enum, default_value_t)]
-    pub(super) format: Format,
+    pub(super) from: AnswerArgs,
 }
 
 #[derive(Debug, Flags)]
@@ -416,25 +415,12 @@ pub(super) struct ExplainArgs {
     /// Print everything about each target if the name matches several
     #[arg(long)]
     pub(super) all: bool,
-    /// Ask this running recliner instead of reading the cluster; only it knows waiting times [default,
-    /// if no CouchDB is named: http://127.0.0.1:10984]
-    #[arg(long = "recliner.url", value_name = "URL")]
-    pub(super) recliner: Option<String>,
     #[command(flatten)]
-    pub(super) login: ServiceLogin,
-    #[command(flatten)]
-    pub(super) source: SourceArgs,
-    /// A table for people, or JSON for programs
-    #[arg(long, value_enum, default_value_t)]
-    pub(super) format: Format,
+    pub(super) from: AnswerArgs,
 }
 
 #[derive(Debug, Flags)]
 pub(super) struct AdviseArgs {
-    /// Ask this running recliner instead of reading the cluster [default, if no CouchDB is named:
-    /// http://127.0.0.1:10984]
-    #[arg(long = "recliner.url", value_name = "URL")]
-    pub(super) recliner: Option<String>,
     /// Exit with status 3 if there is advice of this severity or worse that nobody muted
     #[arg(long, value_name = "SEVERITY", value_parser = ["info", "warning", "critical"])]
     pub(super) fail_on: Option<String>,
@@ -454,12 +440,7 @@ pub(super) struct AdviseArgs {
     #[arg(long, value_name = "TEXT", requires = "mute")]
     pub(super) why: Option<String>,
     #[command(flatten)]
-    pub(super) login: ServiceLogin,
-    #[command(flatten)]
-    pub(super) source: SourceArgs,
-    /// A table for people, or JSON for programs
-    #[arg(long, value_enum, default_value_t)]
-    pub(super) format: Format,
+    pub(super) from: AnswerArgs,
 }
 
 #[derive(Debug, Flags)]
@@ -470,17 +451,8 @@ pub(super) struct PreflightArgs {
     /// file
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) file: PathBuf,
-    /// Ask this running recliner instead of reading the cluster; only it knows how fast indexes were
-    /// built [default, if no CouchDB is named: http://127.0.0.1:10984]
-    #[arg(long = "recliner.url", value_name = "URL")]
-    pub(super) recliner: Option<String>,
     #[command(flatten)]
-    pub(super) login: ServiceLogin,
-    #[command(flatten)]
-    pub(super) source: SourceArgs,
-    /// A table for people, or JSON for programs
-    #[arg(long, value_enum, default_value_t)]
-    pub(super) format: Format,
+    pub(super) from: AnswerArgs,
 }
 
 #[derive(Debug, Flags)]

@@ -4,7 +4,6 @@ use super::{
     CommandError, Exit,
     args::{DatabasesArgs, Format},
     print, print_json, printable,
-    read_once::{self, AnswerSource},
     service_client::ServiceClient,
     table,
 };
@@ -25,16 +24,10 @@ struct DatabasesAnswer<'a> {
 }
 
 pub(super) async fn run(args: DatabasesArgs) -> Result<Exit, CommandError> {
-    let (mut found, unseen) =
-        match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
-            AnswerSource::Service(client) => (ask_service(&client, &args).await?, None),
-            AnswerSource::Default(client) => {
-                (ask_service(&client, &args).await.map_err(read_once::missing_source_error)?, None)
-            }
-            AnswerSource::Cluster => {
-                read_cluster(&args).await.map(|(found, unseen)| (found, Some(unseen)))?
-            }
-        };
+    let (mut found, unseen) = match args.from.recliner()? {
+        Some(client) => (ask_service(&client, &args).await?, None),
+        None => read_cluster(&args).await.map(|(found, unseen)| (found, Some(unseen)))?,
+    };
     let name = args.name.as_deref();
     let is_exact = keep_exact(&mut found, name);
     if let Some(name) = name.filter(|_| found.databases.is_empty()) {
@@ -42,7 +35,7 @@ pub(super) async fn run(args: DatabasesArgs) -> Result<Exit, CommandError> {
         return Err(CommandError::failed(printable(&why)));
     }
     let memory = unseen.is_none();
-    match args.format {
+    match args.from.format {
         Format::Json => print_json(&DatabasesAnswer { found: &found, memory })?,
         Format::Table => {
             let mut text = table::databases(&found, is_exact, table::width());
@@ -90,7 +83,7 @@ async fn read_cluster(args: &DatabasesArgs) -> Result<(Databases, Exit), Command
         let known = DatabaseSort::labels().join(", ");
         CommandError::usage(format!("--sort={:?} is not one of {known}", args.sort))
     })?;
-    let (reading, exit) = args.source.read().await?;
+    let (reading, exit) = args.from.source.read().await?;
     let wanted = WantedDatabases {
         search: args.name.as_deref(),
         sort,

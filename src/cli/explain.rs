@@ -5,7 +5,6 @@ use super::{
     args::{ExplainArgs, Format},
     next_step::{AFTER_EXPLAIN, AFTER_EXPLAIN_OF_SERVICE, print_next_step},
     print, print_json,
-    read_once::{self, AnswerSource},
     service_client::ServiceClient,
     table,
 };
@@ -20,21 +19,13 @@ struct ExplainAnswer<'a> {
 }
 
 pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
-    let (targets, unseen) = match args
-        .source
-        .answer_source(args.recliner.as_deref(), &args.login)?
-    {
-        AnswerSource::Service(client) => (ask_service(&client, &args.target).await?, None),
-        AnswerSource::Default(client) => (
-            ask_service(&client, &args.target).await.map_err(read_once::missing_source_error)?,
-            None,
-        ),
-        AnswerSource::Cluster => {
-            read_cluster(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?
-        }
+    let format = args.from.format;
+    let (targets, unseen) = match args.from.recliner()? {
+        Some(client) => (ask_service(&client, &args.target).await?, None),
+        None => read_cluster(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
     };
     let memory = unseen.is_none();
-    match args.format {
+    match format {
         Format::Json => {
             print_json(&ExplainAnswer { targets: &targets, memory })?;
         }
@@ -48,13 +39,13 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
             print(&text)?;
         }
     }
-    print_next_step(args.format, if memory { AFTER_EXPLAIN_OF_SERVICE } else { AFTER_EXPLAIN });
+    print_next_step(format, if memory { AFTER_EXPLAIN_OF_SERVICE } else { AFTER_EXPLAIN });
     Ok(unseen.unwrap_or(Exit::Done))
 }
 
 /// Reads the cluster; also returns whether part of it could not be read.
 async fn read_cluster(args: &ExplainArgs) -> Result<(Vec<Explained>, Exit), CommandError> {
-    let (reading, exit) = args.source.read().await?;
+    let (reading, exit) = args.from.source.read().await?;
     let plan = &reading.plan;
     let found = report::find(plan, &args.target).all();
     if found.is_empty() {

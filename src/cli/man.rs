@@ -17,9 +17,10 @@ use std::io;
 const SECTION: &str = "1";
 
 /// Environment variables that commands read, and their meanings.
-const ENVIRONMENT: [(&str, &str); 4] = [
+const ENVIRONMENT: [(&str, &str); 5] = [
     ("COUCHDB_USER", "The CouchDB user to log in as, if --couchdb.username is not given."),
     ("COUCHDB_PASSWORD", "That user's password, if --couchdb.password-file is not given."),
+    ("RECLINER_URL", "The URL of a running recliner, if --recliner.url is not given."),
     (
         "RECLINER_USER",
         "The user to log in as at a running recliner, if --recliner.username is not given.",

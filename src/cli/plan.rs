@@ -5,7 +5,6 @@ use super::{
     args::{Format, PlanArgs},
     next_step::{AFTER_PLAN, print_next_step},
     print, print_json,
-    read_once::{self, AnswerSource},
     service_client::ServiceClient,
     table,
 };
@@ -24,18 +23,13 @@ struct PlanAnswer<'a> {
 const MAX_REFUSED_TARGETS: usize = 10_000;
 
 pub(super) async fn run(args: PlanArgs) -> Result<Exit, CommandError> {
-    let (plan, unseen) = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
-        AnswerSource::Service(client) => (ask_service(&client, args.format).await?, None),
-        AnswerSource::Default(client) => (
-            ask_service(&client, args.format).await.map_err(read_once::missing_source_error)?,
-            None,
-        ),
-        AnswerSource::Cluster => {
-            read_cluster(&args).await.map(|(plan, unseen)| (plan, Some(unseen)))?
-        }
+    let format = args.from.format;
+    let (plan, unseen) = match args.from.recliner()? {
+        Some(client) => (ask_service(&client, format).await?, None),
+        None => read_cluster(&args).await.map(|(plan, unseen)| (plan, Some(unseen)))?,
     };
     let memory = unseen.is_none();
-    match args.format {
+    match format {
         Format::Json => {
             print_json(&PlanAnswer { plan: &plan, memory })?;
         }
@@ -49,7 +43,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit, CommandError> {
             print(&text)?;
         }
     }
-    print_next_step(args.format, AFTER_PLAN);
+    print_next_step(format, AFTER_PLAN);
     Ok(unseen.unwrap_or(Exit::Done))
 }
 
@@ -60,7 +54,7 @@ async fn ask_service(client: &ServiceClient, format: Format) -> Result<Planned, 
 
 /// Reads the cluster; also returns whether part of it could not be read.
 async fn read_cluster(args: &PlanArgs) -> Result<(Planned, Exit), CommandError> {
-    let (reading, exit) = args.source.read().await?;
+    let (reading, exit) = args.from.source.read().await?;
     let wanted = Wanted { limit: MAX_REFUSED_TARGETS, ..Wanted::default() };
     Ok((Planned::of(&reading.plan, wanted), exit))
 }

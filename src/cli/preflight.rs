@@ -4,9 +4,8 @@ use super::{
     CommandError, Exit,
     address::{UNKNOWN_URL, address},
     args::{Format, PreflightArgs},
-    print, print_json, printable,
-    read_once::{self, AnswerSource},
-    service_client::{DEFAULT_URL, ServiceClient},
+    print, print_json, printable, read_once,
+    service_client::ServiceClient,
     table,
 };
 use crate::{
@@ -25,25 +24,18 @@ const MAX_FILE: u64 = 8 << 20;
 
 pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
     let question = question(&args)?;
-    let (mut answer, exit, url) = match args
-        .source
-        .answer_source(args.recliner.as_deref(), &args.login)?
-    {
-        AnswerSource::Service(client) => {
+    let (mut answer, exit, url) = match args.from.recliner()? {
+        Some(client) => {
             let url = client.name().to_owned();
             (ask_service(&client, &question).await?, Exit::Done, url)
         }
-        AnswerSource::Default(client) => {
-            let asked = ask_service(&client, &question).await;
-            (asked.map_err(read_once::missing_source_error)?, Exit::Done, DEFAULT_URL.to_owned())
-        }
-        AnswerSource::Cluster => {
+        None => {
             let (answer, exit) = ask_cluster(&args, &question).await?;
             (answer, exit, UNKNOWN_URL.to_owned())
         }
     };
     address(&mut answer.remedy, &url);
-    match args.format {
+    match args.from.format {
         Format::Json => print_json(&answer)?,
         Format::Table => print(&table::preflight(&answer, table::width()))?,
     }
@@ -86,8 +78,9 @@ async fn ask_cluster(
     args: &PreflightArgs,
     question: &PreflightQuestion,
 ) -> Result<(Preflight, Exit), CommandError> {
-    let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
-    read_once::start_log_if_asked(&args.source.log, &loaded.settings)?;
+    let loaded =
+        read_once::load(&args.from.source.flags(), args.from.source.config_file.as_deref())?;
+    read_once::start_log_if_asked(&args.from.source.log, &loaded.settings)?;
     let reading = read_once::read_cluster(&loaded.settings).await?;
     read_once::print_read_errors(&reading.status);
     let now = Clock::System.now();

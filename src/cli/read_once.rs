@@ -2,9 +2,9 @@
 
 use super::{
     CommandError, Exit,
-    args::{LogArgs, SourceArgs},
+    args::{AnswerArgs, LogArgs, SourceArgs},
     print_error, printable,
-    service_client::{ServiceClient, ServiceLogin},
+    service_client::ServiceClient,
 };
 use crate::{
     config::{self, Flags, Loaded},
@@ -33,47 +33,26 @@ pub(super) struct ClusterReading {
     pub(super) node_settings: Arc<NodeSettings>,
 }
 
-/// Who answers a command that can work without a running recliner.
-pub(super) enum AnswerSource {
-    /// The running recliner that was named.
-    Service(ServiceClient),
-    /// Whatever listens at the default address, because nothing was named.
-    Default(ServiceClient),
-    /// CouchDB itself, or its files.
-    Cluster,
-}
-
-/// Adds that no CouchDB was named to an error of the default recliner.
-pub(super) fn missing_source_error(failure: CommandError) -> CommandError {
-    if !failure.is_transient {
-        return failure;
-    }
-    CommandError::usage(format!("no CouchDB is named (--couchdb.url), and {}", failure.why))
-}
-
-impl SourceArgs {
-    /// The peer to ask: the recliner at `url`, otherwise the named cluster, otherwise the recliner
-    /// at the default address.
+impl AnswerArgs {
+    /// The recliner to ask: the one at the given URL; without it, the named cluster itself (`None`); if nothing is named,
+    /// the recliner of the environment or at the default address.
     ///
     /// # Errors
     ///
     /// If the address, the login or a TLS file cannot be used.
-    pub(super) fn answer_source(
-        &self,
-        url: Option<&str>,
-        login: &ServiceLogin,
-    ) -> Result<AnswerSource, CommandError> {
-        let names_a_cluster = !self.urls.is_empty()
-            || self.config_file.is_some()
-            || self.data_dir.is_some()
-            || self.view_index_dir.is_some();
-        match url {
-            Some(url) => login.client(url).map(AnswerSource::Service),
-            None if names_a_cluster => Ok(AnswerSource::Cluster),
-            None => login.default_client().map(AnswerSource::Default),
+    pub(super) fn recliner(&self) -> Result<Option<ServiceClient>, CommandError> {
+        let SourceArgs { urls, config_file, data_dir, view_index_dir, .. } = &self.source;
+        let paths = [config_file, data_dir, view_index_dir];
+        let names_a_cluster = !urls.is_empty() || paths.iter().any(|path| path.is_some());
+        match &self.recliner {
+            Some(url) => self.login.client(url).map(Some),
+            None if names_a_cluster => Ok(None),
+            None => Ok(Some(self.login.default_client()?.as_fallback())),
         }
     }
+}
 
+impl SourceArgs {
     /// Reads the cluster once; also returns whether part of it could not be read, which it prints.
     pub(super) async fn read(&self) -> Result<(ClusterReading, Exit), CommandError> {
         let loaded = load(&self.flags(), self.config_file.as_deref())?;
@@ -305,22 +284,19 @@ fn failed_reads(status: &ScanStatus) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Exit;
 
     #[tokio::test]
     async fn asks_default_recliner_if_nothing_is_named() {
         let _again = rustls::crypto::ring::default_provider().install_default();
-        let whom = |source: SourceArgs, url: Option<&str>| match source
-            .answer_source(url, &ServiceLogin::default())
-            .unwrap()
-        {
-            AnswerSource::Service(client) => format!("service {}", client.base()),
-            AnswerSource::Default(client) => format!("default {}", client.base()),
-            AnswerSource::Cluster => "cluster".to_owned(),
+        let whom = |source: SourceArgs, url: Option<&str>| {
+            let recliner = url.map(ToOwned::to_owned);
+            let args = AnswerArgs { recliner, source, ..AnswerArgs::default() };
+            let client = args.recliner().unwrap();
+            client.map_or_else(|| "cluster".to_owned(), |client| client.base().to_string())
         };
         let nothing = SourceArgs::default;
         let path = || Some("x".into());
-        let default = "default http://127.0.0.1:10984";
+        let default = "http://127.0.0.1:10984";
         assert_eq!(whom(nothing(), None), default);
         assert_eq!(whom(SourceArgs { node: Some("n@a".into()), ..nothing() }, None), default);
         for source in [
@@ -330,7 +306,7 @@ mod tests {
             SourceArgs { view_index_dir: path(), ..nothing() },
         ] {
             assert_eq!(whom(source.clone(), None), "cluster");
-            assert_eq!(whom(source, Some("http://b:1")), "service http://b:1");
+            assert_eq!(whom(source, Some("http://b:1")), "http://b:1");
         }
     }
 
@@ -353,18 +329,5 @@ mod tests {
                 "the last error: GET /_node/b: HTTP 403"
             ]
         );
-    }
-
-    #[test]
-    fn missing_default_recliner_asks_for_couchdb_url() {
-        let failure =
-            CommandError { is_transient: true, ..CommandError::failed("cannot ask: refused") };
-        let error = missing_source_error(failure);
-        assert_eq!(error.exit, Exit::Usage);
-        for part in ["no CouchDB is named", "--couchdb.url", "refused"] {
-            assert!(error.why.contains(part), "{}", error.why);
-        }
-        let refused = missing_source_error(CommandError::failed("it wants a user"));
-        assert_eq!((refused.exit, refused.why.as_str()), (Exit::Failed, "it wants a user"));
     }
 }

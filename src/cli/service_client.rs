@@ -60,8 +60,13 @@ const MAX_CANDIDATES: usize = 10;
 /// How a running recliner is reached.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct ServiceArgs {
-    /// The URL of a running recliner [default: http://127.0.0.1:10984]
-    #[arg(id = "recliner_url", long = "recliner.url", value_name = "URL")]
+    /// The URL of a running recliner [default: RECLINER_URL, else http://127.0.0.1:10984]
+    #[arg(
+        id = "recliner_url",
+        long = "recliner.url",
+        value_name = "URL",
+        help_heading = "Connection"
+    )]
     pub(super) url: Option<String>,
     #[command(flatten)]
     pub(super) login: ServiceLogin,
@@ -69,6 +74,7 @@ pub(super) struct ServiceArgs {
 
 /// The login for a running recliner, and the trusted authorities.
 #[derive(Clone, Debug, Default, Flags)]
+#[command(next_help_heading = "Connection")]
 pub(super) struct ServiceLogin {
     /// The user to log in as, if the recliner has users [or env: RECLINER_USER]
     #[arg(id = "recliner_username", long = "recliner.username", value_name = "USER")]
@@ -105,6 +111,13 @@ pub(super) struct ServiceClient {
     name: String,
     client: Client,
     login: Option<(String, SecretString)>,
+    /// Whether it is asked only because no CouchDB was named.
+    is_fallback: bool,
+}
+
+/// The address of a recliner in the environment, if there is one.
+pub(super) fn url_in_environment() -> Option<String> {
+    std::env::var("RECLINER_URL").ok().filter(|url| !url.is_empty())
 }
 
 impl ServiceArgs {
@@ -121,14 +134,16 @@ impl ServiceArgs {
 }
 
 impl ServiceLogin {
-    /// A client for the default address; prints a note that it is used, because the user named
-    /// none.
+    /// A client for the address in the environment, otherwise for the default one; prints a note which
+    /// of them it is, because no flag named any.
     ///
     /// # Errors
     /// As [`client`](Self::client).
     pub(super) fn default_client(&self) -> Result<ServiceClient, CommandError> {
-        let client = self.client(DEFAULT_URL)?;
-        print_error(&format!("asking {}, the default of --recliner.url", client.base));
+        let named = url_in_environment();
+        let client = self.client(named.as_deref().unwrap_or(DEFAULT_URL))?;
+        let origin = if named.is_some() { "RECLINER_URL" } else { "the default of --recliner.url" };
+        print_error(&format!("asking {}, {origin}", client.base));
         Ok(client)
     }
 
@@ -140,7 +155,7 @@ impl ServiceLogin {
         // The text is not repeated, because it may contain a password.
         let base = url.parse::<Address>().map_err(|_| {
             CommandError::usage(format!(
-                "--recliner.url is not a URL of a recliner; write it without user and password, such as {DEFAULT_URL}"
+                "--recliner.url or RECLINER_URL is not a URL of a recliner; write it without user and password, such as {DEFAULT_URL}"
             ))
         })?;
         let mut builder = builder();
@@ -164,7 +179,8 @@ impl ServiceLogin {
         let client = builder.build().map_err(|why| {
             CommandError::usage(format!("cannot set up the client for {base}: {}", causes(&why)))
         })?;
-        Ok(ServiceClient { name: base.to_string(), base, client, login: self.login()? })
+        let (name, login) = (base.to_string(), self.login()?);
+        Ok(ServiceClient { name, base, client, login, is_fallback: false })
     }
 
     /// The user and the password, each from its flag, otherwise from the environment.
@@ -228,13 +244,19 @@ impl ServiceClient {
         // The host name is a placeholder and is never resolved.
         let base = "http://localhost".parse::<Address>().map_err(|why| failed(&why))?;
         let client = builder().unix_socket(path).build().map_err(|why| failed(&causes(&why)))?;
-        Ok(Self { base, name, client, login: None })
+        Ok(Self { base, name, client, login: None, is_fallback: false })
     }
 
     /// The base URL of requests.
     #[cfg(test)]
     pub(super) const fn base(&self) -> &Address {
         &self.base
+    }
+
+    /// The same client, whose errors say that no CouchDB was named if it cannot be reached.
+    pub(super) const fn as_fallback(mut self) -> Self {
+        self.is_fallback = true;
+        self
     }
 
     /// The service's name in messages: its URL or its Unix socket.
@@ -395,7 +417,7 @@ impl ServiceClient {
                 }
                 Some(_) => "it refused the user or the password",
             };
-            return CommandError { is_transient: false, ..self.unanswered(reason) };
+            return self.unusable(reason);
         }
         match serde_json::from_slice::<Failed>(body) {
             // A service that lacks the route lists the ones it has.
@@ -421,13 +443,23 @@ impl ServiceClient {
     }
 
     fn too_large(&self) -> CommandError {
-        let why = "its response is larger than any of recliner's; is it a recliner?";
-        CommandError { is_transient: false, ..self.unanswered(why) }
+        self.unusable("its response is larger than any of recliner's; is it a recliner?")
+    }
+
+    /// It answered with something that another attempt would not change.
+    fn unusable(&self, why: &str) -> CommandError {
+        CommandError::failed(format!("cannot ask recliner at {}: {why}", self.name))
     }
 
     fn unanswered(&self, why: &str) -> CommandError {
-        let why = format!("cannot ask recliner at {}: {why}", self.name);
-        CommandError { is_transient: true, ..CommandError::failed(why) }
+        let mut failure = self.unusable(why);
+        if self.is_fallback {
+            failure = CommandError::usage(format!(
+                "no CouchDB is named (--couchdb.url), and {}",
+                failure.why
+            ));
+        }
+        CommandError { is_transient: true, ..failure }
     }
 }
 
