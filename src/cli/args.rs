@@ -164,7 +164,7 @@ pub(super) enum Command {
     ///
     /// It does what smoosh's enqueue_all does. A running sweep ends first.
     Rescan(OrderArgs),
-    /// Tell a running recliner to empty queues, until facts change or the next sweep ends.
+    /// Tell a running recliner to clear queues, until facts change or the next sweep ends.
     Flush(FlushArgs),
     /// Copy the journal of a running recliner to a file, without stopping it.
     ///

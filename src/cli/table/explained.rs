@@ -12,7 +12,7 @@ use crate::{
     plan::RefusalReason,
     serve::report::{self, Explained, MissLine, OrderLine, Target},
     text::Label,
-    text::{counted, listed},
+    text::{counted, listed, three_digits_short},
 };
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -206,7 +206,7 @@ fn decision(target: &Explained) -> String {
     if start.is_some() {
         "would start".to_owned()
     } else if let Some(refusal) = &target.refusal {
-        printable(&refusal.reason).replace('_', " ")
+        printable(&RefusalReason::words_of(&refusal.reason))
     } else if let Some(state) = state {
         printable(state)
     } else if target.kind == "search" {
@@ -317,11 +317,11 @@ fn add_decision(explained: &Explained, lines: &mut Lines) {
     }
     let reason = target.refusal.as_ref().map(|refusal| printable(&refusal.reason));
     let why = match (reason, word(&explained.why)) {
-        (Some(reason), Some(why)) => Some(format!("{}: {why}", reason.replace('_', " "))),
+        (Some(reason), Some(why)) => Some(format!("{}: {why}", RefusalReason::words_of(&reason))),
         (Some(reason), None) => {
             let meaning = RefusalReason::from_label(&reason).map(RefusalReason::meaning);
             let meaning = meaning.map_or_else(String::new, |meaning| format!(": {meaning}"));
-            Some(format!("{}{meaning}", reason.replace('_', " ")))
+            Some(format!("{}{meaning}", RefusalReason::words_of(&reason)))
         }
         (None, _) => None,
     };
@@ -360,8 +360,7 @@ fn add_decision(explained: &Explained, lines: &mut Lines) {
 fn number(value: Option<f64>) -> String {
     match value {
         None => "?".to_owned(),
-        Some(value) if value.fract() == 0.0 => format!("{value}"),
-        Some(value) => format!("{value:.2}"),
+        Some(value) => three_digits_short(value),
     }
 }
 
@@ -487,7 +486,7 @@ mod tests {
             assert_eq!(text.lines().filter(|line| line.contains("_design/daily")).count(), 1);
             assert_eq!(text.lines().filter(|line| line.starts_with("  reclaimable")).count(), 1);
             let row = text.lines().find(|line| line.contains("00-3f") && line.contains("sim-1"));
-            assert!(row.is_some_and(|row| row.trim_end().ends_with("no channel: lean")), "{text}");
+            assert!(row.is_some_and(|row| row.trim_end().ends_with("no channel: little waste")), "{text}");
             let rows = |what: &str| text.lines().position(|line| line.contains(what));
             assert!(rows("_design/daily") < rows("80-bf"), "the most reclaimable first: {text}");
             assert!(text.contains("--all"), "{text}");

@@ -3,7 +3,7 @@
 use crate::{
     model::rounding::to_bytes,
     plan::RefusalReason,
-    text::{Label as _, duration, escape, grouped, size},
+    text::{Label as _, duration, escape, grouped, size, three_digits},
 };
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -71,7 +71,12 @@ pub(super) fn percent(share: f64) -> String {
 /// Why a target waits: a link to the book, with the meaning as its tooltip.
 pub(super) fn reason(label: &str) -> Markup {
     let meaning = meaning(label);
-    html! { a href={ "docs/why.html#" (label) } title=[(!meaning.is_empty()).then_some(meaning)] { (words(label)) } }
+    html! { a href={ "docs/why.html#" (label) } title=[(!meaning.is_empty()).then_some(meaning)] { (RefusalReason::words_of(label)) } }
+}
+
+/// Text with the parts between backticks as code.
+pub(super) fn with_code(text: &str) -> Markup {
+    html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (name(part)) } } @else { (name(part)) } } }
 }
 
 /// A label of the API with spaces for underscores.
@@ -128,8 +133,7 @@ pub(super) fn target_link(id: &str, text: &str) -> Markup {
 /// A number that may be missing.
 pub(super) fn number(number: Option<f64>) -> Markup {
     match number {
-        Some(number) if number.abs() >= 1e6 => html! { (format!("{number:.3e}")) },
-        Some(number) => html! { (format!("{number:.2}")) },
+        Some(number) => html! { (three_digits(number)) },
         None => unknown(),
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::serve) fn configuration(
             .filter(|default| default != value)
     };
     let list = html! {
-        p { "In force since " (ago(&state.loaded_at, now)) "."
+        p { "Loaded " (ago(&state.loaded_at, now)) "."
             @if !state.last_reload_successful { span.bad { " The last reload did not take effect." } }
             @if !state.needs_restart.is_empty() { span.warn { " A restart is needed for " (state.needs_restart.join(", ")) "." } } }
         @if let Some(problem) = &state.web_problem { p.banner { (name(problem)) } }

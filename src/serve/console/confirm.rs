@@ -32,7 +32,7 @@ pub(in crate::serve) struct AskedCompaction {
     pub(in crate::serve) start: Option<StartLine>,
     /// Why it does not start now, in words.
     pub(in crate::serve) waits: Option<String>,
-    /// Whether it starts only by force: no channel takes the target, or it rests after earlier
+    /// Whether it starts only by force: no channel takes the target, or it is paused after earlier
     /// compactions.
     pub(in crate::serve) needs_force: bool,
     /// Why an order would be refused, in a sentence.
@@ -87,8 +87,8 @@ const fn action(order: OrderName) -> &'static str {
         OrderName::Resume => "Resume",
         OrderName::Compact => "Compact",
         OrderName::Release => "Release",
-        OrderName::Rescan => "Read again",
-        OrderName::Flush => "Empty queues",
+        OrderName::Rescan => "Rescan",
+        OrderName::Flush => "Clear queues",
         OrderName::Mute => "Mute",
         OrderName::Unmute => "Unmute",
     }

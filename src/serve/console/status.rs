@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, count, name, seconds, unknown, words},
+    cells::{ago, count, name, seconds, span_since, unknown, words},
 };
 use crate::serve::report::Status;
 use maud::{Markup, html};
@@ -50,7 +50,7 @@ fn sweep(status: &Status, now: Moment) -> Markup {
             dt { "last end" } dd { @match &sweep.last_end { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
             dt { "last complete sweep" } dd { @match &sweep.last_success { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
             dt { "the last took" } dd { (seconds(sweep.last_duration_seconds)) }
-            @if let Some(since) = &sweep.running_since { dt { "one runs since" } dd { (ago(since, now)) @if let (Some(done), Some(total)) = (sweep.done, sweep.total) { ": " (count(done)) " of " (count(total)) } } }
+            @if let Some(since) = &sweep.running_since { dt { "running for" } dd { (span_since(Some(since), now)) @if let (Some(done), Some(total)) = (sweep.done, sweep.total) { ": " (count(done)) " of " (count(total)) } } }
             dt { "shards read from CouchDB" } dd { (count(sweep.shards.asked)) }
             dt { "unchanged according to their files" } dd { (count(sweep.shards.spared)) }
             dt { "unchanged according to feeds" } dd { (count(sweep.shards.followed)) }
@@ -64,7 +64,7 @@ fn errors(status: &Status) -> Markup {
         @if status.errors.is_empty() { p.quiet { "Nothing failed." } } @else {
             @if let Some(last) = &status.last_error { p { "The last: " (name(last)) } }
             div.wide tabindex="0" role="region" aria-label="Errors" { table {
-                thead { tr { th { "node" } th { "why" } th.n { "how often" } } }
+                thead { tr { th { "node" } th { "why" } th.n { "count" } } }
                 tbody { @for line in &status.errors { tr { td { (name(&line.node)) } td { (words(&line.reason)) } td.n { (count(line.count)) } } } }
             } }
         }

@@ -234,7 +234,7 @@ pub struct EventLine {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Whether the order counts although no channel takes the target, or although it rests.
+    /// Whether the order counts although no channel takes the target, or although it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
     /// How often in a row it failed.
@@ -255,7 +255,7 @@ pub struct EventLine {
     /// What the advice is about; absent for all advice of the code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// When muted advice counts again.
+    /// When the mute expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Whether the index lagged far behind or a little.
@@ -273,14 +273,32 @@ where
     Option::deserialize(from).map(Some)
 }
 
+/// A type of events for people. Advice is found by a rule, so it is not called given.
+#[must_use]
+pub fn event_type_in_words(label: &str) -> String {
+    match label {
+        "advice_given" => "new recommendation".to_owned(),
+        "advice_gone" => "recommendation gone".to_owned(),
+        "advice_muted" => "recommendation muted".to_owned(),
+        "advice_unmuted" => "recommendation unmuted".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
+/// How a job ended, for people.
+#[must_use]
+pub fn result_in_words(label: &str) -> String {
+    match label {
+        "unmeasured" => "size unknown".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
 impl EventLine {
-    /// The type of the event for people. Advice is found by a rule, so it is not called given.
+    /// The type of the event for people.
     #[must_use]
     pub fn type_in_words(&self) -> String {
-        match &*self.event_type {
-            "advice_given" => "advice found".to_owned(),
-            other => other.replace('_', " "),
-        }
+        event_type_in_words(&self.event_type)
     }
 
     /// The line of a journal entry.
@@ -479,6 +497,6 @@ mod tests {
             details: EventDetails::AdviceGiven { code: code.into(), subject: "orders".into() },
         };
         let line = EventLine::of(1, &event("c"));
-        assert_eq!((&*line.event_type, &*line.type_in_words()), ("advice_given", "advice found"));
+        assert_eq!((&*line.event_type, &*line.type_in_words()), ("advice_given", "new recommendation"));
     }
 }

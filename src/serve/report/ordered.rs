@@ -20,7 +20,7 @@ pub struct OrderLine {
     pub since: String,
     /// Until when it waits for a limit.
     pub until: String,
-    /// Whether it counts though no channel takes the target, or though it rests.
+    /// Whether it counts though no channel takes the target, or though it is paused.
     pub force: bool,
     /// The channel it counts for; null if no channel takes it any more.
     pub channel: Option<String>,

@@ -1,6 +1,6 @@
 //! The plan as JSON: the starts with their exact requests, and why other targets wait.
 
-use super::{Builds, OrderLine, RefusalLine, SuspensionLine, why, words, words::Word};
+use super::{Builds, OrderLine, RefusalLine, SuspensionLine, why, why::why_gate, words, words::Word};
 use crate::{
     plan::{Decision, Plan, PlannedStart, Refusal, RefusalReason},
     table::{NodeIx, TargetIx, TargetRef},
@@ -57,9 +57,9 @@ pub struct Planned {
     pub simulated: Option<bool>,
     /// Targets that wait and do not start.
     pub total: usize,
-    /// Of which so many are left out.
+    /// Rows skipped before the first one shown.
     pub offset: usize,
-    /// And so many shown at most.
+    /// Rows shown at most.
     pub limit: usize,
     /// Why they do not, in the queues' order.
     pub refused: Vec<RefusedLine>,
@@ -140,6 +140,9 @@ pub struct GateLine {
     pub limit: Option<f64>,
     /// Since when it is closed.
     pub since: Option<String>,
+    /// The comparison in a sentence; null where the gate's meaning says it all.
+    #[serde(default)]
+    pub says: Option<String>,
 }
 
 /// A target that waits and does not start.
@@ -249,6 +252,7 @@ fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = Gat
             value: refusal.value,
             limit: refusal.limit,
             since: refusal.since.map(Moment::rfc3339),
+            says: why_gate(plan, name, &refusal),
         })
     })
 }

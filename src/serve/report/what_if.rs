@@ -110,6 +110,14 @@ pub struct ProposedHorizon {
     pub says: String,
 }
 
+impl OutlookLine {
+    /// The name of the rules, for people.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        if self.name == "in force" { "current rules" } else { &self.name }
+    }
+}
+
 /// What would happen under one set of rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutlookLine {

@@ -384,7 +384,7 @@ async fn advice_is_muted_by_code_and_subject_and_counted_again() {
             json!(Muted { muted: None }),
             "unmute",
             json!({ "code": "orphan_shards", "subject": null }),
-            "Advice orphan_shards counts again.\n",
+            "Unmuted orphan_shards.\n",
         ),
     ] {
         let mut fake = Fake::of(data).await;

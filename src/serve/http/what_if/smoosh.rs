@@ -58,7 +58,7 @@ impl KnownSmoosh {
             "smoosh is shown as it is set on the cluster".to_owned()
         } else {
             format!(
-                "smoosh is shown as it is set on {}; {} set otherwise",
+                "smoosh is shown as it is set on {}; {} different settings",
                 listed(&nodes),
                 with_verb(&other_nodes)
             )
@@ -110,7 +110,7 @@ fn listed(names: &[String]) -> String {
 }
 
 fn with_verb(names: &[String]) -> String {
-    format!("{} {}", listed(names), if names.len() == 1 { "is" } else { "are" })
+    format!("{} {}", listed(names), if names.len() == 1 { "has" } else { "have" })
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(known.rules.other_nodes, ["a"]);
         assert_eq!(
             known.rules.says,
-            "smoosh is shown as it is set on b and c; a is set otherwise; the settings of d cannot be read"
+            "smoosh is shown as it is set on b and c; a has different settings; the settings of d cannot be read"
         );
     }
 
