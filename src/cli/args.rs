@@ -686,7 +686,7 @@ pub(super) struct CompactArgs {
     /// A database with one file, DB/_design/NAME, a shard file's name, or an id as scan --format json
     /// prints it
     pub(super) target: String,
-    /// Start it even if no channel takes it because of its sizes, or while it rests after failures or a
+    /// Start it even if no channel takes it because of its sizes, or while it is paused after failures or a
     /// compaction that freed nothing; limits, gates and the need for free space still apply
     #[arg(long)]
     pub(super) force: bool,

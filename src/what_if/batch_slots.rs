@@ -108,7 +108,7 @@ impl BatchSlots {
         }
     }
 
-    /// When so many slots are free; none if there are not so many.
+    /// First moment at which `count` slots are free, if any.
     fn free_at(&self, owner: Owner, count: usize) -> Option<Duration> {
         let capacity = self.capacity(owner);
         let taken = self.taken_until.get(&owner).map_or(&[][..], Vec::as_slice);

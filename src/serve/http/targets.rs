@@ -75,9 +75,9 @@ pub(super) struct TargetQuery {
     /// Only targets with this text in the name of their database or of a design document, whatever its case;
     /// or the target with this id.
     search: Option<String>,
-    /// Only targets with at least so many bytes on disk, such as `100MiB`.
+    /// Only targets with at least this many bytes on disk, such as `100MiB`.
     min_size: Option<String>,
-    /// Only targets with at most so many bytes on disk, such as `10GiB`.
+    /// Only targets with at most this many bytes on disk, such as `10GiB`.
     max_size: Option<String>,
     /// The field to sort by; what is unknown comes last. Without it, the order is internal.
     sort: Option<Named<SortKey>>,

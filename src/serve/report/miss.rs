@@ -102,7 +102,7 @@ impl MissLine {
         }
     }
 
-    /// The reason, in one word.
+    /// The reason, in one or two words.
     #[must_use]
     pub fn word(&self) -> &str {
         let Some(reason) = MissReason::from_label(&self.reason) else { return &self.reason };
@@ -204,7 +204,7 @@ impl MissLine {
     }
 }
 
-/// Why no channel takes a target, in one word. Each channel has its own reason; this is the most
+/// Why no channel takes a target, in one or two words. Each channel has its own reason; this is the most
 /// telling one.
 #[must_use]
 pub fn not_taken(misses: &[MissLine]) -> Option<&str> {

@@ -163,7 +163,8 @@ impl<'tx> WriteTx<'tx> {
         self.insert_advice_events(key, &before, &record.cloned().unwrap_or_default())
     }
 
-    /// Records what became of advice. That it is forgotten, long after it was gone, is no event.
+    /// Records what became of advice. Forgetting a finding is not an event: it was
+    /// announced when it went.
     fn insert_advice_events(
         &mut self,
         key: &AdviceKey,

@@ -182,14 +182,14 @@ async fn what_is_refused_ends_with_a_sentence() {
             "recliner: no: \\u{1b}x\n  db:a/b\n  db:a/c\n",
         ),
         (401, "go away".to_owned(), 1, "it requires a user; give --recliner.username"),
-        (200, "<html>".to_owned(), 1, "is not recliner's JSON"),
+        (200, "<html>".to_owned(), 1, "is not a recliner's; check the address"),
         (
             500,
             "{}".to_owned(),
             1,
-            "its response with status 500 Internal Server Error is not recliner's",
+            "its answer to /api/v1/compact (status 500 Internal Server Error) is not a recliner's",
         ),
-        (302, String::new(), 1, "its response with status 302 Found is not recliner's JSON"),
+        (302, String::new(), 1, "its answer to /api/v1/compact (status 302 Found) is not a recliner's"),
     ] {
         let fake = Fake::answering(StatusCode::from_u16(status).unwrap(), &body).await;
         let ran = recliner(&["compact", "orders", "--recliner.url", &fake.url], &[]).await;

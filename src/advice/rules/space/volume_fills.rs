@@ -306,7 +306,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "The volume a has 100 GiB free, and live data grows by 10 GiB a day (measured over 5d). Forecast: full on 2026-12-01 without compaction, 2026-12-01 with smoosh, 2026-12-05 with recliner as configured."
+            "The volume a has 100 GiB free, and live data grows by 10 GiB a day (measured over 5d). Forecast: full on 2026-12-01 without compaction, on 2026-12-01 with smoosh, on 2026-12-05 with recliner as configured."
         );
         assert_eq!(only.severity, Severity::Warning);
         let dates = only.evidence.iter().filter(|(name, _)| name.contains("full")).count();
