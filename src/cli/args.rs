@@ -97,7 +97,7 @@ pub(super) enum Command {
     History(HistoryArgs),
     /// Print what would happen in the next days under several rules, from a running recliner.
     ///
-    /// For nothing compacted, CouchDB's smoosh, the rules in force and the proposed ones: wasted bytes,
+    /// For nothing compacted, CouchDB's smoosh, the current rules and the proposed ones: wasted bytes,
     /// bytes written, waits, and free space with the date on which a volume is full. Sizes go on growing
     /// as they did while recliner watched, and the planner itself decides. Nothing is changed.
     ///
@@ -485,7 +485,7 @@ pub(super) struct PreflightArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct WhatIfArgs {
-    /// Propose one of the ready lists of channels, with everything else as it is in force, or with
+    /// Propose one of the ready lists of channels, with everything else as it is now, or with
     /// smoosh-as-rent channels by rent that keep the mean waste of smoosh
     #[arg(
         long,

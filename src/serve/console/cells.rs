@@ -74,9 +74,24 @@ pub(super) fn reason(label: &str) -> Markup {
     html! { a href={ "docs/why.html#" (label) } title=[(!meaning.is_empty()).then_some(meaning)] { (RefusalReason::words_of(label)) } }
 }
 
-/// Text with the parts between backticks as code.
+/// Text with the parts between backticks as code. A backtick without another one after it stays.
 pub(super) fn with_code(text: &str) -> Markup {
-    html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (name(part)) } } @else { (name(part)) } } }
+    let mut rest = text;
+    html! {
+        @while let Some((before, code, after)) = first_code(rest) {
+            @if !before.is_empty() { (name(before)) }
+            code { (name(code)) }
+            @let () = rest = after;
+        }
+        @if !rest.is_empty() || text.is_empty() { (name(rest)) }
+    }
+}
+
+/// The text before, between and after the first two backticks.
+fn first_code(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once('`')?;
+    let (code, after) = rest.split_once('`')?;
+    Some((before, code, after))
 }
 
 /// A label of the API with spaces for underscores.

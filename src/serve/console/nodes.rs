@@ -2,7 +2,9 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, meaning, name, seconds, span_since, unknown, words},
+    cells::{
+        ago, bytes, count, meaning, name, seconds, span_since, unknown, with_code, words,
+    },
     queue::suspend_or_resume,
 };
 use crate::{
@@ -43,13 +45,13 @@ fn table(status: &Status, now: Moment) -> Markup {
             } } }
         } }
         @if status.nodes.iter().any(|node| !node.findings.is_empty()) {
-            ul { @for node in &status.nodes { @for finding in &node.findings { li { (name(&node.node)) ": " (finding) } } } }
+            ul { @for node in &status.nodes { @for finding in &node.findings { li { (name(&node.node)) ": " (with_code(finding)) } } } }
         }
         h2 { "Addresses of CouchDB" }
         ul { @for entry in &status.couchdb { li {
             code { (name(&entry.url)) } " "
             @match entry.up { Some(true) => { span.good { "answers" } } Some(false) => { span.bad { "does not answer" } } None => { span.quiet { "not asked yet" } } }
-            @if let Some(problem) = &entry.problem { ": " (name(problem)) }
+            @if let Some(problem) = &entry.problem { ": " (with_code(problem)) }
         } } }
     }
 }
@@ -141,8 +143,8 @@ fn smoosh(status: &Status) -> Markup {
                 b { (name(&line.node)) } ": "
                 @if line.taken_over.is_empty() { "none" } @else { (name(&line.taken_over.join(", "))) }
                 @if !line.not_taken_over.is_empty() { "; not taken over yet: " (name(&line.not_taken_over.join(", "))) }
-                @for finding in &line.findings { br; (name(finding)) }
-                @if let Some(problem) = &line.problem { br; span.bad { (name(problem)) } }
+                @for finding in &line.findings { br; (with_code(finding)) }
+                @if let Some(problem) = &line.problem { br; span.bad { (with_code(problem)) } }
             } } }
         }
         (smoosh_channels(status))
@@ -182,7 +184,7 @@ fn sidecars(status: &Status, now: Moment) -> Markup {
                 thead { tr { th { "address" } th { "answers" } th { "last answer" } th.rest { "reads the files of" } } }
                 tbody { @for line in &status.peers { tr {
                     td.named { code { (name(&line.url)) } }
-                    td { @match &line.problem { None => { span.good { "yes" } } Some(problem) => { span.bad { "no" } details { summary { "why" } (name(problem)) } } } }
+                    td { @match &line.problem { None => { span.good { "yes" } } Some(problem) => { span.bad { "no" } details { summary { "why" } (with_code(problem)) } } } }
                     td { @match &line.last_answer { Some(at) => { (ago(at, now)) } None => { "never" } } }
                     td.rest { (name(&line.nodes.join(", "))) }
                 } } }
@@ -226,7 +228,7 @@ fn feeds(status: &Status, now: Moment) -> Markup {
             ul { @for feed in &feeds.list { li {
                 @match &feed.node { Some(node) => { (name(node)) } None => { "the cluster" } }
                 ": " (feed.failures) " failures, " (feed.rewinds) " rewinds"
-                @if let Some(problem) = &feed.problem { "; " span.bad { (name(problem)) } }
+                @if let Some(problem) = &feed.problem { "; " span.bad { (with_code(problem)) } }
             } } }
         }
     }

@@ -164,7 +164,7 @@ fn orders(answers: &TargetAnswers) -> Markup {
     html! {
         @if let Some(asked) = &answers.if_ordered {
             @if let Some(start) = &asked.start { (request(start)) }
-            @if let Some(refused) = &asked.refused { p.quiet { (name(refused)) } }
+            @if let Some(refused) = &asked.refused { p.quiet { (with_code(refused)) } }
         }
         @if answers.takes_orders && (can_compact || is_quarantined) {
             p.actions {

@@ -2,7 +2,7 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{ago, bytes, count, name, seconds},
+    cells::{ago, bytes, count, name, seconds, with_code},
     chart::{self, Line},
 };
 use crate::{
@@ -25,7 +25,7 @@ pub(in crate::serve) fn what_if(
     let shown = html! {
         @match answer {
             None => {}
-            Some(Err(why)) => { @for line in why.lines() { p.banner.worst { (name(line)) } } }
+            Some(Err(why)) => { @for line in why.lines() { p.banner.worst { (with_code(line)) } } }
             Some(Ok(answer)) => { (forecast(answer, now)) }
         }
     };
@@ -181,7 +181,7 @@ fn as_rent(proposal: &RentProposal) -> Markup {
         h3 { "The proposed channels" }
         ul {
             @for horizon in &proposal.horizons { li { (name(&horizon.channel)) ": " (name(&horizon.says)) "." } }
-            @for finding in &proposal.findings { li { (name(finding)) } }
+            @for finding in &proposal.findings { li { (with_code(finding)) } }
         }
         pre tabindex="0" { (escape::escape_lines(&proposal.config)) }
     }
