@@ -43,7 +43,8 @@ pub(crate) fn grouped(number: u64) -> String {
 /// `0.00554`, `1234`.
 pub(crate) fn three_digits(number: f64) -> String {
     let scientific = format!("{number:.2e}");
-    let exponent = scientific.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
+    let exponent =
+        scientific.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
     match exponent {
         _ if number == 0.0 => "0".to_owned(),
         Some(exponent @ -6..=5) => {

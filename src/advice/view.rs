@@ -183,7 +183,9 @@ impl AdviceView {
         }
         let names: Vec<String> = known.iter().map(|finding| finding.subject.to_string()).collect();
         Err(match &names[..] {
-            [] => format!("no recommendation {code} is open, so none about {subject:?} can be muted"),
+            [] => {
+                format!("no recommendation {code} is open, so none about {subject:?} can be muted")
+            }
             names => {
                 format!("no advice {code} is about {subject:?}; it is about {}", listed(names))
             }

@@ -415,7 +415,9 @@ impl ServiceClient {
     fn unreadable(&self, status: StatusCode, asked: &str, why: &serde_json::Error) -> CommandError {
         let answer = format!("its answer to {} (status {status}) is not", printable(asked));
         self.unanswered(&if why.is_data() {
-            format!("{answer} a recliner's, or not this version's; check the address and the version")
+            format!(
+                "{answer} a recliner's, or not this version's; check the address and the version"
+            )
         } else {
             format!("{answer} a recliner's; check the address")
         })

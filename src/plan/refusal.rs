@@ -144,9 +144,7 @@ pub enum RefusalReason {
     Headroom,
     /// Another copy of its range is being compacted, or starts first.
     #[strum(message = "another copy of the range goes first")]
-    #[strum(
-        detailed_message = "another copy of its range is being compacted, or goes first."
-    )]
+    #[strum(detailed_message = "another copy of its range is being compacted, or goes first.")]
     #[strum(props(ends_when = "that compaction ends."))]
     OtherCopyRunning,
     /// The channel already runs its maximum of jobs on the node, or its queue is full.

@@ -48,8 +48,7 @@ pub use find::{Found, find, no_database, no_match, selector};
 pub use health::Concern;
 pub use jobs::{JobLine, Jobs};
 pub use journal::{
-    EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes, event_type_in_words,
-    result_in_words,
+    EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes, event_type_in_words, result_in_words,
 };
 pub use lists::{Explanations, Listing, Queue, Queues, Targets};
 pub use miss::{ChannelScore, MissLine, not_taken, not_taken_meaning};
@@ -331,7 +330,7 @@ pub struct DiskLine {
     pub volumes: Vec<VolumeLine>,
     /// How long the last walk took.
     pub duration_seconds: f64,
-    /// When a walk last read everything.
+    /// When a walk was last complete.
     pub last_success: Option<String>,
 }
 

@@ -12,7 +12,7 @@ use crate::{
     plan::RefusalReason,
     serve::report::{self, Explained, MissLine, OrderLine, Target},
     text::Label,
-    text::{counted, listed, three_digits_short},
+    text::{counted, listed, three_digits},
 };
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -360,7 +360,8 @@ fn add_decision(explained: &Explained, lines: &mut Lines) {
 fn number(value: Option<f64>) -> String {
     match value {
         None => "?".to_owned(),
-        Some(value) => three_digits_short(value),
+        Some(value) if value.fract() == 0.0 => format!("{value}"),
+        Some(value) => three_digits(value),
     }
 }
 
@@ -486,7 +487,10 @@ mod tests {
             assert_eq!(text.lines().filter(|line| line.contains("_design/daily")).count(), 1);
             assert_eq!(text.lines().filter(|line| line.starts_with("  reclaimable")).count(), 1);
             let row = text.lines().find(|line| line.contains("00-3f") && line.contains("sim-1"));
-            assert!(row.is_some_and(|row| row.trim_end().ends_with("none: little waste")), "{text}");
+            assert!(
+                row.is_some_and(|row| row.trim_end().ends_with("none: little waste")),
+                "{text}"
+            );
             let rows = |what: &str| text.lines().position(|line| line.contains(what));
             assert!(rows("_design/daily") < rows("80-bf"), "the most reclaimable first: {text}");
             assert!(text.contains("--all"), "{text}");

@@ -43,7 +43,8 @@ pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
         text.push_str(&paragraph(&says, width));
     }
     if answer.outlooks.iter().any(|outlook| outlook.coarse) {
-        let says = "There were too many compactions to decide one by one; wait times are upper bounds.";
+        let says =
+            "There were too many compactions to decide one by one; wait times are upper bounds.";
         text.push_str(&format!("\n{}", paragraph(says, width)));
     }
     text

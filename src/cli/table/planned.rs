@@ -382,6 +382,7 @@ mod tests {
                 value: None,
                 limit: None,
                 since: None,
+                says: None,
             }],
             suspensions: Vec::new(),
             builds: Some(Builds {

@@ -8,9 +8,7 @@ use super::{
     },
     chart,
 };
-use crate::{
-    serve::report::{JobLine, Jobs, OutcomeLine, Outcomes, result_in_words},
-};
+use crate::serve::report::{JobLine, Jobs, OutcomeLine, Outcomes, result_in_words};
 use maud::{Markup, html};
 use wall_clock::Moment;
 

@@ -2,9 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{
-        ago, bytes, count, meaning, name, seconds, span_since, unknown, with_code, words,
-    },
+    cells::{ago, bytes, count, meaning, name, seconds, span_since, unknown, with_code, words},
     queue::suspend_or_resume,
 };
 use crate::{

@@ -2,9 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{
-        ago, bytes, count, link, meaning, name, score, seconds, span_since, target_link,
-    },
+    cells::{ago, bytes, count, link, meaning, name, score, seconds, span_since, target_link},
     chart,
     target::start_title,
 };

@@ -159,8 +159,8 @@ fn orders(answers: &TargetAnswers) -> Markup {
         target.refusal.as_ref().is_some_and(|it| it.reason == RefusalReason::Quarantined.label());
     let is_running = target.compact_running == Some(true)
         || target.refusal.as_ref().is_some_and(|it| it.reason == RefusalReason::Running.label());
-    let can_compact = !is_running
-        && answers.if_ordered.as_ref().is_some_and(|asked| asked.refused.is_none());
+    let can_compact =
+        !is_running && answers.if_ordered.as_ref().is_some_and(|asked| asked.refused.is_none());
     html! {
         @if let Some(asked) = &answers.if_ordered {
             @if let Some(start) = &asked.start { (request(start)) }

@@ -194,11 +194,7 @@ fn advice_concerns(advice: &Advice) -> Vec<Concern> {
         let more = warnings.count() as u64;
         let says = match more {
             0 => first.says.clone(),
-            more => format!(
-                "{} {}.",
-                first.says,
-                counted(more, "more warning", "more warnings")
-            ),
+            more => format!("{} {}.", first.says, counted(more, "more warning", "more warnings")),
         };
         out.push(Concern::warning(says, "advice"));
     }

@@ -497,6 +497,9 @@ mod tests {
             details: EventDetails::AdviceGiven { code: code.into(), subject: "orders".into() },
         };
         let line = EventLine::of(1, &event("c"));
-        assert_eq!((&*line.event_type, &*line.type_in_words()), ("advice_given", "new recommendation"));
+        assert_eq!(
+            (&*line.event_type, &*line.type_in_words()),
+            ("advice_given", "new recommendation")
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! The plan as JSON: the starts with their exact requests, and why other targets wait.
 
-use super::{Builds, OrderLine, RefusalLine, SuspensionLine, why, why::why_gate, words, words::Word};
+use super::{
+    Builds, OrderLine, RefusalLine, SuspensionLine, why, why::why_gate, words, words::Word,
+};
 use crate::{
     plan::{Decision, Plan, PlannedStart, Refusal, RefusalReason},
     table::{NodeIx, TargetIx, TargetRef},

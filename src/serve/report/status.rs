@@ -122,7 +122,7 @@ pub struct Sweep {
     pub shards: SweptShards,
     /// When the last sweep ended.
     pub last_end: Option<String>,
-    /// When a sweep last read everything.
+    /// When a sweep was last complete.
     pub last_success: Option<String>,
     /// How long the last sweep took.
     pub last_duration_seconds: Option<f64>,
@@ -165,7 +165,7 @@ pub struct ReadErrors {
     pub node: String,
     /// Why.
     pub reason: Word,
-    /// How often.
+    /// How many times.
     pub count: u64,
 }
 

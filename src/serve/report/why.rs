@@ -209,19 +209,19 @@ fn reserved_for_another(
     reservation: &SlotReservation,
 ) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
-    let first = go_first(plan, value);
+    let slots = format!("{} of {} slots", count(value), count(limit));
     let used = if refusal.reason == RefusalReason::ChannelLimit {
-        format!("of {} of its channel on the node, {} {first}", count(limit), count(value))
+        format!("{slots} of its channel on the node are taken")
     } else if refusal.reason == RefusalReason::NodeLimit {
-        format!("of {} on the node (limits.per_node), {} {first}", jobs(limit), count(value))
+        format!("{slots} on the node are taken (limits.per_node)")
     } else if refusal.reason == RefusalReason::Budget {
         format!(
-            "{} were started within an hour, of {} (limits.bytes_per_hour)",
+            "{} of {} were started within an hour (limits.bytes_per_hour)",
             bytes(value),
             bytes(limit)
         )
     } else {
-        format!("of {} in the cluster, {} {first}", jobs(limit), count(value))
+        format!("{slots} in the cluster are taken (limits.cluster)")
     };
     let needs = if reservation.all_copies {
         "a slot for each of its copies at once"
@@ -345,7 +345,8 @@ fn ramp(plan: &Plan, refusal: &Refusal) -> String {
 
 /// Why the node rests, or why no more compactions may start beside the running ones.
 fn rest(refusal: &Refusal, duty_percent: f64) -> String {
-    let share = format!("may use {duty_percent}% of its time (limits.duty)");
+    let share = three_digits_short(duty_percent);
+    let share = format!("may use {share}% of its time (limits.duty)");
     match (refusal.busy_before_rest(duty_percent), refusal.value, refusal.limit) {
         (Some(busy), Some(rested), Some(rest)) => format!(
             "compactions ran on the node for {}{} and {share}: the next one may start in {}",

@@ -189,7 +189,12 @@ async fn what_is_refused_ends_with_a_sentence() {
             1,
             "its answer to /api/v1/compact (status 500 Internal Server Error) is not a recliner's",
         ),
-        (302, String::new(), 1, "its answer to /api/v1/compact (status 302 Found) is not a recliner's"),
+        (
+            302,
+            String::new(),
+            1,
+            "its answer to /api/v1/compact (status 302 Found) is not a recliner's",
+        ),
     ] {
         let fake = Fake::answering(StatusCode::from_u16(status).unwrap(), &body).await;
         let ran = recliner(&["compact", "orders", "--recliner.url", &fake.url], &[]).await;
