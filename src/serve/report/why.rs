@@ -20,7 +20,7 @@ use wall_clock::Moment;
 #[must_use]
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if let Some((holder, reservation)) = plan.reservation_behind(refusal) {
-        return reserved_for_another(plan, refusal, holder, reservation);
+        return reserved_for_another(refusal, holder, reservation);
     }
     let sentence = sentence(plan, target, refusal);
     match plan.slot_reservation.as_ref().filter(|reservation| reservation.ix == target.ix()) {
@@ -203,7 +203,6 @@ fn channel_limit(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal, name: &s
 
 /// The sentence for slots or bytes that are free, but reserved for another target.
 fn reserved_for_another(
-    plan: &Plan,
     refusal: &Refusal,
     holder: TargetRef<'_>,
     reservation: &SlotReservation,
