@@ -186,7 +186,9 @@ impl AdviceView {
         let names: Vec<String> =
             findings.iter().map(|finding| finding.subject.to_string()).collect();
         Err(match &names[..] {
-            [] => format!("there is no advice {code} now, so none about {subject:?} to mute"),
+            [] => {
+                format!("no recommendation {code} is open, so none about {subject:?} can be muted")
+            }
             names => {
                 format!("no advice {code} is about {subject:?}; it is about {}", listed(names))
             }

@@ -164,7 +164,7 @@ pub(super) enum Command {
     ///
     /// It does what smoosh's enqueue_all does. A running sweep ends first.
     Rescan(OrderArgs),
-    /// Tell a running recliner to empty its queues until facts change or the next sweep ends.
+    /// Tell a running recliner to clear its queues until facts change or the next sweep ends.
     Flush(FlushArgs),
     /// Copy the journal of a running recliner to a file, without stopping it.
     ///
@@ -658,7 +658,7 @@ pub(super) struct CompactArgs {
     /// A database with one file, DB/_design/NAME, a shard file's name, or an id as scan --format json
     /// prints it
     pub(super) target: String,
-    /// Start it even if no channel takes it because of its sizes, or while it rests after failures or a
+    /// Start it even if no channel takes it because of its sizes, or while it is paused after failures or a
     /// compaction that freed nothing; limits, gates and the need for free space still apply
     #[arg(long)]
     pub(super) force: bool,

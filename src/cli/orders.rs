@@ -91,10 +91,13 @@ pub(super) async fn send(
     order: &OrderRequest,
 ) -> Result<OrderAnswer, CommandError> {
     let name = order.name();
-    let answer: Value = client.post(&["/api/v1/", name.label()].concat(), order).await?;
-    name.read_answer(answer).map_err(|why| {
-        let client = client.name();
-        CommandError::failed(format!("cannot read the answer of recliner at {client}: {why}"))
+    let path = ["/api/v1/", name.label()].concat();
+    let answer: Value = client.post(&path, order).await?;
+    name.read_answer(answer).map_err(|_| {
+        CommandError::failed(format!(
+            "the answer of {} to {path} is not a recliner's, or not this version's; check the address and the version",
+            client.name()
+        ))
     })
 }
 

@@ -326,7 +326,7 @@ impl ServiceClient {
         let status = answer.status();
         if status != StatusCode::OK {
             let body = self.body(&mut answer).await?;
-            return Err(self.failure(status, &body));
+            return Err(self.failure(status, path, &body));
         }
         // Without the length, a truncated file would look complete.
         let length =
@@ -376,16 +376,16 @@ impl ServiceClient {
     }
 
     async fn data<T: DeserializeOwned>(&self, mut answer: Response) -> Result<T, CommandError> {
-        let status = answer.status();
+        let (status, asked) = (answer.status(), answer.url().path().to_owned());
         let retry_after =
             answer.headers().get("retry-after").and_then(|it| it.to_str().ok()?.parse().ok());
         let body = self.body(&mut answer).await?;
         if !status.is_success() {
             let retry_after = retry_after.map(Duration::from_secs);
-            return Err(CommandError { retry_after, ..self.failure(status, &body) });
+            return Err(CommandError { retry_after, ..self.failure(status, &asked, &body) });
         }
         let answer: Success<T> =
-            serde_json::from_slice(&body).map_err(|why| self.unreadable(status, &why))?;
+            serde_json::from_slice(&body).map_err(|why| self.unreadable(status, &asked, &why))?;
         Ok(answer.data)
     }
 
@@ -409,7 +409,7 @@ impl ServiceClient {
     }
 
     /// The error that an unsuccessful response describes.
-    fn failure(&self, status: StatusCode, body: &[u8]) -> CommandError {
+    fn failure(&self, status: StatusCode, asked: &str, body: &[u8]) -> CommandError {
         if status == StatusCode::UNAUTHORIZED {
             let reason = match &self.login {
                 None => {
@@ -430,15 +430,18 @@ impl ServiceClient {
                 ))
             }
             Ok(failed) => refused(status, failed),
-            Err(why) => self.unreadable(status, &why),
+            Err(why) => self.unreadable(status, asked, &why),
         }
     }
 
-    fn unreadable(&self, status: StatusCode, why: &serde_json::Error) -> CommandError {
+    fn unreadable(&self, status: StatusCode, asked: &str, why: &serde_json::Error) -> CommandError {
+        let answer = format!("its answer to {} (status {status}) is not", printable(asked));
         self.unanswered(&if why.is_data() {
-            format!("its response with status {status} is not recliner's: {why}")
+            format!(
+                "{answer} a recliner's, or not this version's; check the address and the version"
+            )
         } else {
-            format!("its response with status {status} is not recliner's JSON")
+            format!("{answer} a recliner's; check the address")
         })
     }
 

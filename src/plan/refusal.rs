@@ -1,5 +1,6 @@
 //! Why a queued target does not start.
 
+use crate::text::Label as _;
 use strum::{EnumMessage, EnumProperty, EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
@@ -21,9 +22,9 @@ pub enum RefusalReason {
     Excluded,
     /// Nothing indicates that there are stale index files.
     #[strum(message = "nothing indicates stale index files of the database")]
-    #[strum(detailed_message = "there is no evidence that the database has stale index files.")]
+    #[strum(detailed_message = "nothing shows that the database has stale index files.")]
     #[strum(props(
-        ends_when = "there is evidence: an index that existed before no longer exists, or a directory was read that has such files."
+        ends_when = "something shows them: an index that existed before no longer exists, or a directory was read that has such files."
     ))]
     NoEvidence,
     /// It is being compacted already.
@@ -56,7 +57,7 @@ pub enum RefusalReason {
         detailed_message = "it failed recently, ended without a trace, or was cleaned up and left files."
     )]
     #[strum(props(
-        ends_when = "it has rested: for `failure.cool_down` after the first failure, twice as long after each further one, at most `failure.cool_down_max`."
+        ends_when = "its pause is over: `failure.cool_down` after the first failure, twice as long after each further one, at most `failure.cool_down_max`."
     ))]
     CoolDown,
     /// Another compaction would free too little of the file.
@@ -143,9 +144,7 @@ pub enum RefusalReason {
     Headroom,
     /// Another copy of its range is being compacted, or starts first.
     #[strum(message = "another copy of the range goes first")]
-    #[strum(
-        detailed_message = "another copy of its range is being compacted, or starts before it."
-    )]
+    #[strum(detailed_message = "another copy of its range is being compacted, or goes first.")]
     #[strum(props(ends_when = "that compaction ends."))]
     OtherCopyRunning,
     /// The channel already runs its maximum of jobs on the node, or its queue is full.
@@ -174,7 +173,7 @@ pub enum RefusalReason {
     /// The hourly budget of files to compact is used up.
     #[strum(message = "limits.bytes_per_hour is used up")]
     #[strum(
-        detailed_message = "with it, more than `limits.bytes_per_hour` would start within an hour. A file larger than that can start if nothing else started within the hour."
+        detailed_message = "starting it would exceed `limits.bytes_per_hour`. A file larger than that can start if nothing else started within the hour."
     )]
     #[strum(props(ends_when = "enough of the starts are more than an hour ago."))]
     Budget,
@@ -243,6 +242,15 @@ impl RefusalReason {
     /// Whether this reason also holds back operators' orders.
     pub const fn holds_orders(self) -> bool {
         !matches!(self, Self::Duty)
+    }
+
+    /// A label in a few words, as tables show it.
+    pub fn words_of(label: &str) -> String {
+        match Self::from_label(label) {
+            Some(Self::NoEvidence) => "no stale files known".to_owned(),
+            Some(Self::Futile) => "would free almost nothing".to_owned(),
+            _ => label.replace('_', " "),
+        }
     }
 
     /// The meaning of the label, for a reader who sees it for the first time.

@@ -47,7 +47,9 @@ pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};
 pub use health::Concern;
 pub use jobs::{JobLine, Jobs};
-pub use journal::{EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes};
+pub use journal::{
+    EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes, event_type_in_words, result_in_words,
+};
 pub use lists::{Explanations, Listing, Queue, Queues, Targets};
 pub use miss::{ChannelScore, MissLine, not_taken, not_taken_meaning};
 pub use ordered::OrderLine;

@@ -105,7 +105,7 @@ impl BuildRefusal {
                 "a node reports that it has no nouveau, or no clouseau, or no node could be asked; no request about it is sent."
             }
             Self::CoolDown => {
-                "its last build had no effect; it rests for `warmer.delay`, then twice as long each time, an hour at most."
+                "its last build had no effect; it is paused for `warmer.delay`, then twice as long each time, an hour at most."
             }
             Self::Grace => {
                 "it has not lagged for `warmer.grace` yet: CouchDB's ken or a reader may build it first."

@@ -25,7 +25,7 @@ pub(in crate::cli) fn advice(answer: &Advice, width: u16) -> String {
         .map(|more| {
             let what = match more.gain_bytes {
                 0 => String::new(),
-                bytes => format!(", which free {}", format_size_short(bytes)),
+                bytes => format!(", worth {}", format_size_short(bytes)),
             };
             let findings = counted(more.count, "more finding", "more findings");
             format!("{findings} of {}{what}.", printable(&more.code))

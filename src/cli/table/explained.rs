@@ -12,7 +12,7 @@ use crate::{
     plan::RefusalReason,
     serve::report::{self, Explained, MissLine, OrderLine, Target},
     text::Label,
-    text::{counted, listed},
+    text::{counted, listed, three_digits},
 };
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -49,7 +49,7 @@ fn summary(asked: &str, targets: &[Explained], width: u16) -> String {
         text.push_str(&format!("and {more} more, which --all prints too\n"));
     }
     let words = rows.iter().take(ROWS).filter_map(|target| no_channel_word(target));
-    text.push_str(&no_channel_legend("no channel", &words.collect(), width));
+    text.push_str(&no_channel_legend("none", &words.collect(), width));
     if let Some(worst) = rows.first() {
         text.push_str(&format!("\nMost reclaimable:\n\n{}", whole(worst, width)));
     }
@@ -171,7 +171,7 @@ fn what_and_where(target: &Explained, nodes: &BTreeSet<String>) -> [String; 2] {
     };
     let design = word(&target.ddoc).or_else(|| word(&target.signature)).unwrap_or_default();
     match &*target.kind {
-        "cleanup" => ["stale index files".to_owned(), "all".to_owned()],
+        "cleanup" => ["index cleanup".to_owned(), "all".to_owned()],
         "search" => [format!("{design}/{}", word(&target.name).unwrap_or_default()), copies],
         "view" if range.is_none() => [design, copies],
         "view" => [format!("{} {design}", range.unwrap_or_default()), node.to_owned()],
@@ -206,23 +206,23 @@ fn decision(target: &Explained) -> String {
     if start.is_some() {
         "would start".to_owned()
     } else if let Some(refusal) = &target.refusal {
-        printable(&refusal.reason).replace('_', " ")
+        printable(&RefusalReason::words_of(&refusal.reason))
     } else if let Some(state) = state {
         printable(state)
     } else if target.kind == "search" {
         "never compacted".to_owned()
     } else {
         match report::not_taken(&target.misses) {
-            Some(why) => format!("no channel: {}", printable(why)),
-            None => "no channel".to_owned(),
+            Some(why) => format!("none: {}", printable(why)),
+            None => "none".to_owned(),
         }
     }
 }
 
-/// A word for why no channel takes the target; `None` if another decision applies.
+/// A few words for why no channel takes the target; `None` if another decision applies.
 fn no_channel_word(target: &Explained) -> Option<String> {
     let word = report::not_taken(&target.target.misses)?;
-    decision(target).starts_with("no channel").then(|| word.to_owned())
+    decision(target).starts_with("none: ").then(|| word.to_owned())
 }
 
 /// The misses of channels that take targets of this kind.
@@ -317,11 +317,11 @@ fn add_decision(explained: &Explained, lines: &mut Lines) {
     }
     let reason = target.refusal.as_ref().map(|refusal| printable(&refusal.reason));
     let why = match (reason, word(&explained.why)) {
-        (Some(reason), Some(why)) => Some(format!("{}: {why}", reason.replace('_', " "))),
+        (Some(reason), Some(why)) => Some(format!("{}: {why}", RefusalReason::words_of(&reason))),
         (Some(reason), None) => {
             let meaning = RefusalReason::from_label(&reason).map(RefusalReason::meaning);
             let meaning = meaning.map_or_else(String::new, |meaning| format!(": {meaning}"));
-            Some(format!("{}{meaning}", reason.replace('_', " ")))
+            Some(format!("{}{meaning}", RefusalReason::words_of(&reason)))
         }
         (None, _) => None,
     };
@@ -361,7 +361,7 @@ fn number(value: Option<f64>) -> String {
     match value {
         None => "?".to_owned(),
         Some(value) if value.fract() == 0.0 => format!("{value}"),
-        Some(value) => format!("{value:.2}"),
+        Some(value) => three_digits(value),
     }
 }
 
@@ -487,7 +487,10 @@ mod tests {
             assert_eq!(text.lines().filter(|line| line.contains("_design/daily")).count(), 1);
             assert_eq!(text.lines().filter(|line| line.starts_with("  reclaimable")).count(), 1);
             let row = text.lines().find(|line| line.contains("00-3f") && line.contains("sim-1"));
-            assert!(row.is_some_and(|row| row.trim_end().ends_with("no channel: lean")), "{text}");
+            assert!(
+                row.is_some_and(|row| row.trim_end().ends_with("none: little waste")),
+                "{text}"
+            );
             let rows = |what: &str| text.lines().position(|line| line.contains(what));
             assert!(rows("_design/daily") < rows("80-bf"), "the most reclaimable first: {text}");
             assert!(text.contains("--all"), "{text}");

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::{
     model::target::{TargetId, database_of},
-    serve::report::{EventLine, OutcomeLine},
+    plan::RefusalReason,
+    serve::report::{EventLine, OutcomeLine, result_in_words},
     text::duration,
 };
 use couchdb_names::ShardName;
@@ -24,11 +25,11 @@ pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
     for row in rows {
         let by = match &row.ordered_by {
             Some(who) => format!("ordered by {}", printable(who)),
-            None if row.owner == "other" => "by others".to_owned(),
+            None if row.owner == "other" => "(not by recliner)".to_owned(),
             None => String::new(),
         };
         let why = row.why.as_deref().map(printable).unwrap_or_default();
-        let result = [printable(&row.result).replace('_', " "), by, why];
+        let result = [result_in_words(&printable(&row.result)), by, why];
         let name = nodes.named(&row.target);
         table.push([
             short(&printable(&row.ended_at)),
@@ -38,7 +39,7 @@ pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
             ),
             bytes(row.before_bytes),
             bytes(row.after_bytes),
-            row.freed_bytes.map_or_else(|| "?".to_owned(), signed),
+            row.freed_bytes.map_or_else(|| "?".to_owned(), freed_or_grew),
             result.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" "),
             match &row.channel {
                 None => name,
@@ -114,10 +115,10 @@ fn cells(row: &EventLine, nodes: &Nodes) -> [String; 4] {
 /// The details of an event, in the order in which they are printed.
 fn details(row: &EventLine) -> Vec<String> {
     let word = |word: Option<&str>| word.map(printable);
-    let spaced = |word: Option<&str>| word.map(|word| printable(word).replace('_', " "));
     // Freed bytes, if known.
     let freed = row.freed_bytes.flatten();
-    let result = row.result.as_deref().filter(|result| *result != "freed" || freed.is_none());
+    let result = row.result.as_deref();
+    let result = result.filter(|it| freed.is_none() || !matches!(*it, "freed" | "grew"));
     let channel = word(row.channel.as_deref());
     let channel = if row.reason.is_none() { channel.map(|it| it + &again(row)) } else { channel };
     let section = row.section.as_deref().map(|section| {
@@ -135,11 +136,14 @@ fn details(row: &EventLine) -> Vec<String> {
         word(row.class.as_deref()),
         row.failures.map(|failures| format!("{failures} failures")),
         row.force.filter(|force| *force).map(|_| "by force".to_owned()),
-        freed.map(|freed| format!("{} freed", signed(freed))),
+        freed.map(|bytes| match bytes {
+            0.. => format!("{} freed", freed_or_grew(bytes)),
+            _ => freed_or_grew(bytes),
+        }),
         row.ordered_by.as_deref().map(|by| format!("ordered by {}", printable(by))),
-        row.owner.as_deref().filter(|owner| *owner == "other").map(|_| "by others".to_owned()),
-        spaced(row.reason.as_deref()).map(|reason| reason + &again(row)),
-        spaced(result),
+        row.owner.as_deref().filter(|it| *it == "other").map(|_| "not by recliner".to_owned()),
+        word(row.reason.as_deref()).map(|it| RefusalReason::words_of(&it) + &again(row)),
+        word(result).map(|result| result_in_words(&result)),
         section,
         more.map(|(of, targets)| format!("{targets} more targets were {}", printable(of))),
         was.map(|was| format!("was {}", printable(was))),
@@ -169,9 +173,10 @@ fn again(row: &EventLine) -> String {
     }
 }
 
-/// Freed bytes with a sign; negative if a file grew.
-fn signed(freed: i64) -> String {
-    format!("{}{}", if freed < 0 { "-" } else { "" }, bytes(Some(freed.unsigned_abs())))
+/// Freed bytes, or by how much a file grew.
+fn freed_or_grew(freed: i64) -> String {
+    let size = bytes(Some(freed.unsigned_abs()));
+    if freed < 0 { format!("grew by {size}") } else { size }
 }
 
 /// A time without year and zone, which is always UTC.
@@ -284,8 +289,8 @@ mod tests {
                 "1m 30s",
                 "?",
                 "?",
-                "-1.0 KiB",
-                "failed by others no space",
+                "grew by 1.0 KiB",
+                "failed (not by recliner) no space",
                 "b\\u{1b}[2J on n"
             ]
         );
@@ -304,7 +309,7 @@ mod tests {
             freed_bytes: Some(Some(-1024)),
             ..event(4, "finished", Some(of))
         });
-        let says = "orders 00-ff on n: -1.0 KiB freed, by others, nothing freed";
+        let says = "orders 00-ff on n: grew by 1.0 KiB, not by recliner, nothing freed";
         assert!(shown.contains(says), "{shown}");
         let shown = events(EventLine { db: Some("orders".into()), ..event(5, "updated", None) });
         assert!(shown.contains("orders"), "{shown}");

@@ -43,7 +43,8 @@ pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
         text.push_str(&paragraph(&says, width));
     }
     if answer.outlooks.iter().any(|outlook| outlook.coarse) {
-        let says = "There were too many compactions to decide one by one; waits are rounded up.";
+        let says =
+            "There were too many compactions to decide one by one; wait times are upper bounds.";
         text.push_str(&format!("\n{}", paragraph(says, width)));
     }
     text
@@ -63,7 +64,7 @@ fn rules(answer: &WhatIf, width: u16) -> String {
     for outlook in &answer.outlooks {
         let wait = outlook.longest_wait_seconds.map(Duration::from_secs);
         table.push([
-            printable(&outlook.name),
+            printable(outlook.title()),
             bytes(Some(outlook.mean_waste_bytes)),
             bytes(Some(outlook.peak_waste_bytes)),
             sum(Some(outlook.rewritten_bytes_per_day)),
@@ -88,7 +89,7 @@ fn reasons(answer: &WhatIf, width: u16) -> String {
     for outlook in &answer.outlooks {
         for (row, undone) in outlook.undone.iter().enumerate() {
             table.push([
-                if row == 0 { printable(&outlook.name) } else { String::new() },
+                if row == 0 { printable(outlook.title()) } else { String::new() },
                 undone.targets.to_string(),
                 bytes(Some(undone.reclaimable_bytes)),
                 printable(&undone.says),
@@ -105,7 +106,7 @@ fn rounded(number: f64) -> String {
 fn waste_lines(answer: &WhatIf) -> String {
     let outlooks = || answer.outlooks.iter();
     let highest = outlooks().map(|outlook| outlook.peak_waste_bytes).max().unwrap_or_default();
-    let names: Vec<String> = outlooks().map(|outlook| printable(&outlook.name)).collect();
+    let names: Vec<String> = outlooks().map(|outlook| printable(outlook.title())).collect();
     let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or_default();
     let lines = outlooks().zip(&names).map(|(outlook, name)| {
         let last = outlook.waste_bytes.last().copied().unwrap_or_default();
@@ -138,7 +139,7 @@ fn volumes(answer: &WhatIf, width: u16) -> String {
             let most = all_free(answer, at).max().unwrap_or_default();
             table.push([
                 if row == 0 { printable(&volume.name) } else { String::new() },
-                printable(&outlook.name),
+                printable(outlook.title()),
                 bytes(volume.free_bytes.first().copied()),
                 bytes(volume.free_bytes.last().copied()),
                 volume.full_at.as_deref().map_or_else(|| "never".to_owned(), to_the_hour),
@@ -227,7 +228,7 @@ mod tests {
                 settings: "cluster".into(),
                 nodes: vec!["couchdb@a".to_owned()],
                 other_nodes: vec!["couchdb@b".to_owned()],
-                says: "smoosh is shown as it is set on couchdb@a; couchdb@b is set otherwise"
+                says: "smoosh is shown as it is set on couchdb@a; couchdb@b has different settings"
                     .to_owned(),
             },
             outlooks: vec![

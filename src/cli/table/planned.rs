@@ -265,7 +265,7 @@ fn rest(plan: &Planned, width: u16) -> String {
                 printable(&queue.channel),
                 printable(&queue.node),
                 count.to_string(),
-                printable(&reason.replace('_', " ")),
+                printable(&RefusalReason::words_of(reason)),
             ]);
         }
     }
@@ -285,7 +285,7 @@ pub(super) fn legend(
 ) -> String {
     let mut text = String::new();
     for (word, meaning) in words.iter().filter_map(|word| Some((word, meaning(word)?))) {
-        let word = printable(&word.replace('_', " "));
+        let word = printable(&RefusalReason::words_of(word));
         wrap(&mut text, &format!("  {word}: "), meaning, width.into());
     }
     if text.is_empty() { text } else { format!("\n{text}") }
@@ -382,6 +382,7 @@ mod tests {
                 value: None,
                 limit: None,
                 since: None,
+                says: None,
             }],
             suspensions: Vec::new(),
             builds: Some(Builds {

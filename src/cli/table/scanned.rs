@@ -248,12 +248,12 @@ fn channel(plan: &Plan, target: TargetRef<'_>) -> String {
         return "with its view".to_owned();
     }
     match no_channel_word(plan, target) {
-        Some(why) => format!("no channel: {why}"),
-        None => "no channel".to_owned(),
+        Some(why) => format!("none: {why}"),
+        None => "none".to_owned(),
     }
 }
 
-/// A word for why no channel takes a target; `None` if one does.
+/// A few words for why no channel takes a target; `None` if one does.
 fn no_channel_word(plan: &Plan, target: TargetRef<'_>) -> Option<String> {
     if plan.placement(target.ix()).is_some() {
         return None;

@@ -153,7 +153,7 @@ impl Confirmation {
             Order::Resume { scopes } => out.push(scope_line(scopes)),
             Order::Compact { force, .. } => {
                 let force = if *force { "yes" } else { "no" };
-                out.push(format!("force   {force}, Tab changes it: even if no channel takes it, or while it rests"));
+                out.push(format!("force   {force}, Tab changes it: even if no channel takes it, or while it is paused"));
             }
         }
         out.extend([String::new(), printable(&request.http_request()), String::new()]);

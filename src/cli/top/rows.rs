@@ -12,6 +12,7 @@ use crate::{
         table::{event_cells, short_among, short_range},
     },
     model::target::{TargetId, database_of},
+    plan::RefusalReason,
     serve::report::{JobLine, Queue, RefusedLine, StartLine},
     text::{duration, size},
 };
@@ -193,7 +194,7 @@ fn start(answers: &Answers, line: &StartLine, now: Moment) -> Row {
 
 fn refused(answers: &Answers, line: &RefusedLine, now: Moment) -> Row {
     let place = Place::of_id(answers, &line.id, &line.title, &line.node);
-    let word = line.refusal.reason.replace('_', " ");
+    let word = RefusalReason::words_of(&line.refusal.reason);
     let since = line.refusal.since.as_deref();
     queued(place, &line.id, &line.node, &line.channel, line.reclaimable_bytes, since, now)
         .saying(&word, &format!("{word}: {}", line.why))

@@ -189,8 +189,8 @@ fn queue(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
         let bar = rows::bar(*count as f64 / most as f64, 10);
         let meaning = crate::plan::RefusalReason::from_label(reason);
         let meaning = meaning.map_or("", crate::plan::RefusalReason::meaning);
-        let says =
-            format!("{:<20} {count:>7} {bar} {meaning}", printable(&reason.replace('_', " ")));
+        let words = printable(&crate::plan::RefusalReason::words_of(reason));
+        let says = format!("{words:<25} {count:>7} {bar} {meaning}");
         put(buffer, line(area, at), &clipped(&says, area.width), theme.quiet());
     }
     let gap = u16::from(shown > 0);

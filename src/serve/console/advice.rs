@@ -2,7 +2,10 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, database_link, id_link, link, name, seconds, target_link, words},
+    cells::{
+        ago, bytes, count, database_link, id_link, link, name, number, seconds, target_link,
+        with_code, words,
+    },
 };
 use crate::{
     serve::report::{Advice, AdviceLine, AdviceSubject},
@@ -48,12 +51,25 @@ fn subject_link(subject: &AdviceSubject) -> Markup {
     }
 }
 
+/// A value that advice rests on, with the unit that its name ends with.
+fn evidence(key: &str, value: &serde_json::Value) -> Markup {
+    let is_of = |unit: &str| key.ends_with(unit) || key.contains(&format!("{unit}_"));
+    match (value.as_u64(), value.as_f64(), value.as_str()) {
+        (Some(exact), ..) if is_of("bytes") => bytes(Some(exact)),
+        (_, Some(span), _) if is_of("seconds") => seconds(Some(span)),
+        (Some(exact), ..) => html! { (count(exact)) },
+        (_, Some(fraction), _) => number(Some(fraction)),
+        (.., Some(text)) => name(text),
+        _ => html! { (value.to_string()) },
+    }
+}
+
 fn piece(line: &AdviceLine, now: Moment) -> Markup {
     let subject = [("code", &*line.code), ("subject", &*line.subject.name)];
     let to = |order| link("act", &[[("order", order)].as_slice(), &subject].concat());
     html! {
         h2 { span class=(class_of(&line.severity)) { (line.severity) } " " (subject_link(&line.subject)) @if line.muted.is_some() { span.quiet { " (muted)" } } }
-        p { (name(&line.says)) }
+        p { (with_code(&line.says)) }
         p.quiet {
             @match (&*line.gain.kind, line.gain.value) {
                 ("bytes", Some(gain)) => { "It would free " (bytes(Some(gain))) ". " }
@@ -63,23 +79,23 @@ fn piece(line: &AdviceLine, now: Moment) -> Markup {
             }
             @if let Some(since) = &line.since { "Found " (ago(since, now)) ". " }
             @if let Some(muted) = &line.muted {
-                "Muted until " (ago(&muted.until, now))
+                "Muted"
                 @if let Some(by) = &muted.by { " by " (name(by)) }
                 @if let Some(why) = &muted.why { ": " (name(why)) }
-                ". "
+                "; the mute expires " (ago(&muted.until, now)) ". "
             }
             a href=(line.learn.trim_start_matches('/')) { "In the book" }
         }
         details {
             summary { "What to do" }
             @for step in &line.remedy {
-                p { (name(&step.says)) }
+                p { (with_code(&step.says)) }
                 @if let Some(text) = &step.text { pre tabindex="0" { (crate::text::escape::escape_lines(text)) } }
             }
             h3 { "Evidence" }
             dl.facts { @for (key, value) in &line.evidence {
                 dt { (words(key)) }
-                dd { @match value.as_u64().filter(|_| key.ends_with("bytes")) { Some(exact) => { (bytes(Some(exact))) } None => { @match value.as_str() { Some(text) => { (name(text)) } None => { (value.to_string()) } } } } }
+                dd { (evidence(key, value)) }
             } }
             p.actions {
                 @if line.muted.is_none() { a.button href=(to("mute")) { "Mute …" } } @else { a.button href=(to("unmute")) { "Unmute …" } }

@@ -3,7 +3,7 @@
 use crate::{
     model::rounding::to_bytes,
     plan::RefusalReason,
-    text::{Label as _, duration, escape, grouped, size},
+    text::{Label as _, duration, escape, grouped, size, three_digits},
 };
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -71,7 +71,27 @@ pub(super) fn percent(share: f64) -> String {
 /// Why a target waits: a link to the book, with the meaning as its tooltip.
 pub(super) fn reason(label: &str) -> Markup {
     let meaning = meaning(label);
-    html! { a href={ "docs/why.html#" (label) } title=[(!meaning.is_empty()).then_some(meaning)] { (words(label)) } }
+    html! { a href={ "docs/why.html#" (label) } title=[(!meaning.is_empty()).then_some(meaning)] { (RefusalReason::words_of(label)) } }
+}
+
+/// Text with the parts between backticks as code. A backtick without another one after it stays.
+pub(super) fn with_code(text: &str) -> Markup {
+    let mut rest = text;
+    html! {
+        @while let Some((before, code, after)) = first_code(rest) {
+            @if !before.is_empty() { (name(before)) }
+            code { (name(code)) }
+            @let () = rest = after;
+        }
+        @if !rest.is_empty() || text.is_empty() { (name(rest)) }
+    }
+}
+
+/// The text before, between and after the first two backticks.
+fn first_code(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once('`')?;
+    let (code, after) = rest.split_once('`')?;
+    Some((before, code, after))
 }
 
 /// A label of the API with spaces for underscores.
@@ -128,8 +148,7 @@ pub(super) fn target_link(id: &str, text: &str) -> Markup {
 /// A number that may be missing.
 pub(super) fn number(number: Option<f64>) -> Markup {
     match number {
-        Some(number) if number.abs() >= 1e6 => html! { (format!("{number:.3e}")) },
-        Some(number) => html! { (format!("{number:.2}")) },
+        Some(number) => html! { (three_digits(number)) },
         None => unknown(),
     }
 }

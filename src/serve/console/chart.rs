@@ -112,7 +112,7 @@ pub(super) fn against_threshold(score: f64, least: f64, says: &str) -> Markup {
     }
 }
 
-/// A scatter plot of predicted and real bytes on logarithmic scales; on the diagonal both are
+/// A scatter plot of predicted and actual bytes on logarithmic scales; on the diagonal both are
 /// equal.
 pub(super) fn scatter(points: &[(f64, f64)], says: &str) -> Markup {
     let positive =
@@ -134,7 +134,7 @@ pub(super) fn scatter(points: &[(f64, f64)], says: &str) -> Markup {
                 }
                 text x="40" y="306" { (end(low)) }
                 text x="320" y="306" text-anchor="end" { (end(high)) " predicted" }
-                text x="44" y="16" { (end(high)) " real" }
+                text x="44" y="16" { (end(high)) " actual" }
             }
         }
     }

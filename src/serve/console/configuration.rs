@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, name},
+    cells::{ago, name, with_code},
 };
 use crate::serve::report::ConfigLine;
 use maud::{Markup, html};
@@ -28,10 +28,10 @@ pub(in crate::serve) fn configuration(
             .filter(|default| default != value)
     };
     let list = html! {
-        p { "In force since " (ago(&state.loaded_at, now)) "."
+        p { "Loaded " (ago(&state.loaded_at, now)) "."
             @if !state.last_reload_successful { span.bad { " The last reload did not take effect." } }
             @if !state.needs_restart.is_empty() { span.warn { " A restart is needed for " (state.needs_restart.join(", ")) "." } } }
-        @if let Some(problem) = &state.web_problem { p.banner { (name(problem)) } }
+        @if let Some(problem) = &state.web_problem { p.banner { (with_code(problem)) } }
         p { "Each key is explained " a href="docs/configuration.html" { "in the book" } "; " a href="api/v1/config" { "as JSON" } "." }
         div.wide tabindex="0" role="region" aria-label="Configuration" { table {
             thead { tr { th { "key" } th { "value" } th { "default, where it differs" } } }

@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part,
-    cells::{bytes, link, name, seconds},
+    cells::{bytes, link, name, seconds, with_code},
 };
 use crate::{
     serve::report::{
@@ -32,7 +32,7 @@ pub(in crate::serve) struct AskedCompaction {
     pub(in crate::serve) start: Option<StartLine>,
     /// Why it does not start now, in words.
     pub(in crate::serve) waits: Option<String>,
-    /// Whether it starts only by force: no channel takes the target, or it rests after earlier
+    /// Whether it starts only by force: no channel takes the target, or it is paused after earlier
     /// compactions.
     pub(in crate::serve) needs_force: bool,
     /// Why an order would be refused, in a sentence.
@@ -57,7 +57,7 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
         @if !is_impossible { p { (name(&order.does())) } }
         @if let Some(compaction) = &asked.compaction { (effect(compaction)) }
         @if !is_impossible { p.quiet { "The same for a program: " code { (name(&order.http_request())) } } }
-        @if let Some(why) = &asked.refused { p.banner { (name(why)) } p.actions { a.button href=(back) { "Back" } } } @else {
+        @if let Some(why) = &asked.refused { p.banner { (with_code(why)) } p.actions { a.button href=(back) { "Back" } } } @else {
             form method="post" action="act" {
                 input type="hidden" name="order" value=(name_of_order.label());
                 @for (key, value) in &fields { input type="hidden" name=(key) value=(value); }
@@ -87,8 +87,8 @@ const fn action(order: OrderName) -> &'static str {
         OrderName::Resume => "Resume",
         OrderName::Compact => "Compact",
         OrderName::Release => "Release",
-        OrderName::Rescan => "Read again",
-        OrderName::Flush => "Empty queues",
+        OrderName::Rescan => "Rescan",
+        OrderName::Flush => "Clear queues",
         OrderName::Mute => "Mute",
         OrderName::Unmute => "Unmute",
     }
@@ -133,7 +133,7 @@ pub(in crate::serve) fn done(
                     pre tabindex="0" { (crate::text::escape::escape_lines(&serde_json::to_string_pretty(answer).unwrap_or_default())) }
                 }
             }
-            Err(why) => { p.banner.worst { "Not done: " (name(why)) } }
+            Err(why) => { p.banner.worst { "Not done: " (with_code(why)) } }
         }
         p.actions {
             @if !target.is_empty() { a.button href=(link("target", &[("id", target)])) { "To the target" } }

@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part, Screen, advice,
-    cells::{bytes, count, link, name, number, reason, target_link, unknown},
+    cells::{bytes, count, link, name, number, reason, target_link, unknown, with_code},
     chart::{self, Segment},
     events, jobs, targets,
 };
@@ -33,7 +33,7 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
         Part::new("sums", sums(answers)),
         Part::new(
             "advice",
-            html! { @if !answers.advice.is_empty() { h2 { "Advice" } ul { @for line in &answers.advice { li { span class=(advice::class_of(&line.severity)) { (line.severity) } " " (name(&line.says)) } } } p { a href="advice" { "What to do" } } } },
+            html! { @if !answers.advice.is_empty() { h2 { "Advice" } ul { @for line in &answers.advice { li { span class=(advice::class_of(&line.severity)) { (line.severity) } " " (with_code(&line.says)) } } } p { a href="advice" { "What to do" } } } },
         ),
         Part::new("copies", copies(answers)),
         Part::new(
@@ -83,7 +83,7 @@ fn sums(answers: &DatabaseAnswers) -> Markup {
     let segments = [("live", documents), ("other", views), ("waste", waste)];
     let segments = segments.map(|(class, size)| Segment { class, size: size as f64 });
     html! {
-        p { (says) @if unmeasured > 0 { "; " (counted(unmeasured, "file is", "files are")) " not measured yet" } "." }
+        p { (says) @if unmeasured > 0 { "; " (counted(unmeasured, "size is", "sizes are")) " unknown" } "." }
         p.quiet { span.key.live {} "documents" span.key.other {} "views" span.key.waste {} "reclaimable" }
         (chart::stacked("volume", &segments, all as f64, &says))
         p { a href=(link("targets", &[("db", &answers.db), ("sort", "reclaimable_bytes")])) { "As a list of targets" } }
@@ -117,7 +117,7 @@ fn copies(answers: &DatabaseAnswers) -> Markup {
             thead { tr { th { "range or design document" } th { "node" } th.n { "on disk" } th.n { "reclaimable" } th.n.rest { "ratio" } th.n.rest { "documents" } th.n.rest { "deleted" } th.rest { "channel" } th.rest { "why it waits" } } }
             @for ((_, title), group) in &groups { tbody {
                 @for (at, line) in group.iter().enumerate() { tr {
-                    td.named { @if at == 0 { b { (name(title)) } } @else if line.kind == "db" { span.quiet { "same" } }
+                    td.named { @if at == 0 { b { (name(title)) } } @else if line.kind == "db" { span.quiet { (name(title)) } }
                         @if let Some(range) = line.range.as_ref().filter(|_| line.kind != "db") { " " span.quiet { (name(range)) } } }
                     td { (target_link(&line.id, &line.node)) @if line.state != "ok" { " " span.warn { (line.state) } } }
                     td.n { (bytes(line.file_bytes)) (differs(group, line)) }

@@ -2,10 +2,13 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{ago, bytes, database_link, unknown, words},
+    cells::{ago, bytes, database_link, unknown},
     paging::{Column, heading, summary, turn},
 };
-use crate::serve::report::{DatabaseLine, Databases};
+use crate::{
+    plan::RefusalReason,
+    serve::report::{DatabaseLine, Databases},
+};
 use maud::{Markup, html};
 use wall_clock::Moment;
 
@@ -82,7 +85,7 @@ fn bound(line: &DatabaseLine) -> Markup {
 fn why(line: &DatabaseLine) -> Markup {
     html! {
         @match (&line.reason, &line.why) {
-            (Some(reason), Some(why)) => { a href={ "docs/why.html#" (reason) } title=(why) { (words(reason)) } }
+            (Some(reason), Some(why)) => { a href={ "docs/why.html#" (reason) } title=(why) { (RefusalReason::words_of(reason)) } }
             (None, Some(why)) => { span.quiet title=(why) { "no channel" } }
             (_, None) => {}
         }

@@ -5,7 +5,10 @@ use super::{
     cells::{ago, id_link, name, words},
     jobs,
 };
-use crate::serve::report::{EventLine, Events};
+use crate::{
+    plan::RefusalReason,
+    serve::report::{EventLine, Events, event_type_in_words, result_in_words},
+};
 use maud::{Markup, html};
 use wall_clock::Moment;
 
@@ -47,8 +50,8 @@ fn form(filter: &EventFilter) -> Markup {
     html! {
         form.filter action="events" {
             label { "type" select name="types" {
-                option value="" { "all but updated databases" }
-                @for kind in &filter.types { option value=(kind) selected[get("types") == *kind] { (words(kind)) } }
+                option value="" { "hide database updates" }
+                @for kind in &filter.types { option value=(kind) selected[get("types") == *kind] { (event_type_in_words(kind)) } }
             } }
             label { "target" input name="target" value=(get("target")) placeholder="database or id"; }
             label { "since" input name="since" value=(get("since")) placeholder="2h" size="8"; }
@@ -86,6 +89,14 @@ fn about(event: &EventLine, of: Option<&str>) -> Markup {
     }
 }
 
+/// Who started a job, as part of a sentence.
+fn started_by(owner: &str) -> String {
+    match owner {
+        "other" => "not by recliner".to_owned(),
+        owner => format!("started by {}", words(owner)),
+    }
+}
+
 /// The non-empty fields of an event, ordered as in a sentence.
 fn details(event: &EventLine) -> Markup {
     let texts = [
@@ -100,21 +111,24 @@ fn details(event: &EventLine) -> Markup {
     ];
     let text_fields =
         texts.iter().filter_map(|(before, text)| Some(format!("{before}{}", text.as_ref()?)));
+    let result = event.result.as_deref();
+    let is_unknown = event.freed_bytes.flatten().is_none();
+    let result = result.filter(|it| is_unknown || !matches!(*it, "freed" | "grew"));
     let labels = [
-        ("", event.reason.as_deref()),
-        ("of ", event.of.as_deref()),
-        ("started by ", event.owner.as_deref()),
-        // The freed bytes already say that it was freed.
-        ("", event.result.as_deref().filter(|it| *it != "freed" || event.freed_bytes.is_none())),
-        ("", event.class.as_deref()),
+        ("", event.reason.as_deref().map(RefusalReason::words_of)),
+        ("of ", event.of.as_deref().map(event_type_in_words)),
+        ("", event.owner.as_deref().map(started_by)),
+        // The bytes already say that it freed some, or grew.
+        ("", result.map(result_in_words)),
+        ("", event.class.as_deref().map(words)),
     ];
     let labels =
-        labels.iter().filter_map(|(before, text)| Some(format!("{before}{}", words((*text)?))));
+        labels.iter().filter_map(|(before, text)| Some(format!("{before}{}", text.as_ref()?)));
     let phrases: Vec<String> = text_fields.chain(labels).collect();
     let meaning = event.reason.as_deref().map_or("", super::cells::meaning);
     html! {
         span title=[(!meaning.is_empty()).then_some(meaning)] { (name(&phrases.join(", "))) }
-        @if let Some(freed @ Some(_)) = event.freed_bytes { @if !phrases.is_empty() { ", " } "freed " (jobs::signed(freed)) }
+        @if let Some(freed @ Some(_)) = event.freed_bytes { @if !phrases.is_empty() { ", " } (jobs::freed_or_grew(freed)) }
         @if let Some(failures) = event.failures { ", " (failures) " failures in a row" }
         @if let Some(count) = event.count { ", " (count) " times more" }
         @if let Some(why) = &event.why { ": " (name(why)) }

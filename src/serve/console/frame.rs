@@ -1,6 +1,9 @@
 //! The frame of every page: navigation, search, keys, footer; and the files that pages load.
 
-use super::{Page, cells::name};
+use super::{
+    Page,
+    cells::{name, with_code},
+};
 use crate::text::escape;
 use maud::{DOCTYPE, Markup, html};
 use std::sync::LazyLock;
@@ -224,7 +227,7 @@ fn keys() -> Markup {
 /// A page that explains why the requested page cannot be shown.
 pub(in crate::serve) fn failed(title: &str, why: &str) -> Page {
     let html = html! {
-        p.banner.worst { (name(why)) }
+        p.banner.worst { (with_code(why)) }
         p { a href="./" { "To the overview" } ", " a href="targets" { "to the targets" } ", " a href="docs/" { "to the book" } }
     };
     Page::still(None, title, vec![super::Part::new("why", html)])

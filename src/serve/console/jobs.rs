@@ -8,10 +8,7 @@ use super::{
     },
     chart,
 };
-use crate::{
-    serve::report::{JobLine, Jobs, OutcomeLine, Outcomes},
-    text::size::format_size_short,
-};
+use crate::serve::report::{JobLine, Jobs, OutcomeLine, Outcomes, result_in_words};
 use maud::{Markup, html};
 use wall_clock::Moment;
 
@@ -34,13 +31,13 @@ pub(in crate::serve) fn jobs(answers: &JobAnswers) -> Page {
         Ok(outcomes) => html! {
             (ended(&outcomes.outcomes, now))
             @if let Some(before) = outcomes.next_before { p.turn { a rel="next" href=(answers.given.link("jobs", &[("before", &before.to_string())])) { "Older →" } } }
-            h2 { "Predicted and real size" }
+            h2 { "Predicted and actual size" }
             @let points = points(&outcomes.outcomes);
             @if points.is_empty() {
                 p.quiet { @if answers.given.is_empty() { "No compaction has known sizes yet." } @else { "No matching compaction has known sizes." } }
             } @else {
                 p.quiet { "Each point is a compaction listed above; on the line the prediction was right." }
-                (chart::scatter(&points, "predicted against real sizes after compactions"))
+                (chart::scatter(&points, "predicted and actual sizes after compactions"))
             }
         },
     };
@@ -64,7 +61,7 @@ fn form(answers: &JobAnswers) -> Markup {
             label { "target" input name="target" value=(get("target")) placeholder="database or id"; }
             label { "result" select name="result" {
                 option value="" { "any" }
-                @for result in &answers.results { option value=(result) selected[get("result") == *result] { (result) } }
+                @for result in &answers.results { option value=(result) selected[get("result") == *result] { (result_in_words(result)) } }
             } }
             label { "node" input name="node" value=(get("node")); }
             label { "since" input name="since" value=(get("since")) placeholder="7d" size="8"; }
@@ -121,15 +118,15 @@ pub(super) fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
     html! {
         @if outcomes.is_empty() { p.quiet { "No finished jobs recorded." } } @else {
             div.wide { table {
-                thead { tr { th { "ended" } th { "target" } th.rest { "node" } th { "result" } th.n { "before" } th.n.rest { "after" } th.n { "freed" } th.n.rest { "took" } th.n.rest title="bytes after, divided by those predicted" { "real / predicted" } th.rest { "started by" } } }
+                thead { tr { th { "ended" } th { "target" } th.rest { "node" } th { "result" } th.n { "before" } th.n.rest { "after" } th.n { "freed" } th.n.rest { "took" } th.n.rest title="bytes after the compaction, divided by the predicted bytes" { "actual ÷ predicted size" } th.rest { "started by" } } }
                 tbody { @for line in outcomes { tr {
                     td.one { (ago(&line.ended_at, now)) }
                     td.named { (id_link(&line.target, line.ddoc.as_deref())) span.narrow.quiet { (name(&line.node)) } }
                     td.rest { (name(&line.node)) }
-                    td { span class=(class_of(&line.result)) { (words(&line.result)) } @if let Some(why) = &line.why { details { summary { "why" } (name(why)) } } }
+                    td { span class=(class_of(&line.result)) { (result_in_words(&line.result)) } @if let Some(why) = &line.why { details { summary { "why" } (name(why)) } } }
                     td.n { (bytes(line.before_bytes)) }
                     td.n.rest { (bytes(line.after_bytes)) }
-                    td.n { (signed(line.freed_bytes)) }
+                    td.n { (freed(line.freed_bytes)) }
                     td.n.rest { (seconds(line.duration_seconds.map(|took| took as f64))) }
                     td.n.rest { (number(line.estimate_ratio)) }
                     td.rest { (words(&line.owner)) @if let Some(by) = &line.ordered_by { span.quiet { ", ordered by " (name(by)) } } }
@@ -139,12 +136,17 @@ pub(super) fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
     }
 }
 
-/// Freed bytes, with a minus sign if the file grew.
-pub(super) fn signed(freed: Option<i64>) -> Markup {
+/// Freed bytes, or by how much the file grew.
+fn freed(freed: Option<i64>) -> Markup {
     match freed {
-        Some(freed) if freed < 0 => html! { "-" (format_size_short(freed.unsigned_abs())) },
+        Some(freed) if freed < 0 => html! { "grew by " (bytes(Some(freed.unsigned_abs()))) },
         freed => bytes(freed.map(i64::unsigned_abs)),
     }
+}
+
+/// The same as part of a sentence.
+pub(super) fn freed_or_grew(bytes: Option<i64>) -> Markup {
+    html! { @if bytes.is_none_or(|bytes| bytes >= 0) { "freed " } (freed(bytes)) }
 }
 
 fn class_of(result: &str) -> &'static str {

@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, name, number, seconds, unknown, words},
+    cells::{ago, bytes, count, meaning, name, seconds, span_since, unknown, with_code, words},
     queue::suspend_or_resume,
 };
 use crate::{
@@ -39,17 +39,17 @@ fn table(status: &Status, now: Moment) -> Markup {
                 td.rest { @match &node.last_success { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
                 td.rest { (node.smoosh_says()) (work(&node.smoosh_channels)) }
                 td.rest { @if node.own_address { "yes" } @else { "no" } }
-                td { (suspend_or_resume(&status.suspensions, &format!("node:{}", node.node))) }
+                td { (suspend_or_resume(&status.suspensions, &node.node, None)) }
             } } }
         } }
         @if status.nodes.iter().any(|node| !node.findings.is_empty()) {
-            ul { @for node in &status.nodes { @for finding in &node.findings { li { (name(&node.node)) ": " (finding) } } } }
+            ul { @for node in &status.nodes { @for finding in &node.findings { li { (name(&node.node)) ": " (with_code(finding)) } } } }
         }
         h2 { "Addresses of CouchDB" }
         ul { @for entry in &status.couchdb { li {
             code { (name(&entry.url)) } " "
             @match entry.up { Some(true) => { span.good { "answers" } } Some(false) => { span.bad { "does not answer" } } None => { span.quiet { "not asked yet" } } }
-            @if let Some(problem) = &entry.problem { ": " (name(problem)) }
+            @if let Some(problem) = &entry.problem { ": " (with_code(problem)) }
         } } }
     }
 }
@@ -78,13 +78,13 @@ fn gates(planned: &Planned, now: Moment) -> Markup {
     let closed: Vec<&GateLine> = planned.gates.iter().filter(|gate| gate.gate != mode).collect();
     let advises = closed.len() < planned.gates.len();
     html! {
-        h2 { "What holds starts back" }
+        h2 { "Closed gates" }
         @if advises { p.quiet { "recliner only advises (" code { "mode: advise" } "), so nothing starts on any node." } }
         @if closed.is_empty() {
             @if !advises { p.quiet { "No gate is closed on any node." } }
         } @else {
             div.wide tabindex="0" role="region" aria-label="Closed gates" { table {
-                thead { tr { th { "node" } th { "gate" } th.n { "measured" } th.n { "limit" } th { "closed" } } }
+                thead { tr { th { "node" } th { "gate" } th { "why" } th { "closed" } } }
                 tbody { @for gate in closed { (row(gate, now)) } }
             } }
         }
@@ -124,16 +124,11 @@ fn amount(line: &PressureLine, value: Option<f64>) -> Markup {
 }
 
 fn row(gate: &GateLine, now: Moment) -> Markup {
-    let measured = |value: Option<f64>| match value {
-        Some(whole) if whole.fract() == 0.0 => html! { (count(to_bytes(whole))) },
-        Some(_) => number(value),
-        None => html! {},
-    };
+    let meaning = meaning(&gate.gate);
     html! { tr {
         td { (name(&gate.node)) }
         td { a href={ "docs/why.html#" (gate.gate) } { (words(&gate.gate)) } }
-        td.n { (measured(gate.value)) }
-        td.n { (measured(gate.limit)) }
+        td.text { (name(gate.says.as_deref().unwrap_or(meaning))) }
         td { @if let Some(since) = &gate.since { (ago(since, now)) } }
     } }
 }
@@ -141,13 +136,13 @@ fn row(gate: &GateLine, now: Moment) -> Markup {
 fn smoosh(status: &Status) -> Markup {
     html! {
         @if !status.smoosh.is_empty() {
-            h2 { "Smoosh beside recliner" }
+            h2 { "smoosh channels taken over" }
             ul { @for line in &status.smoosh { li {
                 b { (name(&line.node)) } ": "
-                @if line.taken_over.is_empty() { "nothing is taken over" } @else { "taken over: " (name(&line.taken_over.join(", "))) }
-                @if !line.not_taken_over.is_empty() { "; should be and is not: " (name(&line.not_taken_over.join(", "))) }
-                @for finding in &line.findings { br; (name(finding)) }
-                @if let Some(problem) = &line.problem { br; span.bad { (name(problem)) } }
+                @if line.taken_over.is_empty() { "none" } @else { (name(&line.taken_over.join(", "))) }
+                @if !line.not_taken_over.is_empty() { "; not taken over yet: " (name(&line.not_taken_over.join(", "))) }
+                @for finding in &line.findings { br; (with_code(finding)) }
+                @if let Some(problem) = &line.problem { br; span.bad { (with_code(problem)) } }
             } } }
         }
         (smoosh_channels(status))
@@ -187,7 +182,7 @@ fn sidecars(status: &Status, now: Moment) -> Markup {
                 thead { tr { th { "address" } th { "answers" } th { "last answer" } th.rest { "reads the files of" } } }
                 tbody { @for line in &status.peers { tr {
                     td.named { code { (name(&line.url)) } }
-                    td { @match &line.problem { None => { span.good { "yes" } } Some(problem) => { span.bad { "no" } details { summary { "why" } (name(problem)) } } } }
+                    td { @match &line.problem { None => { span.good { "yes" } } Some(problem) => { span.bad { "no" } details { summary { "why" } (with_code(problem)) } } } }
                     td { @match &line.last_answer { Some(at) => { (ago(at, now)) } None => { "never" } } }
                     td.rest { (name(&line.nodes.join(", "))) }
                 } } }
@@ -225,13 +220,13 @@ fn feeds(status: &Status, now: Moment) -> Markup {
         h2 { "Feeds of changes" }
         @if feeds.list.is_empty() { p.quiet { "No feed is followed." } } @else {
             p.quiet {
-                @match &feeds.followed_since { Some(since) => { "Followed without a gap since " (ago(since, now)) ". " } None => { "Not followed yet. " } }
+                @match &feeds.followed_since { Some(since) => { "Followed without a gap for " (span_since(Some(since), now)) ". " } None => { "Not followed yet. " } }
                 @if let Some(last) = &feeds.last_event { "The last event came " (ago(last, now)) "." }
             }
             ul { @for feed in &feeds.list { li {
                 @match &feed.node { Some(node) => { (name(node)) } None => { "the cluster" } }
                 ": " (feed.failures) " failures, " (feed.rewinds) " rewinds"
-                @if let Some(problem) = &feed.problem { "; " span.bad { (name(problem)) } }
+                @if let Some(problem) = &feed.problem { "; " span.bad { (with_code(problem)) } }
             } } }
         }
     }

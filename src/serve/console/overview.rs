@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, link, name, percent},
+    cells::{ago, bytes, count, link, name, percent, with_code},
     chart::{self, Segment},
     queue::{starts, why_not},
 };
@@ -71,7 +71,7 @@ fn wrong(answers: &OverviewAnswers) -> Markup {
             p.banner { (name(&capital(&line.says))) " · " a href=(link("act", &[("order", "resume"), ("scope", &line.scope)])) { "Resume" } }
         }
         @for concern in others { p.banner { (line(concern)) } }
-        @if let more @ 1.. = concerns.len().saturating_sub(WRONG) { p.quiet { "And " (count(more)) " more: see " a href="nodes" { "nodes" } ", " a href="advice" { "advice" } " and " a href="status" { "status" } "." } }
+        @if let more @ 1.. = concerns.len().saturating_sub(WRONG) { p.quiet { (count(more)) " more: see " a href="nodes" { "nodes" } ", " a href="advice" { "advice" } " and " a href="status" { "status" } "." } }
         @if let Some(fine) = fine { p.banner.fine { (fine) } }
     }
 }
@@ -83,7 +83,7 @@ fn line(concern: &Concern) -> Markup {
         "docs/files.html" => "How recliner can know",
         _ => "Details",
     };
-    html! { (name(&concern.says)) " " a href=(concern.page) { (text) } }
+    html! { (with_code(&concern.says)) " " a href=(concern.page) { (text) } }
 }
 
 fn sums(answers: &OverviewAnswers) -> Markup {
@@ -164,7 +164,7 @@ fn says_of(volume: &VolumeSpaceLine) -> Markup {
             @if let Some(unused) = volume.unused_bytes.filter(|bytes| *bytes > 0) { ", " (format_size_short(unused)) " in unused files" }
             @match volume.largest_shard_that_fits_bytes {
                 Some(0) => { "; no compaction fits" }
-                Some(largest) => { "; compactions of up to " (format_size_short(largest)) " of live data fit" }
+                Some(largest) => { "; room to compact shards of up to " (format_size_short(largest)) " live data" }
                 None => {}
             }
         }
@@ -195,15 +195,12 @@ fn next(answers: &OverviewAnswers) -> Markup {
     let OverviewAnswers { planned, space, waiting, .. } = answers;
     let enforces = planned.mode == "enforce";
     html! {
-        h2 { a href="queue" { @if enforces { "Starts next" } @else { "Would start next" } } }
         @if planned.starts.is_empty() {
-            p.quiet {
-                @if enforces { "Nothing starts now" } @else { "Nothing would start now" }
-                @if space.waiting > 0 { "; " (counted(space.waiting as u64, "target waits", "targets wait")) }
-                "."
-            }
+            h2 { a href="queue" { "Waiting, largest first" } }
+            p.quiet { @if space.waiting > 0 { (counted(space.waiting as u64, "target waits", "targets wait")) "." } @else { "Nothing waits." } }
             @if !waiting.is_empty() { (super::queue::waiting(waiting)) }
         } @else {
+            h2 { a href="queue" { @if enforces { "Starts now" } @else { "Would start now" } } }
             (starts(&planned.starts, SHOWN, answers.now))
         }
         (why_not(planned))
@@ -240,7 +237,7 @@ fn advice(advice: &Advice) -> Markup {
         h2 { a href="advice" { "Advice" } }
         p { (advice.says) }
         @if !open.is_empty() {
-            ol { @for line in open.iter().take(SHOWN) { li { span class=(super::advice::class_of(&line.severity)) { (line.severity) } " " (name(&line.says)) } } }
+            ol { @for line in open.iter().take(SHOWN) { li { span class=(super::advice::class_of(&line.severity)) { (line.severity) } " " (with_code(&line.says)) } } }
         }
     }
 }

@@ -2,17 +2,16 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{
-        ago, bytes, count, link, meaning, name, score, seconds, span_since, target_link, words,
-    },
+    cells::{ago, bytes, count, link, meaning, name, score, seconds, span_since, target_link},
     chart,
     target::start_title,
 };
 use crate::{
+    plan::RefusalReason,
     serve::report::{
         ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, StartLine, SuspensionLine,
     },
-    text::counted,
+    text::{counted, three_digits_short},
 };
 use maud::{Markup, html};
 use std::collections::BTreeSet;
@@ -67,7 +66,7 @@ fn queues(answers: &QueueAnswers) -> Markup {
                     td.n { (bytes(Some(queue.reclaimable_bytes))) }
                     td.n.rest { @let in_bytes = answers.in_bytes.contains(&queue.channel); (score(queue.priority_min, in_bytes)) " to " (score(queue.priority_max, in_bytes)) }
                     td.rest { (span_since(queue.oldest.as_deref(), answers.now)) }
-                    td.rest { (suspend_or_resume(&answers.planned.suspensions, &format!("channel:{}", queue.channel))) }
+                    td.rest { (suspend_or_resume(&answers.planned.suspensions, &queue.node, Some(&queue.channel))) }
                 } } }
             } }
             p.quiet { "Views and index cleanups wait once for the whole cluster, under " code { "_cluster" } "." }
@@ -77,18 +76,29 @@ fn queues(answers: &QueueAnswers) -> Markup {
                 true => { a.button href=(link("act", &[("order", "resume"), ("scope", "all")])) { "Resume all starts …" } }
                 false => { a.button href=(link("act", &[("order", "suspend"), ("scope", "all")])) { "Suspend all starts …" } }
             }
-            a.button href=(link("act", &[("order", "rescan")])) { "Read everything again …" }
-            a.button href=(link("act", &[("order", "flush")])) { "Empty the queues …" }
+            a.button href=(link("act", &[("order", "rescan")])) { "Rescan now …" }
+            a.button href=(link("act", &[("order", "flush")])) { "Clear queues …" }
         }
     }
 }
 
-/// A link to the order that suspends the starts of a scope, or resumes them if they are suspended.
-pub(super) fn suspend_or_resume(suspensions: &[SuspensionLine], scope: &str) -> Markup {
-    let is_suspended = suspensions.iter().any(|line| line.scope == scope);
-    let (order, text) =
-        if is_suspended { ("resume", "Resume …") } else { ("suspend", "Suspend …") };
-    html! { a href=(link("act", &[("order", order), ("scope", scope)])) { (text) } @if is_suspended { " " span.warn.one { "suspended" } } }
+/// A link to the order that suspends the starts of a node, or of a channel on all nodes; or that
+/// resumes them. Neither is offered if they are suspended by another scope.
+pub(super) fn suspend_or_resume(
+    suspensions: &[SuspensionLine],
+    node: &str,
+    channel: Option<&str>,
+) -> Markup {
+    let is_suspended = |scope: &str| suspensions.iter().any(|line| line.scope == scope);
+    let of_node = format!("node:{node}");
+    let scope = channel.map_or_else(|| of_node.clone(), |channel| format!("channel:{channel}"));
+    let what = channel.map_or_else(|| "this node".to_owned(), |it| format!("{it} on all nodes"));
+    let to = |order: &str| link("act", &[("order", order), ("scope", scope.as_str())]);
+    html! {
+        @if is_suspended(&scope) { a href=(to("resume")) { "Resume " (name(&what)) " …" } " " span.warn.one { "suspended" } }
+        @else if is_suspended("all") || is_suspended(&of_node) { span.warn.one { "suspended" } }
+        @else { a href=(to("suspend")) { "Suspend " (name(&what)) " …" } }
+    }
 }
 
 fn limits(queues: &Queues, now: Moment) -> Markup {
@@ -110,7 +120,7 @@ fn limits(queues: &Queues, now: Moment) -> Markup {
                 Some(until) => { "after " (seconds(Some(line.busy_seconds as f64))) " of recliner's compactions the node rests; the next may start " (ago(until, now)) }
                 None => { "recliner's compactions have run for " (seconds(Some(line.busy_seconds as f64))) "; the node rests afterwards" }
             }
-            " (at most " (line.allowed_percent) "% of its time)."
+            " (at most " (three_digits_short(line.allowed_percent)) "% of its time)."
         } }
     }
 }
@@ -175,7 +185,7 @@ pub(super) fn waiting(lines: &[RefusedLine]) -> Markup {
                 td { (name(&line.node)) }
                 td.rest { (name(&line.channel)) }
                 td.n { (bytes(line.reclaimable_bytes)) }
-                td.text title=(words(&line.refusal.reason)) { (name(&line.why)) }
+                td.text title=(RefusalReason::words_of(&line.refusal.reason)) { (name(&line.why)) }
             } } }
         } }
     }
@@ -194,7 +204,7 @@ fn refused(answers: &QueueAnswers) -> Markup {
             h2 { "What waits" }
             p.quiet { "The best of each queue, those that free most first." }
             (waiting(lines))
-            @if planned.total > lines.len() { p.quiet { "And " (count(planned.total - lines.len())) " more: choose a channel or a reason above to see all of its targets." } }
+            @if planned.total > lines.len() { p.quiet { (count(planned.total - lines.len())) " more: choose a channel or a reason above to see all of its targets." } }
         }
     }
 }
@@ -232,7 +242,7 @@ pub(super) fn why_not(planned: &Planned) -> Markup {
             h3 { "Why the rest waits" }
             div.wide { table { tbody {
                 @for (reason, refused) in &reasons { tr {
-                    td.one { a href={ "docs/why.html#" (reason) } { (words(reason)) } }
+                    td.one { a href={ "docs/why.html#" (reason) } { (RefusalReason::words_of(reason)) } }
                     td.n { a href=(link("targets", &[("reason", reason), ("sort", "reclaimable_bytes")])) { (count(*refused)) } }
                     td.rest { (chart::share(*refused as f64 / most as f64, &format!("{refused} of {most}"))) }
                     td.text { (meaning(reason)) }

@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, count, name, seconds, unknown, words},
+    cells::{ago, count, name, seconds, span_since, unknown, with_code, words},
 };
 use crate::serve::report::Status;
 use maud::{Markup, html};
@@ -24,12 +24,12 @@ fn process(status: &Status) -> Markup {
             dt { "version" } dd { (status.version) @if status.date != "unknown" { " of " (status.date) } @if status.revision != "unknown" { ", " code { (status.revision) } } }
             dt { "mode" } dd { (status.mode) }
             dt { "ready" } dd { @if status.ready { "yes" } @else { span.warn { "no" } } }
-            @if let Some(problem) = &status.problem { dt { "problem" } dd.bad { (name(problem)) } }
-            @if let Some(problem) = &status.journal_problem { dt { "journal" } dd.bad { (name(problem)) } }
+            @if let Some(problem) = &status.problem { dt { "problem" } dd.bad { (with_code(problem)) } }
+            @if let Some(problem) = &status.journal_problem { dt { "journal" } dd.bad { (with_code(problem)) } }
         }
         @if !status.missing_rights.is_empty() {
             h2 { "Rights that the login lacks" }
-            ul { @for right in &status.missing_rights { li { (name(right)) } } }
+            ul { @for right in &status.missing_rights { li { (with_code(right)) } } }
         }
         h2 { "For programs" }
         ul {
@@ -50,7 +50,7 @@ fn sweep(status: &Status, now: Moment) -> Markup {
             dt { "last end" } dd { @match &sweep.last_end { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
             dt { "last complete sweep" } dd { @match &sweep.last_success { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
             dt { "the last took" } dd { (seconds(sweep.last_duration_seconds)) }
-            @if let Some(since) = &sweep.running_since { dt { "one runs since" } dd { (ago(since, now)) @if let (Some(done), Some(total)) = (sweep.done, sweep.total) { ": " (count(done)) " of " (count(total)) } } }
+            @if let Some(since) = &sweep.running_since { dt { "running for" } dd { (span_since(Some(since), now)) @if let (Some(done), Some(total)) = (sweep.done, sweep.total) { ": " (count(done)) " of " (count(total)) } } }
             dt { "shards read from CouchDB" } dd { (count(sweep.shards.asked)) }
             dt { "unchanged according to their files" } dd { (count(sweep.shards.spared)) }
             dt { "unchanged according to feeds" } dd { (count(sweep.shards.followed)) }
@@ -62,9 +62,9 @@ fn errors(status: &Status) -> Markup {
     html! {
         h2 { "What could not be read since the start" }
         @if status.errors.is_empty() { p.quiet { "Nothing failed." } } @else {
-            @if let Some(last) = &status.last_error { p { "The last: " (name(last)) } }
+            @if let Some(last) = &status.last_error { p { "The last: " (with_code(last)) } }
             div.wide tabindex="0" role="region" aria-label="Errors" { table {
-                thead { tr { th { "node" } th { "why" } th.n { "how often" } } }
+                thead { tr { th { "node" } th { "why" } th.n { "count" } } }
                 tbody { @for line in &status.errors { tr { td { (name(&line.node)) } td { (words(&line.reason)) } td.n { (count(line.count)) } } } }
             } }
         }

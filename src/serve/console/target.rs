@@ -3,7 +3,8 @@
 use super::{
     Page, Part, Screen,
     cells::{
-        ago, bytes, count, database_link, link, name, number, score, span_since, unknown, words,
+        ago, bytes, count, database_link, link, name, number, score, span_since, unknown,
+        with_code, words,
     },
     chart,
     confirm::{AskedCompaction, request},
@@ -16,7 +17,7 @@ use crate::{
     },
     plan::RefusalReason,
     serve::report::{ChannelScore, EventLine, Explained, OutcomeLine, StartLine, Target},
-    text::{Label, capital},
+    text::{Label, capital, three_digits_short},
 };
 use maud::{Markup, html};
 use wall_clock::Moment;
@@ -109,7 +110,7 @@ fn decision(answers: &TargetAnswers) -> Markup {
             @if let Some(since) = target.refusal.as_ref().and_then(|refusal| refusal.since.as_deref()) { " Waiting for " (span_since(Some(since), now)) "." }
         }
         (changes(&answers.explained, now))
-        @if let Some(ordered) = ordered { p { "Ordered by " (name(&ordered.by)) "; it counts until " (ago(&ordered.until, now)) "." } }
+        @if let Some(ordered) = ordered { p { "Ordered by " (name(&ordered.by)) "; the order expires " (ago(&ordered.until, now)) "." } }
         @if let Some(view) = part_of { p { "No request compacts a part alone: the decision is about " a href=(link("target", &[("id", view)])) { "the whole view" } "." } }
         (orders(answers))
     }
@@ -151,21 +152,19 @@ fn changes(explained: &Explained, now: Moment) -> Markup {
     }
 }
 
-/// Renders the text between backticks as code.
-fn with_code(text: &str) -> Markup {
-    html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
-}
-
 /// The request that an order would send, and the orders that are possible.
 fn orders(answers: &TargetAnswers) -> Markup {
     let target = &answers.explained.target;
     let is_quarantined =
         target.refusal.as_ref().is_some_and(|it| it.reason == RefusalReason::Quarantined.label());
-    let can_compact = answers.if_ordered.as_ref().is_some_and(|asked| asked.refused.is_none());
+    let is_running = target.compact_running == Some(true)
+        || target.refusal.as_ref().is_some_and(|it| it.reason == RefusalReason::Running.label());
+    let can_compact =
+        !is_running && answers.if_ordered.as_ref().is_some_and(|asked| asked.refused.is_none());
     html! {
         @if let Some(asked) = &answers.if_ordered {
             @if let Some(start) = &asked.start { (request(start)) }
-            @if let Some(refused) = &asked.refused { p.quiet { "No order starts it. " (name(refused)) } }
+            @if let Some(refused) = &asked.refused { p.quiet { (with_code(refused)) } }
         }
         @if answers.takes_orders && (can_compact || is_quarantined) {
             p.actions {
@@ -254,7 +253,10 @@ fn score_row(target: &Target, line: &ChannelScore) -> Markup {
     // A channel with a condition has no score to compare: it takes whatever meets the condition.
     let priority = PriorityKind::from_label(&line.priority);
     let compares = priority.is_none_or(|priority| priority.unit().is_some());
-    let says = |score: f64| format!("score {score:.2}, threshold {:.2}", line.min_priority);
+    let says = |score: f64| {
+        let [score, threshold] = [score, line.min_priority].map(three_digits_short);
+        format!("score {score}, threshold {threshold}")
+    };
     html! { tr {
         td { (name(&line.channel)) }
         td { (line.priority) }

@@ -2,11 +2,12 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{bytes, database_link, meaning, name, number, reason, score, target_link, words},
+    cells::{bytes, database_link, meaning, name, number, reason, score, target_link},
     paging::{Column, heading, summary, turn},
     target,
 };
 use crate::{
+    plan::RefusalReason,
     serve::report::{Target, Targets, not_taken, not_taken_meaning},
     text::escape,
 };
@@ -56,19 +57,27 @@ fn form(filter: &TargetFilter) -> Markup {
                     (key)
                     select name=(key) {
                         option value="" { "any" }
-                        @for word in words { option value=(word) selected[filter.given.get(key) == word] { (escape::escape_line(word)) } }
+                        @for word in words { option value=(word) selected[filter.given.get(key) == word] { (escape::escape_line(&shown(key, word))) } }
                     }
                 }
             }
             label { "database" input name="db" value=(filter.given.get("db")); }
-            label { "at least" input name="min_size" value=(filter.given.get("min_size")) placeholder="100MiB" size="8"; }
-            label { "at most" input name="max_size" value=(filter.given.get("max_size")) placeholder="10GiB" size="8"; }
+            label { "min file size" input name="min_size" value=(filter.given.get("min_size")) placeholder="100MiB" size="8"; }
+            label { "max file size" input name="max_size" value=(filter.given.get("max_size")) placeholder="10GiB" size="8"; }
             @for key in ["sort", "order"] {
                 @if !filter.given.get(key).is_empty() { input type="hidden" name=(key) value=(filter.given.get(key)); }
             }
             button { "Show" }
             @if !filter.given.is_empty() { a href="targets" { "Clear" } }
         }
+    }
+}
+
+/// A choice of the filter as it is shown; its value is the API's.
+fn shown(key: &str, word: &str) -> String {
+    match key {
+        "reason" => RefusalReason::words_of(word),
+        _ => word.to_owned(),
     }
 }
 
@@ -97,7 +106,7 @@ fn table(filter: &TargetFilter, list: &[Target]) -> Markup {
     }
 }
 
-/// The channel that takes a target, or one word for why none does.
+/// The channel that takes a target, or a few words for why none does.
 pub(super) fn channel(line: &Target) -> Markup {
     html! {
         @match (&line.channel, not_taken(&line.misses)) {
@@ -113,7 +122,7 @@ pub(super) fn meanings(list: &mut dyn Iterator<Item = &Target>) -> Markup {
     let mut by_word = std::collections::BTreeMap::new();
     for line in list {
         if let Some(refusal) = &line.refusal {
-            by_word.insert(words(&refusal.reason), meaning(&refusal.reason));
+            by_word.insert(RefusalReason::words_of(&refusal.reason), meaning(&refusal.reason));
         } else if let Some(word) = not_taken(&line.misses).filter(|_| line.channel.is_none()) {
             by_word.insert(word.to_owned(), not_taken_meaning(word).unwrap_or_default());
         }

@@ -23,6 +23,19 @@ fn escapes_hostile_names() {
 }
 
 #[test]
+fn text_between_backticks_is_code() {
+    for (text, shown) in [
+        ("plain", "<bdi>plain</bdi>"),
+        ("", "<bdi></bdi>"),
+        ("run `a <b>` now", "<bdi>run </bdi><code><bdi>a &lt;b&gt;</bdi></code><bdi> now</bdi>"),
+        ("`a` or `b`", "<code><bdi>a</bdi></code><bdi> or </bdi><code><bdi>b</bdi></code>"),
+        ("it's `odd", "<bdi>it's `odd</bdi>"),
+    ] {
+        assert_eq!(cells::with_code(text).into_string(), shown);
+    }
+}
+
+#[test]
 fn links_percent_encode_names() {
     let to = link("database", &[("name", "a&b=c#d/e+f %é"), ("x", "")]);
     assert_eq!(to, "database?name=a%26b%3Dc%23d%2Fe%2Bf%20%25%C3%A9&x=");

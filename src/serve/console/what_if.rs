@@ -2,7 +2,7 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{ago, bytes, count, name, seconds},
+    cells::{ago, bytes, count, name, seconds, with_code},
     chart::{self, Line},
 };
 use crate::{
@@ -25,7 +25,7 @@ pub(in crate::serve) fn what_if(
     let shown = html! {
         @match answer {
             None => {}
-            Some(Err(why)) => { @for line in why.lines() { p.banner.worst { (name(line)) } } }
+            Some(Err(why)) => { @for line in why.lines() { p.banner.worst { (with_code(line)) } } }
             Some(Ok(answer)) => { (forecast(answer, now)) }
         }
     };
@@ -35,12 +35,12 @@ pub(in crate::serve) fn what_if(
 
 fn forms(given: &Given) -> Markup {
     html! {
-        p { "How much would be wasted, rewritten and free in the coming days under other rules, beside those in force, smoosh's, and none at all. Files go on growing as they did while recliner watched. Asking changes nothing; a large cluster takes some seconds." }
+        p { "How much would be wasted, rewritten and free in the coming days under other rules, next to the current rules, smoosh's, and none at all. Files go on growing as they did while recliner watched. Asking changes nothing; a large cluster takes some seconds." }
         form.filter method="post" action="what-if" {
             label { "rules" select name="channels" {
-                option value="" { "those in force alone" }
+                option value="" { "current rules" }
                 @for preset in ChannelPreset::each() { (choice(given, preset.label(), preset.label())) }
-                (choice(given, "smoosh-as-rent", "rent that wastes as much as smoosh"))
+                (choice(given, "smoosh-as-rent", "rent, tuned to smoosh's waste"))
             } }
             (days(given))
             button { "Forecast" }
@@ -70,7 +70,7 @@ fn forecast(answer: &WhatIf, now: Moment) -> Markup {
         (rules(answer))
         p.quiet { (name(&answer.smoosh.says)) ". " (WhatIf::SMOOSH_AT_ITS_BEST) "." }
         @if answer.outlooks.iter().any(|outlook| outlook.coarse) {
-            p.quiet { "There were too many compactions to decide one by one; waits are rounded up." }
+            p.quiet { "There were too many compactions to decide one by one; wait times are upper bounds." }
         }
         h3 { "What compactions would free, over time" }
         (course(answer, |outlook| &outlook.waste_bytes, "wasted"))
@@ -87,7 +87,7 @@ fn rules(answer: &WhatIf) -> Markup {
         div.wide tabindex="0" role="region" aria-label="Rules" { table {
             thead { tr { th { "rules" } th.n { "mean waste" } th.n.rest { "peak waste" } th.n { "rewritten a day" } th.n.rest { "compactions a day" } th.n.rest { "longest wait" } th.n { "waiting at the end" } } }
             tbody { @for outlook in &answer.outlooks { tr {
-                td.one { (chart::swatch(class_of(outlook))) (name(&outlook.name)) }
+                td.one { (chart::swatch(class_of(outlook))) (name(outlook.title())) }
                 td.n { (bytes(Some(outlook.mean_waste_bytes))) }
                 td.n.rest { (bytes(Some(outlook.peak_waste_bytes))) }
                 td.n { (bytes(Some(to_bytes(outlook.rewritten_bytes_per_day)))) }
@@ -120,7 +120,7 @@ fn course(answer: &WhatIf, values: fn(&OutlookLine) -> &[u64], word: &str) -> Ma
     let [_, _, until] = &dates;
     let end = |outlook: &OutlookLine| {
         let last = values(outlook).last().copied().unwrap_or_default();
-        format!("{}: {} {word} on {until}", outlook.name, format_size_short(last))
+        format!("{}: {} {word} on {until}", outlook.title(), format_size_short(last))
     };
     let says: Vec<String> = answer.outlooks.iter().map(end).collect();
     html! {
@@ -145,7 +145,7 @@ fn undone(answer: &WhatIf) -> Markup {
             div.wide tabindex="0" role="region" aria-label="What is still waiting" { table {
                 thead { tr { th { "rules" } th.n { "targets" } th.n { "reclaimable" } th { "because" } } }
                 tbody { @for outlook in &answer.outlooks { @for line in &outlook.undone { tr {
-                    td.one { (chart::swatch(class_of(outlook))) (name(&outlook.name)) }
+                    td.one { (chart::swatch(class_of(outlook))) (name(outlook.title())) }
                     td.n { (count(line.targets)) }
                     td.n { (bytes(Some(line.reclaimable_bytes))) }
                     td.text { (line.says) }
@@ -165,7 +165,7 @@ fn volumes(answer: &WhatIf, now: Moment) -> Markup {
                 tbody { @for (at, volume) in first.iter().enumerate() { @for outlook in &answer.outlooks {
                     @if let Some(line) = outlook.volumes.get(at) { tr {
                         td.named { (name(&volume.name)) }
-                        td.one { (chart::swatch(class_of(outlook))) (name(&outlook.name)) }
+                        td.one { (chart::swatch(class_of(outlook))) (name(outlook.title())) }
                         td.n { (bytes(line.free_bytes.first().copied())) }
                         td.n { (bytes(line.free_bytes.last().copied())) }
                         td { @match &line.full_at { Some(at) => { (ago(at, now)) } None => { "not in ten years" } } }
@@ -181,7 +181,7 @@ fn as_rent(proposal: &RentProposal) -> Markup {
         h3 { "The proposed channels" }
         ul {
             @for horizon in &proposal.horizons { li { (name(&horizon.channel)) ": " (name(&horizon.says)) "." } }
-            @for finding in &proposal.findings { li { (name(finding)) } }
+            @for finding in &proposal.findings { li { (with_code(finding)) } }
         }
         pre tabindex="0" { (escape::escape_lines(&proposal.config)) }
     }

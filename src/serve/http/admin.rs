@@ -94,7 +94,7 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/flush",
             "flush",
             order_route(OrderName::Flush),
-            "Empty the queues.",
+            "Clear the queues.",
             json!({ "channel": "ratio_dbs" }),
         )
         .detail("Returns how many `targets` were removed."),

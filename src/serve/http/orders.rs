@@ -60,7 +60,7 @@ pub enum Action {
         /// Its position in the tables.
         ix: TargetIx,
         /// Whether it may start although no channel takes it because of its sizes, or although it
-        /// rests after failures or a useless compaction. Never overrides a limit, a gate, the
+        /// is paused after failures or a useless compaction. Never overrides a limit, a gate, the
         /// headroom or work in progress on the target.
         force: bool,
     },

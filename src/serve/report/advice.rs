@@ -206,8 +206,7 @@ impl Advice {
 
     fn summary(&self, waste: Option<Waste>, bound: &str, mode: Mode) -> String {
         if self.checked_at.is_none() {
-            return "recliner has not read the whole cluster yet, so there is no advice."
-                .to_owned();
+            return "No recommendations yet: recliner has not read the whole cluster.".to_owned();
         }
         let more: u64 = self.more.iter().map(|more| more.count).sum();
         let open = self.open().count() as u64 + more;

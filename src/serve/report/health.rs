@@ -97,12 +97,12 @@ impl Status {
                 _ => String::new(),
             };
             push(format!(
-                "The first sweep has not ended yet{progress}. Numbers below are of what was read so far."
+                "The first sweep has not ended yet{progress}. The numbers below cover what was read so far."
             ));
         }
         let failed = self.sweep.last_success != self.sweep.last_end && self.unread_shards.is_none();
         if let (true, Some(last)) = (failed, &self.last_error) {
-            push(format!("The last sweep could not read everything. The last error: {last}"));
+            push(format!("The last sweep was incomplete. The last error: {last}"));
         }
         out
     }
@@ -111,7 +111,7 @@ impl Status {
         let mut out = Vec::new();
         let mut push = |says| out.push(Concern::warning(says, "configuration"));
         if !self.config.last_reload_successful {
-            push("The changed configuration is not in force, because it is not valid; recliner check-config says why.".to_owned());
+            push("The changed configuration is not valid, so the previous one still applies; recliner check-config says why.".to_owned());
         }
         if !self.config.needs_restart.is_empty() {
             push(format!(
@@ -145,7 +145,7 @@ impl Status {
     #[must_use]
     pub fn all_clear(&self) -> Option<&'static str> {
         (self.ready && self.suspensions.is_empty() && self.concerns().is_empty())
-            .then_some("Nothing is wrong: all nodes answer, and the last sweep read everything.")
+            .then_some("Nothing is wrong: all nodes answer, and the last sweep was complete.")
     }
 
     /// Every problem, worst first. Suspensions are not problems: see
@@ -194,11 +194,7 @@ fn advice_concerns(advice: &Advice) -> Vec<Concern> {
         let more = warnings.count() as u64;
         let says = match more {
             0 => first.says.clone(),
-            more => format!(
-                "{} And {} of the advice.",
-                first.says,
-                counted(more, "more warning", "more warnings")
-            ),
+            more => format!("{} {}.", first.says, counted(more, "more warning", "more warnings")),
         };
         out.push(Concern::warning(says, "advice"));
     }

@@ -355,14 +355,32 @@ where
     Option::deserialize(from).map(Some)
 }
 
+/// A type of events for people. Advice is found by a rule, so it is not called given.
+#[must_use]
+pub fn event_type_in_words(label: &str) -> String {
+    match label {
+        "advice_given" => "new recommendation".to_owned(),
+        "advice_gone" => "recommendation gone".to_owned(),
+        "advice_muted" => "recommendation muted".to_owned(),
+        "advice_unmuted" => "recommendation unmuted".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
+/// How a job ended, for people.
+#[must_use]
+pub fn result_in_words(label: &str) -> String {
+    match label {
+        "unmeasured" => "size unknown".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
 impl EventLine {
-    /// The type of the event for people. Advice is found by a rule, so it is not called given.
+    /// The type of the event for people.
     #[must_use]
     pub fn type_in_words(&self) -> String {
-        match &*self.event_type {
-            "advice_given" => "advice found".to_owned(),
-            other => other.replace('_', " "),
-        }
+        event_type_in_words(&self.event_type)
     }
 
     /// The line of a journal entry.
@@ -589,6 +607,9 @@ mod tests {
             details: EventDetails::AdviceGiven { code: code.into(), subject: "orders".into() },
         };
         let line = EventLine::of(1, &event("c"));
-        assert_eq!((&*line.event_type, &*line.type_in_words()), ("advice_given", "advice found"));
+        assert_eq!(
+            (&*line.event_type, &*line.type_in_words()),
+            ("advice_given", "new recommendation")
+        );
     }
 }

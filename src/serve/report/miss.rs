@@ -11,7 +11,7 @@ use crate::{
     plan::Plan,
     table::TargetRef,
     text::Label,
-    text::size,
+    text::{size, three_digits_short},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ impl MissLine {
         }
     }
 
-    /// The reason, in one word.
+    /// The reason, in one or two words.
     #[must_use]
     pub fn word(&self) -> &str {
         let Some(reason) = MissReason::from_label(&self.reason) else { return &self.reason };
@@ -113,13 +113,14 @@ impl MissLine {
             MissReason::BelowMinPriority if self.priority == PriorityKind::Rent.label() => {
                 "not due"
             }
-            MissReason::BelowMinPriority => "lean",
+            MissReason::BelowMinPriority => "little waste",
             MissReason::AboveMaxPriority => "excessive",
             MissReason::TooFewChanges => "unchanged",
             MissReason::NoUpgradeNeeded => "current",
             MissReason::Excluded => "excluded",
             MissReason::Ignored => "ignored",
-            MissReason::UnknownSize | MissReason::UnknownRent => "unmeasured",
+            MissReason::UnknownSize => "size unknown",
+            MissReason::UnknownRent => "rent unknown",
         }
     }
 
@@ -198,12 +199,12 @@ impl MissLine {
                 size::format_size_short(to_bytes(number))
             }
             Some(number) if number.fract() == 0.0 => format!("{number}"),
-            Some(number) => format!("{number:.2}"),
+            Some(number) => three_digits_short(number),
         }
     }
 }
 
-/// Why no channel takes a target, in one word. Each channel has its own reason; this is the most
+/// Why no channel takes a target, in one or two words. Each channel has its own reason; this is the most
 /// telling one.
 #[must_use]
 pub fn not_taken(misses: &[MissLine]) -> Option<&str> {
@@ -229,14 +230,15 @@ pub fn not_taken_meaning(word: &str) -> Option<&'static str> {
     Some(match word {
         "small" => "the file is smaller than any that a channel takes",
         "large" => "the file is larger than any that a channel takes",
-        "lean" => "there is too little waste in the file",
+        "little waste" => "there is too little waste in the file for any channel",
         "not due" => "its waste has not yet cost as much as a compaction would",
         "excessive" => "it exceeds max_priority of the channels",
         "unchanged" => "too little was written since the last compaction",
         "current" => "the file needs no upgrade",
         "excluded" => "the channels exclude its name or its state",
         "ignored" => "ignore names it",
-        "unmeasured" => "its size or its rent is not known yet",
+        "size unknown" => "its size has not been measured yet",
+        "rent unknown" => "it was read only once so far, and rent counts from the first reading",
         _ => return None,
     })
 }
@@ -273,12 +275,12 @@ mod tests {
         for (line, word, says) in [
             (
                 line("ratio_dbs", MissReason::BelowMinPriority, 1.154, 2.0),
-                "lean",
+                "little waste",
                 "ratio is 1.15; the threshold is 2",
             ),
             (
                 line("slack_dbs", MissReason::BelowMinPriority, 1_618_187.0, 536_870_912.0),
-                "lean",
+                "little waste",
                 "slack is 1.5 MiB; the threshold is 512 MiB",
             ),
             (
@@ -311,7 +313,7 @@ mod tests {
         assert_eq!(early.would_take().as_deref(), Some(when));
         assert_eq!((current.would_take(), clean.would_take()), (None, None));
         let lean = line("ratio_dbs", MissReason::BelowMinPriority, 1.0, 2.0);
-        assert_eq!(not_taken(&[current, lean]), Some("lean"));
+        assert_eq!(not_taken(&[current, lean]), Some("little waste"));
         assert_eq!(not_taken(&[]), None);
     }
 }

@@ -28,7 +28,7 @@ pub enum OrderRequest {
     Release(ReleaseOrder),
     /// Begin a sweep.
     Rescan(RescanOrder),
-    /// Empty queues.
+    /// Clear queues.
     Flush(FlushOrder),
     /// Mute advice for a time.
     #[strum_discriminants(strum(serialize = "advice/mute"))]
@@ -100,8 +100,8 @@ impl OrderName {
             Self::Resume => "Resume starts?",
             Self::Compact => "Compact now?",
             Self::Release => "Release from quarantine?",
-            Self::Rescan => "Read everything again?",
-            Self::Flush => "Empty the queues?",
+            Self::Rescan => "Rescan now?",
+            Self::Flush => "Clear queues?",
             Self::Mute => "Mute this advice?",
             Self::Unmute => "Unmute this advice?",
         }
@@ -152,13 +152,13 @@ impl OrderRequest {
             Self::Release(_) => "All quarantined targets may start again.".to_owned(),
             Self::Rescan(_) => "A sweep over all targets begins now.".to_owned(),
             Self::Flush(_) => {
-                "The queues are emptied; targets are queued again at the next sweep.".to_owned()
+                "The queues are cleared; targets are queued again at the next sweep.".to_owned()
             }
             Self::Mute(MuteOrder { code, subject, .. }) => {
                 format!("Mutes advice {} for that time.", advice_about(code, subject.as_deref()))
             }
             Self::Unmute(UnmuteOrder { code, subject }) => {
-                format!("Advice {} counts again.", advice_about(code, subject.as_deref()))
+                format!("Unmutes advice {}.", advice_about(code, subject.as_deref()))
             }
         }
     }
@@ -186,6 +186,9 @@ impl OrderRequest {
             (Self::Mute(order), OrderAnswer::Muted(Muted { muted: Some(mute) })) => {
                 let advice = advice_about(&order.code, order.subject.as_deref());
                 vec![format!("Muted {advice} until {}.", mute.until)]
+            }
+            (Self::Unmute(order), _) => {
+                vec![format!("Unmuted {}.", advice_about(&order.code, order.subject.as_deref()))]
             }
             (order, _) => vec![order.does()],
         }
@@ -296,7 +299,7 @@ pub struct ReleaseOrder {
     pub all: bool,
 }
 
-/// Empty the queues.
+/// Clear the queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlushOrder {
@@ -447,7 +450,7 @@ pub struct Rescanning {
     pub begins: bool,
 }
 
-/// Queues were emptied.
+/// Queues were cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Flushed {
     /// Number of targets that were removed from queues.

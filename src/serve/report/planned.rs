@@ -1,6 +1,8 @@
 //! The plan as JSON: the starts with their exact requests, and why other targets wait.
 
-use super::{Builds, OrderLine, RefusalLine, SuspensionLine, why, words, words::Word};
+use super::{
+    Builds, OrderLine, RefusalLine, SuspensionLine, why, why::why_gate, words, words::Word,
+};
 use crate::{
     plan::{Decision, Plan, PlannedStart, Refusal, RefusalReason},
     table::{NodeIx, TargetIx, TargetRef},
@@ -140,6 +142,9 @@ pub struct GateLine {
     pub limit: Option<f64>,
     /// Since when the gate is closed; null if unknown.
     pub since: Option<String>,
+    /// The comparison in a sentence; null where the gate's meaning says it all.
+    #[serde(default)]
+    pub says: Option<String>,
 }
 
 /// A waiting target that does not start.
@@ -249,6 +254,7 @@ fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = Gat
             value: refusal.value,
             limit: refusal.limit,
             since: refusal.since.map(Moment::rfc3339),
+            says: why_gate(plan, name, &refusal),
         })
     })
 }

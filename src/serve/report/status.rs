@@ -122,7 +122,7 @@ pub struct Sweep {
     pub shards: SweptShards,
     /// When the last sweep ended.
     pub last_end: Option<String>,
-    /// When a sweep last read everything.
+    /// When a sweep was last complete.
     pub last_success: Option<String>,
     /// Duration of the last sweep, in seconds.
     pub last_duration_seconds: Option<f64>,

@@ -111,6 +111,14 @@ pub struct ProposedHorizon {
     pub says: String,
 }
 
+impl OutlookLine {
+    /// The name of the rules, for people.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        if self.name == "in force" { "current rules" } else { &self.name }
+    }
+}
+
 /// The forecast under one set of rules. Lists over time have equal steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutlookLine {

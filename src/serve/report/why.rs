@@ -3,15 +3,15 @@
 use super::{suspension, title};
 use crate::{
     model::{
-        channel::{Channel, Mode},
-        records::{Backoff, JournalFailure},
+        channel::Channel,
+        records::{Backoff, JournalFailure, SuspensionScope},
         rounding::to_bytes,
         target::TargetKind,
     },
     plan::{MAX_COUNTED_WORK, Plan, Refusal, RefusalReason, SlotReservation},
     table::TargetRef,
     text::Label,
-    text::{duration, size},
+    text::{duration, size, three_digits_short},
 };
 use std::time::Duration;
 use wall_clock::Moment;
@@ -20,7 +20,7 @@ use wall_clock::Moment;
 #[must_use]
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if let Some((holder, reservation)) = plan.reservation_behind(refusal) {
-        return reserved_for_another(plan, refusal, holder, reservation);
+        return reserved_for_another(refusal, holder, reservation);
     }
     let sentence = sentence(plan, target, refusal);
     match plan.slot_reservation.as_ref().filter(|reservation| reservation.ix == target.ix()) {
@@ -38,18 +38,12 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     let name = channel.map_or("no channel", |channel| &channel.name);
     let (value, limit) = (refusal.value, refusal.limit);
     match refusal.reason {
-        RefusalReason::Mode => format!("{name} only advises; set mode: enforce to let it start"),
+        RefusalReason::Mode => match channel {
+            Some(_) => format!("channel {name} only advises; set mode: enforce to let it start"),
+            None => "recliner only advises; set mode: enforce to let it start".to_owned(),
+        },
         RefusalReason::Suspended => suspended(plan, target, name),
-        RefusalReason::Journal => {
-            let failure = plan.conditions.constraints.journal_failure.as_ref();
-            match failure.map(|(_, failure)| failure) {
-                Some(JournalFailure::NotWritable(error)) => {
-                    format!("the journal cannot be written ({error}); starts resume when it can")
-                }
-                Some(other) => other.to_string(),
-                None => "the journal cannot be written; starts resume when it can".to_owned(),
-            }
-        }
+        RefusalReason::Journal => journal(plan),
         RefusalReason::Window => match channel.and_then(|channel| next_window(plan, channel)) {
             Some(at) => format!("no window of {name} is open; the next one opens at {at}"),
             None => format!("no window of {name} is open, and none opens within two weeks"),
@@ -69,7 +63,7 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             }
         }
         RefusalReason::Budget => format!(
-            "with it {} would be started within an hour, and limits.bytes_per_hour is {}",
+            "starting it would make {} within an hour, and limits.bytes_per_hour is {}",
             bytes(value),
             bytes(limit)
         ),
@@ -79,11 +73,7 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             bytes(value),
             bytes(limit)
         ),
-        RefusalReason::Pressure => format!(
-            "the node is busy: the signal is at {} and must fall to {}",
-            number(value),
-            number(limit)
-        ),
+        RefusalReason::Pressure => pressure(refusal),
         RefusalReason::Ramp => ramp(plan, refusal),
         RefusalReason::Duty => rest(refusal, plan.rules.limits.duty_percent),
         RefusalReason::Maintenance => "the node is in maintenance mode".to_owned(),
@@ -119,32 +109,78 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::Futile => futile(plan, target, refusal),
         RefusalReason::Stale => stale(refusal),
         RefusalReason::Excluded => excluded(plan, target, refusal),
-        RefusalReason::NoEvidence => "nothing indicates stale index files".to_owned(),
+        RefusalReason::NoEvidence => "nothing shows stale index files".to_owned(),
     }
+}
+
+/// Why a gate of a node is closed, in a sentence; `None` if its meaning says it all.
+#[must_use]
+pub(super) fn why_gate(plan: &Plan, node: &str, refusal: &Refusal) -> Option<String> {
+    let suspensions = &plan.conditions.constraints.suspensions.0;
+    match refusal.reason {
+        RefusalReason::Suspended => {
+            let scopes = [SuspensionScope::All, SuspensionScope::Node(node.to_owned())];
+            scopes.iter().find_map(|it| Some(suspension::says(it, suspensions.get(it)?)))
+        }
+        RefusalReason::Journal => Some(journal(plan)),
+        RefusalReason::Ramp => Some(ramp(plan, refusal)),
+        RefusalReason::Duty => Some(rest(refusal, plan.rules.limits.duty_percent)),
+        RefusalReason::Pressure => Some(pressure(refusal)),
+        _ => None,
+    }
+}
+
+/// The sentence about a journal that cannot be used.
+fn journal(plan: &Plan) -> String {
+    let failure = plan.conditions.constraints.journal_failure.as_ref();
+    match failure.map(|(_, failure)| failure) {
+        Some(JournalFailure::NotWritable(error)) => {
+            format!("the journal cannot be written ({error}); starts resume when it can")
+        }
+        Some(other) => other.to_string(),
+        None => "the journal cannot be written; starts resume when it can".to_owned(),
+    }
+}
+
+/// The sentence about a node under pressure.
+fn pressure(refusal: &Refusal) -> String {
+    format!(
+        "the node is busy: the signal is at {} and must fall to {}",
+        number(refusal.value),
+        number(refusal.limit)
+    )
 }
 
 /// The sentence about a limit of jobs on a node or in the cluster.
 fn job_limit(plan: &Plan, place: &str, key: &str, refusal: &Refusal) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
     if value > limit {
-        format!("with it {} would run {place}, and {key} is {}", jobs(value), count(limit))
+        format!("starting it would make {} {place}, and {key} is {}", jobs(value), count(limit))
     } else {
-        format!("{} {place} {}, and {key} is {}", jobs(value), go_first(plan, value), count(limit))
+        let others = others(plan, value);
+        format!("{others} {place} {}, and {key} is {}", go_first(plan, value), count(limit))
     }
 }
 
-/// The verb for the jobs that keep slots from a target: they run, or the plan starts them first,
-/// which advise mode only shows.
+/// The jobs that keep slots from a target, as the subject of a sentence.
+fn others(plan: &Plan, number: Option<f64>) -> String {
+    match runs_anything(plan) || number != Some(1.0) {
+        true => jobs(number),
+        false => "another compaction".to_owned(),
+    }
+}
+
+fn runs_anything(plan: &Plan) -> bool {
+    plan.conditions.jobs.compactions().next().is_some()
+}
+
+/// The verb for the jobs that keep slots from a target: they run, or the plan starts them before it.
 fn go_first(plan: &Plan, jobs: Option<f64>) -> &'static str {
-    let runs = plan.conditions.jobs.compactions().next().is_some();
-    match (runs, plan.rules.mode, jobs == Some(1.0)) {
-        (true, Mode::Enforce, false) => "run or start first",
-        (true, Mode::Enforce, true) => "runs or starts first",
-        (true, Mode::Advise, false) => "run or would start first",
-        (true, Mode::Advise, true) => "runs or would start first",
-        (false, Mode::Enforce, false) => "start first",
-        (false, Mode::Enforce, true) => "starts first",
-        (false, Mode::Advise, _) => "would start first",
+    match (runs_anything(plan), jobs == Some(1.0)) {
+        (true, false) => "run or are first in line",
+        (true, true) => "runs or is first in line",
+        (false, false) => "are first in line",
+        (false, true) => "is first in line",
     }
 }
 
@@ -158,8 +194,8 @@ fn channel_limit(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal, name: &s
         );
     }
     format!(
-        "{} of {name} on the node {}, and its concurrency is {}",
-        jobs(value),
+        "{} of {name} on the node {}, and the channel's concurrency is {}",
+        others(plan, value),
         go_first(plan, value),
         count(limit)
     )
@@ -167,25 +203,24 @@ fn channel_limit(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal, name: &s
 
 /// The sentence for slots or bytes that are free, but reserved for another target.
 fn reserved_for_another(
-    plan: &Plan,
     refusal: &Refusal,
     holder: TargetRef<'_>,
     reservation: &SlotReservation,
 ) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
-    let first = go_first(plan, value);
+    let slots = format!("{} of {} slots", count(value), count(limit));
     let used = if refusal.reason == RefusalReason::ChannelLimit {
-        format!("of {} of its channel on the node, {} {first}", count(limit), count(value))
+        format!("{slots} of its channel on the node are taken")
     } else if refusal.reason == RefusalReason::NodeLimit {
-        format!("of {} on the node (limits.per_node), {} {first}", jobs(limit), count(value))
+        format!("{slots} on the node are taken (limits.per_node)")
     } else if refusal.reason == RefusalReason::Budget {
         format!(
-            "{} were started within an hour, of {} (limits.bytes_per_hour)",
+            "{} of {} were started within an hour (limits.bytes_per_hour)",
             bytes(value),
             bytes(limit)
         )
     } else {
-        format!("of {} in the cluster, {} {first}", jobs(limit), count(value))
+        format!("{slots} in the cluster are taken (limits.cluster)")
     };
     let needs = if reservation.all_copies {
         "a slot for each of its copies at once"
@@ -288,12 +323,12 @@ fn ramp(plan: &Plan, refusal: &Refusal) -> String {
         "it is not known yet what runs on the node; starts resume after the first poll".to_owned()
     } else if spread && refusal.value == Some(0.0) {
         format!(
-            "another start on the node comes first, and limits.wait is {}",
+            "another compaction on the node is first in line; the next one waits {} (limits.wait)",
             seconds(refusal.limit)
         )
     } else if spread {
         format!(
-            "the last start on the node was {} ago, and limits.wait is {}",
+            "{} since the last start on the node; the next one waits {} (limits.wait)",
             seconds(refusal.value),
             seconds(refusal.limit)
         )
@@ -309,7 +344,8 @@ fn ramp(plan: &Plan, refusal: &Refusal) -> String {
 
 /// Why the node rests, or why no more compactions may start beside the running ones.
 fn rest(refusal: &Refusal, duty_percent: f64) -> String {
-    let share = format!("may use {duty_percent}% of its time (limits.duty)");
+    let share = three_digits_short(duty_percent);
+    let share = format!("may use {share}% of its time (limits.duty)");
     match (refusal.busy_before_rest(duty_percent), refusal.value, refusal.limit) {
         (Some(busy), Some(rested), Some(rest)) => format!(
             "compactions ran on the node for {}{} and {share}: the next one may start in {}",
@@ -338,7 +374,7 @@ fn excluded(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         return "no request can carry its name".to_owned();
     }
     format!(
-        "views.enforce is {}, and the database has {} ranges: CouchDB can only compact all copies of its views at once",
+        "the setting views.enforce is {}, and the database has {} ranges: CouchDB can only compact all copies of its views at once",
         plan.rules.views.label(),
         target.shard_map().ranges
     )
@@ -354,7 +390,7 @@ fn count(number: Option<f64>) -> String {
 }
 
 fn number(number: Option<f64>) -> String {
-    number.map_or_else(|| "?".to_owned(), |number| format!("{number}"))
+    number.map_or_else(|| "?".to_owned(), three_digits_short)
 }
 
 fn bytes(number: Option<f64>) -> String {

@@ -185,7 +185,7 @@ pub enum EventDetails {
         /// What the muted advice is about; absent for all advice of the code.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         subject: Option<String>,
-        /// When it counts again.
+        /// When the mute expires.
         until: Moment,
         /// Who muted it, and from where.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,7 +194,7 @@ pub enum EventDetails {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
-    /// Advice counts again: its time is over, or an operator ended it.
+    /// A mute ended: it expired, or an operator ended it.
     AdviceUnmuted {
         /// The rule's code.
         code: String,

@@ -234,7 +234,7 @@ async fn failed_backup_leaves_the_old_file_unchanged() {
         ("HTTP/1.1 200 OK\r\n\r\nredb", "its response has no length; is it a recliner?"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nredb", "the received copy cannot be used"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "it is not a journal"),
-        ("HTTP/1.1 404 No\r\ncontent-length: 2\r\n\r\n{}", "is not recliner's"),
+        ("HTTP/1.1 404 No\r\ncontent-length: 2\r\n\r\n{}", "is not a recliner's"),
     ] {
         let (url, _server) = answering(bytes.into()).await;
         let ran = own(&["backup", "old", "--force", "--recliner.url", &url]).await;

@@ -182,14 +182,19 @@ async fn refused_order_is_explained_in_a_sentence() {
             "recliner: no: \\u{1b}x\n  db:a/b\n  db:a/c\n",
         ),
         (401, "go away".to_owned(), 1, "it requires a user; give --recliner.username"),
-        (200, "<html>".to_owned(), 1, "is not recliner's JSON"),
+        (200, "<html>".to_owned(), 1, "is not a recliner's; check the address"),
         (
             500,
             "{}".to_owned(),
             1,
-            "its response with status 500 Internal Server Error is not recliner's",
+            "its answer to /api/v1/compact (status 500 Internal Server Error) is not a recliner's",
         ),
-        (302, String::new(), 1, "its response with status 302 Found is not recliner's JSON"),
+        (
+            302,
+            String::new(),
+            1,
+            "its answer to /api/v1/compact (status 302 Found) is not a recliner's",
+        ),
     ] {
         let fake = Fake::answering(StatusCode::from_u16(status).unwrap(), &body).await;
         let ran = recliner(&["compact", "orders", "--recliner.url", &fake.url], &[]).await;
@@ -389,7 +394,7 @@ async fn advice_is_muted_and_unmuted_by_code_and_subject() {
             json!(Muted { muted: None }),
             "unmute",
             json!({ "code": "orphan_shards", "subject": null }),
-            "Advice orphan_shards counts again.\n",
+            "Unmuted orphan_shards.\n",
         ),
     ] {
         let mut fake = Fake::of(data).await;

@@ -223,7 +223,8 @@ impl<'a> Reader<'a> {
 
     fn upgrade(&mut self, kind: ChannelKind) -> Option<Priority> {
         if kind == ChannelKind::Db {
-            let message = "takes no database on CouchDB 3.x: older file formats read as the newest once opened";
+            let message =
+                "matches nothing on CouchDB 3: older file formats read as the newest once opened";
             self.findings.note(self.section, None, message);
         } else if self.node.value("view_upgrade", "compact_on_collator_upgrade") == Some("false") {
             let message = "takes only files without live bytes, since [view_upgrade] compact_on_collator_upgrade is false";

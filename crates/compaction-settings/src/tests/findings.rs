@@ -217,7 +217,7 @@ fn meaning_of_channel_lists_depends_on_version() {
         "[smoosh]\ndb_channels = zz_dbs\n[smoosh.zz_dbs]\npriority = upgrade\n",
         &[
             "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: ratio_dbs, slack_dbs, upgrade_dbs, zz_dbs",
-            "note: [smoosh.zz_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+            "note: [smoosh.zz_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ],
     );
     assert_findings(
@@ -226,7 +226,7 @@ fn meaning_of_channel_lists_depends_on_version() {
         &[
             "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.2.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh]: min_priority is left out in slack_views: CouchDB 3.2.2 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
-            "note: [smoosh.zz_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+            "note: [smoosh.zz_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ],
     );
     assert_findings(
@@ -421,7 +421,7 @@ fn default_settings_report_defaults_in_effect() {
             "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
             "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
             "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
-            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+            "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );
     let texts = finding_texts(&read_smoosh(&node("3.2.2", "")).findings);
@@ -433,7 +433,7 @@ fn default_settings_report_defaults_in_effect() {
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
             "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
             "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
-            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+            "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );
     let texts = finding_texts(&read_smoosh(&node("3.1.2", "")).findings);
@@ -444,7 +444,7 @@ fn default_settings_report_defaults_in_effect() {
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
             "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 32 MiB and more",
             "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 32 MiB and more",
-            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+            "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );
     let texts = finding_texts(&read_smoosh(&node("3.0.0", "")).findings);
@@ -454,7 +454,7 @@ fn default_settings_report_defaults_in_effect() {
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
             "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 5, which for this much slack means files of 20 MiB and more",
             "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 5, which for this much slack means files of 20 MiB and more",
-            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+            "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );
     let texts = finding_texts(&read_smoosh(&node("2.3.1", "")).findings);
@@ -469,7 +469,7 @@ fn default_settings_report_defaults_in_effect() {
             "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
             "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
             "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
-            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+            "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );
     let texts = finding_texts(&read_smoosh(&node("3.9.0", "")).findings);
@@ -481,7 +481,7 @@ fn default_settings_report_defaults_in_effect() {
             "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
             "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
             "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
-            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+            "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );
 }

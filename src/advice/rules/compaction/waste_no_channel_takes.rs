@@ -10,7 +10,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "waste_no_channel_takes",
     finds: "Much waste in files that no channel takes.",
-    because: "A ratio says how bloated a file is, not for how long its waste has been lying there: with smoosh's ratio of 2, a file that stopped growing at 1.9 keeps its waste for good. Channels by rent take such a file once its waste has cost as much as a compaction, so where there are any the rule is silent. The share of all files is `advice.untaken_waste`.",
+    because: "A ratio says how bloated a file is, not for how long its waste has been there: with smoosh's ratio of 2, a file that stopped growing at 1.9 keeps its waste for good. Channels by rent take such a file once its waste has cost as much as a compaction, so where there are any the rule is silent. The share of all files is `advice.untaken_waste`.",
     ..Rule::info(check)
 };
 

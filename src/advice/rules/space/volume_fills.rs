@@ -55,11 +55,17 @@ fn severity_of(dates: &FillDates, settings: &AdviceSettings, now: Moment) -> Sev
 
 /// The three dates in a sentence.
 fn dates_in_words(dates: &FillDates) -> String {
+    let on = |date: Option<Moment>| {
+        date.map_or_else(|| "never".to_owned(), |at| format!("on {}", at.date()))
+    };
+    let first = match dates.uncompacted {
+        Some(_) => format!("full {}", on(dates.uncompacted)),
+        None => "never full".to_owned(),
+    };
     format!(
-        "Simulated dates when it is full: {} without compaction, {} with smoosh, {} with recliner as configured.",
-        word(dates.uncompacted),
-        word(dates.smoosh),
-        word(dates.compacted),
+        "Forecast: {first} without compaction, {} with smoosh, {} with recliner as configured.",
+        on(dates.smoosh),
+        on(dates.compacted),
     )
 }
 
@@ -302,7 +308,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "The volume a has 100 GiB free, and live data grows by 10 GiB a day (measured over 5d). Simulated dates when it is full: 2026-12-01 without compaction, 2026-12-01 with smoosh, 2026-12-05 with recliner as configured."
+            "The volume a has 100 GiB free, and live data grows by 10 GiB a day (measured over 5d). Forecast: full on 2026-12-01 without compaction, on 2026-12-01 with smoosh, on 2026-12-05 with recliner as configured."
         );
         assert_eq!(only.severity, Severity::Warning);
         let dates = only.evidence.iter().filter(|(name, _)| name.contains("full")).count();

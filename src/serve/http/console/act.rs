@@ -140,7 +140,7 @@ pub(super) fn if_ordered(plan: &Plan, target: TargetRef<'_>) -> AskedCompaction 
     let refused = if start.is_none() {
         Some(no_request(target).to_owned())
     } else if plan.rules.mode == Mode::Advise {
-        Some("recliner only advises, so it starts nothing. Set mode: enforce to let it.".to_owned())
+        Some("You cannot start it in advise mode. Set mode: enforce to let recliner start compactions.".to_owned())
     } else {
         let for_good = waits.as_ref().filter(|(reason, _)| holds_orders_for_good(*reason));
         for_good.map(|(_, why)| [&capital(why), "."].concat())
@@ -148,7 +148,7 @@ pub(super) fn if_ordered(plan: &Plan, target: TargetRef<'_>) -> AskedCompaction 
     AskedCompaction { start, waits: waits.map(|(_, why)| why), needs_force, refused }
 }
 
-/// Whether a target rests after earlier compactions, so that only force starts it.
+/// Whether a target is paused after earlier compactions, so that only force starts it.
 const fn is_rest(reason: RefusalReason) -> bool {
     matches!(reason, RefusalReason::CoolDown | RefusalReason::Quarantined | RefusalReason::Futile)
 }

@@ -133,9 +133,10 @@ async fn plan_lists_starts_and_reasons_for_waiting() {
         let RefusedLine { refusal, why, .. } = found;
         (refusal.reason.as_ref(), why.as_str())
     };
-    let why = "another start on the node comes first, and limits.wait is 1s";
+    let why =
+        "another compaction on the node is first in line; the next one waits 1s (limits.wait)";
     assert_eq!(refused(SHARD), ("ramp", why));
-    let why = "1 job of ratio_views on the node would start first, and its concurrency is 1";
+    let why = "another compaction of ratio_views on the node is first in line, and the channel's concurrency is 1";
     assert_eq!(refused(ODD_VIEW), ("channel_limit", why));
     let waiting = CandidatesLine {
         node: "couchdb@a".to_owned(),

@@ -306,7 +306,9 @@ async fn confirmation_of_compaction_shows_request_and_refusal() {
     };
     let orders = "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.17";
     let advised = of(orders).await;
-    assert!(advised.contains("recliner only advises") && !advised.contains("class=\"do\""));
+    assert!(
+        advised.contains("You cannot start it in advise mode") && !advised.contains("class=\"do\"")
+    );
     // A channel takes the target, and a limit holds it back.
     let mut plan = Plan::clone(&surface.plan.borrow());
     Arc::make_mut(&mut plan.rules).mode = Mode::Enforce;

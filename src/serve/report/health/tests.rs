@@ -86,7 +86,7 @@ fn all_clear_requires_no_findings_anywhere() {
             "A critical thing. [advice]",
             "3 findings about smoosh on 2 nodes, the first about a: One. [nodes]",
             "a: no direct address. [nodes]",
-            "A warning thing. And 1 more warning of the advice. [advice]",
+            "A warning thing. 1 more warning. [advice]",
         ]
     );
 }
