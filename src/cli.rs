@@ -163,7 +163,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
         return Exit::Usage;
     }
     let command = Args::command();
-    let help = first_help::of(&command);
+    let help = first_help::of(&command, &next_step::program_name());
     let parsed = command.override_help(help).try_get_matches_from(&words);
     let args = match parsed.and_then(|matches| Args::from_arg_matches(&matches)) {
         Ok(args) => args,

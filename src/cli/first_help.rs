@@ -1,7 +1,7 @@
 //! The help of `recliner` itself, in one screen: how to begin, the ten commands that people need first, and the
 //! names of all others.
 
-use super::{next_step::program_name, table::paragraph};
+use super::table::paragraph;
 use clap::Command;
 
 /// Commands that are described, in the order in which people meet them.
@@ -22,8 +22,7 @@ const FIRST: [&str; 10] = [
 const WIDTH: u16 = 80;
 
 /// The help, with the commands as they are declared.
-pub(super) fn of(command: &Command) -> String {
-    let program = program_name();
+pub(super) fn of(command: &Command, program: &str) -> String {
     let begin = [
         ("demo", "try it on a simulated cluster"),
         ("scan --couchdb.url http://couch-a:5984", "read your cluster once"),
@@ -54,7 +53,7 @@ mod tests {
     #[test]
     fn fits_one_screen_and_names_every_command() {
         let command = super::super::command_line();
-        let help = of(&command);
+        let help = of(&command, "recliner");
         assert!(help.lines().count() <= 40, "{help}");
         assert!(help.lines().all(|line| line.chars().count() <= WIDTH.into()), "{help}");
         for name in command.get_subcommands().map(Command::get_name) {

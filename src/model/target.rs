@@ -6,8 +6,8 @@
 mod id;
 mod selector;
 
-pub use id::TargetId;
-pub use selector::{TargetSelector, database_of};
+pub use id::{TargetId, database_of};
+pub use selector::TargetSelector;
 
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};

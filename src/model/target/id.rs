@@ -1,8 +1,8 @@
 //! The text form of a target's identity.
 
-use super::{TargetKind, database_of};
+use super::TargetKind;
 use crate::text::Label;
-use couchdb_names::{Engine, ParseSignatureError, Signature, encode_part};
+use couchdb_names::{Engine, ParseSignatureError, ShardName, Signature, encode_part};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, str::FromStr};
@@ -161,6 +161,19 @@ impl FromStr for TargetId {
             },
             _ => Err(ParseTargetError::Parts(text.to_owned())),
         }
+    }
+}
+
+/// The database that a shard file, or an instance of a database, belongs to. Database names cannot
+/// contain a dot.
+#[must_use]
+pub fn database_of(name: &str) -> &str {
+    if let Some(shard) = ShardName::split(name) {
+        return shard.db;
+    }
+    match name.rsplit_once('.') {
+        Some((db, _)) if !db.is_empty() => db,
+        _ => name,
     }
 }
 

@@ -1,8 +1,8 @@
 //! A user's text that selects targets. It is matched against ids, so that it also selects deleted
 //! targets of which only the id is left.
 
-use super::TargetId;
-use couchdb_names::{ShardName, encode_part};
+use super::{TargetId, database_of};
+use couchdb_names::encode_part;
 use std::collections::BTreeSet;
 
 /// The targets that a text selects: one by its id, or all of a shard file, of a database, or of a
@@ -76,19 +76,6 @@ fn matches_text(text: &str, id: &TargetId, design: Option<&str>) -> bool {
         }
         TargetId::Cleanup { db } => db == text,
         TargetId::Search { db, design, .. } => db == text || of_design(db, design),
-    }
-}
-
-/// The database that a shard file, or an instance of a database, belongs to. Database names cannot
-/// contain a dot.
-#[must_use]
-pub fn database_of(name: &str) -> &str {
-    if let Some(shard) = ShardName::split(name) {
-        return shard.db;
-    }
-    match name.rsplit_once('.') {
-        Some((db, _)) if !db.is_empty() => db,
-        _ => name,
     }
 }
 

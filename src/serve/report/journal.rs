@@ -316,7 +316,7 @@ pub struct EventLine {
     /// The reason that was given, or what went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Whether the order applies even if no channel takes the target, or while the target rests.
+    /// Whether the order applies even if no channel takes the target, or while the target is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
     /// Number of failures in a row.

@@ -20,7 +20,7 @@ pub struct OrderLine {
     pub since: String,
     /// When the order expires if it has not started.
     pub until: String,
-    /// Whether the order applies even if no channel takes the target, or while the target rests.
+    /// Whether the order applies even if no channel takes the target, or while the target is paused.
     pub force: bool,
     /// The channel that the compaction counts for; null if no channel takes the target any more.
     pub channel: Option<String>,

@@ -273,7 +273,7 @@ pub struct ResumeOrder {
 pub struct CompactOrder {
     /// An id, a shard file's name, a database with one file, or `<db>/_design/<name>`.
     pub target: String,
-    /// Whether to start the target even if no channel takes it, or while it rests.
+    /// Whether to start the target even if no channel takes it, or while it is paused.
     #[serde(default)]
     pub force: bool,
 }

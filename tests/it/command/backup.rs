@@ -85,7 +85,8 @@ async fn backup_made_under_writes_can_be_started_with() {
     until("a created database", async || created().await > 0).await;
     let before = created().await;
     let first = own(&["backup", "copy.redb", "--format", "json"]).await;
-    assert_eq!((first.code, first.err.as_str()), (0, ""), "{first:?}");
+    let asked = "recliner: asking the recliner of the Unix socket data/admin.sock\n";
+    assert_eq!((first.code, first.err.as_str()), (0, asked), "{first:?}");
     let first = first.json();
     assert!(first["last_seq"].as_u64().unwrap() >= before, "{first}");
     assert_eq!(first["file"], "copy.redb");

@@ -47,7 +47,7 @@ async fn a_database_has_the_reason_of_most_of_its_waste() {
     assert_eq!(orders.growth_day_bytes, None, "nothing was watched yet");
     assert_eq!(orders.reason.as_deref(), Some("ramp"));
     let why = orders.why.unwrap();
-    assert!(why.contains("another start on the node comes first"), "{why}");
+    assert!(why.contains("first in line"), "{why}");
 }
 
 #[tokio::test]
