@@ -754,9 +754,19 @@ pub(super) struct MixinArgs {
     /// [default: job="recliner" in rules, any job in dashboards]
     #[arg(long = "selector", value_name = "MATCHERS", value_hint = ValueHint::Other)]
     pub(super) selector: Option<Selector>,
+    /// Leave out all alerts but these
+    #[arg(long = "only", value_enum, value_name = "ALERTS")]
+    pub(super) only: Option<AlertSet>,
     /// The program that reads the rules or dashboards
     #[arg(long = "format", value_enum, value_name = "FORMAT")]
     pub(super) format: Option<MixinFormat>,
+}
+
+/// A set of alerts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum AlertSet {
+    /// The ten alerts to begin with
+    Essential,
 }
 
 /// A shell with completions.

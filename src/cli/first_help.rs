@@ -28,7 +28,7 @@ pub(super) fn of(command: &Command, program: &str) -> String {
         ("scan --couchdb.url http://couch-a:5984", "read your cluster once"),
         ("serve --couchdb.url http://couch-a:5984", "keep watching it"),
     ];
-    let begin = begin.map(|(words, what)| format!("  {program} {words:<41}{what}\n")).concat();
+    let begin = begin.map(|(words, what)| format!("  {program} {words:<40}{what}\n")).concat();
     let described = |name: &&str| {
         let command = command.find_subcommand(name)?;
         Some(format!("  {name:<11}{}\n", command.get_about()?))

@@ -4,6 +4,7 @@
 //! addresses in links, and the labels of recliner's scrape targets. Everything else is printed as
 //! it is in the repository, under `alerts/`, `dashboards/` and `docs/`.
 
+mod essential;
 mod link_base;
 mod selector;
 
@@ -12,7 +13,7 @@ pub(super) use selector::Selector;
 
 use super::{
     CommandError, Exit,
-    args::{MixinArgs, MixinFormat, MixinPart},
+    args::{AlertSet, MixinArgs, MixinFormat, MixinPart},
     output::{print_own, write_files},
 };
 use crate::book;
@@ -81,6 +82,7 @@ fn refuse_flags_without_effect(args: &MixinArgs) -> Result<(), CommandError> {
         ("--runbook-url", args.runbook_url.is_some() && !links_to_the_book),
         ("--dashboard-url", args.dashboard_url.is_some() && !is_rules),
         ("--format", args.format.is_some() && !has_format),
+        ("--only", args.only.is_some() && !is_rules),
     ];
     match without_effect.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => Err(CommandError::usage(format!(
@@ -94,7 +96,11 @@ fn refuse_flags_without_effect(args: &MixinArgs) -> Result<(), CommandError> {
 impl MixinArgs {
     /// A rule file with this installation's links and selector.
     fn rules(&self, shipped: &str) -> String {
-        let mut text = shipped.to_owned();
+        let has_alerts = shipped.contains("- alert:");
+        let mut text = match self.only {
+            Some(AlertSet::Essential) if has_alerts => essential::only_essential(shipped),
+            Some(AlertSet::Essential) | None => shipped.to_owned(),
+        };
         if let Some(base) = &self.runbook_url {
             for link in ["runbook_url", "advice_url"] {
                 let shipped = format!("{link}: {RUNBOOK_BASE}/");

@@ -207,6 +207,14 @@ async fn recliner_in(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> Ran {
     ran
 }
 
+/// The same beside a running recliner, without the note that the recliner of its socket is asked.
+async fn recliner_beside(dir: &Path, words: &[&str]) -> Ran {
+    const NOTE: &str = "recliner: asking the recliner of the Unix socket data/admin.sock\n";
+    let ran = recliner_in(dir, words, &[]).await;
+    let err = ran.err.strip_prefix(NOTE).unwrap_or(&ran.err).to_owned();
+    Ran { err, ..ran }
+}
+
 /// The fields of a target in JSON.
 const FIELDS: [&str; 31] = [
     "id",

@@ -1,7 +1,8 @@
 //! Orders over the Unix socket, and orders that are refused over TCP.
 
 use super::{
-    PASSWORD, PATIENCE, Ran, Site, data_of, recliner_in, service::Running, world, written,
+    PASSWORD, PATIENCE, Ran, Site, data_of, recliner_beside, recliner_in, service::Running, world,
+    written,
 };
 use recliner::serve::report::{Events, Failed, Planned, Status, SuspensionLine, orders::Suspended};
 use serde::de::DeserializeOwned;
@@ -63,7 +64,7 @@ async fn socket_allows_suspend_and_resume_but_tcp_does_not() {
     let mut base = format!("http://{}", running.address);
     let socket = dir.path().join("data/admin.sock");
     assert_eq!(fs::metadata(&socket).expect("the file exists").permissions().mode() & 0o777, 0o600);
-    let own = async |words: &[&str]| -> Ran { recliner_in(dir.path(), words, &[]).await };
+    let own = async |words: &[&str]| -> Ran { recliner_beside(dir.path(), words).await };
 
     // Over TCP every order is refused: an address does not identify the user.
     for path in ["suspend", "resume", "rescan"] {
@@ -74,9 +75,15 @@ async fn socket_allows_suspend_and_resume_but_tcp_does_not() {
     let ran = own(&["suspend", "--recliner.url", &base]).await;
     ran.refuses(1, &["without --recliner.url", "--web.enable-admin-api"]);
 
+    let base_in_env = [("RECLINER_URL", &*base)];
+    let ran = recliner_in(dir.path(), &["suspend"], &base_in_env).await;
+    assert!(ran.err.contains("RECLINER_URL"), "the environment wins over the socket: {ran:?}");
+    assert_eq!((ran.code, ran.err.contains("--web.enable-admin-api")), (1, true), "{ran:?}");
+    let ran = recliner_in(dir.path(), &["resume", "node:couchdb@typo"], &[]).await;
+    assert!(ran.err.contains("asking the recliner of the Unix socket data/admin.sock"), "{ran:?}");
+
     let ran = own(&["suspend", "--why", "disks are moved"]).await;
-    let asked = "recliner: asking the recliner of the Unix socket data/admin.sock\n";
-    assert_eq!((ran.code, ran.err.as_str()), (0, asked), "{ran:?}");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
     assert!(ran.out.starts_with("Everything is suspended since 20"), "{ran:?}");
     let by = format!("unix socket, uid {}", uid(dir.path()));
     let found = &suspensions(&base, 1).await[0];
@@ -130,7 +137,7 @@ async fn socket_needs_no_user_and_can_be_moved_or_disabled() {
     let web = written(dir.path(), "web.yml", &format!("basic_auth_users: {{ann: {hash}}}\n"));
     let flags = ["--web.config.file", &web, "--web.admin-socket", "here.sock"];
     let mut running = Running::start(&site, dir.path(), &flags).await;
-    let own = async |words: &[&str]| -> Ran { recliner_in(dir.path(), words, &[]).await };
+    let own = async |words: &[&str]| -> Ran { recliner_beside(dir.path(), words).await };
     for words in [&["suspend"][..], &["resume"]] {
         let ran = own(&[words, &["--web.admin-socket", "here.sock"]].concat()).await;
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
