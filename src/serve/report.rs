@@ -504,19 +504,8 @@ pub fn nodes(plan: &Plan) -> impl Iterator<Item = NodeLine> {
 /// The title of a target in a sentence: its shard, its view, or its database.
 #[must_use]
 pub fn title(target: TargetRef<'_>) -> String {
-    let db = target.db_name().db;
-    match (target.kind(), target.view().and_then(|view| view.designs.first())) {
-        (TargetKind::View, Some(design)) => format!("view {db}/{design}"),
-        (TargetKind::Cleanup, _) => format!("index files of {db}"),
-        (TargetKind::Search, Some(design)) => {
-            let search = target.search();
-            let engine = search.map_or("search", |search| search.engine.label());
-            format!("{engine} index {db}/{design}/{}", search.map_or("", |search| &search.index))
-        }
-        (TargetKind::Db | TargetKind::View | TargetKind::Search, _) => {
-            format!("{} on {}", target.shard_name().unwrap_or_else(|| db.to_owned()), target.node())
-        }
-    }
+    let design = target.view().and_then(|view| view.designs.first());
+    target.id().title(design.map(AsRef::as_ref))
 }
 
 #[cfg(test)]

@@ -17,6 +17,25 @@ impl Range {
     pub const fn contains(self, hash: u32) -> bool {
         self.from <= hash && hash <= self.to
     }
+
+    /// Whether it is the only range of its database.
+    #[must_use]
+    pub const fn is_whole(self) -> bool {
+        self.from == 0 && self.to == u32::MAX
+    }
+
+    /// The first digits of both ends, as many as tell the ranges of a database apart: `80-9f` for up to 256 ranges.
+    #[must_use]
+    pub fn short(self) -> String {
+        let digits = match self.to - self.from {
+            0x00ff_ffff.. => 2,
+            0xffff.. => 4,
+            _ => 8,
+        };
+        let text = self.text();
+        let ends = text.as_str().split('-').filter_map(|end| end.get(..digits));
+        ends.collect::<Vec<_>>().join("-")
+    }
 }
 
 /// A range as text.
@@ -115,6 +134,20 @@ impl fmt::Display for ShardName<'_> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn short_ranges_tell_the_ranges_of_a_database_apart() {
+        for (range, short) in [
+            ("00000000-ffffffff", "00-ff"),
+            ("80000000-9fffffff", "80-9f"),
+            ("ff000000-ffffffff", "ff-ff"),
+            ("ff800000-ffffffff", "ff80-ffff"),
+            ("00010000-0001ffff", "0001-0001"),
+            ("0001f000-0001ffff", "0001f000-0001ffff"),
+        ] {
+            assert_eq!(range.parse::<Range>().unwrap().short(), short, "{range}");
+        }
+    }
 
     #[test]
     fn shard_names_round_trip() {

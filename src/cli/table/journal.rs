@@ -2,15 +2,14 @@
 
 use super::{
     super::printable,
-    layout::{Grid, bytes, short_among, short_range},
+    layout::{Grid, bytes, short_among},
 };
 use crate::{
-    model::target::{TargetId, database_of},
+    model::target::TargetId,
     plan::RefusalReason,
     serve::report::{EventLine, OutcomeLine, result_in_words},
     text::duration,
 };
-use couchdb_names::ShardName;
 use std::{collections::BTreeSet, time::Duration};
 
 /// A table of how jobs ended.
@@ -203,23 +202,11 @@ impl Nodes {
     /// A target in readable form; a text that is not an id stays as it is.
     fn named(&self, id: &str) -> String {
         let name = match id.parse::<TargetId>() {
-            Ok(TargetId::Db { node, shard }) => {
-                let node = short_among(&node, || self.0.iter().map(String::as_str));
-                match ShardName::split(&shard) {
-                    Some(name) => {
-                        format!("{} {} on {node}", name.db, short_range(&name.range.to_string()))
-                    }
-                    None => format!("{shard} on {node}"),
-                }
-            }
-            Ok(TargetId::View { db, signature, .. }) => {
-                // Eight characters are enough to distinguish the views of one database.
-                let signature: String = signature.to_string().chars().take(8).collect();
-                format!("view {signature} of {}", database_of(&db))
-            }
-            Ok(TargetId::Cleanup { db }) => format!("index files of {}", database_of(&db)),
-            Ok(TargetId::Search { db, engine, design, index }) => {
-                format!("{} index {db}/{design}/{index}", engine.label())
+            Ok(id) => {
+                let node = if let TargetId::Db { node, .. } = &id { Some(node) } else { None };
+                let short = |node| short_among(node, || self.0.iter().map(String::as_str));
+                let on_node = node.map_or_else(String::new, |node| format!(" on {}", short(node)));
+                id.name(None) + &on_node
             }
             Err(_) => return printable(id),
         };

@@ -5,6 +5,7 @@ use crate::{model::rounding::to_bytes, table::PartialSum, text::size};
 use comfy_table::{
     CellAlignment, ColumnConstraint::LowerBoundary, ContentArrangement, Table, Width, presets,
 };
+use couchdb_names::Range;
 
 /// Spaces between two columns.
 const GAP: usize = 2;
@@ -273,11 +274,7 @@ pub(in crate::cli) fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(
 
 /// Two digits of each end of a range, enough to distinguish the shards of one database up to q=256.
 pub(in crate::cli) fn short_range(range: &str) -> String {
-    let end = |text: &str| text.get(..2).unwrap_or(text).to_owned();
-    match range.split_once('-') {
-        Some((from, to)) => printable(&format!("{}-{}", end(from), end(to))),
-        None => printable(range),
-    }
+    range.parse::<Range>().map_or_else(|_| printable(range), Range::short)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The text form of a target's identity.
 
-use super::TargetKind;
+use super::{CLUSTER_NODE, TargetKind};
 use crate::text::Label;
 use couchdb_names::{Engine, ParseSignatureError, ShardName, Signature, encode_part};
 use percent_encoding::percent_decode_str;
@@ -54,6 +54,43 @@ impl TargetId {
         match self {
             Self::Db { shard: name, .. } | Self::View { db: name, .. } => database_of(name),
             Self::Cleanup { db } | Self::Search { db, .. } => db,
+        }
+    }
+
+    /// What people call it beside a column of nodes: `orders 80-9f`, `orders/_design/clients`, `index files of
+    /// orders`. The id of a view does not have its design document; without that, the signature stands for it.
+    #[must_use]
+    pub fn name(&self, design: Option<&str>) -> String {
+        match self {
+            Self::Db { shard, .. } => with_range(database_of(shard).to_owned(), shard),
+            Self::View { db, signature, .. } => {
+                let name = design.map_or_else(
+                    || {
+                        // Eight characters tell the views of one database apart.
+                        let signature: String = signature.to_string().chars().take(8).collect();
+                        format!("view {signature} of {}", database_of(db))
+                    },
+                    |design| format!("{}/{design}", database_of(db)),
+                );
+                with_range(name, db)
+            }
+            Self::Cleanup { db } => format!("index files of {db}"),
+            Self::Search { db, engine, design, index } => {
+                format!("{} index {db}/{design}/{index}", engine.label())
+            }
+        }
+    }
+
+    /// The same with its node, if it is one file on one: `orders 80-9f on couchdb@couch-a`.
+    #[must_use]
+    pub fn title(&self, design: Option<&str>) -> String {
+        match self {
+            Self::Db { node, .. } | Self::View { node, .. } if node != CLUSTER_NODE => {
+                format!("{} on {node}", self.name(design))
+            }
+            Self::Db { .. } | Self::View { .. } | Self::Cleanup { .. } | Self::Search { .. } => {
+                self.name(design)
+            }
         }
     }
 
@@ -161,6 +198,14 @@ impl FromStr for TargetId {
             },
             _ => Err(ParseTargetError::Parts(text.to_owned())),
         }
+    }
+}
+
+/// A name with the range of the shard file that it is about, if that is one of several.
+fn with_range(name: String, file: &str) -> String {
+    match ShardName::split(file).filter(|shard| !shard.range.is_whole()) {
+        Some(shard) => format!("{name} {}", shard.range.short()),
+        None => name,
     }
 }
 

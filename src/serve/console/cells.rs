@@ -1,12 +1,12 @@
 //! Formats values as all pages show them: names, bytes, times, links.
 
 use crate::{
-    model::rounding::to_bytes,
+    model::{rounding::to_bytes, target::TargetId},
     plan::RefusalReason,
     text::{Label as _, duration, escape, grouped, size, three_digits},
 };
 use maud::{Markup, html};
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
 use wall_clock::Moment;
 
@@ -119,25 +119,12 @@ pub(super) fn database_link(db: &str) -> Markup {
 
 /// A link to a target's page, with a readable name: its shard file, its view, or its database.
 pub(super) fn id_link(id: &str, ddoc: Option<&str>) -> Markup {
-    target_link(id, &short(id, ddoc))
+    target_link(id, &target_name(id, ddoc))
 }
 
-/// An id without its kind, node and encoding. A view's signature is replaced by its design
-/// document, or shortened.
-fn short(id: &str, ddoc: Option<&str>) -> String {
-    let (kind, rest) = id.split_once(':').unwrap_or(("", id));
-    let rest =
-        if kind == "cleanup" { rest } else { rest.split_once('/').map_or(rest, |(_, rest)| rest) };
-    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    match (kind, rest.rsplit_once('/'), ddoc) {
-        ("view", Some((of, _)), Some(ddoc)) => format!("{}/{ddoc}", decoded(of)),
-        ("view", Some((of, signature)), None) => {
-            let begin: String = signature.chars().take(8).collect();
-            format!("{}, view {begin}…", decoded(of))
-        }
-        ("cleanup", ..) => format!("index files of {}", decoded(rest)),
-        _ => decoded(rest),
-    }
+/// What people call a target beside a column of nodes.
+pub(super) fn target_name(id: &str, ddoc: Option<&str>) -> String {
+    id.parse::<TargetId>().map_or_else(|_| id.to_owned(), |id| id.name(ddoc))
 }
 
 /// A link to a target's page with this text.

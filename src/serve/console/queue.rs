@@ -2,9 +2,10 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, link, meaning, name, score, seconds, span_since, target_link},
+    cells::{
+        ago, bytes, count, id_link, link, meaning, name, score, seconds, span_since, target_link,
+    },
     chart,
-    target::start_title,
 };
 use crate::{
     plan::RefusalReason,
@@ -215,7 +216,7 @@ pub(super) fn starts(starts: &[StartLine], shown: usize, now: Moment) -> Markup 
         div.wide { table {
             thead { tr { th { "target" } th { "node" } th.rest { "channel" } th.n { "frees" } th.n.rest { "writes" } th.n.rest { "takes" } th.rest { "waiting for" } } }
             tbody { @for line in starts.iter().take(shown) { tr {
-                td.named { (target_link(&line.id, &start_title(line))) @if let Some(by) = &line.ordered_by { span.quiet { " ordered by " (name(by)) } } }
+                td.named { (id_link(&line.id, line.ddoc.as_deref())) @if let Some(by) = &line.ordered_by { span.quiet { " ordered by " (name(by)) } } }
                 td { (name(&line.node)) }
                 td.rest { (name(&line.channel)) }
                 td.n { (bytes(line.gain_bytes)) }

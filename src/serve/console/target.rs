@@ -13,10 +13,10 @@ use super::{
 use crate::{
     model::{
         priority::PriorityKind,
-        target::{CLUSTER_NODE, TargetState},
+        target::{TargetId, TargetState},
     },
     plan::RefusalReason,
-    serve::report::{ChannelScore, EventLine, Explained, OutcomeLine, StartLine, Target},
+    serve::report::{ChannelScore, EventLine, Explained, OutcomeLine, Target},
     text::{Label, capital, three_digits_short},
 };
 use maud::{Markup, html};
@@ -56,41 +56,10 @@ pub(in crate::serve) fn target(answers: &TargetAnswers) -> Page {
     Page::live(Screen::Targets, heading, parts)
 }
 
-/// The title of a target: its shard, its view, or its index files.
-pub(super) fn title(target: &Target) -> String {
-    let db = &target.db;
-    match (&*target.kind, &target.ddoc) {
-        ("view", Some(ddoc)) => format!("{db}/{ddoc}{}", of_node(target)),
-        ("search", Some(ddoc)) => format!("{db}/{ddoc}/{}", target.name.as_deref().unwrap_or("?")),
-        ("cleanup", _) => format!("index files of {db}"),
-        _ => match &target.range {
-            Some(range) => format!("{db} {range}"),
-            None => db.clone(),
-        },
-    }
-}
-
-/// A target's title with its node, which distinguishes copies of one range.
+/// A target's name with its node, which tells the copies of one range apart.
 fn heading(target: &Target) -> String {
-    match &*target.node {
-        CLUSTER_NODE => title(target),
-        node => format!("{} on {node}", title(target)),
-    }
-}
-
-/// The range of a part of a view, with a space before it; empty for a whole view.
-fn of_node(target: &Target) -> String {
-    target.range.as_ref().map_or_else(String::new, |range| format!(" {range}"))
-}
-
-/// The title of a start.
-pub(super) fn start_title(line: &StartLine) -> String {
-    match (&*line.kind, &line.ddoc, &line.range) {
-        ("view", Some(ddoc), _) => format!("{}/{ddoc}", line.db),
-        ("cleanup", ..) => format!("index files of {}", line.db),
-        (_, _, Some(range)) => format!("{} {range}", line.db),
-        _ => line.db.clone(),
-    }
+    let id = target.id.parse::<TargetId>();
+    id.map_or_else(|_| target.id.clone(), |id| id.title(target.ddoc.as_deref()))
 }
 
 fn decision(answers: &TargetAnswers) -> Markup {

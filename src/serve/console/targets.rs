@@ -2,9 +2,8 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{bytes, database_link, meaning, name, number, reason, score, target_link},
+    cells::{bytes, database_link, id_link, meaning, name, number, reason, score},
     paging::{Column, heading, summary, turn},
-    target,
 };
 use crate::{
     plan::RefusalReason,
@@ -90,7 +89,7 @@ fn table(filter: &TargetFilter, list: &[Target]) -> Markup {
                 th.rest { "why it waits" }
             } }
             tbody { @for line in list { tr {
-                td.named { (target_link(&line.id, &target::title(line))) span.narrow.quiet { (name(&line.node)) } }
+                td.named { (id_link(&line.id, line.ddoc.as_deref())) span.narrow.quiet { (name(&line.node)) } }
                 td.rest { (database_link(&line.db)) }
                 td.rest { (name(&line.node)) }
                 td.rest { (line.kind) @if line.state != "ok" { " " span.warn { (line.state) } } }

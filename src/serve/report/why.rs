@@ -228,7 +228,7 @@ fn reserved_for_another(
         "much of limits.bytes_per_hour at once"
     };
     format!(
-        "{used}; the rest is reserved until {} for the {}, which needs {needs} and has waited since {}",
+        "{used}; the rest is reserved until {} for {}, which needs {needs} and has waited since {}",
         reservation.active_until.rfc3339(),
         title(holder),
         reservation.queued_since.rfc3339()

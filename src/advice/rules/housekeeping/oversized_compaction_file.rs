@@ -54,18 +54,20 @@ fn finding(
     free: Option<u64>,
 ) -> Wording {
     let (name, shard) = (&*node.name, &*files.shard);
+    let target = TargetId::Db { node: name.to_owned(), shard: shard.to_owned() };
     let mut evidence = vec![
         ("compaction_file_bytes", files.bytes.into()),
         ("shard_file_bytes", shard_bytes.into()),
     ];
     evidence.extend(free.map(|free| ("available_bytes", free.into())));
     Wording {
-        subject: Subject::Target(TargetId::Db { node: name.to_owned(), shard: shard.to_owned() }),
         says: format!(
-            "The compaction of {shard} on {name} has written {} for a file of {}; it runs, or wrote a short while ago.",
+            "The compaction of {} has written {} for a file of {}; it runs, or wrote a short while ago.",
+            target.title(None),
             format_size_short(files.bytes),
             format_size_short(shard_bytes),
         ),
+        subject: Subject::Target(target),
         evidence,
         remedy: remedy(node, shard),
     }
@@ -143,7 +145,7 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Bytes(301 * MIB)));
         assert_eq!(
             only.says,
-            "The compaction of shards/00000000-ffffffff/orders.1 on couchdb@a has written 301 MiB for a file of 100 MiB; it runs, or wrote a short while ago."
+            "The compaction of orders on couchdb@a has written 301 MiB for a file of 100 MiB; it runs, or wrote a short while ago."
         );
         let texts: Vec<&str> =
             only.remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();
