@@ -11,7 +11,7 @@ use network::Network;
 pub use tls::TlsError;
 
 use super::{Address, CertificateEnds, ClientSettings, Unaddressable, credential::Cookie};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use std::{convert::Infallible, error::Error as StdError, fmt};
@@ -141,15 +141,19 @@ pub(super) async fn read_body(
     expected: usize,
     limit: usize,
 ) -> Result<Bytes, SendFailure> {
-    let mut pieces = BodyBuffer::default();
+    let mut whole = BytesMut::new();
+    // Not `http_body_util::Limited`: it keeps each piece, and a server may send single bytes.
     while let Some(frame) = body.frame().await {
-        if let Ok(piece) = frame?.into_data()
-            && !pieces.add(piece, expected, limit)
-        {
+        let Ok(piece) = frame?.into_data() else { continue };
+        if whole.len().saturating_add(piece.len()) > limit {
             return Err(SendFailure::TooLarge);
         }
+        if whole.is_empty() {
+            whole.reserve(expected.min(limit).max(piece.len()));
+        }
+        whole.extend_from_slice(&piece);
     }
-    Ok(pieces.whole())
+    Ok(whole.freeze())
 }
 
 /// Why there is no answer.
@@ -216,39 +220,6 @@ fn url(at: &Address, path: &str) -> Result<Url, SendFailure> {
 
 fn location(headers: &HeaderMap) -> Option<String> {
     headers.get(header::LOCATION)?.to_str().ok().map(str::to_owned)
-}
-
-/// A body that arrives in pieces.
-#[derive(Default)]
-struct BodyBuffer {
-    first: Option<Bytes>,
-    rest: Vec<u8>,
-}
-
-impl BodyBuffer {
-    /// Adds a piece; `false` if the body would exceed `limit`. `expected` is the size that the server
-    /// announced.
-    fn add(&mut self, piece: Bytes, expected: usize, limit: usize) -> bool {
-        let held = self.first.as_ref().map_or(0, Bytes::len).max(self.rest.len());
-        if held.saturating_add(piece.len()) > limit {
-            return false;
-        }
-        match &self.first {
-            None => self.first = Some(piece),
-            Some(first) => {
-                if self.rest.is_empty() {
-                    self.rest.reserve(expected.min(limit).max(first.len() + piece.len()));
-                    self.rest.extend_from_slice(first);
-                }
-                self.rest.extend_from_slice(&piece);
-            }
-        }
-        true
-    }
-
-    fn whole(self) -> Bytes {
-        if self.rest.is_empty() { self.first.unwrap_or_default() } else { self.rest.into() }
-    }
 }
 
 impl InProcess {

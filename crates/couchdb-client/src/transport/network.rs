@@ -15,14 +15,8 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-use tokio::sync::Notify;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::Semaphore;
 
 /// The longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,7 +28,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// So many answers may say that the answer is still to come (1xx); CouchDB sends none.
-const MAX_INFORMATIONAL: usize = 16;
+const MAX_INFORMATIONAL: u32 = 16;
 
 /// A pool of connections. It follows no redirects and uses no proxy.
 #[derive(Clone, Debug)]
@@ -140,21 +134,17 @@ impl Network {
         }
         out.write_headers(headers);
         *request.body_mut() = out.form.map(Full::new).unwrap_or_default();
-        let enough = Arc::new(Notify::new());
-        let count = Arc::new(AtomicUsize::new(0));
-        let (counted, reached) = (Arc::clone(&count), Arc::clone(&enough));
-        ext::on_informational(&mut request, move |_| {
-            if counted.fetch_add(1, Ordering::Relaxed) == MAX_INFORMATIONAL {
-                reached.notify_one();
-            }
-        });
+        // One permit for each.
+        let informational = Arc::new(Semaphore::new(0));
+        let counted = Arc::clone(&informational);
+        ext::on_informational(&mut request, move |_| counted.add_permits(1));
         // A request that is given up closes its connection.
         let answer = tokio::select! {
             answer = self.client.request(request) => Some(answer),
-            () = enough.notified() => None,
+            _ = informational.acquire_many(MAX_INFORMATIONAL + 1) => None,
         };
         // The answer may have come in one piece with all that was said before it.
-        match answer.filter(|_| count.load(Ordering::Relaxed) <= MAX_INFORMATIONAL) {
+        match answer.filter(|_| informational.available_permits() <= MAX_INFORMATIONAL as usize) {
             Some(answer) => answer.map_err(|error| SendFailure::of(&error)),
             None => Err(SendFailure::Malformed(
                 "it only says, again and again, that the answer is still to come".to_owned(),

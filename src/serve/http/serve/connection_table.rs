@@ -3,7 +3,8 @@
 //! Owns the table of connections; only the listener's task changes it. An idle connection is
 //! closed in favour of a new one, the longest idle first, because an idle client loses nothing by
 //! reconnecting. If all connections are busy, a few more are accepted for probes and scrapes, so
-//! that an attack is visible and the process is not considered dead.
+//! that an attack is visible and the process is not considered dead. A semaphore instead of the
+//! table would let idle connections keep everybody out.
 
 use crate::{feeds::feed_server, serve::http::peer::Peer};
 use std::{collections::HashMap, sync::Arc, time::Duration};

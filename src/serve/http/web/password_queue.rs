@@ -3,8 +3,9 @@
 //! Owns the logins that wait for their check. A check uses a core for a while, and anybody can
 //! send wrong passwords. So addresses take turns, and one that sends many delays only itself. Of
 //! one address the newest login is next; if too many wait, the oldest is refused: whoever logs in
-//! behind the same proxy as an attacker is not always last. Passwords that were verified before
-//! are not queued.
+//! behind the same proxy as an attacker is not always last. A semaphore for each address would
+//! refuse the newest, and a flood would lock out all others behind the proxy. Passwords that were
+//! verified before are not queued.
 
 use crate::serve::http::peer::Peer;
 use std::{
