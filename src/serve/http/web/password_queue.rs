@@ -54,21 +54,22 @@ impl PasswordQueue {
 
     /// Waits until the password may be checked; `None` if the queue is full.
     pub(super) async fn acquire(&self, of: Peer) -> Option<CheckSlot> {
-        let (called, call) = oneshot::channel();
+        let (called, mut call) = oneshot::channel();
         let turn = self.push(of, called)?;
-        let serve = async {
-            // Nothing closes the semaphores.
-            while let Ok(_turn) = turn.acquire().await
-                && let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await
-            {
-                self.call_newest(of, slot);
+        loop {
+            tokio::select! {
+                biased;
+                slot = &mut call => return slot.ok(),
+                slot = self.next_slot(&turn) => self.call_newest(of, slot?),
             }
-        };
-        tokio::select! {
-            biased;
-            slot = call => slot.ok(),
-            () = serve => None,
         }
+    }
+
+    /// Waits for a slot on behalf of an address. `None` never occurs, because nothing closes the
+    /// semaphores.
+    async fn next_slot(&self, turn: &Semaphore) -> Option<CheckSlot> {
+        let _turn = turn.acquire().await.ok()?;
+        Arc::clone(&self.slots).acquire_owned().await.ok()
     }
 
     /// Adds a login, and refuses the oldest of its address if too many wait.
@@ -168,6 +169,16 @@ mod tests {
         assert_eq!(waiting.ends().await, [[0; 0], [0; 0]]);
         assert!(checks.acquire(peer(4)).await.is_some());
         assert_eq!(checks.addresses.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn as_many_are_checked_at_once_as_there_are_slots() {
+        let checks = PasswordQueue::new(3);
+        let [one, two] = [checks.acquire(peer(1)).await, checks.acquire(peer(1)).await];
+        assert!(one.is_some() && two.is_some());
+        assert_eq!(checks.slots.available_permits(), 1);
+        drop(one);
+        assert_eq!(checks.slots.available_permits(), 2);
     }
 
     #[tokio::test]
