@@ -1,14 +1,13 @@
 //! Splits a body that arrives in pieces into lines of limited length.
 
 use bytes::{Bytes, BytesMut};
+use tokio_util::codec::{AnyDelimiterCodec, Decoder as _};
 
 /// The bytes that are not a whole line yet.
 #[derive(Debug)]
 pub(super) struct Lines {
     held: BytesMut,
-    /// How many of the held bytes were searched for the end of a line.
-    searched: usize,
-    longest: usize,
+    codec: AnyDelimiterCodec,
 }
 
 /// A line is longer than the limit.
@@ -18,7 +17,8 @@ pub(super) struct LineTooLong;
 impl Lines {
     /// An empty buffer for lines of at most `longest` bytes.
     pub(super) fn new(longest: usize) -> Self {
-        Self { held: BytesMut::new(), searched: 0, longest }
+        let codec = AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), longest);
+        Self { held: BytesMut::new(), codec }
     }
 
     /// Adds a piece.
@@ -28,22 +28,13 @@ impl Lines {
 
     /// The next whole line, without its end.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, LineTooLong> {
-        let rest = self.held.get(self.searched..).unwrap_or_default();
-        let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
-            self.searched = self.held.len();
-            return if self.searched > self.longest { Err(LineTooLong) } else { Ok(None) };
-        };
-        let end = self.searched + at;
-        self.searched = 0;
-        if end > self.longest {
-            return Err(LineTooLong);
+        let mut line = self.codec.decode(&mut self.held).map_err(|_| LineTooLong)?;
+        if let Some(line) = &mut line
+            && line.ends_with(b"\r")
+        {
+            line.truncate(line.len() - 1);
         }
-        let mut line = self.held.split_to(end + 1).freeze();
-        line.truncate(end);
-        if line.last() == Some(&b'\r') {
-            line.truncate(end - 1);
-        }
-        Ok(Some(line))
+        Ok(line)
     }
 }
 

@@ -1,4 +1,6 @@
 //! Carries requests to a server: over the network, or to a service in this process.
+//!
+//! It follows no redirects and uses no proxy.
 
 #[cfg(test)]
 pub(super) mod authority;
@@ -7,38 +9,29 @@ mod network;
 mod pinned;
 mod tls;
 
-use network::Network;
 pub use tls::TlsError;
 
 use super::{Address, CertificateEnds, ClientSettings, Unaddressable, credential::Cookie};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
-use std::{convert::Infallible, error::Error as StdError, fmt};
+use hyper::ext;
+use std::{convert::Infallible, error::Error as StdError, fmt, sync::Arc};
+use tokio::sync::Semaphore;
 use tower::{Service, ServiceExt as _, util::BoxCloneSyncService};
 use url::Url;
 
 /// Carries requests to servers.
 #[derive(Clone, Debug)]
-pub struct Transport(Carrier);
-
-#[derive(Clone, Debug)]
-enum Carrier {
-    Network(Network),
-    InProcess(InProcess),
+pub struct Transport {
+    service: BoxCloneSyncService<Request, http::Response<BodyStream>, SendFailure>,
+    user_agent: HeaderValue,
+    own_authorities: bool,
+    ends: CertificateEnds,
 }
 
-/// A service that answers in this process.
-#[derive(Clone)]
-struct InProcess(
-    BoxCloneSyncService<http::Request<Full<Bytes>>, http::Response<BodyStream>, Infallible>,
-);
-
-impl fmt::Debug for InProcess {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("InProcess")
-    }
-}
+type Request = http::Request<Full<Bytes>>;
 
 impl Transport {
     /// The network, with the trusted authorities, client certificate and pool size of `settings`. Every
@@ -47,31 +40,51 @@ impl Transport {
     /// # Errors
     /// When a file of `tls` cannot be used, or `user_agent` is no value of a header.
     pub fn http(settings: &ClientSettings, user_agent: &str) -> Result<Self, TransportError> {
-        Network::new(settings, user_agent).map(Carrier::Network).map(Self)
+        let (tls, own_authorities) = tls::client_config(&settings.tls, settings.uses_tls())?;
+        let service = network::client(settings, tls).map_err(|error| SendFailure::of(&error));
+        let user_agent = user_agent.parse()?;
+        let ends = CertificateEnds::read(&settings.tls);
+        let failed = |error: hyper::Error| SendFailure::of(&error);
+        Ok(Self { own_authorities, ends, ..Self::new(service, failed, user_agent) })
     }
 
     /// To a service in this process, such as an `axum` router, whatever the address; it can tell
     /// servers apart by the `Host` header. It works on tokio's paused time.
     pub fn in_process<S, B>(service: S) -> Self
     where
-        S: Service<http::Request<Full<Bytes>>, Response = http::Response<B>, Error = Infallible>,
+        S: Service<Request, Response = http::Response<B>, Error = Infallible>,
         S: Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: fmt::Display,
     {
-        let boxed =
-            |body: B| body.map_err(|error| SendFailure::Connect(error.to_string())).boxed_unsync();
-        let service = service.map_response(move |response| response.map(boxed));
-        Self(Carrier::InProcess(InProcess(BoxCloneSyncService::new(service))))
+        let service = service.map_err(|never| match never {});
+        let failed = |error: B::Error| SendFailure::Connect(error.to_string());
+        Self::new(service, failed, HeaderValue::from_static("in-process"))
+    }
+
+    fn new<S, B>(
+        service: S,
+        failed: impl FnMut(B::Error) -> SendFailure + Clone + Send + Sync + 'static,
+        user_agent: HeaderValue,
+    ) -> Self
+    where
+        S: Service<Request, Response = http::Response<B>, Error = SendFailure>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+    {
+        let service = service.map_response(move |response| {
+            response.map(|body| body.map_err(failed.clone()).boxed_unsync())
+        });
+        let (own_authorities, ends) = (false, CertificateEnds::default());
+        let service = BoxCloneSyncService::new(service);
+        Self { service, user_agent, own_authorities, ends }
     }
 
     /// When the certificates in use expire.
-    pub(super) fn certificate_ends(&self) -> CertificateEnds {
-        match &self.0 {
-            Carrier::Network(network) => network.certificate_ends(),
-            Carrier::InProcess(_) => CertificateEnds::default(),
-        }
+    pub(super) const fn certificate_ends(&self) -> CertificateEnds {
+        self.ends
     }
 }
 
@@ -85,6 +98,10 @@ pub enum TransportError {
     #[error("the HTTP client cannot be set up: {0}")]
     Http(#[from] header::InvalidHeaderValue),
 }
+
+/// So many answers may say that the answer is still to come (1xx), of which `hyper` reads any number;
+/// CouchDB sends none.
+const MAX_INFORMATIONAL: u32 = 16;
 
 /// A request to send.
 #[derive(Debug)]
@@ -141,15 +158,19 @@ pub(super) async fn read_body(
     expected: usize,
     limit: usize,
 ) -> Result<Bytes, SendFailure> {
-    let mut pieces = BodyBuffer::default();
+    let mut whole = BytesMut::new();
+    // Not `http_body_util::Limited`: it keeps each piece, and a server may send single bytes.
     while let Some(frame) = body.frame().await {
-        if let Ok(piece) = frame?.into_data()
-            && !pieces.add(piece, expected, limit)
-        {
+        let Ok(piece) = frame?.into_data() else { continue };
+        if whole.len().saturating_add(piece.len()) > limit {
             return Err(SendFailure::TooLarge);
         }
+        if whole.is_empty() {
+            whole.reserve(expected.min(limit).max(piece.len()));
+        }
+        whole.extend_from_slice(&piece);
     }
-    Ok(pieces.whole())
+    Ok(whole.freeze())
 }
 
 /// Why there is no answer.
@@ -166,10 +187,7 @@ impl Transport {
     /// Whether TLS proves the identity of hosts under the operator's own authorities. Public
     /// authorities would certify any host for the owner of its domain.
     pub(super) const fn proves_hosts(&self) -> bool {
-        match &self.0 {
-            Carrier::Network(network) => network.proves_hosts(),
-            Carrier::InProcess(_) => false,
-        }
+        self.own_authorities
     }
 
     /// Sends one request and reads the whole body that comes back.
@@ -178,26 +196,84 @@ impl Transport {
         at: &Address,
         out: OutgoingRequest<'_>,
     ) -> Result<Reply, SendFailure> {
-        match &self.0 {
-            Carrier::Network(network) => network.send(at, out).await,
-            Carrier::InProcess(service) => {
-                let limit = out.limit;
-                let StreamingReply { status, location, cookie, body } =
-                    service.open(at, out).await?;
-                Ok(Reply { status, location, cookie, body: read_body(body, 0, limit).await? })
-            }
+        let limit = out.limit;
+        let (head, body) = self.request(at, out, Some("gzip")).await?.into_parts();
+        let announced = body.size_hint().exact();
+        let announced = announced.and_then(|length| usize::try_from(length).ok());
+        let expected = announced.unwrap_or_default();
+        if expected > limit {
+            return Err(SendFailure::TooLarge);
         }
+        let mut body = read_body(body, expected, limit).await?;
+        if gzip::is_gzip(&head.headers) {
+            body = gzip::decompress(&body, limit)?;
+        }
+        Ok(Reply {
+            status: head.status.as_u16(),
+            location: location(&head.headers),
+            cookie: Cookie::read(&head.headers),
+            body,
+        })
     }
 
-    /// Sends one request whose body is read as it arrives.
+    /// Sends one request whose body is read as it arrives. It must not be compressed, because a
+    /// proxy that compresses holds data back.
     pub(super) async fn open(
         &self,
         at: &Address,
         out: OutgoingRequest<'_>,
     ) -> Result<StreamingReply, SendFailure> {
-        match &self.0 {
-            Carrier::Network(network) => network.open(at, out).await,
-            Carrier::InProcess(service) => service.open(at, out).await,
+        let (head, body) = self.request(at, out, None).await?.into_parts();
+        if gzip::is_gzip(&head.headers) {
+            return Err(SendFailure::Malformed(
+                "it is compressed, although the request did not allow that".to_owned(),
+            ));
+        }
+        Ok(StreamingReply {
+            status: head.status.as_u16(),
+            location: location(&head.headers),
+            cookie: Cookie::read(&head.headers),
+            body,
+        })
+    }
+
+    async fn request(
+        &self,
+        at: &Address,
+        out: OutgoingRequest<'_>,
+        accepts: Option<&'static str>,
+    ) -> Result<http::Response<BodyStream>, SendFailure> {
+        let url = url(at, out.path)?;
+        let mut request = http::Request::builder()
+            .method(out.method.clone())
+            .uri(url.as_str())
+            // Without the scheme's own port, as `hyper` would send it.
+            .header(header::HOST, url.authority())
+            .header(header::USER_AGENT, &self.user_agent)
+            .header(header::ACCEPT, "*/*")
+            .body(Full::default())
+            .map_err(|error| SendFailure::of(&error))?;
+        let headers = request.headers_mut();
+        if let Some(coding) = accepts {
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(coding));
+        }
+        out.write_headers(headers);
+        *request.body_mut() = out.form.map(Full::new).unwrap_or_default();
+        // One permit for each.
+        let informational = Arc::new(Semaphore::new(0));
+        let counted = Arc::clone(&informational);
+        ext::on_informational(&mut request, move |_| counted.add_permits(1));
+        // A request that is given up closes its connection.
+        let answer = tokio::select! {
+            answer = self.service.clone().oneshot(request) => Some(answer),
+            _ = informational.acquire_many(MAX_INFORMATIONAL + 1) => None,
+        };
+        // The answer may have come in one piece with all that was said before it.
+        match answer.filter(|_| informational.available_permits() <= MAX_INFORMATIONAL as usize) {
+            Some(answer) => answer,
+            None => Err(SendFailure::Malformed(
+                "it only says, again and again, that the answer is still to come".to_owned(),
+            )),
         }
     }
 }
@@ -216,66 +292,6 @@ fn url(at: &Address, path: &str) -> Result<Url, SendFailure> {
 
 fn location(headers: &HeaderMap) -> Option<String> {
     headers.get(header::LOCATION)?.to_str().ok().map(str::to_owned)
-}
-
-/// A body that arrives in pieces.
-#[derive(Default)]
-struct BodyBuffer {
-    first: Option<Bytes>,
-    rest: Vec<u8>,
-}
-
-impl BodyBuffer {
-    /// Adds a piece; `false` if the body would exceed `limit`. `expected` is the size that the server
-    /// announced.
-    fn add(&mut self, piece: Bytes, expected: usize, limit: usize) -> bool {
-        let held = self.first.as_ref().map_or(0, Bytes::len).max(self.rest.len());
-        if held.saturating_add(piece.len()) > limit {
-            return false;
-        }
-        match &self.first {
-            None => self.first = Some(piece),
-            Some(first) => {
-                if self.rest.is_empty() {
-                    self.rest.reserve(expected.min(limit).max(first.len() + piece.len()));
-                    self.rest.extend_from_slice(first);
-                }
-                self.rest.extend_from_slice(&piece);
-            }
-        }
-        true
-    }
-
-    fn whole(self) -> Bytes {
-        if self.rest.is_empty() { self.first.unwrap_or_default() } else { self.rest.into() }
-    }
-}
-
-impl InProcess {
-    async fn open(
-        &self,
-        at: &Address,
-        mut out: OutgoingRequest<'_>,
-    ) -> Result<StreamingReply, SendFailure> {
-        let refused = |error: http::Error| SendFailure::Connect(error.to_string());
-        url(at, out.path)?;
-        let mut request = http::Request::builder()
-            .method(out.method.clone())
-            .uri(format!("{}{}", at.prefix(), out.path))
-            .header(header::HOST, at.authority())
-            .body(Full::default())
-            .map_err(refused)?;
-        out.write_headers(request.headers_mut());
-        *request.body_mut() = out.form.take().map_or_else(Full::default, Full::new);
-        let Ok(response) = self.0.clone().oneshot(request).await;
-        let (head, body) = response.into_parts();
-        Ok(StreamingReply {
-            status: head.status.as_u16(),
-            location: location(&head.headers),
-            cookie: Cookie::read(&head.headers),
-            body,
-        })
-    }
 }
 
 /// How an answer in plain HTTP looks to the TLS library.

@@ -148,7 +148,7 @@ impl Scanner {
         }
         draft.update_node(at, |node| {
             node.is_up = is_up;
-            node.build = answer.build.clone().or(node.build.take());
+            node.build = answer.build.clone().or_else(|| node.build.take());
             set_own_address(node, answer.own_address);
             node.smoosh = answer.smoosh;
         });

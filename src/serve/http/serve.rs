@@ -5,10 +5,8 @@
 //! request could hold every file descriptor, including those for CouchDB, and a few that never
 //! read a response could hold all memory.
 
-mod connection_state;
 mod connection_table;
 mod response_body;
-mod watched_stream;
 
 pub use connection_table::ConnectionLimits;
 
@@ -25,14 +23,13 @@ use axum::{
     http::{HeaderValue, header},
     response::Response,
 };
-use connection_state::{ConnectionState, Ended, HEAD_TIMEOUT};
-use connection_table::ConnectionTable;
+use connection_table::{ConnectionState, ConnectionTable};
 use hyper::{Request, body::Incoming, server::conn::http1};
 use hyper_util::{
-    rt::TokioIo,
+    rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
 };
-use response_body::{CountedBody, RequestClass, ResponseMemory};
+use response_body::{RequestClass, ResponseMemory, counted};
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -43,7 +40,6 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
-use watched_stream::{Abort, WatchedStream};
 
 /// The maximum number of unsent bytes for one client before its response body is polled again.
 /// Also the maximum size of a request head.
@@ -52,6 +48,19 @@ const MAX_BUFFER: usize = 64 << 10;
 /// The kernel's send buffer for a client that does not read, before the kernel doubles it.
 /// Without this limit it grows to several megabytes.
 const SYSTEM_BUFFER: u32 = 128 << 10;
+
+/// The time for a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time for a complete request head, from the start of the connection or the last response:
+/// longer than the usual scrape interval. A slow client holds nothing that others need, because
+/// connections without a complete head are the first to be closed.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// How long a peer may leave sent data unread, in milliseconds. Then the kernel ends the connection
+/// and discards the data, also if the process has closed it before.
+#[cfg(target_os = "linux")]
+const STALL_TIMEOUT: u32 = 30_000;
 
 /// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -70,6 +79,9 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
     socket.set_send_buffer_size(SYSTEM_BUFFER)?;
+    // Accepted connections inherit it.
+    #[cfg(target_os = "linux")]
+    rustix::net::sockopt::set_tcp_user_timeout(&socket, STALL_TIMEOUT)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -96,7 +108,7 @@ pub async fn serve_socket(socket: AdminSocket, router: Router, stop: Cancellatio
 /// A listener.
 trait Listener {
     /// A connection.
-    type Stream: AsyncRead + AsyncWrite + Abort + Unpin + Send + 'static;
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// The next connection and its peer.
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
@@ -150,11 +162,8 @@ async fn serve_all(
                     let (handler, watcher) = (Arc::clone(&handler), graceful.watcher());
                     let task_state = Arc::clone(&state);
                     let task = connections.spawn(async move {
-                        let stream = WatchedStream::new(stream, Arc::clone(&task_state));
-                        let ended = task_state.run(handler.handle(stream, peer, &task_state, watcher)).await;
-                        if ended == Ended::TimedOut {
-                            tracing::debug!(%peer, "closed a connection that timed out");
-                        }
+                        let served = handler.handle(stream, peer, &task_state, watcher);
+                        task_state.close.run_until_cancelled(served).await;
                     });
                     table.insert(task.id(), peer, state);
                 }
@@ -184,8 +193,7 @@ struct ConnectionHandler {
 impl ConnectionHandler {
     fn new(router: Router, web: WebAccess, stop: &CancellationToken) -> Self {
         let mut server = http1::Builder::new();
-        // The connection's own state limits the time of each head.
-        server.header_read_timeout(None).max_buf_size(MAX_BUFFER);
+        server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_BUFFER);
         Self { server, router, web, memory: ResponseMemory::default(), stop: stop.clone() }
     }
 
@@ -201,14 +209,11 @@ impl ConnectionHandler {
         let Some(config) = self.web.active().await.tls() else {
             return self.serve(stream, at(false), state, watcher).await;
         };
-        let agreed = time::timeout(HEAD_TIMEOUT, TlsAcceptor::from(config).accept(stream));
+        let agreed = time::timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(config).accept(stream));
         tokio::select! {
             () = self.stop.cancelled() => {}
             agreed = agreed => match agreed {
-                Ok(Ok(stream)) => {
-                    state.tls_established();
-                    self.serve(stream, at(true), state, watcher).await;
-                }
+                Ok(Ok(stream)) => self.serve(stream, at(true), state, watcher).await,
                 Ok(Err(why)) => tracing::debug!(%peer, %why, "a TLS handshake failed"),
                 Err(_) => tracing::debug!(%peer, "a TLS handshake timed out"),
             },
@@ -237,7 +242,7 @@ impl ConnectionHandler {
         connection: Connection,
         state: Arc<ConnectionState>,
     ) -> Result<Response, Infallible> {
-        state.request_received();
+        state.set_busy();
         let class = RequestClass::of(request.uri().path());
         let rejected =
             class != RequestClass::Monitoring && (state.reserved || !self.memory.has_room());
@@ -248,7 +253,7 @@ impl ConnectionHandler {
             request.extensions_mut().insert(connection);
             self.router.clone().oneshot(request).await?
         };
-        Ok(response.map(|body| Body::new(CountedBody::new(body, class, state, &self.memory))))
+        Ok(response.map(|body| counted(body, class, state, &self.memory)))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::SendFailure;
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
+use http::{HeaderMap, header};
 use std::io::Read as _;
 
 /// Decompressed bodies larger than this may be at most [`MAX_RATIO`] times the compressed size.
@@ -11,6 +12,12 @@ const LARGE_BODY: usize = 16 << 20;
 /// The highest compression ratio of a large body: lists of shard names compress to a twentieth, a
 /// decompression bomb to a thousandth.
 const MAX_RATIO: usize = 100;
+
+/// Whether these headers are of a compressed body.
+pub(super) fn is_gzip(headers: &HeaderMap) -> bool {
+    let encoding = headers.get(header::CONTENT_ENCODING);
+    encoding.is_some_and(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"gzip"))
+}
 
 /// The decompressed body, at most `limit` bytes.
 pub(super) fn decompress(body: &Bytes, limit: usize) -> Result<Bytes, SendFailure> {

@@ -3,12 +3,13 @@
 //! Owns the table of connections; only the listener's task changes it. An idle connection is
 //! closed in favour of a new one, the longest idle first, because an idle client loses nothing by
 //! reconnecting. If all connections are busy, a few more are accepted for probes and scrapes, so
-//! that an attack is visible and the process is not considered dead.
+//! that an attack is visible and the process is not considered dead. A semaphore instead of the
+//! table would let idle connections keep everybody out.
 
-use super::connection_state::ConnectionState;
 use crate::{feeds::feed_server, serve::http::peer::Peer};
 use std::{collections::HashMap, sync::Arc, time::Duration};
-use tokio::{task::Id, time::Instant};
+use tokio::{sync::watch, task::Id, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 /// The maximum number of connections besides those of event readers.
 const MAX_OTHER_CONNECTIONS: usize = 512;
@@ -71,12 +72,44 @@ impl Default for ConnectionLimits {
     }
 }
 
+/// What the table needs to know about a connection.
+#[derive(Debug)]
+pub(super) struct ConnectionState {
+    /// When it began to wait for a request; `None` while one is processed or answered.
+    idle_since: watch::Sender<Option<Instant>>,
+    /// Whether it was accepted above the limit, for probes and scrapes only.
+    pub(super) reserved: bool,
+    /// Closes the connection when cancelled.
+    pub(super) close: CancellationToken,
+}
+
+impl ConnectionState {
+    /// The state of a connection that begins now.
+    pub(super) fn new(reserved: bool) -> Self {
+        let idle_since = watch::Sender::new(Some(Instant::now()));
+        Self { idle_since, reserved, close: CancellationToken::new() }
+    }
+
+    /// A complete head arrived.
+    pub(super) fn set_busy(&self) {
+        self.idle_since.send_replace(None);
+    }
+
+    /// The response was passed on, or the client went away.
+    pub(super) fn set_idle(&self) {
+        self.idle_since.send_replace(Some(Instant::now()));
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        *self.idle_since.borrow()
+    }
+}
+
 /// The connections of a listener.
 #[derive(Debug)]
 pub(super) struct ConnectionTable {
     limits: ConnectionLimits,
-    by_peer: HashMap<Peer, HashMap<Id, Arc<ConnectionState>>>,
-    peers: HashMap<Id, Peer>,
+    connections: HashMap<Id, (Peer, Arc<ConnectionState>)>,
     /// Connections closed or rejected since the last log line, and its time.
     closed_since_log: u64,
     last_logged: Option<Instant>,
@@ -84,82 +117,59 @@ pub(super) struct ConnectionTable {
 
 impl ConnectionTable {
     pub(super) fn new(limits: ConnectionLimits) -> Self {
-        Self {
-            limits,
-            by_peer: HashMap::new(),
-            peers: HashMap::new(),
-            closed_since_log: 0,
-            last_logged: None,
-        }
+        Self { limits, connections: HashMap::new(), closed_since_log: 0, last_logged: None }
+    }
+
+    /// The connections of one peer, or of all.
+    fn of(&self, peer: Option<Peer>) -> impl Iterator<Item = (Id, &ConnectionState)> {
+        let all = self.connections.iter();
+        let own = all.filter(move |(_, (of, _))| peer.is_none_or(|peer| peer == *of));
+        own.map(|(task, (_, state))| (*task, &**state))
     }
 
     /// Accepts a connection, closing another one if necessary. `None` if the limit is reached.
     pub(super) fn admit(&mut self, peer: Peer) -> Option<Arc<ConnectionState>> {
-        let peer = peer.shared();
-        let (all, idle) = self.by_peer.get(&peer).map_or((0, 0), |connections| {
-            (
-                connections.len(),
-                connections.values().filter(|state| state.idle_since().is_some()).count(),
-            )
-        });
-        if idle >= self.limits.idle_per_address {
-            self.close_one(Some(peer));
-        } else if all >= self.limits.per_address && !self.close_one(Some(peer)) {
-            self.record_closed();
-            return None;
+        let peer = Some(peer.shared());
+        let idle = self.of(peer).filter(|(_, state)| state.idle_since().is_some()).count();
+        let full = self.of(peer).count() >= self.limits.per_address;
+        if (full || idle >= self.limits.idle_per_address) && !self.close_one(peer) {
+            return self.reject();
         }
-        if self.peers.len() >= self.limits.connections {
+        if self.connections.len() >= self.limits.connections {
             self.close_one(None);
         }
-        if self.peers.len() >= self.limits.connections + self.limits.reserve {
-            self.record_closed();
-            return None;
+        if self.connections.len() >= self.limits.connections + self.limits.reserve {
+            return self.reject();
         }
-        Some(Arc::new(ConnectionState::new(self.peers.len() >= self.limits.connections)))
+        let reserved = self.connections.len() >= self.limits.connections;
+        Some(Arc::new(ConnectionState::new(reserved)))
+    }
+
+    fn reject(&mut self) -> Option<Arc<ConnectionState>> {
+        self.record_closed();
+        None
     }
 
     /// Adds the task of an accepted connection.
     pub(super) fn insert(&mut self, task: Id, peer: Peer, state: Arc<ConnectionState>) {
-        let peer = peer.shared();
-        self.peers.insert(task, peer);
-        self.by_peer.entry(peer).or_default().insert(task, state);
+        self.connections.insert(task, (peer.shared(), state));
     }
 
     /// Removes a task that has ended.
     pub(super) fn remove(&mut self, task: Id) {
-        let Some(peer) = self.peers.remove(&task) else { return };
-        if let Some(connections) = self.by_peer.get_mut(&peer) {
-            connections.remove(&task);
-            if connections.is_empty() {
-                self.by_peer.remove(&peer);
-            }
-        }
+        self.connections.remove(&task);
     }
 
-    /// Closes the connection that has been idle longest, otherwise the one that has been stalled
-    /// longest: of one peer, or of all. Returns whether there was one.
+    /// Closes the connection that has been idle longest: of one peer, or of all. Returns whether
+    /// there was one.
     pub(super) fn close_one(&mut self, of: Option<Peer>) -> bool {
-        let connections = of.map(|peer| self.by_peer.get(&peer));
-        let members = || {
-            let one = connections.into_iter().flatten();
-            let all = self.by_peer.values().filter(|_| of.is_none());
-            one.chain(all).flatten()
-        };
-        let longest = |since: fn(&ConnectionState) -> Option<Instant>| {
-            let waits = members().filter_map(|(task, state)| Some((since(state)?, *task)));
-            waits.min_by_key(|(since, _)| *since).map(|(_, task)| task)
-        };
-        let Some(task) = longest(ConnectionState::idle_since)
-            .or_else(|| longest(ConnectionState::stalled_since))
-        else {
+        let idle = self.of(of).filter_map(|(task, state)| Some((state.idle_since()?, task)));
+        let longest = idle.min_by_key(|(since, _)| *since);
+        // It no longer counts, although its task may take a moment to end.
+        let Some((_, state)) = longest.and_then(|(_, task)| self.connections.remove(&task)) else {
             return false;
         };
-        let state = self.peers.get(&task).and_then(|peer| self.by_peer.get(peer)?.get(&task));
-        if let Some(state) = state {
-            state.close.cancel();
-        }
-        // The connection no longer counts, although its task may take a moment to end.
-        self.remove(task);
+        state.close.cancel();
         self.record_closed();
         true
     }
@@ -171,7 +181,7 @@ impl ConnectionTable {
         if self.last_logged.is_none_or(|last| now - last >= LOG_INTERVAL) {
             tracing::warn!(
                 closed = self.closed_since_log,
-                connections = self.peers.len(),
+                connections = self.connections.len(),
                 "the connection limit is reached; closing the connections that were idle longest"
             );
             (self.closed_since_log, self.last_logged) = (0, Some(now));

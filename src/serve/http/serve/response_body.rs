@@ -4,24 +4,17 @@
 //! response holds one chunk at a time: the next is rendered when the previous one was sent. A
 //! response that was rendered completely is held completely, and passed on in chunks.
 
-use super::connection_state::ConnectionState;
+use super::connection_table::ConnectionState;
 use axum::{
     Error,
-    body::{Body, Bytes, HttpBody},
+    body::{Body, BodyDataStream, Bytes},
 };
-use hyper::body::{Frame, SizeHint};
-use std::{
-    io,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use futures::{TryStreamExt as _, stream};
+use std::{io, sync::Arc, time::Duration};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
-use tokio_util::sync::PollSemaphore;
 
 /// The limit on rendered, unsent bytes of all responses together.
 const MAX_UNSENT: usize = 256 << 20;
@@ -62,6 +55,14 @@ impl ResponseMemory {
     pub(super) fn has_room(&self) -> bool {
         self.free.available_permits() >= (MIN_FREE / UNIT).min(self.total)
     }
+
+    /// Waits until there is memory for so many bytes. `None` never occurs, because nothing closes
+    /// the semaphore.
+    async fn acquire(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        // Waiting for more than the total would never end.
+        let units = u32::try_from(bytes.div_ceil(UNIT).min(self.total)).unwrap_or(u32::MAX);
+        Arc::clone(&self.free).acquire_many_owned(units).await.ok()
+    }
 }
 
 /// The class of a request, which decides its priority.
@@ -86,92 +87,57 @@ impl RequestClass {
 }
 
 /// A response body whose bytes are counted while they are held.
-pub(super) struct CountedBody {
-    body: Body,
+struct CountedBody {
+    body: BodyDataStream,
     connection: Arc<ConnectionState>,
-    memory: Option<PollSemaphore>,
-    /// The maximum number of units it can acquire at once.
-    max_units: usize,
+    memory: Option<ResponseMemory>,
     deadline: Option<Instant>,
     /// Rendered bytes that were not passed on, and the memory permit for them.
     buffered: Bytes,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl CountedBody {
-    pub(super) fn new(
-        body: Body,
-        class: RequestClass,
-        connection: Arc<ConnectionState>,
-        memory: &ResponseMemory,
-    ) -> Self {
-        let max_units = memory.total;
-        let counted = class != RequestClass::Monitoring;
-        let memory = counted.then(|| PollSemaphore::new(Arc::clone(&memory.free)));
-        let deadline = (class != RequestClass::Feed).then(|| Instant::now() + ANSWER_TIMEOUT);
-        Self { body, connection, memory, max_units, deadline, buffered: Bytes::new(), permit: None }
-    }
-
-    /// Acquires memory for the rendered bytes, and waits if there is not enough.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(memory) = self.memory.as_mut().filter(|_| self.permit.is_none()) else {
-            return Poll::Ready(());
-        };
-        // Waiting for more than the total would never end.
-        let units = self.buffered.len().div_ceil(UNIT).min(self.max_units);
-        let units = u32::try_from(units).unwrap_or(u32::MAX);
-        // Nothing closes the semaphore.
-        self.permit = ready!(memory.poll_acquire_many(cx, units));
-        Poll::Ready(())
-    }
+/// Counts the bytes of a body while they are held; at its end, the connection is idle again.
+pub(super) fn counted(
+    body: Body,
+    class: RequestClass,
+    connection: Arc<ConnectionState>,
+    memory: &ResponseMemory,
+) -> Body {
+    let body = CountedBody {
+        body: body.into_data_stream(),
+        connection,
+        memory: (class != RequestClass::Monitoring).then(|| memory.clone()),
+        deadline: (class != RequestClass::Feed).then(|| Instant::now() + ANSWER_TIMEOUT),
+        buffered: Bytes::new(),
+        permit: None,
+    };
+    Body::from_stream(stream::try_unfold(body, CountedBody::next))
 }
 
-impl HttpBody for CountedBody {
-    type Data = Bytes;
-    type Error = Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let this = &mut *self;
-        if this.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+impl CountedBody {
+    /// The next chunk, when there is memory for what it is a part of.
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, Error> {
+        if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
             let late = io::Error::new(io::ErrorKind::TimedOut, "the answer was not taken in time");
-            return Poll::Ready(Some(Err(Error::new(late))));
+            return Err(Error::new(late));
         }
-        if this.buffered.is_empty() {
+        if self.buffered.is_empty() {
             // When the client asks for more, it has received what was passed on.
-            this.permit = None;
-            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => this.buffered = data,
-                    Err(other) => return Poll::Ready(Some(Ok(other))),
-                },
-                end => return Poll::Ready(end),
+            self.permit = None;
+            let Some(data) = self.body.try_next().await? else { return Ok(None) };
+            if let Some(memory) = &self.memory {
+                self.permit = memory.acquire(data.len()).await;
             }
+            self.buffered = data;
         }
-        ready!(this.poll_room(cx));
-        let piece = this.buffered.split_to(CHUNK.min(this.buffered.len()));
-        Poll::Ready(Some(Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.buffered.is_empty() && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let (inner, rest) = (self.body.size_hint(), self.buffered.len() as u64);
-        let mut hint = SizeHint::new();
-        hint.set_lower(inner.lower().saturating_add(rest));
-        if let Some(upper) = inner.upper() {
-            hint.set_upper(upper.saturating_add(rest));
-        }
-        hint
+        let piece = self.buffered.split_to(CHUNK.min(self.buffered.len()));
+        Ok(Some((piece, self)))
     }
 }
 
 impl Drop for CountedBody {
     fn drop(&mut self) {
-        self.connection.response_finished();
+        self.connection.set_idle();
     }
 }

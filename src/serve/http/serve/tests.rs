@@ -1,6 +1,6 @@
 use super::*;
 use axum::routing::get;
-use connection_table::ConnectionTable;
+use connection_table::{ConnectionState, ConnectionTable};
 use std::{net::IpAddr, task::Poll};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -18,7 +18,10 @@ struct Served {
 
 /// A server with pages that are whole, that never end, and that never begin.
 fn served(room: ConnectionLimits) -> Served {
-    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    served_on(listen("127.0.0.1:0".parse().unwrap()).unwrap(), room)
+}
+
+fn served_on(listener: TcpListener, room: ConnectionLimits) -> Served {
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
     let endless = || futures::stream::repeat(Ok::<_, Infallible>("x".repeat(1_000)));
@@ -49,13 +52,17 @@ impl Served {
 
     /// Sends a request and reads until the other side closes.
     async fn asked(&self, from: &str, path: &str) -> String {
+        self.try_asked(from, path).await.unwrap()
+    }
+
+    /// The same; an error if the connection is refused.
+    async fn try_asked(&self, from: &str, path: &str) -> io::Result<String> {
         let mut stream = self.from(from).await;
         let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(head.as_bytes()).await?;
         let mut text = String::new();
         let read = time::timeout(PATIENCE, stream.read_to_string(&mut text)).await;
-        read.expect("the other side closes").unwrap();
-        text
+        read.expect("the other side closes").map(|_| text)
     }
 }
 
@@ -78,39 +85,48 @@ async fn a_head_that_never_ends_is_not_waited_for() {
         let took = begun.elapsed();
         assert!(took >= HEAD_TIMEOUT && took < 2 * HEAD_TIMEOUT, "{part:?} took {took:?}");
     }
-    // Nor behind an answer, where a connection may rest for longer.
+    // Nor behind an answer.
     let begun = Instant::now();
     let mut stream = served.from("127.0.0.1").await;
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET").await.unwrap();
     let mut text = String::new();
     let _reset = stream.read_to_string(&mut text).await;
     assert!(text.ends_with("hello"), "{text}");
-    assert!(begun.elapsed() < 2 * connection_state::IDLE_TIMEOUT, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 2 * HEAD_TIMEOUT, "{:?}", begun.elapsed());
     served.ends().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_peer_that_takes_nothing_of_its_answer_is_not_waited_for() {
-    let served = served(ConnectionLimits::default());
-    let begun = Instant::now();
-    let mut stalled = served.from("127.0.0.1").await;
-    stalled.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    // Nothing is read until the connection is closed, which writing to it shows.
-    let gone = async {
-        loop {
-            time::sleep(Duration::from_secs(1)).await;
-            let error = stalled.write_all(b"x").await.is_err();
-            if error || stalled.take_error().is_ok_and(|error| error.is_some()) {
-                return;
-            }
-        }
-    };
-    time::timeout(10 * PATIENCE, gone).await.expect("it is closed");
-    assert!(begun.elapsed() >= connection_state::STALL_TIMEOUT, "{:?}", begun.elapsed());
-    // Who waits for an answer that has not begun is not silent: it is its turn.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn clients_that_read_nothing_lock_out_only_their_address_and_not_for_long() {
+    use rustix::net::sockopt;
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    assert_eq!(sockopt::tcp_user_timeout(&listener).unwrap(), STALL_TIMEOUT);
+    sockopt::set_tcp_user_timeout(&listener, 3_000).unwrap();
+    let served = served_on(listener, small());
+    let mut stalled = Vec::new();
+    for _ in 0..100 {
+        let mut stream = served.from("127.0.0.2").await;
+        // The last ones are refused.
+        let _closed = stream.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        stalled.push(stream);
+    }
+    // One that waits for an answer that has not begun is not silent.
     let mut waits = served.from("127.0.0.1").await;
     waits.write_all(b"GET /waits HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    let silent = time::timeout(100 * PATIENCE, waits.read(&mut [0; 16])).await;
+    for (path, says) in [("/metrics", "metrics"), ("/-/healthy", "healthy"), ("/", "hello")] {
+        let text = served.asked("127.0.0.3", path).await;
+        assert!(text.ends_with(says), "{path}: {text}");
+    }
+    let begun = Instant::now();
+    let served_again = async {
+        while !served.try_asked("127.0.0.2", "/").await.is_ok_and(|it| it.ends_with("hello")) {
+            time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    time::timeout(PATIENCE, served_again).await.expect("the kernel closes them");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    let silent = time::timeout(Duration::from_secs(1), waits.read(&mut [0; 16])).await;
     assert!(silent.is_err(), "{silent:?}");
     served.ends().await;
 }
@@ -236,7 +252,7 @@ impl List {
     fn busy(&mut self, peer: &str, many: usize) -> Vec<Arc<ConnectionState>> {
         let one = |_| {
             let life = self.admit(peer).unwrap();
-            life.request_received();
+            life.set_busy();
             life
         };
         (0..many).map(one).collect()
@@ -244,7 +260,7 @@ impl List {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_waiting_goes_first_then_who_takes_nothing_then_nobody() {
+async fn the_longest_idle_goes_first_and_the_busy_stay() {
     let mut list = List::new(small());
     let second = Duration::from_secs(1);
     let gone =
@@ -258,25 +274,20 @@ async fn the_longest_waiting_goes_first_then_who_takes_nothing_then_nobody() {
     }
     assert!(one[..6].iter().all(|it| it.close.is_cancelled()), "the oldest");
     // Busy ones do not count as idle, up to what one address may have.
-    one.iter().for_each(|it| it.request_received());
+    one.iter().for_each(|it| it.set_busy());
     let most = list.busy("10.0.0.1", 84);
     assert!(list.admit("10.0.0.1").is_none(), "14 and 84 are what one may have");
     let other = list.admit("10.0.0.2").unwrap();
     assert!(!other.reserved);
-    // A peer that takes nothing for a while makes room, one that pauses does not.
-    most[3].set_stalled(true);
-    assert!(list.admit("10.0.0.1").is_none());
-    time::advance(2 * second).await;
-    list.admit("10.0.0.1").unwrap().request_received();
-    assert!(most[3].close.is_cancelled());
+    assert_eq!(gone(&most), 0);
     // The rest of the room, then the reserve, then none.
-    other.request_received();
+    other.set_busy();
     assert!(list.busy("10.0.0.2", 13).iter().all(|it| !it.reserved));
     let reserve = list.busy("10.0.0.2", 16);
     assert!(reserve.iter().all(|it| it.reserved));
     assert!(list.admit("10.0.0.4").is_none());
     // Answered, it rests, and makes room.
-    reserve[7].response_finished();
+    reserve[7].set_idle();
     assert!(list.admit("10.0.0.4").is_some_and(|it| it.reserved));
     assert!(reserve[7].close.is_cancelled());
 }
@@ -292,7 +303,7 @@ async fn all_addresses_of_an_ipv6_network_count_as_one() {
 }
 
 /// Asks for all that can be had of a body now.
-async fn taken(body: &mut CountedBody) -> usize {
+async fn taken(body: &mut Body) -> usize {
     use axum::body::HttpBody as _;
     let mut bytes = 0;
     std::future::poll_fn(|cx| {
@@ -309,15 +320,13 @@ async fn bytes_that_are_held_for_answers_are_bounded() {
     let flight = ResponseMemory::new(3 << 20);
     let life = Arc::new(ConnectionState::new(false));
     let sent = |bytes: usize, class| {
-        CountedBody::new(Body::from(vec![0; bytes]), class, Arc::clone(&life), &flight)
+        counted(Body::from(vec![0; bytes]), class, Arc::clone(&life), &flight)
     };
     let (mut one, mut two) =
         (sent(2 << 20, RequestClass::Other), sent(2 << 20, RequestClass::Other));
     use axum::body::HttpBody as _;
-    assert_eq!(one.size_hint().exact(), Some(2 << 20));
     let first = std::future::poll_fn(|cx| std::pin::Pin::new(&mut one).poll_frame(cx)).await;
     assert_eq!(first.unwrap().unwrap().into_data().unwrap().len(), 64 << 10);
-    assert_eq!(one.size_hint().exact(), Some((2 << 20) - (64 << 10)));
     assert_eq!(taken(&mut two).await, 0, "there is no room for a second");
     assert!(!flight.has_room(), "no other begins while one waits");
     let mut third = sent(1 << 20, RequestClass::Other);
@@ -329,7 +338,6 @@ async fn bytes_that_are_held_for_answers_are_bounded() {
     );
     drop(one);
     assert_eq!(taken(&mut two).await, 2 << 20);
-    assert!(two.is_end_stream());
     drop(two);
     assert_eq!(taken(&mut third).await, 1 << 20);
     // More than all there is takes all there is.
@@ -347,8 +355,7 @@ async fn an_answer_with_an_end_is_not_sent_for_ever() {
         [(RequestClass::Other, true), (RequestClass::Monitoring, true), (RequestClass::Feed, false)]
     {
         let endless = futures::stream::repeat(Ok::<_, Infallible>("x"));
-        let mut body =
-            CountedBody::new(Body::from_stream(endless), class, Arc::clone(&life), &flight);
+        let mut body = counted(Body::from_stream(endless), class, Arc::clone(&life), &flight);
         let mut next = async || {
             use axum::body::HttpBody as _;
             std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await.unwrap()

@@ -168,11 +168,22 @@ fn what_the_file_names_is_refused_with_its_place() {
 
 /// What a page answers, asked with this login.
 async fn ask(web: &WebAccess, path: &str, login: Option<&str>) -> (StatusCode, header::HeaderMap) {
+    ask_from(std::net::Ipv4Addr::LOCALHOST, web, path, login).await
+}
+
+/// The same, asked from this address.
+async fn ask_from(
+    from: std::net::Ipv4Addr,
+    web: &WebAccess,
+    path: &str,
+    login: Option<&str>,
+) -> (StatusCode, header::HeaderMap) {
     let page = get(|| async { "hello" });
     let router = Router::new().route("/", page.clone()).route("/-/healthy", page.clone());
     let router = router.route("/-/ready", page);
     let router = router.layer(middleware::from_fn_with_state(web.clone(), authenticate));
-    let mut request = Request::get(path);
+    let connection = Connection { peer: Peer::Tcp(from.into()), encrypted: false };
+    let mut request = Request::get(path).extension(connection);
     if let Some(login) = login {
         let value = base64::prelude::BASE64_STANDARD.encode(login);
         request = request.header("authorization", format!("Basic {value}"));
@@ -259,7 +270,7 @@ async fn many_wrong_passwords_do_not_hold_up_a_right_one() {
     // A tenth of a second or so each in a debug build.
     let slow = bcrypt::hash_with_salt("pa55", 8, [7; 16]).unwrap();
     let slow = slow.format_for_version(bcrypt::Version::TwoY);
-    let web = site.web(&format!("basic_auth_users: {{ann: {slow}}}")).unwrap();
+    let web = site.web(&format!("basic_auth_users: {{ann: {slow}, bo: {slow}}}")).unwrap();
     let mut wrong = JoinSet::new();
     for number in 0..400 {
         let web = web.clone();
@@ -271,6 +282,9 @@ async fn many_wrong_passwords_do_not_hold_up_a_right_one() {
     while wrong.len() > 10 {
         count(wrong.join_next().await.unwrap().unwrap());
     }
+    assert_eq!(ask(&web, "/-/healthy", None).await.0, StatusCode::OK);
+    let other = std::net::Ipv4Addr::new(10, 0, 0, 1);
+    assert_eq!(ask_from(other, &web, "/", Some("bo:pa55")).await.0, StatusCode::OK);
     assert_eq!(ask(&web, "/", Some("ann:pa55")).await.0, StatusCode::OK);
     assert!(wrong.len() > 2, "it waited for most of those before it");
     while let Some(status) = wrong.join_next().await {
