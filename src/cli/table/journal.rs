@@ -296,7 +296,7 @@ mod tests {
             freed_bytes: Some(Some(-1024)),
             ..event(4, "finished", Some(of))
         });
-        let says = "orders 00-ff on n: grew by 1.0 KiB, not by recliner, nothing freed";
+        let says = "orders on n: grew by 1.0 KiB, not by recliner, nothing freed";
         assert!(shown.contains(says), "{shown}");
         let shown = events(EventLine { db: Some("orders".into()), ..event(5, "updated", None) });
         assert!(shown.contains("orders"), "{shown}");

@@ -44,13 +44,17 @@ fn links_percent_encode_names() {
 #[test]
 fn shows_readable_names_for_ids() {
     for (id, ddoc, expected) in [
+        ("db:couchdb@a/shards%2F00000000-7fffffff%2Fa%252Fb.17", None, "a%2Fb 00-7f"),
         (
-            "db:couchdb@a/shards%2F00000000-7fffffff%2Fa%252Fb.17",
-            None,
-            "shards/00000000-7fffffff/a%2Fb.17",
+            "view:_cluster/orders.17/3e0edd1b61ed8b433e0edd1b61ed8b43",
+            Some("_design/x"),
+            "orders/_design/x",
         ),
-        ("view:_cluster/orders.17/3e0edd1b61ed8b43", Some("_design/x"), "orders.17/_design/x"),
-        ("view:_cluster/orders.17/3e0edd1b61ed8b43", None, "orders.17, view 3e0edd1b…"),
+        (
+            "view:_cluster/orders.17/3e0edd1b61ed8b433e0edd1b61ed8b43",
+            None,
+            "view 3e0edd1b of orders",
+        ),
         ("cleanup:app%2Feu", None, "index files of app/eu"),
         ("nothing", None, "nothing"),
     ] {

@@ -129,5 +129,5 @@ fn finds_targets_by_text() {
     ] {
         assert_eq!(no_match(&plan, text), says);
     }
-    assert_eq!(title(plan.snapshot.target(ids[1]).unwrap()), "view app/orders/_design/a");
+    assert_eq!(title(plan.snapshot.target(ids[1]).unwrap()), "app/orders/_design/a");
 }
