@@ -2,12 +2,12 @@
 
 use super::{
     super::printable,
-    layout::{Grid, bytes, short_among},
+    layout::{Grid, WIDE, bytes, paragraph, short_among},
 };
 use crate::{
     model::target::TargetId,
     plan::RefusalReason,
-    serve::report::{EventLine, OutcomeLine, result_in_words},
+    serve::report::{EventLine, HourLine, OutcomeLine, result_in_words},
     text::duration,
 };
 use std::{collections::BTreeSet, time::Duration};
@@ -19,6 +19,32 @@ pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
     }
     let mut nodes = Nodes::default();
     nodes.add(rows.iter().map(|row| (Some(&*row.target), Some(&*row.node))));
+    let table = if width < WIDE { narrow(rows, &nodes, width) } else { wide(rows, &nodes, width) };
+    let sums = HourLine::of_jobs(rows).says();
+    format!("{table}{}", paragraph(&format!("Together: {sums}."), width))
+}
+
+/// One line for each job that did not fail.
+fn narrow(rows: &[OutcomeLine], nodes: &Nodes, width: u16) -> String {
+    let mut table = Grid::new(["target", "ended", "took", "after", "result"], &[2, 3]);
+    for row in rows {
+        let is_failed = matches!(&*row.result, "failed" | "lost");
+        let why = row.why.as_deref().filter(|_| is_failed).map(printable);
+        let freed = row.freed_bytes.filter(|_| matches!(&*row.result, "freed" | "grew"));
+        let result = match (freed, why) {
+            (Some(bytes @ 0..), _) => format!("freed {}", freed_or_grew(bytes)),
+            (Some(bytes), _) => freed_or_grew(bytes),
+            (None, Some(why)) => format!("{}: {why}", printable(&row.result)),
+            (None, None) => result_in_words(&printable(&row.result)),
+        };
+        let ended = short(&printable(&row.ended_at));
+        let minute = ended.get(..11).map_or_else(|| ended.clone(), ToOwned::to_owned);
+        table.push([nodes.named(&row.target), minute, took(row), bytes(row.after_bytes), result]);
+    }
+    table.one_line_each(width, |most| most * 2 / 3)
+}
+
+fn wide(rows: &[OutcomeLine], nodes: &Nodes, width: u16) -> String {
     let head = ["ended", "took", "before", "after", "freed", "result", "target"];
     let mut table = Grid::new(head, &[2, 3, 4]);
     for row in rows {
@@ -32,10 +58,7 @@ pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
         let name = nodes.named(&row.target);
         table.push([
             short(&printable(&row.ended_at)),
-            row.duration_seconds.map_or_else(
-                || "?".to_owned(),
-                |took| duration::format_rounded(Duration::from_secs(took)),
-            ),
+            took(row),
             bytes(row.before_bytes),
             bytes(row.after_bytes),
             row.freed_bytes.map_or_else(|| "?".to_owned(), freed_or_grew),
@@ -47,6 +70,11 @@ pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
         ]);
     }
     table.wrapped(width)
+}
+
+fn took(row: &OutcomeLine) -> String {
+    let rounded = |seconds| duration::format_rounded(Duration::from_secs(seconds));
+    row.duration_seconds.map_or_else(|| "?".to_owned(), rounded)
 }
 
 /// A table of events, in columns of fixed width because rows may arrive one by one.
@@ -252,6 +280,17 @@ mod tests {
             ..outcome.clone()
         };
         let rows = [outcome, failed];
+        let narrow = outcomes(&rows, 80);
+        assert!(narrow.contains("a on n"), "{narrow}");
+        assert!(
+            narrow.contains("freed 9.0 MiB") && narrow.contains("failed: no space"),
+            "{narrow}"
+        );
+        assert!(
+            narrow.ends_with("1 not by recliner) freed 9 MiB and wrote 1 MiB; 1 failed.\n"),
+            "{narrow}"
+        );
+        assert_eq!(narrow.lines().count(), 4, "a line for each job: {narrow}");
         let text = outcomes(&rows, 200);
         let cells: Vec<Vec<&str>> = text
             .lines()

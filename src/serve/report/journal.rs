@@ -138,22 +138,39 @@ pub struct HourLine {
 }
 
 impl HourLine {
-    /// Adds a job that ended.
-    fn add(&mut self, outcome: &Outcome) {
-        let freed = outcome.freed_bytes().and_then(|freed| u64::try_from(freed).ok());
+    /// The sums over jobs, whenever they ended.
+    #[must_use]
+    pub fn of_jobs(jobs: &[OutcomeLine]) -> Self {
+        let mut sums = Self::default();
+        for job in jobs {
+            let ending = JobResult::from_label(&job.result);
+            let (owner, kind) =
+                (JobOwner::from_label(&job.owner), TargetKind::from_label(&job.kind));
+            sums.add((ending, owner, kind), job.freed_bytes, job.after_bytes);
+        }
+        sums
+    }
+
+    /// Adds a job with its ending, owner and kind; a word that this version does not know counts as none of them.
+    fn add(
+        &mut self,
+        (ending, owner, kind): (Option<JobResult>, Option<JobOwner>, Option<TargetKind>),
+        freed: Option<i64>,
+        after: Option<u64>,
+    ) {
         self.compactions += 1;
-        self.freed_bytes = self.freed_bytes.saturating_add(freed.unwrap_or(0));
-        let rewritten = outcome.after_bytes.unwrap_or(0);
-        self.rewritten_bytes = self.rewritten_bytes.saturating_add(rewritten);
-        self.by_others += u64::from(outcome.owner == JobOwner::Other);
-        match outcome.ending {
-            JobResult::Freed => {}
-            JobResult::NothingFreed | JobResult::Grew => self.futile += 1,
+        let freed = freed.and_then(|freed| u64::try_from(freed).ok()).unwrap_or(0);
+        self.freed_bytes = self.freed_bytes.saturating_add(freed);
+        self.rewritten_bytes = self.rewritten_bytes.saturating_add(after.unwrap_or(0));
+        self.by_others += u64::from(owner == Some(JobOwner::Other));
+        match ending {
+            Some(JobResult::Freed) | None => {}
+            Some(JobResult::NothingFreed | JobResult::Grew) => self.futile += 1,
             // The sizes of deleted index files are never known.
-            JobResult::Unmeasured => {
-                self.unmeasured += u64::from(outcome.kind != TargetKind::Cleanup);
+            Some(JobResult::Unmeasured) => {
+                self.unmeasured += u64::from(kind != Some(TargetKind::Cleanup));
             }
-            JobResult::Failed | JobResult::Lost => self.failed += 1,
+            Some(JobResult::Failed | JobResult::Lost) => self.failed += 1,
         }
     }
 
@@ -225,7 +242,8 @@ impl Hours {
             let at = hour(outcome.ended_at).checked_sub(first);
             let at = at.and_then(|at| usize::try_from(at).ok());
             let Some(line) = at.and_then(|at| hours.get_mut(at)) else { continue };
-            line.add(outcome);
+            let what = (Some(outcome.ending), Some(outcome.owner), Some(outcome.kind));
+            line.add(what, outcome.freed_bytes(), outcome.after_bytes);
         }
         Self { hours, complete: all }
     }
