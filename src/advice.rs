@@ -35,7 +35,7 @@ pub use rule::{Family, Rule};
 pub use rules::{FAMILIES, rule_of_code, rules};
 pub use situation::{AdviceInputs, Situation};
 pub use survey::{DbSurvey, GrowthSums, NodeSurvey, Survey};
-pub use task::{AdviceHandle, AdviceSources, AdviceTask, MuteError, MuteOrder};
+pub use task::{AdviceHandle, AdviceSources, AdviceTask, MuteChange, MuteError};
 pub use view::{AdviceView, Piece};
 
 use wall_clock::Moment;

@@ -43,12 +43,13 @@ use crate::{
     model::{correction::Corrections, settings::ServedNodes},
     sources::inventory::{Reshard, Source},
     table::{Snapshot, TargetIx},
+    tasks::Now,
 };
 use db_events::EventBus;
 use readings::Readings;
 use scanner::{Effect, Event, Scanner};
 use std::{sync::Arc, time::Duration};
-use sweep::Now;
+
 use tokio::{
     sync::{mpsc, watch},
     time::{self, Instant},

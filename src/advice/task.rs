@@ -41,9 +41,9 @@ const OUTLOOK_INTERVAL: Duration = Duration::from_secs(6 * 3_600);
 /// Orders are rare and answered at once, so a short queue is enough.
 const ORDER_QUEUE_LENGTH: usize = 8;
 
-/// An order to mute advice, or to end a mute.
+/// A mute of advice, or the end of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MuteOrder {
+pub struct MuteChange {
     /// What is muted.
     pub key: AdviceKey,
     /// For how long; none to end it.
@@ -75,7 +75,7 @@ type MuteReply = oneshot::Sender<Result<Option<Mute>, MuteError>>;
 pub struct AdviceHandle {
     /// The advice, as last published.
     pub view: watch::Receiver<Arc<AdviceView>>,
-    orders: mpsc::Sender<(MuteOrder, MuteReply)>,
+    orders: mpsc::Sender<(MuteChange, MuteReply)>,
 }
 
 impl AdviceHandle {
@@ -83,7 +83,7 @@ impl AdviceHandle {
     ///
     /// # Errors
     /// If there is no such advice, or the mute cannot be stored.
-    pub async fn mute(&self, order: MuteOrder) -> Result<Option<Mute>, MuteError> {
+    pub async fn mute(&self, order: MuteChange) -> Result<Option<Mute>, MuteError> {
         let (reply, answered) = oneshot::channel();
         self.orders.try_send((order, reply)).map_err(|_| MuteError::Unavailable)?;
         answered.await.unwrap_or(Err(MuteError::Unavailable))
@@ -128,7 +128,7 @@ pub struct AdviceTask {
     sources: AdviceSources,
     store: Arc<dyn StateStore>,
     published: watch::Sender<Arc<AdviceView>>,
-    orders: mpsc::Receiver<(MuteOrder, MuteReply)>,
+    orders: mpsc::Receiver<(MuteChange, MuteReply)>,
     view: AdviceView,
     /// Changes that wait to be stored.
     waiting: BTreeMap<AdviceKey, StateChange>,
@@ -263,8 +263,8 @@ impl AdviceTask {
         self.published.send_replace(Arc::new(self.view.clone()));
     }
 
-    async fn mute(&mut self, order: MuteOrder) -> Result<Option<Mute>, MuteError> {
-        let MuteOrder { key, mute_for, why, by } = order;
+    async fn mute(&mut self, order: MuteChange) -> Result<Option<Mute>, MuteError> {
+        let MuteChange { key, mute_for, why, by } = order;
         let now = self.clock.now();
         if mute_for.is_some() {
             self.view.check_known(&key).map_err(MuteError::Unknown)?;

@@ -11,20 +11,16 @@ mod selection;
 mod steps;
 
 use super::{
-    DbEventBatch, EarlierProcess, FeedUpdate, ScanCommand, ScanSettings, ScanStatus,
-    disk::Disk,
-    followed::Followed,
-    listing::Listing,
-    running_jobs::RunningJobs,
-    sweep::{Now, Sweep},
-    targets::TargetTables,
-    views::IndexTables,
+    DbEventBatch, EarlierProcess, FeedUpdate, ScanCommand, ScanSettings, ScanStatus, disk::Disk,
+    followed::Followed, listing::Listing, running_jobs::RunningJobs, sweep::Sweep,
+    targets::TargetTables, views::IndexTables,
 };
 use crate::{
     jobs::Running,
     model::{correction::Corrections, target::TargetKind},
     sources::inventory::{Observation, ReadError, Stage},
     table::{NodeIx, Snapshot, TargetIx},
+    tasks::Now,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;

@@ -22,20 +22,10 @@ mod shard_reads;
 use crate::{
     sources::inventory::{ReadError, Stage},
     table::NodeIx,
+    tasks::Now,
 };
 use shard_reads::ShardReads;
 use std::collections::{BTreeMap, BTreeSet};
-use tokio::time::Instant;
-use wall_clock::Moment;
-
-/// One moment, in both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
-    /// The wall clock, for published times.
-    pub(super) wall: Moment,
-    /// The monotonic clock, for timers and durations.
-    pub(super) at: Instant,
-}
 
 /// The phase of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -31,7 +31,7 @@ mod route;
 mod schemas;
 mod scorecard;
 mod sd;
-mod serve;
+mod server;
 mod socket;
 mod state;
 mod status;
@@ -45,7 +45,7 @@ pub(crate) use what_if::smoosh_channels;
 
 pub use metrics::families;
 pub use orders::Command;
-pub use serve::{ConnectionLimits, listen, serve, serve_socket};
+pub use server::{ConnectionLimits, listen, serve, serve_socket};
 pub use socket::{AdminSocket, SocketError};
 pub use state::{Allow, AppState, ConfigStatus, ProcessInfo};
 pub use web::WebAccess;

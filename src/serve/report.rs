@@ -15,6 +15,7 @@ mod find;
 mod health;
 mod jobs;
 mod journal;
+mod limits;
 mod lists;
 mod miss;
 mod ordered;
@@ -23,16 +24,15 @@ mod planned;
 mod preflight;
 mod pressure;
 mod rent;
-mod room;
 mod scorecard;
 mod space;
 mod status;
 mod suspension;
 mod usage;
+pub(crate) mod vocabulary;
 mod volume;
 mod what_if;
 mod why;
-pub(crate) mod words;
 
 /// The meaning of a target's state `unknown`.
 pub(crate) const UNKNOWN_STATE: &str = "Nobody can say whether it is in its place: its node is no member of the cluster, or the splits, the shard map of a member or the form of its name could not be read.";
@@ -50,6 +50,7 @@ pub use jobs::{JobLine, Jobs};
 pub use journal::{
     EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes, event_type_in_words, result_in_words,
 };
+pub use limits::{ChannelWeek, DutyLine, LimitLine};
 pub use lists::{Explanations, Listing, Queue, Queues, Targets};
 pub use miss::{ChannelScore, MissLine, not_taken, not_taken_meaning};
 pub use ordered::OrderLine;
@@ -60,7 +61,6 @@ pub use preflight::{
 };
 pub use pressure::{PressureLine, SmooshChannelLine};
 pub use rent::RentLine;
-pub use room::{ChannelWeek, DutyLine, LimitLine};
 pub use scorecard::{Scorecard, ScorecardLine};
 pub use space::{Space, VolumeSpaceLine};
 pub use status::{
@@ -90,8 +90,8 @@ use hashbrown::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use vocabulary::Word;
 use wall_clock::Moment;
-use words::Word;
 
 /// One target. Bytes are those on disk: a view of the whole cluster counts all its copies.
 /// Unknown is null.
@@ -100,7 +100,7 @@ pub struct Target {
     /// The target's id, as orders and commands accept it.
     pub id: String,
     /// `db`, `view`, `cleanup` or `search`.
-    #[schemars(with = "words::Kind")]
+    #[schemars(with = "vocabulary::Kind")]
     pub kind: Word,
     /// The node with the file, or `_cluster` for a target of the whole cluster.
     pub node: String,
@@ -109,7 +109,7 @@ pub struct Target {
     /// The hash range of the shard, such as `00000000-7fffffff`; null if there is none.
     pub range: Option<String>,
     /// The engine of a search index, `nouveau` or `clouseau`; null for other targets.
-    #[schemars(with = "Option<words::Engine>")]
+    #[schemars(with = "Option<vocabulary::Engine>")]
     pub engine: Option<Word>,
     /// The shard file's name, or the name of a search index in its design document.
     pub name: Option<String>,
@@ -120,7 +120,7 @@ pub struct Target {
     /// The view's signature; null for other targets, and for views that no URL can name.
     pub signature: Option<String>,
     /// How the target compares with the shard map.
-    #[schemars(with = "words::State")]
+    #[schemars(with = "vocabulary::State")]
     pub state: Word,
     /// Number of files that one compaction rewrites.
     pub copies: u32,
@@ -138,7 +138,7 @@ pub struct Target {
     pub reclaimable_bytes: Option<u64>,
     /// How far the prediction can be trusted: `learned` from compactions of the target or its database,
     /// otherwise based on CouchDB's count of active bytes, which is `low` on servers that count wrongly.
-    #[schemars(with = "words::Confidence")]
+    #[schemars(with = "vocabulary::Confidence")]
     pub confidence: Word,
     /// `file_bytes` divided by `active_bytes`.
     pub ratio: Option<f64>,
@@ -160,7 +160,7 @@ pub struct Target {
     /// Whether CouchDB reports a running compaction of the target.
     pub compact_running: Option<bool>,
     /// The source of each known fact, by the fact's name.
-    #[schemars(with = "BTreeMap<String, words::Source>")]
+    #[schemars(with = "BTreeMap<String, vocabulary::Source>")]
     pub sources: BTreeMap<Word, Word>,
     /// When the facts were measured.
     pub measured_at: Option<String>,
@@ -190,7 +190,7 @@ pub struct Explained {
     pub why: Option<String>,
     /// Why the facts are fresh: `measured` lately, or `followed` by feeds that have reported no change since;
     /// null if they are not fresh.
-    #[schemars(with = "Option<words::Fresh>")]
+    #[schemars(with = "Option<vocabulary::Fresh>")]
     pub fresh: Option<Word>,
     /// The target's score in every channel for its kind, in the channels' order.
     #[serde(default)]
@@ -253,7 +253,7 @@ impl Explained {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemLine {
     /// The reason, as one of a fixed set of words.
-    #[schemars(with = "words::ProblemReason")]
+    #[schemars(with = "vocabulary::ProblemReason")]
     pub reason: Word,
     /// What is wrong and what to do next, as a sentence.
     pub says: Word,
@@ -263,7 +263,7 @@ pub struct ProblemLine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusalLine {
     /// The reason, as one of a fixed set of words.
-    #[schemars(with = "words::RefusalReason")]
+    #[schemars(with = "vocabulary::RefusalReason")]
     pub reason: Word,
     /// The measured value; null if nothing is compared.
     pub value: Option<f64>,
@@ -293,7 +293,7 @@ pub struct NodeLine {
     /// When all of the node's targets were last read without a failure.
     pub last_success: Option<String>,
     /// What is known of the node's smoosh: `no_direct_address`, `not_offered`, `failed` or `up`.
-    #[schemars(with = "words::Smoosh")]
+    #[schemars(with = "vocabulary::Smoosh")]
     pub smoosh: Word,
     /// The channels of the node's smoosh; empty if they are not known.
     #[serde(default)]

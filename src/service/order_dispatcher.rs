@@ -5,7 +5,7 @@
 use super::ClusterMonitor;
 use crate::{
     act::job_state,
-    advice::{AdviceHandle, MuteError, MuteOrder},
+    advice::{AdviceHandle, MuteChange, MuteError},
     jobs::TargetConstraints,
     model::{
         channel::Mode,
@@ -107,7 +107,7 @@ impl OrderTasks {
                 OrderAnswer::Released(release(follower, targets).await?)
             }
             Action::MuteAdvice { key, mute_for, why } => {
-                let order = MuteOrder { key, mute_for, why, by: Some(by) };
+                let order = MuteChange { key, mute_for, why, by: Some(by) };
                 OrderAnswer::Muted(mute(&self.advice, order).await?)
             }
             Action::Flush { node, channel } => {
@@ -181,7 +181,7 @@ async fn suspend(
     Ok(Suspended { since: since.rfc3339(), by, why, already, running })
 }
 
-async fn mute(advice: &AdviceHandle, order: MuteOrder) -> Result<Muted, Denied> {
+async fn mute(advice: &AdviceHandle, order: MuteChange) -> Result<Muted, Denied> {
     let muted = advice.mute(order).await.map_err(|why| match why {
         MuteError::Unknown(why) => Denied::Unknown(why),
         MuteError::Store(why) => Denied::Failed(why.to_string()),

@@ -4,7 +4,7 @@
 //! except what is needed to skip unchanged files: every function reads and returns observations, which
 //! the scanner applies to its tables.
 
-mod both;
+mod combined;
 mod copy_state;
 mod designs;
 mod facts_page;
@@ -15,10 +15,10 @@ mod observation;
 mod peers;
 mod rights;
 #[cfg(test)]
-mod silent;
+mod silent_source;
 mod stage;
 
-pub use both::{Directories, Sources};
+pub use combined::{Directories, Sources};
 pub use copy_state::{Copy, Reshard, state_of_absent, state_of_placed, state_of_stray};
 pub use designs::{Design, DesignGroup, groups, served};
 pub use facts_page::{FactsLine, FactsPage};
@@ -31,5 +31,5 @@ pub use observation::{
 };
 pub use peers::PeersSource;
 #[cfg(test)]
-pub(crate) use silent::SilentSource;
+pub(crate) use silent_source::SilentSource;
 pub use stage::{Databases, NodeReads, Source, Stage};

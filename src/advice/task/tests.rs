@@ -93,7 +93,7 @@ impl Rig {
 
     async fn mute(&self, mute_for: Option<Duration>) -> Result<Option<Mute>, MuteError> {
         let key = AdviceKey::of("orphan_shards", "old".to_owned());
-        self.handle.mute(MuteOrder { key, mute_for, why: None, by: None }).await
+        self.handle.mute(MuteChange { key, mute_for, why: None, by: None }).await
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::Scanner;
 use crate::{
-    scan::sweep::{Now, ViewPhase},
+    scan::sweep::ViewPhase,
     table::{Node, NodeIx},
+    tasks::Now,
 };
 use wall_clock::Moment;
 

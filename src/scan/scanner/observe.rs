@@ -3,7 +3,7 @@
 use super::{Scanner, Slot};
 use crate::{
     model::target::TargetState,
-    scan::{sweep::Now, views::ReadIndexes},
+    scan::views::ReadIndexes,
     sources::{
         couchdb::NO_USER,
         inventory::{
@@ -12,6 +12,7 @@ use crate::{
         },
     },
     table::{DbIx, DbName, Node, NodeIx, ShardMapEntry, Snapshot, TargetIx, TargetRef},
+    tasks::Now,
 };
 use couchdb_client::OwnAddress;
 use couchdb_names::Version;

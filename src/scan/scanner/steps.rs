@@ -7,10 +7,11 @@ use super::{Effect, Scanner, Slot};
 use crate::{
     scan::{
         status::Progress,
-        sweep::{Now, SweepPhase, ViewPhase},
+        sweep::{SweepPhase, ViewPhase},
     },
     sources::inventory::{ReadError, Reshard, Stage},
     table::NodeIx,
+    tasks::Now,
 };
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,6 +1,6 @@
 //! What to do about the cluster, as the API and the command `advise` show it.
 
-use super::words::{self, Word};
+use super::vocabulary::{self, Word};
 use crate::{
     advice::{AdviceView, EvidenceValue, Piece, Remedy, rules},
     model::{channel::Mode, records::Mute},
@@ -37,10 +37,10 @@ pub struct Advice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviceLine {
     /// The kind of advice.
-    #[schemars(with = "words::AdviceCode")]
+    #[schemars(with = "vocabulary::AdviceCode")]
     pub code: Word,
     /// How much the advice matters.
-    #[schemars(with = "words::Severity")]
+    #[schemars(with = "vocabulary::Severity")]
     pub severity: Word,
     /// What the advice is about.
     pub subject: AdviceSubject,
@@ -64,7 +64,7 @@ pub struct AdviceLine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviceSubject {
     /// The kind of thing.
-    #[schemars(with = "words::AdviceSubjectKind")]
+    #[schemars(with = "vocabulary::AdviceSubjectKind")]
     pub kind: Word,
     /// The thing's name, by which the advice can be muted.
     pub name: String,
@@ -75,7 +75,7 @@ pub struct AdviceSubject {
 pub struct AdviceGain {
     /// What is gained: free bytes, seconds of a node's work, safety for bytes of data at risk, or something
     /// unknown.
-    #[schemars(with = "words::AdviceGainKind")]
+    #[schemars(with = "vocabulary::AdviceGainKind")]
     pub kind: Word,
     /// Bytes or seconds, depending on `kind`; null if unknown.
     pub value: Option<u64>,
@@ -85,7 +85,7 @@ pub struct AdviceGain {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviceRemedy {
     /// A shell command, lines of a configuration file, or a choice that a person makes.
-    #[schemars(with = "words::RemedyKind")]
+    #[schemars(with = "vocabulary::RemedyKind")]
     pub kind: Word,
     /// What the step does, or what has to be decided.
     pub says: String,
@@ -110,7 +110,7 @@ pub struct AdviceMute {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MoreAdvice {
     /// The kind of advice.
-    #[schemars(with = "words::AdviceCode")]
+    #[schemars(with = "vocabulary::AdviceCode")]
     pub code: Word,
     /// Number of pieces that are not listed.
     pub count: u64,

@@ -1,6 +1,6 @@
 //! The API's view of indexes that lag behind their documents.
 
-use super::{words, words::Word};
+use super::{vocabulary, vocabulary::Word};
 use crate::{
     act::warmer::{self, BuildStatus},
     text::Label,
@@ -29,10 +29,10 @@ pub struct BuildLine {
     /// The index's target id.
     pub id: String,
     /// `view` or `search`.
-    #[schemars(with = "words::Kind")]
+    #[schemars(with = "vocabulary::Kind")]
     pub kind: Word,
     /// The engine of a search index; null for a view.
-    #[schemars(with = "Option<words::Engine>")]
+    #[schemars(with = "Option<vocabulary::Engine>")]
     pub engine: Option<Word>,
     /// The database.
     pub db: String,
@@ -41,15 +41,15 @@ pub struct BuildLine {
     /// The name of a search index in its design document; null for a view.
     pub name: Option<String>,
     /// How far the index lags: far behind or a little.
-    #[schemars(with = "words::BuildClass")]
+    #[schemars(with = "vocabulary::BuildClass")]
     pub class: Word,
     /// Number of changes that the index has not processed.
     pub updates_pending: Option<u64>,
     /// What is done about the index.
-    #[schemars(with = "words::BuildDecision")]
+    #[schemars(with = "vocabulary::BuildDecision")]
     pub decision: Word,
     /// Why the build waits; null if it does not wait.
-    #[schemars(with = "Option<words::BuildReason>")]
+    #[schemars(with = "Option<vocabulary::BuildReason>")]
     pub reason: Option<Word>,
     /// Since when the index lags.
     pub since: Option<String>,

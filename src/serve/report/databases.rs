@@ -3,8 +3,9 @@
 //! One pass over all targets makes the sums; sentences are made for the databases of a page alone.
 
 use super::{
-    Listing, Target, not_taken, not_taken_meaning, why,
-    words::{self, Word},
+    Listing, Target, not_taken, not_taken_meaning,
+    vocabulary::{self, Word},
+    why,
 };
 use crate::{
     model::{
@@ -75,7 +76,7 @@ pub struct DatabaseLine {
     pub last_compaction: Option<String>,
     /// Why most of the reclaimable bytes are not compacted now; null if all of them start, no channel takes
     /// them, or there are none.
-    #[schemars(with = "Option<words::RefusalReason>")]
+    #[schemars(with = "Option<vocabulary::RefusalReason>")]
     pub reason: Option<Word>,
     /// The reason as a sentence about the largest such file, also if no channel takes it.
     pub why: Option<String>,

@@ -1,6 +1,6 @@
 //! Prometheus's envelope around every response of the API, and errors.
 
-use super::{MissLine, RefusalLine, words, words::Word};
+use super::{MissLine, RefusalLine, vocabulary, vocabulary::Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub struct Failed {
     pub status: Word,
     /// The kind of error.
     #[serde(rename = "errorType")]
-    #[schemars(with = "words::ErrorType")]
+    #[schemars(with = "vocabulary::ErrorType")]
     pub error_type: Word,
     /// What failed and what to do about it, as a sentence.
     pub error: String,

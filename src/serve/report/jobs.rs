@@ -1,6 +1,6 @@
 //! Running jobs, whoever started them, as the API shows them.
 
-use super::{words, words::Word};
+use super::{vocabulary, vocabulary::Word};
 use crate::{
     jobs::{Job, JobKind},
     plan::Plan,
@@ -37,10 +37,10 @@ pub struct JobLine {
     /// The node on which the job runs.
     pub node: Option<String>,
     /// The kind of target that the job works on.
-    #[schemars(with = "words::Kind")]
+    #[schemars(with = "vocabulary::Kind")]
     pub kind: Word,
     /// What the job does.
-    #[schemars(with = "words::Work")]
+    #[schemars(with = "vocabulary::Work")]
     pub work: Word,
     /// The shard file's name.
     pub shard: String,
@@ -49,12 +49,12 @@ pub struct JobLine {
     /// The target's id; null if the target is not known.
     pub target: Option<String>,
     /// Who started the job.
-    #[schemars(with = "words::Owner")]
+    #[schemars(with = "vocabulary::Owner")]
     pub owner: Word,
     /// The channel for which the job was started, or that takes its target.
     pub channel: Option<String>,
     /// The job's phase.
-    #[schemars(with = "words::Phase")]
+    #[schemars(with = "vocabulary::Phase")]
     pub phase: Word,
     /// When the job was started, or first seen.
     pub since: String,

@@ -1,6 +1,6 @@
 //! The journal's outcomes and events, as the API shows them.
 
-use super::{Listing, words, words::Word};
+use super::{Listing, vocabulary, vocabulary::Word};
 use crate::{
     model::{
         records::{JobOwner, JobResult, Outcome},
@@ -39,7 +39,7 @@ pub struct OutcomeLine {
     /// The target's id.
     pub target: String,
     /// The kind of target.
-    #[schemars(with = "words::Kind")]
+    #[schemars(with = "vocabulary::Kind")]
     pub kind: Word,
     /// The node whose file was compacted, or `_cluster`.
     pub node: String,
@@ -48,7 +48,7 @@ pub struct OutcomeLine {
     /// The channel that took the target when the job was started.
     pub channel: Option<String>,
     /// Who started the job.
-    #[schemars(with = "words::Owner")]
+    #[schemars(with = "vocabulary::Owner")]
     pub owner: Word,
     /// The operator who ordered the job; null if none did.
     pub ordered_by: Option<String>,
@@ -69,7 +69,7 @@ pub struct OutcomeLine {
     /// `after_bytes` divided by `predicted_bytes`.
     pub estimate_ratio: Option<f64>,
     /// How the job ended.
-    #[schemars(with = "words::Ended")]
+    #[schemars(with = "vocabulary::Ended")]
     pub result: Word,
     /// CouchDB's error, or what recliner concluded; null if the job ended well.
     pub why: Option<String>,
@@ -276,7 +276,7 @@ pub struct EventLine {
     pub at: String,
     /// The type of the event.
     #[serde(rename = "type")]
-    #[schemars(with = "words::EventType")]
+    #[schemars(with = "vocabulary::EventType")]
     pub event_type: Word,
     /// The target's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -314,7 +314,7 @@ pub struct EventLine {
     pub last: Option<String>,
     /// Who started the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<words::Owner>")]
+    #[schemars(with = "Option<vocabulary::Owner>")]
     pub owner: Option<Word>,
     /// The operator who ordered the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -360,7 +360,7 @@ pub struct EventLine {
     pub until: Option<String>,
     /// Whether the index lagged far behind or a little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<words::BuildClass>")]
+    #[schemars(with = "Option<vocabulary::BuildClass>")]
     pub class: Option<Word>,
 }
 

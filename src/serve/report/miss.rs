@@ -1,6 +1,6 @@
 //! Why a channel does not take a target, as JSON and in words.
 
-use super::words;
+use super::vocabulary;
 use crate::{
     model::{
         channel::Channel,
@@ -24,10 +24,10 @@ pub struct MissLine {
     pub channel: Cow<'static, str>,
     /// How the channel ranks targets.
     #[serde(default)]
-    #[schemars(with = "words::Priority")]
+    #[schemars(with = "vocabulary::Priority")]
     pub priority: Cow<'static, str>,
     /// The reason, as one of a fixed set of words.
-    #[schemars(with = "words::MissReason")]
+    #[schemars(with = "vocabulary::MissReason")]
     pub reason: Cow<'static, str>,
     /// The measured value; null if nothing is compared.
     pub value: Option<f64>,
@@ -35,7 +35,7 @@ pub struct MissLine {
     pub limit: Option<f64>,
     /// The unit of `value` and `limit`: `ratio`, `bytes` or `changes`; null if nothing is compared.
     #[serde(default)]
-    #[schemars(with = "Option<words::MissUnit>")]
+    #[schemars(with = "Option<vocabulary::MissUnit>")]
     pub unit: Option<Cow<'static, str>>,
 }
 
@@ -45,7 +45,7 @@ pub struct ChannelScore {
     /// The channel.
     pub channel: String,
     /// How the channel ranks targets.
-    #[schemars(with = "words::Priority")]
+    #[schemars(with = "vocabulary::Priority")]
     pub priority: Cow<'static, str>,
     /// The target's priority in the channel, per file; null if the channel did not get as far as comparing it.
     pub score: Option<f64>,

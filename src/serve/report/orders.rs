@@ -1,7 +1,7 @@
 //! An operator's orders, their effects, and their answers: one type for pages, the API, the admin
 //! socket and commands.
 
-use super::{AdviceMute, RefusalLine, words, words::Word};
+use super::{AdviceMute, RefusalLine, vocabulary, vocabulary::Word};
 use crate::text::Label as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -314,7 +314,7 @@ pub struct FlushOrder {
 #[serde(deny_unknown_fields)]
 pub struct MuteOrder {
     /// The kind of advice.
-    #[schemars(with = "words::AdviceCode")]
+    #[schemars(with = "vocabulary::AdviceCode")]
     pub code: String,
     /// The name of what the advice is about; without it, all advice of this code.
     pub subject: Option<String>,
@@ -331,7 +331,7 @@ pub struct MuteOrder {
 #[serde(deny_unknown_fields)]
 pub struct UnmuteOrder {
     /// The kind of advice.
-    #[schemars(with = "words::AdviceCode")]
+    #[schemars(with = "vocabulary::AdviceCode")]
     pub code: String,
     /// The subject that was muted; without it, the mute of the whole code.
     pub subject: Option<String>,

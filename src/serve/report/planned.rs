@@ -1,7 +1,8 @@
 //! The plan as JSON: the starts with their exact requests, and why other targets wait.
 
 use super::{
-    Builds, OrderLine, RefusalLine, SuspensionLine, why, why::why_gate, words, words::Word,
+    Builds, OrderLine, RefusalLine, SuspensionLine, vocabulary, vocabulary::Word, why,
+    why::why_gate,
 };
 use crate::{
     plan::{Decision, Plan, PlannedStart, Refusal, RefusalReason},
@@ -36,7 +37,7 @@ pub struct Planned {
     /// When the plan was made.
     pub made_at: String,
     /// Whether the starts are sent (`enforce`) or only shown (`advise`).
-    #[schemars(with = "words::Mode")]
+    #[schemars(with = "vocabulary::Mode")]
     pub mode: Word,
     /// The URL of a CouchDB node; null if none is known.
     pub address: Option<String>,
@@ -73,7 +74,7 @@ pub struct StartLine {
     /// The target's id.
     pub id: String,
     /// `db`, `view` or `cleanup`.
-    #[schemars(with = "words::Kind")]
+    #[schemars(with = "vocabulary::Kind")]
     pub kind: Word,
     /// The node whose file is compacted, or `_cluster` if the request concerns all nodes.
     pub node: String,
@@ -108,10 +109,10 @@ pub struct StartLine {
     /// Predicted duration at the measured rate.
     pub duration_seconds: Option<f64>,
     /// How far the predicted sizes can be trusted.
-    #[schemars(with = "words::Confidence")]
+    #[schemars(with = "vocabulary::Confidence")]
     pub confidence: Word,
     /// What makes these numbers uncertain.
-    #[schemars(with = "Vec<words::Caveat>")]
+    #[schemars(with = "Vec<vocabulary::Caveat>")]
     pub caveats: Vec<Word>,
 }
 
@@ -134,7 +135,7 @@ pub struct GateLine {
     /// The node, or `_cluster`.
     pub node: String,
     /// The gate.
-    #[schemars(with = "words::Gate")]
+    #[schemars(with = "vocabulary::Gate")]
     pub gate: Word,
     /// The measured value; null if the gate compares nothing.
     pub value: Option<f64>,

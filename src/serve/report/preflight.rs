@@ -2,7 +2,7 @@
 
 use super::{
     advice::AdviceRemedy,
-    words::{self, Word},
+    vocabulary::{self, Word},
 };
 use crate::{
     advice::preflight::{
@@ -89,7 +89,7 @@ pub struct Preflight {
     /// The id of the design document.
     pub design: String,
     /// What has to be built.
-    #[schemars(with = "words::PreflightBuild")]
+    #[schemars(with = "vocabulary::PreflightBuild")]
     pub build: Word,
     /// The signature of the new index; null without views.
     pub signature: Option<String>,
@@ -111,7 +111,7 @@ pub struct Preflight {
     /// Size of the index files after a build in one go, before any compaction.
     pub built_bytes: Option<SpreadLine>,
     /// What the sizes are based on: other indexes of this database, or those of the whole cluster.
-    #[schemars(with = "Option<words::PreflightBasis>")]
+    #[schemars(with = "Option<vocabulary::PreflightBasis>")]
     pub basis: Option<Word>,
     /// The indexes that the sizes are based on; if there are many, the closest.
     pub measured_indexes: Vec<MeasuredIndex>,
@@ -144,7 +144,7 @@ pub struct PreflightView {
     /// The view's name.
     pub name: String,
     /// How the new document changes the view.
-    #[schemars(with = "words::ViewChange")]
+    #[schemars(with = "vocabulary::ViewChange")]
     pub change: Word,
     /// The parts of the view that changed: `map`, `reduce`, `options`.
     pub parts: Vec<String>,
@@ -184,7 +184,7 @@ pub struct PreflightNode {
     /// Bytes that running compactions may still write there; in enforce mode also those that start now.
     pub reserved_bytes: u64,
     /// Whether the peak fits into the free bytes, together with that of other nodes on the same volume.
-    #[schemars(with = "words::SpaceVerdict")]
+    #[schemars(with = "vocabulary::SpaceVerdict")]
     pub verdict: Word,
 }
 

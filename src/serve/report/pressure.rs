@@ -1,6 +1,6 @@
 //! The load of a node, and the work of its own smoosh.
 
-use super::{words, words::Word};
+use super::{vocabulary, vocabulary::Word};
 use crate::{
     plan::pressure::{Pressures, Signal},
     table::{NodeIx, NodeSmoosh},
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PressureLine {
     /// The signal.
-    #[schemars(with = "words::Signal")]
+    #[schemars(with = "vocabulary::Signal")]
     pub signal: Word,
     /// The unit of the values: `seconds`, `processes`, `changes` or `indexers`.
-    #[schemars(with = "words::SignalUnit")]
+    #[schemars(with = "vocabulary::SignalUnit")]
     pub unit: Word,
     /// The median of recent readings.
     pub value: f64,

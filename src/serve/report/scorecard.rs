@@ -1,6 +1,6 @@
 //! What recliner would have done in advise mode, compared with what really happened.
 
-use super::words::{self, Word};
+use super::vocabulary::{self, Word};
 use crate::{
     model::{
         records::{ScorecardHour, ScorecardSide},
@@ -36,7 +36,7 @@ pub struct Scorecard {
     pub until: String,
     /// The state of the scorecard: `waiting` for the first sizes, `advising` while it counts, or `enforcing`
     /// while it pauses.
-    #[schemars(with = "words::ScorecardState")]
+    #[schemars(with = "vocabulary::ScorecardState")]
     pub state: Word,
     /// Seconds in which recliner advised; everything below covers these.
     pub advised_seconds: u64,

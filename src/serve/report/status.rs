@@ -1,6 +1,6 @@
 //! The state of recliner: what it is, what it sees, and what it cannot see.
 
-use super::{NodeLine, SuspensionLine, words, words::Word};
+use super::{NodeLine, SuspensionLine, vocabulary, vocabulary::Word};
 use crate::{act::takeover::Takeovers, feeds::feed_client, scan};
 use couchdb_client::EntryStatus;
 use schemars::JsonSchema;
@@ -24,7 +24,7 @@ pub struct Status {
     /// What is simulated, as a sentence; null if nothing is.
     pub simulation: Option<String>,
     /// The mode in force.
-    #[schemars(with = "words::Mode")]
+    #[schemars(with = "vocabulary::Mode")]
     pub mode: Word,
     /// Whether the first sweep over the nodes that answer has ended, and the journal belongs to this cluster.
     pub ready: bool,

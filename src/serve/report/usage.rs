@@ -1,6 +1,6 @@
 //! The largest users of the disks, by database or design document.
 
-use super::words::{self, Word};
+use super::vocabulary::{self, Word};
 use crate::{
     advice::{AttributeBy, Attributed, AttributedBytes, attribute},
     table::Snapshot,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// Whether bytes are listed by database or by design document.
-    #[schemars(with = "words::AttributeBy")]
+    #[schemars(with = "vocabulary::AttributeBy")]
     pub by: Word,
     /// The largest databases or design documents.
     pub largest: Vec<UsageLine>,

@@ -1,6 +1,6 @@
 //! The API's forecast under several sets of rules, days ahead.
 
-use super::{words, words::Word};
+use super::{vocabulary, vocabulary::Word};
 use crate::{
     model::{channel::Channels, target::TargetKind},
     text::Label,
@@ -69,7 +69,7 @@ pub struct WhatIf {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SmooshRules {
     /// Whether these are the cluster's settings, or CouchDB's defaults.
-    #[schemars(with = "words::SmooshSettings")]
+    #[schemars(with = "vocabulary::SmooshSettings")]
     pub settings: Word,
     /// The nodes that have these settings.
     pub nodes: Vec<String>,
@@ -96,7 +96,7 @@ pub struct ProposedHorizon {
     /// The channel.
     pub channel: String,
     /// The kind of target that the channel takes.
-    #[schemars(with = "words::Kind")]
+    #[schemars(with = "vocabulary::Kind")]
     pub kind: Word,
     /// The horizon, in seconds.
     pub horizon_seconds: u64,
@@ -105,7 +105,7 @@ pub struct ProposedHorizon {
     /// Mean of the bytes that this horizon leaves wasted in them.
     pub waste_bytes: u64,
     /// How the two means compare.
-    #[schemars(with = "words::WasteFit")]
+    #[schemars(with = "vocabulary::WasteFit")]
     pub fit: Word,
     /// The comparison as a sentence.
     pub says: String,
@@ -156,7 +156,7 @@ pub struct OutlookLine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UndoneLine {
     /// Why the targets do not start.
-    #[schemars(with = "words::RefusalReason")]
+    #[schemars(with = "vocabulary::RefusalReason")]
     pub reason: Word,
     /// The reason in words.
     pub says: String,

@@ -1,7 +1,7 @@
 //! Observations over HTTP: CouchDB's node interface.
 
 mod convert;
-mod readable;
+mod granted_databases;
 mod searches;
 mod views;
 

@@ -13,6 +13,7 @@ use super::{
     store::WriteBatch,
 };
 use crate::model::records::{JournalFailure, StoreError};
+use crate::tasks::Now;
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
 use wall_clock::Moment;
@@ -35,15 +36,6 @@ const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// First and longest delay before the file is tried again after a failure.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
-
-/// One instant, by both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
-    /// By the wall clock, for readers.
-    pub(super) wall: Moment,
-    /// By the clock that only goes forward, for timers.
-    pub(super) at: Instant,
-}
 
 #[derive(Debug)]
 pub(super) enum Event {

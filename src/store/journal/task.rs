@@ -6,7 +6,7 @@ use super::{
     file::{FileFailure, JournalFile},
     handle::MAX_QUEUED_EVENTS,
     request::{JournalRequest, Query, Reply},
-    state::{EVENT_QUEUE_LEN, Effect, Event, JournalState, Now},
+    state::{EVENT_QUEUE_LEN, Effect, Event, JournalState},
     store::JournalStore,
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         records::{JournalFailure, StoreError},
         settings::work,
     },
-    tasks::publish_if_changed,
+    tasks::{Now, publish_if_changed},
 };
 use std::sync::{
     Arc,
