@@ -47,7 +47,7 @@ impl AnswerArgs {
         match &self.recliner {
             Some(url) => self.login.client(url).map(Some),
             None if names_a_cluster => Ok(None),
-            None => Ok(Some(self.login.default_client()?.as_fallback())),
+            None => Ok(Some(self.login.default_client()?.into_fallback())),
         }
     }
 }

@@ -254,7 +254,7 @@ impl ServiceClient {
     }
 
     /// The same client, whose errors say that no CouchDB was named if it cannot be reached.
-    pub(super) const fn as_fallback(mut self) -> Self {
+    pub(super) const fn into_fallback(mut self) -> Self {
         self.is_fallback = true;
         self
     }

@@ -136,14 +136,12 @@ impl Databases {
         let search = wanted.search.map(str::to_lowercase);
         let matches =
             |name: &str| search.as_ref().is_none_or(|text| name.to_lowercase().contains(text));
-        let mut found: Vec<(&str, Sums)> = sums_by_name(&plan.snapshot, now)
+        let found: Vec<(&str, Sums)> = sums_by_name(&plan.snapshot, now)
             .into_iter()
             .filter(|(name, _)| matches(name))
             .collect();
         let total = found.len();
-        sort(&mut found, wanted, last);
-        let shown: Vec<(&str, Sums)> =
-            found.into_iter().skip(wanted.offset).take(wanted.limit).collect();
+        let shown = page(found, wanted, last);
         let reasons = main_reasons(plan, shown.iter().map(|(name, _)| *name));
         let line = |(name, sums): (&str, Sums)| {
             sums.line(name, last.get(name), reasons.get(name).cloned().unwrap_or_default())
@@ -331,31 +329,39 @@ fn reason_of(plan: &Plan, target: TargetRef<'_>) -> Reason {
     }
 }
 
-fn sort(found: &mut [(&str, Sums)], wanted: &WantedDatabases<'_>, last: &LastCompactions) {
-    let bytes = |sums: &Sums| match wanted.sort {
+/// The databases of the wanted page, in order. What is unknown comes last in both directions, and equal ones stand by
+/// name.
+fn page<'a>(
+    found: Vec<(&'a str, Sums)>,
+    wanted: &WantedDatabases<'_>,
+    last: &LastCompactions,
+) -> Vec<(&'a str, Sums)> {
+    let key = |name: &str, sums: &Sums| match wanted.sort {
         DatabaseSort::ReclaimableBytes => Some(sums.reclaimable_bytes),
         DatabaseSort::FileBytes => Some(sums.file_bytes()),
         DatabaseSort::DocumentBytes => Some(sums.document_bytes),
         DatabaseSort::IndexBytes => Some(sums.index_bytes),
         DatabaseSort::GrowthDayBytes => sums.growth_within(DAY),
         DatabaseSort::GrowthWeekBytes => sums.growth_within(7 * DAY),
-        DatabaseSort::LastCompaction | DatabaseSort::Db => None,
+        DatabaseSort::LastCompaction => last.get(name).map(|at| at.unix()),
+        DatabaseSort::Db => None,
     };
-    let key = |(name, sums): &(&str, Sums)| match wanted.sort {
-        DatabaseSort::LastCompaction => last.get(*name).map(|at| at.unix()),
-        _ => bytes(sums),
+    let is_by_name = wanted.sort == DatabaseSort::Db;
+    let is_ascending = wanted.is_ascending.unwrap_or(is_by_name);
+    let mut keyed: Vec<(Option<u64>, &str, Sums)> =
+        found.into_iter().map(|(name, sums)| (key(name, &sums), name, sums)).collect();
+    let order = |one: &(Option<u64>, &str, Sums), other: &(Option<u64>, &str, Sums)| {
+        let (by_key, by_name) = (one.0.cmp(&other.0), one.1.cmp(other.1));
+        let by_key = if is_ascending { by_key } else { by_key.reverse() };
+        let by_name = if is_by_name && !is_ascending { by_name.reverse() } else { by_name };
+        one.0.is_none().cmp(&other.0.is_none()).then(by_key).then(by_name)
     };
-    let is_ascending = wanted.is_ascending.unwrap_or(wanted.sort == DatabaseSort::Db);
-    // What is unknown comes last in both directions, and equal ones stand by name.
-    found.sort_unstable_by(|one, other| {
-        let (left, right) = (key(one), key(other));
-        let by_key = if is_ascending { left.cmp(&right) } else { right.cmp(&left) };
-        let by_name = one.0.cmp(other.0);
-        let by_name = if wanted.sort == DatabaseSort::Db && !is_ascending {
-            by_name.reverse()
-        } else {
-            by_name
-        };
-        left.is_none().cmp(&right.is_none()).then(by_key).then(by_name)
-    });
+    // A page needs no more than its own end sorted.
+    let end = wanted.offset.saturating_add(wanted.limit);
+    if end < keyed.len() {
+        keyed.select_nth_unstable_by(end, order);
+        keyed.truncate(end);
+    }
+    keyed.sort_unstable_by(order);
+    keyed.into_iter().skip(wanted.offset).map(|(_, name, sums)| (name, sums)).collect()
 }

@@ -117,17 +117,17 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
 #[must_use]
 pub(super) fn why_gate(plan: &Plan, node: &str, refusal: &Refusal) -> Option<String> {
     let suspensions = &plan.conditions.constraints.suspensions.0;
-    match refusal.reason {
-        RefusalReason::Suspended => {
-            let scopes = [SuspensionScope::All, SuspensionScope::Node(node.to_owned())];
-            scopes.iter().find_map(|it| Some(suspension::says(it, suspensions.get(it)?)))
-        }
-        RefusalReason::Journal => Some(journal(plan)),
-        RefusalReason::Ramp => Some(ramp(plan, refusal)),
-        RefusalReason::Duty => Some(rest(refusal, plan.rules.limits.duty_percent)),
-        RefusalReason::Pressure => Some(pressure(refusal)),
-        _ => None,
+    if refusal.reason == RefusalReason::Suspended {
+        let scopes = [SuspensionScope::All, SuspensionScope::Node(node.to_owned())];
+        return scopes.iter().find_map(|it| Some(suspension::says(it, suspensions.get(it)?)));
     }
+    let says = [
+        (RefusalReason::Journal, journal(plan)),
+        (RefusalReason::Ramp, ramp(plan, refusal)),
+        (RefusalReason::Duty, rest(refusal, plan.rules.limits.duty_percent)),
+        (RefusalReason::Pressure, pressure(refusal)),
+    ];
+    says.into_iter().find(|(reason, _)| *reason == refusal.reason).map(|(_, says)| says)
 }
 
 /// The sentence about a journal that cannot be used.

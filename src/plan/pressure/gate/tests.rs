@@ -143,7 +143,7 @@ proptest! {
             gate.record(RunQueue, queue);
             gate.record(ProbeLatency, latency);
             gate.update(&pressure(), at(seconds));
-            closed_since = gate.hold(&pressure()).map(|_| closed_since.unwrap_or(at(seconds)));
+            closed_since = gate.hold(&pressure()).map(|_| closed_since.unwrap_or_else(|| at(seconds)));
             if let Some(since) = closed_since {
                 prop_assert!(since.age(at(seconds)) < pressure().hold_at_most);
             }

@@ -175,11 +175,6 @@ async fn every_quantity_has_the_same_value_everywhere() {
             ("metric", metric("recliner_file_bytes") + beside),
             ("usage", used(|bytes| bytes.file_bytes) + beside),
             ("databases", of_databases(|line| line.file_bytes) + beside),
-            (
-                "parts of databases",
-                of_databases(|it| it.document_bytes + it.index_bytes + it.reclaimable_bytes)
-                    + beside,
-            ),
             ("targets", of_list(|target| target.file_bytes) + beside),
             ("advice", number(advice.file_bytes)),
         ],
