@@ -74,6 +74,10 @@ fn paths() -> Vec<String> {
     let shard = format!("shards%252F00000000-1fffffff%252F{}.1521590400", db.replace('%', "%25"));
     let mut paths: Vec<String> = [
         "/",
+        "/databases",
+        "/databases?sort=growth_week_bytes",
+        "/databases?sort=db&offset=50000",
+        "/databases?search=0077777",
         "/targets",
         "/targets?sort=db",
         "/targets?sort=priority&offset=500000",

@@ -17,7 +17,7 @@ use crate::{
     table::{DbIx, Snapshot, TargetIx, TargetRef},
     text::Label,
 };
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -136,15 +136,19 @@ impl Databases {
         let search = wanted.search.map(str::to_lowercase);
         let matches =
             |name: &str| search.as_ref().is_none_or(|text| name.to_lowercase().contains(text));
-        let found: Vec<(&str, Sums)> = sums_by_name(&plan.snapshot, now)
+        let is_by_growth =
+            matches!(wanted.sort, DatabaseSort::GrowthDayBytes | DatabaseSort::GrowthWeekBytes);
+        let found: Vec<(&str, Sums)> = sums_by_name(&plan.snapshot, is_by_growth.then_some(now))
             .into_iter()
             .filter(|(name, _)| matches(name))
             .collect();
         let total = found.len();
         let shown = page(found, wanted, last);
-        let reasons = main_reasons(plan, shown.iter().map(|(name, _)| *name));
+        let details = details(plan, shown.iter().map(|(name, _)| *name), now);
         let line = |(name, sums): (&str, Sums)| {
-            sums.line(name, last.get(name), reasons.get(name).cloned().unwrap_or_default())
+            let of_name = details.get(name);
+            let reason = of_name.map(|details| details.reason(plan)).unwrap_or_default();
+            sums.line(name, last.get(name), of_name.and_then(|details| details.growth), reason)
         };
         Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
@@ -162,6 +166,7 @@ struct Sums {
     document_bytes: u64,
     index_bytes: u64,
     reclaimable_bytes: u64,
+    /// Where databases are sorted by it; otherwise it is worked out for those of the page.
     growth: Option<ExpectedRate>,
     targets: u64,
     unmeasured: u64,
@@ -177,7 +182,7 @@ fn files(snapshot: &Snapshot) -> impl Iterator<Item = TargetRef<'_>> {
 }
 
 /// Instances of a database with one name are one: old files beside a database that was made anew.
-fn sums_by_name(snapshot: &Snapshot, now: Moment) -> HashMap<&str, Sums> {
+fn sums_by_name(snapshot: &Snapshot, with_growth: Option<Moment>) -> HashMap<&str, Sums> {
     // Names are compared once for each instance, and not for each of a million targets.
     let mut instances: Vec<Sums> = Vec::new();
     for target in files(snapshot) {
@@ -186,7 +191,7 @@ fn sums_by_name(snapshot: &Snapshot, now: Moment) -> HashMap<&str, Sums> {
             instances.resize(at + 1, Sums::default());
         }
         if let Some(sums) = instances.get_mut(at) {
-            sums.add(target, now);
+            sums.add(target, with_growth);
         }
     }
     let mut by_name: HashMap<&str, Sums> = HashMap::new();
@@ -199,7 +204,7 @@ fn sums_by_name(snapshot: &Snapshot, now: Moment) -> HashMap<&str, Sums> {
 }
 
 impl Sums {
-    fn add(&mut self, target: TargetRef<'_>, now: Moment) {
+    fn add(&mut self, target: TargetRef<'_>, with_growth: Option<Moment>) {
         self.targets += 1;
         let Some(file) = target.file_bytes() else {
             self.unmeasured += 1;
@@ -213,16 +218,7 @@ impl Sums {
         *live = live.saturating_add(file.saturating_sub(waste));
         self.reclaimable_bytes = self.reclaimable_bytes.saturating_add(waste);
         self.estimated += u64::from(target.is_estimated());
-        if let Some((rate, _)) = target.growth().expected(now) {
-            let copies = f64::from(target.file_count());
-            self.add_growth(ExpectedRate { hours: rate.hours * copies, days: rate.days * copies });
-        }
-    }
-
-    fn add_growth(&mut self, more: ExpectedRate) {
-        let growth = self.growth.get_or_insert_default();
-        growth.hours += more.hours;
-        growth.days += more.days;
+        add_growth(&mut self.growth, with_growth.and_then(|now| growth_of(target, now)));
     }
 
     fn merge(&mut self, other: &Self) {
@@ -233,9 +229,7 @@ impl Sums {
         add(&mut self.targets, other.targets);
         add(&mut self.unmeasured, other.unmeasured);
         add(&mut self.estimated, other.estimated);
-        if let Some(growth) = other.growth {
-            self.add_growth(growth);
-        }
+        add_growth(&mut self.growth, other.growth);
     }
 
     const fn file_bytes(&self) -> u64 {
@@ -243,20 +237,21 @@ impl Sums {
         live.saturating_add(self.reclaimable_bytes)
     }
 
-    fn growth_within(&self, span: Duration) -> Option<u64> {
-        let bytes = self.growth?.bytes_between(TimeAhead::default(), TimeAhead::after(span));
-        Some(to_bytes(bytes.max(0.0)))
-    }
-
-    fn line(&self, name: &str, last: Option<&Moment>, (reason, why): Reason) -> DatabaseLine {
+    fn line(
+        &self,
+        name: &str,
+        last: Option<&Moment>,
+        growth: Option<ExpectedRate>,
+        (reason, why): Reason,
+    ) -> DatabaseLine {
         DatabaseLine {
             db: name.to_owned(),
             file_bytes: self.file_bytes(),
             document_bytes: self.document_bytes,
             index_bytes: self.index_bytes,
             reclaimable_bytes: self.reclaimable_bytes,
-            growth_day_bytes: self.growth_within(DAY),
-            growth_week_bytes: self.growth_within(7 * DAY),
+            growth_day_bytes: growth_within(growth, DAY),
+            growth_week_bytes: growth_within(growth, 7 * DAY),
             targets: self.targets,
             unmeasured: self.unmeasured,
             estimated: self.estimated,
@@ -277,40 +272,73 @@ struct Held {
     largest: (u64, TargetIx),
 }
 
-/// Why most of what is reclaimable in each of these databases is not compacted now.
-fn main_reasons<'a>(
-    plan: &'a Plan,
-    names: impl Iterator<Item = &'a str>,
-) -> HashMap<&'a str, Reason> {
-    let names: HashSet<&str> = names.collect();
-    let instances = plan.snapshot.databases().filter(|(_, name)| names.contains(name.db));
-    let mut held: HashMap<DbIx, (&str, HashMap<Option<RefusalReason>, Held>)> =
-        instances.map(|(db, name)| (db, (name.db, HashMap::new()))).collect();
-    for target in files(&plan.snapshot) {
-        let bytes = target.reclaimable_bytes().filter(|bytes| *bytes > 0);
-        let Some((bytes, (_, by_reason))) = bytes.zip(held.get_mut(&target.db())) else { continue };
+/// What is worked out for the databases of a page alone.
+#[derive(Clone, Debug, Default)]
+struct Details {
+    growth: Option<ExpectedRate>,
+    by_reason: HashMap<Option<RefusalReason>, Held>,
+}
+
+impl Details {
+    fn add(&mut self, plan: &Plan, target: TargetRef<'_>, now: Moment) {
+        add_growth(&mut self.growth, growth_of(target, now));
+        let Some(bytes) = target.reclaimable_bytes().filter(|bytes| *bytes > 0) else { return };
         let reason = match plan.decision(target) {
-            Decision::Start => continue,
+            Decision::Start => return,
             Decision::Refused(refusal) => Some(refusal.reason),
             Decision::NotTaken => None,
         };
         let largest = (bytes, target.ix());
-        let held = by_reason.entry(reason).or_insert(Held { bytes: 0, largest });
+        let held = self.by_reason.entry(reason).or_insert(Held { bytes: 0, largest });
         held.bytes = held.bytes.saturating_add(bytes);
         held.largest = held.largest.max(largest);
     }
-    let most = held.into_values().filter_map(|(name, by_reason)| {
-        let held = by_reason.into_values().max_by_key(|held| (held.bytes, held.largest))?;
-        Some((name, (held.bytes, held.largest.1)))
-    });
-    // Of instances with one name, the one with most to reclaim counts.
-    let mut by_name: HashMap<&str, (u64, TargetIx)> = HashMap::new();
-    for (name, held) in most {
-        let known = by_name.entry(name).or_insert(held);
-        *known = (*known).max(held);
+
+    /// Why most of what is reclaimable is not compacted now.
+    fn reason(&self, plan: &Plan) -> Reason {
+        let most = self.by_reason.values().max_by_key(|held| (held.bytes, held.largest));
+        let target = most.and_then(|held| plan.snapshot.target(held.largest.1));
+        target.map_or((None, None), |target| reason_of(plan, target))
     }
-    let says = |(name, (_, ix))| Some((name, reason_of(plan, plan.snapshot.target(ix)?)));
-    by_name.into_iter().filter_map(says).collect()
+}
+
+/// The details of these databases.
+fn details<'a>(
+    plan: &'a Plan,
+    names: impl Iterator<Item = &'a str>,
+    now: Moment,
+) -> HashMap<&'a str, Details> {
+    let mut by_name: HashMap<&str, Details> =
+        names.map(|name| (name, Details::default())).collect();
+    let instances = plan.snapshot.databases().filter(|(_, name)| by_name.contains_key(name.db));
+    let shown: HashMap<DbIx, &str> = instances.map(|(db, name)| (db, name.db)).collect();
+    for target in files(&plan.snapshot) {
+        let name = shown.get(&target.db());
+        if let Some(details) = name.and_then(|name| by_name.get_mut(name)) {
+            details.add(plan, target, now);
+        }
+    }
+    by_name
+}
+
+/// The growth of a target's files; `None` until it is known.
+fn growth_of(target: TargetRef<'_>, now: Moment) -> Option<ExpectedRate> {
+    let (rate, _) = target.growth().expected(now)?;
+    let copies = f64::from(target.file_count());
+    Some(ExpectedRate { hours: rate.hours * copies, days: rate.days * copies })
+}
+
+fn add_growth(sum: &mut Option<ExpectedRate>, more: Option<ExpectedRate>) {
+    if let Some(more) = more {
+        let sum = sum.get_or_insert_default();
+        sum.hours += more.hours;
+        sum.days += more.days;
+    }
+}
+
+fn growth_within(growth: Option<ExpectedRate>, span: Duration) -> Option<u64> {
+    let bytes = growth?.bytes_between(TimeAhead::default(), TimeAhead::after(span));
+    Some(to_bytes(bytes.max(0.0)))
 }
 
 /// Why a target is not compacted now.
@@ -341,8 +369,8 @@ fn page<'a>(
         DatabaseSort::FileBytes => Some(sums.file_bytes()),
         DatabaseSort::DocumentBytes => Some(sums.document_bytes),
         DatabaseSort::IndexBytes => Some(sums.index_bytes),
-        DatabaseSort::GrowthDayBytes => sums.growth_within(DAY),
-        DatabaseSort::GrowthWeekBytes => sums.growth_within(7 * DAY),
+        DatabaseSort::GrowthDayBytes => growth_within(sums.growth, DAY),
+        DatabaseSort::GrowthWeekBytes => growth_within(sums.growth, 7 * DAY),
         DatabaseSort::LastCompaction => last.get(name).map(|at| at.unix()),
         DatabaseSort::Db => None,
     };
