@@ -22,7 +22,7 @@ pub enum TargetId {
     },
     /// A view index.
     View {
-        /// The node, or [`CLUSTER_NODE`](super::CLUSTER_NODE).
+        /// The node, or [`CLUSTER_NODE`].
         node: String,
         /// The database with its instance suffix.
         db: String,
