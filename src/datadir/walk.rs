@@ -305,7 +305,7 @@ struct WalkWorker<'a> {
 
 impl fmt::Debug for WalkWorker<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Hands").field("sums", &self.sums).finish_non_exhaustive()
+        out.debug_struct("WalkWorker").field("sums", &self.sums).finish_non_exhaustive()
     }
 }
 

@@ -174,7 +174,7 @@ impl Sweep {
         matches!(self.state, SweepPhase::Nodes)
     }
 
-    /// Whether it already knows which files exist.
+    /// Whether a phase runs that follows the listing of files and reads what it found.
     pub(super) const fn has_listed(&self) -> bool {
         matches!(self.state, SweepPhase::Strays | SweepPhase::Shards)
     }

@@ -69,7 +69,9 @@ pub struct Dependencies {
 
 impl std::fmt::Debug for Dependencies {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Surroundings").field("keeper", &self.state_store).finish_non_exhaustive()
+        out.debug_struct("Dependencies")
+            .field("state_store", &self.state_store)
+            .finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 //! Owns the settings as last read: the sections that decide what smoosh does, the marks of a
 //! takeover, which show the values from before it, and a few keys of three other sections. Asks for
 //! no section that may hold secrets, and never changes anything. A node that does not answer keeps
-//! its settings and delays no other.
+//! its settings; the others are published once its time limit is over.
 
 use super::{couchdb::describe, nodes_changed};
 use crate::{model::settings::work::MARK_SECTION, table::Snapshot};

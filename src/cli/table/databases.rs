@@ -3,6 +3,7 @@
 use super::layout::{Grid, WIDE, bytes, paragraph};
 use crate::{
     cli::printable,
+    plan::RefusalReason,
     serve::report::{DatabaseLine, Databases},
     text::{counted, grouped, size},
 };
@@ -35,7 +36,7 @@ struct Row {
 
 fn row(line: &DatabaseLine) -> Row {
     let why = match (&line.reason, &line.why) {
-        (Some(reason), _) => reason.replace('_', " "),
+        (Some(reason), _) => RefusalReason::words_of(reason),
         (None, Some(_)) => "no channel".to_owned(),
         (None, None) => String::new(),
     };

@@ -1,4 +1,4 @@
-//! Protection against cross-site requests and overload.
+//! Protection against cross-site requests.
 //!
 //! Owns the security headers of every response, and the check whether an order is allowed, which
 //! the routes call. Authentication happens earlier, in `web`.

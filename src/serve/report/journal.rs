@@ -158,6 +158,10 @@ impl HourLine {
         freed: Option<i64>,
         after: Option<u64>,
     ) {
+        // An index cleanup compacts nothing, and the sizes of deleted index files are never known.
+        if kind == Some(TargetKind::Cleanup) {
+            return;
+        }
         self.compactions += 1;
         let freed = freed.and_then(|freed| u64::try_from(freed).ok()).unwrap_or(0);
         self.freed_bytes = self.freed_bytes.saturating_add(freed);
@@ -166,10 +170,7 @@ impl HourLine {
         match ending {
             Some(JobResult::Freed) | None => {}
             Some(JobResult::NothingFreed | JobResult::Grew) => self.futile += 1,
-            // The sizes of deleted index files are never known.
-            Some(JobResult::Unmeasured) => {
-                self.unmeasured += u64::from(kind != Some(TargetKind::Cleanup));
-            }
+            Some(JobResult::Unmeasured) => self.unmeasured += 1,
             Some(JobResult::Failed | JobResult::Lost) => self.failed += 1,
         }
     }
