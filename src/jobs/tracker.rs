@@ -127,6 +127,9 @@ struct TrackedJob {
     stage: JobStage,
     progress: JobProgress,
     file_before: FileBefore,
+    /// Whether these facts were read before the job began. Otherwise it may have had to catch up with earlier writes, of
+    /// which they show nothing.
+    began_after_reading: bool,
     /// Whether the target's facts describe the file this job works on.
     is_measured_copy: bool,
     peak_bytes: u64,
@@ -419,6 +422,7 @@ impl TrackedJob {
             stage,
             progress: JobProgress::unknown(seen_at),
             file_before: FileBefore::default(),
+            began_after_reading: false,
             is_measured_copy: false,
             peak_bytes: 0,
         }
@@ -522,7 +526,9 @@ impl TrackedJob {
             .and_then(|it| it.facts().file_bytes.get());
         let before = self.file_before.file_bytes.filter(|_| self.is_measured_copy);
         let (ending, why) = intents::ending(verdict, before, after);
-        let measured = intents::measure_after(target, after, &self.file_before);
+        // What a job left teaches nothing if it is unknown what was written while it ran.
+        let left = after.filter(|_| self.began_after_reading);
+        let measured = intents::measure_after(target, left, &self.file_before);
         let file_before = self.file_before.as_far_as_still_true(measured.active_bytes);
         let outcome = Outcome {
             target: self.target_id.clone()?,

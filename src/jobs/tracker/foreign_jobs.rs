@@ -11,7 +11,10 @@ use crate::{
         running_tasks::RunningTask,
         verdict::FileBefore,
     },
-    model::{facts::Facts, target::TargetKind},
+    model::{
+        facts::{FactSource, Facts},
+        target::TargetKind,
+    },
     sources::inventory::TaskKind,
     table::{ReplacedFile, Snapshot, TargetRef},
 };
@@ -39,6 +42,8 @@ impl TrackedJob {
     /// if nothing was written between its last reading and the compaction.
     pub(super) fn unseen(target: TargetRef<'_>, file: &ReplacedFile, at: Moment) -> Self {
         let last_facts = file.before();
+        // A file's header does not show whether a compaction runs.
+        let over_http = last_facts.measured_at.is_some_and(|it| it.source == FactSource::Http);
         let before = FileBefore::of(target.kind(), &last_facts, target.correction());
         let is_last = file.after().compacted_seq.get() == last_facts.update_seq.get();
         Self {
@@ -46,6 +51,7 @@ impl TrackedJob {
             target_id: Some(target.id()),
             file_before: if is_last { before } else { before.without_sizes() },
             is_measured_copy: true,
+            began_after_reading: over_http && !last_facts.flags.compact_running,
             ..Self::new(target.kind(), at, at, JobStage::Shown { suspended: false })
         }
     }
@@ -82,9 +88,15 @@ impl TrackedJob {
             JobKind::CompactView(_) => active,
             JobKind::BuildView(_) | JobKind::BuildSearch(..) => 0,
         };
+        self.began_after_reading = self.began_after(&target.facts());
         if !self.gives_size_before(&target.facts()) {
             self.file_before = self.file_before.without_sizes();
         }
+    }
+
+    /// Whether facts were read before the job began.
+    fn began_after(&self, facts: &Facts) -> bool {
+        facts.measured_at.is_some_and(|measured| measured.at < self.started_at)
     }
 
     /// Whether the file size before the job is unknown and one more reading may provide it.
@@ -106,6 +118,7 @@ impl TrackedJob {
         let Some(target) = self.current_target(tables) else { return };
         if self.gives_size_before(&target.facts()) {
             self.file_before = FileBefore::from_target(target);
+            self.began_after_reading = self.began_after(&target.facts());
         }
     }
 

@@ -35,6 +35,25 @@ fn reads_unknown_initial_size_while_job_runs() {
 }
 
 #[test]
+fn job_that_began_before_its_file_was_read_teaches_nothing() {
+    // All writes are in the file that is read, and the compaction still has to catch up with most of them: what it
+    // leaves looks as if no compaction could free it.
+    let (mut line, _) = line(1_001);
+    line.read(line.dbs[0], running(facts(1_006, 5_000, 1_200, 90, 10)));
+    line.poll(1_015, IDLE);
+    let step = line.read(line.dbs[0], facts(1_015, 2_400, 1_200, 90, 90));
+    assert_eq!(ends(&step), [(JobResult::Freed, JobOwner::Other, Some(5_000), Some(2_400), 14)]);
+    assert_eq!(step.ended[0].after.file_bytes, None);
+
+    let mut line = Scenario::new();
+    line.read(line.dbs[0], facts(960, 5_000, 1_200, 90, 10));
+    line.poll(1_005, [Some(&[began(1_001)]), Some(&[])]);
+    line.poll(1_010, IDLE);
+    let step = line.read(line.dbs[0], facts(1_010, 2_400, 1_200, 90, 90));
+    assert_eq!(step.ended[0].after.file_bytes, Some(2_400), "nothing was written to it");
+}
+
+#[test]
 fn initial_size_stays_unknown_if_read_after_the_swap() {
     let (mut line, _) = line(1_001);
     // The new file replaced the old one in between.
