@@ -526,9 +526,10 @@ impl TrackedJob {
             .and_then(|it| it.facts().file_bytes.get());
         let before = self.file_before.file_bytes.filter(|_| self.is_measured_copy);
         let (ending, why) = intents::ending(verdict, before, after);
-        // What a job left teaches nothing if it is unknown what was written while it ran.
-        let left = after.filter(|_| self.began_after_reading);
-        let measured = intents::measure_after(target, left, &self.file_before);
+        let mut measured = intents::measure_after(target, after, &self.file_before);
+        if !self.began_after_reading {
+            (measured.changes, measured.changes_bytes) = (None, None);
+        }
         let file_before = self.file_before.as_far_as_still_true(measured.active_bytes);
         let outcome = Outcome {
             target: self.target_id.clone()?,
@@ -550,7 +551,11 @@ impl TrackedJob {
             closed_intent: None,
             copied_bytes: intents::copied_bytes(self.file_before.active_bytes, target),
             evidence: evidence::of_compaction(&file_before, target, &measured, outcome.ended_at),
-            after: measured,
+            // What is left is no reason to spare the file if it is unknown what was written while the job ran.
+            after: AfterCompaction {
+                file_bytes: measured.file_bytes.filter(|_| self.began_after_reading),
+                ..measured
+            },
             outcome,
             copies: target.map_or(1, TargetRef::file_count),
             may_have_run: false,

@@ -35,9 +35,16 @@ const MAX_BODY: usize = 2 << 20;
 /// The maximum number of questions answered at a time: each examines every target.
 const AT_A_TIME: usize = 2;
 
-/// The concurrency limit of this route.
+/// The maximum number of bodies that are read or held at a time. A slow body keeps its place for as long as it may
+/// take, so there are more places than turns: clients that send nothing on delay others by little more than that.
+const BODIES: usize = 16;
+
+/// The concurrency limits of this route.
 #[derive(Clone, Debug)]
-struct Turns(ConcurrencyLimit);
+struct Turns {
+    bodies: ConcurrencyLimit,
+    work: ConcurrencyLimit,
+}
 
 /// The route, with its concurrency limit.
 pub(super) fn routes() -> Vec<Route> {
@@ -49,7 +56,8 @@ pub(super) fn routes() -> Vec<Route> {
         route::WRONG_TYPE,
         (503, "recliner is stopping, or the first sweep has not ended. Try again."),
     ];
-    let turns = Turns(ConcurrencyLimit::new(AT_A_TIME));
+    let turns =
+        Turns { bodies: ConcurrencyLimit::new(BODIES), work: ConcurrencyLimit::new(AT_A_TIME) };
     vec![
         Route::post::<PreflightQuestion, Preflight>(
             "/api/v1/preflight",
@@ -72,21 +80,18 @@ pub(super) fn routes() -> Vec<Route> {
 /// Predicts the cost of deploying a design document.
 async fn preflight(
     extract::State(state): extract::State<AppState>,
-    Extension(Turns(turns)): Extension<Turns>,
+    Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
     answer(&state, &turns, request).await.unwrap_or_else(ApiError::into_response)
 }
 
-async fn answer(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    request: Request,
-) -> Result<Response, ApiError> {
+async fn answer(state: &AppState, turns: &Turns, request: Request) -> Result<Response, ApiError> {
     guard::check_question(&request).map_err(ApiError::from)?;
-    // The turn comes before the body, so that waiting requests take no memory.
-    let turn = Turn::of(turns).await?;
+    // A place comes before the body, so that waiting requests take no memory, and is kept to the answer.
+    let _place = Turn::of(&turns.bodies).await?;
     let body = read_body(request, MAX_BODY).await?;
+    let turn = Turn::of(&turns.work).await?;
     let (now, status) = (state.clock.now(), Arc::clone(&state.status.borrow()));
     let resolve = move |plan: Arc<Plan>| {
         let question: PreflightQuestion = parse_object(&body)?;

@@ -75,11 +75,11 @@ fn endless(read: &Arc<std::sync::atomic::AtomicUsize>) -> Body {
 }
 
 #[tokio::test]
-async fn reads_no_body_before_its_turn() {
-    for (path, at_a_time) in [("/api/v1/preflight", 2), ("/api/v1/what-if", 1)] {
+async fn reads_only_so_many_bodies_at_a_time() {
+    for (path, at_a_time) in [("/api/v1/preflight", 16), ("/api/v1/what-if", 1)] {
         let (router, read) = (surface(Designs(Ok(None))).router(), Arc::default());
         let mut asked = tokio::task::JoinSet::new();
-        for _ in 0..6 {
+        for _ in 0..20 {
             let request = Request::post(path)
                 .header("host", "127.0.0.1:10984")
                 .header("content-type", "application/json")
@@ -92,6 +92,26 @@ async fn reads_no_body_before_its_turn() {
         }
         assert_eq!(read.load(std::sync::atomic::Ordering::SeqCst), at_a_time, "{path}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_bodies_delay_a_question_by_little_more_than_their_time_limit() {
+    let (router, read) = (surface(Designs(Ok(None))).router(), Arc::default());
+    let asked = |body| {
+        let request = Request::post("/api/v1/preflight")
+            .header("host", "127.0.0.1:10984")
+            .header("content-type", "application/json");
+        router.clone().oneshot(request.body(body).unwrap())
+    };
+    let mut slow = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        slow.spawn(asked(endless(&read)));
+    }
+    tokio::task::yield_now().await;
+    let begun = tokio::time::Instant::now();
+    let response = asked(Body::from(question("orders", DESIGN))).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(25), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
