@@ -111,7 +111,7 @@ async fn slow_bodies_delay_a_question_by_little_more_than_their_time_limit() {
     let begun = tokio::time::Instant::now();
     let response = asked(Body::from(question("orders", DESIGN))).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
-    assert!(begun.elapsed() < std::time::Duration::from_secs(25), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
