@@ -280,6 +280,14 @@ impl Snapshot {
         self.targets().filter(move |target| !has_views || !target.is_part())
     }
 
+    /// Everything that takes space, once: shards and views that are not missing.
+    pub fn files_once(&self) -> impl Iterator<Item = TargetRef<'_>> {
+        self.targets_once().filter(|target| {
+            matches!(target.kind(), TargetKind::Db | TargetKind::View)
+                && target.state() != TargetState::Missing
+        })
+    }
+
     /// Every target, in row order.
     pub fn targets(&self) -> impl Iterator<Item = TargetRef<'_>> {
         self.rows

@@ -5,7 +5,7 @@
 //! `advise --by`.
 
 use crate::{
-    model::target::{TargetKind, TargetState},
+    model::target::TargetKind,
     table::{DbIx, Snapshot, TargetRef},
 };
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -104,7 +104,7 @@ pub fn attribute(snapshot: &Snapshot, by: AttributeBy, limit: usize) -> Attribut
             }
         }
         AttributeBy::Design => {
-            for target in files(snapshot).filter(|target| target.kind() == TargetKind::View) {
+            for target in snapshot.files_once().filter(|target| target.kind() == TargetKind::View) {
                 let designs = target.view().map_or(&[][..], |view| &view.designs);
                 let designs = designs.iter().map(AsRef::as_ref).collect();
                 sums.entry((target.db_name().db, designs)).or_default().add(target);
@@ -117,7 +117,7 @@ pub fn attribute(snapshot: &Snapshot, by: AttributeBy, limit: usize) -> Attribut
 /// Sums by database instance, keyed by index to avoid comparing the names of a million targets.
 fn by_instance(snapshot: &Snapshot) -> impl Iterator<Item = (DbIx, AttributedBytes)> {
     let mut instances: Vec<Option<AttributedBytes>> = Vec::new();
-    for target in files(snapshot) {
+    for target in snapshot.files_once() {
         let at = target.db().as_usize();
         if instances.len() <= at {
             instances.resize(at + 1, None);
@@ -126,14 +126,6 @@ fn by_instance(snapshot: &Snapshot) -> impl Iterator<Item = (DbIx, AttributedByt
     }
     let named = instances.into_iter().enumerate();
     named.filter_map(|(at, bytes)| Some((DbIx::from_usize(at)?, bytes?)))
-}
-
-/// All targets that take space, each once.
-fn files(snapshot: &Snapshot) -> impl Iterator<Item = TargetRef<'_>> {
-    snapshot.targets_once().filter(|target| {
-        let has_file = matches!(target.kind(), TargetKind::Db | TargetKind::View);
-        has_file && target.state() != TargetState::Missing
-    })
 }
 
 fn largest(sums: BTreeMap<(&str, Vec<&str>), AttributedBytes>, limit: usize) -> Attribution {

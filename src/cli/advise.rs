@@ -5,6 +5,7 @@ use super::{
     address::{UNKNOWN_URL, address},
     args::{AdviseArgs, Format},
     orders::give_to,
+    output::WithMemory,
     print, print_error, print_json, printable,
     read_once::{self, ClusterReading},
     service_client::ServiceClient,
@@ -19,17 +20,8 @@ use crate::{
     },
     text::Label,
 };
-use serde::Serialize;
 use std::sync::Arc;
 use wall_clock::Clock;
-
-#[derive(Serialize)]
-struct AdviceAnswer<'a> {
-    #[serde(flatten)]
-    advice: &'a Advice,
-    /// Whether a running recliner answered, which also knows the past.
-    memory: bool,
-}
 
 pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
     if args.mute.is_some() || args.unmute.is_some() {
@@ -58,7 +50,7 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
     };
     let memory = unseen.is_none();
     match args.from.format {
-        Format::Json => print_json(&AdviceAnswer { advice: &advice, memory })?,
+        Format::Json => print_json(&WithMemory { answer: &advice, memory })?,
         Format::Table => {
             let mut text = table::advice(&advice, table::width());
             if let Some(note) = &direct {

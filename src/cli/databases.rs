@@ -3,6 +3,7 @@
 use super::{
     CommandError, Exit,
     args::{DatabasesArgs, Format},
+    output::WithMemory,
     print, print_json, printable,
     service_client::ServiceClient,
     table,
@@ -11,17 +12,7 @@ use crate::{
     serve::report::{DatabaseSort, Databases, LastCompactions, WantedDatabases},
     text::Label,
 };
-use serde::Serialize;
 use wall_clock::Clock;
-
-/// The databases, as JSON.
-#[derive(Serialize)]
-struct DatabasesAnswer<'a> {
-    #[serde(flatten)]
-    found: &'a Databases,
-    /// Whether a running recliner answered, which remembers.
-    memory: bool,
-}
 
 pub(super) async fn run(args: DatabasesArgs) -> Result<Exit, CommandError> {
     let (mut found, unseen) = match args.from.recliner()? {
@@ -36,7 +27,7 @@ pub(super) async fn run(args: DatabasesArgs) -> Result<Exit, CommandError> {
     }
     let memory = unseen.is_none();
     match args.from.format {
-        Format::Json => print_json(&DatabasesAnswer { found: &found, memory })?,
+        Format::Json => print_json(&WithMemory { answer: &found, memory })?,
         Format::Table => {
             let mut text = table::databases(&found, is_exact, table::width());
             if !memory {

@@ -15,6 +15,14 @@ use std::{
     path::Path,
 };
 
+/// An answer as JSON, with whether a running recliner gave it, which remembers.
+#[derive(Serialize)]
+pub(super) struct WithMemory<'a, T> {
+    #[serde(flatten)]
+    pub(super) answer: &'a T,
+    pub(super) memory: bool,
+}
+
 /// Prints on standard error why a command ends; ignores write errors.
 pub(super) fn print_error(why: &str) {
     let _closed = writeln!(io::stderr(), "recliner: {}", escape::escape_lines(why));

@@ -4,20 +4,12 @@ use super::{
     CommandError, Exit,
     args::{Format, PlanArgs},
     next_step::{AFTER_PLAN, print_next_step},
+    output::WithMemory,
     print, print_json,
     service_client::ServiceClient,
     table,
 };
 use crate::serve::report::{Planned, Wanted};
-use serde::Serialize;
-
-#[derive(Serialize)]
-struct PlanAnswer<'a> {
-    #[serde(flatten)]
-    plan: &'a Planned,
-    /// Whether a running recliner answered, which also knows the past.
-    memory: bool,
-}
 
 /// Maximum number of refused targets in the JSON, as in a service's answer.
 const MAX_REFUSED_TARGETS: usize = 10_000;
@@ -31,7 +23,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit, CommandError> {
     let memory = unseen.is_none();
     match format {
         Format::Json => {
-            print_json(&PlanAnswer { plan: &plan, memory })?;
+            print_json(&WithMemory { answer: &plan, memory })?;
         }
         Format::Table => {
             let mut text = table::planned(&plan, table::width());

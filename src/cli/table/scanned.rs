@@ -2,7 +2,7 @@
 
 use super::{
     super::printable,
-    layout::{Grid, bytes, paragraph, partial, short_among, short_range, shortened, sum},
+    layout::{Grid, bytes, paragraph, partial, short_among, shortened, sum},
     planned::legend,
 };
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
     text::Label,
     text::{counted, size},
 };
+use couchdb_names::Range;
 use std::collections::BTreeSet;
 use wall_clock::Moment;
 
@@ -300,7 +301,7 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> [String; 3] {
             [format!("{db}/{design}"), "-".to_owned(), copies]
         }
         (kind, design) => {
-            let range = target.range().map(|range| short_range(&range.to_string()));
+            let range = target.range().map(Range::short);
             let what = match (kind, design, target.view()) {
                 (TargetKind::View, Some(design), _) => format!("{db}/{design}"),
                 (TargetKind::View, None, Some(view)) => {

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     cli::{
         printable,
-        table::{event_cells, short_among, short_range},
+        table::{event_cells, short_among},
     },
     model::target::{TargetId, database_of},
     plan::RefusalReason,
@@ -293,7 +293,7 @@ impl Place {
     /// A target from a shard file's name; an index also has its design document.
     fn of_shard(shard: &str, ddoc: Option<&str>, node: String) -> Self {
         let (db, range) = match ShardName::split(shard) {
-            Some(name) => (name.db.to_owned(), short_range(&name.range.to_string())),
+            Some(name) => (name.db.to_owned(), name.range.short()),
             None => (shard.to_owned(), "-".to_owned()),
         };
         let what = ddoc.map_or_else(|| db.clone(), |ddoc| format!("{db}/{ddoc}"));

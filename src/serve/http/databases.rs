@@ -3,6 +3,7 @@
 use super::{
     answer::StreamedData,
     concurrency_limit::ConcurrencyLimit,
+    error::ApiError,
     journal::{self, journal_of},
     query::{LARGEST, Named, PageRange, SortOrder, ValidQuery},
     route::Route,
@@ -77,7 +78,7 @@ async fn databases(
 ) -> Response {
     let (last, now) = (last_compactions(&state, &turns).await, state.clock.now());
     worked_out(&state, turns, move |plan| {
-        let wanted = query.wanted().map_err(super::error::ApiError::bad)?;
+        let wanted = query.wanted().map_err(ApiError::bad)?;
         let mut found = Databases::of(&plan, &wanted, &last, now);
         let lines = std::mem::take(&mut found.databases);
         Ok(StreamedData::with_list(&found, lines.into_iter()))

@@ -11,7 +11,7 @@ use crate::{
     model::{
         growth::{ExpectedRate, TimeAhead},
         rounding::to_bytes,
-        target::{TargetKind, TargetState},
+        target::TargetKind,
     },
     plan::{Decision, Plan, RefusalReason},
     table::{DbIx, Snapshot, TargetIx, TargetRef},
@@ -173,19 +173,11 @@ struct Sums {
     estimated: u64,
 }
 
-/// Everything that takes space, once.
-fn files(snapshot: &Snapshot) -> impl Iterator<Item = TargetRef<'_>> {
-    snapshot.targets_once().filter(|target| {
-        let has_file = matches!(target.kind(), TargetKind::Db | TargetKind::View);
-        has_file && target.state() != TargetState::Missing
-    })
-}
-
 /// Instances of a database with one name are one: old files beside a database that was made anew.
 fn sums_by_name(snapshot: &Snapshot, with_growth: Option<Moment>) -> HashMap<&str, Sums> {
     // Names are compared once for each instance, and not for each of a million targets.
     let mut instances: Vec<Sums> = Vec::new();
-    for target in files(snapshot) {
+    for target in snapshot.files_once() {
         let at = target.db().as_usize();
         if instances.len() <= at {
             instances.resize(at + 1, Sums::default());
@@ -312,7 +304,7 @@ fn details<'a>(
         names.map(|name| (name, Details::default())).collect();
     let instances = plan.snapshot.databases().filter(|(_, name)| by_name.contains_key(name.db));
     let shown: HashMap<DbIx, &str> = instances.map(|(db, name)| (db, name.db)).collect();
-    for target in files(&plan.snapshot) {
+    for target in plan.snapshot.files_once() {
         let name = shown.get(&target.db());
         if let Some(details) = name.and_then(|name| by_name.get_mut(name)) {
             details.add(plan, target, now);
