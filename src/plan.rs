@@ -54,7 +54,7 @@ pub use published::{Decision, Plan};
 pub use queue_view::QueueView;
 pub use queues::Queues;
 pub(crate) use queues_if::SupposedTarget;
-pub use refusal::{Refusal, RefusalEnd, RefusalReason};
+pub use refusal::{Refusal, RefusalClass, RefusalReason};
 pub use reservation::SlotReservation;
 pub use rules::Rules;
 pub use start::{Caveat, CompactionRequest, PlannedStart};

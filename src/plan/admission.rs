@@ -34,7 +34,7 @@ enum CheckStage {
     OtherCopy,
     Limits,
     SpaceAfterStarts,
-    Ramp,
+    Turn,
 }
 
 type StageRefusal = (CheckStage, Refusal);
@@ -160,6 +160,7 @@ impl Admission {
             space: self.space.bounds(node),
             limits: self.slots.bounds(node, channel),
             limits_with_reservation: self.slots.bounds_with_reservation(node, channel),
+            rest_refusal: self.gates.rest(node).map(|refusal| refusal.reason),
             ramp_refusal: self.check_ramp(node).err().map(|refusal| refusal.reason),
         }
     }
@@ -317,9 +318,8 @@ impl Admission {
         // A ramp with a limit, and a rest, end in time as long as nothing else starts. A node that
         // has not reported its running jobs gives no such guarantee.
         let passes = |node_copies: &NodeCopies| {
-            let closed = self.gate_refusal(node_copies.node, channel, candidate.ix);
             let ramp = self.gates.ramp(node_copies.node);
-            closed.is_none_or(|closed| closed.reason == RefusalReason::Duty)
+            self.gates.refusal(node_copies.node, channel).is_none()
                 && ramp.is_none_or(|ramp| ramp.limit.is_some())
         };
         let request = SlotRequest {
@@ -537,11 +537,11 @@ impl Admission {
 
     /// Checks a cleanup: deleting index files uses neither a job slot nor disk space.
     fn check_cleanup(&self, channel: usize, ix: TargetIx) -> Result<(), Refusal> {
-        if let Some(refusal) = self.gate_refusal(NodeIx::CLUSTER, channel, ix) {
+        if let Some(refusal) = self.gates.refusal(NodeIx::CLUSTER, channel) {
             return Err(refusal);
         }
         self.slots.check_channel(NodeIx::CLUSTER, channel)?;
-        self.check_ramp(NodeIx::CLUSTER)
+        self.check_turn(NodeIx::CLUSTER, ix)
     }
 
     /// Whether these files may be compacted now.
@@ -552,7 +552,7 @@ impl Admission {
         candidate: &CandidateSummary,
     ) -> Result<(), StageRefusal> {
         for node_copies in copies_by_node {
-            if let Some(refusal) = self.gate_refusal(node_copies.node, channel, candidate.ix) {
+            if let Some(refusal) = self.gates.refusal(node_copies.node, channel) {
                 return Err((CheckStage::Gates, refusal));
             }
         }
@@ -580,7 +580,8 @@ impl Admission {
         let space = self.space.check_after_starts(copies_by_node, need);
         space.map_err(|refusal| (CheckStage::SpaceAfterStarts, refusal))?;
         for node_copies in copies_by_node {
-            self.check_ramp(node_copies.node).map_err(|refusal| (CheckStage::Ramp, refusal))?;
+            let turn = self.check_turn(node_copies.node, candidate.ix);
+            turn.map_err(|refusal| (CheckStage::Turn, refusal))?;
         }
         Ok(())
     }
@@ -600,15 +601,6 @@ impl Admission {
         Err(Refusal::with_numbers(RefusalReason::WouldNotFitWindow, takes, time_left.seconds_left))
     }
 
-    /// The closed gate that keeps a target of a channel from starting on a node.
-    fn gate_refusal(&self, node: NodeIx, channel: usize, ix: TargetIx) -> Option<Refusal> {
-        if self.is_ordered(ix) {
-            self.gates.refusal_of_orders(node, channel)
-        } else {
-            self.gates.refusal(node, channel)
-        }
-    }
-
     fn is_ordered(&self, ix: TargetIx) -> bool {
         self.activity.status(ix).is_some_and(|status| status.ordered)
     }
@@ -622,6 +614,13 @@ impl Admission {
     fn is_other_copy_running(&self, candidate: &CandidateSummary) -> bool {
         self.rules.limits.one_copy_of_a_range
             && self.activity.is_other_copy_running(&self.snapshot, candidate.db, candidate.ix)
+    }
+
+    /// Checks what only postpones a start on a node: starts are spread out, or the node rests.
+    fn check_turn(&self, node: NodeIx, ix: TargetIx) -> Result<(), Refusal> {
+        self.check_ramp(node)?;
+        let rest = self.gates.rest(node).filter(|_| !self.is_ordered(ix));
+        rest.map_or(Ok(()), Err)
     }
 
     /// Checks whether earlier starts, or this plan's own starts, postpone another start on a node.

@@ -95,19 +95,19 @@ impl GateInputs<'_> {
             .or_else(|| self.suspension_refusal(&SuspensionScope::Node(node.name.to_string())))
     }
 
-    /// The first refusal, in order, of starts of a channel on a node.
+    /// The first refusal, in order, of starts of a channel on a node that lasts longer than a turn.
     ///
     /// A plan in advise mode ignores the mode gate: it shows what would be sent in enforce
     /// mode.
-    fn channel_refusals(
+    fn channel_refusal(
         &self,
         at: NodeIx,
         node: &Node,
         channel: &Channel,
         window_state: WindowState,
-    ) -> ChannelRefusals {
+    ) -> Option<Refusal> {
         let window = Refusal::without_numbers(RefusalReason::Window).since(window_state.since);
-        let before_duty = (self.rules.mode.more_cautious(channel.mode) != self.rules.mode)
+        (self.rules.mode.more_cautious(channel.mode) != self.rules.mode)
             .then(|| Refusal::without_numbers(RefusalReason::Mode))
             .or_else(|| self.suspended(node))
             .or_else(|| match channel.kind {
@@ -122,10 +122,8 @@ impl GateInputs<'_> {
             })
             .or_else(|| self.journal_refusal())
             .or_else(|| self.maintenance_refusal(at))
-            .or_else(|| (!window_state.is_open).then_some(window));
-        let of_orders = before_duty.or_else(|| self.pressure_refusal(at));
-        let of_others = before_duty.or_else(|| self.duty_refusal(at)).or(of_orders);
-        ChannelRefusals { of_orders, of_others }
+            .or_else(|| (!window_state.is_open).then_some(window))
+            .or_else(|| self.pressure_refusal(at))
     }
 
     fn suspension_refusal(&self, scope: &SuspensionScope) -> Option<Refusal> {
@@ -205,22 +203,14 @@ impl Rules {
     }
 }
 
-/// The first refusal of every start of a channel on a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct ChannelRefusals {
-    /// For operators' orders, which the node's rest does not delay.
-    of_orders: Option<Refusal>,
-    /// For all other starts.
-    of_others: Option<Refusal>,
-}
-
 /// The gates of all nodes and channels at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ClosedGates {
     /// By node, then by channel.
-    refusals: Vec<ChannelRefusals>,
+    refusals: Vec<Option<Refusal>>,
     channel_count: usize,
-    /// By node. A ramp passes within seconds, so it is checked after the gates that last.
+    /// By node. A rest and a ramp pass, so they are checked last: they must not hide what lasts.
+    rests: Vec<Option<Refusal>>,
     ramps: Vec<Option<Refusal>>,
 }
 
@@ -232,15 +222,17 @@ impl ClosedGates {
         gate_inputs: &GateInputs<'_>,
     ) -> Self {
         let mut refusals = Vec::with_capacity(snapshot.nodes().len() * channels.list.len());
+        let mut rests = Vec::with_capacity(snapshot.nodes().len());
         let mut ramps = Vec::with_capacity(snapshot.nodes().len());
         for (at, node) in snapshot.nodes().iter().enumerate() {
             let at = NodeIx::from_usize(at).unwrap_or_default();
+            rests.push(gate_inputs.duty_refusal(at));
             ramps.push(gate_inputs.ramp_refusal(at));
             for (channel, window_state) in channels.list.iter().zip(window_states) {
-                refusals.push(gate_inputs.channel_refusals(at, node, channel, *window_state));
+                refusals.push(gate_inputs.channel_refusal(at, node, channel, *window_state));
             }
         }
-        Self { refusals, channel_count: channels.list.len(), ramps }
+        Self { refusals, channel_count: channels.list.len(), rests, ramps }
     }
 
     /// The refusal of starts on a node while they are spread out in time.
@@ -248,19 +240,15 @@ impl ClosedGates {
         self.ramps.get(node.as_usize()).copied().flatten()
     }
 
-    /// The refusal of every start of a channel on a node without an operator's order.
+    /// The refusal of starts on a node that rests; an operator's order does not wait for this.
+    pub(super) fn rest(&self, node: NodeIx) -> Option<Refusal> {
+        self.rests.get(node.as_usize()).copied().flatten()
+    }
+
+    /// The refusal of every start of a channel on a node.
     pub(super) fn refusal(&self, node: NodeIx, channel: usize) -> Option<Refusal> {
-        self.refusals(node, channel).of_others
-    }
-
-    /// The refusal of every start of a channel on a node with an operator's order.
-    pub(super) fn refusal_of_orders(&self, node: NodeIx, channel: usize) -> Option<Refusal> {
-        self.refusals(node, channel).of_orders
-    }
-
-    fn refusals(&self, node: NodeIx, channel: usize) -> ChannelRefusals {
         let at = node.as_usize().saturating_mul(self.channel_count).saturating_add(channel);
-        self.refusals.get(at).copied().unwrap_or_default()
+        self.refusals.get(at).copied().flatten()
     }
 }
 

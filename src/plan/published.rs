@@ -11,7 +11,7 @@ use super::{
     leading,
     placement::{Placement, miss_of},
     queue_view::{PublishedQueues, QueueView, reclaimable_bytes},
-    refusal::{Refusal, RefusalReason},
+    refusal::{Refusal, RefusalClass, RefusalReason},
     reservation::SlotReservation,
     rules::Rules,
     selected::Selected,
@@ -160,6 +160,19 @@ impl Plan {
         self.queues.iter().zip(self.refusal_reasons.iter()).flat_map(|(queue, reasons)| {
             let waiting = queue.queued().zip(reasons);
             waiting.map(|(ix, reason)| (queue.node, ix, queue.channel_index, *reason))
+        })
+    }
+
+    /// The place of a target among those of its queue that only wait for their turn, from one, and
+    /// the number of these; `None` if something else holds it back.
+    #[must_use]
+    pub fn place_in_line(&self, ix: TargetIx) -> Option<(usize, usize)> {
+        self.queues.iter().zip(self.refusal_reasons.iter()).find_map(|(queue, reasons)| {
+            let in_line = queue.queued().zip(reasons).filter(|(_, reason)| {
+                reason.is_some_and(|reason| reason.class() == RefusalClass::InLine)
+            });
+            let line: Vec<TargetIx> = in_line.map(|(ix, _)| ix).collect();
+            Some((line.iter().position(|it| *it == ix)? + 1, line.len()))
         })
     }
 

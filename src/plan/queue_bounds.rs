@@ -25,6 +25,8 @@ pub(super) struct QueueBounds {
     pub(super) limits: SlotBounds,
     /// The limits while slots are reserved for another target, if they are.
     pub(super) limits_with_reservation: Option<SlotBounds>,
+    /// While the node rests; an operator's order does not wait for this.
+    pub(super) rest_refusal: Option<RefusalReason>,
     /// Whether this plan's own starts postpone further starts.
     pub(super) ramp_refusal: Option<RefusalReason>,
 }
@@ -61,7 +63,7 @@ pub(super) struct SpaceBounds {
 impl QueueBounds {
     /// Whether no shard of the queue may start.
     pub(super) fn is_closed(&self) -> bool {
-        self.gate_refusal.is_some_and(RefusalReason::holds_orders)
+        self.gate_refusal.is_some()
             || self.limits.reached_limit.is_some()
             || self.ramp_refusal.is_some()
     }
@@ -69,7 +71,7 @@ impl QueueBounds {
     /// Whether only a candidate that precedes the queue may start: one that was ordered while the
     /// node rests, or one that precedes the reservation.
     pub(super) fn admits_leading_only(&self) -> bool {
-        self.gate_refusal.is_some()
+        self.rest_refusal.is_some()
             || self.limits_with_reservation.is_some_and(|limits| limits.reached_limit.is_some())
     }
 
@@ -123,6 +125,6 @@ impl QueueBounds {
         if over(self.space.free_after_starts) {
             return Some(RefusalReason::Headroom);
         }
-        self.ramp_refusal
+        self.ramp_refusal.or(self.rest_refusal)
     }
 }

@@ -6,7 +6,8 @@ use wall_clock::Moment;
 
 /// Why a queued target does not start: a closed set, in the order in which the reasons are checked.
 /// A target is refused for the first reason that applies; `headroom` is checked a second time
-/// before `ramp`, after subtracting this plan's earlier starts.
+/// before `ramp`, after subtracting this plan's earlier starts. What only passes is checked last, so
+/// that it never hides what lasts.
 ///
 /// Each variant says what its label means, why it holds a target back, and what ends it.
 #[derive(EnumMessage, EnumProperty, EnumString, IntoStaticStr, VariantArray)]
@@ -105,15 +106,6 @@ pub enum RefusalReason {
     #[strum(detailed_message = "no window of its channel is open.")]
     #[strum(props(ends_when = "the next window opens."))]
     Window,
-    /// Compactions of this process ran on the node, and it rests from them.
-    #[strum(message = "the node rests after recliner's compactions (limits.duty)")]
-    #[strum(
-        detailed_message = "recliner's compactions ran on the node, and may run for no more than the share `limits.duty` of its time: after them it rests. While they run, others join only until the first of them has ended. An operator's order does not wait for this."
-    )]
-    #[strum(props(
-        ends_when = "it has rested: at `50%` for as long as they ran, at `25%` for three times as long, where an hour counts at most."
-    ))]
-    Duty,
     /// The node is under pressure.
     #[strum(message = "the node is busy")]
     #[strum(detailed_message = "the node is under pressure.")]
@@ -184,73 +176,126 @@ pub enum RefusalReason {
     )]
     #[strum(props(ends_when = "enough time has passed, and the node has reported."))]
     Ramp,
+    /// Compactions of this process ran on the node, and it rests from them.
+    #[strum(message = "the node rests after recliner's compactions (limits.duty)")]
+    #[strum(
+        detailed_message = "recliner's compactions ran on the node, and may run for no more than the share `limits.duty` of its time: after them it rests. While they run, others join only until the first of them has ended. An operator's order does not wait for this."
+    )]
+    #[strum(props(
+        ends_when = "it has rested: at `50%` for as long as they ran, at `25%` for three times as long, where an hour counts at most."
+    ))]
+    Duty,
 }
 
-/// What ends a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalEnd {
-    /// Nothing ends it as the target is: neither time, nor room, nor the end of other jobs.
+/// What kind of obstacle a refusal is: one of six groups. Pages and tables show it, because the exact
+/// reason among those of one's turn changes whenever a job starts or ends.
+#[derive(EnumMessage, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RefusalClass {
+    /// Nothing ends it as the target and its settings are.
+    #[strum(message = "it never starts, unless its settings, its limits or its waste change")]
     Never,
-    /// An operator, the time of day, or a change of the node or the target ends it.
-    Change,
-    /// A new measurement of the target ends it.
-    Measurement,
-    /// The end of a running job ends it, because a maximum number of jobs is reached.
-    FreeSlot,
-    /// It ends when the target's turn comes: another job ends, or the last start is long enough
-    /// ago.
-    Turn,
+    /// A person, the mode or the state of the node or of recliner holds all starts back.
+    #[strum(message = "all starts of the channel or on the node are held back")]
+    Held,
+    /// A time must come, or the node must become calmer.
+    #[strum(message = "it starts at a later time: a window opens, a pause ends, or load falls")]
+    NotBefore,
+    /// There is not enough free space, or it is unknown.
+    #[strum(message = "the volume lacks free space, or nothing says how much it has")]
+    Lacks,
+    /// CouchDB is at work on the same files.
+    #[strum(message = "CouchDB compacts, builds or splits it right now")]
+    Busy,
+    /// Its turn comes without anyone's action, as jobs end and facts are read again.
+    #[strum(message = "its turn comes as other jobs end")]
+    InLine,
+}
+
+impl RefusalClass {
+    /// The group in a few words.
+    pub fn words(self) -> String {
+        self.label().replace('_', " ")
+    }
+
+    /// The meaning of the group, for a reader who sees it for the first time.
+    pub fn meaning(self) -> &'static str {
+        self.get_message().unwrap_or_default()
+    }
 }
 
 impl RefusalReason {
-    /// What ends the refusal.
-    pub const fn ends_with(self) -> RefusalEnd {
+    /// The group of the reason.
+    pub const fn class(self) -> RefusalClass {
         match self {
             Self::Excluded | Self::NoEvidence | Self::Quarantined | Self::Futile => {
-                RefusalEnd::Never
+                RefusalClass::Never
             }
-            Self::ChannelLimit | Self::NodeLimit | Self::ClusterLimit => RefusalEnd::FreeSlot,
-            Self::Budget | Self::Ramp | Self::Duty | Self::OtherCopyRunning => RefusalEnd::Turn,
-            Self::Stale => RefusalEnd::Measurement,
-            Self::Mode
-            | Self::Suspended
-            | Self::Journal
-            | Self::Window
-            | Self::WouldNotFitWindow
-            | Self::Headroom
-            | Self::UnknownDisk
-            | Self::Pressure
-            | Self::Maintenance
-            | Self::Resharding
-            | Self::Running
-            | Self::Building
-            | Self::CoolDown => RefusalEnd::Change,
+            Self::Mode | Self::Suspended | Self::Journal | Self::Maintenance => RefusalClass::Held,
+            Self::Window | Self::WouldNotFitWindow | Self::CoolDown | Self::Pressure => {
+                RefusalClass::NotBefore
+            }
+            Self::UnknownDisk | Self::Headroom => RefusalClass::Lacks,
+            Self::Running | Self::Resharding | Self::Building => RefusalClass::Busy,
+            Self::Stale
+            | Self::OtherCopyRunning
+            | Self::ChannelLimit
+            | Self::NodeLimit
+            | Self::ClusterLimit
+            | Self::Budget
+            | Self::Ramp
+            | Self::Duty => RefusalClass::InLine,
         }
     }
 
     /// Whether the target can never start as it is.
     pub const fn is_never(self) -> bool {
-        matches!(self.ends_with(), RefusalEnd::Never)
+        matches!(self.class(), RefusalClass::Never)
     }
 
     /// Whether the target only waits for its turn. The limit that applies first changes whenever a
     /// job starts or ends.
     pub const fn is_of_turn(self) -> bool {
-        matches!(self.ends_with(), RefusalEnd::FreeSlot | RefusalEnd::Turn)
+        matches!(self.class(), RefusalClass::InLine) && !matches!(self, Self::Stale)
     }
 
-    /// Whether this reason also holds back operators' orders.
-    pub const fn holds_orders(self) -> bool {
-        !matches!(self, Self::Duty)
+    /// Whether a maximum number of jobs is reached, so that the end of a job ends the refusal.
+    const fn is_of_slots(self) -> bool {
+        matches!(self, Self::ChannelLimit | Self::NodeLimit | Self::ClusterLimit)
     }
 
-    /// A label in a few words, as tables show it.
+    /// A label in a few words, as tables show it: the group, and what to change where someone can.
     pub fn words_of(label: &str) -> String {
-        match Self::from_label(label) {
-            Some(Self::NoEvidence) => "no stale files known".to_owned(),
-            Some(Self::Futile) => "would free almost nothing".to_owned(),
-            _ => label.replace('_', " "),
-        }
+        let Some(reason) = Self::from_label(label) else { return label.replace('_', " ") };
+        let detail = match reason {
+            Self::Excluded => "excluded",
+            Self::NoEvidence => "no stale files known",
+            Self::Quarantined => "quarantined",
+            Self::Futile => "frees too little",
+            Self::Mode => "channel advises",
+            Self::Suspended => "suspended",
+            Self::Journal => "journal",
+            Self::Maintenance => "maintenance",
+            Self::Window => "window",
+            Self::WouldNotFitWindow => "longer window",
+            Self::CoolDown => "pause",
+            Self::Pressure => "load",
+            Self::UnknownDisk => "known space",
+            Self::Headroom => "space",
+            Self::Running => "being compacted",
+            Self::Resharding => "being split",
+            Self::Building => "being built",
+            Self::Stale
+            | Self::OtherCopyRunning
+            | Self::ChannelLimit
+            | Self::NodeLimit
+            | Self::ClusterLimit
+            | Self::Budget
+            | Self::Ramp
+            | Self::Duty => return RefusalClass::InLine.words(),
+        };
+        format!("{}: {detail}", reason.class().words())
     }
 
     /// The meaning of the label, for a reader who sees it for the first time.
@@ -291,18 +336,15 @@ impl Refusal {
     /// Whether the refusal passes without anyone's action, as other jobs end and facts are read
     /// again, so that an order can wait for it. A limit of zero jobs never frees a slot.
     pub(super) fn is_transient(&self) -> bool {
-        match self.reason.ends_with() {
-            RefusalEnd::FreeSlot => self.limit != Some(0.0),
-            RefusalEnd::Turn | RefusalEnd::Measurement => true,
-            RefusalEnd::Change | RefusalEnd::Never => false,
-        }
+        let passes = self.reason.class() == RefusalClass::InLine;
+        passes && !(self.reason.is_of_slots() && self.limit == Some(0.0))
     }
 
     /// Whether a limit refuses although it is not reached, because the remaining slots or bytes are
     /// reserved for another target.
     pub(super) fn is_caused_by_reservation(&self) -> bool {
-        let is_limit = self.reason.ends_with() == RefusalEnd::FreeSlot;
-        (is_limit || self.reason == RefusalReason::Budget) && self.value < self.limit
+        let is_limit = self.reason.is_of_slots() || self.reason == RefusalReason::Budget;
+        is_limit && self.value < self.limit
     }
 
     /// A refusal with a value and a limit.

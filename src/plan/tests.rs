@@ -9,6 +9,7 @@ mod world;
 
 use super::*;
 use crate::{
+    jobs::{BusyPeriod, JobKey, JobKind, TargetConstraints},
     model::{
         channel::Channels,
         facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
@@ -288,4 +289,30 @@ proptest! {
             prop_assert_eq!(plan.placement(target.ix()).and_then(|(_, placed)| placed.channel_index()), taken);
         }
     }
+}
+
+#[test]
+fn reason_that_lasts_is_shown_instead_of_one_that_passes() {
+    let mut draft = Draft::new(5);
+    let ids = node_with(&mut draft, &[("small", 100, 10), ("large", 100_000, 10_000)]);
+    let snapshot = draft.publish(at(200));
+    let mut queues = Queues::new(Arc::new(Channels::default()));
+    queues.apply_snapshot(&snapshot, at(200));
+    let node = NodeIx::from_usize(1).unwrap();
+    let ended_at = Some(at(190));
+    let first_job = JobKey { node, shard: "shards/x".into(), kind: JobKind::CompactDb };
+    let mut rest = BusyPeriod::beginning(first_job, at(100));
+    (rest.first_ended_at, rest.ended_at) = (ended_at, ended_at);
+    let constraints =
+        TargetConstraints { busy_periods: [(node, rest)].into(), ..TargetConstraints::default() };
+    let conditions = Conditions { constraints: Arc::new(constraints), ..Conditions::default() };
+    let plan = queues.make_plan(&snapshot, &conditions, &Arc::new(Rules::default()), at(200));
+    let reason = |at: usize| match plan.decision(plan.snapshot.target(ids[at]).unwrap()) {
+        Decision::Refused(refusal) => refusal.reason,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason(0), RefusalReason::Duty, "the node rests");
+    assert_eq!(reason(1), RefusalReason::UnknownDisk, "although the node rests");
+    assert_eq!(plan.place_in_line(ids[0]), Some((1, 1)));
+    assert_eq!(plan.place_in_line(ids[1]), None);
 }

@@ -236,7 +236,13 @@ impl Explained {
     #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>, views: &WholeViews) -> Self {
         let why = match plan.decision(target) {
-            Decision::Refused(refusal) => Some(why(plan, target, &refusal)),
+            Decision::Refused(refusal) => {
+                let why = why(plan, target, &refusal);
+                Some(match plan.place_in_line(target.ix()) {
+                    Some((place, length)) => format!("in line, {place} of {length}: {why}"),
+                    None => why,
+                })
+            }
             Decision::Start | Decision::NotTaken => None,
         };
         let start = plan.start(target.ix()).and_then(|start| StartLine::of(plan, start));
@@ -265,6 +271,10 @@ pub struct RefusalLine {
     /// The reason, as one of a fixed set of words.
     #[schemars(with = "vocabulary::RefusalReason")]
     pub reason: Word,
+    /// The group of the reason.
+    #[serde(default)]
+    #[schemars(with = "vocabulary::RefusalClass")]
+    pub class: Word,
     /// The measured value; null if nothing is compared.
     pub value: Option<f64>,
     /// The limit that the value was compared with; null if nothing is compared.
@@ -436,6 +446,7 @@ impl From<Refusal> for RefusalLine {
     fn from(refusal: Refusal) -> Self {
         Self {
             reason: refusal.reason.label().into(),
+            class: refusal.reason.class().label().into(),
             value: refusal.value,
             limit: refusal.limit,
             since: refusal.since.map(Moment::rfc3339),

@@ -317,7 +317,10 @@ fn add_decision(explained: &Explained, lines: &mut Lines) {
     }
     let reason = target.refusal.as_ref().map(|refusal| printable(&refusal.reason));
     let why = match (reason, word(&explained.why)) {
-        (Some(reason), Some(why)) => Some(format!("{}: {why}", RefusalReason::words_of(&reason))),
+        (Some(reason), Some(why)) => {
+            let words = RefusalReason::words_of(&reason);
+            Some(if why.starts_with(&words) { why } else { format!("{words}: {why}") })
+        }
         (Some(reason), None) => {
             let meaning = RefusalReason::from_label(&reason).map(RefusalReason::meaning);
             let meaning = meaning.map_or_else(String::new, |meaning| format!(": {meaning}"));
@@ -417,6 +420,7 @@ mod tests {
             target.channel = Some("ratio_dbs".into());
             target.refusal = Some(RefusalLine {
                 reason: "would_not_fit_window".into(),
+                class: "not_before".into(),
                 value: Some(3.0),
                 limit: Some(2.0),
                 since: Some("2026-11-22T18:00:00Z".into()),
@@ -451,8 +455,13 @@ mod tests {
             part.part_of = Some(VIEW.into());
             targets.push(part);
         }
-        let refusal =
-            RefusalLine { reason: "no_evidence".into(), value: None, limit: None, since: None };
+        let refusal = RefusalLine {
+            reason: "no_evidence".into(),
+            class: "never".into(),
+            value: None,
+            limit: None,
+            since: None,
+        };
         let target = Target {
             id: "cleanup:telemetry".into(),
             kind: "cleanup".into(),
@@ -512,7 +521,7 @@ mod tests {
             assert!(lean.lines().any(|it| it == line), "{lean}");
         }
         let waits = explained("x", &[shard(1, "00000000-3fffffff", 20 << 30)], false, 80);
-        assert!(waits.contains("  decision    would not fit window: it would take 3h 20m at"));
+        assert!(waits.contains("  decision    not before: longer window: it would take 3h"));
         assert!(waits.lines().all(|it| it.chars().count() <= 80 || is_copied(it)), "{waits}");
     }
 }

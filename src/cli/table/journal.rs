@@ -383,10 +383,10 @@ mod tests {
         for (entry, says) in [
             (
                 entry,
-                "a on n and 23 more: ratio_dbs, unknown disk, \
+                "a on n and 23 more: ratio_dbs, lacks: known space, \
                  57 times again from 11-21 00:02:00 to 11-21 00:53:00",
             ),
-            (once, "a on n: ratio_dbs, unknown disk"),
+            (once, "a on n: ratio_dbs, lacks: known space"),
             (queued, "a on n: ratio_dbs, again at 11-21 00:02:00"),
             (omitted, "24 more targets were queued"),
         ] {

@@ -7,12 +7,15 @@ use super::{
 };
 use crate::{
     act::warmer,
-    plan::RefusalReason,
+    plan::{RefusalClass, RefusalReason},
     serve::report::{BuildLine, OrderLine, Planned, StartLine},
     text::Label,
     text::duration,
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// Maximum number of rows in the list of indexes.
 const ROWS: usize = 25;
@@ -43,7 +46,7 @@ fn enforces(plan: &Planned) -> bool {
 fn builds(plan: &Planned, width: u16) -> String {
     let Some(builds) = &plan.builds else { return String::new() };
     let mut table = Grid::new(["index that lags", "behind", "since", "state", "why"], &[1]);
-    let (mut requests, mut reasons) = (String::new(), BTreeSet::new());
+    let (mut requests, mut meanings) = (String::new(), BTreeMap::new());
     for index in builds.indexes.iter().take(ROWS) {
         let starts = index.decision == "starts";
         let decision = match (&*index.decision, builds.acting) {
@@ -59,14 +62,15 @@ fn builds(plan: &Planned, width: u16) -> String {
         let own = index.name.as_deref().map(|own| format!("/{}", printable(own)));
         let name = format!("{}/{name}{}", printable(&index.db), own.unwrap_or_default());
         let behind = index.updates_pending;
-        let reason = word(index.reason.as_deref());
-        reasons.extend(index.reason.as_deref().map(ToOwned::to_owned));
+        let reason = word(index.reason.as_deref()).replace('_', " ");
+        let refusal = index.reason.as_deref().and_then(warmer::BuildRefusal::from_label);
+        meanings.extend(refusal.map(|refusal| (reason.clone(), refusal.meaning())));
         table.push([
             shortened(&name),
             behind.map_or_else(|| "?".to_owned(), |behind| behind.to_string()),
             short(&word(index.since.as_deref())),
             decision.to_owned(),
-            format!("{stalled}{}", reason.replace('_', " ")),
+            format!("{stalled}{reason}"),
         ]);
         if starts {
             requests.push_str(&build_request(plan, index));
@@ -75,9 +79,7 @@ fn builds(plan: &Planned, width: u16) -> String {
     if table.is_empty() {
         return String::new();
     }
-    let meaning =
-        |reason: &str| warmer::BuildRefusal::from_label(reason).map(warmer::BuildRefusal::meaning);
-    let legend = legend(&reasons, meaning, width);
+    let legend = legend(&meanings, width);
     let requests = if requests.is_empty() { requests } else { format!("\n{requests}") };
     format!("{}{requests}{legend}", table.wrapped(width))
 }
@@ -257,36 +259,34 @@ fn gates(plan: &Planned, width: u16) -> String {
 
 fn rest(plan: &Planned, width: u16) -> String {
     let mut table = Grid::new(["channel", "node", "wait", "why"], &[2]);
-    let mut reasons = BTreeSet::new();
+    let mut meanings = BTreeMap::new();
     for queue in &plan.candidates {
-        for (reason, count) in &queue.refused {
-            reasons.insert(reason.clone().into_owned());
-            table.push([
-                printable(&queue.channel),
-                printable(&queue.node),
-                count.to_string(),
-                printable(&RefusalReason::words_of(reason)),
-            ]);
+        let mut waiting: BTreeMap<String, u64> = BTreeMap::new();
+        for (label, count) in &queue.refused {
+            let words = RefusalReason::words_of(label);
+            *waiting.entry(words.clone()).or_default() += count;
+            if let Some(reason) = RefusalReason::from_label(label) {
+                let in_line = reason.class() == RefusalClass::InLine;
+                let meaning = if in_line { reason.class().meaning() } else { reason.meaning() };
+                meanings.insert(words, meaning);
+            }
+        }
+        for (words, count) in waiting {
+            let (channel, node) = (printable(&queue.channel), printable(&queue.node));
+            table.push([channel, node, count.to_string(), printable(&words)]);
         }
     }
     if table.is_empty() {
         return "Nothing else is queued.\n".to_owned();
     }
-    let meaning = |reason: &str| RefusalReason::from_label(reason).map(RefusalReason::meaning);
-    let legend = legend(&reasons, meaning, width);
-    format!("{}{legend}", table.wrapped(width))
+    format!("{}{}", table.wrapped(width), legend(&meanings, width))
 }
 
 /// Explains the words used in a table.
-pub(super) fn legend(
-    words: &BTreeSet<String>,
-    meaning: impl Fn(&str) -> Option<&'static str>,
-    width: u16,
-) -> String {
+pub(super) fn legend(meanings: &BTreeMap<String, &'static str>, width: u16) -> String {
     let mut text = String::new();
-    for (word, meaning) in words.iter().filter_map(|word| Some((word, meaning(word)?))) {
-        let word = printable(&RefusalReason::words_of(word));
-        wrap(&mut text, &format!("  {word}: "), meaning, width.into());
+    for (words, meaning) in meanings {
+        wrap(&mut text, &format!("  {}: ", printable(words)), meaning, width.into());
     }
     if text.is_empty() { text } else { format!("\n{text}") }
 }
@@ -425,7 +425,7 @@ mod tests {
                 assert!(text.lines().any(|it| it == line), "{line}\n{text}");
             }
             assert!(text.contains("would build") && text.contains("building"), "{text}");
-            assert!(text.contains("  ramp: starts on a node are spread out in time"), "{text}");
+            assert!(text.contains("  in line: its turn comes as other jobs end"), "{text}");
             assert!(text.contains("Gate ramp is closed"), "{text}");
         }
     }

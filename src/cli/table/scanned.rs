@@ -271,7 +271,8 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     }
     let means = "no channel's rule takes the target, so recliner leaves it as it is";
     let means = paragraph(&format!("{label}: {means}"), width);
-    let words = legend(words, report::not_taken_meaning, width);
+    let meaning = |word: &String| Some((word.clone(), report::not_taken_meaning(word)?));
+    let words = legend(&words.iter().filter_map(meaning).collect(), width);
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 

@@ -14,7 +14,7 @@ use crate::{
     model::target::{TargetId, database_of},
     plan::RefusalReason,
     serve::report::{JobLine, Queue, RefusedLine, StartLine},
-    text::{duration, size},
+    text::{Label, duration, size},
 };
 use couchdb_names::ShardName;
 use std::{cmp::Reverse, time::Duration};
@@ -194,10 +194,12 @@ fn start(answers: &Answers, line: &StartLine, now: Moment) -> Row {
 
 fn refused(answers: &Answers, line: &RefusedLine, now: Moment) -> Row {
     let place = Place::of_id(answers, &line.id, &line.title, &line.node);
-    let word = RefusalReason::words_of(&line.refusal.reason);
+    let label = &line.refusal.reason;
+    let reason = RefusalReason::from_label(label);
+    let word = reason.map_or_else(|| label.replace('_', " "), |reason| reason.class().words());
     let since = line.refusal.since.as_deref();
     queued(place, &line.id, &line.node, &line.channel, line.reclaimable_bytes, since, now)
-        .saying(&word, &format!("{word}: {}", line.why))
+        .saying(&word, &line.why)
 }
 
 fn queued(

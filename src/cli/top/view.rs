@@ -15,8 +15,6 @@ use super::{
 };
 use crate::{
     cli::printable,
-    serve::report::CandidatesLine,
-    text::Label,
     text::{counted, duration},
 };
 use ratatui::{
@@ -24,7 +22,6 @@ use ratatui::{
     layout::Rect,
     style::{Color, Modifier, Style},
 };
-use std::{cmp::Reverse, collections::BTreeMap};
 use text::{clipped, put};
 
 /// Minimum size of a terminal that shows a list.
@@ -182,15 +179,13 @@ fn jobs(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
 
 /// Draws the reasons why targets wait, the queue, and a sentence about the selected target.
 fn queue(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
-    let reasons = reasons(&model.answers.planned.candidates);
-    let shown = REASONS.min(area.height / 4).min(u16::try_from(reasons.len()).unwrap_or(REASONS));
-    let most = reasons.first().map_or(1, |(_, most)| *most);
-    for (at, (reason, count)) in (0..shown).zip(&reasons) {
-        let bar = rows::bar(*count as f64 / most as f64, 10);
-        let meaning = crate::plan::RefusalReason::from_label(reason);
-        let meaning = meaning.map_or("", crate::plan::RefusalReason::meaning);
-        let words = printable(&crate::plan::RefusalReason::words_of(reason));
-        let says = format!("{words:<25} {count:>7} {bar} {meaning}");
+    let groups = model.answers.planned.waiting_groups();
+    let shown = REASONS.min(area.height / 4).min(u16::try_from(groups.len()).unwrap_or(REASONS));
+    let most = groups.first().map_or(1, |group| group.targets);
+    for (at, group) in (0..shown).zip(&groups) {
+        let bar = rows::bar(group.targets as f64 / most as f64, 10);
+        let (words, meaning) = (group.class.words(), group.class.meaning());
+        let says = format!("{words:<10} {:>7} {bar} {meaning}", group.targets);
         put(buffer, line(area, at), &clipped(&says, area.width), theme.quiet());
     }
     let gap = u16::from(shown > 0);
@@ -204,17 +199,6 @@ fn queue(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     for (at, says) in (0..height).zip(&said) {
         put(buffer, line(below(rest, list.height), at), says, theme.head());
     }
-}
-
-/// The number of targets that wait for each reason, the most frequent first.
-fn reasons(candidates: &[CandidatesLine]) -> Vec<(&str, u64)> {
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for (reason, count) in candidates.iter().flat_map(|line| &line.refused) {
-        *counts.entry(reason).or_default() += count;
-    }
-    let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, count)| Reverse(*count));
-    counts
 }
 
 fn events(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {

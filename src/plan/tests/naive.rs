@@ -262,12 +262,7 @@ impl Naive<'_> {
         self.world.conditions.constraints.orders.contains_key(&ix)
     }
 
-    pub(super) fn gate_refusal(
-        &self,
-        node: NodeIx,
-        at: usize,
-        ordered: bool,
-    ) -> Option<RefusalReason> {
+    pub(super) fn gate_refusal(&self, node: NodeIx, at: usize) -> Option<RefusalReason> {
         let (world, now) = (self.world, self.plan.planned_at);
         let channel = &world.channels.list[at];
         let enforces = world.rules.mode == Mode::Enforce;
@@ -296,9 +291,6 @@ impl Naive<'_> {
         }
         if !window::any_open_at(&channel.windows, now) {
             return Some(RefusalReason::Window);
-        }
-        if !ordered && self.rests(node) {
-            return Some(RefusalReason::Duty);
         }
         pressure.is_some_and(|it| it.hold.is_some()).then_some(RefusalReason::Pressure)
     }
@@ -401,13 +393,14 @@ impl Naive<'_> {
     fn cleanup_refusal(&self, channel: usize, ordered: bool) -> Option<RefusalReason> {
         let starts = self.chosen.iter().filter(|chosen| chosen.files.is_empty()).count();
         let concurrency = self.world.channels.list[channel].concurrency;
-        self.gate_refusal(NodeIx::CLUSTER, channel, ordered)
+        self.gate_refusal(NodeIx::CLUSTER, channel)
             .or_else(|| (starts >= concurrency).then_some(RefusalReason::ChannelLimit))
             .or_else(|| {
                 let waits = !self.world.rules.limits.wait.is_zero();
                 let spread = (waits && starts > 0) || self.is_spread(NodeIx::CLUSTER);
                 spread.then_some(RefusalReason::Ramp)
             })
+            .or_else(|| (!ordered && self.rests(NodeIx::CLUSTER)).then_some(RefusalReason::Duty))
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
@@ -501,7 +494,7 @@ impl Naive<'_> {
         let limits = self.world.rules.limits;
         let distinct: BTreeSet<NodeIx> = files.iter().copied().collect();
         let ordered = self.is_ordered(ix);
-        let closed = |node: &NodeIx| self.gate_refusal(*node, channel, ordered);
+        let closed = |node: &NodeIx| self.gate_refusal(*node, channel);
         if let Some(reason) = distinct.iter().find_map(closed) {
             return Err((5, reason));
         }
@@ -530,6 +523,9 @@ impl Naive<'_> {
             || distinct.iter().any(|node| self.is_spread(*node))
         {
             return Err((11, RefusalReason::Ramp));
+        }
+        if !ordered && distinct.iter().any(|node| self.rests(*node)) {
+            return Err((11, RefusalReason::Duty));
         }
         Ok(files)
     }

@@ -94,11 +94,7 @@ impl Naive<'_> {
             world.conditions.constraints.enforcing_since.is_some()
                 && world.conditions.jobs.polled_nodes.iter().all(|(polled, _)| polled != node)
         };
-        let ordered = world.conditions.constraints.orders.contains_key(&ix);
-        let closed = |node: &NodeIx| {
-            let gate = self.gate_refusal(*node, channel, ordered);
-            silent(node) || gate.is_some_and(|reason| reason != RefusalReason::Duty)
-        };
+        let closed = |node: &NodeIx| silent(node) || self.gate_refusal(*node, channel).is_some();
         if nodes.iter().any(closed) {
             return None;
         }

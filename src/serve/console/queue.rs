@@ -8,11 +8,11 @@ use super::{
     chart,
 };
 use crate::{
-    plan::RefusalReason,
+    plan::{RefusalClass, RefusalReason},
     serve::report::{
         ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, StartLine, SuspensionLine,
     },
-    text::{counted, three_digits_short},
+    text::{Label, counted, three_digits_short},
 };
 use maud::{Markup, html};
 use std::collections::BTreeSet;
@@ -186,7 +186,9 @@ pub(super) fn waiting(lines: &[RefusedLine]) -> Markup {
                 td { (name(&line.node)) }
                 td.rest { (name(&line.channel)) }
                 td.n { (bytes(line.reclaimable_bytes)) }
-                td.text title=(RefusalReason::words_of(&line.refusal.reason)) { (name(&line.why)) }
+                // Which limit applies first changes with each job that starts or ends.
+                @if line.refusal.class == RefusalClass::InLine.label() { td.text title=(line.why) { "in line" } }
+                @else { td.text title=(RefusalReason::words_of(&line.refusal.reason)) { (name(&line.why)) } }
             } } }
         } }
     }
@@ -231,22 +233,23 @@ pub(super) fn starts(starts: &[StartLine], shown: usize, now: Moment) -> Markup 
 
 /// A bar chart of the reasons why targets wait.
 pub(super) fn why_not(planned: &Planned) -> Markup {
-    let mut reasons: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
-    for (reason, refused) in planned.candidates.iter().flat_map(|line| &line.refused) {
-        *reasons.entry(reason).or_default() += refused;
-    }
-    let mut reasons: Vec<(&str, u64)> = reasons.into_iter().collect();
-    reasons.sort_by_key(|(_, refused)| std::cmp::Reverse(*refused));
-    let most = reasons.first().map_or(1, |(_, most)| *most);
+    let groups = planned.waiting_groups();
+    let most = groups.first().map_or(1, |group| group.targets);
     html! {
-        @if !reasons.is_empty() {
+        @if !groups.is_empty() {
             h3 { "Why the rest waits" }
             div.wide { table { tbody {
-                @for (reason, refused) in &reasons { tr {
-                    td.one { a href={ "docs/why.html#" (reason) } { (RefusalReason::words_of(reason)) } }
-                    td.n { a href=(link("targets", &[("reason", reason), ("sort", "reclaimable_bytes")])) { (count(*refused)) } }
-                    td.rest { (chart::share(*refused as f64 / most as f64, &format!("{refused} of {most}"))) }
-                    td.text { (meaning(reason)) }
+                @for group in &groups { tr {
+                    td.one title=(group.class.meaning()) { (group.class.words()) }
+                    td.n { a href=(link("targets", &[("class", group.class.label()), ("sort", "reclaimable_bytes")])) { (count(group.targets)) } }
+                    td.rest { (chart::share(group.targets as f64 / most as f64, &format!("{} of {most}", group.targets))) }
+                    td.text {
+                        @if group.class == RefusalClass::InLine { (group.class.meaning()) }
+                        @else { @for (at, (reason, refused)) in group.reasons.iter().enumerate() {
+                            @if at > 0 { "; " }
+                            a href=(link("targets", &[("reason", reason), ("sort", "reclaimable_bytes")])) { (count(*refused)) } ": " (meaning(reason))
+                        } }
+                    }
                 } }
             } } }
         }

@@ -2,7 +2,7 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{bytes, database_link, id_link, meaning, name, number, reason, score},
+    cells::{bytes, database_link, id_link, meaning, name, number, reason, score, words},
     paging::{Column, heading, summary, turn},
 };
 use crate::{
@@ -53,13 +53,14 @@ fn form(filter: &TargetFilter) -> Markup {
             label { "search" input type="search" name="search" value=(filter.given.get("search")) placeholder="name or id"; }
             @for (key, words) in &filter.choices {
                 label {
-                    (key)
+                    @if *key == "class" { "why it waits" } @else { (key) }
                     select name=(key) {
                         option value="" { "any" }
                         @for word in words { option value=(word) selected[filter.given.get(key) == word] { (escape::escape_line(&shown(key, word))) } }
                     }
                 }
             }
+            @if !filter.given.get("reason").is_empty() { input type="hidden" name="reason" value=(filter.given.get("reason")); }
             label { "database" input name="db" value=(filter.given.get("db")); }
             label { "min file size" input name="min_size" value=(filter.given.get("min_size")) placeholder="100MiB" size="8"; }
             label { "max file size" input name="max_size" value=(filter.given.get("max_size")) placeholder="10GiB" size="8"; }
@@ -75,7 +76,7 @@ fn form(filter: &TargetFilter) -> Markup {
 /// A choice of the filter as it is shown; its value is the API's.
 fn shown(key: &str, word: &str) -> String {
     match key {
-        "reason" => RefusalReason::words_of(word),
+        "class" => words(word),
         _ => word.to_owned(),
     }
 }

@@ -36,7 +36,7 @@ use crate::{
         settings::Settings,
         target::{TargetKind, TargetSelector, TargetState},
     },
-    plan::{Plan, RefusalReason},
+    plan::{Plan, RefusalClass},
     serve::{
         console::{
             self, Around, AskedCompaction, DatabaseAnswers, EventFilter, Given, JobAnswers,
@@ -350,7 +350,7 @@ fn choices(plan: &Plan) -> Vec<(&'static str, Vec<String>)> {
         ("node", words(&mut plan.snapshot.nodes().iter().map(|node| &*node.name))),
         ("channel", words(&mut plan.channels.list.iter().map(|channel| &*channel.name))),
         ("state", words(&mut TargetState::labels().into_iter())),
-        ("reason", words(&mut RefusalReason::labels().into_iter())),
+        ("class", words(&mut RefusalClass::labels().into_iter())),
     ]
 }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     model::target::{TargetId, TargetKind, TargetState},
-    plan::{Decision, Plan, RefusalReason},
+    plan::{Decision, Plan, RefusalClass, RefusalReason},
     serve::report::{self, Target, Targets},
     table::{TargetIx, TargetRef},
     text::size,
@@ -72,6 +72,8 @@ pub(super) struct TargetQuery {
     channel: Option<String>,
     /// Only targets that wait for this reason.
     reason: Option<Named<RefusalReason>>,
+    /// Only targets that wait for a reason of this group.
+    class: Option<Named<RefusalClass>>,
     /// Only targets with this text in the name of their database or of a design document, ignoring case; or the
     /// target with this id.
     search: Option<String>,
@@ -170,6 +172,7 @@ impl TargetQuery {
         let kind = self.kind.map(|Named(kind)| kind);
         let state = self.state.map(|Named(state)| state);
         let reason = self.reason.map(|Named(reason)| reason);
+        let class = self.class.map(|Named(class)| class);
         check_channel(plan, self.channel.as_deref())?;
         let mut search = self.search.as_deref().map(|text| Search::new(plan, text));
         let named = search.as_ref().and_then(|search| search.named);
@@ -187,6 +190,9 @@ impl TargetQuery {
                 && max_size.is_none_or(|most| target.file_bytes().is_some_and(|it| it <= most))
                 && search.as_mut().is_none_or(|search| search.accepts(target))
                 && reason.is_none_or(|reason| refused_for(plan, *target) == Some(reason))
+                && class.is_none_or(|class| {
+                    refused_for(plan, *target).is_some_and(|reason| reason.class() == class)
+                })
                 && (!in_its_view || !target.is_part() || named == Some(target.ix()))
         };
         Ok(plan.snapshot.targets().filter(&mut wanted).map(TargetRef::ix).collect())

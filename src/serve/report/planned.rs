@@ -5,7 +5,7 @@ use super::{
     why::why_gate,
 };
 use crate::{
-    plan::{Decision, Plan, PlannedStart, Refusal, RefusalReason},
+    plan::{Decision, Plan, PlannedStart, Refusal, RefusalClass, RefusalReason},
     table::{NodeIx, TargetIx, TargetRef},
     text::Label,
 };
@@ -170,7 +170,41 @@ pub struct RefusedLine {
     pub why: String,
 }
 
+/// Waiting targets whose reasons are of one group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitingGroup<'a> {
+    /// The group.
+    pub class: RefusalClass,
+    /// Number of targets.
+    pub targets: u64,
+    /// Number of targets by reason, the most frequent reason first.
+    pub reasons: Vec<(&'a str, u64)>,
+}
+
 impl Planned {
+    /// The waiting targets by group of reasons, the largest group first.
+    #[must_use]
+    pub fn waiting_groups(&self) -> Vec<WaitingGroup<'_>> {
+        let mut by_reason: BTreeMap<&str, u64> = BTreeMap::new();
+        for (reason, refused) in self.candidates.iter().flat_map(|line| &line.refused) {
+            *by_reason.entry(reason).or_default() += refused;
+        }
+        let mut groups: BTreeMap<RefusalClass, Vec<(&str, u64)>> = BTreeMap::new();
+        for (reason, targets) in by_reason {
+            if let Some(known) = RefusalReason::from_label(reason) {
+                groups.entry(known.class()).or_default().push((reason, targets));
+            }
+        }
+        let groups = groups.into_iter().map(|(class, mut reasons)| {
+            reasons.sort_by_key(|(_, targets)| std::cmp::Reverse(*targets));
+            let targets = reasons.iter().map(|(_, targets)| targets).sum();
+            WaitingGroup { class, targets, reasons }
+        });
+        let mut groups: Vec<WaitingGroup<'_>> = groups.collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.targets));
+        groups
+    }
+
     /// The requested part of a plan.
     #[must_use]
     pub fn of(plan: &Plan, wanted: Wanted<'_>) -> Self {

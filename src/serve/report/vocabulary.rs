@@ -62,6 +62,8 @@ vocabularies! {
     Fresh: [plan::Freshness::RecentlyMeasured.label(), plan::Freshness::ConfirmedByFeeds.label()];
     /// Why a target does not start.
     RefusalReason: plan::RefusalReason::labels();
+    /// The kind of obstacle that keeps a target from starting.
+    RefusalClass: plan::RefusalClass::labels();
     /// Why a channel does not take a target.
     MissReason: score::MissReason::labels();
     /// The unit of the values of a miss.

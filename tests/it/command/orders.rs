@@ -75,8 +75,13 @@ async fn each_order_sends_an_api_request_and_prints_a_sentence() {
     let since = "2026-11-21T00:54:00Z";
     let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect();
     let requests = || vec!["POST /_node/a/b/_compact".to_owned()];
-    let refusal =
-        RefusalLine { reason: "node_limit".into(), value: None, limit: None, since: None };
+    let refusal = RefusalLine {
+        reason: "node_limit".into(),
+        class: "in_line".into(),
+        value: None,
+        limit: None,
+        since: None,
+    };
     for (words, data, body, says) in [
         (
             &["suspend"][..],

@@ -9,7 +9,7 @@ use recliner::{
     act::warmer::BuildRefusal,
     advice::{FAMILIES, Family, Rule},
     model::score::MissReason,
-    plan::{RefusalEnd, RefusalReason},
+    plan::{RefusalClass, RefusalReason},
     serve::http::{families, openapi},
     text::Label,
 };
@@ -30,10 +30,8 @@ fn book_lists_the_refusal_reasons() {
     let misses = MissReason::each().map(|it| [codes([it.label()]), it.because().to_owned()]);
     let refusals = RefusalReason::each()
         .map(|it| [codes([it.label()]), it.because().to_owned(), it.ends_when().to_owned()]);
-    let waits = RefusalReason::each().filter(|it| match it.ends_with() {
-        RefusalEnd::FreeSlot | RefusalEnd::Turn | RefusalEnd::Measurement => it.holds_orders(),
-        RefusalEnd::Change | RefusalEnd::Never => false,
-    });
+    let waits = RefusalReason::each()
+        .filter(|it| it.class() == RefusalClass::InLine && *it != RefusalReason::Duty);
     let waits = format!("{}.", codes(waits.map(RefusalReason::label)));
     let misses = table(["reason", "the channel does not take the target because"], misses);
     let heads = ["reason", "the target does not start because", "it ends when"];

@@ -195,7 +195,7 @@ async fn compacts_target_by_unambiguous_name() {
             let compacting = Compacting { requests, waits, until: NOW.rfc3339() };
             done(order, OrderAnswer::Compacting(compacting));
         });
-        let refusal = json!({"reason": "node_limit", "value": 1.0, "limit": null, "since": null});
+        let refusal = json!({"reason": "node_limit", "class": "in_line", "value": 1.0, "limit": null, "since": null});
         let waits = force.then(|| json!({ "refusal": refusal, "why": "it is full" }));
         let data = json!({
             "requests": ["POST /_node/couchdb@a/x/_compact"], "waits": waits,
@@ -235,7 +235,7 @@ async fn compacts_target_by_unambiguous_name() {
         body["data"],
         json!({
             "target": SHARD,
-            "refusal": {"reason": "node_limit", "value": 2.0, "limit": 2.0, "since": NOW.rfc3339()},
+            "refusal": {"reason": "node_limit", "class": "in_line", "value": 2.0, "limit": 2.0, "since": NOW.rfc3339()},
             "request": "POST /x",
         })
     );

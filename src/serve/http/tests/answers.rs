@@ -227,7 +227,7 @@ async fn target_has_the_fields_of_the_contract() {
         }
         if let Some(refusal) = target["refusal"].as_object() {
             let fields: Vec<&str> = refusal.keys().map(String::as_str).collect();
-            assert_eq!(fields, ["limit", "reason", "since", "value"]);
+            assert_eq!(fields, ["class", "limit", "reason", "since", "value"]);
         }
     }
     assert_eq!(data["targets"][4]["refusal"]["reason"], "no_evidence");
