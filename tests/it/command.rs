@@ -207,7 +207,7 @@ async fn recliner_in(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> Ran {
     ran
 }
 
-/// The same beside a running recliner, without the note that the recliner of its socket is asked.
+/// Like [`recliner_in`], but without the note that the command asks the recliner behind the socket.
 async fn recliner_beside(dir: &Path, words: &[&str]) -> Ran {
     const NOTE: &str = "recliner: asking the recliner of the Unix socket data/admin.sock\n";
     let ran = recliner_in(dir, words, &[]).await;

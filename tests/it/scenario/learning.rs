@@ -29,7 +29,7 @@ fn letters(plan: &Plan) -> TargetRef<'_> {
     plan.snapshot
         .targets()
         .find(|it| it.shard_name().is_some_and(|name| name.contains("letters")))
-        .expect("it is there")
+        .expect("the shard is there")
 }
 
 /// Writes documents, rereads them, and returns the relative error of the predicted size after a

@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::time;
 
-/// From one confirmation of the addresses to the next: addresses move, servers come back.
+/// Time between confirmations of the addresses: addresses move, and servers come back.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long the client waits for a name, so that a dead host delays nothing.

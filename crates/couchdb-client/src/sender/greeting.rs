@@ -58,7 +58,7 @@ fn stranger(found: &str) -> String {
     format!("answered, but it is not a CouchDB ({found}): check the URL")
 }
 
-/// What a server is that greets as no CouchDB of a supported version does.
+/// What the server is, if its greeting is not that of a supported CouchDB.
 fn other_server(welcome: &wire::Welcome) -> Option<String> {
     let version = welcome.version.as_deref().unwrap_or_default();
     let vendor = welcome.vendor.name.as_deref().unwrap_or_default();
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_that_are_no_supported_couchdb_are_named() {
+    fn names_servers_other_than_supported_couchdb() {
         for (greeting, says) in [
             (r#"{"couchdb":"Welcome","version":"3.3.3","features":[]}"#, None),
             (r#"{"couchdb":"Welcome"}"#, None),

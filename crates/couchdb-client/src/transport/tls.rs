@@ -126,7 +126,7 @@ mod tests {
     use crate::transport::authority::Authority;
 
     #[test]
-    fn a_file_with_a_public_authority_in_it_holds_not_ones_own() {
+    fn file_with_public_authority_is_not_the_operators_own() {
         let mut roots = RootCertStore::empty();
         let pem = Authority::new().pem();
         roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
