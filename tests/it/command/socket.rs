@@ -26,7 +26,8 @@ async fn refused(base: &str, path: &str) -> (u16, Failed) {
     let status = answer.status().as_u16();
     (
         status,
-        serde_json::from_slice(&answer.bytes().await.expect("the body arrives")).expect("valid JSON"),
+        serde_json::from_slice(&answer.bytes().await.expect("the body arrives"))
+            .expect("valid JSON"),
     )
 }
 
@@ -165,8 +166,8 @@ async fn socket_needs_no_user_and_can_be_moved_or_disabled() {
     running.stop().await;
 
     // A socket that another process listens on is not taken over.
-    let holder =
-        std::os::unix::net::UnixListener::bind(dir.path().join("held.sock")).expect("the socket can be bound");
+    let holder = std::os::unix::net::UnixListener::bind(dir.path().join("held.sock"))
+        .expect("the socket can be bound");
     let url = format!("--couchdb.url={}", site.urls[0]);
     let words = ["serve", &url, "--web.listen-address", "127.0.0.1:0", "--web.admin-socket"];
     let ran = own(&[&words[..], &["held.sock"]].concat()).await;
