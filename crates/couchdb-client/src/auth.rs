@@ -332,8 +332,8 @@ impl Auth {
             let changed = self.changed_password(&state.login).await;
             match (&state.gate, changed) {
                 (Gate::Open, Some(password)) => {
-                    let known = declined.as_ref().map(SecretString::expose_secret);
-                    if known != Some(password.expose_secret()) {
+                    let refused = declined.as_ref().map(SecretString::expose_secret);
+                    if refused != Some(password.expose_secret()) {
                         declined = self.try_beside(&state.login, password).await;
                     }
                 }
@@ -377,8 +377,8 @@ impl Auth {
 }
 
 fn is_same(login: &ActiveLogin, password: Option<&SecretString>) -> bool {
-    let known = login.password.as_ref().map(SecretString::expose_secret);
-    known == password.map(SecretString::expose_secret)
+    let current = login.password.as_ref().map(SecretString::expose_secret);
+    current == password.map(SecretString::expose_secret)
 }
 
 /// Holds back the requests to a server until it is dropped.

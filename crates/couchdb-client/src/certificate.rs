@@ -37,8 +37,8 @@ impl CertificateEnds {
     /// where connections are set up.
     pub(super) fn read(tls: &Tls) -> Self {
         let read = |path: Option<&Path>| -> Vec<CertificateDer<'static>> {
-            let found = path.and_then(|path| CertificateDer::pem_file_iter(path).ok());
-            found.into_iter().flatten().filter_map(Result::ok).collect()
+            let certificates = path.and_then(|path| CertificateDer::pem_file_iter(path).ok());
+            certificates.into_iter().flatten().filter_map(Result::ok).collect()
         };
         Self::of(&read(tls.cert_file.as_deref()), &read(tls.ca_file.as_deref()))
     }

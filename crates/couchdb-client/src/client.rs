@@ -338,9 +338,9 @@ impl Client {
 
     /// Whether a proxy in front of this destination decodes `%2F` in paths.
     async fn decodes_slash(&self, destination: &Destination) -> bool {
-        let known = &destination.server.decodes_slash;
-        if known.load().0.elapsed() >= SLASH_CHECK_TTL {
-            known.store(Arc::new((Instant::now(), OnceCell::new())));
+        let cached = &destination.server.decodes_slash;
+        if cached.load().0.elapsed() >= SLASH_CHECK_TTL {
+            cached.store(Arc::new((Instant::now(), OnceCell::new())));
         }
         let check = Box::pin(async {
             let route = Route::LocalName { encoded: true };
@@ -350,7 +350,7 @@ impl Client {
             self.shared.sender.read(call, answer, |_: &wire::LocalName| Ok(())).await
         });
         let names_itself = async { check.await.is_ok_and(|local| local.name.is_some()) };
-        *known.load_full().1.get_or_init(|| names_itself).await
+        *cached.load_full().1.get_or_init(|| names_itself).await
     }
 
     /// Sends a request with a login that is proved at its destination.

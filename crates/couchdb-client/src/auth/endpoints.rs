@@ -41,8 +41,8 @@ impl Auth {
         let accepted = server.auth.accepted(login.generation);
         if let Some(credential @ Credential::Cookie(_)) = accepted {
             let direct = Destination::direct(Arc::clone(server));
-            let known = self.sender.session(Route::Session, &direct, login, &credential).await?;
-            if known.is_ok() {
+            let existing = self.sender.session(Route::Session, &direct, login, &credential).await?;
+            if existing.is_ok() {
                 return Ok(Ok(()));
             }
         }
@@ -256,8 +256,8 @@ impl Auth {
         let (auth, generation) = (&destination.server.auth, login.generation);
         let credential = Credential::Cookie(Arc::clone(cookie));
         let direct = Destination::direct(Arc::clone(&destination.server));
-        let known = self.sender.session(Route::Session, &direct, login, &credential).await?;
-        let Ok(session) = known else {
+        let checked = self.sender.session(Route::Session, &direct, login, &credential).await?;
+        let Ok(session) = checked else {
             auth.record_session_end(generation, cookie);
             return Ok(Verdict::Again);
         };
@@ -355,8 +355,9 @@ impl Auth {
         };
         let Some(cookie) = cookie.map(Arc::new) else { return Ok(SessionStart::NoSession) };
         let credential = Credential::Cookie(Arc::clone(&cookie));
-        let known = sender.session(Route::Session, destination, login, &credential).await?;
-        Ok(known.map_or(SessionStart::NoSession, |_: wire::Session| SessionStart::Session(cookie)))
+        let checked = sender.session(Route::Session, destination, login, &credential).await?;
+        Ok(checked
+            .map_or(SessionStart::NoSession, |_: wire::Session| SessionStart::Session(cookie)))
     }
 }
 

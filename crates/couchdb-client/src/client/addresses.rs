@@ -112,8 +112,8 @@ impl Client {
     }
 
     fn adopt(&self, node: &Node, server: &Arc<Server>) {
-        let known = node.own.load().as_ref().is_some_and(|own| own.address == server.address);
-        if !known {
+        let is_known = node.own.load().as_ref().is_some_and(|own| own.address == server.address);
+        if !is_known {
             tracing::debug!(node = %node.name, address = %server.address, "own address found");
             node.own.store(Some(Arc::clone(server)));
         }

@@ -136,11 +136,11 @@ impl Client {
     /// # Errors
     /// As for [`Self::up`].
     pub async fn up_timed(&self, node: &str) -> Result<(wire::Up, Duration), Error> {
-        let says = |up: &wire::Up| match up.status {
+        let has_status = |up: &wire::Up| match up.status {
             Some(_) => Ok(()),
             None => Err("it has no status".to_owned()),
         };
-        self.get_timed(Route::Up, ServerChoice::Own(node), says).await
+        self.get_timed(Route::Up, ServerChoice::Own(node), has_status).await
     }
 
     /// Versions of what `node` is built of, since 3.2; [`ErrorKind::NotFound`] before.
@@ -173,9 +173,9 @@ impl Client {
     ) -> Result<MapPage, Error> {
         // One more than wanted, because the first may be `after` itself. Skipping one by number
         // would lose a database if `after` has just been deleted.
-        let asked = limit.saturating_add(1);
+        let requested = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
-        let route = Route::ShardMap { node: None, from: after, limit: asked };
+        let route = Route::ShardMap { node: None, from: after, limit: requested };
         let (page, next) = self
             .page(route, from, MAP_LIMITS, |page: &wire::MapRows| {
                 check_db_names(page.rows.iter().filter_map(|row| row.id.as_deref()))?;
@@ -183,7 +183,7 @@ impl Client {
                     |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::estimated_memory);
                 Ok(Page {
                     keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
-                    full: page.rows.len() >= asked,
+                    full: page.rows.len() >= requested,
                     weight: page.rows.iter().map(weight).sum(),
                     total: page.total_rows,
                 })
@@ -271,14 +271,14 @@ impl Client {
         limit: usize,
     ) -> Result<(Vec<String>, Option<Paging>), Error> {
         // One more than wanted, as for the shard map.
-        let asked = limit.saturating_add(1);
+        let requested = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
-        let route = Route::AllDbs { from: after, limit: asked };
+        let route = Route::AllDbs { from: after, limit: requested };
         let (page, next) = self
             .page(route, from, NAME_LIMITS, |names: &NameList| {
                 check_db_names(names.iter())?;
                 let weight = names.iter().map(size_of_text).sum();
-                let full = names.len() >= asked;
+                let full = names.len() >= requested;
                 Ok(Page { keys: names.iter().collect(), full, weight, total: None })
             })
             .await?;
@@ -320,13 +320,13 @@ impl Client {
         let mut from: Option<Paging> = None;
         let mut limit = DESIGN_PAGE;
         loop {
-            let asked = limit.saturating_add(1);
+            let requested = limit.saturating_add(1);
             let after = from.as_ref().and_then(|from| from.after.as_deref());
-            let route = Route::DesignDocs { db, from: after, limit: asked };
+            let route = Route::DesignDocs { db, from: after, limit: requested };
             let page = self.page(route, from.as_ref(), DESIGN_LIMITS, |page: &wire::DesignRows| {
                 Ok(Page {
                     keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
-                    full: page.rows.len() >= asked,
+                    full: page.rows.len() >= requested,
                     weight: page.rows.iter().map(wire::DesignRow::estimated_memory).sum(),
                     total: page.total_rows,
                 })

@@ -48,8 +48,8 @@ async fn a_list_that_always_has_another_page_ends_with_an_error() {
     })
     .await;
     assert_eq!(error.kind(), ErrorKind::Malformed);
-    let says = "its pages do not end: 11001 rows arrived, and 300 were announced";
-    assert!(error.to_string().contains(says), "{error}");
+    let expected = "its pages do not end: 11001 rows arrived, and 300 were announced";
+    assert!(error.to_string().contains(expected), "{error}");
     assert!(paths(&mut seen).len() < 30);
 
     let (error, _) = timed(client.design_docs("app", [])).await;
@@ -100,11 +100,11 @@ async fn pages_that_go_in_circles_end_with_an_error() {
     let client = connect(&cluster, settings(&[A]));
     let first = client.shard_map_page(None, 2).await.unwrap().next;
     let error = client.shard_map_page(first.as_ref(), 2).await.unwrap_err();
-    let says = "its pages do not go on: \"a\" comes after \"b2\"";
-    assert!(error.to_string().contains(says), "{error}");
+    let expected = "its pages do not go on: \"a\" comes after \"b2\"";
+    assert!(error.to_string().contains(expected), "{error}");
     let (_, first) = client.all_dbs_page(None, 2).await.unwrap();
     let error = client.all_dbs_page(first.as_ref(), 2).await.unwrap_err();
-    assert!(error.to_string().contains(says), "{error}");
+    assert!(error.to_string().contains(expected), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

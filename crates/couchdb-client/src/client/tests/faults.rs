@@ -163,8 +163,8 @@ async fn servers_other_than_couchdb_are_named_and_soon_given_up() {
         let client = connect(&cluster, settings);
         let (read, _) = timed(client.membership()).await;
         let error = read.unwrap_err().to_string();
-        let says = "answered, but it is not a CouchDB (it answers GET / with HTTP 404): check";
-        assert!(error.contains(says), "{error}");
+        let expected = "answered, but it is not a CouchDB (it answers GET / with HTTP 404): check";
+        assert!(error.contains(expected), "{error}");
         let log = drain(&mut seen);
         assert!(log.len() <= 6, "{log:?}");
         assert!(log.iter().all(|seen| seen.password.is_none() || seen.login), "{log:?}");

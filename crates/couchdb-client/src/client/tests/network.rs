@@ -158,6 +158,6 @@ async fn url_prefix_precedes_every_path() {
     assert_eq!(client.session().await.unwrap().name(), Some("adm"));
     let paths: Vec<_> = std::iter::from_fn(|| seen.try_recv().ok()).map(|seen| seen.path).collect();
     let session = "/couch/db/_session";
-    let says = "no session, a look without the login, the password instead, the request";
-    assert_eq!(paths, [session, "/couch/db/", session, session], "{says}");
+    let steps = "no session, a look without the login, the password instead, the request";
+    assert_eq!(paths, [session, "/couch/db/", session, session], "{steps}");
 }

@@ -62,9 +62,9 @@ async fn trusted_host_must_be_couchdb_before_it_gets_login() {
     client.shard_info(EVIL, "shard", Cache::Warm).await.unwrap();
     assert_eq!(client.access(EVIL).own, OwnAddress::Found(address("http://evil.example:5984")));
     let log = drain(&mut seen);
-    let there = at(&log, "evil.example");
-    assert_eq!(paths_and_passwords(&there)[0], ("/".to_owned(), None), "{there:?}");
-    assert!(there[1].login, "{there:?}");
+    let stranger_log = at(&log, "evil.example");
+    assert_eq!(paths_and_passwords(&stranger_log)[0], ("/".to_owned(), None), "{stranger_log:?}");
+    assert!(stranger_log[1].login, "{stranger_log:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,9 +84,9 @@ async fn trusted_host_without_couchdb_never_gets_the_login() {
         sleep(Duration::from_secs(130)).await;
         assert_eq!(client.access(EVIL).own, OwnAddress::Unknown);
         let log = drain(&mut seen);
-        let there = paths_and_passwords(&at(&log, "evil.example"));
-        assert!(there.len() >= 2, "the host is asked again: {there:?}");
-        assert!(there.iter().all(|it| *it == ("/".to_owned(), None)), "{there:?}");
+        let stranger_log = paths_and_passwords(&at(&log, "evil.example"));
+        assert!(stranger_log.len() >= 2, "the host is asked again: {stranger_log:?}");
+        assert!(stranger_log.iter().all(|it| *it == ("/".to_owned(), None)), "{stranger_log:?}");
         assert!(at(&log, "b").is_empty(), "{log:?}");
     }
 }
