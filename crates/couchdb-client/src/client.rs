@@ -281,7 +281,7 @@ impl Client {
         let mut last = None;
         loop {
             let destination = self.choose(target, node.as_ref(), tried);
-            // The first error says more than that requests are held back now.
+            // The first error says more than "requests are held back" does.
             let destination = destination.map_err(|error| last.take().unwrap_or(error))?;
             let (destination, outcome) =
                 if matches!(target, ServerChoice::Any) && route.is_answered_alone() {
