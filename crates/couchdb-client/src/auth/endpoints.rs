@@ -355,9 +355,8 @@ impl Auth {
         };
         let Some(cookie) = cookie.map(Arc::new) else { return Ok(SessionStart::NoSession) };
         let credential = Credential::Cookie(Arc::clone(&cookie));
-        let checked = sender.session(Route::Session, destination, login, &credential).await?;
-        Ok(checked
-            .map_or(SessionStart::NoSession, |_: wire::Session| SessionStart::Session(cookie)))
+        let valid = sender.session(Route::Session, destination, login, &credential).await?;
+        Ok(valid.map_or(SessionStart::NoSession, |_: wire::Session| SessionStart::Session(cookie)))
     }
 }
 
