@@ -91,7 +91,7 @@ pub enum WalkItem {
         shard: Box<str>,
         /// The values of its header.
         values: HeaderValues,
-        /// Whether CouchDB would report the same values.
+        /// Whether CouchDB would report the values of this header.
         reported: ReportMatch,
         /// Whether the previous walk found the same file here, even if it has grown since.
         is_same_file: bool,

@@ -235,9 +235,9 @@ impl Snapshot {
         &self.changed_targets
     }
 
-    /// The same targets without their facts, for holders that need identities for a long time: a
-    /// whole snapshot that is held during a sweep would keep every old fact in memory next to the
-    /// new one.
+    /// These targets without their facts, for holders that need identities for a long time: a whole
+    /// snapshot that is held during a sweep would keep every old fact in memory next to the new
+    /// one.
     #[must_use]
     pub fn without_facts(&self) -> Self {
         Self { facts: ChunkedTable::default(), histories: ChunkedTable::default(), ..self.clone() }

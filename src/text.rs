@@ -54,7 +54,7 @@ pub(crate) fn three_digits(number: f64) -> String {
     }
 }
 
-/// The same for a sentence, without trailing zeros: `1.8`, `2`, `0.00554`.
+/// Like [`three_digits`], for a sentence: without trailing zeros, `1.8`, `2`, `0.00554`.
 pub(crate) fn three_digits_short(number: f64) -> String {
     let text = three_digits(number);
     match text.contains('.') && !text.contains('e') {

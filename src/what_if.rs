@@ -121,7 +121,7 @@ pub struct Proposal {
 pub struct Sample {
     /// Bytes that compactions would free.
     pub waste_bytes: u64,
-    /// The part of them that is in views.
+    /// The part of `waste_bytes` that is in views.
     pub view_waste_bytes: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
@@ -176,7 +176,7 @@ pub struct Undone {
     pub reason: RefusalReason,
     /// Number of these targets.
     pub targets: u64,
-    /// What compacting them would free.
+    /// Bytes that compacting them would free.
     pub bytes: u64,
 }
 
@@ -185,7 +185,7 @@ pub struct Undone {
 pub struct Outlook {
     /// The proposal's name.
     pub name: String,
-    /// Samples at equal intervals, the first of now.
+    /// Samples at equal intervals, the first one now.
     pub samples: Vec<Sample>,
     /// Free space of each volume, if known.
     pub volumes: Vec<VolumeOutlook>,
@@ -253,9 +253,9 @@ pub struct Answer {
     pub from: Moment,
     /// How much time they cover.
     pub span: Duration,
-    /// What they are based on.
+    /// How much is known of the growth that the outlooks assume.
     pub evidence: Evidence,
-    /// In the order of the proposals.
+    /// The outlooks, in the order of the proposals.
     pub outlooks: Vec<Outlook>,
 }
 
@@ -462,7 +462,7 @@ fn full_after(free: &[f64], span: Duration) -> Option<Duration> {
     (after <= FAR).then_some(after)
 }
 
-/// When free space reached zero, given that this is the first sample with none.
+/// When free space reached zero, given that the sample at index `at` is the first without any.
 fn empty_between(free: &[f64], at: usize, span: Duration) -> Duration {
     let end = sample_time(span, at);
     let Some((before, after)) = at.checked_sub(1).and_then(|last| free.get(last)).zip(free.get(at))

@@ -79,9 +79,9 @@ pub struct Placed<T> {
 /// The source of a text in PEM.
 #[derive(Clone, Debug)]
 pub enum Pem {
-    /// From a file.
+    /// The path of a file that contains it.
     File(PathBuf),
-    /// From the configuration itself; it may be a private key.
+    /// The text itself, from the configuration; it may be a private key.
     Text(SecretString),
 }
 

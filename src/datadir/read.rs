@@ -57,7 +57,7 @@ pub(super) struct FileReading {
     pub(super) file_identity: u32,
     /// Whether it is the same file as in the previous walk.
     pub(super) is_same_file: bool,
-    /// Whether CouchDB would report the same values; databases only.
+    /// Whether CouchDB would report the values of this header; databases only.
     pub(super) reported: ReportMatch,
     pub(super) values: HeaderValues,
     pub(super) problem: Option<ReadProblem>,

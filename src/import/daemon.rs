@@ -95,7 +95,8 @@ struct Threshold {
     any_size: bool,
 }
 
-/// `None` if the rule never compacts targets of this kind, or no channel can express it.
+/// The bounds for targets of this kind; `None` if the rule never compacts them, or if no channel
+/// can express it.
 fn threshold(rule: &DaemonRule, kind: TargetKind, findings: &mut Findings) -> Option<Threshold> {
     let (key, percent) = match kind {
         TargetKind::View => ("view_fragmentation", rule.view_fragmentation),

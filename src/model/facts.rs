@@ -224,7 +224,7 @@ pub struct Facts {
     pub measured_at: Option<Measurement>,
     /// The measurements that come from a file's header; all others come from CouchDB.
     pub from_files: FactSet,
-    /// Booleans.
+    /// Boolean facts.
     pub flags: FactFlags,
     /// The confidence in active bytes.
     pub confidence: Confidence,

@@ -225,13 +225,13 @@ impl<'a> TargetRef<'a> {
         self.file_bytes_with(&self.facts())
     }
 
-    /// Active bytes of the same files.
+    /// Active bytes of the files that [`Self::file_bytes`] counts.
     #[must_use]
     pub fn active_bytes(self) -> Option<u64> {
         self.active_bytes_with(&self.facts())
     }
 
-    /// Uncompressed bytes in the same files.
+    /// Uncompressed bytes in the files that [`Self::file_bytes`] counts.
     #[must_use]
     pub fn external_bytes(self) -> Option<u64> {
         self.external_bytes_with(&self.facts())

@@ -145,7 +145,7 @@ pub(super) struct TopDatabases {
     reclaimable_bytes: ChunkedTable<u64>,
     /// Reclaimable bytes of views' parts, by database; empty until a part is known.
     part_reclaimable_bytes: ChunkedTable<u64>,
-    /// Whether parts count, because this process does not read the views that they belong to.
+    /// Whether the bytes of views' parts count: true if this process does not read the whole views.
     counts_parts: bool,
     /// Number of databases with any target.
     databases: usize,

@@ -26,7 +26,7 @@ enum Owner {
 pub(super) struct SlotNeed<'a> {
     nodes: &'a [NodeIx],
     channel: usize,
-    /// Files on each of the nodes.
+    /// Number of files on each of the nodes.
     files: usize,
     is_whole_view: bool,
 }
@@ -59,7 +59,7 @@ impl<'a> SlotNeed<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct BatchSlots {
     limits: Limits,
-    /// By channel.
+    /// Maximum number of concurrent compactions, by channel.
     concurrency: Vec<usize>,
     /// When the latest compactions of each owner end, earliest first.
     taken_until: HashMap<Owner, Vec<Duration>>,

@@ -33,7 +33,7 @@ pub struct FillDates {
 pub struct VolumeDates {
     /// The moment at which the simulation begins.
     pub from: Moment,
-    /// By the volume's name.
+    /// The dates, by the volume's name.
     pub volumes: BTreeMap<Arc<str>, FillDates>,
 }
 

@@ -87,7 +87,7 @@ impl ImaginedJob<'_> {
             progress: None,
             last_progress_at: self.started_at,
             reserved_bytes: self.peak_bytes,
-            // The planner reads neither.
+            // The planner reads neither of these sizes.
             file_bytes: None,
             predicted_bytes: None,
         }

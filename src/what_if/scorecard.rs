@@ -60,7 +60,7 @@ const MAX_STEP: Duration = Duration::from_secs(300);
 /// Maximum number of times within a step at which the planner is asked.
 const MAX_LOOKS: usize = 60;
 
-/// Shortest time between two such times: moments are whole seconds.
+/// Shortest time between two times at which the planner is asked: moments are whole seconds.
 const MIN_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A clock that deviates by more than this from the elapsed time was set.

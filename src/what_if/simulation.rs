@@ -96,7 +96,7 @@ struct Sums {
     freed_bytes: u64,
     compactions: u64,
     longest_wait: Option<Duration>,
-    /// Seconds of all compactions.
+    /// Total duration of all compactions, in seconds.
     job_seconds: f64,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct Simulation<'a> {
     /// If a plan decides about all until the next one: the targets that become due between the two,
     /// and when.
     due_within_batch: HashMap<TargetIx, Duration>,
-    /// The prices for which these times hold.
+    /// The prices with which the due times were computed.
     prices: HorizonFactors,
     jobs: Vec<RunningJob>,
     /// Bytes of each node that compactions freed.
@@ -128,7 +128,7 @@ pub(super) struct Simulation<'a> {
     /// Bytes of each node that compactions had freed at each sample.
     freed_at_samples: Vec<NodeBytes>,
     samples: Vec<Sample>,
-    /// Waste that compactions of targets that do not grow freed.
+    /// Waste freed by compactions of targets that do not grow.
     saved_for_good: SavedWaste,
     sums: Sums,
     /// The shortest time from one plan to the next.
@@ -641,7 +641,7 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// The same rules without a maximum age of facts: facts here are computed for each moment.
+/// `rules` without a maximum age of facts, because facts here are computed for each moment.
 fn always_fresh(rules: &Rules) -> Rules {
     Rules { fresh_for: Duration::MAX, ..rules.clone() }
 }
@@ -693,7 +693,7 @@ fn first_time(
 #[derive(Clone, Copy, Debug, Default)]
 struct SavedWaste {
     bytes: f64,
-    /// The part of it in views.
+    /// The part of this waste in views.
     in_views: f64,
 }
 
@@ -707,7 +707,7 @@ impl SavedWaste {
     }
 }
 
-/// The same conditions without temporary states: nothing is suspended, busy, resting or ordered.
+/// `conditions` without temporary states: nothing is suspended, busy, resting or ordered.
 /// Quarantined targets stay quarantined.
 fn undisturbed(conditions: &Conditions) -> Conditions {
     let constraints = &conditions.constraints;

@@ -198,7 +198,7 @@ fn splits_and_builds_that_run_now_delay_nothing() {
 }
 
 #[test]
-fn a_ratio_of_two_wastes_half_of_the_data_and_rewrites_what_is_written() {
+fn ratio_of_2_wastes_half_of_the_data_on_average() {
     let present = present(&[("a", 1_000, 500, 0)], None);
     let outlook = only(&present, by("smoosh", ChannelPreset::Smoosh.channels()), 20 * DAY);
     // Slack of 512 MiB is reached before a ratio of 2.

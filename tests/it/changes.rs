@@ -121,7 +121,7 @@ async fn feed_adds_new_and_removes_deleted_databases() {
     assert_eq!(
         dbs_seen(&plan),
         dbs_there(&rig.cluster, |_, _| TargetState::Ok),
-        "a sweep sees the same"
+        "a sweep sees the same databases"
     );
     assert_eq!(rig.errors(), []);
 }

@@ -207,7 +207,7 @@ async fn recliner_in(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> Ran {
     ran
 }
 
-/// The same beside a running recliner, without the note that the recliner of its socket is asked.
+/// Like [`recliner_in`], but without the note that the command asks the recliner behind the socket.
 async fn recliner_beside(dir: &Path, words: &[&str]) -> Ran {
     const NOTE: &str = "recliner: asking the recliner of the Unix socket data/admin.sock\n";
     let ran = recliner_in(dir, words, &[]).await;
@@ -489,8 +489,8 @@ async fn refuses_takeover_of_unknown_smoosh_channel() {
     };
     let refused = check(&site.urls[0], "dbs").await;
     assert_eq!(refused.code, 64, "{refused:?}");
-    let says = "no node's smoosh has a channel dbs; it has index_cleanup, ratio_dbs, ";
-    assert!(refused.err.contains(says), "{refused:?}");
+    let expected = "no node's smoosh has a channel dbs; it has index_cleanup, ratio_dbs, ";
+    assert!(refused.err.contains(expected), "{refused:?}");
     assert_eq!(check(&site.urls[0], "ratio_dbs").await.code, 0);
     assert_eq!(
         check("http://127.0.0.1:9", "dbs").await.code,

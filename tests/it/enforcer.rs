@@ -256,9 +256,9 @@ async fn active_tasks_are_read_once_per_poll_and_start() {
     let mut rig = enforcing(nodes().with(bloated("orders")));
     rig.wait(300).await;
     let wire = rig.cluster.exchanges();
-    let asked = wire.iter().filter(|it| it.path.ends_with("/_active_tasks")).count();
+    let reads = wire.iter().filter(|it| it.path.ends_with("/_active_tasks")).count();
     let starts: usize = rig.posts().values().sum();
-    assert!(asked <= 3 * 61 + starts, "{asked} questions for {starts} starts");
+    assert!(reads <= 3 * 61 + starts, "{reads} reads for {starts} starts");
 }
 
 #[tokio::test(start_paused = true)]

@@ -456,7 +456,7 @@ pub(crate) struct Db {
 }
 
 impl Db {
-    /// A copy of which nothing but the state can be known.
+    /// A copy of which only the state is known.
     pub(crate) const fn unmeasured(state: TargetState) -> Self {
         Self { state, sizes: None, seqs: None, docs: None, compact_running: false }
     }

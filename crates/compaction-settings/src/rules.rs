@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_change_between_versions() {
+    fn default_thresholds_depend_on_couchdb_version() {
         let defaults = |text| {
             let rules = Rules::parse(text).unwrap();
             (rules.min_ratio(), rules.min_slack(), rules.adds_channels())

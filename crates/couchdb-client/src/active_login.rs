@@ -14,7 +14,7 @@ pub(super) struct ActiveLogin {
     /// The JSON body that begins a session.
     form: Option<SecretString>,
     pub(super) password: Option<SecretString>,
-    /// The number of the password, from 1; 0 before the first was read.
+    /// Counts the passwords that were read, from 1; 0 before the first.
     pub(super) generation: u64,
     /// Removes the secrets from texts.
     redactor: Redactor,
@@ -78,7 +78,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_header_is_basic_authentication() {
+    fn sends_login_as_basic_authentication() {
         let login = ActiveLogin::new(1, Some("adm"), Some(&"pass:wörd".into()));
         let (name, value) = login.header(&Credential::Basic).unwrap();
         assert_eq!(

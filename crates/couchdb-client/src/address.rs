@@ -135,8 +135,8 @@ pub enum ParseAddressError {
     Query,
 }
 
-/// The text if it cannot hold credentials, else a placeholder: it may hold scheme, host and port of
-/// plain letters and digits, and a path.
+/// The text, or a placeholder if it may hold credentials. A text is shown if it has only a scheme,
+/// a host and port of plain letters and digits, and a path.
 fn shown(text: &str) -> String {
     const MAX_SHOWN: usize = 60;
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_in_words() {
+    fn refuses_invalid_addresses_with_a_reason() {
         for (text, says) in [
             ("", "is not a URL"),
             ("couch-a:5984", "begins with neither http:// nor https://"),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_host_takes_the_first_urls_port() {
+    fn node_host_gets_scheme_and_port_of_url() {
         let first = address("https://in.example:6984/proxy");
         for (node, base) in [
             ("couchdb@10.0.0.7", Some("https://10.0.0.7:6984")),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_hold_a_secret_is_not_repeated() {
+    fn errors_never_repeat_possible_secrets() {
         for text in [
             "admin:q9zsecret@host",
             "q9zsecret@host",

@@ -30,13 +30,13 @@ use tokio::{
 /// Length of the queue of logins and examinations; a full one only makes requests wait.
 const QUEUE: usize = 64;
 
-/// From one check of the password file to the next while the login works.
+/// Time between checks of the password file while the login works.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
-/// From one check to the next while the login is refused.
+/// Time between checks while the login is refused.
 const CHECK_WHILE_REFUSED: Duration = Duration::from_secs(5);
 
-/// How long no server is asked again after none answered in time. Without it, requests that arrive
-/// one after the other would each wait for all servers.
+/// Pause after no server answered in time. Without it, requests that arrive one after the other
+/// would each wait for all servers.
 const UNANSWERED_PAUSE: Duration = Duration::from_secs(5);
 
 /// The login in use.
@@ -117,7 +117,7 @@ impl Auth {
         (Arc::clone(&auth), AuthTask { auth, jobs })
     }
 
-    /// The generation of the login in use; 0 where none is.
+    /// The generation of the login in use; 0 if there is none.
     pub(super) fn generation(&self) -> u64 {
         let state = self.state.load();
         if matches!(state.gate, Gate::Open) { state.login.generation } else { 0 }
@@ -286,7 +286,7 @@ impl Auth {
         let entries = self.directory.entries.iter();
         let welcome = |server: &&Arc<Server>| server.auth.refusal(generation).is_none();
         let mut servers: Vec<_> = entries.filter(welcome).map(Arc::clone).collect();
-        // A stable sort, so that the same one comes first among those ready for a login.
+        // A stable sort: among servers ready for a login, the same one always comes first.
         servers.sort_by_key(|server| (server.breaker.is_resting(), server.auth.until_login()));
         servers
     }
@@ -312,7 +312,7 @@ impl Auth {
         ActiveLogin::new(login.generation.saturating_add(1), self.source.username(), password)
     }
 
-    /// The password in the file, if it is another one than that of `login`.
+    /// The password in the file, if it differs from that of `login`.
     async fn changed_password(&self, login: &ActiveLogin) -> Option<SecretString> {
         if !matches!(self.source, Login::File { .. }) {
             return None;
@@ -332,8 +332,8 @@ impl Auth {
             let changed = self.changed_password(&state.login).await;
             match (&state.gate, changed) {
                 (Gate::Open, Some(password)) => {
-                    let known = declined.as_ref().map(SecretString::expose_secret);
-                    if known != Some(password.expose_secret()) {
+                    let refused = declined.as_ref().map(SecretString::expose_secret);
+                    if refused != Some(password.expose_secret()) {
                         declined = self.try_beside(&state.login, password).await;
                     }
                 }
@@ -347,8 +347,8 @@ impl Auth {
         }
     }
 
-    /// Tries a new password while the old one still works; returns it if it is refused, so that it
-    /// is not tried again.
+    /// Tries a new password while the old one still works. Returns the new one if it is refused, so
+    /// that it is not tried again.
     async fn try_beside(
         &self,
         login: &ActiveLogin,
@@ -377,11 +377,11 @@ impl Auth {
 }
 
 fn is_same(login: &ActiveLogin, password: Option<&SecretString>) -> bool {
-    let known = login.password.as_ref().map(SecretString::expose_secret);
-    known == password.map(SecretString::expose_secret)
+    let current = login.password.as_ref().map(SecretString::expose_secret);
+    current == password.map(SecretString::expose_secret)
 }
 
-/// Holds back the requests to a server.
+/// Holds back the requests to a server until it is dropped.
 struct Held(Arc<Server>);
 
 impl Held {

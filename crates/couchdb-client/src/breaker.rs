@@ -107,7 +107,7 @@ impl Breaker {
         self.count_failure(FAILURE_THRESHOLD);
     }
 
-    /// Counts one failure, as at least this many in a row, and rests once there are enough.
+    /// Adds one failure, or raises the count to `at_least`; at the threshold, requests pause.
     fn count_failure(&self, at_least: u32) {
         let mut state = self.state();
         state.failures = state.failures.saturating_add(1).max(at_least);
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn three_failures_rest_and_then_one_request_tries() {
+    async fn pauses_after_three_failures_then_admits_one_probe() {
         let breaker = Breaker::new(Duration::from_secs(30));
         for _ in 0..2 {
             breaker.record_failure();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_hangs_rests_at_once_and_longer_each_time() {
+    async fn hang_pauses_requests_at_once_and_longer_each_time() {
         let breaker = Breaker::new(Duration::from_secs(30));
         assert_eq!(breaker.last_alive(), None);
         tokio::time::advance(Duration::from_secs(7)).await;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rests_grow_to_a_minute() {
+    async fn pauses_grow_to_at_most_a_minute() {
         let breaker = Breaker::new(Duration::from_secs(30));
         for _ in 0..40 {
             breaker.record_failure();

@@ -1,6 +1,6 @@
 //! When certificates expire.
 //!
-//! Owns how that is read from a certificate. Never says whether a certificate may be trusted.
+//! Owns how the date is read from a certificate. Never says whether a certificate may be trusted.
 
 use super::Tls;
 use rustls::{
@@ -12,14 +12,14 @@ use rustls::{
 use std::{path::Path, time::Duration};
 use wall_clock::Moment;
 
-/// When the certificates of one side of a connection expire; absent if there is none, or none
+/// When the certificates of one side of a connection expire; absent if there is no certificate
 /// whose expiry can be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CertificateEnds {
-    /// Its own: the first of the chain to expire.
+    /// Expiry of its own chain: that of the first certificate to expire.
     pub own: Option<Moment>,
-    /// The authorities that it trusts: the last of the file to expire, because it is not known in
-    /// advance which of them the other side uses.
+    /// Expiry of the authorities that it trusts: that of the last to expire, because it is not
+    /// known in advance which of them the other side uses.
     pub authorities: Option<Moment>,
 }
 
@@ -37,15 +37,15 @@ impl CertificateEnds {
     /// where connections are set up.
     pub(super) fn read(tls: &Tls) -> Self {
         let read = |path: Option<&Path>| -> Vec<CertificateDer<'static>> {
-            let found = path.and_then(|path| CertificateDer::pem_file_iter(path).ok());
-            found.into_iter().flatten().filter_map(Result::ok).collect()
+            let certificates = path.and_then(|path| CertificateDer::pem_file_iter(path).ok());
+            certificates.into_iter().flatten().filter_map(Result::ok).collect()
         };
         Self::of(&read(tls.cert_file.as_deref()), &read(tls.ca_file.as_deref()))
     }
 }
 
-/// The last moment at which a certificate is valid. The TLS library tells it only for an expired
-/// certificate, so it is asked about the end of time.
+/// The last moment at which a certificate is valid. The TLS library reports it only for an expired
+/// certificate, so the certificate is verified at the end of time.
 fn end(certificate: &CertificateDer<'_>) -> Option<Moment> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let late = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
@@ -64,7 +64,7 @@ mod tests {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
     use std::fs;
 
-    /// A certificate that ends with this year, of an authority or of a host.
+    /// A certificate of an authority or a host that expires at the end of `year`.
     fn ending(year: i32, authority: bool) -> rcgen::Certificate {
         let mut params = CertificateParams::new(vec!["couch.example".to_owned()]).unwrap();
         params.not_before = date_time_ymd(2001, 2, 3);
@@ -80,12 +80,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_chain_and_the_last_of_authorities_count() {
+    fn chain_ends_with_first_and_authorities_with_last() {
         let (old, long) = (ending(2019, false), ending(2049, true));
         let chain = [old.der().clone(), long.der().clone()];
         let authorities = [long.der().clone(), ending(2031, true).der().clone()];
         let found = CertificateEnds::of(&chain, &authorities);
-        // Before 2050 the date has two digits, from then on four.
+        // Before 2050 the encoded year has two digits, from then on four.
         assert_eq!(found.own, moment("2019-12-31T00:00:00Z"));
         assert_eq!(found.authorities, moment("2049-12-31T00:00:00Z"));
         let late = CertificateEnds::of(&[ending(2055, false).der().clone()], &[]);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_has_no_end() {
+    fn invalid_certificate_has_no_expiry() {
         let garbage = CertificateDer::from(vec![0x30, 0x03, 0x02, 0x01, 0x01]);
         let found =
             CertificateEnds::of(std::slice::from_ref(&garbage), std::slice::from_ref(&garbage));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_where_they_are_given() {
+    fn expiry_is_read_only_from_configured_files() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, text: String| {
             let path = dir.path().join(name);

@@ -58,10 +58,10 @@ struct Shared {
 /// What is known about a node's own address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OwnAddress {
-    /// It was not found yet, or not searched for.
+    /// It was not found yet, or never searched for.
     #[default]
     Unknown,
-    /// The settings give none, and the host in the node's name must not get the login.
+    /// The settings give no address, and the host in the node's name must not get the login.
     NotConfigured,
     /// The server there has told the node's name.
     Found(Address),
@@ -106,7 +106,7 @@ impl ClientTask {
 /// Which server a request goes to.
 #[derive(Clone, Copy, Debug)]
 enum ServerChoice<'a> {
-    /// Any live one.
+    /// Any live server.
     Any,
     /// The node's own address if it is known, else any live server, which forwards the request.
     Node(&'a str),
@@ -120,10 +120,10 @@ const MIN_RETRY_WAIT: Duration = Duration::from_millis(100);
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
 /// How often a failed request is retried.
 const RETRIES: usize = 2;
-/// How long it is known whether a proxy decodes `%2F`.
+/// How long the answer whether a proxy decodes `%2F` stays valid.
 const SLASH_CHECK_TTL: Duration = Duration::from_secs(60);
-/// How often a refused request is sent again: after a login, after another one because the session
-/// did not last, and with the password.
+/// How often a refused request is sent again: after a login, after another login because the
+/// session did not last, and with the password.
 const MAX_LOGIN_RETRIES: u32 = 3;
 
 impl Client {
@@ -183,10 +183,11 @@ impl Client {
         self.get_timed(route, target, check).await.map(|(read, _)| read)
     }
 
-    /// The same, with the time that the server took. Time spent waiting here is not included.
+    /// Like [`Self::get_checked`], with the time that the server took, not counting waits in this
+    /// client.
     ///
-    /// If any server can answer and the first one answers nonsense, another one is asked: that
-    /// nonsense says nothing about the cluster.
+    /// If any server can answer and the first one answers nonsense, another one is asked: one
+    /// broken server says nothing about the cluster.
     async fn get_timed<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
@@ -214,7 +215,7 @@ impl Client {
                 }
                 Err(error) => error,
             };
-            // Without a server that was not asked before, the loop would never end.
+            // Unless a new server was asked, the loop would never end.
             let (old, new) = tried.split_at(before.min(tried.len()));
             let mut entries = self.shared.directory.entries.iter();
             let others = new.iter().any(|address| !old.contains(address))
@@ -225,8 +226,7 @@ impl Client {
         }
     }
 
-    /// The node that `target` names, its own address searched for, and the turn of a request
-    /// about it.
+    /// The node that `target` names, once its own address has been searched for.
     async fn node(&self, target: ServerChoice<'_>) -> Option<Arc<Node>> {
         let (ServerChoice::Node(name) | ServerChoice::Own(name)) = target else { return None };
         let node = self.shared.directory.node(name);
@@ -281,7 +281,7 @@ impl Client {
         let mut last = None;
         loop {
             let destination = self.choose(target, node.as_ref(), tried);
-            // The first error says more than that requests are held back now.
+            // The first error says more than "requests are held back" does.
             let destination = destination.map_err(|error| last.take().unwrap_or(error))?;
             let (destination, outcome) =
                 if matches!(target, ServerChoice::Any) && route.is_answered_alone() {
@@ -326,7 +326,7 @@ impl Client {
     async fn attempt(&self, call: Call<'_>) -> Result<Answer, Error> {
         let _through = call.destination.server.in_flight.acquire().await.map_err(stopped)?;
         match self.send_authenticated(call).await {
-            // CouchDB has looked for another name.
+            // CouchDB may have looked for another name, which a proxy had decoded.
             Err(Error::NotFound { asked, .. })
                 if asked.has_encoded_slash() && self.decodes_slash(call.destination).await =>
             {
@@ -338,9 +338,9 @@ impl Client {
 
     /// Whether a proxy in front of this destination decodes `%2F` in paths.
     async fn decodes_slash(&self, destination: &Destination) -> bool {
-        let known = &destination.server.decodes_slash;
-        if known.load().0.elapsed() >= SLASH_CHECK_TTL {
-            known.store(Arc::new((Instant::now(), OnceCell::new())));
+        let cached = &destination.server.decodes_slash;
+        if cached.load().0.elapsed() >= SLASH_CHECK_TTL {
+            cached.store(Arc::new((Instant::now(), OnceCell::new())));
         }
         let check = Box::pin(async {
             let route = Route::LocalName { encoded: true };
@@ -350,7 +350,7 @@ impl Client {
             self.shared.sender.read(call, answer, |_: &wire::LocalName| Ok(())).await
         });
         let names_itself = async { check.await.is_ok_and(|local| local.name.is_some()) };
-        *known.load_full().1.get_or_init(|| names_itself).await
+        *cached.load_full().1.get_or_init(|| names_itself).await
     }
 
     /// Sends a request with a login that is proved at its destination.

@@ -24,7 +24,7 @@ pub(super) enum Credential {
     Basic,
     /// The cookie of a session. Servers do not count wrong ones.
     Cookie(Arc<Cookie>),
-    /// The same as at the server that forwards the request.
+    /// The same credential as at the server that forwards the request.
     SameAsEntry,
 }
 
@@ -49,7 +49,7 @@ impl Credential {
 /// A session's cookie. `Debug` hides it.
 #[derive(Debug)]
 pub(super) struct Cookie {
-    /// As it is sent.
+    /// The value of the `Cookie` header.
     pub(super) header: HeaderValue,
     value: SecretString,
     since: Instant,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_is_read_from_among_other_cookies_and_ends_a_little_early() {
+    async fn finds_session_cookie_and_expires_it_early() {
         let set = "AuthSession=YWRtOjY1_-x; Version=1; Path=/; HttpOnly; Max-Age=600";
         let cookie = read(&["SERVERID=a; path=/", set]).unwrap();
         assert_eq!(cookie.header, "AuthSession=YWRtOjY1_-x");
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_without_a_length_is_used_until_it_is_refused() {
+    async fn session_without_lifetime_is_used_until_refused() {
         let cookie = read(&["AuthSession=abc; Path=/; HttpOnly"]).unwrap();
         tokio::time::advance(Duration::from_secs(1 << 20)).await;
         assert!(!cookie.is_expired());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_length_that_no_session_has_is_not_believed() {
+    async fn implausibly_short_session_lifetime_is_ignored() {
         for (age, believed) in [(0, false), (1, false), (11, false), (12, true), (600, true)] {
             let cookie = read(&[&format!("AuthSession=abc; Max-Age={age}")]).unwrap();
             tokio::time::advance(Duration::from_secs(age)).await;
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_session_or_is_none_is_not_taken() {
+    fn ended_and_invalid_session_cookies_are_ignored() {
         for set in [
             "AuthSession=; Version=1; Path=/; HttpOnly",
             "AuthSession=\"\"; Path=/",

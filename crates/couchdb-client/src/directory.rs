@@ -31,7 +31,7 @@ pub(super) struct Server {
     pub(super) auth: EndpointAuth,
     /// Whether the server has ever told its node name.
     pub(super) named: AtomicBool,
-    /// Whether `%2F` in a path arrives at CouchDB as `/`, and when that was asked.
+    /// Whether `%2F` in a path arrives at CouchDB as `/`, and when that was checked.
     pub(super) decodes_slash: ArcSwap<(Instant, OnceCell<bool>)>,
     /// The error of the last request that got no answer.
     failure: ArcSwapOption<Error>,
@@ -50,14 +50,15 @@ impl Server {
         self.unusable.store(Some(Arc::new(error.clone())));
     }
 
-    /// Forgets that error after an answer that could be used.
+    /// Forgets the error of an unusable answer, after a usable one.
     pub(super) fn remember_usable(&self) {
         if self.unusable.load().is_some() {
             self.unusable.store(None);
         }
     }
 
-    /// Whether the last request got an answer that could be used, else its error; `None` before the first request.
+    /// Whether the last request got a usable answer, else its error; `None` before the first
+    /// request.
     pub(super) fn last_result(&self) -> Option<Result<(), Option<Arc<Error>>>> {
         if self.breaker.last_failed() {
             return Some(Err(self.failure.load_full()));
@@ -128,7 +129,7 @@ impl Destination {
         self.accepted(generation)
     }
 
-    /// The same, whether a refusal is examined or not.
+    /// Like [`Self::credential`], also while a refusal is examined.
     pub(super) fn accepted(&self, generation: u64) -> Option<Credential> {
         let at_entry = self.server.auth.accepted(generation)?;
         match &self.forwarded_to {

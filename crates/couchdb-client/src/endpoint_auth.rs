@@ -66,7 +66,8 @@ struct State {
     young_ends: u32,
     /// When the endpoint last refused a password that it had accepted.
     contradicted: Option<Instant>,
-    /// The words of a refusal that was about privileges, for the login of a generation.
+    /// The last refusal for lack of privileges: the login's generation, when, and the server's
+    /// words.
     privilege_refusal: Option<(u64, Instant, String)>,
 }
 
@@ -122,7 +123,8 @@ impl EndpointAuth {
         (!over).then(|| credential.clone())
     }
 
-    /// The same for a request to be sent now: `None` also while a refusal is examined.
+    /// Like [`Self::accepted`], for a request to be sent now: `None` also while a refusal is
+    /// examined.
     pub(super) fn credential(&self, generation: u64) -> Option<Credential> {
         let held = self.state().holds > 0;
         self.accepted(generation).filter(|_| !held)
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_is_renewed_while_it_lasts_and_not_brought_back() {
+    async fn renews_a_live_session_but_never_an_ended_one() {
         let auth = EndpointAuth::new();
         auth.renew(1, cookie("early"));
         assert_eq!(sent(&auth, 1), None);
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sessions_that_end_young_twice_are_given_up() {
+    async fn gives_up_sessions_after_two_end_early() {
         let auth = EndpointAuth::new();
         let young = cookie("a");
         auth.record_session_end(1, &young);

@@ -4,7 +4,7 @@ use super::{Address, Route, Unaddressable};
 use std::{fmt, sync::Arc, time::Duration};
 use strum::{IntoStaticStr, VariantArray};
 
-/// A closed word for each destination a request can fail: the metric label `reason`.
+/// The ways in which a request can fail, a closed set: the metric label `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum ErrorKind {
@@ -58,7 +58,7 @@ impl ErrorKind {
 pub struct RequestInfo {
     /// The route's label.
     pub route: &'static str,
-    /// The verb.
+    /// The HTTP method.
     pub method: http::Method,
     /// Path and query as sent.
     pub path: String,
@@ -84,7 +84,7 @@ impl fmt::Display for RequestInfo {
     }
 }
 
-/// How proxies are set so that they pass `%2F` on.
+/// How to configure proxies so that they pass `%2F` on.
 const SLASH_REMEDY: &str = ", but it has to pass %2F on (nginx: `proxy_pass http://host:5984` without a path, not even `/`; Apache: `AllowEncodedSlashes NoDecode` and `nocanon`)";
 
 /// Why a request gave no usable answer. It never holds credentials.
@@ -281,7 +281,8 @@ impl Error {
         Self::Resting { server, failures: rest.failures, again: rest.retry_in }
     }
 
-    /// The login could not be proved for this reason. One that needs no more words stays as it is.
+    /// The login could not be proved for this reason. An error that needs no more words stays as it
+    /// is.
     pub(super) fn unproved(why: Self) -> Self {
         if matches!(why, Self::NotCouchDb { .. }) { why } else { Self::Unproved(Arc::new(why)) }
     }
@@ -299,7 +300,8 @@ impl Error {
         Some(&asked.at)
     }
 
-    /// Whether CouchDB refuses to open a shard before the split that makes it is over (`couch_server:lock/2`).
+    /// Whether CouchDB refuses to open a shard until the split that creates it has ended
+    /// (`couch_server:lock/2`).
     #[must_use]
     pub fn is_of_split(&self) -> bool {
         matches!(self, Self::Status { status: 500, reason, .. } if reason.contains("shard splitting"))
@@ -348,7 +350,7 @@ impl Error {
     pub(super) fn passes(&self) -> bool {
         let unanswered =
             matches!(self, Self::Timeout { .. } | Self::Hangs { .. } | Self::Connect { .. });
-        // What a busy or starting server says; 501, 505 and 507 stay as they are.
+        // Statuses of a busy or starting server; 501, 505 and 507 do not go away.
         let busy = matches!(self, Self::Status { status: 500 | 502 | 503 | 504, .. });
         unanswered || (busy && !self.is_of_split())
     }
@@ -366,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_measured_span_has_no_digits_that_say_nothing() {
+    fn rounds_measured_durations_for_people() {
         for (nanos, shown) in [
             (12_999_887_925_u64, "13s"),
             (3_534_000_001, "3.5s"),

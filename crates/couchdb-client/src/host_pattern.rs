@@ -73,7 +73,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_pattern_takes_one_host_or_all_below_a_domain() {
+    fn pattern_matches_one_host_or_all_below_a_domain() {
         let cluster = "*.couchdb.svc.cluster.local";
         for (pattern, host, takes) in [
             (cluster, "couchdb-0.couchdb.svc.cluster.local", true),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_trust_anybody_is_no_pattern() {
+    fn refuses_patterns_that_would_trust_anybody() {
         for text in [
             "",
             "*",
@@ -128,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_reads_again_as_it_is_shown(text in "(\\*\\.)?[a-zA-Z0-9_-]{1,9}(\\.[a-zA-Z0-9-]{1,9}){0,3}\\.?") {
+        fn displayed_pattern_parses_back(text in "(\\*\\.)?[a-zA-Z0-9_-]{1,9}(\\.[a-zA-Z0-9-]{1,9}){0,3}\\.?") {
             if let Ok(pattern) = text.parse::<HostPattern>() {
                 prop_assert_eq!(pattern.to_string().parse::<HostPattern>(), Ok(pattern));
             }

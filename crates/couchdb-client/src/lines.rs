@@ -52,10 +52,10 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_cap_is_refused_before_its_end_comes() {
+    fn refuses_too_long_line_before_its_end_arrives() {
         let mut lines = Lines::new(4);
         lines.add(&Bytes::from_static(b"1234\r\n12345"));
-        assert_eq!(lines.next(), Err(LineTooLong), "with its carriage return");
+        assert_eq!(lines.next(), Err(LineTooLong), "the carriage return counts");
         let mut lines = Lines::new(4);
         lines.add(&Bytes::from_static(b"1234\n1234"));
         assert_eq!(lines.next(), Ok(Some(Bytes::from_static(b"1234"))));
@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_make_no_difference(
+        fn lines_do_not_depend_on_how_a_body_is_split(
             texts in proptest::collection::vec("[a-z]{0,9}", 0..20),
             rest in "[a-z]{0,9}",
             cuts in proptest::collection::vec(1_usize..7, 1..9),

@@ -1,8 +1,8 @@
-//! What a client says about the requests it has sent, for metrics.
+//! What a client reports about the requests it has sent, for metrics.
 
 use std::{fmt, time::Duration};
 
-/// Learns of every request that has ended.
+/// Is called for every request that has ended.
 ///
 /// Both labels are closed sets: `route` is one of [`Route::LABELS`](crate::Route::LABELS),
 /// `code` comes from [`status_label`] or [`ErrorKind::label`](crate::ErrorKind::label). Their
@@ -12,7 +12,7 @@ pub trait Observer: fmt::Debug + Send + Sync {
     fn request_ended(&self, route: &'static str, code: &'static str, took: Duration);
 }
 
-/// Learns nothing.
+/// Ignores every request.
 #[derive(Debug)]
 pub(super) struct NoObserver;
 

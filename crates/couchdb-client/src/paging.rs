@@ -1,4 +1,4 @@
-//! Checks that a list that is read page by page goes on and ends.
+//! Checks that a list that is read page by page advances and ends.
 //!
 //! Pure. Each page has to go on after the one before. All pages together have to stay near the
 //! count in the first page, and within fixed limits: a server that always has another page costs
@@ -9,9 +9,8 @@ use std::borrow::Cow;
 /// The limits of all pages of a list together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageLimits {
-    /// Rows.
     pub(super) rows: usize,
-    /// Their approximate size in memory, in bytes.
+    /// Approximate size of the rows in memory, in bytes.
     pub(super) weight: usize,
 }
 
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_goes_on_behind_the_one_before_it() {
+    fn page_must_continue_after_the_previous_one() {
         for (keys, full, expected) in [
             (&["c", "d", "e"][..], true, Some("e")),
             (&["d", "e", "f"], true, Some("f")),
@@ -127,8 +126,8 @@ mod tests {
         }
     }
 
-    /// The rows that are read of an endless list, and the error.
-    fn taken(
+    /// How many rows are read of an endless list, and the error that ends it.
+    fn read_endless(
         announced: Option<u64>,
         a_page: usize,
         weight: usize,
@@ -149,18 +148,21 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_an_end_is_cut_off() {
-        let (rows, why) = taken(Some(500), 500, 0, MOST);
+    fn endless_list_is_cut_off() {
+        let (rows, why) = read_endless(Some(500), 500, 0, MOST);
         assert_eq!(rows, 11_000);
         assert_eq!(why, "its pages do not end: 11500 rows arrived, and 500 were announced");
-        assert_eq!(taken(None, 500, 0, PageLimits { rows: 2_000, ..MOST }).0, 2_000);
-        assert_eq!(taken(Some(u64::MAX), 500, 0, PageLimits { rows: 2_000, ..MOST }).0, 2_000);
-        let (rows, why) = taken(None, 10, 100, PageLimits { weight: 1_000, ..MOST });
+        assert_eq!(read_endless(None, 500, 0, PageLimits { rows: 2_000, ..MOST }).0, 2_000);
+        assert_eq!(
+            read_endless(Some(u64::MAX), 500, 0, PageLimits { rows: 2_000, ..MOST }).0,
+            2_000
+        );
+        let (rows, why) = read_endless(None, 10, 100, PageLimits { weight: 1_000, ..MOST });
         assert_eq!((rows, why.as_str()), (100, "its pages do not end: 110 rows arrived"));
     }
 
     #[test]
-    fn the_first_page_alone_promises() {
+    fn only_the_first_page_announces_the_row_count() {
         let first = Page { total: Some(3), ..page(&["a"], true) };
         let at = Paging::after_page(None, &first, MOST).unwrap().unwrap();
         let later = Page { total: Some(1 << 40), ..page(&["b"], true) };
@@ -170,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_only_ever_grow(pages in prop::collection::vec(prop::collection::vec("[a-c]{0,2}", 0..4), 0..9)) {
+        fn position_only_ever_advances(pages in prop::collection::vec(prop::collection::vec("[a-c]{0,2}", 0..4), 0..9)) {
             let mut at: Option<Paging> = None;
             for keys in &pages {
                 let keys: Vec<&str> = keys.iter().map(String::as_str).collect();

@@ -59,7 +59,7 @@ impl Redactor {
         }
         let mut shown = String::with_capacity(text.len());
         let (mut rest, mut from) = (0, 0);
-        // A value may begin within what only looks like one: `::` in `adm:::`.
+        // A value may begin inside text that only looks like one: `::` in `adm:::`.
         while let Some(found) = text.get(from..).and_then(|left| left.find(secret)) {
             let at = from + found;
             let end = at + secret.len();
@@ -115,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_password_that_is_a_word_is_hidden_only_where_it_is_a_value() {
+    fn wordlike_password_is_hidden_only_as_a_value() {
         for (password, text, expected) in [
             ("pass", "Name or password is incorrect.", "Name or password is incorrect."),
             ("password", "Name or password is incorrect.", "Name or password is incorrect."),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_word_is_hidden_everywhere() {
+    fn distinctive_password_is_hidden_everywhere() {
         for password in ["hunter22", "Hunterhunter", "correct horse", "abcdefghijklmnop"] {
             let hidden = Redactor::new("adm", password, "YWRtOmhlcmU=".to_owned());
             let text = format!("x{password}x and YWRtOmhlcmU= and cookie.value.1");
@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_else_is_changed(password in "[ -~]{1,12}", text in "[ -~]{0,60}") {
+        fn redaction_changes_only_secrets(password in "[ -~]{1,12}", text in "[ -~]{0,60}") {
             let hidden = Redactor::new("adm", &password, "YWRtOmhlcmU=".to_owned());
             let shown = hidden.redact(&text, None);
             if !text.contains(&password) && !text.contains('%') && !text.contains('\\') {

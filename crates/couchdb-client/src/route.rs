@@ -22,18 +22,18 @@ use strum::{IntoStaticStr, VariantNames};
 pub enum Route<'a> {
     /// `/`: version, uuid and vendor of the server that answers.
     Welcome,
-    /// `/_node/{node}`: the same of any node.
+    /// `/_node/{node}`: version, uuid and vendor of any node.
     NodeWelcome {
         /// The node.
         node: &'a str,
     },
     /// `/_up`: whether the server is in maintenance.
     Up,
-    /// `/_session`: who the login is.
+    /// `/_session`: name and roles of the login.
     Session,
     /// `POST /_session`: begins a session.
     Login,
-    /// `/_node/{node}/_session`: who the login is on the node behind the entry.
+    /// `/_node/{node}/_session`: name and roles of the login on the node behind the entry.
     NodeSession {
         /// The node.
         node: &'a str,
@@ -58,9 +58,9 @@ pub enum Route<'a> {
     },
     /// `/_node/{node}/_dbs/_all_docs`: one page of the shard map.
     ShardMap {
-        /// The node; `None` for that of the server that is asked.
+        /// The node whose map is read; `None` for the server that is asked.
         node: Option<&'a str>,
-        /// The key to begin with, itself included.
+        /// The first key, inclusive.
         from: Option<&'a str>,
         /// The number of rows.
         limit: usize,
@@ -84,7 +84,7 @@ pub enum Route<'a> {
     },
     /// `/_all_dbs`: one page of the clustered databases' names.
     AllDbs {
-        /// The name to begin with, itself included.
+        /// The first name, inclusive.
         from: Option<&'a str>,
         /// The number of names.
         limit: usize,
@@ -103,7 +103,7 @@ pub enum Route<'a> {
     DesignDocs {
         /// The database.
         db: &'a str,
-        /// The id to begin with, itself included.
+        /// The first id, inclusive.
         from: Option<&'a str>,
         /// The number of rows.
         limit: usize,
@@ -130,7 +130,7 @@ pub enum Route<'a> {
     Config {
         /// The node.
         node: &'a str,
-        /// The section, such as `smoosh.ratio_dbs`; `None` for every one.
+        /// The section, such as `smoosh.ratio_dbs`; `None` for all sections.
         section: Option<&'a str>,
     },
     /// `/_node/{node}/_active_tasks`: running tasks of one node.
@@ -138,16 +138,17 @@ pub enum Route<'a> {
         /// The node.
         node: &'a str,
     },
-    /// `/_node/{node}/_system`: Erlang's own numbers.
+    /// `/_node/{node}/_system`: statistics of the Erlang VM.
     System {
         /// The node.
         node: &'a str,
     },
     /// `/_reshard/jobs`: shards being split.
     ReshardJobs,
-    /// `/_db_updates`: database events, as a feed or only how far it is.
+    /// `/_db_updates`: database events, as a feed or only the current sequence.
     DbUpdates(DbUpdates<'a>),
-    /// `/_node/{node}/_dbs/_changes`: databases whose map changed, or only how far the node's map is.
+    /// `/_node/{node}/_dbs/_changes`: databases whose map changed, or only the current sequence of
+    /// the node's map.
     MapChanges {
         /// The node.
         node: &'a str,
@@ -194,30 +195,30 @@ pub enum Route<'a> {
         /// One of its views: all of them share the index.
         view: &'a str,
     },
-    /// `/{db}/_design/{name}/_nouveau_info/{index}` or `…/_search_info/{index}`: a search
-    /// index over the cluster; one copy of each range, summed. An index of clouseau's that
-    /// was never built is created, empty.
+    /// `/{db}/_design/{name}/_nouveau_info/{index}` or `…/_search_info/{index}`: a search index
+    /// over the cluster; one copy of each range, summed. A clouseau index that was never built is
+    /// created, empty.
     SearchInfo {
-        /// What builds it.
+        /// The engine that builds it.
         engine: Engine,
         /// The database.
         db: &'a str,
         /// The design document's id, with `_design/`.
         ddoc: &'a str,
-        /// Its name there.
+        /// The index's name in the design document.
         index: &'a str,
     },
-    /// `/{db}/_design/{name}/_nouveau/{index}?q=*:*&limit=1` or `…/_search/…`: a query, which
-    /// has every copy built that it asks, and waits for the first of each range. Neither
-    /// engine has a query that builds and does not wait.
+    /// `/{db}/_design/{name}/_nouveau/{index}?q=*:*&limit=1` or `…/_search/…`: a query, which makes
+    /// every copy that it asks build, and waits for the first of each range. Neither engine has a
+    /// query that builds and does not wait.
     BuildSearch {
-        /// What builds it.
+        /// The engine that builds it.
         engine: Engine,
         /// The database.
         db: &'a str,
         /// The design document's id, with `_design/`.
         ddoc: &'a str,
-        /// Its name there.
+        /// The index's name in the design document.
         index: &'a str,
     },
     /// PUT `/_node/{node}/_config/{section}/{key}`: sets a value until the node restarts.
@@ -243,29 +244,29 @@ pub enum Route<'a> {
     },
 }
 
-/// Which database events.
+/// What to read of the database events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DbUpdates<'a> {
-    /// `since=now`: none, only how far the feed is.
+    /// `since=now`: no events, only the current sequence.
     Now,
     /// `feed=continuous`: line by line, without an end.
     Feed {
         /// The sequence after which it begins.
         since: &'a str,
-        /// The longest silence, in milliseconds: then comes an empty line.
+        /// The longest silence, in milliseconds; then an empty line comes.
         heartbeat: u64,
     },
 }
 
-/// `feed=longpoll`, never the continuous feed there: the node's answer is forwarded only when it
-/// ends, and the handler of a client that disconnected never ends.
+/// A long poll. The continuous feed is never used here: the node's answer is forwarded only when it
+/// ends, and its handler runs forever after the client disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapPoll {
     /// The node's own sequence after which it begins.
     pub since: u64,
-    /// The most rows.
+    /// The most rows of the answer.
     pub limit: usize,
-    /// How long it waits for the first, in milliseconds.
+    /// How long to wait for the first row, in milliseconds.
     pub timeout: u64,
 }
 
@@ -361,7 +362,7 @@ impl<'a> Route<'a> {
             // Rows of a few hundred bytes, as many as requested.
             Self::MapChanges { .. } => 4,
             Self::System { .. } | Self::SmooshStatus | Self::Membership => 4,
-            // Of a feed, which has no end, the limit of an error's body.
+            // For a feed, which has no end, the limit of an error's body.
             _ => 1,
         };
         mebibytes << 20

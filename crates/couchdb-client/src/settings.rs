@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 pub struct ClientSettings {
     /// The URLs of the cluster, its entries; at least one.
     pub urls: Vec<Address>,
-    /// Nodes' own addresses; each is used once the server there tells that name.
+    /// Nodes' own addresses; each is used once the server there confirms the node's name.
     pub nodes: BTreeMap<String, Address>,
     /// Hosts that get the login although they are known only from a node's name.
     pub trust_node_hosts: Vec<HostPattern>,
@@ -109,8 +109,7 @@ pub enum Login {
     },
 }
 
-/// Equal when user and password are, or user and file: a password that changed in its file
-/// is seen where the file is read.
+/// Equal when user and password are, or user and file: reading the file notices a changed password.
 impl PartialEq for Login {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

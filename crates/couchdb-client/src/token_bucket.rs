@@ -21,7 +21,8 @@ pub(super) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// This many per second, evenly except for a tenth at once; `None` for 0, which is unlimited.
+    /// Allows this many per second, evenly except for a burst of a tenth; `None` for 0, which is
+    /// unlimited.
     pub(super) fn new(per_second: u32) -> Option<Self> {
         let interval = 1_000_000_000_u64.checked_div(per_second.into())?;
         let burst = u64::from(per_second / 10).max(1);
@@ -57,7 +58,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[tokio::test(start_paused = true)]
-    async fn the_pace_is_kept_on_paused_time() {
+    async fn keeps_the_configured_rate() {
         let pace = TokenBucket::new(50).unwrap();
         let start = Instant::now();
         for _ in 0..505 {
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn turns_that_are_given_up_are_left_for_others() {
+    async fn cancelled_waits_use_no_turn() {
         let pace = TokenBucket::new(10).unwrap();
         pace.wait_for_turn().await;
         for _ in 0..100 {
@@ -84,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_second_sees_more_than_its_share_and_whoever_waits_as_told_is_served(
+        fn keeps_the_rate_and_serves_after_the_returned_wait(
             per_second in 1_u32..100_000,
             pauses in proptest::collection::vec(0_u64..2 * SECOND, 1..200),
         ) {

@@ -38,7 +38,7 @@ impl Transport {
     /// request carries `user_agent`.
     ///
     /// # Errors
-    /// When a file of `tls` cannot be used, or `user_agent` is no value of a header.
+    /// When a file of `tls` cannot be used, or `user_agent` is not a valid header value.
     pub fn http(settings: &ClientSettings, user_agent: &str) -> Result<Self, TransportError> {
         let (tls, own_authorities) = tls::client_config(&settings.tls, settings.uses_tls())?;
         let service = network::client(settings, tls).map_err(|error| SendFailure::of(&error));
@@ -48,8 +48,8 @@ impl Transport {
         Ok(Self { own_authorities, ends, ..Self::new(service, failed, user_agent) })
     }
 
-    /// To a service in this process, such as an `axum` router, whatever the address; it can tell
-    /// servers apart by the `Host` header. It works on tokio's paused time.
+    /// Sends to a service in this process, such as an `axum` router, whatever the address; the
+    /// service can tell servers apart by the `Host` header. It works on tokio's paused time.
     pub fn in_process<S, B>(service: S) -> Self
     where
         S: Service<Request, Response = http::Response<B>, Error = Infallible>,
@@ -94,12 +94,12 @@ pub enum TransportError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The name of the program is no value of a header.
+    /// The user agent is not a valid header value.
     #[error("the HTTP client cannot be set up: {0}")]
     Http(#[from] header::InvalidHeaderValue),
 }
 
-/// So many answers may say that the answer is still to come (1xx), of which `hyper` reads any number;
+/// The most informational answers (1xx) before the final one. `hyper` reads any number of them;
 /// CouchDB sends none.
 const MAX_INFORMATIONAL: u32 = 16;
 
@@ -259,7 +259,7 @@ impl Transport {
         }
         out.write_headers(headers);
         *request.body_mut() = out.form.map(Full::new).unwrap_or_default();
-        // One permit for each.
+        // One permit for each informational answer.
         let informational = Arc::new(Semaphore::new(0));
         let counted = Arc::clone(&informational);
         ext::on_informational(&mut request, move |_| counted.add_permits(1));
@@ -268,7 +268,7 @@ impl Transport {
             answer = self.service.clone().oneshot(request) => Some(answer),
             _ = informational.acquire_many(MAX_INFORMATIONAL + 1) => None,
         };
-        // The answer may have come in one piece with all that was said before it.
+        // The answer may have arrived in one burst with the informational ones before it.
         match answer.filter(|_| informational.available_permits() <= MAX_INFORMATIONAL as usize) {
             Some(answer) => answer,
             None => Err(SendFailure::Malformed(
@@ -308,7 +308,8 @@ impl SendFailure {
         }
     }
 
-    /// The causes of a library's error. That of the pool of connections says nothing that the rest does not.
+    /// The causes of a library's error. The error of the connection pool is left out: its causes
+    /// say more.
     fn of(error: &(dyn StdError + 'static)) -> Self {
         let pool = error.to_string().starts_with("client error (");
         let mut cause = error.source().filter(|_| pool).or(Some(error));

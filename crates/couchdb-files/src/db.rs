@@ -255,7 +255,7 @@ impl DocSums {
 pub struct Epoch {
     /// The node's name.
     pub node: String,
-    /// Its first sequence.
+    /// The sequence from which it owns the file.
     pub since: u64,
 }
 

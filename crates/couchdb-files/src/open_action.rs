@@ -222,9 +222,9 @@ pub enum ReportMatch {
     /// It may report different values, or none.
     #[default]
     Different,
-    /// The same, except that it may know of a compaction that the header does not contain.
+    /// It reports the same values, but may know of a compaction that the header does not contain.
     ExceptCompactedSeq,
-    /// The same values.
+    /// It reports the same values.
     Identical,
 }
 

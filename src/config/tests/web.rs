@@ -9,7 +9,7 @@ fn read(text: &str) -> Result<WebConfig, Vec<String>> {
 }
 
 #[test]
-fn empty_files_restrict_nothing() {
+fn empty_web_configuration_restricts_nothing() {
     for text in ["", "{}", "tls_server_config: {}", "basic_auth_users:", "http_server_config: {}"] {
         let found = read(text).unwrap();
         assert!(found.tls.is_none() && found.users.is_empty() && found.headers.is_empty());
@@ -17,7 +17,7 @@ fn empty_files_restrict_nothing() {
 }
 
 #[test]
-fn reads_every_key() {
+fn reads_every_key_of_the_web_configuration() {
     let found = read(&format!(
         "tls_server_config:
   cert_file: tls/own.pem

@@ -100,7 +100,7 @@ fn written_settings_are_read_back_unchanged() {
 }
 
 #[test]
-fn output_contains_no_secret() {
+fn written_settings_contain_no_secret() {
     let flags = Flags {
         env_user: Some("admin".to_owned()),
         env_password: Some("hunter2".into()),

@@ -39,7 +39,7 @@ fn before_3_3_keeps_order_and_has_no_cleanup() {
 }
 
 #[test]
-fn defaults_depend_on_the_version() {
+fn imported_defaults_depend_on_couchdb_version() {
     for (version, ratio, slack) in [
         ("3.0.0", 5.0, 16_777_216.0),
         ("3.1.2", 2.0, 16_777_216.0),

@@ -49,7 +49,7 @@ fn prediction_adds_up_its_terms_as_documented() {
         Some(1_000_000 - 157_500 + VIEW_HEADER_BYTES)
     );
     let since_compaction = Facts { compacted_seq: OptionalU64::new(3900), ..whole };
-    // 100 rewrites at most since then.
+    // At most 100 rewrites since the last compaction.
     assert_eq!(
         fitted_bytes(TargetKind::Db, &since_compaction),
         Some(1_000_000 - 5445 + DB_HEADER_BYTES)

@@ -57,8 +57,9 @@ impl TargetId {
         }
     }
 
-    /// What people call it beside a column of nodes: `orders 80-9f`, `orders/_design/clients`, `index files of
-    /// orders`. The id of a view does not have its design document; without that, the signature stands for it.
+    /// The name for people, beside a column of nodes: `orders 80-9f`, `orders/_design/clients`,
+    /// `index files of orders`. A view's id does not contain its design document; if `design` is
+    /// missing, the signature stands for it.
     #[must_use]
     pub fn name(&self, design: Option<&str>) -> String {
         match self {
@@ -81,7 +82,8 @@ impl TargetId {
         }
     }
 
-    /// The same with its node, if it is one file on one: `orders 80-9f on couchdb@couch-a`.
+    /// Like [`Self::name`], with the node if the target is on one node: `orders 80-9f on
+    /// couchdb@couch-a`.
     #[must_use]
     pub fn title(&self, design: Option<&str>) -> String {
         match self {

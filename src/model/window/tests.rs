@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn parsing_never_panics(text in ".{0,12}") {
+    fn parsing_days_times_and_zones_never_panics(text in ".{0,12}") {
         let read = (text.parse::<Days>(), parse_time(&text, WindowEnd::To), parse_zone(&text));
         drop(read);
     }

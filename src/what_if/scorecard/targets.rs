@@ -67,7 +67,7 @@ impl Entry {
     fn update(&mut self, target: TargetRef<'_>, reading: WasteReading) {
         self.reading = reading;
         let Some(waste) = self.record.waste_of(target) else { return };
-        // The size and the sequence would suggest that it was compacted again.
+        // The size and the sequence are left out: with them it would seem to be compacted again.
         let seen = WasteReading {
             reclaimable_bytes: waste,
             file_bytes: 0,

@@ -125,7 +125,7 @@ fn reports_limits_that_leave_more_waste() {
 }
 
 #[test]
-fn time_without_compactions_gives_only_a_lower_bound() {
+fn time_without_compactions_gives_a_lower_bound_of_horizon() {
     let present = present(&[("a", 1_000, 19, 0)], None);
     let smoosh = ratios(2.0, 2.0);
     let (outlook, kept) = kept(&present, &smoosh, &rent(&smoosh), 7);
@@ -139,7 +139,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn found_horizon_keeps_the_waste(
+    fn horizon_that_was_found_keeps_the_mean_waste(
         sizes in prop::collection::vec((2.0_f64..4.0, -1.5_f64..-0.2), 4..9),
         ratio in 1.3_f64..5.0,
     ) {

@@ -81,8 +81,8 @@ async fn targets_are_searched_filtered_sorted_and_paged() {
     browser.press("DB07").await;
     browser.press(ENTER).await;
     browser.until("location.search.includes('search=DB07')").await;
-    let found = column(&browser, 1).await;
-    assert!(!found.is_empty() && found.iter().all(|db| db == "db07"), "{found:?}");
+    let databases = column(&browser, 1).await;
+    assert!(!databases.is_empty() && databases.iter().all(|db| db == "db07"), "{databases:?}");
 
     browser.script("document.querySelector('select[name=node]').value = 'node2@127.0.0.1';").await;
     browser.click("form.filter button").await;
@@ -128,11 +128,11 @@ async fn orders_are_confirmed_executed_and_recorded() {
     browser.click("td a").await;
     browser.click_text("Compact now …").await;
     browser.until("document.title.startsWith('Compact now?')").await;
-    let asked = browser.text("main").await;
+    let question = browser.text("main").await;
     for part in
         ["No channel takes it", "The request: POST /_node/node1@127.0.0.1/", "frees", "peak"]
     {
-        assert!(asked.contains(part), "{part} is not in {asked}");
+        assert!(question.contains(part), "{part} is not in {question}");
     }
     // The page proposes force because the order would be refused without it, and gives the reason.
     browser.click("input[name=force]").await;

@@ -59,7 +59,7 @@ impl Browser {
         if !installed(&[CHROMIUM, CHROMEDRIVER]) {
             return None;
         }
-        let turn = TURN.acquire().await.expect("nothing closes it");
+        let turn = TURN.acquire().await.expect("nothing closes the semaphore");
         let home = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new(CHROMEDRIVER.program);
         command.arg("--port=0").env("HOME", home.path()).env("TMPDIR", home.path());
@@ -68,7 +68,7 @@ impl Browser {
         let stdout = driver.stdout.take().expect("the stream is piped");
         let mut lines = BufReader::new(stdout).lines();
         let port = async {
-            while let Some(line) = lines.next_line().await.expect("it prints text") {
+            while let Some(line) = lines.next_line().await.expect("chromedriver prints text") {
                 if let Some((_, port)) = line.split_once("successfully on port ") {
                     return port.trim_end_matches('.').to_owned();
                 }

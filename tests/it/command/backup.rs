@@ -174,8 +174,11 @@ async fn in_memory_journal_can_be_backed_up_to_stdout() {
     let piped = time::timeout(PATIENCE, command.stdin(Stdio::null()).output());
     let piped = piped.await.expect("it ends in time").expect("it runs");
     assert!(piped.status.success(), "{piped:?}");
-    let says = String::from_utf8(piped.stderr).unwrap();
-    assert!(says.starts_with("Wrote ") && says.ends_with("to standard output.\n"), "{says}");
+    let message = String::from_utf8(piped.stderr).unwrap();
+    assert!(
+        message.starts_with("Wrote ") && message.ends_with("to standard output.\n"),
+        "{message}"
+    );
     fs::write(dir.path().join("piped.redb"), &piped.stdout).unwrap();
     for name in ["demo.redb", "piped.redb"] {
         let file = File::options().read(true).write(true).open(dir.path().join(name)).unwrap();

@@ -193,10 +193,10 @@ async fn usage_errors_never_repeat_a_url_password() {
 #[tokio::test]
 async fn missing_user_is_reported_in_one_sentence() {
     let site = Site::open(world()).await;
-    let says = "recliner: no user was given: set COUCHDB_USER and COUCHDB_PASSWORD, or --couchdb.username and --couchdb.password-file\n";
+    let expected = "recliner: no user was given: set COUCHDB_USER and COUCHDB_PASSWORD, or --couchdb.username and --couchdb.password-file\n";
     for words in [&["scan"][..], &["plan"], &["explain", "torn"], &["import", "smoosh"]] {
         let ran = site.run_with(words, &[]).await;
-        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (1, "", says), "{words:?}");
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (1, "", expected), "{words:?}");
     }
 }
 
@@ -216,13 +216,13 @@ async fn server_that_is_not_couchdb_is_reported() {
         let mut servers = JoinSet::new();
         let router = Router::new().fallback(async move || answer());
         servers.spawn(async move { axum::serve(listener, router).await });
-        let says = format!(
+        let expected = format!(
             "recliner: {url} answered, but it is not a CouchDB ({found}): check the URL (--couchdb.url)\n"
         );
         for env in [&login[..], &[]] {
             for command in ["scan", "plan"] {
                 let ran = recliner(&[command, "--couchdb.url", &url], env).await;
-                assert_eq!((ran.code, ran.err), (1, says.clone()), "{command} {env:?}");
+                assert_eq!((ran.code, ran.err), (1, expected.clone()), "{command} {env:?}");
             }
         }
     }

@@ -58,9 +58,9 @@ async fn file_without_header_is_reported_with_the_reason() {
     assert!(problem("_dbs").is_null());
 
     let explained = run(&["explain", "far"], root.path(), "80").await;
-    let says = "problem its last gibibyte contains no valid header: recliner inspect searches further back";
+    let expected = "problem its last gibibyte contains no valid header: recliner inspect searches further back";
     let words = explained.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains(says) && words.contains("reclaimable unknown"), "{}", explained.out);
+    assert!(words.contains(expected) && words.contains("reclaimable unknown"), "{}", explained.out);
     // `inspect` does search further back, and shows all data after the header that it finds.
     let far = root.path().join("shards/00000000-ffffffff/far.1795222434.couch");
     let words = ["inspect", "--format", "json", &*far.to_string_lossy()];

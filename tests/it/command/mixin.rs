@@ -81,7 +81,7 @@ async fn written_files_equal_the_repository_files() {
 }
 
 #[tokio::test]
-async fn prometheus_operator_rules_are_the_same() {
+async fn prometheus_operator_rules_equal_the_bundled_rules() {
     let path = root().join("deploy/kubernetes/components/prometheus-operator/rules.yaml");
     let printed = print_mixin(&["rules", "--format", "kubernetes"]).await;
     if env::var_os("RECLINER_WRITE").is_some() {

@@ -352,8 +352,8 @@ async fn bad_users_file_is_refused_with_its_location() {
         ];
         let ran = recliner(&words.concat(), &[]).await;
         assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{ran:?}");
-        let says = "anyone who reaches 0.0.0.0:0 could start compactions";
-        assert!(ran.err.contains(says), "{}", ran.err);
+        let expected = "anyone who reaches 0.0.0.0:0 could start compactions";
+        assert!(ran.err.contains(expected), "{}", ran.err);
     }
 }
 
@@ -429,10 +429,15 @@ async fn older_service_is_reported_with_its_missing_route() {
         let body = json!({ "status": "error", "errorType": "not_found", "error": error });
         let fake = Fake::answering(StatusCode::NOT_FOUND, &body.to_string()).await;
         let ran = recliner(&[words, &["--recliner.url", &fake.url]].concat(), &[]).await;
-        let says = format!(
+        let expected = format!(
             "the recliner at {} is older than this command and has no /api/v1/{route}; upgrade it",
             fake.url
         );
-        assert!(ran.code == 1 && ran.err.contains(&says), "{words:?}: {} {}", ran.code, ran.err);
+        assert!(
+            ran.code == 1 && ran.err.contains(&expected),
+            "{words:?}: {} {}",
+            ran.code,
+            ran.err
+        );
     }
 }

@@ -212,16 +212,16 @@ async fn import_as_rent_keeps_smooshs_mean_waste() {
 #[tokio::test]
 async fn import_as_rent_requires_a_running_service() {
     let words = ["import", "smoosh", "--as", "rent", "--recliner.url", "http://127.0.0.1:1"];
-    let says = ["http://127.0.0.1:1", "only to a running recliner", "--recliner.url"];
-    recliner(&words, &[]).await.refuses(1, &says);
-    for (more, says) in [
+    let expected = ["http://127.0.0.1:1", "only to a running recliner", "--recliner.url"];
+    recliner(&words, &[]).await.refuses(1, &expected);
+    for (more, expected) in [
         (&["--couchdb.url", "http://a:1"][..], "leave out flags of CouchDB"),
         (&["--ini", "local.ini"], "leave out flags of CouchDB"),
         (&["--config.file", "recliner.yml"], "leave out flags of CouchDB"),
     ] {
         let mut words = vec!["import", "smoosh", "--as", "rent"];
         words.extend(more);
-        recliner(&words, &[]).await.refuses(64, &[says, "--recliner.url"]);
+        recliner(&words, &[]).await.refuses(64, &[expected, "--recliner.url"]);
     }
     let words = ["import", "compaction-daemon", "--as", "rent"];
     recliner(&words, &[]).await.refuses(64, &["import smoosh", "CouchDB 2"]);

@@ -157,9 +157,9 @@ async fn service_answers_until_stopped() {
 async fn demo_states_its_mode_and_that_it_is_simulated() {
     let help = recliner(&["demo", "--help"], &[]).await;
     let help = help.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    let says = "touches nothing outside the process";
-    assert!(help.contains("[default: enforce]") && help.contains(says), "{help}");
-    for (mode, says) in [("enforce", "It enforces"), ("advise", "It advises")] {
+    let expected = "touches nothing outside the process";
+    assert!(help.contains("[default: enforce]") && help.contains(expected), "{help}");
+    for (mode, expected) in [("enforce", "It enforces"), ("advise", "It advises")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
         command.args(["demo", "--web.listen-address", "127.0.0.1:0"]);
         if mode == "advise" {
@@ -180,7 +180,7 @@ async fn demo_states_its_mode_and_that_it_is_simulated() {
             printed
         };
         let printed = time::timeout(PATIENCE, read).await.expect("it serves in time");
-        assert!(printed.iter().any(|line| line.starts_with(says)), "{printed:?}");
+        assert!(printed.iter().any(|line| line.starts_with(expected)), "{printed:?}");
         let next = |line: &String| Some(line.strip_prefix("Open ")?.split(' ').next()?.to_owned());
         let base = printed.iter().find_map(next).expect("it says which page to open");
         let base = base.trim_end_matches('/');

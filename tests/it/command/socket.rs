@@ -22,11 +22,12 @@ async fn refused(base: &str, path: &str) -> (u16, Failed) {
     let _again = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
     let request = http.post(format!("{base}{path}")).header("content-type", "application/json");
-    let answer = request.body("{}").send().await.expect("it is there");
+    let answer = request.body("{}").send().await.expect("a response arrives");
     let status = answer.status().as_u16();
     (
         status,
-        serde_json::from_slice(&answer.bytes().await.expect("it is there")).expect("it is there"),
+        serde_json::from_slice(&answer.bytes().await.expect("the body arrives"))
+            .expect("valid JSON"),
     )
 }
 
@@ -132,7 +133,7 @@ async fn socket_allows_suspend_and_resume_but_tcp_does_not() {
 async fn socket_needs_no_user_and_can_be_moved_or_disabled() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let hash = bcrypt::hash_with_salt(PASSWORD, 4, [7; 16]).expect("it is there");
+    let hash = bcrypt::hash_with_salt(PASSWORD, 4, [7; 16]).expect("the password can be hashed");
     let hash = hash.format_for_version(bcrypt::Version::TwoY);
     let web = written(dir.path(), "web.yml", &format!("basic_auth_users: {{ann: {hash}}}\n"));
     let flags = ["--web.config.file", &web, "--web.admin-socket", "here.sock"];
@@ -165,8 +166,8 @@ async fn socket_needs_no_user_and_can_be_moved_or_disabled() {
     running.stop().await;
 
     // A socket that another process listens on is not taken over.
-    let holder =
-        std::os::unix::net::UnixListener::bind(dir.path().join("held.sock")).expect("it is there");
+    let holder = std::os::unix::net::UnixListener::bind(dir.path().join("held.sock"))
+        .expect("the socket can be bound");
     let url = format!("--couchdb.url={}", site.urls[0]);
     let words = ["serve", &url, "--web.listen-address", "127.0.0.1:0", "--web.admin-socket"];
     let ran = own(&[&words[..], &["held.sock"]].concat()).await;

@@ -80,10 +80,10 @@ async fn never_connects_to_hosts_named_only_by_nodes() {
     );
     assert_eq!(node(HERE)["findings"], serde_json::json!([]));
     assert!(!node(IN_THE_MAP).is_null(), "{ran:?}");
-    let says = format!(
+    let expected = format!(
         "{MEMBER}: no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it\n"
     );
-    assert!(ran.err.contains(&says), "{ran:?}");
+    assert!(ran.err.contains(&expected), "{ran:?}");
     for count in counts {
         assert_eq!(count.load(Ordering::SeqCst), 0);
     }

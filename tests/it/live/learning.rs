@@ -161,9 +161,9 @@ async fn prediction_is_accurate_after_three_compactions() {
             let (target, found) = there.first_key_value().expect("the database has a file");
             let [file_bytes, ..] = found.sizes.expect("it was read");
             let (predicted, confidence) = watching.prediction(target, file_bytes).await;
-            let left = watching.compact(target, errors.len()).await;
-            let error = predicted as f64 / left as f64 - 1.0;
-            println!("round {round}: {file_bytes} bytes, predicted {predicted} ({confidence}), left {left}: {error:+.3}");
+            let size = watching.compact(target, errors.len()).await;
+            let error = predicted as f64 / size as f64 - 1.0;
+            println!("round {round}: {file_bytes} bytes, predicted {predicted} ({confidence}), left {size}: {error:+.3}");
             errors.push((error, confidence));
         }
         let root = couch.get("/").await;

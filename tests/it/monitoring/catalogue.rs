@@ -83,9 +83,9 @@ fn families_in(text: &str) -> BTreeMap<&str, (&str, BTreeSet<&str>)> {
             families.insert(family, (word, BTreeSet::new()));
         } else if !line.starts_with('#') {
             let name = line.split(['{', ' ']).next().unwrap_or_default();
-            assert!(name.starts_with(family), "{name} stands under {family}");
+            assert!(name.starts_with(family), "{name} is listed under {family}");
             let braced = line.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}'));
-            let (_, labels) = families.get_mut(family).expect("a sample stands under its type");
+            let (_, labels) = families.get_mut(family).expect("a sample follows its type");
             // No label value in the demo contains a comma followed by an equals sign.
             let pairs = braced.map_or("", |(pairs, _)| pairs).split("\",");
             labels.extend(pairs.filter_map(|pair| Some(pair.split_once("=\"")?.0)));

@@ -47,10 +47,10 @@ fn alerts_link_to_advice_with_the_remedy() {
     for (name, rule) in &alerts() {
         let Some(url) = rule.annotations.get("advice_url") else { continue };
         let code = url.strip_prefix(page).unwrap_or_else(|| panic!("{name}: {url}"));
-        let known = recliner::advice::rule_of_code(code).is_some();
-        assert!(known || code == "{{ $labels.code }}", "{name}: {code}");
+        let has_rule = recliner::advice::rule_of_code(code).is_some();
+        assert!(has_rule || code == "{{ $labels.code }}", "{name}: {code}");
         let text = sections()[name.as_str()];
-        let link = if known { format!("advice.md#{code}") } else { "advice.md".to_owned() };
+        let link = if has_rule { format!("advice.md#{code}") } else { "advice.md".to_owned() };
         assert!(text.contains(&link), "{name}: the runbook does not name {code}");
         led += 1;
     }

@@ -61,8 +61,8 @@ async fn second_compaction_frees_space_after_catching_up() {
     let left = first.end.expect("it ended");
     assert!(left.after > left.clean * 2, "the compaction had to catch up: {first:?}");
 
-    let known = |plan: &recliner::plan::Plan| facts(plan).file_bytes.get() == Some(left.after);
-    let plan = rig.plan_where(known).await;
+    let is_reread = |plan: &recliner::plan::Plan| facts(plan).file_bytes.get() == Some(left.after);
+    let plan = rig.plan_where(is_reread).await;
     let facts = facts(&plan);
     assert_eq!(facts.update_seq, facts.compacted_seq, "the sequences do not show it");
     freed_by_another(&mut rig).await;
@@ -100,8 +100,8 @@ async fn compaction_hindered_by_writes_is_retried_afterwards() {
     let first = compactions(&rig)[0].clone();
     let left = first.end.expect("it ended");
     assert!(left.after + 12_000_000 > first.before, "it freed little: {first:?}");
-    let known = |plan: &recliner::plan::Plan| facts(plan).file_bytes.get() == Some(left.after);
-    let plan = rig.plan_where(known).await;
+    let is_reread = |plan: &recliner::plan::Plan| facts(plan).file_bytes.get() == Some(left.after);
+    let plan = rig.plan_where(is_reread).await;
     let target =
         plan.snapshot.targets().find(|it| it.db_name().db == "hot").expect("the target exists");
     let Decision::Refused(refusal) = plan.decision(target) else {

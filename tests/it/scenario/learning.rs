@@ -29,7 +29,7 @@ fn letters(plan: &Plan) -> TargetRef<'_> {
     plan.snapshot
         .targets()
         .find(|it| it.shard_name().is_some_and(|name| name.contains("letters")))
-        .expect("it is there")
+        .expect("the shard is there")
 }
 
 /// Writes documents, rereads them, and returns the relative error of the predicted size after a
@@ -68,8 +68,8 @@ async fn prediction_learns_hidden_bytes_from_three_compactions() {
     let mut errors = Vec::new();
     for by_recliner in [false, true, true, false] {
         let predicted = error_after_writes(&mut rig).await;
-        let left = compact(&mut rig, by_recliner).await;
-        errors.push(predicted / left - 1.0);
+        let size = compact(&mut rig, by_recliner).await;
+        errors.push(predicted / size - 1.0);
     }
     assert!(errors[0] > 1.5, "the fitted rule is wrong: {errors:?}");
     assert!(errors[3].abs() < 0.15, "after three compactions it is not: {errors:?}");
@@ -91,11 +91,11 @@ async fn prediction_learns_hidden_bytes_from_three_compactions() {
     assert_eq!(kept.len(), 1);
     assert!((3.9..=4.0).contains(&record.outcomes), "each compaction counts once: {record:?}");
 
-    let left = compact(&mut rig, true).await;
+    let size = compact(&mut rig, true).await;
     let plan = rig.sweep().await;
     let target = letters(&plan);
     let (predicted, file) = (target.predicted_bytes(), target.file_bytes());
-    assert_eq!(file.map(|file| file as f64), Some(left));
+    assert_eq!(file.map(|file| file as f64), Some(size));
     // The active bytes are correct again.
     let fitted = Correction::NONE.predicted_bytes(target.kind(), &target.facts());
     assert_eq!((predicted, target.correction() == Correction::NONE), (fitted, false));

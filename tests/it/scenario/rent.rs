@@ -29,13 +29,13 @@ fn compaction_times(rig: &Rig) -> Vec<(String, f64)> {
 
 /// Asserts that databases were compacted in this order, each at about this hour.
 fn assert_compacted(rig: &Rig, expected: &[(&str, f64)]) {
-    let found = compaction_times(rig);
+    let times = compaction_times(rig);
     let alike = |(name, at): &(String, f64), (wanted, when): &(&str, f64)| {
         name == wanted && (at - when).abs() < 0.05 * when + 0.2
     };
-    let all = found.len() == expected.len()
-        && found.iter().zip(expected).all(|(found, expected)| alike(found, expected));
-    assert!(all, "{found:?}, and not {expected:?}");
+    let all = times.len() == expected.len()
+        && times.iter().zip(expected).all(|(times, expected)| alike(times, expected));
+    assert!(all, "{times:?}, and not {expected:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ fn idle(name: &str, mb: u64) -> Database {
     large(bloated(name, mb))
 }
 
-/// Written to all the time, mostly over and over.
+/// A database with constant writes, mostly updates.
 fn busy(name: &str, mb: u64, writes_per_second: f64) -> Database {
     Database { writes_per_second, new_share: 0.02, delete_share: 0.01, ..idle(name, mb) }
 }

@@ -15,7 +15,7 @@ fn days(windows: &str) -> String {
 }
 
 fn moment(text: &str) -> Moment {
-    Moment::parse(text).expect("it is one")
+    Moment::parse(text).expect("the time is valid")
 }
 
 /// A database with constant writes, mostly updates.

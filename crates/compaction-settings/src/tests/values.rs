@@ -15,7 +15,7 @@ fn channel(version: &str, ini: &str, name: &str) -> SmooshChannel {
 }
 
 #[test]
-fn order_and_lists_depend_on_version() {
+fn channel_order_and_lists_depend_on_couchdb_version() {
     let by_name = [
         "ratio_dbs",
         "slack_dbs",
@@ -38,7 +38,7 @@ fn order_and_lists_depend_on_version() {
 }
 
 #[test]
-fn defaults_depend_on_version() {
+fn smoosh_defaults_depend_on_couchdb_version() {
     for (version, ratio, slack) in [
         ("3.0.0", 5.0, 16_777_216.0),
         ("3.1.2", 2.0, 16_777_216.0),

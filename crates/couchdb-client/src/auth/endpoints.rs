@@ -27,7 +27,7 @@ enum SessionStart {
 
 impl Auth {
     /// Proves `login` at a server that may have accepted it already. A session is checked first,
-    /// because servers count no bad ones.
+    /// because servers do not count bad ones.
     pub(super) async fn prove_at(
         &self,
         server: &Arc<Server>,
@@ -41,8 +41,8 @@ impl Auth {
         let accepted = server.auth.accepted(login.generation);
         if let Some(credential @ Credential::Cookie(_)) = accepted {
             let direct = Destination::direct(Arc::clone(server));
-            let known = self.sender.session(Route::Session, &direct, login, &credential).await?;
-            if known.is_ok() {
+            let existing = self.sender.session(Route::Session, &direct, login, &credential).await?;
+            if existing.is_ok() {
                 return Ok(Ok(()));
             }
         }
@@ -68,7 +68,7 @@ impl Auth {
         if let Some(why) = auth.refusal(login.generation) {
             return Err(Error::LoginClosed { why });
         }
-        // Logins are rate limited, so one serves every request that waits for it.
+        // Logins are rate limited, so one login serves every request that waits for it.
         auth.failed_since(asked).map(|()| false)
     }
 
@@ -106,7 +106,8 @@ impl Auth {
         }
     }
 
-    /// Closes the gate after a refusal if another entry refuses the login too, or none is left.
+    /// Closes the gate after a refusal if another entry refuses the login too, or if no other is
+    /// left.
     async fn close_unless_accepted(&self, login: &ActiveLogin, why: &Arc<str>) {
         let others = self.servers(login.generation);
         if others.is_empty() {
@@ -217,7 +218,7 @@ impl Auth {
             return Ok(Verdict::Again);
         }
         auth.remember_privilege_refusal(generation, &refusal.reason);
-        // Accepted a moment ago, the login is not the cause; else one more request proves it.
+        // A login accepted a moment ago is not the cause; otherwise one more request proves it.
         let proved_by = destination.forwarded_to.as_ref().map_or(auth, |node| &node.auth);
         if proved_by.until_login() > Duration::ZERO {
             return Ok(Verdict::Forbidden);
@@ -227,7 +228,7 @@ impl Auth {
     }
 
     /// Records that a destination refused a password it had accepted. One that does so twice gets
-    /// no more requests, because it would go on.
+    /// no more requests, because it would keep doing so.
     fn doubt(&self, destination: &Destination, generation: u64) {
         let (auth, at): (_, &dyn Display) = match &destination.forwarded_to {
             Some(node) => (&node.auth, &node.name),
@@ -255,8 +256,8 @@ impl Auth {
         let (auth, generation) = (&destination.server.auth, login.generation);
         let credential = Credential::Cookie(Arc::clone(cookie));
         let direct = Destination::direct(Arc::clone(&destination.server));
-        let known = self.sender.session(Route::Session, &direct, login, &credential).await?;
-        let Ok(session) = known else {
+        let checked = self.sender.session(Route::Session, &direct, login, &credential).await?;
+        let Ok(session) = checked else {
             auth.record_session_end(generation, cookie);
             return Ok(Verdict::Again);
         };
@@ -281,9 +282,9 @@ impl Auth {
         Ok(Verdict::Forbidden)
     }
 
-    /// Logs in: by a session if the server has them and recognises its own, else by name and
-    /// password. `Ok(Err(_))` holds the server's words if it refuses the login. Sends nothing if the
-    /// gate has closed since `asked`. The caller holds the server's proof.
+    /// Logs in: by a session if the server supports sessions and recognises its own, else by name
+    /// and password. `Ok(Err(_))` holds the server's words if it refuses the login. Sends nothing
+    /// if the gate has closed since `asked`. The caller holds the server's proof.
     pub(super) async fn log_in(
         &self,
         server: &Arc<Server>,
@@ -354,12 +355,12 @@ impl Auth {
         };
         let Some(cookie) = cookie.map(Arc::new) else { return Ok(SessionStart::NoSession) };
         let credential = Credential::Cookie(Arc::clone(&cookie));
-        let known = sender.session(Route::Session, destination, login, &credential).await?;
-        Ok(known.map_or(SessionStart::NoSession, |_: wire::Session| SessionStart::Session(cookie)))
+        let valid = sender.session(Route::Session, destination, login, &credential).await?;
+        Ok(valid.map_or(SessionStart::NoSession, |_: wire::Session| SessionStart::Session(cookie)))
     }
 }
 
-/// What follows a refusal.
+/// When a refused login is tried again, for messages.
 const NEXT_ATTEMPT: &str = "because CouchDB locks accounts, a running recliner tries again only when the password changes, or after six minutes";
 
 /// Whether a server refuses a request about logins because it does not know the route.

@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::time;
 
-/// From one confirmation of the addresses to the next: addresses move, servers come back.
+/// Time between confirmations of the addresses: addresses move, and servers come back.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long the client waits for a name, so that a dead host delays nothing.
@@ -112,8 +112,8 @@ impl Client {
     }
 
     fn adopt(&self, node: &Node, server: &Arc<Server>) {
-        let known = node.own.load().as_ref().is_some_and(|own| own.address == server.address);
-        if !known {
+        let is_known = node.own.load().as_ref().is_some_and(|own| own.address == server.address);
+        if !is_known {
             tracing::debug!(node = %node.name, address = %server.address, "own address found");
             node.own.store(Some(Arc::clone(server)));
         }

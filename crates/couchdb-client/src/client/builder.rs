@@ -54,7 +54,7 @@ impl Builder {
         Self { transport: Some(transport), ..self }
     }
 
-    /// Sends this as the `User-Agent`. A transport that is given has its own.
+    /// Sends this as the `User-Agent`. A transport set with [`Self::transport`] has its own.
     #[must_use]
     pub fn user_agent(self, user_agent: impl Into<Cow<'static, str>>) -> Self {
         Self { user_agent: user_agent.into(), ..self }
@@ -108,7 +108,7 @@ pub enum OpenError {
     /// TLS or the HTTP library refuses its settings.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// There is nothing to run its task on.
+    /// There is no tokio runtime to run the client's task.
     #[error("a client can be opened only within a tokio runtime")]
     NoRuntime,
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 pub struct EntryStatus {
     /// The URL, which never has credentials.
     pub url: Address,
-    /// Whether the last answer there was that of a CouchDB that can be used; `None` before the first one.
+    /// Whether the last answer came from a usable CouchDB; `None` before the first answer.
     pub up: Option<bool>,
-    /// Why it did not, if it did not.
+    /// Why the last answer was unusable, if it was.
     pub why: Option<String>,
 }
 
 impl Client {
-    /// The URLs of the settings, each with whether its last answer could be used. `describe` gives the
+    /// The URLs of the settings, each with whether its last answer was usable. `describe` gives the
     /// words for an error.
     #[must_use]
     pub fn entries(&self, describe: impl Fn(&Error) -> String) -> Vec<EntryStatus> {

@@ -209,7 +209,8 @@ fn has_seq(read: &wire::MapChanges) -> Result<(), String> {
     }
 }
 
-/// Whether changes of the map go on, are as many as requested at most, and are of possible databases.
+/// Checks that changes of the map have a sequence, are no more than requested, and name possible
+/// databases.
 fn is_answer(read: &wire::MapChanges) -> Result<(), String> {
     has_seq(read)?;
     let rows = read.results.len();

@@ -24,17 +24,17 @@ impl Client {
         tried: &[Address],
     ) -> (Destination, Result<Answer, Error>) {
         let destination = Destination::direct(Arc::clone(first));
-        let mut asked = pin!(self.attempt(Call { route, path, destination: &destination }));
-        if let Ok(outcome) = timeout(self.shared.sender.silence_threshold(), &mut asked).await {
+        let mut request = pin!(self.attempt(Call { route, path, destination: &destination }));
+        if let Ok(outcome) = timeout(self.shared.sender.silence_threshold(), &mut request).await {
             return (destination.clone(), outcome);
         }
         let generation = self.shared.auth.generation();
         let Some(other) = self.shared.directory.another(first, tried, generation) else {
-            return (destination.clone(), asked.await);
+            return (destination.clone(), request.await);
         };
         let other = Destination::direct(other);
         let second = pin!(self.attempt(Call { route, path, destination: &other }));
-        match select(asked, second).await {
+        match select(request, second).await {
             Either::Left((Err(error), second)) => match second.await {
                 Ok(answer) => (other.clone(), Ok(answer)),
                 Err(_) => (destination.clone(), Err(error)),
@@ -44,7 +44,7 @@ impl Client {
                 first.breaker.record_failure();
                 (other.clone(), Ok(answer))
             }
-            Either::Right((Err(_), asked)) => (destination.clone(), asked.await),
+            Either::Right((Err(_), request)) => (destination.clone(), request.await),
         }
     }
 }

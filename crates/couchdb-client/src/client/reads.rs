@@ -1,4 +1,4 @@
-//! Requests that read, one method a route.
+//! Requests that read, one method per route.
 
 use super::{Client, ServerChoice};
 use crate::{
@@ -11,7 +11,7 @@ use futures::future::join_all;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-/// Design documents asked for at once; halved where a page is too large.
+/// Design documents per page; halved if a page is too large.
 const DESIGN_PAGE: usize = 200;
 
 /// The limits of all pages of the shard map: four times the largest cluster that this client was measured
@@ -24,8 +24,8 @@ const NAME_LIMITS: PageLimits = PageLimits { rows: 2_000_000, weight: 256 << 20 
 /// The limits of all pages of one database's design documents.
 const DESIGN_LIMITS: PageLimits = PageLimits { rows: 100_000, weight: 128 << 20 };
 
-/// The most tasks of a node: each is an Erlang process, of which it has 262,144 for everything, with
-/// files open, of which a server usually has 65,536.
+/// The most tasks of a node. Each is an Erlang process with open files; a node has 262,144
+/// processes for everything, and a server usually allows 65,536 open files.
 const MAX_TASKS: usize = 20_000;
 
 /// What the caller knows about CouchDB's file cache.
@@ -40,7 +40,7 @@ pub enum Cache {
 /// One page of the shard map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapPage {
-    /// The databases' documents, by name.
+    /// The databases' documents, sorted by name.
     pub docs: Vec<wire::DbsDoc>,
     /// The position of the next page; `None` at the end.
     pub next: Option<Paging>,
@@ -66,7 +66,7 @@ impl Client {
     /// Waits for `node`'s pace before a read of a file that it may have to open.
     async fn pace(&self, route: Route<'_>, node: &str, cache: Cache) -> Result<(), Error> {
         if cache == Cache::Cold {
-            // A name that no request can carry takes no turn.
+            // Fails before the wait if no request can carry the name.
             route.path()?;
             self.shared.directory.node(node).wait_for_pace().await;
         }
@@ -106,7 +106,7 @@ impl Client {
         })
     }
 
-    /// Version and vendor of whichever server answers; what anyone may read.
+    /// Version and vendor of whichever server answers, which anyone may read.
     ///
     /// # Errors
     /// As [`Error`] says.
@@ -131,16 +131,16 @@ impl Client {
         self.up_timed(node).await.map(|(up, _)| up)
     }
 
-    /// The same, with how long `node` took for its answer.
+    /// Like [`Self::up`], with how long `node` took to answer.
     ///
     /// # Errors
     /// As for [`Self::up`].
     pub async fn up_timed(&self, node: &str) -> Result<(wire::Up, Duration), Error> {
-        let says = |up: &wire::Up| match up.status {
+        let has_status = |up: &wire::Up| match up.status {
             Some(_) => Ok(()),
             None => Err("it has no status".to_owned()),
         };
-        self.get_timed(Route::Up, ServerChoice::Own(node), says).await
+        self.get_timed(Route::Up, ServerChoice::Own(node), has_status).await
     }
 
     /// Versions of what `node` is built of, since 3.2; [`ErrorKind::NotFound`] before.
@@ -173,9 +173,9 @@ impl Client {
     ) -> Result<MapPage, Error> {
         // One more than wanted, because the first may be `after` itself. Skipping one by number
         // would lose a database if `after` has just been deleted.
-        let asked = limit.saturating_add(1);
+        let requested = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
-        let route = Route::ShardMap { node: None, from: after, limit: asked };
+        let route = Route::ShardMap { node: None, from: after, limit: requested };
         let (page, next) = self
             .page(route, from, MAP_LIMITS, |page: &wire::MapRows| {
                 check_db_names(page.rows.iter().filter_map(|row| row.id.as_deref()))?;
@@ -183,7 +183,7 @@ impl Client {
                     |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::estimated_memory);
                 Ok(Page {
                     keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
-                    full: page.rows.len() >= asked,
+                    full: page.rows.len() >= requested,
                     weight: page.rows.iter().map(weight).sum(),
                     total: page.total_rows,
                 })
@@ -208,7 +208,8 @@ impl Client {
         Ok((page, next))
     }
 
-    /// One database's document in the shard map of `node`, or of whichever server answers, if it has one.
+    /// One database's document in the shard map of `node`, or of any server; `None` if the map has
+    /// none.
     ///
     /// # Errors
     /// As [`Error`] says.
@@ -270,14 +271,14 @@ impl Client {
         limit: usize,
     ) -> Result<(Vec<String>, Option<Paging>), Error> {
         // One more than wanted, as for the shard map.
-        let asked = limit.saturating_add(1);
+        let requested = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
-        let route = Route::AllDbs { from: after, limit: asked };
+        let route = Route::AllDbs { from: after, limit: requested };
         let (page, next) = self
             .page(route, from, NAME_LIMITS, |names: &NameList| {
                 check_db_names(names.iter())?;
                 let weight = names.iter().map(size_of_text).sum();
-                let full = names.len() >= asked;
+                let full = names.len() >= requested;
                 Ok(Page { keys: names.iter().collect(), full, weight, total: None })
             })
             .await?;
@@ -319,13 +320,13 @@ impl Client {
         let mut from: Option<Paging> = None;
         let mut limit = DESIGN_PAGE;
         loop {
-            let asked = limit.saturating_add(1);
+            let requested = limit.saturating_add(1);
             let after = from.as_ref().and_then(|from| from.after.as_deref());
-            let route = Route::DesignDocs { db, from: after, limit: asked };
+            let route = Route::DesignDocs { db, from: after, limit: requested };
             let page = self.page(route, from.as_ref(), DESIGN_LIMITS, |page: &wire::DesignRows| {
                 Ok(Page {
                     keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
-                    full: page.rows.len() >= asked,
+                    full: page.rows.len() >= requested,
                     weight: page.rows.iter().map(wire::DesignRow::estimated_memory).sum(),
                     total: page.total_rows,
                 })
@@ -414,7 +415,7 @@ impl Client {
         self.config_section_timed(node, section).await.map(|(section, _)| section)
     }
 
-    /// The same, with how long it took.
+    /// Like [`Self::config_section`], with how long the answer took.
     ///
     /// # Errors
     /// As [`Error`] says.
@@ -458,7 +459,7 @@ impl Client {
         self.get(Route::System { node }, ServerChoice::Node(node)).await
     }
 
-    /// Shards being split, over the cluster.
+    /// The shard splits of the whole cluster.
     ///
     /// # Errors
     /// As [`Error`] says.

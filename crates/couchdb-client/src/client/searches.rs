@@ -16,8 +16,8 @@ const NEVER_BUILT: &str = "Index does not exist";
 const STARTED_WITHIN: Duration = Duration::from_secs(2);
 
 impl Client {
-    /// Version, vendor and features at the own address of `node`: only there a server lists features
-    /// that are not CouchDB's own.
+    /// Version, vendor and features at the own address of `node`: only there does a server list
+    /// features that are not CouchDB's own.
     ///
     /// # Errors
     /// As [`Error`] says; [`ErrorKind::NoOwnAddress`] where the address is not known.
@@ -46,8 +46,8 @@ impl Client {
         }
     }
 
-    /// Makes CouchDB build every copy of a search index that is behind. No answer counts as accepted,
-    /// because the query waits for the build.
+    /// Makes CouchDB build every copy of a search index that is behind. A missing answer counts as
+    /// accepted, because the query waits for the build.
     pub async fn build_search(
         &self,
         engine: Engine,

@@ -1,4 +1,4 @@
-//! Requests that start work, one method a route. Each is sent once. The caller decides whether to
+//! Requests that start work, one method per route. Each is sent once. The caller decides whether to
 //! send it again, because a request that was not answered may have arrived.
 
 use super::{Client, ServerChoice, turn_about};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// CouchDB's status for a request that it works on, or already did.
 const ACCEPTED: u16 = 202;
 
-/// Its status for a query.
+/// CouchDB's status for an answered query.
 const ANSWERED: u16 = 200;
 
 /// The outcome of a request that starts work.

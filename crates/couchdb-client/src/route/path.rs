@@ -112,14 +112,14 @@ impl Path {
         Ok(self)
     }
 
-    /// Adds a number behind a query that has begun.
+    /// Adds a numeric parameter to a query that has begun.
     pub(super) fn number(mut self, name: &'static str, value: u64) -> Self {
         // Writing to a String cannot fail.
         let _written = write!(self.0, "&{name}={value}");
         self
     }
 
-    /// Adds a text behind a query that has begun.
+    /// Adds a text parameter to a query that has begun.
     pub(super) fn value(mut self, name: &'static str, text: &str) -> Self {
         // Writing to a String cannot fail.
         let _written = write!(self.0, "&{name}=");

@@ -105,7 +105,7 @@ fn paths_are_those_couchdb_answers() {
 }
 
 #[test]
-fn labels_are_closed_and_complete() {
+fn every_route_has_one_of_the_listed_labels() {
     let mut labels: Vec<_> = routes("n", "d", "_design/x").iter().map(Route::label).collect();
     labels.dedup();
     labels.pop();
@@ -113,7 +113,7 @@ fn labels_are_closed_and_complete() {
 }
 
 #[test]
-fn dots_and_empty_names_are_refused_by_name() {
+fn refuses_dots_and_empty_names() {
     let engine = Engine::Clouseau;
     let build = |index| Route::BuildSearch { engine, db: "app", ddoc: "_design/x", index };
     for name in ["", ".", ".."] {
@@ -125,7 +125,7 @@ fn dots_and_empty_names_are_refused_by_name() {
             (Route::ViewInfo { db: "app", ddoc: &ddoc }, &ddoc),
             (Route::ShardViewInfo { node: "n", shard: "s", ddoc: &ddoc }, &ddoc),
             (Route::Config { node: "n", section: Some(name) }, name),
-            // Folded, these would reach the compaction of a whole database.
+            // If dot segments were resolved, these would compact a whole database.
             (Route::NodeCompact { node: "n", shard: name }, name),
             (Route::NodeCompactView { node: "n", shard: "s", ddoc: &ddoc }, &ddoc),
             (Route::CompactView { db: "app", ddoc: &ddoc }, &ddoc),

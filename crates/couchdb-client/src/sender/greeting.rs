@@ -30,14 +30,14 @@ impl Sender {
     pub(crate) async fn greeting(&self, server: &Arc<Server>) -> Result<Greeting, Error> {
         let (route, destination) = (Route::Welcome, Destination::direct(Arc::clone(server)));
         let call = Call { route, path: &route.path()?, destination: &destination };
-        let found = match self.send(call, &ActiveLogin::default(), &Credential::Basic).await {
+        let description = match self.send(call, &ActiveLogin::default(), &Credential::Basic).await {
             Ok(Ok(answer)) => {
                 let status = status_label(answer.status);
                 self.observer.request_ended(route.label(), status, answer.took);
                 match wire::read::<wire::Welcome>(&answer.body) {
                     Ok(welcome) => match other_server(&welcome) {
                         None => return Ok(Greeting::CouchDb),
-                        Some(found) => found,
+                        Some(description) => description,
                     },
                     Err(_) => stranger("its answer to GET / is not JSON; is it a login page?"),
                 }
@@ -50,7 +50,7 @@ impl Sender {
             Err(Error::TooLarge { .. }) => stranger("its answer to GET / is large"),
             Err(error) => return Err(error),
         };
-        Ok(Greeting::Other(found))
+        Ok(Greeting::Other(description))
     }
 }
 
@@ -58,7 +58,7 @@ fn stranger(found: &str) -> String {
     format!("answered, but it is not a CouchDB ({found}): check the URL")
 }
 
-/// What a server is that greets as no CouchDB of a supported version does.
+/// What the server is, if its greeting is not that of a supported CouchDB.
 fn other_server(welcome: &wire::Welcome) -> Option<String> {
     let version = welcome.version.as_deref().unwrap_or_default();
     let vendor = welcome.vendor.name.as_deref().unwrap_or_default();
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_that_are_no_supported_couchdb_are_named() {
+    fn names_servers_other_than_supported_couchdb() {
         for (greeting, says) in [
             (r#"{"couchdb":"Welcome","version":"3.3.3","features":[]}"#, None),
             (r#"{"couchdb":"Welcome"}"#, None),

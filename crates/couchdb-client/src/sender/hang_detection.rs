@@ -3,8 +3,9 @@
 //! A server that has been silent for a while gets a cheap request. If that is not answered either,
 //! the waiting requests are given up and the breaker trips, so that one node that hangs delays a
 //! sweep by less than one timeout. If that or any other request is answered meanwhile, the client
-//! waits for the full timeout. A timeout alone does not do: at its full length each sweep beside a
-//! node that hangs takes twice the timeout, and a shorter one gives up nodes that are only slow.
+//! waits for the full timeout. A timeout alone is not enough: with its full length, each sweep
+//! beside a hanging node takes twice the timeout, and a shorter one gives up nodes that are only
+//! slow.
 
 use super::{Sender, late, outgoing};
 use crate::{

@@ -1,4 +1,4 @@
-//! An authority for tests, and servers that show what it has signed.
+//! A certificate authority for tests, and servers that present certificates it has signed.
 
 use axum::Router;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
@@ -29,7 +29,7 @@ impl Authority {
         Self::named("an authority")
     }
 
-    /// An authority whose own certificate has this common name, and nothing else for a name.
+    /// An authority whose own certificate has this common name and no alternative names.
     pub(crate) fn named(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -38,7 +38,7 @@ impl Authority {
         Self { issuer: CertifiedIssuer::self_signed(params, key).unwrap() }
     }
 
-    /// Its own certificate.
+    /// Its own certificate, in PEM.
     pub(crate) fn pem(&self) -> String {
         self.issuer.pem()
     }
@@ -49,8 +49,7 @@ impl Authority {
         Signed { cert: params.signed_by(&key, &self.issuer).unwrap(), key }
     }
 
-    /// A server of this name, which wants a client's certificate of this authority where
-    /// `mutual`.
+    /// A server of this name, which requires a client certificate of this authority if `mutual`.
     fn acceptor(&self, name: &str, mutual: bool) -> TlsAcceptor {
         let Signed { cert, key } = self.sign(name);
         self.acceptor_with(cert.der().clone(), &key, mutual)
@@ -84,7 +83,7 @@ impl Authority {
         Self::serve_with(self.acceptor("127.0.0.1", mutual)).await
     }
 
-    /// The same, showing its own certificate.
+    /// Like [`Self::serve`], presenting the authority's own certificate.
     pub(crate) async fn serve_itself(&self) -> (SocketAddr, AbortOnDropHandle<()>) {
         let (cert, key) = (self.issuer.der().clone(), self.issuer.key());
         Self::serve_with(self.acceptor_with(cert, key, false)).await

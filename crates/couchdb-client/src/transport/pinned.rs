@@ -1,8 +1,9 @@
-//! Servers that show one of the trusted certificates itself, as those of CouchDB's own recipe do.
+//! Servers that present one of the trusted certificates itself, as CouchDB's own recipe makes them
+//! do.
 //!
 //! `openssl req -new -x509` makes an authority's certificate, often with nothing but a common name.
-//! rustls accepts none of that from a server. Where `ca_file` has that very certificate, it is
-//! accepted while it is valid, from a host of its name.
+//! rustls accepts neither from a server. If `ca_file` holds that very certificate, it is accepted
+//! while it is valid, from a host of its name.
 
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
@@ -44,8 +45,8 @@ impl ServerCertVerifier for PinnedVerifier {
     ) -> Result<ServerCertVerified, Error> {
         let usual = self.usual.verify_server_cert(shown, intermediates, name, ocsp_response, now);
         match usual {
-            // Its dates are verified before it is refused for being an authority's, and all else before
-            // its name is.
+            // rustls checks the dates before it refuses a certificate as an authority's, and the
+            // name last.
             Err(Error::InvalidCertificate(
                 CertificateError::Other(_)
                 | CertificateError::NotValidForName
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_certificate_is_accepted_from_a_host_of_its_name_while_it_is_valid() {
+    fn pinned_certificate_is_accepted_while_valid_from_its_host() {
         let plain = recipe("Couch.example", &[]);
         assert_eq!(verify(&plain, &plain, "couch.example", 2026), Ok(()));
         let address = recipe("10.0.0.7", &[]);
@@ -162,7 +163,7 @@ mod tests {
             (&plain, &plain, "other.example", 2026),
             (&plain, &plain, "x.couch.example", 2026),
             (&plain, &other, "couch.example", 2026),
-            // Alternative names are all its names.
+            // With alternative names, the common name does not count.
             (&named, &named, "couch.example", 2026),
         ] {
             assert!(verify(pinned, shown, name, year).is_err(), "{name} in {year}");

@@ -8,7 +8,7 @@ async fn get(at: SocketAddr, tls: Tls) -> Result<u16, SendFailure> {
     ask(&format!("https://{at}").parse().unwrap(), tls).await
 }
 
-/// The status of what is answered to a GET.
+/// The status of the answer to a GET.
 async fn ask(address: &Address, tls: Tls) -> Result<u16, SendFailure> {
     let mut settings = ClientSettings::new(vec![address.clone()]);
     settings.tls = tls;
@@ -25,7 +25,8 @@ async fn ask(address: &Address, tls: Tls) -> Result<u16, SendFailure> {
     reply.await.unwrap().map(|reply| reply.status)
 }
 
-/// Answers every request with so many heads before the final one, or for ever.
+/// Answers every request with `heads` informational answers before the final one, or with endless
+/// ones.
 async fn informational(heads: Option<usize>) -> (Address, tokio::task::JoinSet<()>) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -47,7 +48,7 @@ async fn informational(heads: Option<usize>) -> (Address, tokio::task::JoinSet<(
 }
 
 #[tokio::test]
-async fn a_server_that_only_says_to_go_on_is_left() {
+async fn gives_up_after_too_many_informational_answers() {
     for (heads, answers) in [(Some(3), true), (Some(100), false), (None, false)] {
         let (address, _servers) = informational(heads).await;
         match ask(&address, Tls::default()).await {
@@ -83,7 +84,7 @@ async fn only_the_given_authority_is_trusted() {
 }
 
 #[tokio::test]
-async fn a_server_that_shows_the_given_certificate_itself_is_trusted_under_its_name() {
+async fn server_presenting_the_ca_file_is_trusted_under_its_name() {
     let dir = tempfile::tempdir().unwrap();
     for (name, trusted) in [("127.0.0.1", true), ("couch.example", false)] {
         let (host, other) = (Authority::named(name), Authority::named(name));
@@ -98,7 +99,7 @@ async fn a_server_that_shows_the_given_certificate_itself_is_trusted_under_its_n
 }
 
 #[tokio::test]
-async fn a_clients_certificate_is_shown() {
+async fn client_certificate_is_presented() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let (at, _server) = authority.serve(true).await;
@@ -115,7 +116,7 @@ async fn a_clients_certificate_is_shown() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named() {
+fn errors_name_unusable_tls_files() {
     let dir = tempfile::tempdir().unwrap();
     let settings = |tls| {
         let mut settings = ClientSettings::new(vec!["https://couch".parse().unwrap()]);
@@ -133,7 +134,7 @@ fn files_that_cannot_be_used_are_named() {
 }
 
 #[tokio::test]
-async fn a_body_in_pieces_is_put_together_up_to_its_limit() {
+async fn joins_body_pieces_up_to_the_limit() {
     let read = async |pieces: &[&'static [u8]], limit| {
         let frames: Vec<_> =
             pieces.iter().map(|it| Ok(Frame::data(Bytes::from_static(it)))).collect();

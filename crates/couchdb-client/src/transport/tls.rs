@@ -37,13 +37,13 @@ pub enum TlsError {
 
 fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let refused = |reason: String| TlsError::File { key, path: path.to_owned(), reason };
-    let found = CertificateDer::pem_file_iter(path)
+    let read = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| refused(error.to_string()))?;
-    if found.is_empty() {
+    if read.is_empty() {
         return Err(refused("it holds no certificate in PEM".to_owned()));
     }
-    Ok(found)
+    Ok(read)
 }
 
 /// The given authorities and no others; without them the system's, or the built-in ones if the
@@ -126,7 +126,7 @@ mod tests {
     use crate::transport::authority::Authority;
 
     #[test]
-    fn a_file_with_a_public_authority_in_it_holds_not_ones_own() {
+    fn file_with_public_authority_is_not_the_operators_own() {
         let mut roots = RootCertStore::empty();
         let pem = Authority::new().pem();
         roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();

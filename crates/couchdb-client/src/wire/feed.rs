@@ -139,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lines_say_what_couchdb_means() {
+    fn parses_feed_lines_of_couchdb() {
         let update = |db: &str, change, seq: &str| {
             Ok(UpdateLine::Update { db: db.into(), change, seq: seq.into() })
         };
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_map_may_be_of_any_form() {
+    fn parses_odd_map_changes_leniently() {
         let text = r#"{"results":[{"seq":5,"id":"a","changes":[{"rev":"1-x"}]},
             {"seq":"6-g1AA","id":"b","deleted":true,"changes":[]}, 7, {}],"last_seq":"6-g1AA"}"#;
         let read: MapChanges = serde_json::from_str(text).unwrap();
@@ -184,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(line in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn any_line_is_parsed_or_refused(line in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _any = UpdateLine::read(&line);
         }
     }

@@ -35,7 +35,7 @@ fn some(text: &str) -> Option<String> {
 }
 
 #[test]
-fn a_shard_of_a_real_server_is_read_whole() {
+fn reads_all_fields_of_a_real_shard() {
     let expected = |file, active, time: &str, db: &str| ShardInfo {
         db_name: some(db),
         sizes: Sizes { file: Some(file), active: Some(active), external: Some(169_646) },
@@ -74,14 +74,14 @@ fn a_shard_of_a_real_server_is_read_whole() {
 }
 
 #[test]
-fn a_clustered_database_has_numbers_for_its_sequences() {
+fn reads_clustered_sequences_as_numbers() {
     let info: ShardInfo = body("3.5.0", "db");
     assert_eq!((info.update_seq, info.compacted_seq), (Some(2403), None));
     assert_eq!(info.instance_start_time, some("1795225160"));
 }
 
 #[test]
-fn a_view_index_of_a_real_server_is_read_whole() {
+fn reads_all_fields_of_a_real_view_index() {
     let expected = ViewInfo {
         name: some("stats"),
         view_index: ViewIndex {
@@ -118,7 +118,7 @@ fn a_view_index_of_a_real_server_is_read_whole() {
 }
 
 #[test]
-fn the_shard_map_of_a_real_server_is_read_whole() {
+fn reads_the_shard_map_of_a_real_server() {
     let doc: DbsDoc = body("3.5.0", "node_dbs_doc");
     assert_eq!(doc.id, some("rec_app"));
     assert_eq!(doc.suffix, some(".1795225160"));
@@ -142,7 +142,7 @@ fn the_shard_map_of_a_real_server_is_read_whole() {
 const MANGO: &str = r#"{"by-r":{"map":{"fields":{"r":"asc"},"partial_filter_selector":{}},"options":{"def":{"fields":["r"]}},"reduce":"_count"}}"#;
 
 #[test]
-fn design_documents_are_read_with_what_their_index_depends_on() {
+fn reads_design_document_fields_that_affect_its_index() {
     for version in VERSIONS {
         let page: DesignRows = body(version, "design_docs");
         let docs: Vec<DesignDoc> = page.rows.into_iter().filter_map(|row| row.doc()).collect();
@@ -196,7 +196,7 @@ fn design_documents_are_read_with_what_their_index_depends_on() {
 }
 
 #[test]
-fn a_document_without_views_has_none() {
+fn design_document_without_views_has_none() {
     for text in [
         r#"{"_id":"_design/f","filters":{"a":"x"}}"#,
         r#"{"_id":"_design/f","views":{}}"#,
@@ -209,7 +209,7 @@ fn a_document_without_views_has_none() {
 }
 
 #[test]
-fn what_real_servers_say_of_themselves_is_read_whole() {
+fn reads_welcome_versions_and_membership_of_real_servers() {
     for version in VERSIONS {
         let engine = (version == "3.5.0").then_some("quickjs").into_iter();
         let usual =
@@ -257,13 +257,13 @@ fn a_nodes_files_are_read_in_order() {
 }
 
 #[test]
-fn search_indexes_are_read_whole() {
+fn reads_search_index_info_of_both_engines() {
     let info: SearchInfo = body("3.5.0", "nouveau_info");
     assert_eq!(info.name, some("_design/s/text"));
     let index = info.search_index;
     assert_eq!((index.built_to(), index.docs()), (Some(201), Some(200)));
     assert_eq!(index.disk_size, Some(20_138));
-    // Of clouseau's from its source: no such server was at hand.
+    // Written after clouseau's source: no such server was at hand.
     let clouseau = r#"{"name":"_design/s/c","search_index":{"pending_seq":9,"committed_seq":7,
         "doc_del_count":1,"doc_count":4,"disk_size":80,"signature":"ab"}}"#;
     let index = parse::<SearchInfo>(clouseau).search_index;
@@ -275,7 +275,7 @@ fn search_indexes_are_read_whole() {
     }));
     let root: Welcome = body("3.5.0", "nouveau_root");
     assert!(root.features.unwrap().contains(&"nouveau".to_owned()));
-    // Another node says nothing of its own.
+    // The welcome of another node has no features.
     assert_eq!(body::<Welcome>("3.5.0", "nouveau_node_root").features, None);
 }
 
@@ -294,7 +294,7 @@ fn design_documents_name_their_search_indexes() {
 }
 
 #[test]
-fn what_runs_is_read_whole() {
+fn reads_running_tasks_and_smoosh_channels() {
     let tasks: Vec<ActiveTask> = body("3.5.0", "active_tasks_view_compaction");
     assert_eq!(
         tasks,
@@ -331,7 +331,7 @@ fn what_runs_is_read_whole() {
 }
 
 #[test]
-fn a_queue_may_wait_with_infinite_priority() {
+fn smoosh_priority_may_be_infinite() {
     let status: SmooshStatus = parse(
         r#"{"channels":{"upgrade_dbs":{"active":1,"waiting":{"size":2,"min":1.5,"max":"infinity"}},"odd":7}}"#,
     );
@@ -347,7 +347,7 @@ fn a_queue_may_wait_with_infinite_priority() {
 }
 
 #[test]
-fn refusals_say_why() {
+fn reads_error_and_reason_of_refusals() {
     for version in VERSIONS {
         for (case, status, error, reason) in [
             ("wrong_password", 401, "unauthorized", "Name or password is incorrect."),
@@ -376,7 +376,7 @@ fn a_session_tells_name_and_roles() {
 }
 
 #[test]
-fn odd_numbers_and_types_are_unknown() {
+fn wrong_numbers_and_types_are_unknown() {
     for odd in ["null", "-1", "1.5", "1e30", "\"12\"", "[1]", "{\"a\":1}", "true"] {
         let text = format!(
             r#"{{"sizes":{{"file":4096,"active":{odd},"new":{odd}}},"doc_count":{odd},"props":{odd}}}"#
@@ -393,7 +393,7 @@ fn odd_numbers_and_types_are_unknown() {
 }
 
 #[test]
-fn an_odd_entry_spoils_nothing_beside_it() {
+fn malformed_entry_does_not_affect_its_neighbours() {
     let page: MapRows = parse(
         r#"{"rows":[7,{"id":"a","doc":{"_id":"a","shard_suffix":[46,"x"],"by_node":{"n":["r",null],"m":5},
             "changelog":[["add","r"],[1],"no",["add","r","n"]]}},{"id":"b","doc":null}]}"#,
@@ -451,7 +451,7 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
 proptest! {
     /// Any object is read as any answer: fields of the wrong type are unknown.
     #[test]
-    fn any_object_is_an_answer(fields in prop::collection::btree_map("[a-z_]{1,12}", json(), 0..6), deep in json()) {
+    fn any_json_object_parses_as_any_response(fields in prop::collection::btree_map("[a-z_]{1,12}", json(), 0..6), deep in json()) {
         let mut object: serde_json::Map<String, serde_json::Value> = fields.into_iter().collect();
         for key in ["sizes", "rows", "view_index", "userCtx", "by_node", "views", "channels", "jobs"] {
             object.insert(key.to_owned(), deep.clone());

@@ -224,7 +224,7 @@ fn damage_term(term: &mut Vec<u8>, below: &mut impl FnMut(usize) -> usize) {
     let at = below(term.len());
     match below(6) {
         0 => flip(term, at, below(8)),
-        // Tags, and the largest lengths.
+        // Tags of other terms; or, in the next case, the largest lengths.
         1 => {
             let tags =
                 [70, 77, 80, 97, 98, 99, 100, 104, 105, 106, 107, 108, 109, 110, 111, 115, 116];

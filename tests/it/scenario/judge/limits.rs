@@ -90,8 +90,8 @@ fn too_many_in_channel(record: &Record, start: &Start<'_>, starts: &[Start<'_>])
 /// Checks the free space for this compaction and for what others there have yet to write.
 fn missing_space(record: &Record, start: &Start<'_>) -> Option<String> {
     let (one, headroom) = (start.one, &record.settings(start.one.began).headroom);
-    let known = headroom.volumes.iter().any(|volume| volume.nodes.contains(&one.node));
-    if !known {
+    let is_known = headroom.volumes.iter().any(|volume| volume.nodes.contains(&one.node));
+    if !is_known {
         return (one.before > headroom.blind_limit).then(|| "too large to start blindly".into());
     }
     let wanted = one.needed.saturating_add(one.reserved);

@@ -30,7 +30,7 @@ async fn each_node_is_asked_at_the_host_in_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_counts_only_if_the_server_there_says_the_name() {
+async fn own_address_counts_only_if_server_confirms_the_name() {
     let (cluster, mut seen) = Cluster::new(|seen| {
         (seen.path == "/_node/_local").then(|| json(200, r#"{"name":"couchdb@a"}"#))
     });
@@ -49,7 +49,7 @@ async fn an_address_counts_only_if_the_server_there_says_the_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_from_the_settings_are_used_and_smoosh_is_asked_there() {
+async fn smoosh_is_asked_at_the_configured_node_address() {
     let (cluster, _seen) = Cluster::new(|_| None);
     let mut settings = settings(&[A]);
     settings.nodes.insert("couchdb@b".to_owned(), address("http://b:7777"));
@@ -60,7 +60,7 @@ async fn addresses_from_the_settings_are_used_and_smoosh_is_asked_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_smoosh_tells_nothing() {
+async fn couchdb_without_smoosh_status_gives_none() {
     let (cluster, _seen) = Cluster::new(|seen| {
         let body = r#"{"error":"illegal_database_name","reason":"Name: '_smoosh'."}"#;
         seen.path.contains("_smoosh").then(|| json(400, body))
@@ -70,7 +70,7 @@ async fn an_older_smoosh_tells_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_is_found_later_and_let_go_when_another_node_answers_there() {
+async fn address_is_found_later_and_dropped_when_another_node_answers() {
     let name = std::sync::Arc::new(arc_swap::ArcSwap::from_pointee(String::new()));
     let says = std::sync::Arc::clone(&name);
     let (cluster, _seen) = Cluster::new(move |seen| {
@@ -93,7 +93,7 @@ async fn an_address_is_found_later_and_let_go_when_another_node_answers_there() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_hangs_is_passed_over() {
+async fn hanging_entry_is_skipped() {
     let (cluster, mut seen) = Cluster::new(|seen| (seen.host == "a").then(endless));
     let client = connect(&cluster, settings(&[A, B]));
     let (read, took) = timed(client.membership()).await;
@@ -109,11 +109,14 @@ async fn an_entry_that_hangs_is_passed_over() {
         }
     })
     .await;
-    assert!(took < Duration::from_secs(62), "at most one more try meets it: {took:?}");
+    assert!(
+        took < Duration::from_secs(62),
+        "at most one more request meets the hanging entry: {took:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_hangs_behind_its_entry_rests_and_others_do_not() {
+async fn requests_pause_only_for_the_hanging_node() {
     let (cluster, mut seen) = Cluster::new(|seen| match seen.path.as_str() {
         path if path.starts_with("/_node/couchdb@b/") => Some(endless()),
         _ => (seen.host != "a").then(nobody),
@@ -168,7 +171,7 @@ async fn the_shard_map_is_read_by_pages_without_losing_a_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn design_documents_too_large_for_a_page_come_in_smaller_ones() {
+async fn shrinks_pages_when_design_documents_are_too_large() {
     let (cluster, mut seen) = Cluster::new(|seen| {
         let query = seen.path.strip_prefix("/app/_design_docs?include_docs=true&limit=")?;
         let limit: usize = query.split('&').next()?.parse().ok()?;
@@ -193,7 +196,7 @@ async fn design_documents_too_large_for_a_page_come_in_smaller_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn maintenance_is_no_failure() {
+async fn node_in_maintenance_is_not_an_error() {
     let (cluster, _seen) = Cluster::new(|_| None);
     let client = connect(&cluster, settings(&[A]));
     let up = client.up("couchdb@b").await.unwrap();

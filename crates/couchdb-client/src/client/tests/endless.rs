@@ -7,7 +7,7 @@ use serde_json::json as value;
 
 const A: &str = "http://a:5984";
 
-/// A page of rows whose numbers go up, behind the one that the request names.
+/// A page of rows with ascending numbers, from the row that the request names.
 fn rows(seen: &Seen, promised: Option<u64>) -> Option<Response> {
     let (path, query) = seen.path.split_once('?')?;
     let number = |name: &str| {
@@ -41,15 +41,15 @@ async fn a_list_that_always_has_another_page_ends_with_an_error() {
         let mut at = None;
         loop {
             match client.shard_map_page(at.as_ref(), 500).await {
-                Ok(page) => at = Some(page.next.expect("there is always another")),
+                Ok(page) => at = Some(page.next.expect("there is always another page")),
                 Err(error) => break error,
             }
         }
     })
     .await;
     assert_eq!(error.kind(), ErrorKind::Malformed);
-    let says = "its pages do not end: 11001 rows arrived, and 300 were announced";
-    assert!(error.to_string().contains(says), "{error}");
+    let expected = "its pages do not end: 11001 rows arrived, and 300 were announced";
+    assert!(error.to_string().contains(expected), "{error}");
     assert!(paths(&mut seen).len() < 30);
 
     let (error, _) = timed(client.design_docs("app", [])).await;
@@ -59,7 +59,7 @@ async fn a_list_that_always_has_another_page_ends_with_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_promises_nothing_ends_too() {
+async fn endless_list_without_announced_count_ends_with_error() {
     for promised in [None, Some(u64::MAX)] {
         let (cluster, _seen) = Cluster::new(move |seen| rows(seen, promised));
         let client = connect(&cluster, settings(&[A]));
@@ -100,15 +100,15 @@ async fn pages_that_go_in_circles_end_with_an_error() {
     let client = connect(&cluster, settings(&[A]));
     let first = client.shard_map_page(None, 2).await.unwrap().next;
     let error = client.shard_map_page(first.as_ref(), 2).await.unwrap_err();
-    let says = "its pages do not go on: \"a\" comes after \"b2\"";
-    assert!(error.to_string().contains(says), "{error}");
+    let expected = "its pages do not go on: \"a\" comes after \"b2\"";
+    assert!(error.to_string().contains(expected), "{error}");
     let (_, first) = client.all_dbs_page(None, 2).await.unwrap();
     let error = client.all_dbs_page(first.as_ref(), 2).await.unwrap_err();
-    assert!(error.to_string().contains(says), "{error}");
+    assert!(error.to_string().contains(expected), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_of_many_small_entries_is_not_taken_into_memory() {
+async fn refuses_answer_with_millions_of_small_entries() {
     let (cluster, _seen) = Cluster::new(|seen| {
         let many = "{},".repeat(4 << 20);
         match seen.path.split('?').next()? {
@@ -129,7 +129,7 @@ async fn an_answer_of_many_small_entries_is_not_taken_into_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_longer_than_a_file_system_takes_is_refused_wherever_names_are_read() {
+async fn refuses_database_names_too_long_for_file_systems() {
     let long = "x".repeat(5_000);
     let shard = format!("shards/00000000-7fffffff/{long}.1795222434");
     let (cluster, _seen) = Cluster::new(move |seen| {
@@ -158,7 +158,7 @@ async fn a_name_longer_than_a_file_system_takes_is_refused_wherever_names_are_re
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_tasks_than_a_node_can_run_are_no_answer() {
+async fn refuses_more_tasks_than_a_node_can_run() {
     for (count, is_answer) in [(20_000, true), (20_001, false)] {
         let (cluster, _seen) = Cluster::new(move |seen| {
             let tasks = vec![value!({"type": "indexer"}); count];
@@ -177,7 +177,7 @@ async fn more_tasks_than_a_node_can_run_are_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_changes_of_the_map_than_requested_are_no_answer() {
+async fn refuses_more_map_changes_than_requested() {
     let (cluster, _seen) = Cluster::new(move |seen| {
         let rows = vec![value!({"id": "a", "seq": 8}); 1_001];
         let is_asked = seen.path.starts_with("/_node/_local/_dbs/_changes?");

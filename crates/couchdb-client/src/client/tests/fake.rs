@@ -1,4 +1,4 @@
-//! A CouchDB cluster of the size of one handler.
+//! A fake CouchDB cluster in one handler.
 
 use crate::{Address, Client, ClientSettings, Login, Transport};
 use axum::{
@@ -31,22 +31,22 @@ pub(super) struct Seen {
     pub(super) path: String,
     /// Whether it begins a session.
     pub(super) login: bool,
-    /// The password, in whichever destination it came.
+    /// The password, in whichever form it came.
     pub(super) password: Option<String>,
-    /// The secret of the server that made its cookie, where it came with one: no server
-    /// counts those.
+    /// The secret of the server that made the request's cookie, if it has one: servers do not count
+    /// wrong cookies.
     pub(super) secret: Option<String>,
 }
 
-/// What a test makes of a request before the cluster answers it.
+/// How a test answers a request; `None` leaves it to the cluster.
 pub(super) type Rule = Arc<dyn Fn(&Seen) -> Option<Response> + Send + Sync>;
 
-/// The servers' side.
+/// The state of the fake servers.
 #[derive(Clone)]
 pub(super) struct Cluster {
     /// The right password of each server, by node.
     pub(super) passwords: watch::Sender<[&'static str; 3]>,
-    /// Each server's secret, by which it knows sessions; `None` where it knows none.
+    /// Each server's secret, by which it recognises its sessions; `None` if it recognises none.
     pub(super) sessions: watch::Sender<[Option<&'static str>; 3]>,
     log: mpsc::Sender<Seen>,
     rule: Rule,
@@ -75,7 +75,7 @@ fn shard(name: &str) -> Response {
 }
 
 impl Cluster {
-    /// The cluster and the log of what arrived.
+    /// The cluster, and the log of requests that arrived.
     pub(super) fn new(
         rule: impl Fn(&Seen) -> Option<Response> + Send + Sync + 'static,
     ) -> (Self, mpsc::Receiver<Seen>) {
@@ -100,8 +100,8 @@ impl Cluster {
         })
     }
 
-    /// What a login comes to on a node: its words where it is wrong, else whether it is
-    /// known.
+    /// How a node answers a login: the body of the refusal if the password is wrong, else whether
+    /// it knows the user.
     fn login(&self, node: &str, seen: &Seen) -> Result<bool, &'static str> {
         let at = NODES.iter().position(|name| *name == node).unwrap_or_default();
         let right = seen.password.as_deref() == Some(self.passwords.borrow()[at]);
@@ -184,7 +184,7 @@ async fn seen_of(request: Request) -> Seen {
             cookie.strip_prefix("AuthSession=").unwrap().split_once('.').unwrap();
         (secret.to_owned(), password.to_owned())
     });
-    assert!(basic.is_none() || cookie.is_none(), "one of both");
+    assert!(basic.is_none() || cookie.is_none(), "a password or a cookie, not both");
     let login = head.method == http::Method::POST;
     let form = if login {
         let body = axum::body::to_bytes(body, 4096).await.unwrap();
@@ -260,12 +260,12 @@ pub(super) fn connect(cluster: &Cluster, settings: ClientSettings) -> Running {
     run(settings, Transport::in_process(cluster.router()))
 }
 
-/// What has arrived since the last look.
+/// Requests that have arrived since the last call.
 pub(super) fn drain(seen: &mut mpsc::Receiver<Seen>) -> Vec<Seen> {
     std::iter::from_fn(|| seen.try_recv().ok()).collect()
 }
 
-/// Paths of what has arrived since the last look.
+/// Paths of the requests that have arrived since the last call.
 pub(super) fn paths(seen: &mut mpsc::Receiver<Seen>) -> Vec<String> {
     let words = |seen: Seen| {
         let post = if seen.login { "POST " } else { "" };

@@ -11,8 +11,8 @@ use std::{
 
 const A: &str = "http://a:5984";
 
-/// What a read of one shard ends with when the server answers so, and how many requests
-/// it took.
+/// The error of reading one shard when the server gives this answer, and how many requests were
+/// sent.
 async fn read(answer: fn() -> Response) -> (Error, usize) {
     let (cluster, mut seen) = Cluster::new(move |seen| seen.path.ends_with("/shard").then(answer));
     let client = connect(&cluster, settings(&[A]));
@@ -32,7 +32,7 @@ fn large() -> Response {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_way_of_failing_has_its_kind_and_is_tried_as_often_as_makes_sense() {
+async fn failures_have_their_kind_and_are_retried_if_useful() {
     type Case = (fn() -> Response, ErrorKind, usize, &'static str);
     let cases: [Case; 16] = [
         (endless, ErrorKind::Timeout, 2, "no whole answer within 30s"),
@@ -85,7 +85,7 @@ async fn each_way_of_failing_has_its_kind_and_is_tried_as_often_as_makes_sense()
 const MISSING: &str = r#"{"error":"not_found","reason":"no_db_file"}"#;
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_a_proxy_decoded_is_not_missing() {
+async fn name_decoded_by_proxy_is_not_reported_missing() {
     for decodes in [true, false] {
         let (cluster, mut seen) = Cluster::new(move |seen| match seen.path.as_str() {
             "/_node%2F_local" if decodes => Some(json(200, r#"{"name":"couchdb@a"}"#)),
@@ -107,7 +107,7 @@ async fn a_name_that_a_proxy_decoded_is_not_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_repeats_the_login_does_not_get_it_into_a_message() {
+async fn errors_hide_login_that_server_repeats() {
     let (cluster, _seen) = Cluster::new(|seen| {
         let body =
             serde_json::json!({"error": "x", "reason": format!("you sent {:?}", seen.password)});
@@ -125,7 +125,7 @@ async fn a_server_that_repeats_the_login_does_not_get_it_into_a_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_addressed_is_never_sent() {
+async fn unaddressable_names_are_never_sent() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let client = connect(&cluster, settings(&[A]));
     client.session().await.unwrap();
@@ -153,7 +153,7 @@ async fn requests_end_when_the_task_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_that_are_no_couchdb_are_called_that_and_not_asked_for_ever() {
+async fn servers_other_than_couchdb_are_named_and_soon_given_up() {
     for login in [true, false] {
         let (cluster, mut seen) = Cluster::new(|_| Some(json(404, "not here")));
         let mut settings = settings(&[A, "http://b:5984"]);
@@ -163,8 +163,8 @@ async fn servers_that_are_no_couchdb_are_called_that_and_not_asked_for_ever() {
         let client = connect(&cluster, settings);
         let (read, _) = timed(client.membership()).await;
         let error = read.unwrap_err().to_string();
-        let says = "answered, but it is not a CouchDB (it answers GET / with HTTP 404): check";
-        assert!(error.contains(says), "{error}");
+        let expected = "answered, but it is not a CouchDB (it answers GET / with HTTP 404): check";
+        assert!(error.contains(expected), "{error}");
         let log = drain(&mut seen);
         assert!(log.len() <= 6, "{log:?}");
         assert!(log.iter().all(|seen| seen.password.is_none() || seen.login), "{log:?}");
@@ -172,7 +172,7 @@ async fn servers_that_are_no_couchdb_are_called_that_and_not_asked_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_counts_as_up_only_after_an_answer_of_couchdb_that_can_be_used() {
+async fn entry_is_up_only_after_usable_couchdb_answer() {
     type Case = (fn() -> Response, &'static str);
     let cases: [Case; 6] = [
         (|| json(401, super::fake::BAD_LOGIN), "incorrect"),
@@ -206,7 +206,7 @@ async fn an_entry_counts_as_up_only_after_an_answer_of_couchdb_that_can_be_used(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_about_one_database_or_a_missing_right_says_nothing_about_the_server() {
+async fn database_and_permission_errors_leave_the_entry_up() {
     let cases: [fn() -> Response; 4] = [
         || json(500, r#"{"error":"locked","reason":"shard splitting"}"#),
         || json(404, r#"{"error":"not_found","reason":"no_db_file"}"#),

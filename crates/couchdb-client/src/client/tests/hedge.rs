@@ -7,7 +7,7 @@ const A: &str = "http://a:5984";
 const B: &str = "http://b:5984";
 
 #[tokio::test(start_paused = true)]
-async fn what_each_server_answers_alone_is_asked_of_another_one_beside_a_silent_one() {
+async fn asks_second_server_while_the_first_is_silent() {
     let (cluster, mut seen) =
         Cluster::new(|seen| (seen.host == "a" && seen.path == "/_membership").then(endless));
     let client = connect(&cluster, settings(&[A, B]));
@@ -20,13 +20,16 @@ async fn what_each_server_answers_alone_is_asked_of_another_one_beside_a_silent_
         }
     })
     .await;
-    assert!(took < Duration::from_secs(5), "it was silent for three seconds, once: {took:?}");
+    assert!(
+        took < Duration::from_secs(5),
+        "the silent server delays once, by three seconds: {took:?}"
+    );
     let asked = drain(&mut seen);
     assert_eq!(asked.iter().filter(|it| it.host == "a" && it.path == "/_membership").count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_needs_the_whole_cluster_is_asked_of_one_server() {
+async fn request_about_whole_cluster_goes_to_one_server() {
     let (cluster, mut seen) = Cluster::new(|seen| seen.path.contains("_reshard").then(endless));
     let client = connect(&cluster, settings(&[A, B]));
     let waited = timeout(Duration::from_secs(25), client.reshard_jobs()).await;
@@ -35,7 +38,7 @@ async fn what_needs_the_whole_cluster_is_asked_of_one_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_only_entry_hangs_a_nodes_own_address_is_as_good() {
+async fn uses_a_nodes_own_address_when_the_only_entry_hangs() {
     let hangs = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let now = std::sync::Arc::clone(&hangs);
     let (cluster, _seen) = Cluster::new(move |seen| {
@@ -53,7 +56,7 @@ async fn where_the_only_entry_hangs_a_nodes_own_address_is_as_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_talks_nonsense_is_not_asked_for_ever_where_the_other_one_does_not_answer() {
+async fn server_answering_nonsense_is_not_asked_forever() {
     let (cluster, mut seen) = Cluster::new(|seen| match (seen.host.as_str(), &*seen.path) {
         ("a", "/_membership") => Some(json(200, "<html>")),
         ("b", "/_membership") => Some(endless()),

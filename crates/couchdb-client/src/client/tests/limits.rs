@@ -23,14 +23,14 @@ async fn most_in_flight(nodes: &[&str], limit: usize) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_are_in_flight_than_allowed_at_an_entry_and_at_a_target() {
+async fn limits_requests_in_flight_per_entry_and_node() {
     assert_eq!(most_in_flight(&["couchdb@a"], 3).await, 3);
-    // Three nodes behind one entry share the entry's.
+    // Three nodes behind one entry share the entry's limit.
     assert_eq!(most_in_flight(&["couchdb@a", "couchdb@b", "couchdb@c"], 4).await, 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn design_documents_wait_for_every_node_that_opens_a_file_for_them() {
+async fn design_document_reads_keep_the_pace_of_cold_nodes() {
     let (cluster, _seen) = Cluster::new(|seen| {
         seen.path.contains("_design_docs").then(|| json(200, r#"{"rows":[]}"#))
     });
@@ -46,7 +46,7 @@ async fn design_documents_wait_for_every_node_that_opens_a_file_for_them() {
         });
         timed(join_all(reads))
     };
-    // Two copies on one node, and one on another, which are waited for side by side.
+    // Two copies on one node and one on another: the turns of both nodes pass in parallel.
     let (_, took) = read(&["couchdb@a", "couchdb@b", "couchdb@a"]).await;
     assert!((4.8..5.6).contains(&took.as_secs_f64()), "{took:?}");
     let (_, took) = read(&[]).await;
@@ -54,7 +54,7 @@ async fn design_documents_wait_for_every_node_that_opens_a_file_for_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cold_reads_keep_their_pace_and_warm_ones_do_not_wait() {
+async fn cold_reads_are_paced_and_warm_reads_are_not() {
     let (cluster, _seen) = Cluster::new(|_| None);
     let mut settings = settings(&[A]);
     settings.cold_reads_per_second = 20;

@@ -27,7 +27,7 @@ async fn sixteen(client: &Running, node: &str) -> Vec<Result<Option<u64>, ErrorK
     timed(join_all(reads)).await.0
 }
 
-/// How many of the logged requests carried this password itself.
+/// How many of the logged requests carried this password rather than a cookie.
 fn with(log: &[super::fake::Seen], password: &str) -> usize {
     let carried = |seen: &&super::fake::Seen| {
         seen.secret.is_none() && seen.password.as_deref() == Some(password)
@@ -102,14 +102,14 @@ async fn another_server_is_asked_whether_a_refused_login_still_works() {
     assert_eq!(
         read,
         vec![Err(ErrorKind::Login); 16],
-        "the node itself refuses, whatever the destination"
+        "the node refuses, directly and behind the entry"
     );
     let log = drain(&mut seen);
     let tried_at_a = log
         .iter()
         .filter(|seen| seen.secret.is_none())
         .filter(|seen| seen.host == "a" || seen.path.contains("couchdb@a"));
-    assert_eq!(tried_at_a.count(), 2, "at itself and through the other: {log:?}");
+    assert_eq!(tried_at_a.count(), 2, "directly and through the other entry: {log:?}");
     assert_eq!(sixteen(&client, "couchdb@b").await, vec![Ok(Some(4096)); 16]);
     drain(&mut seen);
     sixteen(&client, "couchdb@a").await;
@@ -117,7 +117,7 @@ async fn another_server_is_asked_whether_a_refused_login_still_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_behind_an_entry_may_refuse_alone() {
+async fn node_behind_an_entry_may_refuse_alone() {
     let (cluster, mut seen) =
         Cluster::new(|seen| (seen.host != "a").then(|| json(503, r#"{"error":"no server here"}"#)));
     cluster.passwords.send_replace(["right", "other", "right"]);
@@ -131,14 +131,14 @@ async fn a_node_behind_an_entry_may_refuse_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_login_may_not_read_is_forbidden_and_the_rest_goes_on() {
+async fn missing_privilege_is_forbidden_and_other_reads_continue() {
     let (cluster, mut seen) =
         Cluster::new(|seen| seen.path.contains("shard").then(|| json(403, NOT_ALLOWED)));
     let client = connect(&cluster, settings(&[A]));
     assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(ErrorKind::Forbidden); 16]);
     let log = paths(&mut seen);
     let canaries = log.iter().filter(|path| *path == "a /_session").count();
-    assert_eq!(canaries, 2, "one at the start, one for all that were refused: {log:?}");
+    assert_eq!(canaries, 2, "one at the start, one for all refused requests: {log:?}");
     assert_eq!(client.node_files("couchdb@a").await.unwrap().len(), 1);
     let error = client.shard_info("couchdb@a", "shard", Cache::Warm).await.unwrap_err().to_string();
     assert_eq!(
@@ -153,7 +153,7 @@ async fn what_the_login_may_not_read_is_forbidden_and_the_rest_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_goes_out_between_a_refusal_and_its_proof() {
+async fn sends_nothing_while_a_refusal_is_examined() {
     let (mut cluster, mut seen) =
         Cluster::new(|seen| seen.path.ends_with("shard0").then(|| json(403, NOT_ALLOWED)));
     cluster.delay = Duration::from_secs(1);
@@ -171,7 +171,7 @@ async fn nothing_goes_out_between_a_refusal_and_its_proof() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_that_cannot_be_proved_is_tried_for_each_who_comes() {
+async fn login_that_could_not_be_proved_is_tried_again() {
     let down = Arc::new(AtomicBool::new(true));
     let is_down = Arc::clone(&down);
     let (cluster, mut seen) = Cluster::new(move |_| {
@@ -183,7 +183,7 @@ async fn a_login_that_cannot_be_proved_is_tried_for_each_who_comes() {
     let log = paths(&mut seen);
     assert!(log.len() <= 8 && log.iter().all(|path| path.ends_with("/_session")), "{log:?}");
     down.store(false, Ordering::SeqCst);
-    // What was found out a moment ago is not asked again at once.
+    // A failed proof is not repeated at once.
     sleep(Duration::from_secs(10)).await;
     assert_eq!(sixteen(&client, "couchdb@a").await, vec![Ok(Some(4096)); 16]);
 }
@@ -196,7 +196,7 @@ fn password_file(password: &str) -> (tempfile::NamedTempFile, Login) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_password_that_rotates_mid_sweep_loses_nothing() {
+async fn password_rotation_during_sweep_loses_no_request() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let (file, login) = password_file("right");
     let mut settings = settings(&[A]);
@@ -228,7 +228,7 @@ async fn a_closed_gate_opens_when_the_file_has_the_new_password() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_password_that_does_not_work_yet_replaces_nothing() {
+async fn failing_new_password_does_not_replace_the_old() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let (file, login) = password_file("right");
     let mut settings = settings(&[A]);
@@ -240,11 +240,11 @@ async fn a_new_password_that_does_not_work_yet_replaces_nothing() {
     assert_eq!(with(&drain(&mut seen), "early"), 1);
     client.session().await.unwrap();
     cluster.passwords.send_replace(["early"; 3]);
-    assert!(client.session().await.is_ok(), "the file is read again when the old one fails");
+    assert!(client.session().await.is_ok(), "the file is read again when the old password fails");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_password_file_is_named() {
+async fn error_names_the_missing_password_file() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let (file, login) = password_file("right");
     let mut settings = settings(&[A]);
@@ -259,7 +259,7 @@ async fn a_missing_password_file_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_login_nothing_is_proved() {
+async fn without_a_login_no_proof_is_sent() {
     let (cluster, mut seen) = Cluster::new(|seen| {
         Some(if seen.path == "/_up" { json(200, "{}") } else { json(401, BAD_LOGIN) })
     });
@@ -274,7 +274,7 @@ async fn without_a_login_nothing_is_proved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_refuses_alone_is_passed_over() {
+async fn entry_that_alone_refuses_the_login_is_skipped() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     cluster.passwords.send_replace(["right", "other", "right"]);
     let client = connect(&cluster, settings(&[A, B, "http://c:5984"]));
@@ -286,7 +286,7 @@ async fn an_entry_that_refuses_alone_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_up_leaves_no_closed_gate_behind() {
+async fn cancelled_request_leaves_the_gate_open() {
     let (cluster, _seen) =
         Cluster::new(|seen| seen.path.ends_with("/given_up").then(|| json(401, NOT_ADMIN)));
     let client = connect(&cluster, settings(&[A]));
@@ -300,7 +300,7 @@ async fn a_request_that_is_given_up_leaves_no_closed_gate_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_whose_requests_give_up_is_sent_once() {
+async fn login_is_sent_once_though_requests_are_cancelled() {
     let (mut cluster, mut seen) = Cluster::new(|_| None);
     cluster.passwords.send_replace(["other"; 3]);
     cluster.delay = Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! How often a password is sent where answers make no sense: at most one login a server in ten
-//! seconds, whatever is answered.
+//! How often a password is sent when answers make no sense: at most one login per server in ten
+//! seconds, whatever the answers.
 
 use super::fake::{BAD_LOGIN, Cluster, NOT_ADMIN, Seen, connect, json, settings};
 use crate::Cache;
@@ -24,19 +24,19 @@ const A: &str = "http://a:5984";
 const KNOWN: &str = r#"{"ok":true,"userCtx":{"name":"adm","roles":["_admin"]}}"#;
 const UNKNOWN: &str = r#"{"ok":true,"userCtx":{"name":null,"roles":[]}}"#;
 
-/// A password that arrived.
+/// A request that carried the password.
 #[derive(Clone, Debug)]
 struct Shown {
     after: Duration,
     /// The server, or the node behind it.
     host: String,
-    /// Whether it was to begin a session.
+    /// Whether the request begins a session.
     post: bool,
-    /// Whether it was to prove the login.
+    /// Whether the request proves the login.
     login: bool,
 }
 
-/// Asks eight things at a time, again and again, for so long; what passwords arrived.
+/// Sends eight reads at a time, again and again, for `span`. Returns the passwords that arrived.
 async fn passwords(
     urls: &[&str],
     span: Duration,
@@ -74,8 +74,8 @@ async fn passwords(
     std::iter::from_fn(|| shown.try_recv().ok()).collect()
 }
 
-/// Logins, each with its time: the question who the password is, asked behind a login that
-/// gave no session, belongs to it.
+/// Times of the logins at `host`. A `GET /_session` with the password, sent after a login that gave
+/// no session, counts as part of that login.
 fn logins(shown: &[Shown], host: &str) -> Vec<Duration> {
     let mut found: Vec<Duration> = Vec::new();
     for one in shown.iter().filter(|one| one.host == host && one.login) {
@@ -104,20 +104,20 @@ fn with_cookie(body: &str, cookie: &str) -> Response {
 const MINUTES: Duration = Duration::from_secs(15 * 60);
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_claims_to_be_over_at_once_is_used_until_it_is_refused() {
+async fn session_with_zero_lifetime_is_used_until_refused() {
     let shown = passwords(&[A], MINUTES, |seen| {
         let over = "AuthSession=s.right; Path=/; Max-Age=0";
         seen.login.then(|| with_cookie(r#"{"ok":true}"#, over))
     })
     .await;
-    assert_eq!((logins(&shown, "a").len(), shown.len()), (1, 2), "one a server: {shown:?}");
+    assert_eq!((logins(&shown, "a").len(), shown.len()), (1, 2), "one per server: {shown:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_refused_at_once_is_begun_twice_and_then_done_without() {
+async fn sessions_refused_at_once_are_begun_only_twice() {
     let turn = AtomicU64::new(0);
     let shown = passwords(&[A], MINUTES, move |seen| {
-        // Known when it was just begun, and not any more when it is used.
+        // Sessions are recognised right after the login, but not when they are used.
         let known =
             seen.path == "/_session" && turn.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         let body = if known { KNOWN } else { UNKNOWN };
@@ -134,7 +134,7 @@ async fn a_session_that_is_refused_at_once_is_begun_twice_and_then_done_without(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_password_that_is_accepted_and_refused_in_turn_is_given_up_for_six_minutes() {
+async fn password_accepted_and_refused_in_turn_pauses_six_minutes() {
     for sessions in [true, false] {
         let shown = passwords(&[A], Duration::from_secs(350), move |seen| match &*seen.path {
             "/" => None,
@@ -148,13 +148,13 @@ async fn a_password_that_is_accepted_and_refused_in_turn_is_given_up_for_six_min
         .await;
         assert_rare(&shown, "in turn");
         let at_a: Vec<_> = shown.iter().filter(|one| one.host == "a").collect();
-        // Two logins, and what was in flight behind each when the first was refused.
+        // Two logins, and the requests in flight after each when the first of them was refused.
         assert!((2..=10).contains(&at_a.len()), "{sessions}: {} {at_a:?}", at_a.len());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_that_meets_a_servers_fault_is_not_repeated_sooner() {
+async fn login_that_meets_server_error_keeps_its_interval() {
     let shown = passwords(&[A, "http://b:5984"], MINUTES, |seen| {
         seen.login.then(|| json(500, r#"{"error":"internal"}"#))
     })
@@ -165,7 +165,7 @@ async fn a_login_that_meets_a_servers_fault_is_not_repeated_sooner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_is_answered_a_server_sees_one_login_in_ten_seconds() {
+async fn server_gets_one_login_in_ten_seconds_whatever_it_answers() {
     for seed in 0..60_u64 {
         let turn = Arc::new(AtomicU64::new(0));
         let shown = passwords(&[A, "http://b:5984"], Duration::from_secs(200), move |seen| {
@@ -194,8 +194,8 @@ async fn whatever_is_answered_a_server_sees_one_login_in_ten_seconds() {
     }
 }
 
-/// Lets the sessions of all these URLs end while the first answers each login so, and sends forty
-/// requests at once; how many were answered, and how long the last one took.
+/// Lets the sessions at `urls` end while the first server answers logins with `status`, then sends
+/// forty requests at once. Returns how many were answered, and how long the last one took.
 async fn once_sessions_ended(urls: &[&str], status: u16) -> (usize, Duration) {
     let broken = watch::Sender::new(false);
     let fails = broken.subscribe();
@@ -213,7 +213,7 @@ async fn once_sessions_ended(urls: &[&str], status: u16) -> (usize, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_login_that_fails_is_waited_for_once_and_not_by_each_in_turn() {
+async fn requests_wait_together_for_one_failing_login() {
     for status in [500, 503, 507] {
         let (answered, took) = once_sessions_ended(&[A], status).await;
         assert_eq!(answered, 0);
@@ -222,7 +222,7 @@ async fn one_login_that_fails_is_waited_for_once_and_not_by_each_in_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_where_no_login_succeeds_holds_up_nobody_who_can_ask_another() {
+async fn failing_login_at_one_server_delays_no_request() {
     let (answered, took) = once_sessions_ended(&[A, "http://b:5984"], 503).await;
     assert_eq!(answered, 40);
     assert!(took < Duration::from_secs(3), "{took:?}");

@@ -1,4 +1,4 @@
-//! Over sockets, in real time.
+//! Tests over sockets, in real time.
 
 use super::fake::{Cluster, Running, run, settings};
 use crate::{Cache, ClientSettings, ErrorKind, Transport};
@@ -70,7 +70,7 @@ async fn names_reach_the_server_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn what_grows_too_large_by_decompression_is_cut_off() {
+async fn body_too_large_after_decompression_is_refused() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     gzip.write_all(&vec![b' '; 4 << 20]).unwrap();
     let bomb = gzip.finish().unwrap();
@@ -96,7 +96,7 @@ async fn what_grows_too_large_by_decompression_is_cut_off() {
 }
 
 #[tokio::test]
-async fn half_a_body_and_no_server_are_failures_of_the_connection() {
+async fn truncated_body_and_missing_server_are_connection_failures() {
     let (at, _server) = raw(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"userCtx\":").await;
     let error = over(at, |_| {}).session().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
@@ -111,7 +111,7 @@ async fn half_a_body_and_no_server_are_failures_of_the_connection() {
 }
 
 #[tokio::test]
-async fn plain_http_behind_an_https_url_is_named() {
+async fn error_names_plain_http_behind_an_https_url() {
     let (at, _server) = raw(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
     let client = over(at, |settings| {
         settings.urls = vec![format!("https://{at}").parse().unwrap()];
@@ -123,7 +123,7 @@ async fn plain_http_behind_an_https_url_is_named() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_costs_the_timeout() {
+async fn silent_server_ends_with_the_timeout() {
     let silent =
         Router::new().fallback(async |_: Request| -> Response { std::future::pending().await });
     let (at, _server) = serve(silent).await;
@@ -145,7 +145,7 @@ async fn redirects_are_not_followed() {
 }
 
 #[tokio::test]
-async fn a_prefix_stands_before_every_path() {
+async fn url_prefix_precedes_every_path() {
     let (cluster, mut seen) = Cluster::new(|seen| {
         let inner = seen.path.strip_prefix("/couch/db")?;
         (inner == "/_session")
@@ -158,6 +158,6 @@ async fn a_prefix_stands_before_every_path() {
     assert_eq!(client.session().await.unwrap().name(), Some("adm"));
     let paths: Vec<_> = std::iter::from_fn(|| seen.try_recv().ok()).map(|seen| seen.path).collect();
     let session = "/couch/db/_session";
-    let says = "no session, a look without the login, the password instead, the request";
-    assert_eq!(paths, [session, "/couch/db/", session, session], "{says}");
+    let steps = "no session, a look without the login, the password instead, the request";
+    assert_eq!(paths, [session, "/couch/db/", session, session], "{steps}");
 }

@@ -27,7 +27,7 @@ fn a_client_cannot_be_opened_outside_a_runtime() {
     assert!(matches!(error, OpenError::NoRuntime), "{error}");
 }
 
-/// Keeps routes and codes.
+/// An observer that keeps routes and codes.
 #[derive(Debug, Default)]
 struct Log(Mutex<Vec<(&'static str, &'static str)>>);
 
@@ -38,7 +38,7 @@ impl Observer for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_observer_learns_of_every_request() {
+async fn observer_gets_every_request() {
     let (cluster, _seen) = Cluster::new(|_| None);
     let log = Arc::new(Log::default());
     let client = Client::builder(settings(&[A]))

@@ -1,4 +1,4 @@
-//! Sessions: begun once a server, renewed, and done without where there are none.
+//! Sessions: begun once per server, renewed, and replaced by the password where there are none.
 
 use super::fake::{Cluster, Running, Seen, connect, drain, json, settings, timed};
 use crate::{Cache, ErrorKind};
@@ -27,14 +27,14 @@ fn logins(log: &[Seen]) -> Vec<&str> {
     log.iter().filter(|seen| seen.login).map(|seen| seen.host.as_str()).collect()
 }
 
-/// Requests other than logins that carried the password itself.
+/// Requests other than logins that carried the password rather than a cookie.
 fn with_password(log: &[Seen]) -> usize {
     let sent = |seen: &&Seen| seen.password.is_some() && seen.secret.is_none() && !seen.login;
     log.iter().filter(sent).count()
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_server_is_logged_in_at_once_and_everything_else_carries_its_cookie() {
+async fn logs_in_once_per_server_and_sends_its_cookie() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     cluster.sessions.send_replace([Some("x"), Some("y"), Some("z")]);
     let client = connect(&cluster, settings(&[A, B]));
@@ -51,7 +51,7 @@ async fn each_server_is_logged_in_at_once_and_everything_else_carries_its_cookie
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_old_is_begun_again_before_it_is_refused() {
+async fn logs_in_again_before_an_old_session_is_refused() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let client = connect(&cluster, settings(&[A]));
     client.membership().await.unwrap();
@@ -67,7 +67,7 @@ async fn a_session_that_is_old_is_begun_again_before_it_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_goes_on_with_the_cookie_that_an_answer_brings() {
+async fn session_continues_with_cookie_from_an_answer() {
     let (cluster, mut seen) = Cluster::new(|seen| {
         let mut answer = json(200, r#"{"all_nodes":[],"cluster_nodes":[]}"#);
         let cookie = "AuthSession=renewed.right; Max-Age=600".parse().unwrap();
@@ -85,7 +85,7 @@ async fn a_session_goes_on_with_the_cookie_that_an_answer_brings() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_ends_costs_one_login_and_no_answer() {
+async fn ended_session_costs_one_login_and_no_answer() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let client = connect(&cluster, settings(&[A]));
     assert_eq!(many(&client, &["couchdb@a"]).await, vec![Ok(()); 40]);
@@ -100,7 +100,7 @@ async fn a_session_that_ends_costs_one_login_and_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sessions_that_end_on_every_server_cost_two_logins_a_server_at_most() {
+async fn ending_sessions_cost_at_most_two_logins_per_server() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let client = connect(&cluster, settings(&[A, B, "http://c:5984"]));
     let all = ["couchdb@a", "couchdb@b", "couchdb@c"];
@@ -118,7 +118,7 @@ async fn sessions_that_end_on_every_server_cost_two_logins_a_server_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_no_session_is_to_be_had_the_password_goes_with_three_requests_at_a_time() {
+async fn without_sessions_three_requests_at_a_time_carry_the_password() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     cluster.sessions.send_replace([None; 3]);
     let client = connect(&cluster, settings(&[A]));
@@ -134,7 +134,7 @@ async fn where_no_session_is_to_be_had_the_password_goes_with_three_requests_at_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_that_no_proxy_lets_through_is_done_without() {
+async fn works_without_sessions_if_a_proxy_blocks_login() {
     for status in [403, 404, 405, 501] {
         let (cluster, mut seen) =
             Cluster::new(move |seen| seen.login.then(|| json(status, "not here")));
@@ -145,7 +145,7 @@ async fn a_login_that_no_proxy_lets_through_is_done_without() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_does_not_know_the_entrys_session_gets_the_password_behind_it() {
+async fn node_that_rejects_entrys_session_gets_the_password() {
     let (cluster, mut seen) =
         Cluster::new(|seen| (seen.host != "a").then(|| json(503, r#"{"error":"no server here"}"#)));
     cluster.sessions.send_replace([Some("x"), Some("y"), Some("x")]);
@@ -156,11 +156,11 @@ async fn a_node_that_does_not_know_the_entrys_session_gets_the_password_behind_i
     let to_b: Vec<_> = log.iter().filter(behind).collect();
     assert_eq!(to_b.len(), 1 + 1 + 20);
     assert_eq!(to_b.iter().filter(|seen| seen.secret.is_some()).count(), 1);
-    assert!(with_password(&log) <= 1 + 20, "c knows the session");
+    assert!(with_password(&log) <= 1 + 20, "c recognises the session");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_password_behind_an_entry_is_known_by_the_error_it_makes() {
+async fn recognises_wrong_password_behind_entry_by_its_error() {
     let (cluster, mut seen) = Cluster::new(|seen| {
         let behind = seen.path.starts_with("/_node/couchdb@b/") && seen.secret.is_none();
         let error = r#"{"error":"unknown_error","reason":"function_clause"}"#;
@@ -180,8 +180,8 @@ async fn a_wrong_password_behind_an_entry_is_known_by_the_error_it_makes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_behind_one_address_may_not_know_each_others_sessions() {
-    // Every other request meets a server that made no such cookie.
+async fn uses_password_if_servers_behind_address_share_no_sessions() {
+    // Every other request meets a server that did not make the cookie.
     let turn = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let (cluster, mut seen) = Cluster::new(move |seen| {
         let other = seen.secret.is_some() && seen.path != "/_session";
@@ -196,7 +196,7 @@ async fn servers_behind_one_address_may_not_know_each_others_sessions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_repeats_the_cookie_does_not_get_it_into_a_message() {
+async fn errors_hide_cookie_that_server_repeats() {
     let (cluster, _seen) = Cluster::new(|seen| {
         let (secret, password) = (seen.secret.as_deref()?, seen.password.as_deref()?);
         let reason = format!("you sent {secret}.{password}");

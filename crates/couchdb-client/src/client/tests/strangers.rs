@@ -1,5 +1,5 @@
-//! What is sent to a host that only a node's name names: nothing, or no login before it has
-//! proved something.
+//! What is sent to a host known only from a node's name: nothing, or no login before the host has
+//! proved what it is.
 
 use super::fake::{Cluster, Seen, address, connect, drain, json, run, settings};
 use crate::{
@@ -29,12 +29,12 @@ fn at<'a>(log: &'a [Seen], host: &str) -> Vec<&'a Seen> {
     log.iter().filter(|seen| seen.host == host).collect()
 }
 
-fn reason_text(log: &[&Seen]) -> Vec<(String, Option<String>)> {
+fn paths_and_passwords(log: &[&Seen]) -> Vec<(String, Option<String>)> {
     log.iter().map(|seen| (seen.path.clone(), seen.password.clone())).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_only_a_name_names_is_asked_nothing_and_that_is_said() {
+async fn host_known_only_from_node_name_gets_no_request() {
     for url in ["http://a:5984", "https://a:6984"] {
         let (cluster, mut seen) = Cluster::new(|_| None);
         let client = connect(&cluster, stranger(url));
@@ -51,7 +51,7 @@ async fn a_host_that_only_a_name_names_is_asked_nothing_and_that_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trusted_host_shows_that_it_is_a_couchdb_before_the_login_goes_there() {
+async fn trusted_host_must_be_couchdb_before_it_gets_login() {
     let (cluster, mut seen) = Cluster::new(|seen| {
         (seen.path == "/_node/_local" && seen.host == "evil.example")
             .then(|| json(200, &format!(r#"{{"name":"{EVIL}"}}"#)))
@@ -62,13 +62,13 @@ async fn a_trusted_host_shows_that_it_is_a_couchdb_before_the_login_goes_there()
     client.shard_info(EVIL, "shard", Cache::Warm).await.unwrap();
     assert_eq!(client.access(EVIL).own, OwnAddress::Found(address("http://evil.example:5984")));
     let log = drain(&mut seen);
-    let there = at(&log, "evil.example");
-    assert_eq!(reason_text(&there)[0], ("/".to_owned(), None), "{there:?}");
-    assert!(there[1].login, "{there:?}");
+    let stranger_log = at(&log, "evil.example");
+    assert_eq!(paths_and_passwords(&stranger_log)[0], ("/".to_owned(), None), "{stranger_log:?}");
+    assert!(stranger_log[1].login, "{stranger_log:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trusted_host_that_is_no_couchdb_never_sees_the_login() {
+async fn trusted_host_without_couchdb_never_gets_the_login() {
     let html = || ([("content-type", "text/html")], "<h1>It works</h1>").into_response();
     let moved = || (StatusCode::FOUND, [("location", "http://b:5984/")], "").into_response();
     let other = || json(200, r#"{"version":"1"}"#);
@@ -84,15 +84,15 @@ async fn a_trusted_host_that_is_no_couchdb_never_sees_the_login() {
         sleep(Duration::from_secs(130)).await;
         assert_eq!(client.access(EVIL).own, OwnAddress::Unknown);
         let log = drain(&mut seen);
-        let there = reason_text(&at(&log, "evil.example"));
-        assert!(there.len() >= 2, "it is asked again: {there:?}");
-        assert!(there.iter().all(|it| *it == ("/".to_owned(), None)), "{there:?}");
+        let stranger_log = paths_and_passwords(&at(&log, "evil.example"));
+        assert!(stranger_log.len() >= 2, "the host is asked again: {stranger_log:?}");
+        assert!(stranger_log.iter().all(|it| *it == ("/".to_owned(), None)), "{stranger_log:?}");
         assert!(at(&log, "b").is_empty(), "{log:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_that_was_given_for_anything_is_no_guess() {
+async fn address_configured_for_another_node_needs_no_greeting() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let mut settings = stranger("http://a:5984");
     settings.nodes.insert("couchdb@x".to_owned(), address("http://b:5984"));
@@ -103,7 +103,7 @@ async fn an_address_that_was_given_for_anything_is_no_guess() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_may_still_be_an_entry_that_has_not_said_its_name() {
+async fn node_may_be_an_entry_that_has_not_named_itself() {
     let (cluster, _seen) = Cluster::new(|seen| (seen.host == "b").then(|| json(503, "{}")));
     let mut settings = stranger("http://a:5984");
     settings.urls.push(address("http://b:5984"));
@@ -129,7 +129,7 @@ async fn counting(at: SocketAddr) -> (Arc<AtomicUsize>, AbortOnDropHandle<()>) {
 
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
-async fn a_listener_at_a_guessed_address_gets_no_connection_over_http() {
+async fn guessed_address_gets_no_connection_over_http() {
     let (cluster, _seen) = Cluster::new(|_| None);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let entry = listener.local_addr().unwrap();
@@ -185,7 +185,7 @@ async fn tls_proves_a_host_under_the_operators_own_authority() {
 }
 
 #[tokio::test]
-async fn a_host_with_a_certificate_of_another_authority_or_name_gets_no_request() {
+async fn host_with_foreign_certificate_gets_no_request() {
     let site = over_tls().await;
     for (authority, name) in [(&Authority::new(), "127.0.0.2"), (&site.ours, "couch-b.example")] {
         let (cluster, mut seen) = second();
