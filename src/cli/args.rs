@@ -504,6 +504,9 @@ pub(super) struct HistoryArgs {
     /// Only jobs that ended since this timestamp, 2026-11-21T00:54:00Z, or age, such as 2h or 7d
     #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,
+    /// Only jobs that ended before this timestamp or age
+    #[arg(long = "until", value_name = "TIME")]
+    pub(super) until: Option<String>,
     /// The maximum number of jobs, the newest first; at most 10000
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,

@@ -21,6 +21,7 @@ pub(super) async fn history(args: HistoryArgs) -> Result<Exit, CommandError> {
         ("target", args.target.as_deref()),
         ("node", args.node.as_deref()),
         ("since", args.since.as_deref()),
+        ("until", args.until.as_deref()),
         ("result", args.result.as_deref()),
         ("limit", Some(&limit)),
     ];

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     act::warmer,
-    plan::{RefusalClass, RefusalReason},
+    plan::RefusalReason,
     serve::report::{BuildLine, OrderLine, Planned, StartLine},
     text::Label,
     text::duration,
@@ -264,12 +264,9 @@ fn rest(plan: &Planned, width: u16) -> String {
         let mut waiting: BTreeMap<String, u64> = BTreeMap::new();
         for (label, count) in &queue.refused {
             let words = RefusalReason::words_of(label);
-            *waiting.entry(words.clone()).or_default() += count;
-            if let Some(reason) = RefusalReason::from_label(label) {
-                let in_line = reason.class() == RefusalClass::InLine;
-                let meaning = if in_line { reason.class().meaning() } else { reason.meaning() };
-                meanings.insert(words, meaning);
-            }
+            *waiting.entry(words).or_default() += count;
+            let class = RefusalReason::from_label(label).map(RefusalReason::class);
+            meanings.extend(class.map(|class| (class.words(), class.meaning())));
         }
         for (words, count) in waiting {
             let (channel, node) = (printable(&queue.channel), printable(&queue.node));

@@ -98,6 +98,8 @@ pub(super) struct HistoryParameters {
     /// Only jobs that ended since this timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`,
     /// `7d`).
     since: Option<String>,
+    /// Only jobs that ended before this timestamp, day or age.
+    until: Option<String>,
     /// Only jobs with a lower number: the `next_before` of the previous page.
     #[schemars(range(max = u64::MAX))]
     before: Option<u64>,
@@ -149,7 +151,8 @@ impl HistoryParameters {
         Ok(HistoryQuery {
             target: None,
             node: self.node,
-            since: self.since.as_deref().map(|text| read_time(text, now)).transpose()?,
+            since: self.since.as_deref().map(|text| read_time("since", text, now)).transpose()?,
+            until: self.until.as_deref().map(|text| read_time("until", text, now)).transpose()?,
             result: self.result.map(|Named(result)| result),
             before: self.before,
             limit: PageRange::new(None, self.limit)?.limit,
@@ -164,7 +167,7 @@ impl HoursParameters {
     /// If `since` is not a valid time, or too long ago.
     pub(super) fn read(self, now: Moment) -> Result<Moment, String> {
         let text = self.since.as_deref().unwrap_or(HOURS_SINCE);
-        let since = read_time(text, now)?;
+        let since = read_time("since", text, now)?;
         if since.age(now) > MAX_HOURS_SINCE {
             let most = duration::format_exact(MAX_HOURS_SINCE);
             return Err(format!("since={text:?} is too long ago: hours are counted for {most}"));
@@ -189,7 +192,7 @@ impl EventsParameters {
         // A plain number is the number of an event, so that `last_seq` can be passed back.
         let since = self.since.as_deref().and_then(|text| text.parse::<u64>().ok());
         let moment = self.since.as_deref().filter(|_| since.is_none());
-        let from = moment.map(|text| read_time(text, now)).transpose()?;
+        let from = moment.map(|text| read_time("since", text, now)).transpose()?;
         if !wait.is_zero() && since.is_none() {
             return Err(
                 "wait needs since= with the number of the event to continue after".to_owned()

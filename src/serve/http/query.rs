@@ -130,7 +130,7 @@ impl PageRange {
 }
 
 /// Parses a time as the API and the commands accept it: a timestamp, a day, or an age.
-pub(super) fn time(text: &str, now: Moment) -> Result<Moment, String> {
+pub(super) fn time(parameter: &str, text: &str, now: Moment) -> Result<Moment, String> {
     let ago = || {
         let then = Duration::from_secs(now.unix()).saturating_sub(duration::parse(text)?);
         Some(Moment::from_unix(then.as_secs()))
@@ -138,7 +138,7 @@ pub(super) fn time(text: &str, now: Moment) -> Result<Moment, String> {
     // A day begins at midnight UTC.
     let day = || Moment::parse(&[text, "T00:00:00Z"].concat());
     Moment::parse(text).or_else(ago).or_else(day).ok_or_else(|| {
-        format!("since={text:?} is not a valid time (try 2h or 2026-11-21T00:00:00Z)")
+        format!("{parameter}={text:?} is not a valid time (try 2h or 2026-11-21T00:00:00Z)")
     })
 }
 

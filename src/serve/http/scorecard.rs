@@ -47,7 +47,7 @@ pub(super) async fn scorecard(
     ValidQuery(query): ValidQuery<ScorecardQuery>,
 ) -> Response {
     let now = state.clock.now();
-    match time(query.since.as_deref().unwrap_or(SINCE), now) {
+    match time("since", query.since.as_deref().unwrap_or(SINCE), now) {
         Err(why) => ApiError::bad(why).into_response(),
         Ok(since) => {
             let view = Arc::clone(&state.scorecard.borrow());

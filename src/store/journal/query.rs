@@ -20,6 +20,8 @@ pub struct HistoryQuery {
     pub node: Option<String>,
     /// Only jobs that ended at or after this time.
     pub since: Option<Moment>,
+    /// Only jobs that ended before this time.
+    pub until: Option<Moment>,
     /// Only with this result.
     pub result: Option<JobResult>,
     /// Only numbers below this: where the previous page ended.
@@ -93,7 +95,10 @@ pub(super) fn history(
     let entries = table.range(..query.before.unwrap_or(u64::MAX))?.rev().map(|entry| {
         let (seq, entry) = entry?;
         let (at, json) = entry.value();
-        if query.since.is_some_and(|since| u64::from(at) < since.unix()) {
+        let at = u64::from(at);
+        if query.since.is_some_and(|since| at < since.unix())
+            || query.until.is_some_and(|until| at >= until.unix())
+        {
             return Ok(None);
         }
         let text = std::str::from_utf8(json).unwrap_or_default();

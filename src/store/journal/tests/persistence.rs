@@ -326,6 +326,7 @@ async fn history_and_events_are_filtered_and_paged() {
         (HistoryQuery { target: named("d5"), ..query.clone() }, &[]),
         (HistoryQuery { node: Some("couchdb@b".into()), ..query.clone() }, &[]),
         (HistoryQuery { since: Some(moment(9)), ..query.clone() }, &[9, 8]),
+        (HistoryQuery { until: Some(moment(5)), ..query.clone() }, &[3, 2, 1]),
     ] {
         assert_eq!(page(journal.history(query).await.unwrap()).0, of(expected));
     }
