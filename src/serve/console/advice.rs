@@ -4,7 +4,7 @@ use super::{
     Page, Part, Screen,
     cells::{
         ago, bytes, count, database_link, id_link, link, name, number, seconds, target_link,
-        with_code, words,
+        to_copy, with_code, words,
     },
 };
 use crate::{
@@ -90,7 +90,7 @@ fn piece(line: &AdviceLine, now: Moment) -> Markup {
             summary { "What to do" }
             @for step in &line.remedy {
                 p { (with_code(&step.says)) }
-                @if let Some(text) = &step.text { pre tabindex="0" { (crate::text::escape::escape_lines(text)) } }
+                @if let Some(text) = &step.text { (to_copy(text)) }
             }
             h3 { "Evidence" }
             dl.facts { @for (key, value) in &line.evidence {

@@ -74,6 +74,11 @@ pub(super) fn reason(label: &str) -> Markup {
     html! { a href={ "docs/why.html#" (label) } title=[(!meaning.is_empty()).then_some(meaning)] { (RefusalReason::words_of(label)) } }
 }
 
+/// Lines to paste elsewhere, with a button that copies them.
+pub(super) fn to_copy(lines: &str) -> Markup {
+    html! { div.to-copy { pre tabindex="0" { (escape::escape_lines(lines)) } button type="button" data-copy { "Copy" } } }
+}
+
 /// Text with the parts between backticks as code. A backtick without another one after it stays.
 pub(super) fn with_code(text: &str) -> Markup {
     let mut rest = text;

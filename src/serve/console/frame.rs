@@ -117,9 +117,9 @@ pub(in crate::serve) fn document(page: &Page, around: &Around) -> Markup {
     let body = html! {
         (bar("", page.screen, false))
         main #page-content {
-            @if let Some(says) = around.simulation { p.note { (says) } }
             (beside(page.screen))
             h1 { (name(&page.title)) }
+            @if let Some(says) = around.simulation { p.note { (says) } }
             @for part in &page.parts {
                 section id=(part.id) { (part.html) }
             }

@@ -2,14 +2,14 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{ago, bytes, count, name, seconds, with_code},
+    cells::{ago, bytes, count, name, seconds, to_copy, with_code},
     chart::{self, Line},
 };
 use crate::{
     model::{channel::ChannelPreset, rounding::to_bytes},
     serve::report::{OutlookLine, RentProposal, WhatIf},
     text::Label,
-    text::{escape, size::format_size_short},
+    text::size::format_size_short,
 };
 use maud::{Markup, html};
 use std::time::Duration;
@@ -183,6 +183,6 @@ fn as_rent(proposal: &RentProposal) -> Markup {
             @for horizon in &proposal.horizons { li { (name(&horizon.channel)) ": " (name(&horizon.says)) "." } }
             @for finding in &proposal.findings { li { (with_code(finding)) } }
         }
-        pre tabindex="0" { (escape::escape_lines(&proposal.config)) }
+        (to_copy(&proposal.config))
     }
 }

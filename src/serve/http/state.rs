@@ -62,10 +62,10 @@ impl ProcessInfo {
     pub fn simulation(&self, mode: Mode) -> Option<&'static str> {
         self.simulated.then_some(match mode {
             Mode::Enforce => {
-                "This cluster is simulated: no data is real, and nothing outside the process is touched. The mode is enforce: compactions of simulated files start."
+                "A simulated cluster: no data is real, nothing else is touched. Mode enforce: recliner compacts."
             }
             Mode::Advise => {
-                "This cluster is simulated: no data is real, and nothing outside the process is touched. The mode is advise: recliner starts nothing; the simulated smoosh compacts what is written to."
+                "A simulated cluster: no data is real, nothing else is touched. Mode advise: recliner starts nothing; the simulated smoosh compacts what is written to."
             }
         })
     }

@@ -90,6 +90,9 @@ async fn every_page_fits_its_window_without_console_errors() {
                 browser.looks(width, height, dark).await;
                 let sticks_out = browser.script(WIDER).await;
                 assert_eq!(sticks_out, json!([]), "{name} at {width}");
+                let above = browser.script(ABOVE_TITLE).await;
+                let is_low = above.as_f64().is_some_and(|above| above >= 150.0);
+                assert!(!is_low || name == "book", "{above} above the title of {name} at {width}");
                 if let Some(dir) = &pictures {
                     let scheme = if dark { "dark" } else { "light" };
                     let picture = browser.picture().await;
@@ -102,6 +105,10 @@ async fn every_page_fits_its_window_without_console_errors() {
     }
     browser.close().await;
 }
+
+/// A script that returns the pixels between the top of the page and its title.
+const ABOVE_TITLE: &str =
+    "return document.querySelector('h1').getBoundingClientRect().top + window.scrollY;";
 
 /// A script that returns the elements that make the page wider than its window.
 const WIDER: &str = "

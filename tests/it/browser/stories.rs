@@ -432,3 +432,27 @@ async fn login_is_asked_once_and_reused() {
     assert!(browser.text("main").await.contains("ann from 127.0.0.1"));
     browser.close().await;
 }
+
+#[tokio::test]
+async fn commands_of_a_remedy_are_copied_by_a_click() {
+    let Some(browser) = Browser::start().await else { return };
+    let site = Site::open(forty_databases()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
+    served.open(&browser, "advice").await;
+    browser.until("document.querySelector('.to-copy pre')").await;
+    browser
+        .script(
+            "document.querySelectorAll('details').forEach((it) => { it.open = true; });
+             navigator.clipboard.writeText = (text) => {
+                 window.copied = text;
+                 return Promise.resolve();
+             };",
+        )
+        .await;
+    browser.click("[data-copy]").await;
+    browser.until("document.querySelector('[data-copy]').textContent === 'Copied'").await;
+    let same = "return window.copied === document.querySelector('.to-copy pre').textContent;";
+    assert_eq!(browser.script(same).await, json!(true));
+    browser.close().await;
+}

@@ -161,6 +161,27 @@ if (document.body.dataset.live !== undefined && "EventSource" in window) {
   }
 }
 
+document.documentElement.classList.add("script");
+
+// A page over plain HTTP has no clipboard; then the selected text is copied, as by Ctrl-C.
+document.addEventListener("click", (event) => {
+  const button = event.target instanceof HTMLElement ? event.target.closest("[data-copy]") : null;
+  const lines = button && button.previousElementSibling;
+  if (!button || !lines) return;
+  const done = () => {
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  };
+  if (navigator.clipboard) {
+    navigator.clipboard.writeText(lines.textContent || "").then(done, () => {});
+    return;
+  }
+  const selection = document.getSelection();
+  if (selection) selection.selectAllChildren(lines);
+  if (document.execCommand("copy")) done();
+  if (selection) selection.removeAllRanges();
+});
+
 /** The page for each letter that follows `g`. */
 /** @type {Record<string, string>} */
 const PLACES = { o: "./", d: "databases", t: "targets", q: "queue", j: "jobs", e: "events", n: "nodes", a: "advice", w: "what-if", c: "configuration", s: "status" };
