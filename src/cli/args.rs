@@ -437,7 +437,7 @@ pub(super) struct AdviseArgs {
     #[arg(long = "for", value_name = "DURATION", requires = "mute")]
     pub(super) mute_for: Option<String>,
     /// Why it is muted, shown to anyone who sees the advice
-    #[arg(long, value_name = "TEXT", requires = "mute")]
+    #[arg(long, value_name = "TEXT", requires = "mute", value_parser = reason)]
     pub(super) why: Option<String>,
     #[command(flatten)]
     pub(super) from: AnswerArgs,
@@ -641,7 +641,7 @@ pub(super) struct SuspendArgs {
     #[arg(default_value = "all", value_parser = scope)]
     pub(super) scope: String,
     /// The reason, shown to anyone who sees the suspension
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(super) why: Option<String>,
     #[command(flatten)]
     pub(super) order: OrderArgs,
@@ -792,6 +792,12 @@ pub(super) struct ManArgs {
     /// Write recliner.1 and a page for each command into this directory; created if it is missing
     #[arg(long = "out", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) out: Option<PathBuf>,
+}
+
+/// A reason that says something.
+fn reason(text: &str) -> Result<String, &'static str> {
+    let is_said = text.chars().any(|it| !it.is_whitespace());
+    is_said.then(|| text.to_owned()).ok_or("it is empty; give a reason, or leave the flag out")
 }
 
 /// A scope, checked before anything is sent.
