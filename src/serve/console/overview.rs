@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, link, name, percent, with_code},
+    cells::{ago, bytes, count, name, percent, with_code},
     chart::{self, Segment},
     queue::{starts, why_not},
 };
@@ -12,7 +12,7 @@ use crate::{
         VolumeSpaceLine,
     },
     text::{
-        capital, counted, listed,
+        counted, listed,
         size::{self, format_size_short},
     },
 };
@@ -67,9 +67,6 @@ fn wrong(answers: &OverviewAnswers) -> Markup {
         concerns.iter().take(WRONG).partition(|concern| concern.is_critical);
     html! {
         @for concern in worst { p.banner.worst { (line(concern)) } }
-        @for line in &status.suspensions {
-            p.banner { (name(&capital(&line.says))) " · " a href=(link("act", &[("order", "resume"), ("scope", &line.scope)])) { "Resume" } }
-        }
         @for concern in others { p.banner { (line(concern)) } }
         @if let more @ 1.. = concerns.len().saturating_sub(WRONG) { p.quiet { (count(more)) " more: see " a href="nodes" { "nodes" } ", " a href="advice" { "advice" } " and " a href="status" { "status" } "." } }
         @if let Some(fine) = fine { p.banner.fine { (fine) } }

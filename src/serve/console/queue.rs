@@ -12,7 +12,7 @@ use crate::{
     serve::report::{
         ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, StartLine, SuspensionLine,
     },
-    text::{Label, counted, three_digits_short},
+    text::{Label, capital, counted, three_digits_short},
 };
 use maud::{Markup, html};
 use std::collections::BTreeSet;
@@ -81,6 +81,16 @@ fn queues(answers: &QueueAnswers) -> Markup {
             a.button href=(link("act", &[("order", "flush")])) { "Clear queues …" }
         }
     }
+}
+
+/// What is suspended, since when, by whom and why.
+pub(in crate::serve) fn suspended(suspensions: &[SuspensionLine]) -> Part {
+    let lines = html! {
+        @for line in suspensions {
+            p.banner { (name(&capital(&line.says))) " · " a href=(link("act", &[("order", "resume"), ("scope", &line.scope)])) { "Resume" } }
+        }
+    };
+    Part::new("suspended", lines)
 }
 
 /// A link to the order that suspends the starts of a node, or of a channel on all nodes; or that

@@ -44,8 +44,8 @@ use crate::{
         },
         report::{
             self, Advice, AdviceLine, Databases, EventLine, Events, Explained, Found, Jobs,
-            OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, Scorecard, Space, Target,
-            Targets, Wanted, WholeViews,
+            OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, Scorecard, Space,
+            SuspensionLine, Target, Targets, Wanted, WholeViews,
         },
     },
     store::journal::{EventType, EventsQuery, HistoryQuery},
@@ -194,8 +194,16 @@ async fn asset(extract::Path(name): extract::Path<String>, headers: HeaderMap) -
     }
 }
 
-/// The page of a path and query.
+/// The page of a path and query, below what is suspended.
 async fn gather(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Result<Page, ApiError> {
+    let mut page = own_page(state, turns, uri).await?;
+    let suspensions = SuspensionLine::all(&state.plan.borrow());
+    page.parts.insert(0, console::suspended(&suspensions));
+    Ok(page)
+}
+
+/// The page of a path and query alone.
+async fn own_page(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Result<Page, ApiError> {
     let given = given(uri)?;
     match uri.path() {
         "/" => overview(state, turns).await,

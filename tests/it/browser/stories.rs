@@ -115,8 +115,9 @@ async fn orders_are_confirmed_executed_and_recorded() {
     browser.write("input[name=why]", why).await;
     browser.click("button.do").await;
     browser.until("document.title.startsWith('Done')").await;
-    served.open(&browser, "").await;
-    assert!(browser.text("#wrong").await.contains(why), "{}", browser.text("#wrong").await);
+    served.open(&browser, "databases").await;
+    let suspended = browser.text("#suspended").await;
+    assert!(suspended.contains(why) && suspended.contains("since"), "{suspended}");
     browser.click_text("Resume").await;
     browser.until("document.title.startsWith('Resume starts?')").await;
     browser.click("button.do").await;
@@ -376,7 +377,7 @@ async fn pages_work_without_scripts() {
     browser.click("button.do").await;
     browser.until("document.title.startsWith('Done')").await;
     served.open(&browser, "").await;
-    assert!(browser.text("#wrong").await.contains("no scripts"));
+    assert!(browser.text("#suspended").await.contains("no scripts"));
     served.open(&browser, "what-if").await;
     browser.write("textarea", "channels: no-such-list").await;
     browser.click("form.what-if button").await;

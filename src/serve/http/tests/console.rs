@@ -159,7 +159,7 @@ async fn every_page_escapes_hostile_names() {
     for path in PAGES.into_iter().map(str::to_owned).chain(one) {
         let page = surface.get(&path).await;
         assert_harmless(&path, &page);
-        assert!(page.text().contains("This cluster is simulated"), "{path}");
+        assert!(page.text().contains("A simulated cluster: "), "{path}");
         assert!(!outside_tags(page.text()).contains('\u{202e}'), "{path}");
     }
 }
@@ -362,7 +362,7 @@ async fn open_page_receives_only_changed_parts() {
     assert_eq!(answer.headers()["content-type"], "text/event-stream");
     let mut stream = answer.into_body();
     let first = parts(&mut stream).await;
-    assert_eq!(first.as_object().unwrap().len(), 3, "{first}");
+    assert_eq!(first.as_object().unwrap().len(), 4, "{first}");
     let status = ScanStatus { sweeps: 7, ..(**surface.status.borrow()).clone() };
     surface.status.send_replace(Arc::new(status));
     let next = parts(&mut stream).await;
@@ -371,7 +371,7 @@ async fn open_page_receives_only_changed_parts() {
     assert!(next["sweep"].as_str().unwrap().contains('7'), "{next}");
     // A second reader of the same page gets all parts at once.
     let mut second = open("status").await.into_body();
-    assert_eq!(parts(&mut second).await.as_object().unwrap().len(), 3);
+    assert_eq!(parts(&mut second).await.as_object().unwrap().len(), 4);
     // At the end of its lifetime, the stream tells the page to open another one.
     let mut last = String::new();
     while let Some(frame) = second.frame().await {
