@@ -1,7 +1,8 @@
 //! Renders a page as HTML.
 //!
 //! Covers where mdBook differs from plain Markdown: the extensions, the anchors of headings, and
-//! links between pages. HTML in a page is shown as text, except comments, which are omitted.
+//! links between pages. HTML in a page is shown as text, except comments, which are omitted. Below
+//! the title, a page says how long it takes to read.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -58,6 +59,9 @@ impl Page {
                     let end = |event: &Event<'_>| matches!(event, Event::End(TagEnd::Heading(_)));
                     let inner = parser.by_ref().take_while(|event| !end(event)).collect();
                     events.extend(page.heading(level, id.as_deref(), inner, &mut used_ids));
+                    if level == HeadingLevel::H1 {
+                        events.push(Event::Html(reading_time(source).into()));
+                    }
                 }
                 other => events.extend(page.event(other)),
             }
@@ -115,6 +119,14 @@ impl Page {
             },
             other => vec![other],
         }
+    }
+}
+
+/// How long a page takes to read, at 230 words per minute.
+fn reading_time(source: &str) -> String {
+    match source.split_whitespace().count().div_ceil(230) {
+        0 | 1 => "<p class=\"quiet\">About 1 minute.</p>\n".to_owned(),
+        minutes => format!("<p class=\"quiet\">About {minutes} minutes.</p>\n"),
     }
 }
 

@@ -53,6 +53,28 @@ fn renders_page_with_html_links_and_without_comments() {
 }
 
 #[test]
+fn page_says_how_long_it_takes_to_read() {
+    for (words, length) in
+        [(0, "1 minute"), (228, "1 minute"), (229, "2 minutes"), (688, "3 minutes")]
+    {
+        let page = Page::render(&format!("# T\n{}", " word".repeat(words)));
+        let below_title = page.html.split_once("</h1>\n").expect("it has a title").1;
+        let expected = format!("<p class=\"quiet\">About {length}.</p>\n");
+        assert!(below_title.starts_with(&expected), "{words}: {below_title}");
+        assert_eq!(page.html.matches("About").count(), 1, "{words}");
+    }
+}
+
+/// Who reads these alone can run recliner, and each takes four minutes.
+#[test]
+fn three_chapters_that_suffice_are_short() {
+    for name in ["install.md", "first-cluster.md", "enforcing.md"] {
+        let words = source(name).expect("it is a chapter").split_whitespace().count();
+        assert!(words <= 900, "{name} has {words} words");
+    }
+}
+
+#[test]
 fn reads_list_of_contents_like_mdbook() {
     let contents = Contents::read(
         "# Summary\n\n[Introduction](introduction.md)\n\n# First *steps*\n\n- [Install](install.md)\n\
