@@ -136,7 +136,10 @@ pub fn router(state: AppState) -> Router {
         .nest(API, api)
         // A nested router does not match its own path with a trailing slash.
         .route("/api/v1/", any(no_route))
-        .layer(middleware::from_fn_with_state(state.allow.clone(), guard::refuse_unknown_host))
+        .layer(middleware::from_fn_with_state(
+            guard::HostCheck::new(state.allow.clone()),
+            guard::refuse_unknown_host,
+        ))
         .layer(middleware::map_response(guard::add_security_headers))
         .layer(middleware::from_fn_with_state(web, web::authenticate))
         .with_state(state)

@@ -18,6 +18,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// The policy of pages: they load only files of this server. A script inside a name does not run.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -50,15 +54,42 @@ pub(super) async fn add_security_headers(mut response: Response) -> Response {
     response
 }
 
+/// How many refused host names are logged: the names of an attacker have no end.
+const MAX_LOGGED: usize = 16;
+
+/// The check of `Host`, and the refused names that were logged. A client that asked by such a name before an update
+/// of recliner may show its operator only the status.
+#[derive(Clone, Debug)]
+pub(super) struct HostCheck {
+    allow: Allow,
+    logged: Arc<Mutex<BTreeSet<OrderRefused>>>,
+}
+
+impl HostCheck {
+    pub(super) fn new(allow: Allow) -> Self {
+        Self { allow, logged: Arc::default() }
+    }
+
+    fn log(&self, refused: &OrderRefused) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() < MAX_LOGGED && logged.insert(refused.clone()) {
+            tracing::warn!(why = %refused, "refused a request; this is logged once for each Host");
+        }
+    }
+}
+
 /// Refuses requests whose `Host` is a name that anybody could point at this machine.
 pub(super) async fn refuse_unknown_host(
-    State(allow): State<Allow>,
+    State(check): State<HostCheck>,
     request: Request,
     next: Next,
 ) -> Response {
-    match order_check::check_host(&allow, &request) {
+    match order_check::check_host(&check.allow, &request) {
         Ok(()) => next.run(request).await,
-        Err(why) => refused_at(request.uri().path(), ApiError::from(why)),
+        Err(why) => {
+            check.log(&why);
+            refused_at(request.uri().path(), ApiError::from(why))
+        }
     }
 }
 
@@ -73,6 +104,6 @@ pub(super) fn refused_at(path: &str, refused: ApiError) -> Response {
 
 impl From<OrderRefused> for ApiError {
     fn from(refused: OrderRefused) -> Self {
-        Self::forbidden(refused.status(), refused)
+        Self::forbidden(refused.status(), &refused)
     }
 }

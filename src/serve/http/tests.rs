@@ -40,7 +40,7 @@ use crate::{
 };
 use axum::{
     body::Body,
-    http::{HeaderMap, Method, Request, StatusCode},
+    http::{HeaderMap, HeaderValue, Method, Request, StatusCode},
 };
 use couchdb_client::{self, CertificateEnds, EntryStatus, OwnAddress};
 use couchdb_names::{Range, Signature, Version};
@@ -300,8 +300,14 @@ impl Surface {
         Self { state, plan, status, config, orders }
     }
 
+    /// The service's router. A request that names no host names this machine's address.
     fn router(&self) -> Router {
-        router(self.state.clone())
+        let with_host = middleware::map_request(async |mut request: Request<Body>| {
+            let address = HeaderValue::from_static("127.0.0.1:10984");
+            request.headers_mut().entry("host").or_insert(address);
+            request
+        });
+        Router::new().fallback_service(router(self.state.clone())).layer(with_host)
     }
 
     async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
