@@ -70,7 +70,7 @@ const ANSWERS: usize = 4;
 const API: &str = "/api/v1";
 
 /// Every route that the OpenAPI document describes, with its handler.
-fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Turns) -> Vec<Route> {
+fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Forecasts) -> Vec<Route> {
     let mut all: Vec<Route> = [
         status::routes(),
         databases::routes(),
@@ -102,7 +102,7 @@ fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Turns) -> Vec<Route> {
 /// The OpenAPI document of a service with these channels.
 #[must_use]
 pub fn openapi(channels: &[&str]) -> Value {
-    let routes = routes(&ConcurrencyLimit::new(ANSWERS), &what_if::Turns::default());
+    let routes = routes(&ConcurrencyLimit::new(ANSWERS), &what_if::Forecasts::default());
     let operations: Vec<Operation> = routes.into_iter().map(|route| route.operation).collect();
     openapi::document(&operations, channels)
 }
@@ -111,7 +111,7 @@ pub fn openapi(channels: &[&str]) -> Value {
 pub fn router(state: AppState) -> Router {
     let web = state.web.clone();
     let turns = ConcurrencyLimit::new(ANSWERS);
-    let forecasts = what_if::Turns::default();
+    let forecasts = what_if::Forecasts::default();
     let routes = routes(&turns, &forecasts);
     let operations: Vec<Operation> = routes.iter().map(|it| it.operation.clone()).collect();
     let route_names = route::known_routes(&operations);
