@@ -53,7 +53,8 @@ pub use web::WebAccess;
 use crate::tasks::unwrap_join;
 use axum::{
     Extension, Router,
-    http::{StatusCode, Uri},
+    extract::OriginalUri,
+    http::StatusCode,
     middleware,
     response::{IntoResponse, Response},
     routing::{any, get},
@@ -122,7 +123,7 @@ pub fn router(state: AppState) -> Router {
             None => all = all.route(operation.path, handler),
         }
     }
-    let no_route = async move |uri: Uri| route::no_route(&uri, &route_names);
+    let no_route = async move |OriginalUri(uri): OriginalUri| route::no_route(&uri, &route_names);
     let api = api
         .layer(Extension(turns.clone()))
         .fallback(no_route.clone())
@@ -140,8 +141,8 @@ pub fn router(state: AppState) -> Router {
             guard::HostCheck::new(state.allow.clone()),
             guard::refuse_unknown_host,
         ))
-        .layer(middleware::map_response(guard::add_security_headers))
         .layer(middleware::from_fn_with_state(web, web::authenticate))
+        .layer(middleware::map_response(guard::add_security_headers))
         .with_state(state)
 }
 

@@ -40,13 +40,14 @@ pub(super) fn allow_own_files(headers: &mut HeaderMap) {
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
 }
 
-/// Adds the security headers of every response. A response without a caching rule is not stored.
+/// Adds the security headers that a response, or the web configuration file, has not set. A response without a caching
+/// rule is not stored.
 pub(super) async fn add_security_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in
         [(header::X_CONTENT_TYPE_OPTIONS, "nosniff"), (header::X_FRAME_OPTIONS, "DENY")]
     {
-        headers.insert(name, HeaderValue::from_static(value));
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(NOTHING);

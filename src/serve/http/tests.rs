@@ -375,6 +375,17 @@ async fn ask(router: Router, method: Method, path: &str, headers: &[(&str, &str)
 
 #[tokio::test]
 async fn every_response_has_security_headers() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let users = "basic_auth_users: {ann: $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay}\n\
+        http_server_config: {headers: {X-Frame-Options: sameorigin}}\n";
+    std::fs::write(file.path(), users).unwrap();
+    let mut surface = Surface::new();
+    surface.state.web = WebAccess::open(Some(file.path())).unwrap();
+    let refused = surface.get("/docs/").await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(refused.header("x-content-type-options"), "nosniff");
+    assert_eq!(refused.header("cache-control"), "no-store");
+    assert_eq!(refused.header("x-frame-options"), "sameorigin");
     let surface = Surface::new();
     for path in
         ["/", "/metrics", "/-/healthy", "/-/reload", "/api/v1/status", "/api/v1/no", "/no", "/api"]

@@ -59,7 +59,7 @@ async fn waited(
     time::timeout(MAX_WAIT, permit).await.unwrap_or_else(|_| {
         let seconds = MAX_WAIT.as_secs();
         let why = format!(
-            "this question had no turn within {seconds} s: {others} others are being read or worked on; ask again later"
+            "this question had no turn within {seconds} s (others read or worked on: {others}); ask again later"
         );
         Err(ApiError::again_after(MAX_WAIT, why))
     })
@@ -126,7 +126,11 @@ mod tests {
         let turn = first.turn().await.ok().unwrap();
         let second = limits.place().await.ok().unwrap();
         let refused = second.turn().await.err().unwrap();
-        assert!(refused.why.contains("within 30 s: 1 others"), "{}", refused.why);
+        assert!(
+            refused.why.contains("within 30 s (others read or worked on: 1)"),
+            "{}",
+            refused.why
+        );
         assert_eq!(refused.into_response().headers()["retry-after"], "30");
         drop(turn);
         assert!(second.turn().await.is_ok());

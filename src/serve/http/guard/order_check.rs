@@ -173,7 +173,7 @@ pub(in crate::serve::http) fn check_form(request: &Request) -> Result<(), OrderR
 /// Checks that an expensive question was sent by a program, or by a page of this server.
 pub(in crate::serve::http) fn check_question(request: &Request) -> Result<(), OrderRefused> {
     require_json(request.headers())?;
-    check_origin(request.headers(), scheme_of(request), &host_of(request.headers())?)
+    check_origin(request.headers(), scheme_of(request), &host_of(request)?)
 }
 
 /// Checks that a form without an order was sent by a page of this server, under any host name and
@@ -183,7 +183,7 @@ pub(in crate::serve::http) fn check_question_form(request: &Request) -> Result<(
     if request.headers().contains_key(SEC_FETCH_SITE) {
         return Ok(());
     }
-    check_origin(request.headers(), scheme_of(request), &host_of(request.headers())?)
+    check_origin(request.headers(), scheme_of(request), &host_of(request)?)
 }
 
 fn scheme_of(request: &Request) -> Scheme {
@@ -232,9 +232,12 @@ fn require_json(headers: &HeaderMap) -> Result<(), OrderRefused> {
     Ok(())
 }
 
-/// The `Host` of a request, which must have exactly one.
-fn host_of(headers: &HeaderMap) -> Result<HostPort<'_>, OrderRefused> {
-    let mut hosts = headers.get_all(header::HOST).iter().map(HeaderValue::to_str);
+/// The `Host` of a request, which must have exactly one, or the host of a complete URL, which a proxy would obey.
+fn host_of(request: &Request) -> Result<HostPort<'_>, OrderRefused> {
+    if let Some(authority) = request.uri().authority() {
+        return HostPort::parse(authority.as_str()).ok_or(OrderRefused::UnknownHost(None));
+    }
+    let mut hosts = request.headers().get_all(header::HOST).iter().map(HeaderValue::to_str);
     let (Some(Ok(host)), None) = (hosts.next(), hosts.next()) else {
         return Err(OrderRefused::UnknownHost(None));
     };
@@ -244,7 +247,7 @@ fn host_of(headers: &HeaderMap) -> Result<HostPort<'_>, OrderRefused> {
 /// The `Host` of a request, if nobody else can point it at this machine: an address, or a name of
 /// this machine.
 fn known_host<'a>(allow: &Allow, request: &'a Request) -> Result<HostPort<'a>, OrderRefused> {
-    let place = host_of(request.headers())?;
+    let place = host_of(request)?;
     let Host::Name(name) = place.host else { return Ok(place) };
     let web = request.extensions().get::<Arc<ActiveWebConfig>>();
     let is_known = name.eq_ignore_ascii_case("localhost")

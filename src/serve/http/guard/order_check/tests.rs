@@ -203,3 +203,16 @@ fn socket_owner_suspends_resumes_and_backs_up_without_flag() {
         assert_eq!(result, Err(expected), "{line:?}");
     }
 }
+
+#[test]
+fn host_of_a_complete_url_counts_instead_of_the_header() {
+    for (url, expected) in [
+        ("http://evil.example/metrics", Err(unknown("evil.example"))),
+        ("http://evil@127.0.0.1/metrics", Err(OrderRefused::UnknownHost(None))),
+        ("http://recliner.example:10984/metrics", Ok(())),
+        ("/metrics", Ok(())),
+    ] {
+        let request = Request::get(url).header("host", "127.0.0.1").body(Body::empty()).unwrap();
+        assert_eq!(check_host(&allow(false, false), &request), expected, "{url}");
+    }
+}
