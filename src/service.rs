@@ -451,7 +451,6 @@ fn allowed(settings: &Settings) -> http::Allow {
         lifecycle: settings.web.enable_lifecycle,
         admin: settings.web.enable_admin_api,
         names: [signals::host_names(), settings.web.allowed_hosts.clone()].concat().into(),
-        checks_host: settings.web.checks_host(),
     }
 }
 

@@ -38,7 +38,10 @@ use course::TargetCourse;
 use dates::FAR;
 use imagined::{NodeBytes, nodes_of, nodes_on};
 use simulation::Simulation;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicI64},
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
@@ -287,6 +290,7 @@ pub struct Forecast<'a> {
     present: &'a Present,
     span: Duration,
     stop: &'a CancellationToken,
+    samples_left: Option<&'a AtomicI64>,
     evidence: Evidence,
     unchecked: Unchecked,
 }
@@ -306,7 +310,14 @@ impl<'a> Forecast<'a> {
         if evidence.watched_bytes == 0 {
             return Err(NoRates);
         }
-        Ok(Self { present, span, stop, evidence, unchecked: Unchecked::of(present, span, stop) })
+        let unchecked = Unchecked::of(present, span, stop);
+        Ok(Self { present, span, stop, samples_left: None, evidence, unchecked })
+    }
+
+    /// Subtracts one from this number at each sample, of which every simulation takes [`SAMPLES`].
+    #[must_use]
+    pub fn counting_down(self, samples_left: &'a AtomicI64) -> Self {
+        Self { samples_left: Some(samples_left), ..self }
     }
 
     /// Simulates one proposal.

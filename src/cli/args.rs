@@ -264,8 +264,7 @@ pub(super) struct WebArgs {
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
     /// A host name that clients use for this service, besides addresses, localhost and this machine's host
-    /// name. With this flag, or on a loopback address, requests with any other name are refused unless they
-    /// have a user
+    /// name. Requests with any other name are refused unless they have a user
     #[arg(long = "web.allowed-host", value_name = "NAME")]
     pub(super) allowed_hosts: Vec<String>,
     /// The Unix socket over which recliner's own user, and root, can suspend, resume and back up

@@ -36,9 +36,10 @@ pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(120);
 
-/// The maximum wait for the head of a response to a GET: longer than the service delays an answer
-/// while it waits for an event.
-const HEAD: Duration = Duration::from_secs(35);
+/// The maximum wait for the head of a response to a GET, which a service answers at once; and if it waits for
+/// an event, longer than it does so.
+const HEAD: Duration = Duration::from_secs(10);
+const HEAD_WITH_EVENT: Duration = Duration::from_secs(35);
 
 /// The maximum wait for an answer that needs many simulations of a large cluster.
 pub(super) const WORK: Duration = Duration::from_secs(1_200);
@@ -278,9 +279,23 @@ impl ServiceClient {
         if !query.is_empty() {
             at.query_pairs_mut().extend_pairs(query);
         }
-        let sent = time::timeout(HEAD, self.send(self.client.get(at))).await;
-        let answer = sent.map_err(|_| self.unanswered("it did not answer in time"))??;
+        let waits = query.iter().any(|(key, _)| *key == "wait");
+        let head = if waits { HEAD_WITH_EVENT } else { HEAD };
+        let answer = self.head_within(head, self.client.get(at)).await?;
         self.data(answer).await
+    }
+
+    /// Sends a request to which the head of the response comes within this time.
+    async fn head_within(
+        &self,
+        head: Duration,
+        request: RequestBuilder,
+    ) -> Result<Response, CommandError> {
+        time::timeout(head, self.send(request)).await.unwrap_or_else(|_| {
+            let seconds = head.as_secs();
+            Err(self
+                .unanswered(&format!("it began no answer within {seconds} s; is it a recliner?")))
+        })
     }
 
     /// The `data` of the response to a POST of `body` as JSON.
@@ -350,7 +365,7 @@ impl ServiceClient {
     /// # Errors
     /// If there is no response, or its status is not 200.
     pub(super) async fn probe(&self, path: &str) -> Result<(), CommandError> {
-        let answer = self.send(self.client.get(self.url(path)?)).await?;
+        let answer = self.head_within(HEAD, self.client.get(self.url(path)?)).await?;
         match answer.status() {
             StatusCode::OK => Ok(()),
             status => Err(self.unanswered(&format!("it answered {status}"))),

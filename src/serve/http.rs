@@ -53,7 +53,8 @@ pub use web::WebAccess;
 use crate::tasks::unwrap_join;
 use axum::{
     Extension, Router,
-    http::{StatusCode, Uri},
+    extract::OriginalUri,
+    http::StatusCode,
     middleware,
     response::{IntoResponse, Response},
     routing::{any, get},
@@ -70,7 +71,7 @@ const ANSWERS: usize = 4;
 const API: &str = "/api/v1";
 
 /// Every route that the OpenAPI document describes, with its handler.
-fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Turns) -> Vec<Route> {
+fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Forecasts) -> Vec<Route> {
     let mut all: Vec<Route> = [
         status::routes(),
         databases::routes(),
@@ -102,7 +103,7 @@ fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Turns) -> Vec<Route> {
 /// The OpenAPI document of a service with these channels.
 #[must_use]
 pub fn openapi(channels: &[&str]) -> Value {
-    let routes = routes(&ConcurrencyLimit::new(ANSWERS), &what_if::Turns::default());
+    let routes = routes(&ConcurrencyLimit::new(ANSWERS), &what_if::Forecasts::default());
     let operations: Vec<Operation> = routes.into_iter().map(|route| route.operation).collect();
     openapi::document(&operations, channels)
 }
@@ -111,7 +112,7 @@ pub fn openapi(channels: &[&str]) -> Value {
 pub fn router(state: AppState) -> Router {
     let web = state.web.clone();
     let turns = ConcurrencyLimit::new(ANSWERS);
-    let forecasts = what_if::Turns::default();
+    let forecasts = what_if::Forecasts::default();
     let routes = routes(&turns, &forecasts);
     let operations: Vec<Operation> = routes.iter().map(|it| it.operation.clone()).collect();
     let route_names = route::known_routes(&operations);
@@ -122,7 +123,7 @@ pub fn router(state: AppState) -> Router {
             None => all = all.route(operation.path, handler),
         }
     }
-    let no_route = async move |uri: Uri| route::no_route(&uri, &route_names);
+    let no_route = async move |OriginalUri(uri): OriginalUri| route::no_route(&uri, &route_names);
     let api = api
         .layer(Extension(turns.clone()))
         .fallback(no_route.clone())
@@ -136,9 +137,12 @@ pub fn router(state: AppState) -> Router {
         .nest(API, api)
         // A nested router does not match its own path with a trailing slash.
         .route("/api/v1/", any(no_route))
-        .layer(middleware::from_fn_with_state(state.allow.clone(), guard::refuse_unknown_host))
-        .layer(middleware::map_response(guard::add_security_headers))
+        .layer(middleware::from_fn_with_state(
+            guard::HostCheck::new(state.allow.clone()),
+            guard::refuse_unknown_host,
+        ))
         .layer(middleware::from_fn_with_state(web, web::authenticate))
+        .layer(middleware::map_response(guard::add_security_headers))
         .with_state(state)
 }
 

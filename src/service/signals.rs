@@ -3,14 +3,29 @@
 use std::io;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// The machine's host name, with and without its domain; empty if it has none.
+/// The machine's host name, with and without its domain, and what `/etc/hosts` calls it; empty if it has none.
 pub(super) fn host_names() -> Vec<String> {
     let machine = rustix::system::uname();
     let whole = machine.nodename().to_str().unwrap_or_default().trim();
+    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    names_of(whole, &hosts)
+}
+
+/// The names of a machine: most systems keep the one with the domain only in `/etc/hosts`, and Kubernetes writes
+/// that of each pod there.
+fn names_of(whole: &str, hosts: &str) -> Vec<String> {
     let short = whole.split('.').next().unwrap_or_default();
     let mut names = vec![whole.to_owned(), short.to_owned()];
-    names.dedup();
     names.retain(|name| !name.is_empty());
+    for line in hosts.lines() {
+        let line = line.split('#').next().unwrap_or_default();
+        let named: Vec<String> = line.split_whitespace().skip(1).map(str::to_owned).collect();
+        if named.iter().any(|name| *name == whole || *name == short) {
+            names.extend(named);
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
     names
 }
 
@@ -54,5 +69,18 @@ impl ProcessSignals {
             Some(()) = self.hup.recv() => ProcessSignal::Reload,
             else => std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_the_name_with_the_domain_from_the_hosts_file() {
+        let hosts = "127.0.0.1 localhost # couch-a\n127.0.1.1 couch-a.example.com couch-a\n10.0.0.2\tcouch-b.example.com couch-b\n";
+        assert_eq!(names_of("couch-a", hosts), ["couch-a", "couch-a.example.com"]);
+        assert_eq!(names_of("couch-c.example.com", hosts), ["couch-c", "couch-c.example.com"]);
+        assert_eq!(names_of("", hosts), [""; 0]);
     }
 }

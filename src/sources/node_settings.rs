@@ -3,19 +3,22 @@
 //! Owns the settings as last read: the sections that decide what smoosh does, the marks of a
 //! takeover, which show the values from before it, and a few keys of three other sections. Asks for
 //! no section that may hold secrets, and never changes anything. A node that does not answer keeps
-//! its settings; the others are published once its time limit is over.
+//! its settings, and delays those of the others by no more than a moment.
 
 use super::{couchdb::describe, nodes_changed};
 use crate::{model::settings::work::MARK_SECTION, table::Snapshot};
 use compaction_settings::{NodeConfig, smoosh_sections};
 use couchdb_client::{Client, Error};
-use futures::future::join_all;
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
-use tokio::{sync::watch, time};
+use tokio::{
+    sync::watch,
+    time::{self, Instant},
+};
 use tokio_util::sync::CancellationToken;
 
 /// Time between two reads of all nodes.
@@ -30,6 +33,9 @@ const KEPT_KEYS: [(&str, &[&str]); 3] = [
 
 /// Time limit for one node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Answers within this time of each other are published together: each publication makes others work.
+const TOGETHER: Duration = Duration::from_secs(2);
 
 /// The settings of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,9 +78,23 @@ impl NodeSettingsTask {
                 }
                 polled_nodes = self.snapshots.borrow().reachable_nodes();
                 let client = self.client.borrow().clone();
-                let read =
-                    join_all(polled_nodes.iter().map(|node| read_in_time(&client, node))).await;
-                self.apply(polled_nodes.iter().cloned().zip(read));
+                let mut reads: FuturesUnordered<_> = polled_nodes
+                    .iter()
+                    .map(async |node| (node.clone(), read_in_time(&client, node).await))
+                    .collect();
+                loop {
+                    let (mut answered, end) = (Vec::new(), Instant::now() + TOGETHER);
+                    while let Ok(Some(one)) = time::timeout_at(end, reads.next()).await {
+                        answered.push(one);
+                    }
+                    let is_last = reads.is_empty();
+                    if is_last || !answered.is_empty() {
+                        self.apply(answered, &polled_nodes);
+                    }
+                    if is_last {
+                        break;
+                    }
+                }
             };
             if stop.run_until_cancelled(read).await.is_none() {
                 return;
@@ -82,15 +102,21 @@ impl NodeSettingsTask {
         }
     }
 
-    fn apply(&self, read: impl Iterator<Item = (String, Result<NodeConfig, String>)>) {
+    /// Applies the answers of some of the nodes that are polled.
+    fn apply(
+        &self,
+        answered: Vec<(String, Result<NodeConfig, String>)>,
+        polled_nodes: &BTreeSet<String>,
+    ) {
         let members: BTreeSet<String> = {
             let snapshot = self.snapshots.borrow();
             let members = snapshot.nodes().iter().filter(|node| node.is_member);
             members.map(|node| node.name.to_string()).collect()
         };
         let mut settings = NodeSettings::clone(&self.settings.borrow());
-        settings.problems.clear();
-        for (node, result) in read {
+        settings.problems.retain(|node, _| polled_nodes.contains(node));
+        for (node, result) in answered {
+            settings.problems.remove(&node);
             match result {
                 Ok(config) => {
                     settings.nodes.insert(node, config);

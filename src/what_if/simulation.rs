@@ -29,7 +29,10 @@ use hashbrown::HashMap;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
@@ -108,6 +111,7 @@ pub(super) struct Simulation<'a> {
     unchecked: &'a Unchecked,
     span: Duration,
     stop: &'a CancellationToken,
+    samples_left: Option<&'a AtomicI64>,
     /// The policy's channels and rules, as adapted for the plans of the simulation.
     channels: Arc<Channels>,
     rules: Arc<Rules>,
@@ -143,8 +147,8 @@ pub(super) struct Simulation<'a> {
 
 impl<'a> Simulation<'a> {
     pub(super) fn new(forecast: &'a Forecast<'_>, policy: &'a Policy) -> Self {
-        let Forecast { present, span, stop, unchecked, evidence: _ } = forecast;
-        let (present, span, stop) = (*present, *span, *stop);
+        let Forecast { present, span, stop, samples_left, unchecked, evidence: _ } = forecast;
+        let (present, span, stop, samples_left) = (*present, *span, *stop, *samples_left);
         let rows = present.snapshot.row_count().max(1);
         let plans = (ROW_BUDGET / rows).clamp(PLANS.0, PLANS.1);
         let steps_per_sample = (plans / (SAMPLES - 1)).clamp(1, STEPS_PER_SAMPLE);
@@ -163,6 +167,7 @@ impl<'a> Simulation<'a> {
             unchecked,
             span,
             stop,
+            samples_left,
             queues: Queues::new(Arc::clone(&channels)),
             channels,
             rules: Arc::new(rules),
@@ -516,6 +521,9 @@ impl<'a> Simulation<'a> {
         let Some(unchecked) = self.unchecked.samples.get(self.samples.len()).copied() else {
             return;
         };
+        if let Some(left) = self.samples_left {
+            left.fetch_sub(1, Ordering::Relaxed);
+        }
         let mut saved = self.saved_for_good;
         let time = TimeAhead::after(at);
         for (kind, bytes) in self.courses.saved_bytes(time) {

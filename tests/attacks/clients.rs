@@ -104,22 +104,44 @@ async fn large_concurrent_requests_stay_within_memory_limit() {
 
 #[tokio::test]
 async fn dns_rebinding_reads_nothing() {
-    let victim = Victim::demo(&["--web.enable-admin-api"]).await;
-    let port = victim.address.rsplit(':').next().expect("the address has a port").to_owned();
-    for host in ["evil.example", "127.0.0.1.evil.example", "evil@127.0.0.1", ""] {
-        for path in ["/", "/api/v1/status", "/api/v1/targets", "/api/v1/config", "/live?page=/"] {
-            let host = if host.is_empty() { String::new() } else { format!("{host}:{port}") };
+    for listen in ["127.0.0.1", "0.0.0.0", "[::]"] {
+        let victim = Victim::demo_on(listen).await;
+        let port = victim.address.rsplit(':').next().expect("the address has a port").to_owned();
+        let ask = async |host: &str, path: &str| {
             let request =
                 format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-            let (status, body) = victim.send(&request).await;
-            assert!([400, 403, 421].contains(&status), "{host} {path}: {status} {body:.200}");
+            victim.send(&request).await
+        };
+        let foreign = ["evil.example", "127.0.0.1.evil.example", "evil@127.0.0.1"]
+            .map(|host| format!("{host}:{port}"));
+        for host in foreign.iter().map(String::as_str).chain([""]) {
+            for path in [
+                "/",
+                "/api/v1/status",
+                "/api/v1/targets",
+                "/api/v1/config",
+                "/live?page=/",
+                "/metrics",
+                "/sd",
+                "/_db_updates",
+                "/docs/",
+                "//",
+                "/%2e%2e/",
+                "/-/healthy/",
+            ] {
+                let (status, body) = ask(host, path).await;
+                assert!([400, 403, 421].contains(&status), "{host} {path}: {status} {body:.200}");
+            }
+            assert_eq!(ask(host, "/-/healthy").await.0, 200, "{host}");
         }
-    }
-    for host in ["localhost", "127.0.0.1", "[::1]"] {
-        let request = format!(
-            "GET /api/v1/status HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n"
-        );
-        assert_eq!(victim.send(&request).await.0, 200, "{host}");
+        let (_, told) = ask(&foreign[0], "/metrics").await;
+        assert!(told.contains("start recliner with --web.allowed-host=evil.example"), "{told}");
+        for host in ["localhost", "127.0.0.1", "[::1]", "10.9.8.7", "[fd00::7]"] {
+            assert_eq!(ask(&format!("{host}:{port}"), "/metrics").await.0, 200, "{listen} {host}");
+        }
+        let log = victim.stop().await;
+        let told = log.matches("--web.allowed-host=evil.example").count();
+        assert_eq!(told, 1, "each name is logged once: {log}");
     }
 }
 
@@ -256,4 +278,51 @@ async fn concurrent_openapi_readers_stay_within_memory_limit() {
     assert!(answers.iter().all(|(status, _)| [0, 200, 503].contains(status)));
     assert!(answers.iter().any(|(status, _)| *status == 200));
     harm.within(300);
+}
+
+/// The head of a question whose body never comes, and a complete question; by path.
+fn slow_and_whole(victim: &Victim, path: &str, content: &str, body: &str) -> [String; 2] {
+    let host = &victim.address;
+    let head = |length: usize| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n\
+             Content-Type: {content}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        )
+    };
+    [head(1_000), head(body.len()) + body]
+}
+
+#[tokio::test]
+async fn slow_bodies_hold_nobody_out() {
+    let victim = Victim::demo(&["--web.enable-admin-api"]).await;
+    victim.until("/-/ready", "ready").await;
+    let (json, form) = ("application/json", "application/x-www-form-urlencoded");
+    for (path, content, body) in [
+        ("/api/v1/what-if", json, "{}"),
+        ("/api/v1/preflight", json, r#"{"db":"orders","design":{"_id":"_design/x"}}"#),
+        ("/what-if", form, "days=1"),
+        ("/act", form, "order=rescan"),
+        ("/api/v1/rescan", json, "{}"),
+        ("/api/v1/suspend", json, r#"{"scope":"all"}"#),
+    ] {
+        let [slow, whole] = slow_and_whole(&victim, path, content, body);
+        let attack = async {
+            let mut held = Vec::new();
+            for _ in 0..20 {
+                let mut stream = TcpStream::connect(&victim.address).await.expect("it listens");
+                stream.write_all(slow.as_bytes()).await.expect("it reads");
+                held.push(stream);
+            }
+            let others = join_all(["/", "/api/v1/targets", "/metrics"].map(|at| victim.get(at)));
+            let others = time::timeout(Duration::from_secs(5), others).await;
+            let others = others.unwrap_or_else(|_| panic!("{path}: others wait"));
+            assert!(others.iter().all(|(status, _)| *status == 200), "{path}: {others:?}");
+            let answer = time::timeout(Duration::from_secs(25), victim.send(&whole)).await;
+            answer.unwrap_or_else(|_| panic!("{path} waits for slow bodies"))
+        };
+        let ((status, said), harm) = victim.during(attack).await;
+        assert!([200, 409].contains(&status), "{path}: {status} {said:.300}");
+        harm.within(200);
+    }
+    victim.stop().await;
 }

@@ -318,9 +318,90 @@ async fn command_fails_on_endless_continue_responses() {
         &["plan", "--recliner.url", &url],
         &["advise", "--recliner.url", &url],
     ] {
+        let begun = time::Instant::now();
         let (code, out, err) = run(dir.path(), words, &login).await;
         assert!(code != 0 && out.is_empty() && !err.is_empty(), "{words:?}: {code} {out} {err}");
+        assert!(begun.elapsed() < Duration::from_secs(15), "{words:?}: {:?}", begun.elapsed());
+        let says = err.contains("began no answer within 10 s") || err.contains("still to come");
+        assert!(says, "{words:?}: {err}");
     }
+}
+
+/// Names that attack a line, a page, a shell, a metric or a terminal.
+fn hostile_names() -> Vec<String> {
+    let mut names: Vec<String> = [
+        "couchdb@a\nrecliner_evil 1\n",
+        "couchdb@<script>alert(1)</script>",
+        "couchdb@a\"><img src=x onerror=alert(1)>",
+        "couchdb@$(touch evil);`touch evil`|'touch evil'",
+        "couchdb@a\",node=\"b\"} 7",
+        "couchdb@a\\",
+        "couchdb@\u{1b}[2J\u{7}\u{202e}\0",
+        "../../_config/admins",
+        "couchdb@a?x=1#y%0d%0a",
+        "",
+    ]
+    .map(str::to_owned)
+    .into();
+    names.push(format!("couchdb@{}", "n".repeat(10_000)));
+    names
+}
+
+#[tokio::test]
+async fn hostile_node_names_change_no_output() {
+    let names = hostile_names();
+    let known = [vec![NODE.to_owned()], names.clone()].concat();
+    let membership = json!({ "all_nodes": known, "cluster_nodes": known }).to_string();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let couch = FalseCouch::open(small_world(), move |request| match request.uri().path() {
+        "/_membership" => Some(json_response(membership.clone())),
+        // What each node says its name is.
+        "/_node/_local" => {
+            let at = asked.fetch_add(1, Ordering::Relaxed) % names.len();
+            Some(json_response(json!({ "name": names[at] }).to_string()))
+        }
+        _ => None,
+    })
+    .await;
+    let victim = couch.read_by_a_service("poll: 1s\n").await;
+    victim.until("/metrics", &format!("recliner_node_up{{node=\"{NODE}\"}} 1")).await;
+    let ((), harm) = victim.during(time::sleep(Duration::from_secs(5))).await;
+    harm.within(200);
+    // An answer to HTTP/1.0 is not chunked.
+    let request = format!("GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", victim.address);
+    let (_, metrics) = victim.send(&request).await;
+    for line in metrics.lines() {
+        let first = line.split(['{', ' ']).next().unwrap_or_default();
+        let is_known = ["#", "process_", "recliner_"].iter().any(|it| first.starts_with(it));
+        assert!(is_known && !first.starts_with("recliner_evil"), "{line:.300}");
+        assert!(line.len() < 25_000, "{line:.300}");
+    }
+    for page in ["/", "/nodes", "/status", "/targets", "/queue", "/advice", "/api/v1/status", "/sd"]
+    {
+        let (status, text) = victim.get(page).await;
+        assert_eq!(status, 200, "{page}");
+        for raw in ["<script>alert", "<img src=x", "\u{1b}", "\u{7}", "\u{202e}"] {
+            // JSON is no page; and a filter sends a name back as it is, which shows nothing.
+            let is_json = page.starts_with("/api") || page == "/sd";
+            let harmless = if raw.starts_with('<') { is_json } else { page == "/targets" };
+            assert!(harmless || !text.contains(raw), "{page}: {raw:?}");
+        }
+    }
+    let url = format!("http://{}", victim.address);
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for words in [["plan"], ["advise"], ["scan"]] {
+        let to = if words == ["scan"] { "--couchdb.url" } else { "--recliner.url" };
+        let at = if words == ["scan"] { &couch.url } else { &url };
+        let words = [&words[..], &[to, at]].concat();
+        let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
+        let (_, out, err) = run(dir.path(), &words, &login).await;
+        let is_printable = |it: char| it == '\n' || !(it.is_control() || it == '\u{202e}');
+        assert!([&out, &err].iter().all(|text| text.chars().all(is_printable)), "{out}{err}");
+        assert!(!out.lines().any(|line| line.starts_with("recliner_evil")), "{out}");
+    }
+    let log = victim.stop().await;
+    assert!(!log.lines().any(|line| line.starts_with("recliner_evil")), "{log:.2000}");
+    assert!(!log.contains('\u{1b}'), "{log:.2000}");
 }
 
 /// A configuration that starts everything due at once.

@@ -2,13 +2,40 @@
 
 use crate::{
     couchdb::{FalseCouch, PASSWORD, small_world},
-    victim::{Victim, run},
+    victim::{Victim, program, run},
 };
 use std::{
     fs::{self, File},
     os::unix::fs::{FileExt as _, MetadataExt as _, symlink},
 };
 use tokio::time::Instant;
+
+#[tokio::test]
+async fn settings_are_read_from_pipes_and_standard_input() {
+    let (dir, ini) = (tempfile::tempdir().expect("a temporary directory"), "[smoosh]\nx = 1\n");
+    fs::write(dir.path().join("local.ini"), ini).expect("the file is writable");
+    let program = program();
+    for from in [
+        "--ini <(sleep 1; cat local.ini)",
+        "--ini <(cat local.ini)",
+        "--ini /dev/stdin < local.ini",
+        "--ini - < local.ini",
+        "--ini local.ini",
+    ] {
+        for words in [format!("{from}"), format!("{from} --ini /dev/null")] {
+            let script = format!("exec '{}' import smoosh {words}", program.display());
+            let mut command = tokio::process::Command::new("bash");
+            let ended = command.args(["-c", &script]).current_dir(dir.path()).output().await;
+            let ended = ended.expect("bash runs");
+            let (out, err) = (ended.stdout, String::from_utf8_lossy(&ended.stderr));
+            assert!(ended.status.code() != Some(64) && !out.is_empty(), "{from}: {err}");
+        }
+    }
+    let script = format!("cat local.ini | '{}' import smoosh --ini -", program.display());
+    let mut command = tokio::process::Command::new("bash");
+    let ended = command.args(["-c", &script]).current_dir(dir.path()).output().await;
+    assert!(!ended.expect("bash runs").stdout.is_empty());
+}
 
 #[tokio::test]
 async fn backup_does_not_follow_symlinks() {
@@ -62,6 +89,19 @@ async fn refuses_endless_settings_files() {
             let (code, out, err) = run(dir.path(), &words, &[("COUCHDB_PASSWORD", PASSWORD)]).await;
             assert!(code != 0 && out.is_empty() && !err.is_empty(), "{words:?}: {code} {out:.200}");
         }
+    }
+    let made = std::process::Command::new("mkfifo").arg(dir.path().join("silent")).status();
+    assert!(made.expect("mkfifo runs").success());
+    let began = Instant::now();
+    let silent = tokio::join!(
+        run(dir.path(), &["import", "smoosh", "--ini", "silent"], &[]),
+        run(dir.path(), &["check-config", "--config.file", "silent"], &[]),
+        run(dir.path(), &["preflight", "orders", "silent"], &[]),
+    );
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    for (code, out, err) in [silent.0, silent.1, silent.2] {
+        let says = err.contains("it is a pipe, and nothing was written to it for 20 s");
+        assert!(code != 0 && out.is_empty() && says, "{code} {out} {err}");
     }
     for words in [["check-config", "--config.file", "/dev/zero"]] {
         let (code, _, err) = run(dir.path(), &words, &[]).await;

@@ -76,7 +76,13 @@ impl Victim {
     /// Starts a demo with these flags.
     pub(crate) async fn demo(flags: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        Self::start(dir, &[&["demo", "--log.level", "info"], flags].concat()).await
+        Self::start(dir, &[&["demo", "--log.level", "info"], flags].concat(), "127.0.0.1").await
+    }
+
+    /// Starts a demo that listens on this address.
+    pub(crate) async fn demo_on(listen: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        Self::start(dir, &["demo", "--log.level", "info"], listen).await
     }
 
     /// Starts a service for these URLs with a configuration, logged in as `adm`.
@@ -85,16 +91,17 @@ impl Victim {
         fs::write(dir.path().join("recliner.yml"), yaml).expect("the file is writable");
         let mut words = vec!["serve", "--config.file", "recliner.yml", "--mode", "enforce"];
         words.extend(urls.iter().flat_map(|url| ["--couchdb.url", url]));
-        Self::start(dir, &words).await
+        Self::start(dir, &words, "127.0.0.1").await
     }
 
-    async fn start(dir: tempfile::TempDir, words: &[&str]) -> Self {
+    async fn start(dir: tempfile::TempDir, words: &[&str], listen: &str) -> Self {
         crate::watchdog::start();
         let turn = TURN.acquire().await.expect("nobody closes it");
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-        let address = free.expect("a port is free").to_string();
+        let port = free.expect("a port is free").port();
+        let (address, listen) = (format!("127.0.0.1:{port}"), format!("{listen}:{port}"));
         let mut command = Command::new(program());
-        command.args(words).args(["--web.listen-address", &address]).env_clear();
+        command.args(words).args(["--web.listen-address", &listen]).env_clear();
         command.envs([("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", crate::couchdb::PASSWORD)]);
         command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.kill_on_drop(true).spawn().expect("the process starts");

@@ -178,6 +178,10 @@ fn compose_mounts_the_files_recliner_needs() {
         &texts(&services["recliner"]["command"]),
         Some(&configuration),
     );
+    // Without users, recliner refuses to be called by a name that it does not know.
+    assert!(!configuration.contains("web.config.file"));
+    let arguments = texts(&services["recliner"]["command"]);
+    assert!(arguments.iter().any(|it| it == "--web.allowed-host=recliner"), "{arguments:?}");
     for (name, service) in services {
         let Some(mounts) = service.get("volumes") else { continue };
         for mount in texts(mounts) {

@@ -25,15 +25,6 @@ pub struct WebSettings {
 }
 
 impl WebSettings {
-    /// Whether read requests need a `Host` that means this service. An address that only this
-    /// machine can reach is safe from everything except pages in its own browser, which DNS
-    /// rebinding brings here under a foreign name; any other address is open to the network, where
-    /// the names that clients use for it are unknown.
-    #[must_use]
-    pub fn checks_host(&self) -> bool {
-        self.listen_address.ip().to_canonical().is_loopback() || !self.allowed_hosts.is_empty()
-    }
-
     /// The default path of the socket for a storage path.
     #[must_use]
     pub fn default_admin_socket(storage_path: &Path) -> PathBuf {

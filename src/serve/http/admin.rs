@@ -196,7 +196,7 @@ const fn permission(name: OrderName) -> Permission {
 
 fn forbidden(state: &AppState, name: OrderName, refused: OrderRefused) -> ApiError {
     let advises = state.plan.borrow().rules.mode == Mode::Advise;
-    match (name, refused) {
+    match (name, &refused) {
         (OrderName::Compact, OrderRefused::AdminOff) if advises => ApiError {
             why: format!(
                 "{refused}; but in advise mode it compacts nothing: recliner explain prints the requests for a target"

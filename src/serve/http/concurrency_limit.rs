@@ -17,6 +17,11 @@ impl ConcurrencyLimit {
         Arc::clone(&self.0).try_acquire_owned().ok()
     }
 
+    /// The number of permits that are free now.
+    pub(super) fn free(&self) -> usize {
+        self.0.available_permits()
+    }
+
     /// Waits for a permit. It is never `None`, because nothing closes the semaphore.
     pub(super) async fn acquire(self) -> Option<OwnedSemaphorePermit> {
         self.0.acquire_owned().await.ok()

@@ -25,7 +25,7 @@ use super::{
     status::status_of,
     targets::TargetQuery,
     turn::in_turn,
-    what_if::Turns,
+    what_if::Forecasts,
 };
 use crate::{
     config,
@@ -109,7 +109,7 @@ pub(super) fn first_page_route(turns: ConcurrencyLimit) -> Vec<Route> {
 /// The routes of the console.
 pub(super) fn routes(
     turns: ConcurrencyLimit,
-    forecasts: Turns,
+    forecasts: Forecasts,
     live: LivePages,
 ) -> Router<AppState> {
     let mut router = Router::new();

@@ -9,8 +9,8 @@ use axum::{
 };
 use std::time::Duration;
 
-/// The `Retry-After`, in seconds, of a response whose data is not available yet.
-const SOON: HeaderValue = HeaderValue::from_static("2");
+/// The `Retry-After` of a response whose data is not available yet.
+const SOON: Duration = Duration::from_secs(2);
 
 /// An error response of the API.
 pub(super) struct ApiError {
@@ -65,7 +65,12 @@ impl ApiError {
 
     /// Data that the request needs is not available yet.
     pub(super) fn not_yet(why: impl ToString) -> Self {
-        Self { retry_after: Some(SOON), ..Self::unavailable(why) }
+        Self::again_after(SOON, why)
+    }
+
+    /// The same request may succeed after this time.
+    pub(super) fn again_after(pause: Duration, why: impl ToString) -> Self {
+        Self { retry_after: Some(pause.as_secs().into()), ..Self::unavailable(why) }
     }
 
     pub(super) fn late(patience: Duration) -> Self {

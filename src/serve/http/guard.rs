@@ -18,6 +18,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// The policy of pages: they load only files of this server. A script inside a name does not run.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -36,13 +40,14 @@ pub(super) fn allow_own_files(headers: &mut HeaderMap) {
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
 }
 
-/// Adds the security headers of every response. A response without a caching rule is not stored.
+/// Adds the security headers that a response, or the web configuration file, has not set. A response without a caching
+/// rule is not stored.
 pub(super) async fn add_security_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in
         [(header::X_CONTENT_TYPE_OPTIONS, "nosniff"), (header::X_FRAME_OPTIONS, "DENY")]
     {
-        headers.insert(name, HeaderValue::from_static(value));
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(NOTHING);
@@ -50,15 +55,42 @@ pub(super) async fn add_security_headers(mut response: Response) -> Response {
     response
 }
 
+/// How many refused host names are logged: the names of an attacker have no end.
+const MAX_LOGGED: usize = 16;
+
+/// The check of `Host`, and the refused names that were logged. A client that asked by such a name before an update
+/// of recliner may show its operator only the status.
+#[derive(Clone, Debug)]
+pub(super) struct HostCheck {
+    allow: Allow,
+    logged: Arc<Mutex<BTreeSet<OrderRefused>>>,
+}
+
+impl HostCheck {
+    pub(super) fn new(allow: Allow) -> Self {
+        Self { allow, logged: Arc::default() }
+    }
+
+    fn log(&self, refused: &OrderRefused) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() < MAX_LOGGED && logged.insert(refused.clone()) {
+            tracing::warn!(why = %refused, "refused a request; this is logged once for each Host");
+        }
+    }
+}
+
 /// Refuses requests whose `Host` is a name that anybody could point at this machine.
 pub(super) async fn refuse_unknown_host(
-    State(allow): State<Allow>,
+    State(check): State<HostCheck>,
     request: Request,
     next: Next,
 ) -> Response {
-    match order_check::check_host(&allow, &request) {
+    match order_check::check_host(&check.allow, &request) {
         Ok(()) => next.run(request).await,
-        Err(why) => refused_at(request.uri().path(), ApiError::from(why)),
+        Err(why) => {
+            check.log(&why);
+            refused_at(request.uri().path(), ApiError::from(why))
+        }
     }
 }
 
@@ -73,6 +105,6 @@ pub(super) fn refused_at(path: &str, refused: ApiError) -> Response {
 
 impl From<OrderRefused> for ApiError {
     fn from(refused: OrderRefused) -> Self {
-        Self::forbidden(refused.status(), refused)
+        Self::forbidden(refused.status(), &refused)
     }
 }

@@ -8,12 +8,11 @@
 use super::{
     admin::{parse_object, read_body},
     answer::success,
-    concurrency_limit::ConcurrencyLimit,
     error::ApiError,
     guard,
     route::{self, Route},
     state::AppState,
-    turn::Turn,
+    turn::QuestionLimits,
 };
 use crate::{
     advice::preflight::PresentDesign,
@@ -35,17 +34,6 @@ const MAX_BODY: usize = 2 << 20;
 /// The maximum number of questions answered at a time: each examines every target.
 const AT_A_TIME: usize = 2;
 
-/// The maximum number of bodies that are read or held at a time. A slow body keeps its place for as long as it may
-/// take, so there are more places than turns: clients that send nothing on delay others by little more than that.
-const BODIES: usize = 16;
-
-/// The concurrency limits of this route.
-#[derive(Clone, Debug)]
-struct Turns {
-    bodies: ConcurrencyLimit,
-    work: ConcurrencyLimit,
-}
-
 /// The route, with its concurrency limit.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
@@ -54,15 +42,13 @@ pub(super) fn routes() -> Vec<Route> {
         (404, "No database has this name."),
         route::LATE_BODY,
         route::WRONG_TYPE,
-        (503, "recliner is stopping, or the first sweep has not ended. Try again."),
+        (503, "recliner is stopping, the first sweep has not ended, or too many ask. Try again."),
     ];
-    let turns =
-        Turns { bodies: ConcurrencyLimit::new(BODIES), work: ConcurrencyLimit::new(AT_A_TIME) };
     vec![
         Route::post::<PreflightQuestion, Preflight>(
             "/api/v1/preflight",
             "preflight",
-            post(preflight).layer(Extension(turns)),
+            post(preflight).layer(Extension(QuestionLimits::new(AT_A_TIME))),
             "The predicted cost of a design document, before it is deployed.",
             json!({
                 "db": "orders",
@@ -80,18 +66,21 @@ pub(super) fn routes() -> Vec<Route> {
 /// Predicts the cost of deploying a design document.
 async fn preflight(
     extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<Turns>,
+    Extension(limits): Extension<QuestionLimits>,
     request: Request,
 ) -> Response {
-    answer(&state, &turns, request).await.unwrap_or_else(ApiError::into_response)
+    answer(&state, &limits, request).await.unwrap_or_else(ApiError::into_response)
 }
 
-async fn answer(state: &AppState, turns: &Turns, request: Request) -> Result<Response, ApiError> {
+async fn answer(
+    state: &AppState,
+    limits: &QuestionLimits,
+    request: Request,
+) -> Result<Response, ApiError> {
     guard::check_question(&request).map_err(ApiError::from)?;
-    // A place comes before the body, so that waiting requests take no memory, and is kept to the answer.
-    let _place = Turn::of(&turns.bodies).await?;
+    let place = limits.place().await?;
     let body = read_body(request, MAX_BODY).await?;
-    let turn = Turn::of(&turns.work).await?;
+    let turn = place.turn().await?;
     let (now, status) = (state.clock.now(), Arc::clone(&state.status.borrow()));
     let resolve = move |plan: Arc<Plan>| {
         let question: PreflightQuestion = parse_object(&body)?;

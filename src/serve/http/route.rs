@@ -227,10 +227,7 @@ pub(super) fn known_routes(routes: &[Operation]) -> String {
 
 /// The response to an unknown path of the API.
 pub(super) fn no_route(uri: &Uri, known: &str) -> Response {
-    // For most paths, the router has already removed the API's prefix.
-    let path = uri.path();
-    let path = path.strip_prefix("/api/v1").unwrap_or(path);
-    ApiError::absent(format!("there is no /api/v1{path}; there are {known}")).into_response()
+    ApiError::absent(format!("there is no {}; there are {known}", uri.path())).into_response()
 }
 
 /// The response to a wrong method: reads accept GET and HEAD, orders POST.

@@ -93,11 +93,9 @@ pub struct Allow {
     pub lifecycle: bool,
     /// All other orders. Suspend, resume and backup are always allowed over the Unix socket.
     pub admin: bool,
-    /// Host names of this machine, besides localhost, addresses and the names in its certificate. An
-    /// order with any other name in `Host` may come through DNS rebinding.
+    /// Host names of this machine, besides localhost, addresses and the names in its certificate. A
+    /// request with any other name in `Host` may come through DNS rebinding.
     pub names: Arc<[String]>,
-    /// Whether requests without a user need such a `Host` even if they only read.
-    pub checks_host: bool,
 }
 
 /// Everything that the handlers need.

@@ -40,7 +40,7 @@ use crate::{
 };
 use axum::{
     body::Body,
-    http::{HeaderMap, Method, Request, StatusCode},
+    http::{HeaderMap, HeaderValue, Method, Request, StatusCode},
 };
 use couchdb_client::{self, CertificateEnds, EntryStatus, OwnAddress};
 use couchdb_names::{Range, Signature, Version};
@@ -300,8 +300,14 @@ impl Surface {
         Self { state, plan, status, config, orders }
     }
 
+    /// The service's router. A request that names no host names this machine's address.
     fn router(&self) -> Router {
-        router(self.state.clone())
+        let with_host = middleware::map_request(async |mut request: Request<Body>| {
+            let address = HeaderValue::from_static("127.0.0.1:10984");
+            request.headers_mut().entry("host").or_insert(address);
+            request
+        });
+        Router::new().fallback_service(router(self.state.clone())).layer(with_host)
     }
 
     async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
@@ -369,6 +375,17 @@ async fn ask(router: Router, method: Method, path: &str, headers: &[(&str, &str)
 
 #[tokio::test]
 async fn every_response_has_security_headers() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let users = "basic_auth_users: {ann: $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay}\n\
+        http_server_config: {headers: {X-Frame-Options: sameorigin}}\n";
+    std::fs::write(file.path(), users).unwrap();
+    let mut surface = Surface::new();
+    surface.state.web = WebAccess::open(Some(file.path())).unwrap();
+    let refused = surface.get("/docs/").await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(refused.header("x-content-type-options"), "nosniff");
+    assert_eq!(refused.header("cache-control"), "no-store");
+    assert_eq!(refused.header("x-frame-options"), "sameorigin");
     let surface = Surface::new();
     for path in
         ["/", "/metrics", "/-/healthy", "/-/reload", "/api/v1/status", "/api/v1/no", "/no", "/api"]

@@ -6,8 +6,64 @@ use super::{
 };
 use crate::{plan::Plan, tasks::unwrap_join};
 use axum::response::{IntoResponse as _, Response};
-use std::sync::Arc;
-use tokio::sync::OwnedSemaphorePermit;
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::OwnedSemaphorePermit, time};
+
+/// The maximum number of questions whose bodies are read or held at a time. A slow body keeps its place for as long as
+/// it may take, so there are more places than turns: clients that send nothing on delay others by little more than that.
+const PLACES: usize = 16;
+
+/// How long a question waits for its place and for its turn, and when to ask again.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// The concurrency limits of questions that are sent as a body: of those that are read or wait, and of those that are
+/// worked on. No turn is taken before the body is there.
+#[derive(Clone, Debug)]
+pub(super) struct QuestionLimits {
+    places: ConcurrencyLimit,
+    turns: ConcurrencyLimit,
+}
+
+/// The permit to read and to hold the body of a question.
+pub(super) struct Place {
+    _place: Turn,
+    turns: ConcurrencyLimit,
+    waiting: usize,
+}
+
+impl QuestionLimits {
+    pub(super) fn new(at_a_time: usize) -> Self {
+        Self { places: ConcurrencyLimit::new(PLACES), turns: ConcurrencyLimit::new(at_a_time) }
+    }
+
+    /// Waits for a place; take one before a body, so that waiting requests take no memory.
+    pub(super) async fn place(&self) -> Result<Place, ApiError> {
+        let place = waited(PLACES, Turn::of(&self.places)).await?;
+        let waiting = PLACES.saturating_sub(self.places.free()).saturating_sub(1);
+        Ok(Place { _place: place, turns: self.turns.clone(), waiting })
+    }
+}
+
+impl Place {
+    /// Waits for the turn of a question whose body is there.
+    pub(super) async fn turn(&self) -> Result<Turn, ApiError> {
+        waited(self.waiting, Turn::of(&self.turns)).await
+    }
+}
+
+/// A permit, unless others keep it for too long.
+async fn waited(
+    others: usize,
+    permit: impl Future<Output = Result<Turn, ApiError>>,
+) -> Result<Turn, ApiError> {
+    time::timeout(MAX_WAIT, permit).await.unwrap_or_else(|_| {
+        let seconds = MAX_WAIT.as_secs();
+        let why = format!(
+            "this question had no turn within {seconds} s (others read or worked on: {others}); ask again later"
+        );
+        Err(ApiError::again_after(MAX_WAIT, why))
+    })
+}
 
 /// A streamed response whose first chunk is computed in turn.
 pub(super) async fn worked_out(
@@ -56,5 +112,35 @@ impl Turn {
         };
         let done = tokio::task::spawn_blocking(work).await;
         unwrap_join(done).unwrap_or_else(|| Err(ApiError::stopping()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn question_without_a_turn_is_refused_and_told_when_to_ask_again() {
+        let limits = QuestionLimits::new(1);
+        let first = limits.place().await.ok().unwrap();
+        let turn = first.turn().await.ok().unwrap();
+        let second = limits.place().await.ok().unwrap();
+        let refused = second.turn().await.err().unwrap();
+        assert!(
+            refused.why.contains("within 30 s (others read or worked on: 1)"),
+            "{}",
+            refused.why
+        );
+        assert_eq!(refused.into_response().headers()["retry-after"], "30");
+        drop(turn);
+        assert!(second.turn().await.is_ok());
+        // All places are taken.
+        let mut places = Vec::new();
+        for _ in 2..PLACES {
+            places.push(limits.place().await.ok().unwrap());
+        }
+        assert!(limits.place().await.is_err());
+        places.pop();
+        assert!(limits.place().await.is_ok());
     }
 }

@@ -1,20 +1,19 @@
 //! `POST /api/v1/what-if`: a forecast under several sets of rules, days ahead.
 //!
 //! A forecast runs on its own thread, one request at a time: a million targets take many seconds. A
-//! question is parsed only within its turn, and abandoned when its time is over or its client has
-//! disconnected.
+//! question is read before its turn and parsed only within it, and abandoned when its time is over or
+//! will not suffice, or when its client has disconnected.
 
 mod smoosh;
 
 use super::{
     admin::{parse_object, read_body},
     answer::success,
-    concurrency_limit::ConcurrencyLimit,
     error::ApiError,
     guard,
     route::{self, Route},
     state::AppState,
-    turn::Turn,
+    turn::{QuestionLimits, Turn},
 };
 use crate::{
     advice::AdviceView,
@@ -29,7 +28,7 @@ use crate::{
     sources::node_settings::NodeSettings,
     table::NodeIx,
     text::Label,
-    what_if::{Forecast, Outlook, Policy, Present, Proposal},
+    what_if::{Forecast, Outlook, Policy, Present, Proposal, SAMPLES},
 };
 use axum::{
     Extension,
@@ -39,31 +38,39 @@ use axum::{
 };
 use serde_json::json;
 use smoosh::KnownSmoosh;
-use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
-use tokio::time;
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
 /// The route, with its concurrency limit.
-pub(super) fn routes(turns: Turns) -> Vec<Route> {
+pub(super) fn routes(forecasts: Forecasts) -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body or the proposed configuration is invalid."),
         route::FOREIGN,
         route::LATE_BODY,
         (409, "No file was watched for ten minutes yet, so no growth is known."),
         route::WRONG_TYPE,
-        (503, "recliner is stopping, or the answer would take too long."),
+        (503, "recliner is stopping, too many ask, or the answer would take too long."),
     ];
     vec![
         Route::post::<WhatIfQuestion, WhatIf>(
             "/api/v1/what-if",
             "whatIf",
-            post(what_if).layer(Extension(turns)),
+            post(what_if).layer(Extension(forecasts)),
             "A forecast under several sets of rules, days ahead.",
             json!({ "days": 7, "channels": "rent" }),
         )
         .errors(ERRORS)
-        .detail("For each of `nothing` (no compaction), `smoosh` (with the cluster's settings, or CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written and compactions per day, the longest wait, what stays undone and why, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes continue to grow at the observed rate; 409 until a file was watched for ten minutes. A million targets take many seconds, and requests run one at a time; a forecast ends after five minutes, or when its client leaves. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."),
+        .detail("For each of `nothing` (no compaction), `smoosh` (with the cluster's settings, or CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written and compactions per day, the longest wait, what stays undone and why, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes continue to grow at the observed rate; 409 until a file was watched for ten minutes. A million targets take many seconds, and requests run one at a time: after 30 seconds without a turn, one is refused with `Retry-After`. A forecast ends after five minutes, or when its client leaves. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."),
     ]
 }
 
@@ -76,15 +83,22 @@ const MAX_BODY: usize = 1 << 16;
 /// The maximum time to work on a question: twice what the slowest one takes for a million targets.
 const MAX_WORK: Duration = Duration::from_secs(300);
 
-/// The concurrency limit of this route, which is one.
+/// The limits of the questions of this route and of its page, of which one is worked on at a time.
 #[derive(Clone, Debug)]
-pub(super) struct Turns(pub(super) ConcurrencyLimit);
+pub(super) struct Forecasts(pub(super) QuestionLimits);
 
-impl Default for Turns {
+impl Default for Forecasts {
     fn default() -> Self {
-        Self(ConcurrencyLimit::new(1))
+        Self(QuestionLimits::new(1))
     }
 }
+
+/// How often it is checked whether a question can still be answered in time.
+const CHECK: Duration = Duration::from_secs(60);
+
+/// Work that would take this many times the time that is left, at the pace since the last check, is given up: one
+/// sample may take far longer than another.
+const MARGIN: f64 = 3.0;
 
 /// The names of the outlooks without compaction, under smoosh's rules, and under the current ones.
 const NOTHING: &str = "nothing";
@@ -101,14 +115,14 @@ const SMOOSH_AS_RENT: &str = "smoosh-as-rent";
 /// under the proposed ones.
 pub(super) async fn what_if(
     extract::State(state): extract::State<AppState>,
-    Extension(Turns(turns)): Extension<Turns>,
+    Extension(Forecasts(limits)): Extension<Forecasts>,
     request: Request,
 ) -> Response {
     let answer = async {
         guard::check_question(&request).map_err(ApiError::from)?;
-        let turn = Turn::of(&turns).await?;
+        let place = limits.place().await?;
         let body = read_body(request, MAX_BODY).await?;
-        forecast(&state, &turn, move || parse_object(&body)).await
+        forecast(&state, &place.turn().await?, move || parse_object(&body)).await
     };
     match answer.await {
         Ok(answer) => success(&answer),
@@ -124,20 +138,46 @@ pub(super) async fn forecast(
 ) -> Result<WhatIf, ApiError> {
     let stop = CancellationToken::new();
     let _stops = stop.clone().drop_guard();
+    let samples_left = Arc::new(AtomicI64::new(i64::MAX));
+    let counted = Arc::clone(&samples_left);
     let (clock, settings) = (state.clock, state.node_settings.clone());
     let advice = Arc::clone(&state.advice.borrow());
     let work = turn.work(state, move |plan| {
         let question = question()?;
         let (span, proposed) = (span(&question)?, Proposed::of(&question, &plan)?);
         let smoosh = KnownSmoosh::of(&settings.borrow());
-        proposed.answer((&plan, &advice), smoosh, clock.now(), span, &stop)
+        proposed.answer((&plan, &advice), smoosh, clock.now(), span, (&stop, &counted))
     });
-    time::timeout(MAX_WORK, work).await.unwrap_or_else(|_| {
-        let most = MAX_WORK.as_secs() / 60;
-        Err(ApiError::unavailable(format!(
-            "the answer would take more than {most} minutes; ask for fewer days, or propose fewer channels, patterns and windows"
-        )))
-    })
+    tokio::select! {
+        answer = work => answer,
+        () = until_too_late(&samples_left) => {
+            let most = MAX_WORK.as_secs() / 60;
+            Err(ApiError::unavailable(format!(
+                "the answer would take more than {most} minutes; ask for fewer days, or propose fewer channels, patterns and windows"
+            )))
+        }
+    }
+}
+
+/// Waits until the time for work is over, or will not suffice for the samples that are left.
+async fn until_too_late(samples_left: &AtomicI64) {
+    let (begun, mut before) = (Instant::now(), None);
+    loop {
+        time::sleep(CHECK).await;
+        let left = samples_left.load(Ordering::Relaxed);
+        let time_left = MAX_WORK.saturating_sub(begun.elapsed());
+        if time_left.is_zero() || before.is_some_and(|before| is_hopeless(before, left, time_left))
+        {
+            return;
+        }
+        before = Some(left);
+    }
+}
+
+/// Whether work is too slow: the samples that were left at the last check, and those that are left now.
+fn is_hopeless(before: i64, left: i64, time_left: Duration) -> bool {
+    let pace = before.saturating_sub(left) as f64 / CHECK.as_secs_f64();
+    left as f64 > MARGIN * pace * time_left.as_secs_f64()
 }
 
 fn span(question: &WhatIfQuestion) -> Result<Duration, ApiError> {
@@ -177,13 +217,20 @@ impl Proposed {
         smoosh: KnownSmoosh,
         now: Moment,
         span: Duration,
-        stop: &CancellationToken,
+        (stop, samples_left): (&CancellationToken, &AtomicI64),
     ) -> Result<WhatIf, ApiError> {
         let in_force = Policy::in_force(plan);
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
         let present = Present { snapshot, conditions, now };
         let forecast = Forecast::new(&present, span, stop)
-            .map_err(|early| ApiError::conflict(early, Conflict::Plain {}))?;
+            .map_err(|early| ApiError::conflict(early, Conflict::Plain {}))?
+            .counting_down(samples_left);
+        let simulations = match self {
+            Self::Nothing => 2,
+            // The search for horizons may end after its first attempt.
+            Self::Rules(_) | Self::SmooshAsRent(_) => 3,
+        };
+        samples_left.store(simulations * SAMPLES as i64, Ordering::Relaxed);
         let outlook = |name: &str, policy: Option<Policy>| {
             forecast.outlook(&Proposal { name: name.to_owned(), policy })
         };
@@ -314,6 +361,36 @@ mod tests {
         let names = [NOTHING, SMOOSH, IN_FORCE, PROPOSED];
         assert_eq!(names.map(|name| full(name, true)), [at(1), at(3), at(2), at(9)]);
         assert_eq!(names.map(|name| full(name, false)), [at(1), at(9), at(9), at(9)]);
+    }
+
+    #[test]
+    fn only_work_that_is_far_too_slow_is_given_up_early() {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        assert!(is_hopeless(171, 171, minutes(3)));
+        assert!(is_hopeless(171, 161, minutes(3)));
+        assert!(!is_hopeless(171, 150, minutes(3)));
+        // The first check, before anything is known, and the end of the least that is to be done.
+        assert!(!is_hopeless(i64::MAX, 171, minutes(3)));
+        assert!(!is_hopeless(0, -5, minutes(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stuck_work_is_given_up_before_its_time_is_over() {
+        let begun = Instant::now();
+        until_too_late(&AtomicI64::new(171)).await;
+        assert_eq!(begun.elapsed(), 2 * CHECK);
+        let (samples_left, begun) = (AtomicI64::new(171), Instant::now());
+        let works = async {
+            loop {
+                time::sleep(Duration::from_secs(2)).await;
+                samples_left.fetch_sub(1, Ordering::Relaxed);
+            }
+        };
+        tokio::select! {
+            () = until_too_late(&samples_left) => {}
+            () = works => {}
+        }
+        assert_eq!(begun.elapsed(), MAX_WORK);
     }
 
     fn refused(text: &str) -> Option<String> {

@@ -97,7 +97,7 @@ async fn keeps_only_settings_that_advice_needs() {
 async fn rereads_at_once_after_this_process_wrote_settings() {
     let mut rig = Rig::start("admin");
     rig.next().await;
-    let began = time::Instant::now();
+    let began = Instant::now();
     rig.cluster.world(|world| {
         world.set(A, "smoosh.ratio_dbs", "concurrency", "0");
     });
@@ -121,6 +121,22 @@ async fn silent_node_keeps_its_settings_until_it_leaves() {
     let third = rig.next().await;
     assert_eq!(third.nodes.keys().collect::<Vec<_>>(), [A]);
     assert_eq!(third.problems, BTreeMap::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_node_does_not_delay_others() {
+    let mut rig = Rig::start("admin");
+    rig.next().await;
+    rig.cluster.world(|world| {
+        world.set(A, "smoosh.ratio_dbs", "concurrency", "0");
+    });
+    rig.cluster.faults().freeze(B, 10 * INTERVAL);
+    let began = Instant::now();
+    rig.writer.send_replace(());
+    assert_eq!(rig.next().await.nodes[A].sections["smoosh.ratio_dbs"]["concurrency"], "0");
+    assert!(began.elapsed() < 2 * TOGETHER, "{:?}", began.elapsed());
+    // Its own problem follows.
+    assert_eq!(rig.next().await.problems.keys().collect::<Vec<_>>(), [B]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,9 +39,10 @@ use xxhash_rust::xxh3::xxh3_64;
 const PACE: Duration = Duration::from_secs(1);
 
 /// Pause after a rendering, as a multiple of its duration, for each open page: together, the pages
-/// use a twentieth of a core, unless `MAX_REST` cuts a pause short.
+/// use a twentieth of a core, unless `MAX_REST` cuts a pause short, so that a page follows changes
+/// also while many are open.
 const REST: u32 = 20;
-const MAX_REST: Duration = Duration::from_secs(30);
+const MAX_REST: Duration = Duration::from_secs(10);
 
 /// The maximum number of distinct pages kept up to date: with more, each would pause for too long.
 const DISTINCT: usize = 64;

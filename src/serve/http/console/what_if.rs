@@ -10,8 +10,7 @@ use crate::serve::{
         error::ApiError,
         guard,
         state::AppState,
-        turn::Turn,
-        what_if::{self, Turns},
+        what_if::{self, Forecasts},
     },
     report::WhatIf,
 };
@@ -33,16 +32,18 @@ pub(super) async fn show(extract::State(state): extract::State<AppState>, uri: U
 /// The page that a form opens, with the forecast.
 pub(super) async fn ask(
     extract::State(state): extract::State<AppState>,
-    Extension(Turns(turns)): Extension<Turns>,
+    Extension(Forecasts(limits)): Extension<Forecasts>,
     request: Request,
 ) -> Response {
     let asked = async {
         guard::check_question_form(&request).map_err(ApiError::from)?;
-        let turn = Turn::of(&turns).await?;
-        Ok((turn, form_of(request.into_body()).await?))
+        let place = limits.place().await?;
+        let given = form_of(request.into_body()).await?;
+        let turn = place.turn().await?;
+        Ok((place, turn, given))
     };
     match asked.await {
-        Ok((turn, given)) => {
+        Ok((_place, turn, given)) => {
             let question = given.clone();
             let answer = what_if::forecast(&state, &turn, move || parsed(&question)).await;
             page(&state, &given, Some(answer))

@@ -41,7 +41,7 @@ pub(in crate::serve::http) enum Permission {
 }
 
 /// Why an order is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(in crate::serve::http) enum OrderRefused {
     /// The lifecycle orders are disabled.
     #[error("reload and quit over HTTP are disabled; start recliner with --web.enable-lifecycle")]
@@ -65,11 +65,12 @@ pub(in crate::serve::http) enum OrderRefused {
     /// A page of another origin sent the order.
     #[error("orders and questions from web pages of another origin are refused")]
     ForeignOrigin,
-    /// The `Host` header has a name that anybody could point at this machine.
+    /// The `Host` header has this name, which anybody could point at this machine, or no valid name.
     #[error(
-        "the Host of a request must be an IP address, localhost, this machine's host name, a name in its certificate, or one that --web.allowed-host gives"
+        "the Host of a request must be an IP address, localhost, this machine's host name, a name in its certificate, or one that --web.allowed-host gives{}",
+        allowed_by(.0.as_deref())
     )]
-    UnknownHost,
+    UnknownHost(Option<String>),
     /// The content type is not JSON; HTML forms can send all others that browsers allow.
     #[error("orders and questions need a body with Content-Type: application/json")]
     ContentType,
@@ -77,7 +78,7 @@ pub(in crate::serve::http) enum OrderRefused {
 
 impl OrderRefused {
     /// The HTTP status of the refusal.
-    pub(in crate::serve::http) const fn status(self) -> StatusCode {
+    pub(in crate::serve::http) const fn status(&self) -> StatusCode {
         match self {
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::LifecycleOff
@@ -86,9 +87,16 @@ impl OrderRefused {
             | Self::BackupOff
             | Self::NoUser
             | Self::ForeignOrigin
-            | Self::UnknownHost => StatusCode::FORBIDDEN,
+            | Self::UnknownHost(_) => StatusCode::FORBIDDEN,
         }
     }
+}
+
+/// What to do if clients rightly use this name.
+fn allowed_by(name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| {
+        format!("; if {name} is this service, start recliner with --web.allowed-host={name}")
+    })
 }
 
 /// Headers that proxies add. A forwarded request may come from any machine.
@@ -165,7 +173,7 @@ pub(in crate::serve::http) fn check_form(request: &Request) -> Result<(), OrderR
 /// Checks that an expensive question was sent by a program, or by a page of this server.
 pub(in crate::serve::http) fn check_question(request: &Request) -> Result<(), OrderRefused> {
     require_json(request.headers())?;
-    check_origin(request.headers(), scheme_of(request), &host_of(request.headers())?)
+    check_origin(request.headers(), scheme_of(request), &host_of(request)?)
 }
 
 /// Checks that a form without an order was sent by a page of this server, under any host name and
@@ -175,7 +183,7 @@ pub(in crate::serve::http) fn check_question_form(request: &Request) -> Result<(
     if request.headers().contains_key(SEC_FETCH_SITE) {
         return Ok(());
     }
-    check_origin(request.headers(), scheme_of(request), &host_of(request.headers())?)
+    check_origin(request.headers(), scheme_of(request), &host_of(request)?)
 }
 
 fn scheme_of(request: &Request) -> Scheme {
@@ -183,14 +191,13 @@ fn scheme_of(request: &Request) -> Scheme {
     if encrypted { Scheme::Https } else { Scheme::Http }
 }
 
-/// Checks the `Host` of any request, if the check is enabled and the request has no user: after DNS
-/// rebinding, a foreign page has this server's origin and could read whatever a program on this
-/// machine may read.
+/// Checks the `Host` of any request without a user: after DNS rebinding, a foreign page has this
+/// server's origin and could read whatever a program may read where its browser runs.
 pub(super) fn check_host(allow: &Allow, request: &Request) -> Result<(), OrderRefused> {
     let extensions = request.extensions();
     let is_trusted = extensions.get::<AuthenticatedUser>().is_some()
         || extensions.get::<Connection>().is_some_and(|it| it.peer.is_owner());
-    if !allow.checks_host || is_trusted || PUBLIC_PATHS.contains(&request.uri().path()) {
+    if is_trusted || PUBLIC_PATHS.contains(&request.uri().path()) {
         return Ok(());
     }
     known_host(allow, request).map(drop)
@@ -225,25 +232,28 @@ fn require_json(headers: &HeaderMap) -> Result<(), OrderRefused> {
     Ok(())
 }
 
-/// The `Host` of a request, which must have exactly one.
-fn host_of(headers: &HeaderMap) -> Result<HostPort<'_>, OrderRefused> {
-    let mut hosts = headers.get_all(header::HOST).iter().map(HeaderValue::to_str);
+/// The `Host` of a request, which must have exactly one, or the host of a complete URL, which a proxy would obey.
+fn host_of(request: &Request) -> Result<HostPort<'_>, OrderRefused> {
+    if let Some(authority) = request.uri().authority() {
+        return HostPort::parse(authority.as_str()).ok_or(OrderRefused::UnknownHost(None));
+    }
+    let mut hosts = request.headers().get_all(header::HOST).iter().map(HeaderValue::to_str);
     let (Some(Ok(host)), None) = (hosts.next(), hosts.next()) else {
-        return Err(OrderRefused::UnknownHost);
+        return Err(OrderRefused::UnknownHost(None));
     };
-    HostPort::parse(host).ok_or(OrderRefused::UnknownHost)
+    HostPort::parse(host).ok_or(OrderRefused::UnknownHost(None))
 }
 
 /// The `Host` of a request, if nobody else can point it at this machine: an address, or a name of
 /// this machine.
 fn known_host<'a>(allow: &Allow, request: &'a Request) -> Result<HostPort<'a>, OrderRefused> {
-    let place = host_of(request.headers())?;
+    let place = host_of(request)?;
     let Host::Name(name) = place.host else { return Ok(place) };
     let web = request.extensions().get::<Arc<ActiveWebConfig>>();
     let is_known = name.eq_ignore_ascii_case("localhost")
         || allow.names.iter().any(|own| own.eq_ignore_ascii_case(name))
         || web.is_some_and(|web| web.certifies(name));
-    is_known.then_some(place).ok_or(OrderRefused::UnknownHost)
+    is_known.then_some(place).ok_or_else(|| OrderRefused::UnknownHost(Some(name.to_owned())))
 }
 
 /// Checks that no foreign page can have sent these headers to this host over this scheme.

@@ -97,8 +97,7 @@ async fn backup_is_refused_like_an_order() {
     let mut tasks = JoinSet::new();
     let mut surface = surface(&mut tasks).await;
     for headers in [
-        &[][..],
-        &[("host", "evil.example")],
+        &[("host", "evil.example")][..],
         &[HOST, ("origin", "http://evil.example")],
         &[HOST, ("sec-fetch-site", "cross-site")],
         &[HOST, ("x-forwarded-for", "10.0.0.7")],

@@ -99,7 +99,7 @@ async fn responses_match_the_document() {
         ("/api/v1/history/hours", "", 404),
         ("/api/v1/history/hours", "?since=36d", 400),
         ("/api/v1/config", "", 200),
-        ("/api/v1/backup", "", 403),
+        ("/api/v1/backup", "", 404),
         ("/api/v1/backup", "?x=1", 400),
         ("/api/v1/openapi.json", "", 200),
         ("/sd", "", 200),

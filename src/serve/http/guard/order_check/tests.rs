@@ -42,7 +42,11 @@ fn request(
 
 fn allow(lifecycle: bool, admin: bool) -> Allow {
     let names = [String::from("recliner.example")].into();
-    Allow { lifecycle, admin, names, checks_host: true }
+    Allow { lifecycle, admin, names }
+}
+
+fn unknown(name: &str) -> OrderRefused {
+    OrderRefused::UnknownHost(Some(name.to_owned()))
 }
 
 #[test]
@@ -53,11 +57,14 @@ fn accepts_orders_from_programs_and_own_page_only() {
         (&[("host", "localhost")], Ok(())),
         (&[("host", "[::1]:1")], Ok(())),
         (&[("host", "10.0.0.7:10984")], Ok(())),
-        (&[], Err(OrderRefused::UnknownHost)),
-        (&[HOST, HOST], Err(OrderRefused::UnknownHost)),
-        (&[FOREIGN], Err(OrderRefused::UnknownHost)),
-        (&[("host", "recliner.example.evil.example")], Err(OrderRefused::UnknownHost)),
-        (&[("host", "127.0.0.1.evil.example")], Err(OrderRefused::UnknownHost)),
+        (&[], Err(OrderRefused::UnknownHost(None))),
+        (&[HOST, HOST], Err(OrderRefused::UnknownHost(None))),
+        (&[FOREIGN], Err(unknown("evil.example"))),
+        (
+            &[("host", "recliner.example.evil.example")],
+            Err(unknown("recliner.example.evil.example")),
+        ),
+        (&[("host", "127.0.0.1.evil.example")], Err(unknown("127.0.0.1.evil.example"))),
         (&[NAMED, ("content-type", "application/json; charset=utf-8")], Ok(())),
         (
             &[HOST, ("content-type", "application/x-www-form-urlencoded")],
@@ -77,11 +84,11 @@ fn accepts_orders_from_programs_and_own_page_only() {
         ),
         (&[HOST, ("origin", "127.0.0.1:10984")], Err(OrderRefused::ForeignOrigin)),
         (&[HOST, ("origin", "http://127.0.0.1:10984/")], Err(OrderRefused::ForeignOrigin)),
-        (&[("host", "[::1].evil.example")], Err(OrderRefused::UnknownHost)),
-        (&[("host", "[::1].evil.example:10984")], Err(OrderRefused::UnknownHost)),
-        (&[("host", "127.0.0.1:evil")], Err(OrderRefused::UnknownHost)),
-        (&[("host", "localhost:evil.example")], Err(OrderRefused::UnknownHost)),
-        (&[("host", "ann@localhost")], Err(OrderRefused::UnknownHost)),
+        (&[("host", "[::1].evil.example")], Err(OrderRefused::UnknownHost(None))),
+        (&[("host", "[::1].evil.example:10984")], Err(OrderRefused::UnknownHost(None))),
+        (&[("host", "127.0.0.1:evil")], Err(OrderRefused::UnknownHost(None))),
+        (&[("host", "localhost:evil.example")], Err(OrderRefused::UnknownHost(None))),
+        (&[("host", "ann@localhost")], Err(OrderRefused::UnknownHost(None))),
         (&[HOST, ("origin", "http://127.0.0.1:10985")], Err(OrderRefused::ForeignOrigin)),
         (&[HOST, ("origin", "https://evil.example")], Err(OrderRefused::ForeignOrigin)),
         (&[HOST, ("origin", "null")], Err(OrderRefused::ForeignOrigin)),
@@ -94,8 +101,8 @@ fn accepts_orders_from_programs_and_own_page_only() {
             Err(OrderRefused::ForeignOrigin),
         ),
         // A name that was pointed at this machine after its page was loaded.
-        (&[FOREIGN, ("origin", "http://evil.example:10984")], Err(OrderRefused::UnknownHost)),
-        (&[FOREIGN, ("sec-fetch-site", "same-origin")], Err(OrderRefused::UnknownHost)),
+        (&[FOREIGN, ("origin", "http://evil.example:10984")], Err(unknown("evil.example"))),
+        (&[FOREIGN, ("sec-fetch-site", "same-origin")], Err(unknown("evil.example"))),
     ] {
         let result = |permit| {
             authorize_order(&allow(true, true), permit, &request(lines, Some(local()), None))
@@ -106,6 +113,7 @@ fn accepts_orders_from_programs_and_own_page_only() {
         // All other orders must declare a JSON body.
         let typed = lines.iter().any(|(name, _)| *name == "content-type");
         for permit in [Permission::Admin, Permission::Suspend] {
+            let expected = expected.clone();
             let expected =
                 if typed { expected } else { expected.and(Err(OrderRefused::ContentType)) };
             assert_eq!(result(permit), expected, "{lines:?}");
@@ -193,5 +201,18 @@ fn socket_owner_suspends_resumes_and_backs_up_without_flag() {
         let request = request(&[HOST, JSON, line], Some(SOCKET), None);
         let result = authorize_order(&allow(true, true), Permission::Suspend, &request);
         assert_eq!(result, Err(expected), "{line:?}");
+    }
+}
+
+#[test]
+fn host_of_a_complete_url_counts_instead_of_the_header() {
+    for (url, expected) in [
+        ("http://evil.example/metrics", Err(unknown("evil.example"))),
+        ("http://evil@127.0.0.1/metrics", Err(OrderRefused::UnknownHost(None))),
+        ("http://recliner.example:10984/metrics", Ok(())),
+        ("/metrics", Ok(())),
+    ] {
+        let request = Request::get(url).header("host", "127.0.0.1").body(Body::empty()).unwrap();
+        assert_eq!(check_host(&allow(false, false), &request), expected, "{url}");
     }
 }
