@@ -44,6 +44,8 @@ pub(crate) struct Rule {
     pub(crate) expr: String,
     #[serde(rename = "for")]
     pub(crate) hold: Option<String>,
+    #[serde(rename = "keep_firing_for")]
+    _keep: Option<String>,
     #[serde(default)]
     pub(crate) labels: BTreeMap<String, String>,
     #[serde(default)]
