@@ -100,8 +100,9 @@ mod tests {
             lines
         };
         let available = "recliner_disk_available_bytes{node=\"couchdb@a\",volume=\"x\"} 5";
-        let known =
-            [("x", 1), ("y", 0)].map(|(name, known)| format!("recliner_disk_known{{node=\"couchdb@a\",volume=\"{name}\"}} {known}"));
+        let known = [("x", 1), ("y", 0)].map(|(name, known)| {
+            format!("recliner_disk_known{{node=\"couchdb@a\",volume=\"{name}\"}} {known}")
+        });
         let [x, y] = [&*known[0], &*known[1]];
         let latency = "recliner_pressure_probe_latency_seconds{node=\"couchdb@a\"} 0.25";
         assert_eq!(text(&Jobs::default()), [x, y, available, latency]);
