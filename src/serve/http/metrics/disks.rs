@@ -9,15 +9,15 @@ use metrics_text::{Family, Writer, families};
 
 families! {
     DISK_KNOWN: Gauge None "recliner_disk_known" ["node", "volume"]
-        "1 if the free space of the volume is known, 0 if it could not be read or the measurement is too old.";
+        "1 if the volume's free space is known, 0 if not.";
     DISK_SIZE_BYTES: Gauge Bytes "recliner_disk_size_bytes" ["node", "volume"]
-        "Bytes of the volume, where known; a volume that nodes share is listed once, with its first node.";
+        "Bytes of the volume, where known; one that nodes share is listed once, with its first.";
     DISK_AVAILABLE_BYTES: Gauge Bytes "recliner_disk_available_bytes" ["node", "volume"]
-        "Bytes free for writing on the volume; absent where unknown.";
+        "Bytes free for writing on the volume, where known.";
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
-        "Bytes that running compactions may still write to the volume, whatever started them.";
+        "Bytes that any running compactions may still write to the volume.";
     DISK_HELD_BYTES: Gauge Bytes "recliner_disk_held_bytes" ["node", "volume"]
-        "Bytes of unfinished files of running compactions: an estimate from progress and predicted sizes.";
+        "Bytes of running compactions' unfinished files, estimated from progress and predicted sizes.";
 }
 
 /// A volume shared by several nodes is written once, with its first node, so that sums count it
