@@ -384,6 +384,23 @@ impl<'a> Route<'a> {
         )
     }
 
+    /// Whether it is about nothing but the server that answers, so that an error of it says that no request
+    /// can succeed there. No task or statistic is among them: one that fails may fail alone.
+    pub(super) const fn is_about_server(&self) -> bool {
+        matches!(
+            self,
+            Self::Welcome
+                | Self::NodeWelcome { .. }
+                | Self::Up
+                | Self::Session
+                | Self::NodeSession { .. }
+                | Self::Login
+                | Self::Membership
+                | Self::LocalName { .. }
+                | Self::AllDbs { .. }
+        )
+    }
+
     /// Path and query as they are sent, below an address's prefix.
     ///
     /// # Errors

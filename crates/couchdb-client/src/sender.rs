@@ -65,16 +65,13 @@ pub(super) enum Greeting {
 
 /// Whether a status other than 2xx says that no request can succeed at this server, rather than that one cannot: a
 /// login that is refused, a redirect, an error of no CouchDB, or an error about nothing but the server.
-const fn is_unusable(route: Route<'_>, status: u16, refusal: &wire::ErrorBody) -> bool {
-    let about_server = matches!(
-        route,
-        Route::Welcome | Route::Session | Route::Login | Route::Membership | Route::AllDbs { .. }
-    );
+fn is_unusable(call: Call<'_>, status: u16, refusal: &wire::ErrorBody) -> bool {
+    let about_server = call.destination.forwarded_to.is_none() && call.route.is_about_server();
     let by_couchdb = refusal.error.is_some();
     match status {
         300..=399 => true,
         // A login that may not read one route gets a 401 as well.
-        401 => !by_couchdb || matches!(route, Route::Session | Route::Login),
+        401 => !by_couchdb || matches!(call.route, Route::Session | Route::Login),
         500.. => about_server || !by_couchdb,
         _ => about_server && !by_couchdb,
     }
@@ -277,20 +274,19 @@ fn refused(
     credential: &Credential,
     reply: &Reply,
 ) -> Result<Refusal, Error> {
-    let Call { route, destination, .. } = call;
     let (status, asked) = (reply.status, call.info());
     let refusal: wire::ErrorBody = wire::read(&reply.body).unwrap_or_default();
     let reason = login.scrub(credential, &reason_text(&refusal));
-    if is_unusable(route, status, &refusal) {
+    if is_unusable(call, status, &refusal) {
         let (asked, reason) = (call.info(), reason.clone());
-        destination.server.remember_unusable(&Error::Status { asked, status, reason });
+        call.destination.server.remember_unusable(&Error::Status { asked, status, reason });
     }
     let by_proxy = refusal.error.is_none() && matches!(status, 400 | 402..=499);
     if matches!(status, 401 | 403) && !by_proxy {
         return Ok(Refusal { status, reason, about_login: is_about_login(&refusal) });
     }
     let down = refusal.error.as_deref() == Some("nodedown");
-    Err(match (status, route.node()) {
+    Err(match (status, call.route.node()) {
         (300..=399, _) => {
             let to = reply.location.as_deref().map(without_secrets);
             let to = to.as_deref().unwrap_or("nowhere");

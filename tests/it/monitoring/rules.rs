@@ -44,6 +44,8 @@ pub(crate) struct Rule {
     pub(crate) expr: String,
     #[serde(rename = "for")]
     pub(crate) hold: Option<String>,
+    #[serde(rename = "keep_firing_for")]
+    _keep: Option<String>,
     #[serde(default)]
     pub(crate) labels: BTreeMap<String, String>,
     #[serde(default)]
@@ -264,7 +266,7 @@ fn alerts_follow_the_conventions_of_mixins() {
         assert_eq!(lacks, None, "{name} has no such label");
         // An absent series has no value, and the value of a series at 0 adds nothing.
         let condition = rule.expr.split(" unless ").next().unwrap_or_default();
-        let silent = condition.starts_with("absent(") || condition.ends_with("== 0");
+        let silent = condition.starts_with("absent(") || condition.trim_end().ends_with("== 0");
         let valued = description.contains("$value") || silent;
         assert!(valued, "{name} does not say how much: {description}");
     }

@@ -46,11 +46,20 @@ const STORMS: &[(&str, &[Fired], &[Fired])] = &[
     (
         "no URL of CouchDB can be used",
         &[
-            ("ReclinerCouchDbUnreachable", &[ONE]),
+            ("ReclinerCouchDbUnreachable", &[]),
             ("ReclinerNodeUnseen", &[A]),
             ("ReclinerNodeUnseen", &[B]),
         ],
-        &[("ReclinerCouchDbUnreachable", &[ONE])],
+        &[("ReclinerCouchDbUnreachable", &[])],
+    ),
+    (
+        "one recliner of two reaches no URL, and the other sees that a node is lost",
+        &[
+            ("ReclinerCouchDbUnreachable", &[ONE]),
+            ("ReclinerNodeUnseen", &[B]),
+            ("ReclinerScanStale", &[B, ("source", "http")]),
+        ],
+        &[("ReclinerCouchDbUnreachable", &[ONE]), ("ReclinerNodeUnseen", &[B])],
     ),
     (
         "a node is in maintenance, and its disk fills all the same",

@@ -8,14 +8,16 @@ use crate::{
 use metrics_text::{Family, Writer, families};
 
 families! {
+    DISK_KNOWN: Gauge None "recliner_disk_known" ["node", "volume"]
+        "1 if the volume's free space is known, 0 if not.";
     DISK_SIZE_BYTES: Gauge Bytes "recliner_disk_size_bytes" ["node", "volume"]
-        "Bytes of the volume, where known; a volume that nodes share is listed once, with its first node.";
+        "Bytes of the volume, where known; one that nodes share is listed once, with its first.";
     DISK_AVAILABLE_BYTES: Gauge Bytes "recliner_disk_available_bytes" ["node", "volume"]
-        "Bytes free for writing on the volume, as last measured; absent when the measurement is too old.";
+        "Bytes free for writing on the volume, where known.";
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
-        "Bytes that running compactions may still write to the volume, whatever started them.";
+        "Bytes that any running compactions may still write to the volume.";
     DISK_HELD_BYTES: Gauge Bytes "recliner_disk_held_bytes" ["node", "volume"]
-        "Bytes that running compactions have written to files that are not in use yet, from their progress and predicted sizes.";
+        "Bytes of running compactions' unfinished files, estimated from progress and predicted sizes.";
 }
 
 /// A volume shared by several nodes is written once, with its first node, so that sums count it
@@ -25,6 +27,10 @@ pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &
         let node = |volume: &Volume| volume.nodes.first().cloned();
         disks.volumes.iter().filter_map(move |volume| Some((node(volume)?, volume)))
     };
+    let mut samples = writer.family(&DISK_KNOWN);
+    for (node, volume) in volumes() {
+        samples.sample(&[&node, &volume.name], volume.space.is_some());
+    }
     let mut samples = writer.family(&DISK_SIZE_BYTES);
     for (node, volume) in volumes() {
         if let Some(size) = volume.space.and_then(|space| space.size) {
@@ -94,8 +100,12 @@ mod tests {
             lines
         };
         let available = "recliner_disk_available_bytes{node=\"couchdb@a\",volume=\"x\"} 5";
+        let known = [("x", 1), ("y", 0)].map(|(name, known)| {
+            format!("recliner_disk_known{{node=\"couchdb@a\",volume=\"{name}\"}} {known}")
+        });
+        let [x, y] = [&*known[0], &*known[1]];
         let latency = "recliner_pressure_probe_latency_seconds{node=\"couchdb@a\"} 0.25";
-        assert_eq!(text(&Jobs::default()), [available, latency]);
+        assert_eq!(text(&Jobs::default()), [x, y, available, latency]);
         let polled = Jobs { polled_nodes: vec![(node, Moment::from_unix(7))], ..Jobs::default() };
         let nothing = |what: &str| {
             ["x", "y"].map(|name| {
@@ -104,6 +114,6 @@ mod tests {
         };
         let (reserved, held) = (nothing("reserved"), nothing("held"));
         let running = [&reserved[0], &reserved[1], &held[0], &held[1]].map(String::as_str);
-        assert_eq!(text(&polled), [&[available], &running[..], &[latency]].concat());
+        assert_eq!(text(&polled), [&[x, y, available], &running[..], &[latency]].concat());
     }
 }

@@ -221,3 +221,49 @@ async fn database_and_permission_errors_leave_the_entry_up() {
         assert_eq!((entry.up, entry.why), (Some(true), None));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_everything_with_an_error_of_couchdb_is_down_within_a_minute() {
+    let error = || json(500, r#"{"error":"error","reason":"eio"}"#);
+    for (broken_path, up) in [("", false), ("/_active_tasks", true), ("/shard", true)] {
+        let broken = Arc::new(AtomicBool::new(false));
+        let is_broken = Arc::clone(&broken);
+        let (cluster, _seen) = Cluster::new(move |seen| {
+            let hit = seen.path.ends_with(broken_path) && is_broken.load(Ordering::SeqCst);
+            let tasks = seen.path.ends_with("/_active_tasks").then(|| json(200, "[]"));
+            if hit { Some(error()) } else { tasks }
+        });
+        let client = connect(&cluster, settings(&[A]));
+        timed(client.shard_info("couchdb@a", "shard", Cache::Warm)).await.0.unwrap();
+        broken.store(true, Ordering::SeqCst);
+        // Between two sweeps, only tasks, shards and the name are read.
+        for _ in 0..8 {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let (tasks, _) = timed(client.active_tasks("couchdb@a")).await;
+            assert_eq!(tasks.is_ok(), broken_path == "/shard");
+            let (shard, _) = timed(client.shard_info("couchdb@a", "shard", Cache::Warm)).await;
+            assert_eq!(shard.is_ok(), broken_path == "/_active_tasks");
+        }
+        let entry = client.entries(ToString::to_string).remove(0);
+        assert_eq!(entry.up, Some(up), "{broken_path}: {entry:?}");
+        assert_eq!(entry.why.is_some_and(|why| why.contains("HTTP 500, eio")), !up);
+        broken.store(false, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(70)).await;
+        assert_eq!(client.entries(ToString::to_string).remove(0).up, Some(true), "{broken_path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_node_behind_a_server_says_nothing_about_that_server() {
+    let (cluster, _seen) = Cluster::new(move |seen| {
+        let about_b = seen.host == "b" || seen.path.contains("couchdb@b");
+        about_b.then(|| json(500, r#"{"error":"error","reason":"eio"}"#))
+    });
+    let client = connect(&cluster, settings(&[A]));
+    for _ in 0..8 {
+        timed(client.node_welcome("couchdb@b")).await.0.unwrap_err();
+        let entry = client.entries(ToString::to_string).remove(0);
+        assert_eq!((entry.up, entry.why), (Some(true), None));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+}
