@@ -10,8 +10,7 @@ use super::{
     turn::in_turn,
 };
 use crate::{
-    advice::AttributeBy,
-    serve::report::{Advice, Usage},
+    serve::report::{Advice, AttributeBy, Usage},
 };
 use axum::{
     Extension, extract,
