@@ -248,6 +248,7 @@ impl RefusalReason {
     pub fn words_of(label: &str) -> String {
         match Self::from_label(label) {
             Some(Self::NoEvidence) => "no stale files known".to_owned(),
+            Some(Self::OtherCopyRunning) => "another copy first".to_owned(),
             Some(Self::Futile) => "would free almost nothing".to_owned(),
             _ => label.replace('_', " "),
         }
