@@ -9,7 +9,6 @@
 //! To add a rule: write a file beside those in `rules/`, add its module and its [`Rule`] to `rules.rs`, and run the
 //! tests. The book's page, the labels of the metrics and the words of the API come from that list.
 
-mod attribution;
 mod finding;
 mod findings;
 mod lag_history;
@@ -26,7 +25,6 @@ pub(crate) mod test_cluster;
 mod view;
 mod volume_course;
 
-pub use attribution::{AttributeBy, Attributed, AttributedBytes, Attribution, attribute};
 pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject, Wording};
 pub use findings::{Findings, Surplus};
 pub use lag_history::{LagChange, LagHistory};

@@ -341,12 +341,9 @@ impl<'a> Forecast<'a> {
     }
 }
 
-/// The files that outlooks are about: parts of views count with the view.
+/// The files that outlooks are about: an orphan does not grow, and is never compacted.
 fn files(snapshot: &Snapshot) -> impl Iterator<Item = TargetRef<'_>> {
-    let has_files = |kind| matches!(kind, TargetKind::Db | TargetKind::View);
-    let is_unused = |state| matches!(state, TargetState::Orphan | TargetState::Missing);
-    let whole = snapshot.targets_once();
-    whole.filter(move |target| has_files(target.kind()) && !is_unused(target.state()))
+    snapshot.files_once().filter(|target| target.state() != TargetState::Orphan)
 }
 
 fn evidence(present: &Present) -> Evidence {

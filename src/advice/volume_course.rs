@@ -3,7 +3,7 @@
 use super::{GrowthSums, Situation};
 use crate::{
     plan::disk::Volume,
-    table::{NodeIx, Waste},
+    table::NodeIx,
     what_if::{FillDates, time_until_full},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -13,8 +13,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 pub(super) struct VolumeCourse {
     /// Free bytes.
     pub(super) available: u64,
-    /// Sums over its files.
-    pub(super) files: Waste,
+    /// Bytes of its files that compactions would leave.
+    pub(super) live: u64,
+    /// Bytes of its files that compactions would free.
+    pub(super) reclaimable: u64,
     /// How fast its files grow.
     pub(super) growth: GrowthSums,
     /// For how long growth was measured.
@@ -45,9 +47,9 @@ impl VolumeCourse {
             return None;
         }
         let uncompacted = time_until_full(available as f64, growth.file_rate);
-        let compactable = files.reclaimable_bytes() as f64;
-        let compacted = time_until_full(available as f64 + compactable, growth.active_rate);
-        Some(Self { available, files, growth, watched, uncompacted, compacted })
+        let (live, reclaimable) = files.live_bytes().zip(files.reclaimable_bytes())?;
+        let compacted = time_until_full((available + reclaimable) as f64, growth.active_rate);
+        Some(Self { available, live, reclaimable, growth, watched, uncompacted, compacted })
     }
 }
 

@@ -12,10 +12,10 @@ use super::{
     table,
 };
 use crate::{
-    advice::{AdviceInputs, AdviceView, AttributeBy, Severity, check},
+    advice::{AdviceInputs, AdviceView, Severity, check},
     model::settings::Settings,
     serve::report::{
-        Advice, Usage,
+        Advice, AttributeBy, Usage,
         orders::{MuteOrder, OrderRequest, UnmuteOrder},
     },
     text::Label,
@@ -41,9 +41,7 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
             for why in reading.node_settings.problems.values() {
                 print_error(&printable(&format!("how a node is set could not be read: {why}")));
             }
-            let reads_directories =
-                reading.plan.snapshot.nodes().iter().any(|node| node.disk_usage.is_some());
-            direct = Some(direct_note(reads_directories));
+            direct = Some(DIRECT_NOTE);
             // Only the user knows which recliner watches this cluster.
             (addressed(advice_of(reading, &settings), UNKNOWN_URL), Some(unseen))
         }
@@ -53,7 +51,7 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
         Format::Json => print_json(&WithMemory { answer: &advice, memory })?,
         Format::Table => {
             let mut text = table::advice(&advice, table::width());
-            if let Some(note) = &direct {
+            if let Some(note) = direct {
                 text.push('\n');
                 text.push_str(&table::paragraph(note, table::width()));
             }
@@ -67,16 +65,7 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
 }
 
 /// What a direct read does not show.
-fn direct_note(reads_directories: bool) -> String {
-    let mut note = "Read directly, without a running recliner: growth, since when, and what was muted are unknown. $RECLINER_URL is the address of a running recliner."
-        .to_owned();
-    if !reads_directories {
-        note.push_str(
-            " No directory was read: leftovers, trash and the sizes of stale indexes are unknown.",
-        );
-    }
-    note
-}
+const DIRECT_NOTE: &str = "Read directly, without a running recliner: growth, since when, and what was muted are unknown. $RECLINER_URL is the address of a running recliner.";
 
 fn addressed(mut advice: Advice, url: &str) -> Advice {
     advice.advice.iter_mut().for_each(|line| address(&mut line.remedy, url));
@@ -209,11 +198,5 @@ mod tests {
         let direct = texts(UNKNOWN_URL);
         assert!(starts(&direct, "recliner what-if --recliner.url \"$RECLINER_URL\""), "{direct:?}");
         assert_eq!(default.len(), other.len());
-    }
-
-    #[test]
-    fn direct_read_notes_what_is_unknown() {
-        assert!(direct_note(false).contains("No directory was read: leftovers, trash and"));
-        assert!(!direct_note(true).contains("directory"));
     }
 }

@@ -11,6 +11,8 @@ mod planned;
 mod preflight;
 mod scanned;
 mod scorecard;
+#[cfg(test)]
+mod sums;
 mod usage;
 
 pub(super) use advice::advice;

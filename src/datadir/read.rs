@@ -206,7 +206,14 @@ impl FileReader {
                 }
             }
             (Ok(_), _) => file.problem = Some(ReadProblem::WrongKind),
-            (Err(why), _) => file.problem = Some((&why).into()),
+            (Err(why), _) => {
+                file.problem = Some((&why).into());
+                if size == 0 {
+                    // CouchDB makes a database without documents of an empty file.
+                    file.values.active_bytes = OptionalU64::new(0);
+                    file.values.external_bytes = OptionalU64::new(0);
+                }
+            }
         }
         Ok(file)
     }

@@ -37,9 +37,8 @@ impl Plan {
         Some(to_bytes(free as f64 / factor))
     }
 
-    /// Waste of the files on a volume; `None` if nothing was measured on one of its nodes, or if
-    /// one of its nodes has another volume too: it is unknown which of the node's files are on
-    /// which volume.
+    /// Waste of the files on a volume; `None` if one of its nodes has another volume too: it is
+    /// unknown which of the node's files are on which volume.
     #[must_use]
     pub fn waste_on(&self, volume: &Volume) -> Option<Waste> {
         let mut files = Waste::default();
@@ -48,7 +47,7 @@ impl Plan {
             if self.conditions.disks.of_node(name).count() != 1 {
                 return None;
             }
-            files = files + Waste::on(&self.snapshot, ix)?;
+            files = files + Waste::on(&self.snapshot, ix);
         }
         Some(files)
     }

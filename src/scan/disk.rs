@@ -5,9 +5,12 @@
 
 mod unused;
 
-use super::{ScanSettings, targets::TargetTables};
+use super::{ScanSettings, listing::is_hidden, targets::TargetTables};
 use crate::{
-    model::{estimate, target::TargetKind},
+    model::{
+        estimate,
+        target::{TargetKind, TargetState},
+    },
     sources::inventory::{CompactionFile, DbFile, DiskWalk, FoundFile, PartFile, ReadError},
     table::{DbIx, DbName, Draft, IndexSet, Node, NodeIx, TargetIx, TargetRef, View},
 };
@@ -88,7 +91,9 @@ impl Disk {
         let mut failed = Vec::new();
         for file in files {
             match file {
-                FoundFile::Db(file) => self.db_file(targets, node, file, without_map),
+                FoundFile::Db(file) => {
+                    failed.extend(self.db_file(targets, node, file, without_map));
+                }
                 FoundFile::View(part) => {
                     if settings.parts {
                         self.part(targets, node, part);
@@ -106,34 +111,45 @@ impl Disk {
         failed
     }
 
+    /// Applies a database file; returns the error if it is empty although the shard map places it
+    /// there. Other empty files are what a split that was stopped leaves.
     fn db_file(
         &mut self,
         targets: &mut TargetTables,
         node: NodeIx,
         mut file: DbFile,
         without_map: bool,
-    ) {
+    ) -> Option<ReadError> {
         let on_node = self.nodes.entry(node).or_default();
         let draft = &mut targets.draft;
         let (name, range) = db_and_range(&file.shard);
         let existing = draft.find_db(name).and_then(|db| draft.find_shard(node, db, range));
+        let is_listed = ShardName::split(&file.shard).is_none_or(|name| name.has_a_known_form());
         let ix = match existing {
             Some(ix) => ix,
-            None if without_map => {
+            None if without_map || !is_listed => {
                 let db = draft.get_or_add_db(name);
                 draft.get_or_add_shard(node, db, range)
             }
             None => {
                 on_node.unlisted.insert(file.shard);
-                return;
+                return None;
             }
         };
+        if !is_listed {
+            draft.set_state(ix, TargetState::Unknown);
+        }
         on_node.met.insert(ix.as_usize());
         let version = draft.current().node(node).and_then(Node::version);
         draft.set_problem(ix, file.problem);
         file.facts.flags.exact = targets.headers.is_exact(ix, &file);
         file.facts.confidence = estimate::confidence(TargetKind::Db, version, None);
+        let is_empty = file.facts.file_bytes.get() == Some(0);
         targets.record(ix, file.facts);
+        let problem = file.problem.filter(|_| is_empty)?;
+        let target = targets.now().target(ix)?;
+        let is_placed = target.shard_map().copies > 0 && target.state() == TargetState::Ok;
+        is_placed.then(|| ReadError::of_file(&file.shard, problem))
     }
 
     fn part(&mut self, targets: &mut TargetTables, node: NodeIx, part: PartFile) {
@@ -175,7 +191,8 @@ impl Disk {
                 at.is_none_or(|at| at.age(now) > longest)
             };
             for file in dbs.into_iter().filter(|file| !lags(file)) {
-                self.db_file(targets, at, file, without_map);
+                // The sidecar reports what it cannot read.
+                let _reported = self.db_file(targets, at, file, without_map);
             }
         }
         if settings.views {
@@ -231,7 +248,8 @@ fn remove_gone(draft: &mut Draft, node: NodeIx, met: &IndexSet, without_map: boo
     let places = draft.current().row_count();
     for at in 0..places {
         let deleted = draft.current().target_at(at).filter(|target| {
-            let listed_here = target.is_part() || (without_map && target.kind() == TargetKind::Db);
+            let is_by_disk = without_map && target.kind() == TargetKind::Db;
+            let listed_here = target.is_part() || is_by_disk || is_hidden(*target);
             target.node_ix() == node && listed_here && !met.contains(at)
         });
         if let Some(ix) = deleted.map(TargetRef::ix) {
@@ -243,7 +261,11 @@ fn remove_gone(draft: &mut Draft, node: NodeIx, met: &IndexSet, without_map: boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::facts::Facts;
+    use crate::{
+        datadir::ReadProblem,
+        model::facts::{Facts, OptionalU64},
+        table::ShardMapEntry,
+    };
     use couchdb_names::Signature;
     use std::time::Duration;
 
@@ -297,6 +319,51 @@ mod tests {
             }
             disk.peer_answered(&mut targets.draft, &peer, BTreeSet::new());
             assert_eq!(targets.now().targets().count(), usize::from(walked));
+        }
+    }
+
+    fn db_file(shard: &str, problem: Option<ReadProblem>) -> FoundFile {
+        FoundFile::Db(DbFile {
+            shard: shard.into(),
+            facts: Facts { file_bytes: OptionalU64::new(0), ..Facts::default() },
+            reported: couchdb_files::ReportMatch::Different,
+            same: true,
+            problem,
+        })
+    }
+
+    #[test]
+    fn file_whose_name_has_no_known_form_is_unknown_until_it_is_gone() {
+        let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
+        let node = targets.draft.get_or_add_node("couchdb@a");
+        for name in ["orders.1795222434", "orders.1795222434.1"] {
+            let file = db_file(&format!("shards/00000000-ffffffff/{name}"), None);
+            disk.files(&mut targets, node, vec![file], &ScanSettings::example(), false);
+        }
+        disk.walked(&mut targets.draft, node, walk(true), false);
+        let states: Vec<_> = targets.now().targets().map(TargetRef::state).collect();
+        assert_eq!(states, [TargetState::Unknown], "the next list has the other one");
+        disk.begin_sweep();
+        disk.walked(&mut targets.draft, node, walk(true), false);
+        assert_eq!(targets.now().targets().count(), 0);
+    }
+
+    #[test]
+    fn empty_file_is_an_error_only_where_the_map_places_it() {
+        let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
+        let node = targets.draft.get_or_add_node("couchdb@a");
+        let db = targets.draft.get_or_add_db(DbName { db: "orders", suffix: ".1795222434" });
+        let range = Some(Range { from: 0, to: u32::MAX });
+        let ix = targets.draft.get_or_add_shard(node, db, range);
+        targets.draft.set_shard_map(db, ShardMapEntry { copies: 1, ranges: 1 }, &[ix]);
+        let name = "shards/00000000-ffffffff/orders.1795222434";
+        for (state, failed) in
+            [(TargetState::Ok, 1), (TargetState::Orphan, 0), (TargetState::Unknown, 0)]
+        {
+            targets.draft.set_state(ix, state);
+            let file = db_file(name, Some(ReadProblem::NoValidHeader));
+            let found = disk.files(&mut targets, node, vec![file], &ScanSettings::example(), false);
+            assert_eq!(found.len(), failed, "{state:?}");
         }
     }
 

@@ -66,10 +66,8 @@ impl Stray {
     /// Whether its name has the form that CouchDB gives to a shard, `db.1795222434`. A file whose
     /// name has another form belongs to an unknown storage engine.
     fn has_a_known_form(&self) -> bool {
-        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        let last = self.db.rsplit_once('.').map(|(_, last)| last);
-        let instance = last.is_some_and(|last| last.len() >= 10 && is_number(last));
-        is_number(self.suffix.trim_start_matches('.')) && !instance
+        let Self { db, suffix, range, .. } = self;
+        ShardName { range: *range, db, suffix }.has_a_known_form()
     }
 }
 
@@ -318,6 +316,8 @@ impl Listing {
                 (true, false) => {}
                 // A stray file, whose state was decided above.
                 (false, true) => {}
+                // The node's list leaves it out; walks of its directories say whether it is there.
+                (false, false) if is_hidden(target) => {}
                 (false, false)
                     if !ours
                         || (self.is_map_whole() && listed)
@@ -469,6 +469,13 @@ impl Listing {
             self.moving.get(&(name.db.to_owned(), name.suffix.to_owned())).unwrap_or(&no_moves);
         state_of_absent(copy, entry, self.known_splits())
     }
+}
+
+/// Whether a file has a name of a form that CouchDB lists nowhere.
+pub(super) fn is_hidden(target: TargetRef<'_>) -> bool {
+    let DbName { db, suffix } = target.db_name();
+    let name = target.range().map(|range| ShardName { range, db, suffix });
+    target.kind() == TargetKind::Db && name.is_some_and(|name| !name.has_a_known_form())
 }
 
 #[cfg(test)]

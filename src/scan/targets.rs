@@ -135,10 +135,15 @@ impl TargetTables {
         self.now().node(node).is_some_and(|node| node.is_up == Some(true))
     }
 
-    /// The number of shards of a node.
-    pub(super) fn shard_count(&self, node: NodeIx) -> usize {
-        let shards = self.now().totals().sums_of(node, TargetKind::Db).counts_by_state;
-        usize::try_from(shards.iter().sum::<u64>()).unwrap_or(usize::MAX)
+    /// The number of shards on these nodes, without node-local databases, which are asked for by
+    /// other addresses.
+    pub(super) fn shard_count(&self, is_wanted: impl Fn(NodeIx) -> bool) -> usize {
+        let shards = self.now().targets().filter(|target| {
+            target.kind() == TargetKind::Db
+                && target.range().is_some()
+                && is_wanted(target.node_ix())
+        });
+        shards.count()
     }
 
     /// The wanted databases of the map, with the positions of their copies.
@@ -271,6 +276,16 @@ mod tests {
         targets.draft.remove(ix);
         targets.record(ix, measured(FactSource::Http, 8, 9, 10));
         assert_eq!(targets.changes.waiting(), 1, "no target has that position");
+    }
+
+    #[test]
+    fn node_local_databases_do_not_count_as_shards() {
+        let (mut targets, node, _) = one_shard();
+        let name = DbName { db: "_nodes", suffix: "" };
+        let local = targets.draft.get_or_add_db(name);
+        targets.draft.get_or_add_shard(node, local, None);
+        assert_eq!(targets.shard_count(|at| at == node), 1);
+        assert_eq!(targets.shard_count(|at| at != node), 0);
     }
 
     #[test]

@@ -156,4 +156,4 @@ fn lost(failed: JoinError) -> Response {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -67,7 +67,7 @@ pub use status::{
     ConfigLine, Configuration, EntryLine, Feeds, PeerLine, ReadErrors, Status, Sweep, TakeoverLine,
 };
 pub use suspension::SuspensionLine;
-pub use usage::{Usage, UsageBytes, UsageLine};
+pub use usage::{AttributeBy, Usage, UsageBytes, UsageLine};
 pub use volume::VolumeLine;
 pub use what_if::{
     MAX_DAYS, OutlookLine, ProposedHorizon, RentProposal, SmooshRules, UndoneLine,

@@ -2,7 +2,10 @@
 
 use super::NodeIx;
 use crate::{
-    model::target::{TargetKind, TargetState},
+    model::{
+        rounding::to_bytes,
+        target::{TargetKind, TargetState},
+    },
     text::Label,
 };
 
@@ -51,10 +54,22 @@ impl PartialSum {
         }
     }
 
+    /// An equal share of the sum, rounded, for one of so many.
+    pub(super) fn share_among(self, count: usize) -> Self {
+        let count = count.max(1) as u128;
+        Self { total: (self.total + count / 2) / count, ..self }
+    }
+
     /// The sum of the known values; `None` if none is known.
     #[must_use]
     pub const fn get(self) -> Option<f64> {
         if self.known_count == 0 && self.unknown_count > 0 { None } else { Some(self.total as f64) }
+    }
+
+    /// The sum of the known values in bytes; `None` if none is known, or there is nothing to sum.
+    #[must_use]
+    pub fn measured(self) -> Option<u64> {
+        (self.known_count > 0).then(|| to_bytes(self.total as f64))
     }
 
     /// Number of unknown summands.
@@ -89,6 +104,16 @@ pub struct TargetSums {
     pub reclaimable_bytes: PartialSum,
     /// File bytes of targets in state [`TargetState::Orphan`]; also included in the sums above.
     pub orphan_file: PartialSum,
+    /// File bytes of unused parts of views, which are in none of the sums above.
+    pub stale_file: PartialSum,
+}
+
+impl TargetSums {
+    /// Number of targets of which the size, or what a compaction would free, is unknown.
+    #[must_use]
+    pub fn unmeasured(&self) -> u64 {
+        self.file_bytes.unknown_count().max(self.reclaimable_bytes.unknown_count())
+    }
 }
 
 /// One target's contribution to the sums, in bytes on disk.
@@ -152,10 +177,12 @@ impl Totals {
         // of views count as stale index files. An unfinished shard has no size until CouchDB opens
         // it at the end of its split.
         let is_unfinished = target.state == TargetState::Resharding && target.file_bytes.is_none();
-        let stale = target.is_part() && target.state == TargetState::Orphan;
+        if target.is_part() && target.state == TargetState::Orphan {
+            sum(&mut sums.stale_file, target.file_bytes, target.is_estimated);
+            return;
+        }
         if target.state == TargetState::Missing
             || target.kind == TargetKind::Cleanup
-            || stale
             || is_unfinished
         {
             return;
@@ -166,6 +193,10 @@ impl Totals {
         }
         sum(&mut sums.active_bytes, target.active_bytes, target.is_estimated);
         sum(&mut sums.external_bytes, target.external_bytes, target.is_estimated);
+        // CouchDB does not report how much of a Lucene index could be freed.
+        if target.kind == TargetKind::Search {
+            return;
+        }
         sum(&mut sums.reclaimable_bytes, target.reclaimable_bytes, target.is_estimated);
     }
 }

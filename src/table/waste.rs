@@ -1,113 +1,143 @@
 //! Classes of bytes in the files on the cluster's disks: live, reclaimable by compaction, or
 //! unused.
 
-use super::{NodeIx, Snapshot};
-use crate::model::{rounding::to_bytes, target::TargetKind};
+use super::{NodeIx, PartialSum, Snapshot};
+use crate::model::target::TargetKind;
 use std::ops::Add;
 
 /// Bytes of shards, views, and unused files; every file counts once, with all copies.
+///
+/// A sum is unknown while none of its parts is known, and a lower bound while some are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Waste {
-    live: f64,
-    reclaimable: f64,
-    unused: f64,
+    /// Shards and views, with orphans.
+    files: PartialSum,
+    reclaimable: PartialSum,
+    orphans: PartialSum,
+    /// The unused files in each node's directories.
+    directories: PartialSum,
+    unmeasured: u64,
+    unread_directories: u64,
 }
 
 impl Waste {
-    /// The bytes on all nodes; `None` while no size is known.
+    /// The bytes on all nodes.
     #[must_use]
-    pub fn of(snapshot: &Snapshot) -> Option<Self> {
+    pub fn of(snapshot: &Snapshot) -> Self {
         let nodes = (1..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
-        let known = nodes.filter_map(|node| Self::of_files_on(snapshot, node)).reduce(Add::add)?;
-        Some(known + Self::of_views(snapshot, 1.0))
+        let files = nodes.map(|node| Self::of_files_on(snapshot, node));
+        files.fold(Self::of_kind(snapshot, NodeIx::CLUSTER, TargetKind::View), Add::add)
     }
 
-    /// The bytes on one node; `None` while no size is known. Sizes of views are known only for the
-    /// whole cluster, and each member is assumed to have the same share of them.
+    /// The bytes on one node. Sizes of views are known only for the whole cluster, and each member
+    /// is assumed to have the same share of them.
     #[must_use]
-    pub fn on(snapshot: &Snapshot, node: NodeIx) -> Option<Self> {
-        let share = 1.0 / snapshot.members().count().max(1) as f64;
-        Some(Self::of_files_on(snapshot, node)? + Self::of_views(snapshot, share))
+    pub fn on(snapshot: &Snapshot, node: NodeIx) -> Self {
+        let members = snapshot.members().count();
+        let views = Self::of_kind(snapshot, NodeIx::CLUSTER, TargetKind::View);
+        let share = Self {
+            files: views.files.share_among(members),
+            reclaimable: views.reclaimable.share_among(members),
+            ..views
+        };
+        Self::of_files_on(snapshot, node) + share
     }
 
-    /// Number of shards and views of unknown size, which add nothing: if there are any, the sums
-    /// are lower bounds.
+    /// Number of shards and views of which the size, or what a compaction would free, is unknown,
+    /// and which add nothing: if there are any, the sums are lower bounds.
     #[must_use]
-    pub fn unmeasured(snapshot: &Snapshot) -> u64 {
-        let nodes = (1..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
-        let unknown = |node, kind| snapshot.totals().sums_of(node, kind).file_bytes.unknown_count();
-        let has_views = snapshot.has_views();
-        let of_files = nodes.map(|node| {
-            let parts = if has_views { 0 } else { unknown(node, TargetKind::View) };
-            unknown(node, TargetKind::Db) + parts
-        });
-        of_files.sum::<u64>() + unknown(NodeIx::CLUSTER, TargetKind::View)
+    pub const fn unmeasured(self) -> u64 {
+        self.unmeasured
     }
 
     /// Number of views with copies that were not measured and are assumed to be as large as the one
     /// that was.
     #[must_use]
-    pub fn estimated(snapshot: &Snapshot) -> u64 {
-        let views = snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View);
-        views.file_bytes.estimated_count()
+    pub const fn estimated(self) -> u64 {
+        self.files.estimated_count()
+    }
+
+    /// Number of nodes whose directories were not read: if there are any, the bytes of unused files
+    /// are a lower bound.
+    #[must_use]
+    pub const fn unread_directories(self) -> u64 {
+        self.unread_directories
     }
 
     /// Shards, unused files, and views if they are known only by their files.
-    fn of_files_on(snapshot: &Snapshot, node: NodeIx) -> Option<Self> {
-        let shards = snapshot.totals().sums_of(node, TargetKind::Db);
-        let disk = snapshot.node(node)?.disk_usage.unwrap_or_default();
-        let orphans = shards.orphan_file.get().unwrap_or_default();
-        let reclaimable = shards.reclaimable_bytes.get().unwrap_or_default();
-        let shards = Self {
-            live: shards.file_bytes.get()? - orphans - reclaimable,
-            reclaimable,
-            unused: orphans + disk.unused_bytes() as f64,
-        };
-        let parts =
-            if snapshot.has_views() { Self::default() } else { Self::of_kind(snapshot, node) };
-        Some(shards + parts)
+    fn of_files_on(snapshot: &Snapshot, node: NodeIx) -> Self {
+        let mut files = Self::of_kind(snapshot, node, TargetKind::Db);
+        let state = snapshot.node(node).filter(|node| node.is_served && node.is_member);
+        if let Some(state) = state {
+            let unused = state.disk_usage.map(|disk| disk.unused_bytes());
+            // Of a node that a sidecar reads, only the index files are known here.
+            if unused.is_none() {
+                files.directories = snapshot.totals().sums_of(node, TargetKind::View).stale_file;
+            }
+            files.directories.add(unused, false);
+            files.unread_directories = u64::from(unused.is_none());
+        }
+        if snapshot.has_views() {
+            return files;
+        }
+        files + Self::of_kind(snapshot, node, TargetKind::View)
     }
 
-    fn of_views(snapshot: &Snapshot, share: f64) -> Self {
-        let views = Self::of_kind(snapshot, NodeIx::CLUSTER);
-        Self { live: views.live * share, reclaimable: views.reclaimable * share, unused: 0.0 }
+    fn of_kind(snapshot: &Snapshot, node: NodeIx, kind: TargetKind) -> Self {
+        let sums = snapshot.totals().sums_of(node, kind);
+        Self {
+            files: sums.file_bytes,
+            reclaimable: sums.reclaimable_bytes,
+            orphans: sums.orphan_file,
+            directories: PartialSum::default(),
+            unmeasured: sums.unmeasured(),
+            unread_directories: 0,
+        }
     }
 
-    fn of_kind(snapshot: &Snapshot, node: NodeIx) -> Self {
-        let views = snapshot.totals().sums_of(node, TargetKind::View);
-        let reclaimable = views.reclaimable_bytes.get().unwrap_or_default();
-        let live = views.file_bytes.get().unwrap_or_default() - reclaimable;
-        Self { live, reclaimable, unused: 0.0 }
+    /// Shards and views, with orphans, and without the other unused files.
+    #[must_use]
+    pub const fn shards_and_views(self) -> PartialSum {
+        self.files
+    }
+
+    /// What compactions would free of shards and views.
+    #[must_use]
+    pub const fn reclaimable(self) -> PartialSum {
+        self.reclaimable
     }
 
     /// Bytes of all these files.
     #[must_use]
-    pub fn file_bytes(self) -> u64 {
-        to_bytes(self.live + self.reclaimable + self.unused)
+    pub fn file_bytes(self) -> Option<u64> {
+        self.files.measured()?;
+        self.files.and(self.directories).measured()
     }
 
     /// Bytes that compactions would leave of shards and views.
     #[must_use]
-    pub fn live_bytes(self) -> u64 {
-        to_bytes(self.live)
+    pub fn live_bytes(self) -> Option<u64> {
+        let unneeded = self.reclaimable.and(self.orphans).measured().unwrap_or_default();
+        Some(self.files.measured()?.saturating_sub(unneeded))
     }
 
     /// Bytes that compactions would free.
     #[must_use]
-    pub fn reclaimable_bytes(self) -> u64 {
-        to_bytes(self.reclaimable)
+    pub fn reclaimable_bytes(self) -> Option<u64> {
+        self.reclaimable.measured()
     }
 
     /// Bytes of unused files: orphans, stale indexes, leftovers of compactions, and deleted files.
     #[must_use]
-    pub fn unused_bytes(self) -> u64 {
-        to_bytes(self.unused)
+    pub fn unused_bytes(self) -> Option<u64> {
+        self.orphans.and(self.directories).measured()
     }
 
     /// Bytes that compactions would free, and bytes of unused files.
     #[must_use]
-    pub fn wasted_bytes(self) -> u64 {
-        to_bytes(self.reclaimable + self.unused)
+    pub fn wasted_bytes(self) -> Option<u64> {
+        self.reclaimable.measured()?;
+        self.reclaimable.and(self.orphans).and(self.directories).measured()
     }
 }
 
@@ -116,9 +146,12 @@ impl Add for Waste {
 
     fn add(self, other: Self) -> Self {
         Self {
-            live: self.live + other.live,
-            reclaimable: self.reclaimable + other.reclaimable,
-            unused: self.unused + other.unused,
+            files: self.files.and(other.files),
+            reclaimable: self.reclaimable.and(other.reclaimable),
+            orphans: self.orphans.and(other.orphans),
+            directories: self.directories.and(other.directories),
+            unmeasured: self.unmeasured.saturating_add(other.unmeasured),
+            unread_directories: self.unread_directories.saturating_add(other.unread_directories),
         }
     }
 }

@@ -34,13 +34,27 @@ pub(super) struct TargetCourse {
     rates: Option<(ExpectedRate, ExpectedRate)>,
 }
 
+/// The facts of a target, with the mean sizes of its files where it has several.
+fn mean_file(target: TargetRef<'_>) -> Facts {
+    let count = u64::from(target.file_count());
+    let mean = |sum: Option<u64>| {
+        sum.map_or_else(OptionalU64::default, |sum| OptionalU64::new(sum / count))
+    };
+    Facts {
+        file_bytes: mean(target.file_bytes()),
+        active_bytes: mean(target.active_bytes()),
+        external_bytes: mean(target.external_bytes()),
+        ..target.facts()
+    }
+}
+
 impl TargetCourse {
     /// The course of a target from now on.
     pub(super) fn of(present: &Present, target: TargetRef<'_>) -> Self {
         let grows = |rate: &ExpectedRate| *rate != ExpectedRate::default();
         let rates = target.growth().expected(present.now);
         let rates = rates.filter(|(file, active)| grows(file) || grows(active));
-        let facts = without_passing_work(target.facts());
+        let facts = without_passing_work(mean_file(target));
         let measured = facts.measured_at;
         Self {
             kind: target.kind(),

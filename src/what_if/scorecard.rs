@@ -121,7 +121,7 @@ impl Scorecard {
             }
         };
         self.see(plan, now);
-        let Some(wasted) = Waste::of(&plan.snapshot).map(Waste::reclaimable_bytes) else {
+        let Some(wasted) = Waste::of(&plan.snapshot).reclaimable_bytes() else {
             return self.take_changes();
         };
         // Nothing is known about a gap, except that jobs that ran continue.

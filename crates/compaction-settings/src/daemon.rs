@@ -104,8 +104,16 @@ fn rules(node: &NodeConfig, findings: &mut Findings) -> Vec<DaemonRule> {
     rules
 }
 
-/// Reports rules of the compaction daemon on a version without it.
+/// Reports rules and settings of the compaction daemon on a version without it.
 pub(crate) fn old_rules(node: &NodeConfig, rules: Rules, findings: &mut Findings) {
+    if let Some(keys) = node.sections.get(DAEMON).filter(|keys| !keys.is_empty()) {
+        let keys: Vec<&str> = keys.keys().map(String::as_str).collect();
+        let message = format!(
+            "does nothing: CouchDB {rules} has smoosh in place of the compaction daemon and never reads {}; smoosh has min_size in the section of each channel, and looks at a file when it is written to",
+            keys.join(", ")
+        );
+        findings.add_fault(Fault::OldRules, DAEMON.to_owned(), message);
+    }
     let Some(old) = node.sections.get(RULES).filter(|keys| !keys.is_empty()) else { return };
     let windows = old.iter().filter_map(|(name, text)| match rule::parse(name, text).ok()?.opens {
         Opening::Daily(window) => Some(window.to_string()),

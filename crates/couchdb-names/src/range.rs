@@ -122,6 +122,17 @@ impl<'a> ShardName<'a> {
         let range = range.parse().ok()?;
         (!db.is_empty() && suffix.len() > 1).then_some(Self { range, db, suffix })
     }
+
+    /// Whether the name has a form that CouchDB gives: its only instance suffix is the last one. A
+    /// name such as `db.1795222434.1` is left out of a node's `_all_dbs`, and no request can carry
+    /// it.
+    #[must_use]
+    pub fn has_a_known_form(&self) -> bool {
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let last = self.db.rsplit_once('.').map(|(_, last)| last);
+        let instance = last.is_some_and(|last| last.len() >= 10 && is_number(last));
+        is_number(self.suffix.trim_start_matches('.')) && !instance
+    }
 }
 
 impl fmt::Display for ShardName<'_> {

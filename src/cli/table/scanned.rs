@@ -79,26 +79,25 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
         (1, _) => Some(("1 view, all copies".to_owned(), vec![of_cluster])),
         (views, _) => Some((format!("{views} views, all copies"), vec![of_cluster])),
     };
-    let served = |node: &NodeIx| plan.snapshot.node(*node).is_some_and(|node| node.is_served);
-    let nodes = (1..plan.snapshot.nodes().len()).filter_map(NodeIx::from_usize).filter(served);
-    let mut all: Vec<TargetSums> = nodes.map(|at| totals.sums_of(at, TargetKind::Db)).collect();
-    let shards: u64 = all.iter().map(count).sum();
     if let Some((views, sums)) = views {
-        table.push(sums_row(views, String::new(), &sums));
-        all.extend(sums);
+        let of_all = |bytes: fn(&TargetSums) -> PartialSum| {
+            sums.iter().map(bytes).fold(PartialSum::default(), PartialSum::and)
+        };
+        let sums = [of_all(|sums| sums.file_bytes), of_all(|sums| sums.reclaimable_bytes)];
+        table.push(sums_row(views, String::new(), sums));
     }
-    table.push(sums_row("total".to_owned(), shards.to_string(), &all));
+    let nodes = (1..plan.snapshot.nodes().len()).filter_map(NodeIx::from_usize);
+    let shards: u64 = nodes.map(|at| count(&totals.sums_of(at, TargetKind::Db))).sum();
+    let all = Waste::of(&plan.snapshot);
+    let sums = [all.shards_and_views(), all.reclaimable()];
+    table.push(sums_row("total".to_owned(), shards.to_string(), sums));
     table
 }
 
-/// The row for the sums of several nodes.
-fn sums_row(name: String, shards: String, sums: &[TargetSums]) -> [String; 7] {
-    let of_all = |bytes: fn(&TargetSums) -> PartialSum| {
-        partial(sums.iter().map(bytes).fold(PartialSum::default(), PartialSum::and))
-    };
-    let [on_disk, reclaimable] =
-        [of_all(|sums| sums.file_bytes), of_all(|sums| sums.reclaimable_bytes)];
+/// The row for the sums of several nodes: on disk, and reclaimable.
+fn sums_row(name: String, shards: String, sums: [PartialSum; 2]) -> [String; 7] {
     let none = String::new;
+    let [on_disk, reclaimable] = sums.map(partial);
     [name, none(), none(), shards, on_disk, reclaimable, none()]
 }
 
@@ -224,7 +223,7 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
         ]);
     }
     let mut text = match table.is_empty() {
-        true if Waste::unmeasured(&plan.snapshot) > 0 => {
+        true if Waste::of(&plan.snapshot).unmeasured() > 0 => {
             "Nothing known to reclaim: not every size could be read.\n".to_owned()
         }
         true => "Nothing to reclaim.\n".to_owned(),

@@ -44,8 +44,7 @@ impl Scanner {
         if !answered && self.status.problem.is_none() {
             self.status.problem = self.sweep.unknown_node().cloned();
         }
-        let nodes = self.targets.nodes(1).filter(|at| self.targets.is_up(*at));
-        let shards = nodes.map(|at| self.targets.shard_count(at)).sum();
+        let shards = || self.targets.shard_count(|node| self.targets.is_up(node));
         self.status.unread_shards = self.sweep.shard_reads().common_cause(shards);
         let took = now.at.duration_since(self.sweep.began().at);
         self.targets.draft.set_sweep_duration(took);

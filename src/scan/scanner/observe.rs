@@ -269,7 +269,9 @@ impl Scanner {
         (is_still, there): (bool, Result<bool, ReadError>),
         now: Now,
     ) {
-        let node = self.shards_stage(slot).and_then(|it| Some(it.target(ix)?.node_ix()));
+        let target = self.shards_stage(slot).and_then(|it| it.target(ix));
+        let node = target.map(TargetRef::node_ix);
+        let is_shard = target.is_some_and(|target| target.range().is_some());
         let well = there == Ok(true);
         if is_still {
             self.status.count_progress();
@@ -286,7 +288,9 @@ impl Scanner {
             self.followed.swept(draft, ix);
         }
         if let Some(node) = node {
-            self.sweep.shard_reads().record(node, &there);
+            if is_shard {
+                self.sweep.shard_reads().record(node, &there);
+            }
             self.shard_requested(node, now);
         }
     }

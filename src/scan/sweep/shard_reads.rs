@@ -36,9 +36,13 @@ impl ShardReads {
     }
 
     /// The error of a node on which nearly all of the `shards` listed were not found.
-    pub(in crate::scan) fn not_found(&mut self, node: NodeIx, shards: usize) -> Option<ReadError> {
+    pub(in crate::scan) fn not_found(
+        &mut self,
+        node: NodeIx,
+        shards: impl Fn() -> usize,
+    ) -> Option<ReadError> {
         let missing = *self.failed.get(NOT_FOUND)?.get(&node)?;
-        if missing < MIN_NOT_FOUND || !is_nearly_all(missing, shards) {
+        if missing < MIN_NOT_FOUND || !is_nearly_all(missing, shards()) {
             return None;
         }
         let message = "they were listed and then not found; does a proxy between here and CouchDB change %2F in paths?".to_owned();
@@ -47,7 +51,8 @@ impl ShardReads {
     }
 
     /// What kept nearly all of `shards` from being read, in a sentence.
-    pub(in crate::scan) fn common_cause(&self, shards: usize) -> Option<String> {
+    pub(in crate::scan) fn common_cause(&self, shards: impl Fn() -> usize) -> Option<String> {
+        let shards = if self.failed.is_empty() { 0 } else { shards() };
         self.failed.iter().find_map(|(reason, nodes)| {
             let failed: usize = nodes.values().sum();
             let message = self.messages.get(reason).filter(|_| is_nearly_all(failed, shards))?;
@@ -76,7 +81,7 @@ mod tests {
             (0..times).for_each(|_| reads.record(node, &there));
             reads
         };
-        let cause = read(error("proxy", None), 86).common_cause(88);
+        let cause = read(error("proxy", None), 86).common_cause(|| 88);
         let expected = "86 of 88 shards could not be read: proxy happened";
         assert_eq!(cause.as_deref(), Some(expected));
         for few in [
@@ -85,9 +90,9 @@ mod tests {
             read(Ok(true), 88),
             ShardReads::default(),
         ] {
-            assert_eq!(few.common_cause(88), None);
+            assert_eq!(few.common_cause(|| 88), None);
         }
-        assert_eq!(read(error("proxy", None), 0).common_cause(0), None);
+        assert_eq!(read(error("proxy", None), 0).common_cause(|| 0), None);
     }
 
     #[test]
@@ -96,10 +101,10 @@ mod tests {
         for (missing, shards, is_error) in [(9, 9, false), (10, 10, true), (80, 100, false)] {
             let mut reads = ShardReads::default();
             (0..missing).for_each(|_| reads.record(node, &Ok(false)));
-            assert_eq!(reads.common_cause(shards), None, "deletions are not an error");
-            let error = reads.not_found(node, shards);
+            assert_eq!(reads.common_cause(|| shards), None, "deletions are not an error");
+            let error = reads.not_found(node, || shards);
             assert_eq!(error.is_some(), is_error, "{missing} of {shards}");
-            assert_eq!(reads.common_cause(shards).is_some(), is_error);
+            assert_eq!(reads.common_cause(|| shards).is_some(), is_error);
         }
     }
 }

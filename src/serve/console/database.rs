@@ -7,7 +7,7 @@ use super::{
     events, jobs, targets,
 };
 use crate::{
-    serve::report::{AdviceLine, EventLine, Explained, OutcomeLine, Target},
+    serve::report::{AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, Target},
     text::{counted, size::format_size_short},
 };
 use maud::{Markup, html};
@@ -17,6 +17,8 @@ use wall_clock::Moment;
 /// What the page shows.
 pub(in crate::serve) struct DatabaseAnswers {
     pub(in crate::serve) db: String,
+    /// Its line in the list of databases, if it has files.
+    pub(in crate::serve) line: Option<DatabaseLine>,
     /// Its targets, as many as are shown.
     pub(in crate::serve) targets: Vec<Explained>,
     pub(in crate::serve) total: usize,
@@ -30,7 +32,7 @@ pub(in crate::serve) struct DatabaseAnswers {
 pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
     let now = answers.now;
     let parts = vec![
-        Part::new("sums", sums(answers)),
+        Part::new("sums", html! { @if let Some(line) = &answers.line { (sums(line)) } }),
         Part::new(
             "advice",
             html! { @if !answers.advice.is_empty() { h2 { "Advice" } ul { @for line in &answers.advice { li { span class=(advice::class_of(&line.severity)) { (line.severity) } " " (with_code(&line.says)) } } } p { a href="advice" { "What to do" } } } },
@@ -48,45 +50,26 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
     Page::live(Screen::Databases, answers.db.clone(), parts)
 }
 
-/// Shards and views of the whole cluster: parts of views are counted in these.
-fn whole(targets: &[Explained]) -> impl Iterator<Item = &Explained> {
-    targets.iter().filter(|it| it.part_of.is_none() && it.target.kind != "cleanup")
-}
-
-fn sums(answers: &DatabaseAnswers) -> Markup {
-    let (mut documents, mut views, mut waste, mut unmeasured) = (0_u64, 0_u64, 0_u64, 0_u64);
-    let is_estimated = whole(&answers.targets).any(|it| it.target.estimated);
-    for Explained { target, .. } in whole(&answers.targets) {
-        let waste_here = target.reclaimable_bytes.unwrap_or(0);
-        let Some(file) = target.file_bytes else {
-            unmeasured += 1;
-            continue;
-        };
-        let live = file.saturating_sub(waste_here);
-        waste += waste_here;
-        if target.kind == "db" { documents += live } else { views += live }
-    }
-    let all = documents + views + waste;
+/// The database's line of the list in sentences, and as a bar.
+fn sums(line: &DatabaseLine) -> Markup {
+    let DatabaseLine { document_bytes, index_bytes, reclaimable_bytes, unmeasured, .. } = line;
+    let bound = match (unmeasured, line.estimated) {
+        (0, 0) => "",
+        (0, _) => "About ",
+        (..) => "At least ",
+    };
+    let [documents, indexes, reclaimable] =
+        [document_bytes, index_bytes, reclaimable_bytes].map(|bytes| format_size_short(*bytes));
     let says = format!(
-        "{}{} of documents, {} of views, {} reclaimable, in all copies",
-        if unmeasured > 0 {
-            "At least "
-        } else if is_estimated {
-            "About "
-        } else {
-            ""
-        },
-        format_size_short(documents),
-        format_size_short(views),
-        format_size_short(waste)
+        "{bound}{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable, in all copies"
     );
-    let segments = [("live", documents), ("other", views), ("waste", waste)];
-    let segments = segments.map(|(class, size)| Segment { class, size: size as f64 });
+    let segments = [("live", document_bytes), ("other", index_bytes), ("waste", reclaimable_bytes)];
+    let segments = segments.map(|(class, size)| Segment { class, size: *size as f64 });
     html! {
-        p { (says) @if unmeasured > 0 { "; " (counted(unmeasured, "size is", "sizes are")) " unknown" } "." }
-        p.quiet { span.key.live {} "documents" span.key.other {} "views" span.key.waste {} "reclaimable" }
-        (chart::stacked("volume", &segments, all as f64, &says))
-        p { a href=(link("targets", &[("db", &answers.db), ("sort", "reclaimable_bytes")])) { "As a list of targets" } }
+        p { (says) @if *unmeasured > 0 { "; " (counted(*unmeasured, "size is", "sizes are")) " unknown" } "." }
+        p.quiet { span.key.live {} "documents" span.key.other {} "indexes" span.key.waste {} "reclaimable" }
+        (chart::stacked("volume", &segments, line.file_bytes as f64, &says))
+        p { a href=(link("targets", &[("db", &line.db), ("sort", "reclaimable_bytes")])) { "As a list of targets" } }
     }
 }
 

@@ -85,12 +85,12 @@ fn line(concern: &Concern) -> Markup {
 
 fn sums(answers: &OverviewAnswers) -> Markup {
     let OverviewAnswers { space, status, now, .. } = answers;
-    let bound = size::bound(space.unmeasured, space.estimated);
+    let [of_files, of_waste, of_unused] = space.bounds();
     html! {
         div.cards {
-            div.card { b { (bound) (bytes(space.file_bytes)) } span { "on disk: shards, views and unused files" @if space.unmeasured > 0 { "; " (counted(space.unmeasured, "size is", "sizes are")) " unknown" } @if space.estimated > 0 { "; " (counted(space.estimated, "view is", "views are")) " estimated from one copy" } } }
-            div.card { b { (bound) (bytes(space.reclaimable_bytes)) } span { "reclaimable by compaction" } }
-            div.card { b { (bytes(space.unused_bytes)) } span { "in unused files" } }
+            div.card { b { (of_files) (bytes(space.file_bytes)) } span { "on disk: " (space.summed()) @if space.unmeasured > 0 { "; " (counted(space.unmeasured, "size is", "sizes are")) " unknown" } @if space.estimated > 0 { "; " (counted(space.estimated, "view is", "views are")) " estimated from one copy" } } }
+            div.card { b { (of_waste) (bytes(space.reclaimable_bytes)) } span { "reclaimable by compaction" } }
+            div.card { b { @if space.unused_bytes.is_some() { (of_unused) } (bytes(space.unused_bytes)) } span { "in unused files" @if space.unread_directories > 0 { "; " (counted(space.unread_directories, "node's directories are", "nodes' directories are")) " not read" } } }
             div.card { b { (count(space.targets)) } span { "targets: shards, views, cleanups" } }
             div.card { b { (count(space.waiting)) } span { "waiting for compaction" } }
             div.card { b {
@@ -150,6 +150,7 @@ fn segments(volume: &VolumeSpaceLine, size: u64) -> [Segment; 4] {
 }
 
 fn says_of(volume: &VolumeSpaceLine) -> Markup {
+    let bound = size::bound(volume.unmeasured, 0);
     html! {
         span.quiet {
             @match (volume.available_bytes, volume.size_bytes) {
@@ -157,8 +158,8 @@ fn says_of(volume: &VolumeSpaceLine) -> Markup {
                 (Some(free), None) => { (format_size_short(free)) " free" }
                 (None, _) => { "free space unknown" @if let Some(problem) = &volume.problem { ": " (name(problem)) } }
             }
-            @if let Some(reclaimable) = volume.reclaimable_bytes.filter(|bytes| *bytes > 0) { ", " (format_size_short(reclaimable)) " reclaimable" }
-            @if let Some(unused) = volume.unused_bytes.filter(|bytes| *bytes > 0) { ", " (format_size_short(unused)) " in unused files" }
+            @if let Some(reclaimable) = volume.reclaimable_bytes.filter(|bytes| *bytes > 0) { ", " (bound) (format_size_short(reclaimable)) " reclaimable" }
+            @if let Some(unused) = volume.unused_bytes.filter(|bytes| *bytes > 0) { ", " (bound) (format_size_short(unused)) " in unused files" }
             @match volume.largest_shard_that_fits_bytes {
                 Some(0) => { "; no compaction fits" }
                 Some(largest) => { "; room to compact shards of up to " (format_size_short(largest)) " live data" }

@@ -9,10 +9,7 @@ use super::{
     state::AppState,
     turn::in_turn,
 };
-use crate::{
-    advice::AttributeBy,
-    serve::report::{Advice, Usage},
-};
+use crate::serve::report::{Advice, AttributeBy, Usage};
 use axum::{
     Extension, extract,
     response::{IntoResponse as _, Response},

@@ -43,8 +43,8 @@ use crate::{
             OverviewAnswers, Page, QueueAnswers, TargetAnswers, TargetFilter,
         },
         report::{
-            self, Advice, AdviceLine, Databases, EventLine, Events, Explained, Found, Jobs,
-            OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, Scorecard, Space,
+            self, Advice, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found,
+            Jobs, OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, Scorecard, Space,
             SuspensionLine, Target, Targets, Wanted, WholeViews,
         },
     },
@@ -463,6 +463,10 @@ async fn target(state: &AppState, turns: &ConcurrencyLimit, id: &str) -> Result<
 async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Result<Page, ApiError> {
     let found = find(state, turns, db, COPIES).await?;
     let (outcomes, events) = remembered(state, turns, found.selector).await?;
+    let (last, now) = (last_compactions(state, turns).await, state.clock.now());
+    let name = db.to_owned();
+    let line = move |plan: Arc<Plan>| Ok(DatabaseLine::of(&plan, &name, &last, now));
+    let line = in_turn(state, turns, line).await?;
     let design = format!("{db}/");
     let about = |line: &AdviceLine| {
         let subject = &line.subject.name;
@@ -472,12 +476,13 @@ async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Resul
     let advice = advice_of(state).advice.into_iter().filter(about).collect();
     Ok(console::database(&DatabaseAnswers {
         db: db.to_owned(),
+        line,
         targets: found.explained,
         total: found.total,
         outcomes,
         events,
         advice,
-        now: state.clock.now(),
+        now,
     }))
 }
 

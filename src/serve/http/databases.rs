@@ -62,6 +62,7 @@ impl DatabaseQuery {
         let PageRange { offset, limit } = PageRange::new(self.offset, self.limit)?;
         Ok(WantedDatabases {
             search: self.search.as_deref(),
+            name: None,
             sort: self.sort.map(|Named(sort)| sort).unwrap_or_default(),
             is_ascending: self.order.map(|Named(order)| order == SortOrder::Asc),
             offset,

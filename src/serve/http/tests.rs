@@ -13,7 +13,7 @@ mod openapi;
 mod orders;
 mod preflight;
 mod scrape;
-mod sums;
+pub(crate) mod sums;
 mod suspended;
 mod updates;
 mod what_if;

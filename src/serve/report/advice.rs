@@ -6,7 +6,7 @@ use crate::{
     model::{channel::Mode, records::Mute},
     plan::Plan,
     table::Waste,
-    text::{Label, counted, size::format_size_short},
+    text::{Label, capital, counted, size::format_size_short},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -178,8 +178,8 @@ impl Advice {
         let mut advice = Self {
             checked_at: view.checked_at.map(Moment::rfc3339),
             says: String::new(),
-            file_bytes: waste.map(Waste::file_bytes),
-            waste_bytes: waste.map(Waste::wasted_bytes),
+            file_bytes: waste.file_bytes(),
+            waste_bytes: waste.wasted_bytes(),
             gain_bytes: gain_bytes.fold(0, u64::saturating_add),
             advice: view.pieces(now).iter().map(AdviceLine::of).collect(),
             more: more
@@ -190,12 +190,7 @@ impl Advice {
                 })
                 .collect(),
         };
-        let bound = match (Waste::unmeasured(&plan.snapshot), Waste::estimated(&plan.snapshot)) {
-            (0, 0) => "",
-            (0, _) => "About ",
-            (..) => "At least ",
-        };
-        advice.says = advice.summary(waste, bound, plan.rules.mode);
+        advice.says = advice.summary(waste, plan.rules.mode);
         advice
     }
 
@@ -204,37 +199,71 @@ impl Advice {
         self.advice.iter().filter(|line| line.muted.is_none())
     }
 
-    fn summary(&self, waste: Option<Waste>, bound: &str, mode: Mode) -> String {
+    fn summary(&self, waste: Waste, mode: Mode) -> String {
         if self.checked_at.is_none() {
             return "No recommendations yet: recliner has not read the whole cluster.".to_owned();
         }
         let more: u64 = self.more.iter().map(|more| more.count).sum();
         let open = self.open().count() as u64 + more;
         let muted = self.advice.len() as u64 + more - open;
-        let mut says = waste.map_or_else(String::new, |waste| in_words(waste, bound, mode));
-        says.push_str(&match open {
-            0 => "No recommendations.".to_owned(),
+        let mut says = in_words(waste, mode);
+        says.push_str(&match (open, waste.unmeasured()) {
+            (0, 0) => "No recommendations.".to_owned(),
+            (0, _) => "No recommendations about what was read.".to_owned(),
             _ => format!("{}.", counted(open, "recommendation", "recommendations")),
         });
         if muted > 0 {
             says.push_str(&format!(" {muted} muted."));
         }
+        says.push_str(&not_looked_at(waste));
         says
     }
 }
 
-/// The waste, and whether recliner compacts it, in words.
-fn in_words(waste: Waste, bound: &str, mode: Mode) -> String {
-    let [reclaimable, unused, all] =
-        [waste.reclaimable_bytes(), waste.unused_bytes(), waste.file_bytes()]
-            .map(format_size_short);
-    let unused = match waste.unused_bytes() {
+/// What no rule could look at, in words; nothing if there is nothing.
+fn not_looked_at(waste: Waste) -> String {
+    let shards = match waste.unmeasured() {
         0 => String::new(),
-        _ => format!(" and {unused} in unused files"),
+        some => format!(
+            " {} not looked at: sizes are unknown.",
+            counted(some, "shard or view was", "shards and views were")
+        ),
+    };
+    let directories = match waste.unread_directories() {
+        0 => String::new(),
+        some => format!(
+            " The directories of {} are not read: leftovers, trash and the sizes of stale indexes are unknown there.",
+            counted(some, "node", "nodes")
+        ),
+    };
+    shards + &directories
+}
+
+/// The waste, and whether recliner compacts it, in words; nothing while no size is known.
+fn in_words(waste: Waste, mode: Mode) -> String {
+    let (Some(all), Some(reclaimable)) = (waste.file_bytes(), waste.reclaimable_bytes()) else {
+        return String::new();
+    };
+    let (unmeasured, estimated) = (waste.unmeasured(), waste.estimated());
+    let bounded = |unknown, estimated, bytes| {
+        let bound = match (unknown, estimated) {
+            (0, 0) => "",
+            (0, _) => "about ",
+            (..) => "at least ",
+        };
+        format!("{bound}{}", format_size_short(bytes))
+    };
+    let unread = unmeasured + waste.unread_directories();
+    let unused = match waste.unused_bytes() {
+        None | Some(0) => String::new(),
+        Some(unused) => format!(" and {} in unused files", bounded(unread, 0, unused)),
     };
     let compacts = match mode {
         Mode::Enforce => "; recliner will compact what your limits allow",
         Mode::Advise => "",
     };
-    format!("{bound}{reclaimable} reclaimable{unused}, of {all} on disk{compacts}. ")
+    let all_unread = if waste.unused_bytes().is_some() { unread } else { unmeasured };
+    let all = bounded(all_unread, estimated, all);
+    let reclaimable = bounded(unmeasured, estimated, reclaimable);
+    format!("{} reclaimable{unused}, of {all} on disk{compacts}. ", capital(&reclaimable))
 }

@@ -115,6 +115,8 @@ pub struct WantedDatabases<'a> {
     pub sort: DatabaseSort,
     /// Whether the least comes first; otherwise, numbers begin with the greatest and names with the first.
     pub is_ascending: Option<bool>,
+    /// Only the database of exactly this name.
+    pub name: Option<&'a str>,
     /// Databases to leave out first.
     pub offset: usize,
     /// Databases at most.
@@ -134,8 +136,10 @@ impl Databases {
         now: Moment,
     ) -> Self {
         let search = wanted.search.map(str::to_lowercase);
-        let matches =
-            |name: &str| search.as_ref().is_none_or(|text| name.to_lowercase().contains(text));
+        let matches = |name: &str| {
+            wanted.name.is_none_or(|only| only == name)
+                && search.as_ref().is_none_or(|text| name.to_lowercase().contains(text))
+        };
         let is_by_growth =
             matches!(wanted.sort, DatabaseSort::GrowthDayBytes | DatabaseSort::GrowthWeekBytes);
         let found: Vec<(&str, Sums)> = sums_by_name(&plan.snapshot, is_by_growth.then_some(now))
@@ -160,21 +164,35 @@ impl Databases {
     }
 }
 
-/// What the files of one database add up to.
+impl DatabaseLine {
+    /// The line of the database of this name in the list of all; `None` if it has no files.
+    #[must_use]
+    pub fn of(plan: &Plan, name: &str, last: &LastCompactions, now: Moment) -> Option<Self> {
+        let wanted = WantedDatabases { name: Some(name), limit: 1, ..WantedDatabases::default() };
+        Databases::of(plan, &wanted, last, now).databases.pop()
+    }
+}
+
+/// What the files of one database, or of one index, add up to.
 #[derive(Clone, Debug, Default)]
-struct Sums {
+pub(super) struct Sums {
     document_bytes: u64,
-    index_bytes: u64,
-    reclaimable_bytes: u64,
+    pub(super) index_bytes: u64,
+    /// The part of what compactions would free that is in indexes.
+    pub(super) index_waste_bytes: u64,
+    pub(super) reclaimable_bytes: u64,
     /// Where databases are sorted by it; otherwise it is worked out for those of the page.
     growth: Option<ExpectedRate>,
     targets: u64,
-    unmeasured: u64,
-    estimated: u64,
+    pub(super) unmeasured: u64,
+    pub(super) estimated: u64,
 }
 
 /// Instances of a database with one name are one: old files beside a database that was made anew.
-fn sums_by_name(snapshot: &Snapshot, with_growth: Option<Moment>) -> HashMap<&str, Sums> {
+pub(super) fn sums_by_name(
+    snapshot: &Snapshot,
+    with_growth: Option<Moment>,
+) -> HashMap<&str, Sums> {
     // Names are compared once for each instance, and not for each of a million targets.
     let mut instances: Vec<Sums> = Vec::new();
     for target in snapshot.files_once() {
@@ -196,16 +214,21 @@ fn sums_by_name(snapshot: &Snapshot, with_growth: Option<Moment>) -> HashMap<&st
 }
 
 impl Sums {
-    fn add(&mut self, target: TargetRef<'_>, with_growth: Option<Moment>) {
+    pub(super) fn add(&mut self, target: TargetRef<'_>, with_growth: Option<Moment>) {
         self.targets += 1;
         let Some(file) = target.file_bytes() else {
             self.unmeasured += 1;
             return;
         };
-        let waste = target.reclaimable_bytes().unwrap_or_default();
+        let waste = target.reclaimable_bytes();
+        self.unmeasured += u64::from(waste.is_none());
+        let waste = waste.unwrap_or_default();
         let live = match target.kind() {
             TargetKind::Db => &mut self.document_bytes,
-            TargetKind::View | TargetKind::Cleanup | TargetKind::Search => &mut self.index_bytes,
+            TargetKind::View | TargetKind::Cleanup | TargetKind::Search => {
+                self.index_waste_bytes = self.index_waste_bytes.saturating_add(waste);
+                &mut self.index_bytes
+            }
         };
         *live = live.saturating_add(file.saturating_sub(waste));
         self.reclaimable_bytes = self.reclaimable_bytes.saturating_add(waste);
@@ -213,10 +236,11 @@ impl Sums {
         add_growth(&mut self.growth, with_growth.and_then(|now| growth_of(target, now)));
     }
 
-    fn merge(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.document_bytes, other.document_bytes);
         add(&mut self.index_bytes, other.index_bytes);
+        add(&mut self.index_waste_bytes, other.index_waste_bytes);
         add(&mut self.reclaimable_bytes, other.reclaimable_bytes);
         add(&mut self.targets, other.targets);
         add(&mut self.unmeasured, other.unmeasured);
@@ -224,7 +248,7 @@ impl Sums {
         add_growth(&mut self.growth, other.growth);
     }
 
-    const fn file_bytes(&self) -> u64 {
+    pub(super) const fn file_bytes(&self) -> u64 {
         let live = self.document_bytes.saturating_add(self.index_bytes);
         live.saturating_add(self.reclaimable_bytes)
     }

@@ -4,6 +4,7 @@ use crate::{
     advice::AdviceView,
     plan::{Plan, disk::Volume},
     table::Waste,
+    text::size,
     what_if::FillDates,
 };
 use schemars::JsonSchema;
@@ -19,11 +20,16 @@ pub struct Space {
     pub file_bytes: Option<u64>,
     /// Bytes of these that compactions are predicted to free.
     pub reclaimable_bytes: Option<u64>,
-    /// Bytes of these in unused files: orphans, stale indexes, leftovers of compactions, deleted files.
+    /// Bytes of these in unused files: orphans, stale indexes, leftovers of compactions, deleted files; null if
+    /// no directory is read and no orphan is known.
     pub unused_bytes: Option<u64>,
     /// Number of shards and views of unknown size; if there are any, the bytes above are lower bounds.
     #[serde(default)]
     pub unmeasured: u64,
+    /// Number of nodes whose directories are not read; if there are any, `unused_bytes` is a lower bound, and
+    /// `file_bytes` lacks their unused files.
+    #[serde(default)]
+    pub unread_directories: u64,
     /// Number of views of which some copies were not measured; they count as large as the measured one.
     #[serde(default)]
     pub estimated: u64,
@@ -54,8 +60,12 @@ pub struct VolumeSpaceLine {
     pub live_bytes: Option<u64>,
     /// Bytes of the volume's files that compactions would free; null if `live_bytes` is.
     pub reclaimable_bytes: Option<u64>,
-    /// Bytes of the volume's unused files; null if `live_bytes` is.
+    /// Bytes of the volume's unused files; null if `live_bytes` is, or if they are unknown.
     pub unused_bytes: Option<u64>,
+    /// Number of shards and views of unknown size on the volume's nodes; if there are any, the bytes above are
+    /// lower bounds.
+    #[serde(default)]
+    pub unmeasured: u64,
     /// Live bytes of the largest shard that can be compacted on the volume now, besides `headroom.keep_free`
     /// and what running jobs may still write.
     pub largest_shard_that_fits_bytes: Option<u64>,
@@ -83,11 +93,12 @@ impl Space {
             .map(|volume| VolumeSpaceLine::of(plan, volume, dates(volume).unwrap_or_default()));
         Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
-            file_bytes: waste.map(Waste::file_bytes),
-            reclaimable_bytes: waste.map(Waste::reclaimable_bytes),
-            unused_bytes: waste.map(Waste::unused_bytes),
-            unmeasured: Waste::unmeasured(&plan.snapshot),
-            estimated: Waste::estimated(&plan.snapshot),
+            file_bytes: waste.file_bytes(),
+            reclaimable_bytes: waste.reclaimable_bytes(),
+            unused_bytes: waste.unused_bytes(),
+            unmeasured: waste.unmeasured(),
+            unread_directories: waste.unread_directories(),
+            estimated: waste.estimated(),
             targets: plan.snapshot.targets_once().count(),
             waiting: plan.waiting().map(|(_, waiting)| waiting).sum(),
             volumes: lines.collect(),
@@ -95,6 +106,28 @@ impl Space {
                 .filter(|name| !is_known(name))
                 .map(ToString::to_string)
                 .collect(),
+        }
+    }
+}
+
+impl Space {
+    /// The signs before the bytes of all files, of waste and of unused files, where these are lower bounds or
+    /// estimates.
+    #[must_use]
+    pub fn bounds(&self) -> [&'static str; 3] {
+        let unread = self.unmeasured.saturating_add(self.unread_directories);
+        let files = if self.unused_bytes.is_some() { unread } else { self.unmeasured };
+        [(files, self.estimated), (self.unmeasured, self.estimated), (unread, 0)]
+            .map(|(unknown, estimated)| size::bound(unknown, estimated))
+    }
+
+    /// What `file_bytes` is the size of.
+    #[must_use]
+    pub const fn summed(&self) -> &'static str {
+        if self.unused_bytes.is_some() {
+            "shards, views and unused files"
+        } else {
+            "shards and views"
         }
     }
 }
@@ -107,9 +140,10 @@ impl VolumeSpaceLine {
             nodes: volume.nodes.iter().map(ToString::to_string).collect(),
             size_bytes: volume.space.and_then(|space| space.size),
             available_bytes: volume.space.map(|space| space.available),
-            live_bytes: files.map(Waste::live_bytes),
-            reclaimable_bytes: files.map(Waste::reclaimable_bytes),
-            unused_bytes: files.map(Waste::unused_bytes),
+            live_bytes: files.and_then(Waste::live_bytes),
+            reclaimable_bytes: files.and_then(Waste::reclaimable_bytes),
+            unused_bytes: files.and_then(Waste::unused_bytes),
+            unmeasured: files.map_or(0, Waste::unmeasured),
             largest_shard_that_fits_bytes: plan.largest_shard_that_fits(volume),
             full_at: dates.compacted.map(Moment::rfc3339),
             full_uncompacted_at: dates.uncompacted.map(Moment::rfc3339),

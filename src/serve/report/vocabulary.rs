@@ -110,7 +110,7 @@ vocabularies! {
     /// The kind of a piece of advice.
     AdviceCode: advice::rules().map(|rule| rule.code).collect::<Vec<_>>();
     /// What bytes are attributed to.
-    AttributeBy: advice::AttributeBy::labels();
+    AttributeBy: super::AttributeBy::labels();
     /// How much advice matters.
     Severity: advice::Severity::labels();
     /// The kind of thing that advice is about.

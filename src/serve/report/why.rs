@@ -67,7 +67,7 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             bytes(value),
             bytes(limit)
         ),
-        RefusalReason::Headroom => headroom(value, limit),
+        RefusalReason::Headroom => headroom(plan, value, limit),
         RefusalReason::UnknownDisk => format!(
             "free space on its volume is unknown, and its file of {} is larger than headroom.blind_limit, {}; set headroom.volumes to say where to read free space",
             bytes(value),
@@ -215,7 +215,7 @@ fn reserved_for_another(
         format!("{slots} on the node are taken (limits.per_node)")
     } else if refusal.reason == RefusalReason::Budget {
         format!(
-            "{} of {} were started within an hour (limits.bytes_per_hour)",
+            "{} of {} were started within an hour or are first in line (limits.bytes_per_hour)",
             bytes(value),
             bytes(limit)
         )
@@ -257,14 +257,15 @@ fn next_window(plan: &Plan, channel: &Channel) -> Option<String> {
     plan.window_states.get(at)?.until.map(Moment::rfc3339)
 }
 
-fn headroom(value: Option<f64>, limit: Option<f64>) -> String {
+fn headroom(plan: &Plan, value: Option<f64>, limit: Option<f64>) -> String {
+    let others = if runs_anything(plan) { "running jobs need" } else { "jobs first in line need" };
     match (value, limit) {
         (Some(_), Some(_)) => format!(
-            "it may need {} at its peak, and {} are free apart from headroom.keep_free and what running jobs need",
+            "it may need {} at its peak, and {} are free apart from headroom.keep_free and what {others}",
             bytes(value),
             bytes(limit)
         ),
-        _ => "free space is falling faster than the running jobs explain; starts resume when it stops"
+        _ => "free space is falling faster than compactions explain; starts resume when it stops"
             .to_owned(),
     }
 }

@@ -63,7 +63,7 @@ impl FilesSource {
         });
         let ended = walking.map(move |ended| {
             // If the runtime shuts down, nothing receives the response.
-            let disk = ended.unwrap_or_else(|_| Err(unread("", ReadProblem::Io)));
+            let disk = ended.unwrap_or_else(|_| Err(ReadError::of_file("", ReadProblem::Io)));
             Observation::DiskEnd { node, disk }
         });
         batches_of_files.chain(stream::once(ended)).boxed()
@@ -128,7 +128,7 @@ impl FoundFile {
                 let of_view = signature.is_some();
                 Self::Compaction(CompactionFile { shard, of_view, bytes, changed })
             }
-            WalkItem::Unread { path, problem } => Self::Unread(unread(&path, problem)),
+            WalkItem::Unread { path, problem } => Self::Unread(ReadError::of_file(&path, problem)),
         }
     }
 }
@@ -166,10 +166,10 @@ fn unread_root(root: &Path, RootError { problem, cause }: &RootError) -> ReadErr
     ReadError { reason: problem.label(), message, right: None }
 }
 
-fn unread(path: &str, problem: ReadProblem) -> ReadError {
-    ReadError {
-        reason: problem.label(),
-        message: format!("{path}: {}", problem.explanation()),
-        right: None,
+impl ReadError {
+    /// The error of a file that could not be read.
+    pub(crate) fn of_file(path: &str, problem: ReadProblem) -> Self {
+        let message = format!("{path}: {}", problem.explanation());
+        Self { reason: problem.label(), message, right: None }
     }
 }

@@ -125,7 +125,7 @@ impl World {
 
     /// Bytes that are really wasted.
     fn wasted(&mut self) -> u64 {
-        Waste::of(&self.plan().snapshot).unwrap().reclaimable_bytes()
+        Waste::of(&self.plan().snapshot).reclaimable_bytes().unwrap()
     }
 }
 

@@ -18,8 +18,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     if situation.has_rent_channel() {
         return;
     }
-    let Some(waste) = Waste::of(situation.snapshot()) else { return };
-    let (all, waste) = (waste.file_bytes(), waste.reclaimable_bytes());
+    let waste = Waste::of(situation.snapshot());
+    let Some((all, waste)) = waste.file_bytes().zip(waste.reclaimable_bytes()) else { return };
     let queued_bytes = queues(situation)
         .fold(0_u64, |bytes, (queue, _)| bytes.saturating_add(queue.reclaimable_bytes));
     let is_complete = queues(situation).all(|(queue, _)| queue.overflow == 0);

@@ -3,6 +3,7 @@
 use super::files::{by_database, directories_of, nodes_of};
 use crate::{
     advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    model::target::{TargetKind, TargetState},
     table::{DbIx, DbName, TargetRef},
     text::{counted, duration::format_rounded, quote::shell_word, size::format_size_short},
 };
@@ -37,13 +38,13 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 let severity = if is_same { Severity::Info } else { Severity::Warning };
                 let gain = if is_same { Gain::Unknown } else { Gain::Risk(bytes) };
                 findings.offer(severity, gain, || {
-                    let remedy = compare(situation, *first, is_same);
+                    let remedy = compare(situation, targets, is_same);
                     let has_copies = is_same.then_some(true);
                     finding(name, targets, bytes, has_copies, remedy)
                 });
             }
             None => findings.offer(Severity::Info, Gain::Bytes(bytes), || {
-                finding(name, targets, bytes, Some(false), set_aside(situation, targets))
+                finding(name, targets, bytes, Some(false), set_aside(situation, targets, None))
             }),
         }
     }
@@ -96,23 +97,48 @@ fn finding(
 }
 
 /// Remedies for files beside a live database of the same name.
-fn compare(situation: &Situation<'_>, first: TargetRef<'_>, is_same: bool) -> Vec<Remedy> {
+fn compare(situation: &Situation<'_>, targets: &[TargetRef<'_>], is_same: bool) -> Vec<Remedy> {
+    if is_same {
+        let mut remedy =
+            vec![Remedy::choice("Leave the files where they are while copies are being moved.")];
+        remedy.extend(set_aside(situation, targets, Some(&holders(situation, targets))));
+        return remedy;
+    }
+    let Some(first) = targets.first() else { return Vec::new() };
     let shard = first.shard_name().unwrap_or_default();
-    let db = situation.db_name(first.db());
-    let decide = if is_same {
-        "Leave the files where they are while copies are being moved. If the copies in the shard map hold as many documents, move the files out of the data directory, keep them for 30 days, and have the database read meanwhile."
-    } else {
-        "Do not delete these files. If they have documents that the live database lacks, as after a new node created databases anew, restore them: start a CouchDB of its own on a copy of the files and replicate from there."
-    };
     vec![
         Remedy::get("See how many documents such a file has:", &["_node", first.node(), &shard]),
-        Remedy::get("Compare with the live database:", &[db]),
-        Remedy::choice(decide),
+        Remedy::get("Compare with the live database:", &[situation.db_name(first.db())]),
+        Remedy::choice(
+            "Do not delete these files. If they have documents that the live database lacks, as after a new node created databases anew, restore them: start a CouchDB of its own on a copy of the files and replicate from there.",
+        ),
     ]
 }
 
-/// Remedies for files of a database that is in no shard map.
-fn set_aside(situation: &Situation<'_>, targets: &[TargetRef<'_>]) -> Vec<Remedy> {
+/// The nodes on which the shard map places the same range of the same database, by shard.
+type Holders<'a> = BTreeMap<String, BTreeSet<&'a str>>;
+
+fn holders<'a>(situation: &Situation<'a>, orphans: &[TargetRef<'a>]) -> Holders<'a> {
+    let ranges: BTreeSet<_> = orphans.iter().map(|it| (it.db(), it.range())).collect();
+    let copies = situation.snapshot().targets().filter(|it| {
+        it.kind() == TargetKind::Db
+            && it.state() == TargetState::Ok
+            && ranges.contains(&(it.db(), it.range()))
+    });
+    let mut holders = Holders::new();
+    for copy in copies {
+        holders.entry(copy.shard_name().unwrap_or_default()).or_default().insert(copy.node());
+    }
+    holders
+}
+
+/// Remedies for files of a database that is in no shard map, or whose ranges have these holders
+/// elsewhere.
+fn set_aside(
+    situation: &Situation<'_>,
+    targets: &[TargetRef<'_>],
+    holders: Option<&Holders<'_>>,
+) -> Vec<Remedy> {
     let mut remedy: Vec<Remedy> = targets
         .first()
         .map(|first| {
@@ -131,15 +157,33 @@ fn set_aside(situation: &Situation<'_>, targets: &[TargetRef<'_>]) -> Vec<Remedy
         )));
         return remedy;
     }
+    let is_held = |target: &TargetRef<'_>| {
+        holders.is_none_or(|held| target.shard_name().is_some_and(|it| held.contains_key(&it)))
+    };
+    if !targets.iter().all(is_held) {
+        remedy.push(Remedy::choice(
+            "Keep the files: the shard map has no copy of the same ranges to compare them with.",
+        ));
+        return remedy;
+    }
+    let (when, ground) = match holders {
+        None => {
+            ("If nobody needs the data", "no split and no member's shard map has the database, and")
+        }
+        Some(_) => (
+            "When no copy is being moved",
+            "no split has the database, no member's shard map places the files there, every copy elsewhere has as many documents, and",
+        ),
+    };
     let nodes: BTreeSet<&str> = targets.iter().map(|target| target.node()).collect();
     for node in nodes {
         let of_node: Vec<TargetRef<'_>> =
             targets.iter().copied().filter(|target| target.node() == node).collect();
         remedy.push(Remedy::command(
             format!(
-                "If nobody needs the data: on {node}, set the files aside. It stops unless the members are the same, no split and no member's shard map has the database, and nothing was written for {span}:"
+                "{when}: on {node}, set the files aside. It stops unless the members are the same, {ground} nothing was written for {span}:"
             ),
-            set_aside_script(situation, &of_node),
+            set_aside_script(situation, &of_node, holders),
         ));
     }
     remedy.push(Remedy::choice(
@@ -150,7 +194,11 @@ fn set_aside(situation: &Situation<'_>, targets: &[TargetRef<'_>]) -> Vec<Remedy
 
 /// Shell lines that verify that nothing needs a node's files, and then rename them so that CouchDB
 /// does not open them.
-fn set_aside_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> String {
+fn set_aside_script(
+    situation: &Situation<'_>,
+    files: &[TargetRef<'_>],
+    holders: Option<&Holders<'_>>,
+) -> String {
     let snapshot = situation.snapshot();
     let members: BTreeSet<&str> = snapshot.members().map(|(_, node)| &*node.name).collect();
     let quoted: Vec<String> = members.iter().map(|name| format!("\"{name}\"")).collect();
@@ -169,9 +217,10 @@ fn set_aside_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> Strin
     let names = files.iter().filter_map(|file| file.shard_name());
     let names: Vec<String> =
         names.map(|name| shell_word(&format!("{name}.couch")).into_owned()).collect();
-    [
+    let database = shell_word(&encode_part(db).to_string()).into_owned();
+    let mut lines = vec![
         "(set -eu".to_owned(),
-        "ask() { curl -sS -u \"$COUCHDB_USER\" \"$@\"; }".to_owned(),
+        ASK.to_owned(),
         "stop() { echo \"stopped, nothing was set aside: $1\" >&2; exit 1; }".to_owned(),
         format!("cd {data}"),
         format!("members={}", shell_word(&quoted.join(","))),
@@ -179,17 +228,64 @@ fn set_aside_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> Strin
         format!("case $(ask -f \"$COUCHDB_URL\"/_reshard/jobs) in *{}*) stop 'a split has it' ;; *'\"jobs\":'*) ;; *) stop 'the splits are unknown' ;; esac", shell_word(&format!("/{db}."))),
         format!("for node in {}; do", paths.join(" ")),
         "  ask -f -o /dev/null \"$COUCHDB_URL/_node/$node/_dbs\"".to_owned(),
-        format!("  code=$(ask -o /dev/null -w '%{{http_code}}' \"$COUCHDB_URL/_node/$node/_dbs/\"{})", shell_word(&encode_part(db).to_string())),
-        "  [ \"$code\" = 404 ] || stop \"the shard map of $node may have it ($code)\"".to_owned(),
-        "done".to_owned(),
+    ];
+    match holders {
+        None => lines.extend([
+            format!("  code=$(ask -o /dev/null -w '%{{http_code}}' \"$COUCHDB_URL/_node/$node/_dbs/\"{database})"),
+            "  [ \"$code\" = 404 ] || stop \"the shard map of $node may have it ($code)\"".to_owned(),
+            "done".to_owned(),
+        ]),
+        Some(holders) => lines.extend(placed_elsewhere(files, holders, &database)),
+    }
+    lines.extend([
         format!("for file in {}; do", names.join(" ")),
         "  [ -f \"$file\" ] || stop \"$file is not there\"".to_owned(),
-        format!("  [ -z \"$(find \"$file\" -mmin -{minutes})\" ] || stop \"$file was written since\""),
+        format!(
+            "  [ -z \"$(find \"$file\" -mmin -{minutes})\" ] || stop \"$file was written since\""
+        ),
         "done".to_owned(),
         format!("for file in {}; do mv -n \"$file\" \"$file.set-aside\"; done)", names.join(" ")),
-    ]
-    .join("\n")
+    ]);
+    lines.join("\n")
 }
+
+/// The rest of a loop over the members' shard maps, which must not place files on their node, and a
+/// comparison with each copy elsewhere.
+fn placed_elsewhere(
+    files: &[TargetRef<'_>],
+    holders: &Holders<'_>,
+    database: &str,
+) -> impl Iterator<Item = String> {
+    let node = files.first().map(|file| file.node()).unwrap_or_default();
+    let of_node =
+        shell_word(&format!("s/.*\"by_node\":{{[^}}]*\"{node}\":\\[\\([^]]*\\)\\].*/\\1/p"))
+            .into_owned();
+    let ranges = files.iter().filter_map(|file| file.range()).map(|range| format!("*{range}*"));
+    let ranges: Vec<String> = ranges.collect();
+    let maps = [
+        format!("  map=$(ask -f \"$COUCHDB_URL/_node/$node/_dbs/\"{database})"),
+        "  case $map in *'\"by_node\":{'*) ;; *) stop \"the shard map of $node is unknown\" ;; esac".to_owned(),
+        format!("  case $(printf '%s' \"$map\" | sed -n {of_node}) in {}) stop \"the shard map of $node places it here\" ;; esac", ranges.join("|")),
+        "done".to_owned(),
+        "docs() { ask -f \"$COUCHDB_URL/_node/$1/$2\" | sed -n 's/.*\"doc_count\":\\([0-9]*\\),\"doc_del_count\":\\([0-9]*\\).*/\\1 \\2/p'; }".to_owned(),
+        "compare() { here=$(docs \"$1\" \"$3\"); there=$(docs \"$2\" \"$3\"); [ -n \"$here\" ] && [ -n \"$there\" ] && [ \"${there% *}\" -ge \"${here% *}\" ] && [ \"${there#* }\" -ge \"${here#* }\" ] || stop \"the copy of $3 on $2 has fewer documents (${there:-unknown}) than this one (${here:-unknown})\"; }".to_owned(),
+    ];
+    let word = |part: &str| shell_word(&encode_part(part).to_string()).into_owned();
+    let mut compared = Vec::new();
+    for shard in files.iter().filter_map(|file| file.shard_name()) {
+        for other in holders.get(&shard).into_iter().flatten() {
+            compared.push(format!("compare {} {} {}", word(node), word(other), word(&shard)));
+        }
+    }
+    maps.into_iter().chain(compared)
+}
+
+/// Shell lines that read the password once, unless it is in the environment, and a function that
+/// sends requests with it. It is never on a command line, which every user of the machine can read.
+const ASK: &str = r#"password=${COUCHDB_PASSWORD-}
+[ -n "$password" ] || { printf 'password: ' >/dev/tty; stty -echo </dev/tty; IFS= read -r password </dev/tty; stty echo </dev/tty; echo >/dev/tty; }
+login=$(printf '%s' "$COUCHDB_USER:$password" | sed 's/[\\"]/\\&/g')
+ask() { printf 'user = "%s"\n' "$login" | curl -sS -K - "$@"; }"#;
 
 #[cfg(test)]
 mod tests {
@@ -251,7 +347,7 @@ mod tests {
         let orphan = Shard::new("old", "a", 0, 63 * MIB).orphan();
         assert_eq!(found(std::slice::from_ref(&orphan)), []);
         assert_eq!(found(&[Shard { file_bytes: None, ..orphan.clone() }]), []);
-        let unknown = crate::model::target::TargetState::Unknown;
+        let unknown = TargetState::Unknown;
         assert_eq!(found(&[Shard { file_bytes: Some(90 * MIB), state: unknown, ..orphan }]), []);
     }
 }

@@ -35,7 +35,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         }
     }
     if unsized_count > 0 {
-        findings.offer(Severity::Info, Gain::Bytes(0), || {
+        findings.offer(Severity::Info, Gain::Unknown, || {
             of_unknown_size(&unsized_cleanups, unsized_count)
         });
     }
@@ -169,7 +169,7 @@ mod tests {
         let dbs = [("a", None), ("b", None), ("c", None), ("d", None)];
         let found = found(&dbs, 0);
         let [only] = &found[..] else { panic!("{found:?}") };
-        assert_eq!(only.gain, Gain::Bytes(0));
+        assert_eq!(only.gain, Gain::Unknown);
         assert_eq!(
             only.says,
             "4 databases (a, b, c and 1 more) each had an index that a design document no longer uses; the size of its files is not visible over HTTP."

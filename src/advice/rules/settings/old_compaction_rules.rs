@@ -8,34 +8,41 @@ use std::collections::BTreeMap;
 pub(crate) const RULE: Rule = Rule {
     code: "old_compaction_rules",
     finds: "Rules of CouchDB 2's compaction daemon on nodes whose CouchDB has smoosh in its place.",
-    because: "CouchDB 3 never reads `[compactions]`, which an upgrade from CouchDB 2 leaves in `local.ini`. Thresholds of single databases have no effect, and smoosh compacts by day too where a rule gives a window at night. A channel of smoosh has `from` and `to`, in UTC.",
+    because: "CouchDB 3 never reads `[compactions]` and `[compaction_daemon]`, which an upgrade from CouchDB 2 leaves in `local.ini`. Thresholds of single databases have no effect, and smoosh compacts by day too where a rule gives a window at night. A channel of smoosh has `from` and `to`, in UTC.",
     untried: Some("what to do with the rules is a choice"),
     ..Rule::warning(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    let mut nodes_by_section: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut nodes_by_fault: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for config in configs(situation) {
         for finding in read_smoosh(config).findings {
             if finding.fault == Some(Fault::OldRules) {
-                nodes_by_section.entry(finding.message).or_default().push(config.node.clone());
+                let fault = (finding.section, finding.message);
+                nodes_by_fault.entry(fault).or_default().push(config.node.clone());
             }
         }
     }
-    for (why, nodes) in nodes_by_section {
+    for ((section, why), nodes) in nodes_by_fault {
+        let import = (section == "compactions").then(|| {
+            Remedy::command(
+                "Print channels of recliner that follow the rules; --zone is that of the servers' clocks:",
+                "recliner import compaction-daemon --couchdb.url \"$COUCHDB_URL\" --zone UTC",
+            )
+        });
+        let choice = match import {
+            Some(_) => {
+                "Use those channels, or give smoosh's channels the window; then delete the section from local.ini."
+            }
+            None => {
+                "Give smoosh's channels what you want of these settings, and delete the section from local.ini."
+            }
+        };
         findings.offer(Severity::Warning, Gain::Unknown, || Wording {
-            subject: Subject::Setting("[compactions]".to_owned()),
-            says: format!("[compactions] {} {why}.", on_nodes(situation, &nodes)),
+            subject: Subject::Setting(format!("[{section}]")),
+            says: format!("[{section}] {} {why}.", on_nodes(situation, &nodes)),
             evidence: vec![("nodes", nodes_in_words(&nodes).into()), ("reason", why.into())],
-            remedy: vec![
-                Remedy::command(
-                    "Print channels of recliner that follow the rules; --zone is that of the servers' clocks:",
-                    "recliner import compaction-daemon --couchdb.url \"$COUCHDB_URL\" --zone UTC",
-                ),
-                Remedy::choice(
-                    "Use those channels, or give smoosh's channels the window; then delete the section from local.ini.",
-                ),
-            ],
+            remedy: import.into_iter().chain([Remedy::choice(choice)]).collect(),
         });
     }
 }
@@ -63,6 +70,18 @@ mod tests {
             only.says,
             "[compactions] on every node does nothing: CouchDB 3.5.0 has smoosh in place of the compaction daemon and never reads these rules, not even for their windows (23:00 to 04:00): each channel of smoosh has from and to, in UTC."
         );
+    }
+
+    #[test]
+    fn reports_unread_settings_of_the_daemon() {
+        let found = found(&[
+            ("compaction_daemon", "check_interval", "300"),
+            ("compaction_daemon", "min_file_size", "131072"),
+        ]);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(only.subject.to_string(), "[compaction_daemon]");
+        assert!(only.says.contains("never reads check_interval, min_file_size"), "{}", only.says);
+        assert_eq!(only.remedy.len(), 1, "there are no rules to import");
     }
 
     #[test]

@@ -195,8 +195,8 @@ fn rooms<'a>(situation: &Situation<'a>) -> Vec<Option<Room<'a>>> {
 fn freeable(situation: &Situation<'_>, usable: &UsableSpace<'_>) -> u64 {
     let (plan, snapshot) = (&situation.inputs.plan, situation.snapshot());
     let nodes = snapshot.members().filter(|(_, node)| usable.volume.nodes.contains(&node.name));
-    let files = nodes.filter_map(|(ix, _)| Waste::on(snapshot, ix));
-    let bytes = files.fold(0, |sum: u64, files| sum.saturating_add(files.wasted_bytes()));
+    let files = nodes.filter_map(|(ix, _)| Waste::on(snapshot, ix).wasted_bytes());
+    let bytes = files.fold(0, u64::saturating_add);
     // What a running compaction has written is not free now, and will be part of the file that it leaves.
     let running = usable.volume.jobs(&plan.conditions.jobs, snapshot);
     let written = running.filter_map(|job| job.predicted_bytes.or(job.file_bytes));

@@ -36,7 +36,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let severity =
             if dates.is_simulated { severity_of(&dates, settings, now) } else { measured };
         // Once the volume is full, nothing more can be written to any of its files.
-        let gain = Gain::Risk(course.files.live_bytes());
+        let gain = Gain::Risk(course.live);
         findings.offer(severity, gain, || course.finding(situation, volume, severity, &dates));
     }
 }
@@ -113,7 +113,7 @@ impl VolumeCourse {
         let (written, live) = self.rates_by_day();
         let mut evidence = vec![
             ("available_bytes", self.available.into()),
-            ("reclaimable_bytes", self.files.reclaimable_bytes().into()),
+            ("reclaimable_bytes", self.reclaimable.into()),
             ("written_bytes_per_day", written.into()),
             ("live_growth_bytes_per_day", live.into()),
             ("measured_seconds", self.watched.as_secs().into()),

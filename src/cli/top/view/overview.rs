@@ -43,8 +43,8 @@ pub(super) fn render(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffe
 fn sums(model: &Model) -> [String; 2] {
     let answers = &model.answers;
     let space = &answers.space;
-    let bound = if space.unmeasured > 0 { "≥ " } else { "" };
-    let size = |size: Option<u64>| {
+    let [of_files, of_waste, _] = space.bounds();
+    let size = |bound: &str, size: Option<u64>| {
         size.map_or_else(|| "?".to_owned(), |size| format!("{bound}{}", format_size_short(size)))
     };
     let sweep = match answers.status.sweep.last_end.as_deref().and_then(Moment::parse) {
@@ -54,8 +54,8 @@ fn sums(model: &Model) -> [String; 2] {
     [
         format!(
             "{} on disk in all copies, {} reclaimable by compaction",
-            size(space.file_bytes),
-            size(space.reclaimable_bytes),
+            size(of_files, space.file_bytes),
+            size(of_waste, space.reclaimable_bytes),
         ),
         format!(
             "{} targets, {} waiting, {} running; last sweep ended: {sweep}",

@@ -22,7 +22,7 @@ families! {
     RECLAIMABLE_BYTES: Gauge Bytes "recliner_reclaimable_bytes" ["node", "kind"]
         "Bytes that compacting the targets is predicted to free, summed where known.";
     TARGETS_UNMEASURED: Gauge None "recliner_targets_unmeasured" ["node"]
-        "Number of targets whose file size is not known.";
+        "Number of targets whose file size, or what compacting them would free, is not known.";
     ORPHAN_BYTES: Gauge Bytes "recliner_orphan_bytes" ["node"]
         "Bytes of shard files on the node that are not in the shard map; a part of recliner_file_bytes.";
 }
@@ -49,7 +49,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     bytes(writer, &rows);
     let mut unmeasured: BTreeMap<&str, u64> = BTreeMap::new();
     for Row { node, sums, .. } in &rows {
-        *unmeasured.entry(node).or_default() += sums.file_bytes.unknown_count();
+        *unmeasured.entry(node).or_default() += sums.unmeasured();
     }
     let mut samples = writer.family(&TARGETS_UNMEASURED);
     for (node, count) in unmeasured {

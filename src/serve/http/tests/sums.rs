@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::{
+    advice::{AdviceInputs, check},
+    model::settings::Settings,
     plan::disk::{Disks, Volume, VolumeSpace},
     serve::report::{
         self, Advice, DatabaseLine, Databases, Queues as QueuesAnswer, Space, Targets, Usage,
@@ -16,7 +18,7 @@ const HALVES: [Range; 2] =
 
 /// A database of two ranges with copies on every node and a view whose files were read on the first
 /// node; also orphans, unused files, trash, targets without a size, a split, and an index cleanup.
-fn crowded() -> Arc<Snapshot> {
+pub(crate) fn crowded() -> Arc<Snapshot> {
     let mut draft = Draft::new(9);
     let nodes = NODES.map(|name| draft.get_or_add_node(name));
     for node in nodes {
@@ -37,7 +39,12 @@ fn crowded() -> Arc<Snapshot> {
     for (at, node) in nodes.into_iter().enumerate() {
         for range in HALVES {
             let ix = draft.get_or_add_shard(node, orders, Some(range));
-            draft.set_facts(ix, facts((300 + at as u64) * MIB, 100 * MIB));
+            // Watched for an hour, so that a forecast is possible.
+            let earlier = Moment::from_unix(NOW.unix() - 3_600);
+            let measured_at = Some(Measurement { at: earlier, source: FactSource::Http });
+            let facts = facts((300 + at as u64) * MIB, 100 * MIB);
+            draft.set_facts(ix, Facts { measured_at, ..facts });
+            draft.set_facts(ix, facts);
         }
     }
     let old = draft.get_or_add_db(DbName { db: "orders", suffix: ".16" });
@@ -272,6 +279,160 @@ async fn pages_sentences_and_alerts_show_the_same_numbers() {
     for size in says.map(|size| format_size_short(size.unwrap())) {
         assert!(advice.says.contains(&size), "{size}: {}", advice.says);
     }
+}
+
+/// The text in the cells of a page's tables, row by row.
+fn cells(page: &str, part: &str) -> Vec<Vec<String>> {
+    let part = page.split(&format!("aria-label=\"{part}\"")).nth(1).unwrap();
+    let part = part.split("</table>").next().unwrap();
+    let text = |cell: &str| {
+        let pieces = cell.split('<').map(|piece| piece.split_once('>').map_or("", |(_, it)| it));
+        pieces.collect::<String>()
+    };
+    let cells =
+        |row: &str| row.split("<td").skip(1).map(|cell| text(&format!("<td{cell}"))).collect();
+    part.split("<tr").skip(2).map(cells).collect()
+}
+
+/// The page of the forecast of a day.
+async fn forecast(surface: &Surface) -> String {
+    let request = Request::post("/what-if").extension(HERE);
+    let request = request
+        .header("host", "127.0.0.1:10984")
+        .header("origin", "http://127.0.0.1:10984")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(Body::from("days=1"));
+    let answer = surface.router().oneshot(request.unwrap()).await.unwrap();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn pages_of_nodes_databases_and_the_forecast_show_the_same_numbers() {
+    let (surface, _) = surface();
+    let space: Space = surface.answer("/api/v1/space").await;
+    let nodes = surface.get("/nodes").await;
+    let directories = cells(nodes.text(), "Directories");
+    assert_eq!(directories.len(), NODES.len());
+    for row in directories {
+        assert_eq!(
+            row[2..5],
+            [7, 5, 900].map(|size| format_size(size * MIB).to_string()),
+            "{row:?}"
+        );
+    }
+
+    let databases: Databases = surface.answer("/api/v1/databases?limit=10000").await;
+    assert!(databases.databases.iter().any(|line| line.unmeasured > 0));
+    for line in databases.databases {
+        let page = surface.get(&format!("/database?name={}", line.db)).await;
+        let [documents, indexes, reclaimable] =
+            [line.document_bytes, line.index_bytes, line.reclaimable_bytes].map(format_size_short);
+        let says =
+            format!("{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable");
+        assert!(page.text().contains(&says), "{says}: {}", page.text());
+        let unknown = page.text().contains("At least ") && page.text().contains("is unknown");
+        assert_eq!(unknown, line.unmeasured > 0, "{}: {}", line.db, page.text());
+    }
+
+    let forecast = forecast(&surface).await;
+    let rules = cells(&forecast, "Rules");
+    let nothing = rules.iter().find(|row| row[0].contains("nothing")).unwrap();
+    let reclaimable = format_size(space.reclaimable_bytes.unwrap()).to_string();
+    assert_eq!(nothing[1], reclaimable, "{rules:?}");
+}
+
+/// What compactions and the removal of unused files would free, as advice says it.
+fn gains(plan: &Arc<Plan>) -> Vec<(&'static str, u64)> {
+    let mut settings = Settings::new(couchdb_client::ClientSettings::new(Vec::new()));
+    settings.advice.min_bytes = 1;
+    let inputs = AdviceInputs {
+        plan: Arc::clone(plan),
+        status: Arc::default(),
+        node_settings: Arc::default(),
+        volume_dates: None,
+        lags: Arc::default(),
+        settings: settings.advice,
+        remedy_settings: (&settings).into(),
+    };
+    let results = check(&inputs, NOW).into_iter();
+    let gains = results.flat_map(|result| {
+        let of_rule = result.findings.into_iter();
+        of_rule.map(move |finding| (result.rule.code, finding.gain.freed_bytes()))
+    });
+    gains.filter(|(_, bytes)| *bytes > 0).collect()
+}
+
+#[tokio::test]
+async fn no_advice_frees_more_than_is_wasted() {
+    let (surface, _) = surface();
+    let mut draft = Draft::new(1);
+    let node = draft.get_or_add_node("couchdb@a");
+    draft.update_node(node, |node| {
+        (node.is_up, node.is_member, node.is_served) = (Some(true), true, true);
+    });
+    // A sidecar reads the index files of this node.
+    let orders = draft.get_or_add_db(DbName { db: "orders", suffix: ".17" });
+    let shard = draft.get_or_add_shard(node, orders, Some(RANGE));
+    draft.set_facts(shard, facts(MIB, MIB));
+    let stale = draft.get_or_add_part(node, orders, Some(RANGE), Signature([9; 16]));
+    draft.set_facts(stale, facts(900 * MIB, MIB));
+    draft.set_state(stale, TargetState::Orphan);
+    let cleanup = draft.get_or_add_cleanup(orders);
+    let flags = FactFlags { evidence: true, ..FactFlags::default() };
+    draft.set_facts(cleanup, Facts { flags, ..facts(900 * MIB, 0) });
+    let of_sidecar = Arc::new(planned(&draft.publish(NOW)));
+    for plan in [Arc::clone(&surface.state.plan.borrow()), of_sidecar] {
+        let found = gains(&plan);
+        assert!(!found.is_empty());
+        let advice = Advice::of(&AdviceView::default(), &plan, NOW);
+        for (code, bytes) in found {
+            assert!(
+                bytes <= advice.waste_bytes.unwrap(),
+                "{code}: {bytes} of {:?}",
+                advice.waste_bytes
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn unused_files_are_unknown_where_no_directory_is_read() {
+    let surface = Surface::new();
+    let mut draft = Draft::new(1);
+    let node = draft.get_or_add_node("couchdb@a");
+    draft.update_node(node, |node| {
+        (node.is_up, node.is_member, node.is_served) = (Some(true), true, true);
+    });
+    let orders = draft.get_or_add_db(DbName { db: "orders", suffix: ".17" });
+    let ix = draft.get_or_add_shard(node, orders, Some(HALVES[0]));
+    draft.set_facts(ix, facts(3 * MIB, MIB));
+    draft.get_or_add_shard(node, orders, Some(HALVES[1]));
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    let space: Space = surface.answer("/api/v1/space").await;
+    assert_eq!((space.unused_bytes, space.unread_directories), (None, 1));
+    assert_eq!((space.file_bytes, space.unmeasured), (Some(3 * MIB), 1));
+    let page = surface.get("/").await;
+    assert!(!page.text().contains("0 B"), "{}", page.text());
+    for says in ["on disk: shards and views", "1 node's directories are not read"] {
+        assert!(page.text().contains(says), "{says}: {}", page.text());
+    }
+    let view = AdviceView::found(Vec::new(), NOW);
+    let advice = Advice::of(&view, &surface.state.plan.borrow(), NOW);
+    assert_eq!(
+        advice.says,
+        "At least 2 MiB reclaimable, of at least 3 MiB on disk. No recommendations about what was read. 1 shard or view was not looked at: sizes are unknown. The directories of 1 node are not read: leftovers, trash and the sizes of stale indexes are unknown there."
+    );
+
+    // Nothing at all is known of the sizes of shards, but those of views are: a lower bound.
+    draft.remove(ix);
+    let view = View { signature: Signature([1; 16]), exact_range: true, ..View::default() };
+    let view = draft.add_view(orders, view);
+    draft.set_shard_map(orders, ShardMapEntry { copies: 1, ranges: 1 }, &[view]);
+    draft.set_facts(view, facts(3 * MIB, MIB));
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    let space: Space = surface.answer("/api/v1/space").await;
+    assert_eq!((space.file_bytes, space.unmeasured), (Some(3 * MIB), 1));
 }
 
 #[tokio::test]
