@@ -29,7 +29,7 @@ pub(super) use advice::advice;
 pub(super) use cells::link;
 pub(super) use configuration::configuration;
 pub(super) use confirm::{AskedCompaction, Confirmation, confirmation, done};
-pub(super) use database::{DatabaseAnswers, database};
+pub(super) use database::{DatabaseAnswers, SHOWN as SHOWN_OF_ONE, database};
 pub(super) use databases::databases;
 pub(super) use events::{EventFilter, events};
 use frame::Screen;

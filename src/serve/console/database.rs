@@ -7,12 +7,17 @@ use super::{
     events, jobs, targets,
 };
 use crate::{
+    model::records::JobResult,
+    plan::RefusalClass,
     serve::report::{AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, Target},
-    text::{counted, size::format_size_short},
+    text::{Label, counted, duration, size::format_size_short},
 };
 use maud::{Markup, html};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
+
+/// The maximum number of jobs and of events shown about one database or target.
+pub(in crate::serve) const SHOWN: usize = 20;
 
 /// What the page shows.
 pub(in crate::serve) struct DatabaseAnswers {
@@ -32,7 +37,10 @@ pub(in crate::serve) struct DatabaseAnswers {
 pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
     let now = answers.now;
     let parts = vec![
-        Part::new("sums", html! { @if let Some(line) = &answers.line { (sums(line)) } }),
+        Part::new(
+            "sums",
+            html! { @if let Some(line) = &answers.line { p.note { (opening(line, answers)) } (sums(line)) } },
+        ),
         Part::new(
             "advice",
             html! { @if !answers.advice.is_empty() { h2 { "Advice" } ul { @for line in &answers.advice { li { span class=(advice::class_of(&line.severity)) { (line.severity) } " " (with_code(&line.says)) } } } p { a href="advice" { "What to do" } } } },
@@ -48,6 +56,43 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
         ),
     ];
     Page::live(Screen::Databases, answers.db.clone(), parts)
+}
+
+/// What a reader wants to know first: how large it is, what a compaction would free, how fast it
+/// grows, and when what waits will be done.
+fn opening(line: &DatabaseLine, answers: &DatabaseAnswers) -> String {
+    let [size, reclaimable] =
+        [line.file_bytes, line.reclaimable_bytes].map(|bytes| format_size_short(bytes));
+    let mut text = format!("{}: {size}, {reclaimable} reclaimable", line.db);
+    if let Some(growth) = line.growth_day_bytes {
+        text.push_str(&format!("; it grows by {} a day", format_size_short(growth)));
+    }
+    let waits =
+        answers.targets.iter().filter(|it| it.start.is_some() || it.target.refusal.is_some());
+    let waiting = waits.filter(|it| !is_never(&it.target)).count();
+    let a_day = Duration::from_secs(86_400);
+    let lately = answers.outcomes.iter().filter(|job| {
+        let ended =
+            Moment::parse(&job.ended_at).is_some_and(|ended| ended.age(answers.now) < a_day);
+        ended && job.result == JobResult::Freed.label()
+    });
+    let (done, seen_all) = (lately.count(), answers.targets.len() == answers.total);
+    if waiting > 0 && seen_all {
+        let files = counted(waiting as u64, "file waits", "files wait");
+        // More jobs may have ended than are shown.
+        let [least, most] = if done < SHOWN { ["", "about"] } else { ["at least ", "at most"] };
+        text.push_str(&format!("; {files}, {least}{done} freed space within a day"));
+        if done > 0 {
+            let rest = duration::format_rounded(a_day.mul_f64(waiting as f64 / done as f64));
+            text.push_str(&format!(", so the rest takes {most} {rest}"));
+        }
+    }
+    text + "."
+}
+
+/// Whether nothing starts it as it is.
+fn is_never(target: &Target) -> bool {
+    target.refusal.as_ref().is_some_and(|refusal| refusal.class == RefusalClass::Never.label())
 }
 
 /// The database's line of the list in sentences, and as a bar.

@@ -66,9 +66,6 @@ use serde::de::DeserializeOwned;
 use std::{collections::BTreeSet, sync::Arc};
 use wall_clock::Moment;
 
-/// Jobs and events on the page of a database or target.
-const SHOWN_OF_ONE: usize = 20;
-
 /// Targets on the page of a database.
 const COPIES: usize = 500;
 
@@ -417,11 +414,14 @@ async fn remembered(
 ) -> Result<(Vec<OutcomeLine>, Vec<EventLine>), ApiError> {
     let Some(kept) = &state.journal else { return Ok((Vec::new(), Vec::new())) };
     let target = Some(selector);
-    let query =
-        HistoryQuery { target: target.clone(), limit: SHOWN_OF_ONE, ..HistoryQuery::default() };
+    let query = HistoryQuery {
+        target: target.clone(),
+        limit: console::SHOWN_OF_ONE,
+        ..HistoryQuery::default()
+    };
     let outcomes = journal::in_turn(turns, kept.history(query)).await?;
     let outcomes = outcomes.entries.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome));
-    let query = EventsQuery { target, limit: SHOWN_OF_ONE, ..EventsQuery::default() };
+    let query = EventsQuery { target, limit: console::SHOWN_OF_ONE, ..EventsQuery::default() };
     let events = newest_events(state, turns, query).await?;
     Ok((outcomes.collect(), events.events.into_iter().rev().collect()))
 }
