@@ -22,7 +22,7 @@ async fn settings_are_read_from_pipes_and_standard_input() {
         "--ini - < local.ini",
         "--ini local.ini",
     ] {
-        for words in [format!("{from}"), format!("{from} --ini /dev/null")] {
+        for words in [from.to_owned(), format!("{from} --ini /dev/null")] {
             let script = format!("exec '{}' import smoosh {words}", program.display());
             let mut command = tokio::process::Command::new("bash");
             let ended = command.args(["-c", &script]).current_dir(dir.path()).output().await;
