@@ -1,5 +1,6 @@
 //! Volumes: their size, free space, and the space reserved for running compactions.
 
+use super::FamilyReaders;
 use crate::{
     jobs::Jobs,
     plan::disk::{Disks, Volume},
@@ -27,20 +28,17 @@ pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &
         let node = |volume: &Volume| volume.nodes.first().cloned();
         disks.volumes.iter().filter_map(move |volume| Some((node(volume)?, volume)))
     };
-    let mut samples = writer.family(&DISK_KNOWN);
-    for (node, volume) in volumes() {
-        samples.sample(&[&node, &volume.name], volume.space.is_some());
-    }
-    let mut samples = writer.family(&DISK_SIZE_BYTES);
-    for (node, volume) in volumes() {
-        if let Some(size) = volume.space.and_then(|space| space.size) {
-            samples.sample(&[&node, &volume.name], size);
-        }
-    }
-    let mut samples = writer.family(&DISK_AVAILABLE_BYTES);
-    for (node, volume) in volumes() {
-        if let Some(space) = volume.space {
-            samples.sample(&[&node, &volume.name], space.available);
+    let families: FamilyReaders<&Volume, Option<u64>, 2, 3> = [
+        (&DISK_KNOWN, |volume| Some(volume.space.is_some().into())),
+        (&DISK_SIZE_BYTES, |volume| volume.space?.size),
+        (&DISK_AVAILABLE_BYTES, |volume| Some(volume.space?.available)),
+    ];
+    for (family, read) in families {
+        let mut samples = writer.family(family);
+        for (node, volume) in volumes() {
+            if let Some(value) = read(volume) {
+                samples.sample(&[&node, &volume.name], value);
+            }
         }
     }
     // Before the first poll, it is unknown which jobs run.
