@@ -357,7 +357,9 @@ mod tests {
         let ix = targets.draft.get_or_add_shard(node, db, range);
         targets.draft.set_shard_map(db, ShardMapEntry { copies: 1, ranges: 1 }, &[ix]);
         let name = "shards/00000000-ffffffff/orders.1795222434";
-        for (state, failed) in [(TargetState::Ok, 1), (TargetState::Orphan, 0), (TargetState::Unknown, 0)] {
+        for (state, failed) in
+            [(TargetState::Ok, 1), (TargetState::Orphan, 0), (TargetState::Unknown, 0)]
+        {
             targets.draft.set_state(ix, state);
             let file = db_file(name, Some(ReadProblem::NoValidHeader));
             let found = disk.files(&mut targets, node, vec![file], &ScanSettings::example(), false);

@@ -139,7 +139,9 @@ impl TargetTables {
     /// other addresses.
     pub(super) fn shard_count(&self, is_wanted: impl Fn(NodeIx) -> bool) -> usize {
         let shards = self.now().targets().filter(|target| {
-            target.kind() == TargetKind::Db && target.range().is_some() && is_wanted(target.node_ix())
+            target.kind() == TargetKind::Db
+                && target.range().is_some()
+                && is_wanted(target.node_ix())
         });
         shards.count()
     }

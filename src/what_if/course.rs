@@ -37,7 +37,9 @@ pub(super) struct TargetCourse {
 /// The facts of a target, with the mean sizes of its files where it has several.
 fn mean_file(target: TargetRef<'_>) -> Facts {
     let count = u64::from(target.file_count());
-    let mean = |sum: Option<u64>| sum.map_or_else(OptionalU64::default, |sum| OptionalU64::new(sum / count));
+    let mean = |sum: Option<u64>| {
+        sum.map_or_else(OptionalU64::default, |sum| OptionalU64::new(sum / count))
+    };
     Facts {
         file_bytes: mean(target.file_bytes()),
         active_bytes: mean(target.active_bytes()),

@@ -28,8 +28,10 @@ fn plan() -> Plan {
 fn row(table: &str, first: &str) -> Vec<String> {
     let line = table.lines().find(|line| line.split(' ').next() == Some(first));
     let line = line.unwrap_or_else(|| panic!("no row {first}: {table}"));
-    line.split("  ").map(|cell| cell.trim_start_matches(['≥', '≈', ' ']).trim().to_owned())
-        .filter(|cell| !cell.is_empty()).collect()
+    line.split("  ")
+        .map(|cell| cell.trim_start_matches(['≥', '≈', ' ']).trim().to_owned())
+        .filter(|cell| !cell.is_empty())
+        .collect()
 }
 
 fn size(bytes: u64) -> String {
@@ -52,7 +54,8 @@ fn terminal_tables_show_the_sums_of_the_api() {
     assert_eq!(total[2..], [size(all - 3 * unused), size(reclaimable)], "{scanned}");
     assert_eq!(scanned.contains('≥'), space.unmeasured > 0, "{scanned}");
 
-    let (wanted, now) = (WantedDatabases { limit: 9, ..WantedDatabases::default() }, Moment::default());
+    let (wanted, now) =
+        (WantedDatabases { limit: 9, ..WantedDatabases::default() }, Moment::default());
     let found = Databases::of(&plan, &wanted, &LastCompactions::new(), now);
     let used = Usage::of(&plan.snapshot, AttributeBy::Database, 9);
     let [listed, attributed] = [databases(&found, false, WIDTH), usage(&used, WIDTH)];

@@ -63,8 +63,7 @@ fn sums(line: &DatabaseLine) -> Markup {
     let says = format!(
         "{bound}{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable, in all copies"
     );
-    let segments =
-        [("live", document_bytes), ("other", index_bytes), ("waste", reclaimable_bytes)];
+    let segments = [("live", document_bytes), ("other", index_bytes), ("waste", reclaimable_bytes)];
     let segments = segments.map(|(class, size)| Segment { class, size: *size as f64 });
     html! {
         p { (says) @if *unmeasured > 0 { "; " (counted(*unmeasured, "size is", "sizes are")) " unknown" } "." }

@@ -9,9 +9,7 @@ use super::{
     state::AppState,
     turn::in_turn,
 };
-use crate::{
-    serve::report::{Advice, AttributeBy, Usage},
-};
+use crate::serve::report::{Advice, AttributeBy, Usage};
 use axum::{
     Extension, extract,
     response::{IntoResponse as _, Response},

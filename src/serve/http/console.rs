@@ -43,9 +43,9 @@ use crate::{
             OverviewAnswers, Page, QueueAnswers, TargetAnswers, TargetFilter,
         },
         report::{
-            self, Advice, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found, Jobs,
-            OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, Scorecard, Space, Target,
-            Targets, Wanted, WholeViews,
+            self, Advice, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found,
+            Jobs, OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, Scorecard, Space,
+            Target, Targets, Wanted, WholeViews,
         },
     },
     store::journal::{EventType, EventsQuery, HistoryQuery},

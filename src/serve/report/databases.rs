@@ -168,8 +168,7 @@ impl DatabaseLine {
     /// The line of the database of this name in the list of all; `None` if it has no files.
     #[must_use]
     pub fn of(plan: &Plan, name: &str, last: &LastCompactions, now: Moment) -> Option<Self> {
-        let wanted =
-            WantedDatabases { name: Some(name), limit: 1, ..WantedDatabases::default() };
+        let wanted = WantedDatabases { name: Some(name), limit: 1, ..WantedDatabases::default() };
         Databases::of(plan, &wanted, last, now).databases.pop()
     }
 }

@@ -124,7 +124,11 @@ impl Space {
     /// What `file_bytes` is the size of.
     #[must_use]
     pub const fn summed(&self) -> &'static str {
-        if self.unused_bytes.is_some() { "shards, views and unused files" } else { "shards and views" }
+        if self.unused_bytes.is_some() {
+            "shards, views and unused files"
+        } else {
+            "shards and views"
+        }
     }
 }
 

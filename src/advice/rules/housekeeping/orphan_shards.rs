@@ -99,9 +99,8 @@ fn finding(
 /// Remedies for files beside a live database of the same name.
 fn compare(situation: &Situation<'_>, targets: &[TargetRef<'_>], is_same: bool) -> Vec<Remedy> {
     if is_same {
-        let mut remedy = vec![Remedy::choice(
-            "Leave the files where they are while copies are being moved.",
-        )];
+        let mut remedy =
+            vec![Remedy::choice("Leave the files where they are while copies are being moved.")];
         remedy.extend(set_aside(situation, targets, Some(&holders(situation, targets))));
         return remedy;
     }
@@ -168,8 +167,13 @@ fn set_aside(
         return remedy;
     }
     let (when, ground) = match holders {
-        None => ("If nobody needs the data", "no split and no member's shard map has the database, and"),
-        Some(_) => ("When no copy is being moved", "no split has the database, no member's shard map places the files there, every copy elsewhere has as many documents, and"),
+        None => {
+            ("If nobody needs the data", "no split and no member's shard map has the database, and")
+        }
+        Some(_) => (
+            "When no copy is being moved",
+            "no split has the database, no member's shard map places the files there, every copy elsewhere has as many documents, and",
+        ),
     };
     let nodes: BTreeSet<&str> = targets.iter().map(|target| target.node()).collect();
     for node in nodes {
@@ -236,7 +240,9 @@ fn set_aside_script(
     lines.extend([
         format!("for file in {}; do", names.join(" ")),
         "  [ -f \"$file\" ] || stop \"$file is not there\"".to_owned(),
-        format!("  [ -z \"$(find \"$file\" -mmin -{minutes})\" ] || stop \"$file was written since\""),
+        format!(
+            "  [ -z \"$(find \"$file\" -mmin -{minutes})\" ] || stop \"$file was written since\""
+        ),
         "done".to_owned(),
         format!("for file in {}; do mv -n \"$file\" \"$file.set-aside\"; done)", names.join(" ")),
     ]);
@@ -251,7 +257,9 @@ fn placed_elsewhere(
     database: &str,
 ) -> impl Iterator<Item = String> {
     let node = files.first().map(|file| file.node()).unwrap_or_default();
-    let of_node = shell_word(&format!("s/.*\"by_node\":{{[^}}]*\"{node}\":\\[\\([^]]*\\)\\].*/\\1/p")).into_owned();
+    let of_node =
+        shell_word(&format!("s/.*\"by_node\":{{[^}}]*\"{node}\":\\[\\([^]]*\\)\\].*/\\1/p"))
+            .into_owned();
     let ranges = files.iter().filter_map(|file| file.range()).map(|range| format!("*{range}*"));
     let ranges: Vec<String> = ranges.collect();
     let maps = [

@@ -289,7 +289,8 @@ fn cells(page: &str, part: &str) -> Vec<Vec<String>> {
         let pieces = cell.split('<').map(|piece| piece.split_once('>').map_or("", |(_, it)| it));
         pieces.collect::<String>()
     };
-    let cells = |row: &str| row.split("<td").skip(1).map(|cell| text(&format!("<td{cell}"))).collect();
+    let cells =
+        |row: &str| row.split("<td").skip(1).map(|cell| text(&format!("<td{cell}"))).collect();
     part.split("<tr").skip(2).map(cells).collect()
 }
 
@@ -314,7 +315,11 @@ async fn pages_of_nodes_databases_and_the_forecast_show_the_same_numbers() {
     let directories = cells(nodes.text(), "Directories");
     assert_eq!(directories.len(), NODES.len());
     for row in directories {
-        assert_eq!(row[2..5], [7, 5, 900].map(|size| format_size(size * MIB).to_string()), "{row:?}");
+        assert_eq!(
+            row[2..5],
+            [7, 5, 900].map(|size| format_size(size * MIB).to_string()),
+            "{row:?}"
+        );
     }
 
     let databases: Databases = surface.answer("/api/v1/databases?limit=10000").await;
@@ -323,7 +328,8 @@ async fn pages_of_nodes_databases_and_the_forecast_show_the_same_numbers() {
         let page = surface.get(&format!("/database?name={}", line.db)).await;
         let [documents, indexes, reclaimable] =
             [line.document_bytes, line.index_bytes, line.reclaimable_bytes].map(format_size_short);
-        let says = format!("{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable");
+        let says =
+            format!("{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable");
         assert!(page.text().contains(&says), "{says}: {}", page.text());
         let unknown = page.text().contains("At least ") && page.text().contains("is unknown");
         assert_eq!(unknown, line.unmeasured > 0, "{}: {}", line.db, page.text());
@@ -381,7 +387,11 @@ async fn no_advice_frees_more_than_is_wasted() {
         assert!(!found.is_empty());
         let advice = Advice::of(&AdviceView::default(), &plan, NOW);
         for (code, bytes) in found {
-            assert!(bytes <= advice.waste_bytes.unwrap() , "{code}: {bytes} of {:?}", advice.waste_bytes);
+            assert!(
+                bytes <= advice.waste_bytes.unwrap(),
+                "{code}: {bytes} of {:?}",
+                advice.waste_bytes
+            );
         }
     }
 }
