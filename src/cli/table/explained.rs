@@ -3,7 +3,7 @@
 
 use super::{
     super::printable,
-    layout::{Grid, Lines, WIDE, bytes, paragraph, short_among, short_range},
+    layout::{Grid, Lines, WIDE, bytes, paragraph, short_node, short_range},
     planned::pasted,
     scanned::no_channel_legend,
 };
@@ -14,7 +14,7 @@ use crate::{
     text::Label,
     text::{counted, listed, three_digits},
 };
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::cmp::Reverse;
 
 /// Width of the labels before the text.
 const INDENT: usize = 14;
@@ -109,9 +109,8 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
 fn narrow(rows: &[&Explained], width: u16) -> String {
     let head = ["range or view", "node", "on disk", "ratio", "reclaimable", "decision"];
     let mut table = Grid::new(head, &[2, 3, 4]);
-    let nodes = nodes(rows);
     for target in rows.iter().take(ROWS) {
-        let [what, node] = what_and_where(target, &nodes);
+        let [what, node] = what_and_where(target);
         table.push([
             what,
             node,
@@ -136,9 +135,8 @@ fn wide(rows: &[&Explained], width: u16) -> String {
         "decision",
     ];
     let mut table = Grid::new(head, &[2, 3, 4, 5]);
-    let nodes = nodes(rows);
     for target in rows.iter().take(ROWS) {
-        let [what, place] = what_and_where(target, &nodes);
+        let [what, place] = what_and_where(target);
         table.push([
             what,
             place,
@@ -153,17 +151,11 @@ fn wide(rows: &[&Explained], width: u16) -> String {
     table.wrapped(width)
 }
 
-fn nodes(rows: &[&Explained]) -> BTreeSet<String> {
-    let nodes = rows.iter().map(|it| &it.target);
-    let nodes = nodes.filter(|it| it.kind == "db" || it.range.is_some());
-    nodes.map(|it| it.node.clone()).collect()
-}
-
 /// The name of a target within its database, and its node or the number of its copies.
-fn what_and_where(target: &Explained, nodes: &BTreeSet<String>) -> [String; 2] {
+fn what_and_where(target: &Explained) -> [String; 2] {
     let target = &target.target;
     let node = printable(&target.node);
-    let node = short_among(&node, || nodes.iter().map(String::as_str));
+    let node = short_node(&node);
     let range = target.range.as_deref().map(short_range);
     let copies = match target.copies {
         1 => "1 copy".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{
     super::printable,
-    layout::{Grid, WIDE, bytes, paragraph, short_among},
+    layout::{Grid, WIDE, bytes, paragraph, short_node},
 };
 use crate::{
     model::target::TargetId,
@@ -10,22 +10,20 @@ use crate::{
     serve::report::{EventLine, HourLine, OutcomeLine, result_in_words},
     text::duration,
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 /// A table of how jobs ended.
 pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
     if rows.is_empty() {
         return "No matching jobs.\n".to_owned();
     }
-    let mut nodes = Nodes::default();
-    nodes.add(rows.iter().map(|row| (Some(&*row.target), Some(&*row.node))));
-    let table = if width < WIDE { narrow(rows, &nodes, width) } else { wide(rows, &nodes, width) };
+    let table = if width < WIDE { narrow(rows, width) } else { wide(rows, width) };
     let sums = HourLine::of_jobs(rows).says();
     format!("{table}{}", paragraph(&format!("Together: {sums}."), width))
 }
 
 /// One line for each job that did not fail.
-fn narrow(rows: &[OutcomeLine], nodes: &Nodes, width: u16) -> String {
+fn narrow(rows: &[OutcomeLine], width: u16) -> String {
     let mut table = Grid::new(["target", "ended", "took", "after", "result"], &[2, 3]);
     for row in rows {
         let is_failed = matches!(&*row.result, "failed" | "lost");
@@ -39,12 +37,12 @@ fn narrow(rows: &[OutcomeLine], nodes: &Nodes, width: u16) -> String {
         };
         let ended = short(&printable(&row.ended_at));
         let minute = ended.get(..11).map_or_else(|| ended.clone(), ToOwned::to_owned);
-        table.push([nodes.named(&row.target), minute, took(row), bytes(row.after_bytes), result]);
+        table.push([named(&row.target), minute, took(row), bytes(row.after_bytes), result]);
     }
     table.one_line_each(width, |most| most * 2 / 3)
 }
 
-fn wide(rows: &[OutcomeLine], nodes: &Nodes, width: u16) -> String {
+fn wide(rows: &[OutcomeLine], width: u16) -> String {
     let head = ["ended", "took", "before", "after", "freed", "result", "target"];
     let mut table = Grid::new(head, &[2, 3, 4]);
     for row in rows {
@@ -55,7 +53,7 @@ fn wide(rows: &[OutcomeLine], nodes: &Nodes, width: u16) -> String {
         };
         let why = row.why.as_deref().map(printable).unwrap_or_default();
         let result = [result_in_words(&printable(&row.result)), by, why];
-        let name = nodes.named(&row.target);
+        let name = named(&row.target);
         table.push([
             short(&printable(&row.ended_at)),
             took(row),
@@ -82,7 +80,6 @@ fn took(row: &OutcomeLine) -> String {
 pub(in crate::cli) struct Events {
     width: u16,
     begun: bool,
-    nodes: Nodes,
 }
 
 impl Events {
@@ -91,16 +88,15 @@ impl Events {
         [("seq", 5), ("at", 14), ("event", 11), ("what", 0)];
 
     pub(in crate::cli) fn new(width: u16) -> Self {
-        Self { width, begun: false, nodes: Nodes::default() }
+        Self { width, begun: false }
     }
 
     /// Renders more rows; the first call adds the header.
     pub(in crate::cli) fn rows(&mut self, rows: &[EventLine]) -> String {
-        self.nodes.add(rows.iter().map(|row| (row.target.as_deref(), row.node.as_deref())));
         let mut table = Grid::new(Self::COLUMNS.map(|(name, _)| name), &[0])
             .with_room(Self::COLUMNS.map(|(_, room)| room));
         for row in rows {
-            table.push(cells(row, &self.nodes));
+            table.push(event_cells(row));
         }
         let text = table.wrapped(self.width);
         if std::mem::replace(&mut self.begun, true) {
@@ -110,19 +106,10 @@ impl Events {
     }
 }
 
-/// The cells of events of a cluster with these nodes.
-pub(in crate::cli) fn event_cells<'a>(
-    nodes: impl Iterator<Item = &'a str>,
-    rows: impl Iterator<Item = &'a EventLine>,
-) -> Vec<[String; 4]> {
-    let nodes = Nodes(nodes.map(ToOwned::to_owned).collect());
-    rows.map(|row| cells(row, &nodes)).collect()
-}
-
 /// Sequence number, time, type, and description of an event.
-fn cells(row: &EventLine, nodes: &Nodes) -> [String; 4] {
+pub(in crate::cli) fn event_cells(row: &EventLine) -> [String; 4] {
     let of = match (row.target.as_ref().or(row.db.as_ref()), &row.scope) {
-        (Some(target), _) => nodes.named(target) + &others(row),
+        (Some(target), _) => named(target) + &others(row),
         (None, Some(scope)) => printable(scope),
         (None, None) => row.node.as_deref().map(printable).unwrap_or_default(),
     };
@@ -211,40 +198,23 @@ pub(super) fn short(moment: &str) -> String {
     moment.get(5..19).map_or_else(|| moment.to_owned(), |short| short.replace('T', " "))
 }
 
-/// The nodes seen so far; their common part is left out of names.
-#[derive(Debug, Default)]
-struct Nodes(BTreeSet<String>);
-
-impl Nodes {
-    /// Adds the nodes of more rows, each given as its target and its node.
-    fn add<'a>(&mut self, rows: impl Iterator<Item = (Option<&'a str>, Option<&'a str>)>) {
-        for (target, node) in rows {
-            let of_target = target.and_then(|id| match id.parse() {
-                Ok(TargetId::Db { node, .. }) => Some(node),
-                _ => None,
-            });
-            self.0.extend([of_target, node.map(ToOwned::to_owned)].into_iter().flatten());
-        }
-    }
-
-    /// A target in readable form; a text that is not an id stays as it is.
-    fn named(&self, id: &str) -> String {
-        let name = match id.parse::<TargetId>() {
-            Ok(id) => {
-                let node = if let TargetId::Db { node, .. } = &id { Some(node) } else { None };
-                let short = |node| short_among(node, || self.0.iter().map(String::as_str));
-                let on_node = node.map_or_else(String::new, |node| format!(" on {}", short(node)));
-                id.name(None) + &on_node
-            }
-            Err(_) => return printable(id),
-        };
-        printable(&name)
-    }
+/// A target in readable form; a text that is not an id stays as it is.
+fn named(id: &str) -> String {
+    let Ok(id) = id.parse::<TargetId>() else { return printable(id) };
+    let on_node = id.node().map_or_else(String::new, |node| format!(" on {}", short_node(node)));
+    printable(&(id.name(None) + &on_node))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_has_one_short_name_whatever_else_is_shown() {
+        let named = |node| named(&format!("db:{node}/shards%2F00000000-7fffffff%2Forders.17"));
+        assert_eq!(named("couchdb@a.example"), "orders 00-7f on a.example");
+        assert_eq!(named("node1@127.0.0.1"), "orders 00-7f on node1@127.0.0.1");
+    }
 
     #[test]
     fn shows_jobs_and_events_in_tables() {

@@ -254,22 +254,10 @@ pub(super) fn partial(sum: PartialSum) -> String {
     format!("{}{}", sum.get().map_or("", |_| bound), self::sum(sum.get()))
 }
 
-/// A node's name without the part that all nodes share, before or after the `@`; the whole name if
-/// they share nothing.
-pub(in crate::cli) fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(
-    name: &'a str,
-    all: impl Fn() -> N,
-) -> &'a str {
-    let all = || all().filter_map(|name| name.split_once('@'));
-    let differ = |parts: &mut dyn Iterator<Item = &str>| {
-        let parts: Vec<&str> = parts.collect();
-        parts.iter().any(|part| Some(part) != parts.first())
-    };
-    match name.split_once('@') {
-        Some((_, host)) if !differ(&mut all().map(|(before, _)| before)) => host,
-        Some((before, _)) if !differ(&mut all().map(|(_, host)| host)) => before,
-        _ => name,
-    }
+/// A node's name without `couchdb@`, CouchDB's default; other names stay whole. It depends on no other
+/// name, so that a node has one short name everywhere, and no two nodes have the same.
+pub(in crate::cli) fn short_node(name: &str) -> &str {
+    name.strip_prefix("couchdb@").unwrap_or(name)
 }
 
 /// Two digits of each end of a range, enough to distinguish the shards of one database up to q=256.

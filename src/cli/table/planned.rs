@@ -3,7 +3,7 @@
 use super::{
     super::printable,
     journal::short,
-    layout::{Grid, WIDE, bytes, paragraph, short_among, short_range, shortened, wrap},
+    layout::{Grid, WIDE, bytes, paragraph, short_node, short_range, shortened, wrap},
 };
 use crate::{
     act::warmer,
@@ -143,7 +143,7 @@ fn starts(plan: &Planned, width: u16) -> String {
 fn starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
     let head = [head, "node", "range", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[3, 4, 5, 6]);
-    for row in starts.iter().map(|start| row(start, starts)) {
+    for row in starts.iter().map(|start| row(start)) {
         table.push([row.what, row.node, row.range, row.file, row.gain, row.writes, row.takes]);
     }
     table.one_line_each(width, |most| most * 2 / 3)
@@ -153,7 +153,7 @@ fn starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
 fn wide_starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
     let head = [head, "node", "range", "channel", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[4, 5, 6, 7]);
-    for (start, row) in starts.iter().map(|start| (start, row(start, starts))) {
+    for (start, row) in starts.iter().map(|start| (start, row(start))) {
         let channel = printable(&start.channel);
         table.push([
             row.what, row.node, row.range, channel, row.file, row.gain, row.writes, row.takes,
@@ -173,19 +173,14 @@ struct Row {
     takes: String,
 }
 
-fn row(start: &StartLine, all: &[StartLine]) -> Row {
+fn row(start: &StartLine) -> Row {
     let (db, ddoc) = (printable(&start.db), word(start.ddoc.as_deref()));
     let cleans = start.kind == "cleanup";
     let sized = |size: Option<u64>| if cleans { "-".to_owned() } else { bytes(size) };
     let node = printable(&start.node);
-    let nodes = || all.iter().map(|start| &*start.node);
     Row {
         what: shortened(&if ddoc.is_empty() { db } else { format!("{db}/{ddoc}") }),
-        node: if node == "_cluster" {
-            "all".to_owned()
-        } else {
-            short_among(&node, nodes).to_owned()
-        },
+        node: if node == "_cluster" { "all".to_owned() } else { short_node(&node).to_owned() },
         range: start.range.as_deref().map_or_else(|| "-".to_owned(), short_range),
         file: sized(start.file_bytes),
         gain: sized(start.gain_bytes),

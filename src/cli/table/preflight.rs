@@ -1,6 +1,6 @@
 //! What a design document will cost: a sentence, a table by node, the changes, and what to do.
 
-use super::layout::{Grid, bytes, paragraph, short_among, wrap};
+use super::layout::{Grid, bytes, paragraph, short_node, wrap};
 use crate::{
     cli::printable,
     serve::report::{AdviceRemedy, Preflight, SpreadLine},
@@ -44,9 +44,8 @@ fn nodes(answer: &Preflight, width: u16) -> String {
         spread.map_or_else(|| "?".to_owned(), |spread| spread.says_bytes())
     };
     for node in &answer.nodes {
-        let name = short_among(&node.node, || answer.nodes.iter().map(|node| node.node.as_str()));
         grid.push([
-            printable(name),
+            printable(short_node(&node.node)),
             node.copies.to_string(),
             spread(node.live_bytes),
             spread(node.peak_bytes),

@@ -2,7 +2,7 @@
 
 use super::{
     super::printable,
-    layout::{Grid, bytes, paragraph, partial, short_among, shortened, sum},
+    layout::{Grid, bytes, paragraph, partial, short_node, shortened, sum},
     planned::legend,
 };
 use crate::{
@@ -42,8 +42,7 @@ pub(in crate::cli) fn headline(plan: &Plan, simulated: bool) -> String {
 /// The cluster's nodes, with their full names if those fit.
 pub(in crate::cli) fn nodes(plan: &Plan, width: u16) -> String {
     let whole = nodes_named(plan, |name| name);
-    let table =
-        if whole.fits(width) { whole } else { nodes_named(plan, |name| short_node(plan, name)) };
+    let table = if whole.fits(width) { whole } else { nodes_named(plan, short_node) };
     table.wrapped(width)
 }
 
@@ -169,7 +168,7 @@ pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
             .map(|((best, _), channel)| priority(channel.priority, best));
         table.push([
             channel.map_or_else(String::new, |channel| channel.name.to_string()),
-            node.map_or_else(String::new, |node| printable(short_node(plan, &node.name))),
+            node.map_or_else(String::new, |node| printable(short_node(&node.name))),
             waiting,
             queue.active_jobs.to_string(),
             size::format_size(queue.reclaimable_bytes).to_string(),
@@ -210,7 +209,7 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
     let mut table = Grid::new(head, &[3, 4, 5]);
     let mut words = BTreeSet::new();
     for target in best.iter().take(ROWS) {
-        let [what, range, node] = what_and_where(plan, *target);
+        let [what, range, node] = what_and_where(*target);
         words.extend(no_channel_word(plan, *target));
         table.push([
             shortened(&printable(&what)),
@@ -275,22 +274,9 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// The part of a node's name that distinguishes it; with a single node, the part before the `@`.
-fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
-    if has_one_node(plan) {
-        return name.split_once('@').map_or(name, |(before, _)| before);
-    }
-    short_among(name, || plan.snapshot.nodes().iter().skip(1).map(|node| &*node.name))
-}
-
-/// Whether there is only one node besides the cluster itself.
-fn has_one_node(plan: &Plan) -> bool {
-    plan.snapshot.nodes().len() <= 2
-}
-
 /// A target in three short columns: name, range and node, such as `app/orders`, `00-7f` and `host`;
 /// a view has the number of its copies instead of a node.
-fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> [String; 3] {
+fn what_and_where(target: TargetRef<'_>) -> [String; 3] {
     let db = target.db_name().db;
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
         (TargetKind::View, Some(design)) if !target.is_part() => {
@@ -310,7 +296,7 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> [String; 3] {
                 }
                 _ => db.to_owned(),
             };
-            let node = short_node(plan, target.node()).to_owned();
+            let node = short_node(target.node()).to_owned();
             [what, range.unwrap_or_else(|| "-".to_owned()), node]
         }
     }

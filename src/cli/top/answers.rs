@@ -74,10 +74,6 @@ impl Answers {
         let problems = self.status.problems().into_iter();
         problems.chain(suspended).chain(critical).chain(self.status.warnings()).collect()
     }
-
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
-        self.status.nodes.iter().map(|line| &*line.node)
-    }
 }
 /// The latest events, newest first.
 #[derive(Clone, Debug, Default)]

@@ -127,7 +127,7 @@ fn planned(mode: &str) -> Value {
             waits("archive", OTHER, "headroom", "it needs 30 GiB more at its peak, and 12 GiB are free", None),
             {
                 "id": "view:_cluster/orders.1795222434/0f045e3b41d71d93aaa32f23021ba536",
-                "title": "view orders/_design/by_day", "node": "_cluster", "channel": "ratio_views",
+                "title": "orders/_design/by_day", "node": "_cluster", "channel": "ratio_views",
                 "reclaimable_bytes": 7_u64 << 30, "refusal": {"reason": "window"},
                 "why": "the window of ratio_views opens at 20:00",
             },

@@ -175,7 +175,7 @@ impl Model {
             Screen::Overview => rows::channels(&self.answers, self.now),
             Screen::Jobs => rows::jobs(&self.answers, self.now),
             Screen::Queue => rows::queue(&self.answers, self.now),
-            Screen::Events => rows::events(&self.answers, &self.events),
+            Screen::Events => rows::events(&self.events),
         };
         self.list().applied_to(table)
     }

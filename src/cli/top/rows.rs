@@ -9,11 +9,11 @@ use super::{
 use crate::{
     cli::{
         printable,
-        table::{event_cells, short_among},
+        table::{event_cells, short_node},
     },
-    model::target::{TargetId, database_of},
+    model::target::TargetId,
     plan::RefusalReason,
-    serve::report::{JobLine, Queue, RefusedLine, StartLine},
+    serve::report::{EventLine, JobLine, Queue, RefusedLine, StartLine},
     text::{Label, duration, size},
 };
 use couchdb_names::ShardName;
@@ -125,12 +125,12 @@ pub(super) fn jobs(answers: &Answers, now: Moment) -> Table {
         text("channel").on_wide(110),
         text("started by").on_wide(90),
     ];
-    let rows = answers.jobs.jobs.iter().map(|line| job(answers, line, now)).collect();
+    let rows = answers.jobs.jobs.iter().map(|line| job(line, now)).collect();
     Table { columns, rows, more: 0 }
 }
 
-fn job(answers: &Answers, line: &JobLine, now: Moment) -> Row {
-    let place = Place::of_job(answers, line);
+fn job(line: &JobLine, now: Moment) -> Row {
+    let place = Place::of_job(line);
     let done = Cell {
         text: match line.progress {
             Some(done) => format!("{} {:>3.0}%", bar(done, BAR), (done * 100.0).clamp(0.0, 100.0)),
@@ -178,22 +178,24 @@ pub(super) fn queue(answers: &Answers, now: Moment) -> Table {
     ];
     let planned = &answers.planned;
     let starts = planned.starts.iter().map(|line| start(answers, line, now));
-    let waits = planned.refused.iter().map(|line| refused(answers, line, now));
+    let waits = planned.refused.iter().map(|line| refused(line, now));
     let more = planned.total.saturating_sub(planned.offset + planned.refused.len());
     Table { columns, rows: starts.chain(waits).collect(), more }
 }
 
 fn start(answers: &Answers, line: &StartLine, now: Moment) -> Row {
     let design = line.ddoc.as_deref().map_or_else(String::new, |ddoc| format!("/{ddoc}"));
-    let place = Place::of_id(answers, &line.id, &format!("{}{design}", line.db), &line.node);
+    let place = Place::of_id(&line.id, &format!("{}{design}", line.db), &line.node);
     let word = if answers.enforces() { "starts now" } else { "would start" };
     let says = format!("{word}: {}", line.request);
     queued(place, &line.id, &line.node, &line.channel, line.gain_bytes, line.since.as_deref(), now)
         .saying(word, &says)
 }
 
-fn refused(answers: &Answers, line: &RefusedLine, now: Moment) -> Row {
-    let place = Place::of_id(answers, &line.id, &line.title, &line.node);
+fn refused(line: &RefusedLine, now: Moment) -> Row {
+    // An older recliner gives no name.
+    let name = if line.name.is_empty() { &line.title } else { &line.name };
+    let place = Place::of_id(&line.id, name, &line.node);
     let label = &line.refusal.reason;
     let reason = RefusalReason::from_label(label);
     let word = reason.map_or_else(|| label.replace('_', " "), |reason| reason.class().words());
@@ -239,19 +241,20 @@ impl Row {
 }
 
 /// The recent events, newest first.
-pub(super) fn events(answers: &Answers, events: &RecentEvents) -> Table {
-    let cells = event_cells(answers.nodes(), events.lines.iter());
-    let row =
-        |([seq, at, what, details], line): ([String; 4], &crate::serve::report::EventLine)| Row {
+pub(super) fn events(events: &RecentEvents) -> Table {
+    let row = |line: &EventLine| {
+        let [seq, at, what, details] = event_cells(line);
+        Row {
             key: seq,
             id: line.target.clone(),
             says: Some(details.clone()),
             cells: vec![Cell::text(at), Cell::text(what), Cell::text(details)],
             scopes: Vec::new(),
-        };
+        }
+    };
     Table {
         columns: vec![text("at"), text("event"), text("what")],
-        rows: cells.into_iter().zip(&events.lines).map(row).collect(),
+        rows: events.lines.iter().map(row).collect(),
         more: 0,
     }
 }
@@ -268,27 +271,16 @@ struct Place {
 }
 
 impl Place {
-    /// A target from its id; `title` is its name if it has no range.
-    fn of_id(answers: &Answers, id: &str, title: &str, node: &str) -> Self {
-        let node = short_node(answers, node);
+    /// A target from its id; `name` is what people call it.
+    fn of_id(id: &str, name: &str, node: &str) -> Self {
         match id.parse::<TargetId>() {
-            Ok(TargetId::Db { shard, .. }) => Self::of_shard(&shard, None, node),
-            Ok(TargetId::View { db, node: of, .. }) if of == CLUSTER => {
-                let database = database_of(&db);
-                let design = title.rsplit_once("/_design/").map(|(_, design)| design);
-                let what = design.map_or_else(
-                    || title.to_owned(),
-                    |design| format!("{database}/_design/{design}"),
-                );
-                Self { what: printable(&what), range: "-".to_owned(), node }
-            }
-            _ => Self { what: printable(title), range: "-".to_owned(), node },
+            Ok(TargetId::Db { shard, .. }) => Self::of_shard(&shard, None, in_cell(node)),
+            _ => Self { what: printable(name), range: "-".to_owned(), node: in_cell(node) },
         }
     }
 
-    fn of_job(answers: &Answers, line: &JobLine) -> Self {
-        let node =
-            line.node.as_deref().map_or_else(|| "?".to_owned(), |it| short_node(answers, it));
+    fn of_job(line: &JobLine) -> Self {
+        let node = line.node.as_deref().map_or_else(|| "?".to_owned(), in_cell);
         Self::of_shard(&line.shard, line.ddoc.as_deref(), node)
     }
 
@@ -303,12 +295,9 @@ impl Place {
     }
 }
 
-/// The distinguishing part of a node's name; `all` for targets of the whole cluster.
-fn short_node(answers: &Answers, node: &str) -> String {
-    match node {
-        CLUSTER => "all".to_owned(),
-        node => printable(short_among(node, || answers.nodes())),
-    }
+/// The short name of a node; `all` for targets of the whole cluster.
+fn in_cell(node: &str) -> String {
+    if node == CLUSTER { "all".to_owned() } else { printable(short_node(node)) }
 }
 
 fn bytes(bytes: Option<u64>) -> Cell {

@@ -86,13 +86,20 @@ impl TargetId {
     /// couchdb@couch-a`.
     #[must_use]
     pub fn title(&self, design: Option<&str>) -> String {
+        match self.node() {
+            Some(node) => format!("{} on {node}", self.name(design)),
+            None => self.name(design),
+        }
+    }
+
+    /// The node of a target that is one file on one.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
         match self {
-            Self::Db { node, .. } | Self::View { node, .. } if node != CLUSTER_NODE => {
-                format!("{} on {node}", self.name(design))
+            Self::Db { node, .. } | Self::View { node, .. } => {
+                Some(node.as_str()).filter(|node| *node != CLUSTER_NODE)
             }
-            Self::Db { .. } | Self::View { .. } | Self::Cleanup { .. } | Self::Search { .. } => {
-                self.name(design)
-            }
+            Self::Cleanup { .. } | Self::Search { .. } => None,
         }
     }
 

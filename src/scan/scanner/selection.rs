@@ -5,6 +5,7 @@
 use super::Scanner;
 use crate::{
     model::target::{TargetKind, TargetState},
+    scan::listing::is_hidden,
     sources::inventory::{Databases, NodeReads},
     table::{NodeIx, TargetIx},
 };
@@ -24,7 +25,13 @@ impl Scanner {
             let node = target.node_ix();
             let there =
                 !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable);
-            if !there || !self.sweep.round().contains(&node) || !self.targets.is_up(node) {
+            // No request can carry such a name.
+            let is_hidden = target.state() == TargetState::Unknown && is_hidden(target);
+            if !there
+                || is_hidden
+                || !self.sweep.round().contains(&node)
+                || !self.targets.is_up(node)
+            {
                 continue;
             }
             if self.followed.is_due(target.ix(), &self.targets, &self.settings) {

@@ -192,7 +192,7 @@ pub(super) fn waiting(lines: &[RefusedLine]) -> Markup {
         div.wide { table {
             thead { tr { th { "target" } th { "node" } th.rest { "channel" } th.n { "reclaimable" } th { "why it waits" } } }
             tbody { @for line in lines { tr {
-                td.named { (target_link(&line.id, title(line))) }
+                td.named { (target_link(&line.id, &line.name)) }
                 td { (name(&line.node)) }
                 td.rest { (name(&line.channel)) }
                 td.n { (bytes(line.reclaimable_bytes)) }
@@ -202,12 +202,6 @@ pub(super) fn waiting(lines: &[RefusedLine]) -> Markup {
             } } }
         } }
     }
-}
-
-/// The title of a waiting target without its node, which has its own column.
-fn title(line: &RefusedLine) -> &str {
-    let with_node = line.title.strip_suffix(&*line.node);
-    with_node.and_then(|title| title.strip_suffix(" on ")).unwrap_or(&line.title)
 }
 
 fn refused(answers: &QueueAnswers) -> Markup {

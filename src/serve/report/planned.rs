@@ -156,6 +156,9 @@ pub struct RefusedLine {
     /// The target's name in a sentence: its shard, view or database.
     #[serde(default)]
     pub title: String,
+    /// The title without the node.
+    #[serde(default)]
+    pub name: String,
     /// The node, or `_cluster`.
     pub node: String,
     /// The channel that takes it.
@@ -363,9 +366,11 @@ impl RefusedLine {
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
         let (channel, placed) = plan.placement(target.ix())?;
         let Decision::Refused(refusal) = plan.decision(target) else { return None };
+        let design = target.view().and_then(|view| view.designs.first());
         Some(Self {
             id: target.id().to_string(),
             title: super::title(target),
+            name: target.id().name(design.map(AsRef::as_ref)),
             node: target.node().to_owned(),
             channel: channel.name.to_string(),
             priority: Some(placed.priority).filter(|it| it.is_finite()),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(crate) const RULE: Rule = Rule {
     code: "old_compaction_rules",
     finds: "Rules of CouchDB 2's compaction daemon on nodes whose CouchDB has smoosh in its place.",
-    because: "CouchDB 3 never reads `[compactions]` and `[compaction_daemon]`, which an upgrade from CouchDB 2 leaves in `local.ini`. Thresholds of single databases have no effect, and smoosh compacts by day too where a rule gives a window at night. A channel of smoosh has `from` and `to`, in UTC.",
+    because: "CouchDB 3 never reads `[compactions]` and `[compaction_daemon]`, left by an upgrade from CouchDB 2 in `local.ini`. Thresholds of single databases have no effect, and smoosh compacts by day where a rule gives a window at night. A channel of smoosh has `from` and `to`, in UTC.",
     untried: Some("what to do with the rules is a choice"),
     ..Rule::warning(check)
 };

@@ -22,7 +22,7 @@ families! {
     RECLAIMABLE_BYTES: Gauge Bytes "recliner_reclaimable_bytes" ["node", "kind"]
         "Bytes that compacting the targets is predicted to free, summed where known.";
     TARGETS_UNMEASURED: Gauge None "recliner_targets_unmeasured" ["node"]
-        "Number of targets whose file size, or what compacting them would free, is not known.";
+        "Number of targets whose sizes are not known.";
     ORPHAN_BYTES: Gauge Bytes "recliner_orphan_bytes" ["node"]
         "Bytes of shard files on the node that are not in the shard map; a part of recliner_file_bytes.";
 }
