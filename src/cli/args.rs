@@ -11,9 +11,13 @@ use super::{
 use crate::{
     model::records::{ParseScopeError, SuspensionScope},
     serve::http::ProcessInfo,
+    text::{
+        duration,
+        size::{self, ParseSizeError},
+    },
 };
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum, ValueHint};
-use std::{net::SocketAddr, path::PathBuf, sync::LazyLock};
+use std::{net::SocketAddr, path::PathBuf, sync::LazyLock, time::Duration};
 use suggested::{DATABASE_SORTS, EVENT_TYPES, LOG_FORMATS, LOG_LEVELS, MODES, RESULTS};
 
 /// The version, with the revision and the date of the source if they are known.
@@ -55,6 +59,19 @@ pub(super) enum Command {
     /// It prints nodes, queues, the targets with most to reclaim, and files that do not match the
     /// shard map.
     Scan(ScanArgs),
+    /// Compact what is worth it, once, and exit: for cron, and for a single CouchDB.
+    ///
+    /// Without --yes it only prints what it would do, in which order, and what that would free. With --yes it
+    /// does it through the same gates and limits as serve in mode enforce, deletes index files that no
+    /// design document uses, waits for the end, and prints the sizes before and after. It keeps
+    /// headroom.keep_free of the volume free; where less than twice that is free, half of what is free.
+    /// Without free space to read it compacts only files of up to headroom.blind_limit. It stores nothing
+    /// and changes no setting of CouchDB, so it can be killed at any time: CouchDB finishes what runs.
+    ///
+    /// Look first, then do it: recliner tidy --couchdb.url http://127.0.0.1:5984 --data-dir /opt/couchdb/data,
+    /// and again with --yes. Until 20 GiB are free: add --until-free 20GiB. For an hour at most: add
+    /// --max-duration 1h.
+    Tidy(TidyArgs),
     /// Print what each database takes, wastes and grows, and why.
     ///
     /// All copies and indexes of a database count. With a name, it prints the same in sentences.
@@ -363,6 +380,33 @@ pub(super) struct ScanArgs {
     /// Read as fast as CouchDB answers, not at couchdb.cold_reads_per_second
     #[arg(long)]
     pub(super) no_pace: bool,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct TidyArgs {
+    /// Do it
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// Only print what it would do, as without --yes
+    #[arg(long, conflicts_with = "yes")]
+    pub(super) dry_run: bool,
+    /// Only this database and its indexes; repeat it for more
+    #[arg(long = "database", value_name = "NAME")]
+    pub(super) databases: Vec<String>,
+    /// Stop as soon as this much is free, such as 20GiB; on several volumes, on each of them
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(super) until_free: Option<u64>,
+    /// Stop after this time, such as 2h, and leave what still runs to CouchDB
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) max_duration: Option<Duration>,
+    /// Count on this much free space on each node, where recliner cannot read it
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with_all = ["data_dir", "until_free"])]
+    pub(super) assume_free: Option<u64>,
+    /// Exit with status 3 if there is nothing to do
+    #[arg(long)]
+    pub(super) fail_if_idle: bool,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
 }
 
 /// Where an answer comes from, and its format.
@@ -789,6 +833,17 @@ pub(super) struct ManArgs {
     /// Write recliner.1 and a page for each command into this directory; created if it is missing
     #[arg(long = "out", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) out: Option<PathBuf>,
+}
+
+/// A size in bytes.
+fn size(text: &str) -> Result<u64, ParseSizeError> {
+    size::parse(text)
+}
+
+/// A duration that is not zero.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = duration::parse(text).filter(|span| !span.is_zero());
+    parsed.ok_or_else(|| "it is not a duration such as 30m or 2h".to_owned())
 }
 
 /// A scope, checked before anything is sent.

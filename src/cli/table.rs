@@ -11,6 +11,7 @@ mod planned;
 mod preflight;
 mod scanned;
 mod scorecard;
+pub(super) mod tidy;
 mod usage;
 
 pub(super) use advice::advice;

@@ -1,0 +1,252 @@
+//! A run to an end: the enforcer works on what waits now, and stops when nothing of it is left to
+//! do, when enough space is free, when time is up, or when it is interrupted.
+//!
+//! Owns the end of the run; the planner decides what starts and the enforcer starts it. Nothing is
+//! stored outside memory, so that a process killed at any moment leaves only compactions that
+//! CouchDB finishes by itself.
+
+use super::{ClusterMonitor, TaskSet};
+use crate::{
+    model::{
+        channel::Mode,
+        records::{CompactionOrder, InMemoryStore, JobOwner, Outcome, SuspensionScope},
+        target::TargetId,
+    },
+    plan::{Plan, Refusal, RefusalReason, RunState},
+    table::TargetIx,
+};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use tokio::time::{self, Instant};
+
+/// How long requests that are being sent may take when a run is cut short.
+const ANSWER_GRACE: Duration = Duration::from_secs(5);
+
+/// How long after the last compaction a lack of space must last: CouchDB deletes the old file after
+/// it has switched to the new one, and the volume is measured after that.
+const SPACE_GRACE: Duration = Duration::from_secs(15);
+
+/// How long a run waits for a target that cannot be measured.
+const MEASURE_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long an order of the run is valid.
+const ORDER_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
+
+/// What a run works on, and when it stops early.
+#[derive(Clone, Debug, Default)]
+pub struct RunScope {
+    /// The targets that it began with. It does not wait for others.
+    pub targets: BTreeSet<TargetId>,
+    /// Cleanups to request although nothing shows that there are stale index files.
+    pub cleanups: Vec<TargetId>,
+    /// It stops when this much is free on the fullest volume.
+    pub until_free: Option<u64>,
+    /// It stops at this time.
+    pub until: Option<Instant>,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// Nothing is left that it can do.
+    Finished,
+    /// Enough space is free.
+    EnoughFree,
+    /// Its time is up.
+    TimeUp,
+    /// It was interrupted.
+    Interrupted,
+}
+
+/// What happens during a run.
+#[derive(Debug)]
+pub enum RunEvent<'a> {
+    /// A compaction started.
+    Started(TargetIx),
+    /// A compaction or a cleanup ended.
+    Ended(&'a Outcome),
+    /// Nothing can start now; the run waits.
+    Waits(TargetIx, &'a Refusal),
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct RunReport {
+    /// Why it ended.
+    pub end: RunEnd,
+    /// The last plan.
+    pub plan: Arc<Plan>,
+    /// How each compaction and cleanup that it started ended.
+    pub outcomes: Vec<Outcome>,
+    /// The targets that CouchDB still compacts for it.
+    pub still_running: BTreeSet<TargetIx>,
+}
+
+/// The progress of a run that was told to its observer.
+#[derive(Debug)]
+struct Told {
+    started: BTreeSet<TargetIx>,
+    ended: usize,
+    waits: Option<(TargetIx, RefusalReason)>,
+    last_end: Option<Instant>,
+    last_change: Instant,
+}
+
+impl Told {
+    fn tell(
+        &mut self,
+        plan: &Plan,
+        outcomes: &[Outcome],
+        observe: &mut impl FnMut(&Plan, RunEvent<'_>),
+    ) {
+        let running: BTreeSet<TargetIx> = plan.own_jobs().map(|(ix, _)| ix).collect();
+        for ix in running.difference(&self.started) {
+            observe(plan, RunEvent::Started(*ix));
+        }
+        for outcome in outcomes.iter().skip(self.ended) {
+            observe(plan, RunEvent::Ended(outcome));
+            self.last_end = Some(Instant::now());
+        }
+        if outcomes.len() > self.ended || running != self.started {
+            (self.last_change, self.waits) = (Instant::now(), None);
+        }
+        (self.started, self.ended) = (running, outcomes.len());
+    }
+
+    /// Whether a state that looks like the end is one: it may be based on space or facts that are
+    /// about to be measured again.
+    fn is_end(
+        &mut self,
+        plan: &Plan,
+        state: &RunState,
+        left: &[(TargetIx, Refusal)],
+        observe: &mut impl FnMut(&Plan, RunEvent<'_>),
+    ) -> bool {
+        match state {
+            RunState::Works => false,
+            RunState::Waits(ix, refusal) => {
+                let waits = Some((*ix, refusal.reason));
+                if self.waits != waits
+                    && !matches!(refusal.reason, RefusalReason::Ramp | RefusalReason::Stale)
+                {
+                    self.waits = waits;
+                    observe(plan, RunEvent::Waits(*ix, refusal));
+                }
+                refusal.reason == RefusalReason::Stale
+                    && self.last_change.elapsed() > MEASURE_PATIENCE
+            }
+            RunState::Ended => {
+                let lacks_space =
+                    left.iter().any(|(_, refusal)| refusal.reason == RefusalReason::Headroom);
+                !lacks_space || self.last_end.is_none_or(|at| at.elapsed() > SPACE_GRACE)
+            }
+        }
+    }
+}
+
+impl ClusterMonitor {
+    /// Runs to an end. The settings must be in mode enforce, `store` must be the one that the
+    /// monitor was started with, and no enforcer may run yet.
+    ///
+    /// # Errors
+    /// If a task ended or an order could not be given.
+    pub async fn run_to_end(
+        &mut self,
+        store: &InMemoryStore,
+        scope: &RunScope,
+        interrupted: impl Future<Output = ()>,
+        mut observe: impl FnMut(&Plan, RunEvent<'_>),
+        tasks: &mut TaskSet,
+    ) -> Result<RunReport, String> {
+        self.start_enforcer(tasks);
+        self.order_cleanups(&scope.cleanups).await?;
+        let mut told = Told {
+            started: BTreeSet::new(),
+            ended: 0,
+            waits: None,
+            last_end: None,
+            last_change: Instant::now(),
+        };
+        let mut tick = time::interval(Duration::from_secs(1));
+        let mut until = scope.until;
+        let mut end = None;
+        tokio::pin!(interrupted);
+        loop {
+            let plan = Arc::clone(&self.planner.plan.borrow_and_update());
+            let kept = store.kept();
+            let outcomes: Vec<Outcome> = kept
+                .recent_outcomes
+                .into_iter()
+                .filter(|it| it.owner == JobOwner::Recliner)
+                .collect();
+            told.tell(&plan, &outcomes, &mut observe);
+            let cut_short = matches!(end, Some(RunEnd::TimeUp | RunEnd::Interrupted));
+            let is_answered = plan.own_jobs().all(|(_, is_known)| is_known);
+            let is_idle = kept.intents.is_empty();
+            let is_over = plan.rules.mode == Mode::Enforce && is_idle && {
+                let done = outcomes.iter().map(|it| it.target.clone()).collect();
+                let state = plan.run_state(&scope.targets, &done);
+                let left = plan.left(|_, id| done.contains(id) || !scope.targets.contains(id));
+                end.is_some() || told.is_end(&plan, &state, &left, &mut observe)
+            };
+            let is_late = cut_short && until.is_some_and(|until| until <= Instant::now());
+            if is_over || is_late || (cut_short && is_answered && !is_idle) {
+                let still_running = plan.own_jobs().map(|(ix, _)| ix).collect();
+                return Ok(RunReport {
+                    end: end.unwrap_or(RunEnd::Finished),
+                    plan,
+                    outcomes,
+                    still_running,
+                });
+            }
+            if end.is_none()
+                && scope
+                    .until_free
+                    .zip(plan.least_free_bytes())
+                    .is_some_and(|(goal, free)| free >= goal)
+            {
+                end = Some(RunEnd::EnoughFree);
+                self.start_nothing_more().await?;
+            }
+            let time_is_up = async {
+                match until {
+                    Some(until) => time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let stopped = tokio::select! {
+                changed = self.planner.plan.changed() => {
+                    changed.map_err(|_| "the planner ended".to_owned())?;
+                    None
+                }
+                _ = tick.tick() => None,
+                () = time_is_up, if !cut_short => Some(RunEnd::TimeUp),
+                () = &mut interrupted, if !cut_short => Some(RunEnd::Interrupted),
+            };
+            if stopped.is_some() {
+                end = stopped;
+                until = Some(Instant::now() + ANSWER_GRACE);
+                self.start_nothing_more().await?;
+            }
+        }
+    }
+
+    /// Requests cleanups ahead of everything else: they need no space.
+    async fn order_cleanups(&self, cleanups: &[TargetId]) -> Result<(), String> {
+        let now = self.clock.now();
+        for target in cleanups {
+            let order = CompactionOrder {
+                at: now,
+                until: now.plus(ORDER_LIFETIME),
+                by: "recliner tidy".to_owned(),
+                force: true,
+            };
+            self.job_state.order(target.clone(), order).await.map_err(|why| why.to_string())?;
+        }
+        Ok(())
+    }
+
+    async fn start_nothing_more(&self) -> Result<(), String> {
+        let suspended = self.job_state.suspend(SuspensionScope::All, None, None).await;
+        suspended.map(drop).map_err(|why| why.to_string())
+    }
+}
