@@ -59,7 +59,7 @@ pub(super) enum Command {
     /// It prints nodes, queues, the targets with most to reclaim, and files that do not match the
     /// shard map.
     Scan(ScanArgs),
-    /// Compact what is worth it, once, and exit: for cron, and for a single CouchDB.
+    /// Compact once what is worth it, and exit; for cron or a single node.
     ///
     /// Without --yes it only prints what it would do, in which order, and what that would free. With --yes it
     /// does it through the same gates and limits as serve in mode enforce, deletes index files that no

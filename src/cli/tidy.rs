@@ -105,13 +105,14 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
     let enforcing = Settings { mode: Mode::Enforce, ..adapted.clone() };
     monitor.reconfigure(&adapted, &enforcing, &mut tasks).map_err(CommandError::usage)?;
     await_plan(&mut monitor, &enforcing).await?;
+    monitor.start_enforcer(&mut tasks);
     let interrupted = interrupted()?;
     let observe = |plan: &Plan, event: crate::service::RunEvent<'_>| {
         if let Some(line) = table::tidy::event(plan, &event) {
             print_note(&line);
         }
     };
-    let report = monitor.run_to_end(&store, &scope, interrupted, observe, &mut tasks).await;
+    let report = monitor.run_to_end(|| store.kept(), &scope, interrupted, observe).await;
     let report = report.map_err(CommandError::failed)?;
     let (text, leaves) = table::tidy::end(&begin, &scope, &report, began.elapsed(), table::width());
     print(&text)?;

@@ -16,7 +16,7 @@ use crate::{
     jobs::JobPhase,
     model::{
         records::{Backoff, JobOwner},
-        settings::limits::Limits,
+        settings::limits::{Free, Limits},
         target::TargetId,
     },
     table::{NodeIx, TargetIx},
@@ -134,7 +134,8 @@ impl Plan {
     }
 
     /// Adds what a start frees to the only volume of its node. If a node has several, or several
-    /// nodes have the file, it is unknown which one gains.
+    /// nodes have the file, it is unknown which one gains; and a number that the operator states
+    /// stays what it is.
     fn free_space(&self, start: &PlannedStart, conditions: &mut Conditions) {
         let only = || self.snapshot.members().next().filter(|_| self.is_single_node());
         let node = match start.node {
@@ -142,7 +143,11 @@ impl Plan {
             node => self.snapshot.node(node),
         };
         let (Some(node), Some(gain)) = (node, start.gain_bytes) else { return };
-        if self.conditions.disks.of_node(&node.name).count() != 1 {
+        let is_stated = self.rules.headroom.volumes.iter().any(|volume| {
+            volume.nodes.contains(&node.name.to_string())
+                && matches!(volume.free, Free::Available(_))
+        });
+        if is_stated || self.conditions.disks.of_node(&node.name).count() != 1 {
             return;
         }
         let volumes = &mut Arc::make_mut(&mut conditions.disks).volumes;

@@ -5,28 +5,33 @@
 //! stored outside memory, so that a process killed at any moment leaves only compactions that
 //! CouchDB finishes by itself.
 
-use super::{ClusterMonitor, TaskSet};
+use super::ClusterMonitor;
 use crate::{
     model::{
         channel::Mode,
-        records::{CompactionOrder, InMemoryStore, JobOwner, Outcome, SuspensionScope},
+        records::{CompactionOrder, JobOwner, Outcome, RecoveredState, SuspensionScope},
         target::TargetId,
     },
     plan::{Plan, Refusal, RefusalReason, RunState},
+    scan::ScanCommand,
     table::TargetIx,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::{self, Instant};
+use wall_clock::Moment;
 
 /// How long requests that are being sent may take when a run is cut short.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
-/// How long after the last compaction a lack of space must last: CouchDB deletes the old file after
-/// it has switched to the new one, and the volume is measured after that.
-const SPACE_GRACE: Duration = Duration::from_secs(15);
+/// How long after a compaction a volume must be measured to show what that freed: CouchDB deletes
+/// the old file only after it has switched to the new one.
+const DELETION_TIME: Duration = Duration::from_secs(5);
 
-/// How long a run waits for a target that cannot be measured.
+/// How long a run waits for a measurement of a target or a volume.
 const MEASURE_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long the sweep at the end of a run may take.
+const SWEEP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long an order of the run is valid.
 const ORDER_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
@@ -87,7 +92,7 @@ struct Told {
     started: BTreeSet<TargetIx>,
     ended: usize,
     waits: Option<(TargetIx, RefusalReason)>,
-    last_end: Option<Instant>,
+    last_end: Option<Moment>,
     last_change: Instant,
 }
 
@@ -104,7 +109,7 @@ impl Told {
         }
         for outcome in outcomes.iter().skip(self.ended) {
             observe(plan, RunEvent::Ended(outcome));
-            self.last_end = Some(Instant::now());
+            self.last_end = self.last_end.max(Some(outcome.ended_at));
         }
         if outcomes.len() > self.ended || running != self.started {
             (self.last_change, self.waits) = (Instant::now(), None);
@@ -135,29 +140,34 @@ impl Told {
                     && self.last_change.elapsed() > MEASURE_PATIENCE
             }
             RunState::Ended => {
-                let lacks_space =
-                    left.iter().any(|(_, refusal)| refusal.reason == RefusalReason::Headroom);
-                !lacks_space || self.last_end.is_none_or(|at| at.elapsed() > SPACE_GRACE)
+                let mut reasons = left.iter().map(|(_, refusal)| refusal.reason);
+                let is_current = !reasons.any(|reason| reason == RefusalReason::Headroom)
+                    || self.last_end.is_none_or(|end| is_measured_after(plan, end));
+                is_current || self.last_change.elapsed() > MEASURE_PATIENCE
             }
         }
     }
 }
 
+/// Whether every volume was measured late enough to show what a compaction freed.
+fn is_measured_after(plan: &Plan, end: Moment) -> bool {
+    let spaces = plan.conditions.disks.volumes.iter().filter_map(|volume| volume.space);
+    spaces.map(|space| space.measured_at).all(|at| at > end.plus(DELETION_TIME))
+}
+
 impl ClusterMonitor {
-    /// Runs to an end. The settings must be in mode enforce, `store` must be the one that the
-    /// monitor was started with, and no enforcer may run yet.
+    /// Runs to an end. The settings must be in mode enforce, the enforcer must run, and `kept`
+    /// returns what the monitor's store has.
     ///
     /// # Errors
     /// If a task ended or an order could not be given.
     pub async fn run_to_end(
         &mut self,
-        store: &InMemoryStore,
+        kept: impl Fn() -> RecoveredState,
         scope: &RunScope,
         interrupted: impl Future<Output = ()>,
         mut observe: impl FnMut(&Plan, RunEvent<'_>),
-        tasks: &mut TaskSet,
     ) -> Result<RunReport, String> {
-        self.start_enforcer(tasks);
         self.order_cleanups(&scope.cleanups).await?;
         let mut told = Told {
             started: BTreeSet::new(),
@@ -172,7 +182,7 @@ impl ClusterMonitor {
         tokio::pin!(interrupted);
         loop {
             let plan = Arc::clone(&self.planner.plan.borrow_and_update());
-            let kept = store.kept();
+            let kept = kept();
             let outcomes: Vec<Outcome> = kept
                 .recent_outcomes
                 .into_iter()
@@ -191,6 +201,7 @@ impl ClusterMonitor {
             let is_late = cut_short && until.is_some_and(|until| until <= Instant::now());
             if is_over || is_late || (cut_short && is_answered && !is_idle) {
                 let still_running = plan.own_jobs().map(|(ix, _)| ix).collect();
+                let plan = if cut_short { plan } else { self.read_again(plan).await };
                 return Ok(RunReport {
                     end: end.unwrap_or(RunEnd::Finished),
                     plan,
@@ -228,6 +239,20 @@ impl ClusterMonitor {
                 self.start_nothing_more().await?;
             }
         }
+    }
+
+    /// The plan after another sweep: not every file is measured when a run ends. The given one, if
+    /// the sweep takes too long.
+    async fn read_again(&mut self, plan: Arc<Plan>) -> Arc<Plan> {
+        let before = self.scanner.status.borrow().sweeps;
+        let _full = self.scanner.send(ScanCommand::Sweep);
+        let sweep = self.scanner.status.wait_for(|status| status.sweeps > before);
+        if !matches!(time::timeout(SWEEP_PATIENCE, sweep).await, Ok(Ok(_))) {
+            return plan;
+        }
+        let version = self.scanner.snapshots.borrow().version();
+        let planned = self.planner.plan.wait_for(|plan| plan.snapshot.version() >= version).await;
+        planned.map_or(plan, |planned| Arc::clone(&planned))
     }
 
     /// Requests cleanups ahead of everything else: they need no space.

@@ -91,18 +91,25 @@ fn free(plan: &Plan) -> String {
     plan.least_free_bytes().map_or_else(|| "unknown".to_owned(), size::format_size_short)
 }
 
-/// The database, or the design document, of a target.
+/// A target's database or design document: all of its files have the same name.
 fn name(target: TargetRef<'_>) -> String {
     let db = target.db_name().db;
-    match (target.kind(), target.view().and_then(|view| view.designs.first())) {
-        (TargetKind::View, Some(design)) => printable(&format!("{db}/{design}")),
-        (TargetKind::Cleanup, _) => printable(&format!("unused index files of {db}")),
-        _ => printable(db),
-    }
+    printable(&match (target.kind(), target.view().and_then(|view| view.designs.first())) {
+        (TargetKind::View, Some(design)) => format!("{db}/{design}"),
+        (TargetKind::Cleanup, _) => target.id().name(None),
+        _ => db.to_owned(),
+    })
 }
 
 fn name_of(plan: &Plan, ix: TargetIx) -> String {
     plan.snapshot.target(ix).map_or_else(|| "a deleted database".to_owned(), name)
+}
+
+/// The name of one file.
+fn file_name(plan: &Plan, ix: TargetIx) -> String {
+    let design = |target: TargetRef<'_>| target.view()?.designs.first().map(ToString::to_string);
+    let target = plan.snapshot.target(ix);
+    target.map_or_else(String::new, |it| printable(&it.id().name(design(it).as_deref())))
 }
 
 /// The state before, what would be done in which order, and what would be left.
@@ -240,7 +247,7 @@ fn list_left(left: &[(String, String)], acts: bool, width: u16) -> String {
 /// A line about what happens during the run; none for what needs no line.
 pub(in crate::cli) fn event(plan: &Plan, event: &RunEvent<'_>) -> Option<String> {
     match event {
-        RunEvent::Started(ix) => Some(format!("compacting {}", name_of(plan, *ix))),
+        RunEvent::Started(ix) => Some(format!("compacting {}", file_name(plan, *ix))),
         RunEvent::Ended(outcome) => Some(ended(outcome)),
         RunEvent::Waits(ix, refusal) => {
             let (name, why) = why_left(plan, *ix, refusal);
@@ -250,9 +257,7 @@ pub(in crate::cli) fn event(plan: &Plan, event: &RunEvent<'_>) -> Option<String>
 }
 
 fn ended(outcome: &Outcome) -> String {
-    let (target, design) = (&outcome.target, outcome.design.as_deref());
-    let db = target.database();
-    let name = printable(&design.map_or_else(|| db.to_owned(), |design| format!("{db}/{design}")));
+    let name = printable(&outcome.target.name(outcome.design.as_deref()));
     match (outcome.kind, outcome.ending) {
         (_, JobResult::Failed | JobResult::Lost) => {
             format!(
@@ -260,7 +265,7 @@ fn ended(outcome: &Outcome) -> String {
                 printable(outcome.why.as_deref().unwrap_or("CouchDB gave no reason"))
             )
         }
-        (TargetKind::Cleanup, _) => format!("{name}: unused index files are deleted"),
+        (TargetKind::Cleanup, _) => format!("{name}: cleaned up"),
         _ => {
             let took = outcome.took().map(duration::format_rounded).unwrap_or_default();
             format!(
@@ -306,7 +311,8 @@ pub(in crate::cli) fn end(
         RunEnd::EnoughFree => "As much is free as --until-free asks for.\n".to_owned(),
         RunEnd::TimeUp | RunEnd::Interrupted => {
             let why = if *end == RunEnd::TimeUp { "--max-duration is over" } else { "interrupted" };
-            let running: Vec<String> = still_running.iter().map(|ix| name_of(plan, *ix)).collect();
+            let running: Vec<String> =
+                still_running.iter().map(|ix| file_name(plan, *ix)).collect();
             let runs = match &*running {
                 [] => "No compaction of it runs any more.".to_owned(),
                 some => {
