@@ -117,42 +117,49 @@ impl Told {
         (self.started, self.ended) = (running, outcomes.len());
     }
 
-    /// Whether a state that looks like the end is one: it may be based on space or facts that are
-    /// about to be measured again.
+    /// Whether every volume was measured late enough to show what the last compaction freed.
+    fn is_measured(&self, plan: &Plan) -> bool {
+        let spaces = plan.conditions.disks.volumes.iter().filter_map(|volume| volume.space);
+        let is_late = |at: Moment| self.last_end.is_none_or(|end| at > end.plus(DELETION_TIME));
+        let is_current = spaces.map(|space| space.measured_at).all(is_late);
+        is_current || self.last_change.elapsed() > MEASURE_PATIENCE
+    }
+
+    /// Whether the run ends with this plan; if it waits, the observer is told once for what.
     fn is_end(
         &mut self,
         plan: &Plan,
-        state: &RunState,
-        left: &[(TargetIx, Refusal)],
+        scope: &RunScope,
+        outcomes: &[Outcome],
         observe: &mut impl FnMut(&Plan, RunEvent<'_>),
     ) -> bool {
-        match state {
+        let done = outcomes.iter().map(|it| it.target.clone()).collect();
+        match plan.run_state(&scope.targets, &done) {
             RunState::Works => false,
             RunState::Waits(ix, refusal) => {
-                let waits = Some((*ix, refusal.reason));
-                if self.waits != waits
-                    && !matches!(refusal.reason, RefusalReason::Ramp | RefusalReason::Stale)
-                {
+                let waits = Some((ix, refusal.reason));
+                let passes_soon = [RefusalReason::Ramp, RefusalReason::Stale];
+                if self.waits != waits && !passes_soon.contains(&refusal.reason) {
                     self.waits = waits;
-                    observe(plan, RunEvent::Waits(*ix, refusal));
+                    observe(plan, RunEvent::Waits(ix, &refusal));
                 }
                 refusal.reason == RefusalReason::Stale
                     && self.last_change.elapsed() > MEASURE_PATIENCE
             }
             RunState::Ended => {
+                let left = plan.left(|_, id| done.contains(id) || !scope.targets.contains(id));
                 let mut reasons = left.iter().map(|(_, refusal)| refusal.reason);
-                let is_current = !reasons.any(|reason| reason == RefusalReason::Headroom)
-                    || self.last_end.is_none_or(|end| is_measured_after(plan, end));
-                is_current || self.last_change.elapsed() > MEASURE_PATIENCE
+                !reasons.any(|it| it == RefusalReason::Headroom) || self.is_measured(plan)
             }
         }
     }
 }
 
-/// Whether every volume was measured late enough to show what a compaction freed.
-fn is_measured_after(plan: &Plan, end: Moment) -> bool {
-    let spaces = plan.conditions.disks.volumes.iter().filter_map(|volume| volume.space);
-    spaces.map(|space| space.measured_at).all(|at| at > end.plus(DELETION_TIME))
+impl RunScope {
+    fn has_enough(&self, plan: &Plan) -> bool {
+        let goal = self.until_free.zip(plan.least_free_bytes());
+        goal.is_some_and(|(goal, free)| free >= goal)
+    }
 }
 
 impl ClusterMonitor {
@@ -178,7 +185,7 @@ impl ClusterMonitor {
         };
         let mut tick = time::interval(Duration::from_secs(1));
         let mut until = scope.until;
-        let mut end = None;
+        let (mut end, mut pauses) = (None, false);
         tokio::pin!(interrupted);
         loop {
             let plan = Arc::clone(&self.planner.plan.borrow_and_update());
@@ -189,34 +196,32 @@ impl ClusterMonitor {
                 .filter(|it| it.owner == JobOwner::Recliner)
                 .collect();
             told.tell(&plan, &outcomes, &mut observe);
-            let cut_short = matches!(end, Some(RunEnd::TimeUp | RunEnd::Interrupted));
             let is_answered = plan.own_jobs().all(|(_, is_known)| is_known);
             let is_idle = kept.intents.is_empty();
-            let is_over = plan.rules.mode == Mode::Enforce && is_idle && {
-                let done = outcomes.iter().map(|it| it.target.clone()).collect();
-                let state = plan.run_state(&scope.targets, &done);
-                let left = plan.left(|_, id| done.contains(id) || !scope.targets.contains(id));
-                end.is_some() || told.is_end(&plan, &state, &left, &mut observe)
-            };
-            let is_late = cut_short && until.is_some_and(|until| until <= Instant::now());
-            if is_over || is_late || (cut_short && is_answered && !is_idle) {
-                let still_running = plan.own_jobs().map(|(ix, _)| ix).collect();
-                let plan = if cut_short { plan } else { self.read_again(plan).await };
-                return Ok(RunReport {
-                    end: end.unwrap_or(RunEnd::Finished),
-                    plan,
-                    outcomes,
-                    still_running,
-                });
-            }
-            if end.is_none()
-                && scope
-                    .until_free
-                    .zip(plan.least_free_bytes())
-                    .is_some_and(|(goal, free)| free >= goal)
-            {
-                end = Some(RunEnd::EnoughFree);
+            if end.is_none() && is_idle && plan.rules.mode == Mode::Enforce {
+                let is_measured = told.is_measured(&plan);
+                let has_enough = scope.has_enough(&plan);
+                if has_enough && is_measured {
+                    end = Some(RunEnd::EnoughFree);
+                } else if pauses && is_measured {
+                    // A compaction that still ran used some of what was free.
+                    pauses = false;
+                    self.start_again().await?;
+                } else if !pauses && told.is_end(&plan, scope, &outcomes, &mut observe) {
+                    end = Some(RunEnd::Finished);
+                }
+            } else if end.is_none() && !pauses && scope.has_enough(&plan) {
+                pauses = true;
                 self.start_nothing_more().await?;
+            }
+            let is_cut_short = matches!(end, Some(RunEnd::TimeUp | RunEnd::Interrupted));
+            let is_late = until.is_some_and(|until| until <= Instant::now());
+            if let Some(end) = end
+                && (!is_cut_short || is_answered || is_late)
+            {
+                let still_running = plan.own_jobs().map(|(ix, _)| ix).collect();
+                let plan = if is_cut_short { plan } else { self.read_again(plan).await };
+                return Ok(RunReport { end, plan, outcomes, still_running });
             }
             let time_is_up = async {
                 match until {
@@ -230,8 +235,8 @@ impl ClusterMonitor {
                     None
                 }
                 _ = tick.tick() => None,
-                () = time_is_up, if !cut_short => Some(RunEnd::TimeUp),
-                () = &mut interrupted, if !cut_short => Some(RunEnd::Interrupted),
+                () = time_is_up, if !is_cut_short => Some(RunEnd::TimeUp),
+                () = &mut interrupted, if !is_cut_short => Some(RunEnd::Interrupted),
             };
             if stopped.is_some() {
                 end = stopped;
@@ -268,6 +273,11 @@ impl ClusterMonitor {
             self.job_state.order(target.clone(), order).await.map_err(|why| why.to_string())?;
         }
         Ok(())
+    }
+
+    async fn start_again(&self) -> Result<(), String> {
+        let resumed = self.job_state.resume(SuspensionScope::All, None).await;
+        resumed.map_err(|why| why.to_string())
     }
 
     async fn start_nothing_more(&self) -> Result<(), String> {

@@ -78,7 +78,7 @@ async fn makes_room_step_by_step_on_a_nearly_full_volume() {
     // With more room to gain, the large one fits in the end.
     let databases = [("large", 700), ("middle", 300), ("small", 200)];
     let (report, done) =
-        run(alone(5_600_000_000, &databases), RunScope::default(), pending()).await;
+        run(alone(5_420_000_000, &databases), RunScope::default(), pending()).await;
     assert_eq!(
         (report.end, &*done),
         (RunEnd::Finished, &["small", "middle", "large"].map(str::to_owned)[..])
@@ -88,7 +88,10 @@ async fn makes_room_step_by_step_on_a_nearly_full_volume() {
 
 #[tokio::test(start_paused = true)]
 async fn stops_when_enough_is_free() {
-    let world = alone(12 * GB, &[("a", 700), ("b", 700), ("c", 700)]);
+    let world = Config {
+        compaction_rate: 10_000_000,
+        ..alone(12 * GB, &[("a", 700), ("b", 700), ("c", 700)])
+    };
     let scope = RunScope { until_free: Some(5 * GB), ..RunScope::default() };
     let (report, done) = run(world, scope, pending()).await;
     assert_eq!(report.end, RunEnd::EnoughFree);

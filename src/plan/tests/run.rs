@@ -87,7 +87,10 @@ fn each_compaction_makes_room_for_the_next() {
         assert!(outlook.left.iter().all(|(_, it)| it.reason == RefusalReason::Headroom));
         // Predictions differ from the live data by a few percent.
         let ends_with = outlook.free_bytes.expect("it is known") / MIB;
-        assert!((ends * 97 / 100..=ends * 103 / 100).contains(&ends_with), "{sizes:?} {free}: {ends_with}");
+        assert!(
+            (ends * 97 / 100..=ends * 103 / 100).contains(&ends_with),
+            "{sizes:?} {free}: {ends_with}"
+        );
         assert!(!outlook.is_cut);
     }
 }
