@@ -61,16 +61,12 @@ pub(super) enum Command {
     Scan(ScanArgs),
     /// Compact once what is worth it, and exit; for cron or a single node.
     ///
-    /// Without --yes it only prints what it would do, in which order, and what that would free. With --yes it
-    /// does it through the same gates and limits as serve in mode enforce, deletes index files that no
-    /// design document uses, waits for the end, and prints the sizes before and after. It keeps
-    /// headroom.keep_free of the volume free; where less than twice that is free, half of what is free.
-    /// Without free space to read it compacts only files of up to headroom.blind_limit. It stores nothing
-    /// and changes no setting of CouchDB, so it can be killed at any time: CouchDB finishes what runs.
+    /// Without --yes it only prints what it would do, in which order, and what that frees. With --yes it does
+    /// it, within the gates and limits of serve, has unused index files deleted, and prints the sizes before
+    /// and after. It stores nothing and changes no setting of CouchDB, which finishes what runs if it is
+    /// killed.
     ///
-    /// Look first, then do it: recliner tidy --couchdb.url http://127.0.0.1:5984 --data-dir /opt/couchdb/data,
-    /// and again with --yes. Until 20 GiB are free: add --until-free 20GiB. For an hour at most: add
-    /// --max-duration 1h.
+    /// recliner tidy --couchdb.url http://127.0.0.1:5984 --data-dir /opt/couchdb/data --yes --until-free 20GiB
     Tidy(TidyArgs),
     /// Print what each database takes, wastes and grows, and why.
     ///

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     model::{
         priority::{PriorityKind, PriorityUnit},
-        target::{TargetKind, TargetState},
+        target::{CLUSTER_NODE, TargetKind, TargetState},
     },
     plan::Plan,
     serve::report::{self, MissLine, VolumeLine},
@@ -32,11 +32,15 @@ pub(in crate::cli) fn headline(plan: &Plan, simulated: bool) -> String {
     let what = match (simulated, alone) {
         (true, _) => "a simulated cluster",
         (false, true) if nodes > 0 => "the files",
+        (false, false) if nodes == 1 => "a CouchDB node",
         (false, _) => "a CouchDB cluster",
     };
-    let nodes = counted(nodes as u64, "node", "nodes");
+    let nodes = match (simulated, alone, nodes) {
+        (false, false, 1) => String::new(),
+        _ => format!(" of {}", counted(nodes as u64, "node", "nodes")),
+    };
     let at: Moment = plan.snapshot.generated_at();
-    format!("{what} of {nodes}{down}, read at {}\n", at.rfc3339())
+    format!("{what}{nodes}{down}, read at {}\n", at.rfc3339())
 }
 
 /// The cluster's nodes, with their full names if those fit.
@@ -76,8 +80,10 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
         // Only files were read, so each shard's index counts separately.
         (0, 1) => Some(("1 view index".to_owned(), parts)),
         (0, more) => Some((format!("{more} view indexes"), parts)),
-        (1, _) => Some(("1 view, all copies".to_owned(), vec![of_cluster])),
-        (views, _) => Some((format!("{views} views, all copies"), vec![of_cluster])),
+        (views, _) => {
+            let copies = if has_one_node(plan) { "" } else { ", all copies" };
+            Some((format!("{}{copies}", counted(views, "view", "views")), vec![of_cluster]))
+        }
     };
     let served = |node: &NodeIx| plan.snapshot.node(*node).is_some_and(|node| node.is_served);
     let nodes = (1..plan.snapshot.nodes().len()).filter_map(NodeIx::from_usize).filter(served);
@@ -275,9 +281,12 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// The part of a node's name that distinguishes it; with a single node, the part before the `@`.
-fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
+/// The part of a node's name that distinguishes it; with a single node, the part before the `@`,
+/// which also has what belongs to the whole cluster.
+fn short_node<'a>(plan: &'a Plan, name: &'a str) -> &'a str {
     if has_one_node(plan) {
+        let only = plan.snapshot.members().next().filter(|_| name == CLUSTER_NODE);
+        let name = only.map_or(name, |(_, node)| &node.name);
         return name.split_once('@').map_or(name, |(before, _)| before);
     }
     short_among(name, || plan.snapshot.nodes().iter().skip(1).map(|node| &*node.name))
@@ -295,13 +304,15 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> [String; 3] {
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
         (TargetKind::View, Some(design)) if !target.is_part() => {
             let copies = match target.file_count() {
+                _ if has_one_node(plan) => short_node(plan, CLUSTER_NODE).to_owned(),
                 1 => "1 copy".to_owned(),
                 more => format!("{more} copies"),
             };
             [format!("{db}/{design}"), "-".to_owned(), copies]
         }
         (kind, design) => {
-            let range = target.range().map(Range::short);
+            let whole = has_one_node(plan) && target.shard_map().ranges == 1;
+            let range = target.range().filter(|_| !whole).map(Range::short);
             let what = match (kind, design, target.view()) {
                 (TargetKind::View, Some(design), _) => format!("{db}/{design}"),
                 (TargetKind::View, None, Some(view)) => {

@@ -162,3 +162,29 @@ async fn a_signal_stops_it_and_it_says_what_still_runs() {
     time::sleep(Duration::from_millis(300)).await;
     assert_eq!(site.cluster.write_requests().len(), before);
 }
+
+#[tokio::test]
+async fn one_node_is_spoken_of_plainly() {
+    let site = Site::open(world()).await;
+    for words in [
+        &["scan"][..],
+        &["explain", "carts"],
+        &["explain", "orders"],
+        &["databases"],
+        &["databases", "orders"],
+        &["advise"],
+    ] {
+        let ran = site.run(words).await;
+        assert_eq!(ran.code, 0, "{words:?}: {ran:?}");
+        // An id is what other commands take, and stays.
+        let is_id = |line: &&str| line.starts_with("view:") || line.starts_with("db:");
+        let says = ran.out.lines().filter(|line| !is_id(line));
+        for line in says {
+            for word in ["cluster", "copies", "copy", " 00-ff", "_global_changes", "address "] {
+                assert!(!line.contains(word), "{words:?} says {word}: {line}");
+            }
+        }
+    }
+    let ran = site.run(&["scan"]).await;
+    assert!(ran.out.starts_with("a CouchDB node, read at "), "{}", ran.out);
+}
