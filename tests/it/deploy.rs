@@ -207,7 +207,7 @@ fn compose_mounts_the_files_recliner_needs() {
     }
 }
 
-/// The specification of the pods of a workload; that of a CronJob is one level deeper.
+/// The specification of the pods of a workload; that of a `CronJob` is one level deeper.
 fn pods(manifest: &Value) -> Option<&Value> {
     let spec = manifest.get("spec")?;
     let spec = spec.get("jobTemplate").map_or(spec, |job| &job["spec"]);

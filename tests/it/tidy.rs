@@ -62,7 +62,7 @@ async fn run(
 fn left(report: &RunReport) -> Vec<(String, RefusalReason)> {
     let done: Vec<&TargetId> = report.outcomes.iter().map(|it| &it.target).collect();
     let left = report.plan.left(|_, id| done.contains(&id));
-    let name = |ix| report.plan.snapshot.target(ix).unwrap().db_name().db.to_owned();
+    let name = |ix| report.plan.snapshot.target(ix).expect("it is there").db_name().db.to_owned();
     left.into_iter().map(|(ix, refusal)| (name(ix), refusal.reason)).collect()
 }
 

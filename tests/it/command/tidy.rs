@@ -180,11 +180,22 @@ async fn one_node_is_spoken_of_plainly() {
         let is_id = |line: &&str| line.starts_with("view:") || line.starts_with("db:");
         let says = ran.out.lines().filter(|line| !is_id(line));
         for line in says {
-            for word in ["cluster", "copies", "copy", " 00-ff", "_global_changes", "address "] {
+            for word in ["cluster", "copies", "copy", " 00-ff", "_global_changes", "direct address"]
+            {
                 assert!(!line.contains(word), "{words:?} says {word}: {line}");
             }
         }
     }
     let ran = site.run(&["scan"]).await;
     assert!(ran.out.starts_with("a CouchDB node, read at "), "{}", ran.out);
+}
+
+/// As in a container that has nothing but a static binary.
+#[tokio::test]
+async fn works_without_certificate_authorities() {
+    let site = Site::open(world()).await;
+    let nowhere = [("SSL_CERT_FILE", "/nonexistent"), ("SSL_CERT_DIR", "/nonexistent")];
+    let env: Vec<_> = LOGIN.into_iter().chain(nowhere).collect();
+    let ran = site.run_with(&["tidy", "--assume-free", "10GiB"], &env).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
 }
