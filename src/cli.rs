@@ -32,6 +32,7 @@ mod scan;
 mod serve;
 mod service_client;
 mod table;
+mod tidy;
 mod top;
 mod what_if;
 
@@ -75,9 +76,9 @@ pub enum Exit {
     Done,
     /// The command failed, or the service refused it.
     Failed,
-    /// Part of the cluster could not be read.
+    /// Part of the cluster could not be read, or part of the work was left.
     Incomplete,
-    /// The result meets the condition on which the command shall fail, such as `--fail-on`.
+    /// The result meets the condition on which the command shall fail, such as `--fail-on` or `--fail-if-idle`.
     Found,
     /// Bad usage or configuration.
     Usage,
@@ -104,10 +105,10 @@ impl Exit {
             Self::Done => "Done.",
             Self::Failed => "Failed, or refused by the service.",
             Self::Incomplete => {
-                "Done, but part of the cluster could not be read; standard error says which."
+                "Done, but part of the cluster could not be read, or tidy left something; the output says what and why."
             }
             Self::Found => {
-                "Done, and there is advice of the severity that --fail-on names, or worse."
+                "Done, and there is advice as bad as --fail-on names, or nothing to do with --fail-if-idle."
             }
             Self::Usage => "Wrong usage or configuration. Nothing was sent.",
         }
@@ -189,6 +190,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             #[cfg(feature = "simulator")]
             Command::Demo(args) => demo::run(args).await,
             Command::Scan(args) => scan::run(args).await,
+            Command::Tidy(args) => tidy::run(args).await,
             Command::Databases(args) => databases::run(args).await,
             Command::Plan(args) => plan::run(args).await,
             Command::Explain(args) => explain::run(args).await,

@@ -32,6 +32,7 @@ mod queues_if;
 mod refusal;
 mod reservation;
 mod rules;
+mod run;
 mod selected;
 mod selection;
 mod slot_reservation;
@@ -57,6 +58,7 @@ pub(crate) use queues_if::SupposedTarget;
 pub use refusal::{Refusal, RefusalClass, RefusalReason};
 pub use reservation::SlotReservation;
 pub use rules::Rules;
+pub use run::{RunOutlook, RunState};
 pub use start::{Caveat, CompactionRequest, PlannedStart};
 
 #[cfg(test)]

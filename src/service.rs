@@ -5,6 +5,7 @@
 //! orders. If a task ends on its own, the process ends.
 
 mod cluster_monitor;
+mod compaction_run;
 mod descriptors;
 mod journal_claim;
 mod operator_log;
@@ -14,6 +15,7 @@ mod signals;
 mod tasks;
 
 pub use cluster_monitor::{ClusterMonitor, Dependencies};
+pub use compaction_run::{RunEnd, RunEvent, RunReport, RunScope};
 pub use tasks::TaskSet;
 
 use crate::{

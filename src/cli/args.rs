@@ -11,9 +11,13 @@ use super::{
 use crate::{
     model::records::{ParseScopeError, SuspensionScope},
     serve::http::ProcessInfo,
+    text::{
+        duration,
+        size::{self, ParseSizeError},
+    },
 };
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum, ValueHint};
-use std::{net::SocketAddr, path::PathBuf, sync::LazyLock};
+use std::{net::SocketAddr, path::PathBuf, sync::LazyLock, time::Duration};
 use suggested::{DATABASE_SORTS, EVENT_TYPES, LOG_FORMATS, LOG_LEVELS, MODES, RESULTS};
 
 /// The version, with the revision and the date of the source if they are known.
@@ -55,6 +59,15 @@ pub(super) enum Command {
     /// It prints nodes, queues, the targets with most to reclaim, and files that do not match the
     /// shard map.
     Scan(ScanArgs),
+    /// Compact once what is worth it, and exit; for cron or a single node.
+    ///
+    /// Without --yes it only prints what it would do, in which order, and what that frees. With --yes it does
+    /// it, within the gates and limits of serve, has unused index files deleted, and prints the sizes before
+    /// and after. It stores nothing and changes no setting of CouchDB, which finishes what runs if it is
+    /// killed.
+    ///
+    /// recliner tidy --couchdb.url http://127.0.0.1:5984 --data-dir /opt/couchdb/data --yes --until-free 20GiB
+    Tidy(TidyArgs),
     /// Print what each database takes, wastes and grows, and why.
     ///
     /// All copies and indexes of a database count. With a name, it prints the same in sentences.
@@ -362,6 +375,33 @@ pub(super) struct ScanArgs {
     /// Read as fast as CouchDB answers, not at couchdb.cold_reads_per_second
     #[arg(long)]
     pub(super) no_pace: bool,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct TidyArgs {
+    /// Do it
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// Only print what it would do, as without --yes
+    #[arg(long, conflicts_with = "yes")]
+    pub(super) dry_run: bool,
+    /// Only this database and its indexes; repeat it for more
+    #[arg(long = "database", value_name = "NAME")]
+    pub(super) databases: Vec<String>,
+    /// Stop as soon as this much is free, such as 20GiB; on several volumes, on each of them
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(super) until_free: Option<u64>,
+    /// Stop after this time, such as 2h, and leave what still runs to CouchDB
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) max_duration: Option<Duration>,
+    /// Count on this much free space on each node, where recliner cannot read it
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with_all = ["data_dir", "until_free"])]
+    pub(super) assume_free: Option<u64>,
+    /// Exit with status 3 if there is nothing to do
+    #[arg(long)]
+    pub(super) fail_if_idle: bool,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
 }
 
 /// Where an answer comes from, and its format.
@@ -797,6 +837,17 @@ pub(super) struct ManArgs {
 fn reason(text: &str) -> Result<String, &'static str> {
     let is_said = text.chars().any(|it| !it.is_whitespace());
     is_said.then(|| text.to_owned()).ok_or("it is empty; give a reason, or leave the flag out")
+}
+
+/// A size in bytes.
+fn size(text: &str) -> Result<u64, ParseSizeError> {
+    size::parse(text)
+}
+
+/// A duration that is not zero.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = duration::parse(text).filter(|span| !span.is_zero());
+    parsed.ok_or_else(|| "it is not a duration such as 30m or 2h".to_owned())
 }
 
 /// A scope, checked before anything is sent.

@@ -1,13 +1,14 @@
-//! The help of `recliner` itself, in one screen: how to begin, the ten commands that people need first, and the
+//! The help of `recliner` itself, in one screen: how to begin, the eleven commands that people need first, and the
 //! names of all others.
 
 use super::table::paragraph;
 use clap::Command;
 
 /// Commands that are described, in the order in which people meet them.
-const FIRST: [&str; 10] = [
+const FIRST: [&str; 11] = [
     "demo",
     "scan",
+    "tidy",
     "serve",
     "databases",
     "explain",

@@ -189,7 +189,7 @@ async fn await_node_settings(
 const NODE_SETTINGS_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Waits for the end of the first sweep and the plan that follows from it.
-async fn await_first_sweep(
+pub(super) async fn await_first_sweep(
     watch: &mut ClusterMonitor,
     bar: &ProgressBar,
 ) -> Result<ClusterReading, CommandError> {
@@ -221,7 +221,7 @@ async fn await_first_sweep(
     Ok(ClusterReading { plan, status, node_settings: Arc::default() })
 }
 
-fn progress_bar() -> ProgressBar {
+pub(super) fn progress_bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

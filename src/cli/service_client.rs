@@ -9,6 +9,7 @@ use super::{CommandError, Exit, print_error, printable};
 use crate::{
     config,
     serve::report::{Failed, Success},
+    sources::fetch,
 };
 use bytes::Bytes;
 use clap::Args as Flags;
@@ -159,25 +160,37 @@ impl ServiceLogin {
                 "--recliner.url or RECLINER_URL is not a URL of a recliner; write it without user and password, such as {DEFAULT_URL}"
             ))
         })?;
-        let mut builder = builder();
-        if let Some(path) = &self.ca_file {
-            let pem = read("--recliner.ca-file", path)?;
-            let authorities = Certificate::from_pem_bundle(&pem)
-                .ok()
-                .filter(|found| !found.is_empty())
-                .ok_or_else(|| unusable("--recliner.ca-file", path, "no certificate in PEM"))?;
-            builder = builder.tls_certs_only(authorities);
-        }
-        if let (Some(cert), Some(key)) = (&self.cert_file, &self.key_file) {
-            let mut pem = read("--recliner.cert-file", cert)?;
-            pem.push(b'\n');
-            pem.extend(read("--recliner.key-file", key)?);
-            let identity = Identity::from_pem(&pem).map_err(|_| {
-                unusable("--recliner.cert-file", cert, "no certificate with its key in PEM")
-            })?;
-            builder = builder.identity(identity);
-        }
-        let client = builder.build().map_err(|why| {
+        let authorities = match &self.ca_file {
+            Some(path) => {
+                let pem = read("--recliner.ca-file", path)?;
+                let found = Certificate::from_pem_bundle(&pem).ok().filter(|it| !it.is_empty());
+                let none = || unusable("--recliner.ca-file", path, "no certificate in PEM");
+                Some(found.ok_or_else(none)?)
+            }
+            None => None,
+        };
+        let identity = match (&self.cert_file, &self.key_file) {
+            (Some(cert), Some(key)) => {
+                let mut pem = read("--recliner.cert-file", cert)?;
+                pem.push(b'\n');
+                pem.extend(read("--recliner.key-file", key)?);
+                Some(Identity::from_pem(&pem).map_err(|_| {
+                    unusable("--recliner.cert-file", cert, "no certificate with its key in PEM")
+                })?)
+            }
+            _ => None,
+        };
+        let with_files = || {
+            let builder = match &authorities {
+                Some(authorities) => builder().tls_certs_only(authorities.clone()),
+                None => builder(),
+            };
+            match &identity {
+                Some(identity) => builder.identity(identity.clone()),
+                None => builder,
+            }
+        };
+        let client = fetch::build(with_files).map_err(|why| {
             CommandError::usage(format!("cannot set up the client for {base}: {}", causes(&why)))
         })?;
         let (name, login) = (base.to_string(), self.login()?);
@@ -244,7 +257,8 @@ impl ServiceClient {
         };
         // The host name is a placeholder and is never resolved.
         let base = "http://localhost".parse::<Address>().map_err(|why| failed(&why))?;
-        let client = builder().unix_socket(path).build().map_err(|why| failed(&causes(&why)))?;
+        let client = fetch::build(|| builder().unix_socket(path));
+        let client = client.map_err(|why| failed(&causes(&why)))?;
         Ok(Self { base, name, client, login: None, is_fallback: false })
     }
 

@@ -13,6 +13,7 @@ mod scanned;
 mod scorecard;
 #[cfg(test)]
 mod sums;
+pub(super) mod tidy;
 mod usage;
 
 pub(super) use advice::advice;

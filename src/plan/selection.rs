@@ -299,9 +299,12 @@ pub(super) fn build_start(
         .and_then(|node_copies| context.snapshot.target(node_copies.any_shard));
     let channel = context.channels.list.get(at)?;
     let name = context.snapshot.node(node).map_or("", |node| &*node.name);
+    let counts = || copies_by_node.iter().map(|node_copies| u64::from(node_copies.count));
+    let peak_of_one = admission.space_need(candidate).peak_bytes.unwrap_or(0);
     let expected = StartEstimate {
-        file_count: copies_by_node.iter().map(|node_copies| u64::from(node_copies.count)).sum(),
-        peak_bytes: admission.space_need(candidate).peak_bytes.unwrap_or(0),
+        file_count: counts().sum(),
+        // Its files on one node are compacted at the same time.
+        peak_bytes: peak_of_one.saturating_mul(counts().max().unwrap_or(0)),
         bytes_per_second: context.bytes_per_second,
         is_space_known: admission.knows_space(&copies_by_node),
         order: context.orders.get(&candidate.ix),

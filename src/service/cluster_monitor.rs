@@ -125,7 +125,7 @@ pub struct ClusterMonitor {
     pub scorecard: latest::Receiver<Arc<ScorecardView>>,
     /// The CouchDB client.
     pub client: Client,
-    clock: Clock,
+    pub(super) clock: Clock,
     metrics: Arc<RequestMetrics>,
     stop: CancellationToken,
     /// Dropping the monitor ends its tasks.

@@ -3,7 +3,7 @@
 //! Owns the client for them, and the limit on the size of a response. Follows no redirects and uses no
 //! proxy from the environment, because the settings name the server to ask. CouchDB has its own client.
 
-use reqwest::{Client, Response, redirect::Policy};
+use reqwest::{Client, ClientBuilder, Response, redirect::Policy};
 use std::time::Duration;
 
 /// A client whose requests are answered within this time, or fail.
@@ -11,12 +11,22 @@ use std::time::Duration;
 /// # Errors
 /// If the HTTP library cannot be set up.
 pub(crate) fn client(within: Duration) -> Result<Client, reqwest::Error> {
-    Client::builder()
-        .no_proxy()
-        .redirect(Policy::none())
-        .timeout(within)
-        .user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")))
-        .build()
+    build(|| {
+        Client::builder()
+            .no_proxy()
+            .redirect(Policy::none())
+            .timeout(within)
+            .user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")))
+    })
+}
+
+/// The client of a builder. On a system without certificate authorities, such as an empty container,
+/// it trusts none: http works, and https fails with the reason.
+///
+/// # Errors
+/// If the HTTP library cannot be set up.
+pub(crate) fn build(builder: impl Fn() -> ClientBuilder) -> Result<Client, reqwest::Error> {
+    builder().build().or_else(|_| builder().tls_certs_only([]).build())
 }
 
 /// The body of a response, up to this many bytes.

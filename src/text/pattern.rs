@@ -90,6 +90,13 @@ impl NamePatterns {
     }
 }
 
+/// The pattern that matches only this name.
+#[must_use]
+pub(crate) fn escaped(name: &str) -> String {
+    let special = |letter: char| "*?[{}\\".contains(letter);
+    name.chars().flat_map(|it| special(it).then_some('\\').into_iter().chain([it])).collect()
+}
+
 /// Whether a pattern may match several names.
 #[must_use]
 pub(crate) fn has_wildcard(text: &str) -> bool {

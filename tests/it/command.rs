@@ -18,6 +18,7 @@ mod rent;
 pub(crate) mod service;
 mod socket;
 mod strangers;
+mod tidy;
 mod top;
 
 use base64::Engine as _;

@@ -211,10 +211,17 @@ fn compose_mounts_the_files_recliner_needs() {
     }
 }
 
+/// The specification of the pods of a workload; that of a `CronJob` is one level deeper.
+fn pods(manifest: &Value) -> Option<&Value> {
+    let spec = manifest.get("spec")?;
+    let spec = spec.get("jobTemplate").map_or(spec, |job| &job["spec"]);
+    Some(&spec.get("template")?["spec"])
+}
+
 /// The arguments of the container `recliner` in a manifest or patch.
 fn container(path: &str) -> Vec<String> {
     let found = documents(path).into_iter().find_map(|it| {
-        let containers = it.get("spec")?.get("template")?["spec"]["containers"].clone();
+        let containers = pods(&it)?["containers"].clone();
         let named = |it: &&Value| it["name"].as_str() == Some("recliner");
         let args = containers.as_sequence()?.iter().find(named)?["args"].clone();
         (!args.is_null()).then(|| texts(&args))
@@ -264,7 +271,7 @@ fn kubernetes_manifests_have_no_rights_and_no_passwords() {
         for it in documents(path) {
             assert_ne!(it["kind"].as_str(), Some("Secret"), "{path}: operators make the secrets");
             assert!(it.get("secretGenerator").is_none(), "{path}: operators make the secrets");
-            let pod = it.get("spec").and_then(|spec| spec.get("template")).map(|it| &it["spec"]);
+            let pod = pods(&it);
             let Some(containers) = pod.and_then(|pod| pod["containers"].as_sequence()) else {
                 continue;
             };
@@ -281,7 +288,41 @@ fn kubernetes_manifests_have_no_rights_and_no_passwords() {
             }
         }
     }
-    assert_eq!(checked, 2);
+    assert_eq!(checked, 3);
+}
+
+/// The job's flags are understood: with an address at which nothing answers it only fails to
+/// connect. Its directory is the one that CouchDB's volume is mounted at.
+#[test]
+fn kubernetes_job_tidies_with_known_flags() {
+    let manifest = "deploy/kubernetes/overlays/tidy/cronjob.yaml";
+    let arguments = container(manifest);
+    assert_eq!(arguments.first().map(String::as_str), Some("tidy"));
+    assert!(arguments.iter().any(|it| it == "--yes"), "{arguments:?}");
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let password = folder.path().join("password");
+    fs::write(&password, "secret").expect("the file is writable");
+    let mounts =
+        pods(&document(manifest)).expect("it has pods")["containers"][0]["volumeMounts"].clone();
+    let mounts = mounts.as_sequence().expect("it is a list").iter();
+    let mounts: Vec<&str> = mounts.filter_map(|it| it["mountPath"].as_str()).collect();
+    let given = arguments.iter().map(|argument| match argument.split_once('=') {
+        Some((flag @ "--couchdb.url", _)) => format!("{flag}=http://127.0.0.1:1"),
+        Some((flag @ "--couchdb.password-file", path)) => {
+            assert!(mounts.iter().any(|mount| path.starts_with(mount)), "{path}");
+            format!("{flag}={}", password.display())
+        }
+        Some((flag @ "--data-dir", path)) => {
+            assert!(mounts.contains(&path), "{path}");
+            format!("{flag}={}", folder.path().display())
+        }
+        _ => argument.clone(),
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
+    let output = command.env_clear().args(given).output().expect("the program runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("127.0.0.1:1"), "{stderr}");
 }
 
 #[test]

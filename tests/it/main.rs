@@ -23,6 +23,7 @@ mod seeded;
 mod skipped;
 mod support;
 mod takeover;
+mod tidy;
 mod warmer;
 #[path = "../watchdog/mod.rs"]
 mod watchdog;

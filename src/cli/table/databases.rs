@@ -90,7 +90,7 @@ fn wide(lines: &[DatabaseLine], width: u16) -> String {
 /// One database in sentences.
 fn paragraphs(line: &DatabaseLine, width: u16) -> String {
     let db = printable(&line.db);
-    let targets = counted(line.targets, "shard copy or view", "shard copies and views");
+    let targets = counted(line.targets, "shard file or view", "shard files and views");
     let unmeasured = match line.unmeasured {
         0 => String::new(),
         some => format!(" The sizes of {} are unknown.", grouped(some)),

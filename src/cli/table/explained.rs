@@ -14,7 +14,7 @@ use crate::{
     text::Label,
     text::{counted, listed, three_digits},
 };
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 /// Width of the labels before the text.
 const INDENT: usize = 14;
@@ -66,8 +66,12 @@ const fn in_another_row(target: &Explained) -> bool {
 fn sentence(asked: &str, rows: &[&Explained]) -> String {
     let count = |wanted: &dyn Fn(&Explained) -> bool| rows.iter().filter(|it| wanted(it)).count();
     let of_kind = |kind: &'static str| count(&|it: &Explained| it.target.kind == kind);
+    let (one, many) = match Places::of(rows).is_one_node() {
+        true => ("file of documents", "files of documents"),
+        false => ("shard copy", "shard copies"),
+    };
     let kinds = [
-        (of_kind("db"), "shard copy", "shard copies"),
+        (of_kind("db"), one, many),
         (of_kind("view"), "view", "views"),
         (of_kind("search"), "search index", "search indexes"),
         (of_kind("cleanup"), "index cleanup", "index cleanups"),
@@ -109,8 +113,9 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
 fn narrow(rows: &[&Explained], width: u16) -> String {
     let head = ["range or view", "node", "on disk", "ratio", "reclaimable", "decision"];
     let mut table = Grid::new(head, &[2, 3, 4]);
+    let places = Places::of(rows);
     for target in rows.iter().take(ROWS) {
-        let [what, node] = what_and_where(target);
+        let [what, node] = what_and_where(target, &places);
         table.push([
             what,
             node,
@@ -135,8 +140,9 @@ fn wide(rows: &[&Explained], width: u16) -> String {
         "decision",
     ];
     let mut table = Grid::new(head, &[2, 3, 4, 5]);
+    let places = Places::of(rows);
     for target in rows.iter().take(ROWS) {
-        let [what, place] = what_and_where(target);
+        let [what, place] = what_and_where(target, &places);
         table.push([
             what,
             place,
@@ -151,24 +157,56 @@ fn wide(rows: &[&Explained], width: u16) -> String {
     table.wrapped(width)
 }
 
+/// Where the targets are: with all files on one node, neither copies nor the range of an only file
+/// tell anything apart.
+struct Places {
+    nodes: BTreeSet<String>,
+    shards: usize,
+}
+
+impl Places {
+    fn of(rows: &[&Explained]) -> Self {
+        let targets = || rows.iter().map(|it| &it.target);
+        let nodes = targets().filter(|it| it.kind == "db" || it.range.is_some());
+        let shards = targets().filter(|it| it.kind == "db").count();
+        Self { nodes: nodes.map(|it| it.node.clone()).collect(), shards }
+    }
+
+    fn is_one_node(&self) -> bool {
+        self.nodes.len() == 1
+    }
+
+    /// A node's name, in short.
+    fn short(&self, node: &str) -> String {
+        short_node(&printable(node)).to_owned()
+    }
+
+    /// The place of files that may be on several nodes.
+    fn of_all(&self, otherwise: impl FnOnce() -> String) -> String {
+        match self.nodes.first().filter(|_| self.is_one_node()) {
+            Some(node) => self.short(node),
+            None => otherwise(),
+        }
+    }
+}
+
 /// The name of a target within its database, and its node or the number of its copies.
-fn what_and_where(target: &Explained) -> [String; 2] {
+fn what_and_where(target: &Explained, places: &Places) -> [String; 2] {
     let target = &target.target;
-    let node = printable(&target.node);
-    let node = short_node(&node);
+    let node = places.short(&target.node);
     let range = target.range.as_deref().map(short_range);
-    let copies = match target.copies {
-        1 => "1 copy".to_owned(),
-        copies => format!("{copies} copies"),
-    };
+    let copies = || places.of_all(|| counted(target.copies.into(), "copy", "copies"));
     let design = word(&target.ddoc).or_else(|| word(&target.signature)).unwrap_or_default();
     match &*target.kind {
-        "cleanup" => ["index cleanup".to_owned(), "all".to_owned()],
-        "search" => [format!("{design}/{}", word(&target.name).unwrap_or_default()), copies],
-        "view" if range.is_none() => [design, copies],
-        "view" => [format!("{} {design}", range.unwrap_or_default()), node.to_owned()],
+        "cleanup" => ["index cleanup".to_owned(), places.of_all(|| "all".to_owned())],
+        "search" => [format!("{design}/{}", word(&target.name).unwrap_or_default()), copies()],
+        "view" if range.is_none() => [design, copies()],
+        "view" => [format!("{} {design}", range.unwrap_or_default()), node],
         // The files of node-local databases have no range.
-        _ => [range.unwrap_or_else(|| printable(&target.db)), node.to_owned()],
+        _ => {
+            let range = range.filter(|_| places.shards != 1 || !places.is_one_node());
+            [range.unwrap_or_else(|| printable(&target.db)), node]
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     model::{
         priority::{PriorityKind, PriorityUnit},
-        target::{TargetKind, TargetState},
+        target::{CLUSTER_NODE, TargetKind, TargetState},
     },
     plan::Plan,
     serve::report::{self, MissLine, VolumeLine},
@@ -32,11 +32,15 @@ pub(in crate::cli) fn headline(plan: &Plan, simulated: bool) -> String {
     let what = match (simulated, alone) {
         (true, _) => "a simulated cluster",
         (false, true) if nodes > 0 => "the files",
+        (false, false) if nodes == 1 => "a CouchDB node",
         (false, _) => "a CouchDB cluster",
     };
-    let nodes = counted(nodes as u64, "node", "nodes");
+    let nodes = match (simulated, alone, nodes) {
+        (false, false, 1) => String::new(),
+        _ => format!(" of {}", counted(nodes as u64, "node", "nodes")),
+    };
     let at: Moment = plan.snapshot.generated_at();
-    format!("{what} of {nodes}{down}, read at {}\n", at.rfc3339())
+    format!("{what}{nodes}{down}, read at {}\n", at.rfc3339())
 }
 
 /// The cluster's nodes, with their full names if those fit.
@@ -75,8 +79,10 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
         // Only files were read, so each shard's index counts separately.
         (0, 1) => Some(("1 view index".to_owned(), parts)),
         (0, more) => Some((format!("{more} view indexes"), parts)),
-        (1, _) => Some(("1 view, all copies".to_owned(), vec![of_cluster])),
-        (views, _) => Some((format!("{views} views, all copies"), vec![of_cluster])),
+        (views, _) => {
+            let copies = if has_one_node(plan) { "" } else { ", all copies" };
+            Some((format!("{}{copies}", counted(views, "view", "views")), vec![of_cluster]))
+        }
     };
     if let Some((views, sums)) = views {
         let of_all = |bytes: fn(&TargetSums) -> PartialSum| {
@@ -209,7 +215,7 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
     let mut table = Grid::new(head, &[3, 4, 5]);
     let mut words = BTreeSet::new();
     for target in best.iter().take(ROWS) {
-        let [what, range, node] = what_and_where(*target);
+        let [what, range, node] = what_and_where(plan, *target);
         words.extend(no_channel_word(plan, *target));
         table.push([
             shortened(&printable(&what)),
@@ -274,20 +280,34 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
+/// The short name of a node; with a single node, also of what belongs to the whole cluster.
+fn place<'a>(plan: &'a Plan, name: &'a str) -> &'a str {
+    let only =
+        plan.snapshot.members().next().filter(|_| name == CLUSTER_NODE && has_one_node(plan));
+    short_node(only.map_or(name, |(_, node)| &node.name))
+}
+
+/// Whether there is only one node besides the cluster itself.
+fn has_one_node(plan: &Plan) -> bool {
+    plan.snapshot.nodes().len() <= 2
+}
+
 /// A target in three short columns: name, range and node, such as `app/orders`, `00-7f` and `host`;
 /// a view has the number of its copies instead of a node.
-fn what_and_where(target: TargetRef<'_>) -> [String; 3] {
+fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> [String; 3] {
     let db = target.db_name().db;
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
         (TargetKind::View, Some(design)) if !target.is_part() => {
             let copies = match target.file_count() {
+                _ if has_one_node(plan) => place(plan, CLUSTER_NODE).to_owned(),
                 1 => "1 copy".to_owned(),
                 more => format!("{more} copies"),
             };
             [format!("{db}/{design}"), "-".to_owned(), copies]
         }
         (kind, design) => {
-            let range = target.range().map(Range::short);
+            let whole = has_one_node(plan) && target.shard_map().ranges == 1;
+            let range = target.range().filter(|_| !whole).map(Range::short);
             let what = match (kind, design, target.view()) {
                 (TargetKind::View, Some(design), _) => format!("{db}/{design}"),
                 (TargetKind::View, None, Some(view)) => {
@@ -296,7 +316,7 @@ fn what_and_where(target: TargetRef<'_>) -> [String; 3] {
                 }
                 _ => db.to_owned(),
             };
-            let node = short_node(target.node()).to_owned();
+            let node = place(plan, target.node()).to_owned();
             [what, range.unwrap_or_else(|| "-".to_owned()), node]
         }
     }

@@ -226,7 +226,8 @@ fn feeds(status: &Status, now: Moment) -> Markup {
             ul { @for feed in &feeds.list { li {
                 @match &feed.node { Some(node) => { (name(node)) } None => { "the cluster" } }
                 ": " (feed.failures) " failures, " (feed.rewinds) " rewinds"
-                @if let Some(problem) = &feed.problem { "; " span.bad { (with_code(problem)) } }
+                @if feed.absent { "; CouchDB has no database " code { "_global_changes" } ", so sweeps find the changes" }
+                @else if let Some(problem) = &feed.problem { "; " span.bad { (with_code(problem)) } }
             } } }
         }
     }

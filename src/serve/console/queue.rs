@@ -8,6 +8,7 @@ use super::{
     chart,
 };
 use crate::{
+    model::target::CLUSTER_NODE,
     plan::{RefusalClass, RefusalReason},
     serve::report::{
         ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, StartLine, SuspensionLine,
@@ -53,6 +54,14 @@ pub(in crate::serve) fn queue(answers: &QueueAnswers) -> Page {
 }
 
 fn queues(answers: &QueueAnswers) -> Markup {
+    let nodes: BTreeSet<&str> = answers.queues.queues.iter().map(|it| &*it.node).collect();
+    let mut own = nodes.iter().copied().filter(|node| *node != CLUSTER_NODE);
+    // On a single node, what belongs to the cluster is on that node.
+    let only = own.next().filter(|_| own.next().is_none());
+    let place = |queue: &Queue| match only {
+        Some(only) if queue.node == CLUSTER_NODE => name(only),
+        _ => name(&queue.node),
+    };
     let waiting: Vec<&Queue> =
         answers.queues.queues.iter().filter(|queue| queue.size > 0 || queue.active > 0).collect();
     html! {
@@ -60,7 +69,7 @@ fn queues(answers: &QueueAnswers) -> Markup {
             div.wide { table {
                 thead { tr { th { "node" } th { "channel" } th.n { "waiting" } th.n { "running" } th.n { "reclaimable" } th.n.rest { "priorities" } th.rest { "longest wait" } th.rest { "starts" } } }
                 tbody { @for queue in waiting { tr {
-                    td { (name(&queue.node)) }
+                    td { (place(queue)) }
                     td { a href=(link("targets", &[("channel", &queue.channel), ("node", &queue.node), ("sort", "priority")])) { (name(&queue.channel)) } }
                     td.n { (count(queue.size)) @if queue.overflow > 0 { span.warn { " + " (count(queue.overflow)) " over capacity" } } }
                     td.n { (queue.active) }
@@ -70,7 +79,7 @@ fn queues(answers: &QueueAnswers) -> Markup {
                     td.rest { (suspend_or_resume(&answers.planned.suspensions, &queue.node, Some(&queue.channel))) }
                 } } }
             } }
-            p.quiet { "Views and index cleanups wait once for the whole cluster, under " code { "_cluster" } "." }
+            @if only.is_none() { p.quiet { "Views and index cleanups wait once for the whole cluster, under " code { "_cluster" } "." } }
         }
         p.actions {
             @match answers.planned.suspensions.iter().any(|line| line.scope == "all") {

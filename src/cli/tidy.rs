@@ -1,0 +1,242 @@
+//! `recliner tidy`: compacts once what is worth it, and exits.
+//!
+//! Adapts the settings to one pass over the cluster, and follows the run of the service's own
+//! planner and enforcer to its end.
+
+use super::{
+    CommandError, Exit,
+    args::TidyArgs,
+    output::{print, print_note},
+    read_once::{self, await_first_sweep, progress_bar},
+    table,
+};
+use crate::{
+    model::{
+        channel::{Channel, Mode},
+        records::InMemoryStore,
+        settings::{
+            ServedNodes, Settings,
+            limits::{Free, VolumeSettings},
+            work::EnforceViews,
+        },
+        target::TargetKind,
+    },
+    plan::{Plan, RunOutlook, disk::SystemMeter},
+    service::{ClusterMonitor, Dependencies, RunEnd, RunScope, TaskSet},
+    sources::couchdb::{SetupError, USER_AGENT},
+    text::pattern::{self, NameFilter},
+};
+use couchdb_client::Transport;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use table::tidy::Begin;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time,
+};
+use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
+
+/// Time limit for the first measurement of all volumes.
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Poll interval on a single node, on which polls are cheap and short compactions should not be
+/// waited for.
+const POLL: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
+    let began = time::Instant::now();
+    let file = args.source.config_file.as_deref();
+    let mut settings = read_once::load(&args.source.flags(), file)?.settings;
+    read_once::start_log_if_asked(&args.source.log, &settings)?;
+    if settings.couchdb.urls.is_empty() {
+        return Err(CommandError::usage("tidy needs a CouchDB: name it with --couchdb.url"));
+    }
+    settings.mode = Mode::Advise;
+    settings.channels = settings.channels.map(|channel| only_databases(channel, &args.databases));
+    let transport = Transport::http(&settings.couchdb, USER_AGENT)
+        .map_err(|why| CommandError::usage(SetupError(why)))?;
+    let meter = SystemMeter::new().map_err(CommandError::failed)?;
+    let (store, registry) = (InMemoryStore::default(), prometheus::Registry::new());
+    let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
+    let around = |_| Dependencies {
+        state_store: Arc::new(store.clone()),
+        meter: Some(Arc::new(meter)),
+        ..Dependencies::none()
+    };
+    let (clock, bar) = (Clock::System, progress_bar());
+    let mut monitor =
+        ClusterMonitor::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)
+            .map_err(CommandError::usage)?;
+    let seen = await_first_sweep(&mut monitor, &bar).await;
+    bar.finish_and_clear();
+    let seen = seen?;
+    read_once::print_read_errors(&seen.status);
+    check_names(&args.databases, &seen.plan)?;
+
+    let mut adapted = adapted(&settings, &args, &seen.plan);
+    monitor.reconfigure(&settings, &adapted, &mut tasks).map_err(CommandError::usage)?;
+    let mut plan = await_plan(&mut monitor, &adapted).await?;
+    if file.is_none() {
+        adapted.headroom.keep_free_percent = keep_free_percent(&plan);
+        monitor.reconfigure(&settings, &adapted, &mut tasks).map_err(CommandError::usage)?;
+        plan = await_plan(&mut monitor, &adapted).await?;
+    }
+    if args.until_free.is_some() && plan.least_free_bytes().is_none() {
+        let why = "--until-free needs to know what is free: name CouchDB's data directory with --data-dir";
+        return Err(CommandError::usage(why));
+    }
+    let outlook = plan.run_outlook(args.until_free);
+    let begin = Begin {
+        plan: &plan,
+        outlook: &outlook,
+        databases: &args.databases,
+        until_free: args.until_free,
+    };
+    print(&table::tidy::begin(&begin, args.yes, table::width()))?;
+    let is_unread = !seen.status.errors.is_empty();
+    if !args.yes {
+        let leaves = begin.leaves_something() || is_unread;
+        return Ok(exit(leaves, outlook.starts.is_empty() && args.fail_if_idle));
+    }
+    let scope = RunScope { until: args.max_duration.map(|most| began + most), ..scope(&begin) };
+    if scope.targets.is_empty() || begin.has_enough() {
+        return Ok(exit(begin.leaves_something() || is_unread, args.fail_if_idle));
+    }
+    let enforcing = Settings { mode: Mode::Enforce, ..adapted.clone() };
+    monitor.reconfigure(&adapted, &enforcing, &mut tasks).map_err(CommandError::usage)?;
+    await_plan(&mut monitor, &enforcing).await?;
+    monitor.start_enforcer(&mut tasks);
+    let interrupted = interrupted()?;
+    let observe = |plan: &Plan, event: crate::service::RunEvent<'_>| {
+        if let Some(line) = table::tidy::event(plan, &event) {
+            print_note(&line);
+        }
+    };
+    let report = monitor.run_to_end(|| store.kept(), &scope, interrupted, observe).await;
+    let report = report.map_err(CommandError::failed)?;
+    let (text, leaves) = table::tidy::end(&begin, &scope, &report, began.elapsed(), table::width());
+    print(&text)?;
+    let is_idle = report.end == RunEnd::Finished && outlook.starts.is_empty();
+    Ok(exit(leaves || is_unread, is_idle && args.fail_if_idle))
+}
+
+const fn exit(leaves: bool, fails_idle: bool) -> Exit {
+    match (leaves, fails_idle) {
+        (true, _) => Exit::Incomplete,
+        (false, true) => Exit::Found,
+        (false, false) => Exit::Done,
+    }
+}
+
+/// The channel, taking only these databases; unchanged if none are named.
+fn only_databases(channel: &Channel, names: &[String]) -> Channel {
+    if names.is_empty() {
+        return channel.clone();
+    }
+    let accepted = names.iter().filter(|name| channel.databases.accepts(name));
+    let included: Vec<String> = accepted.map(|name| pattern::escaped(name)).collect();
+    // An empty list includes everything.
+    let excluded: &[&str] = if included.is_empty() { &["*"] } else { &[] };
+    let excluded: Vec<String> = excluded.iter().map(|all| (*all).to_owned()).collect();
+    let databases = NameFilter::new(&included, &excluded).unwrap_or_default();
+    Channel { databases, ..channel.clone() }
+}
+
+fn check_names(names: &[String], plan: &Plan) -> Result<(), CommandError> {
+    let known: BTreeSet<&str> = plan.snapshot.databases().map(|(_, name)| name.db).collect();
+    match names.iter().find(|name| !known.contains(name.as_str())) {
+        Some(name) => Err(CommandError::usage(format!("there is no database {name:?}"))),
+        None => Ok(()),
+    }
+}
+
+/// The settings for one pass. A configuration file has the last word where it has one; without a
+/// file, a single node is compacted without rests, and its views whatever their number of shards:
+/// all of them are on that node anyway.
+fn adapted(settings: &Settings, args: &TidyArgs, plan: &Plan) -> Settings {
+    let mut settings = settings.clone();
+    let nodes: Vec<String> =
+        plan.snapshot.members().map(|(_, node)| node.name.to_string()).collect();
+    if let Some(available) = args.assume_free {
+        let volume = |node: &String| VolumeSettings {
+            nodes: vec![node.clone()],
+            free: Free::Available(available),
+            size: None,
+        };
+        settings.headroom.volumes = nodes.iter().map(volume).collect();
+    }
+    if let [node] = &*nodes {
+        // The directory is this node's, even if its files do not name it.
+        settings.nodes = ServedNodes::Named(BTreeSet::from([node.clone()]));
+        if args.source.config_file.is_none() {
+            let views = plan.snapshot.targets().filter(|it| it.kind() == TargetKind::View);
+            let copies = views.map(|view| view.file_count() as usize).max().unwrap_or(1);
+            settings.poll = POLL;
+            settings.views.enforce = EnforceViews::All;
+            settings.limits.duty_percent = 100.0;
+            settings.limits.per_node = settings.limits.per_node.max(copies);
+            settings.limits.cluster = settings.limits.cluster.max(copies);
+        }
+    }
+    settings
+}
+
+/// Waits until the plan follows these settings and every volume was measured or cannot be.
+async fn await_plan(
+    monitor: &mut ClusterMonitor,
+    settings: &Settings,
+) -> Result<Arc<Plan>, CommandError> {
+    let measures = settings.files.data_dir.is_some() || !settings.headroom.volumes.is_empty();
+    let follows = |plan: &Plan| {
+        let rules = &plan.rules;
+        rules.mode == settings.mode
+            && rules.limits == settings.limits
+            && rules.headroom == settings.headroom
+            && rules.views == settings.views.enforce
+    };
+    let is_ready = |plan: &Arc<Plan>| {
+        let volumes = &plan.conditions.disks.volumes;
+        let is_measured = volumes.iter().all(|it| it.space.is_some() || it.problem.is_some());
+        follows(plan) && (!measures || (!volumes.is_empty() && is_measured))
+    };
+    let plans = &mut monitor.planner.plan;
+    // On timeout, free space counts as unknown.
+    let _in_time = time::timeout(MEASURE_TIMEOUT, plans.wait_for(is_ready)).await.is_ok();
+    let plan = plans.wait_for(|plan| follows(plan)).await;
+    plan.map(|plan| Arc::clone(&plan)).map_err(|_| CommandError::failed("the planner ended"))
+}
+
+/// The share of each volume that stays free: the configured one, but on a nearly full volume half of
+/// what is free now. With more kept free, nothing could make room there.
+fn keep_free_percent(plan: &Plan) -> f64 {
+    let volumes = plan.conditions.disks.volumes.iter();
+    let spaces = volumes.filter_map(|volume| volume.space).filter_map(|it| Some((it, it.size?)));
+    let halves = spaces.map(|(space, size)| space.available as f64 / size.max(1) as f64 * 50.0);
+    halves.fold(plan.rules.headroom.keep_free_percent, f64::min)
+}
+
+/// What the run works on: everything that waits, and a cleanup of each database with indexes.
+fn scope(begin: &Begin<'_>) -> RunScope {
+    let Begin { plan, outlook: RunOutlook { starts, .. }, .. } = begin;
+    let queued = plan.queued_targets().map(|(_, ix, ..)| ix).chain(starts.iter().map(|it| it.ix));
+    let cleanups = begin.unproven_cleanups();
+    let targets = queued.filter_map(|ix| Some(plan.snapshot.target(ix)?.id()));
+    RunScope {
+        targets: targets.chain(cleanups.iter().cloned()).collect(),
+        cleanups,
+        until_free: begin.until_free,
+        until: None,
+    }
+}
+
+/// Completes at the first SIGINT or SIGTERM.
+fn interrupted() -> Result<impl Future<Output = ()>, CommandError> {
+    let mut term = signal(SignalKind::terminate()).map_err(CommandError::failed)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(CommandError::failed)?;
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,233 @@
+//! A run to an end: what one pass over the waiting targets would do, in which order, and whether
+//! anything is left that it should still wait for.
+//!
+//! Pure. Asks the planner again and again, each time as if the starts of the plan before had ended:
+//! what one compaction frees is room for the next. The command `tidy` prints it and follows it.
+
+use super::{
+    conditions::Conditions,
+    published::{Decision, Plan},
+    queues::Queues,
+    refusal::{Refusal, RefusalReason},
+    rules::Rules,
+    start::PlannedStart,
+};
+use crate::{
+    jobs::JobPhase,
+    model::{
+        records::{Backoff, JobOwner},
+        settings::limits::{Free, Limits},
+        target::TargetId,
+    },
+    table::{NodeIx, TargetIx},
+};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use wall_clock::Moment;
+
+/// Maximum number of plans that one outlook makes; a larger one is cut short and says so.
+const MAX_ROUNDS: usize = 2_000;
+
+/// What a run from now to its end would do.
+#[derive(Clone, Debug, Default)]
+pub struct RunOutlook {
+    /// The starts, in order.
+    pub starts: Vec<PlannedStart>,
+    /// The targets that would be left, with the reasons.
+    pub left: Vec<(TargetIx, Refusal)>,
+    /// Free bytes of the fullest volume at the end, where they can be predicted.
+    pub free_bytes: Option<u64>,
+    /// Whether there are more starts than the outlook has.
+    pub is_cut: bool,
+}
+
+/// What a run still waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunState {
+    /// Nothing: whatever is left waits for something that the run does not bring about.
+    Ended,
+    /// A compaction of this process runs, or one starts now.
+    Works,
+    /// A target waits for a reason that passes by itself.
+    Waits(TargetIx, Refusal),
+}
+
+impl Plan {
+    /// Free bytes of the fullest volume; `None` while those of any volume are unknown, and without
+    /// volumes.
+    #[must_use]
+    pub fn least_free_bytes(&self) -> Option<u64> {
+        let volumes = &self.conditions.disks.volumes;
+        let known = volumes.iter().map(|volume| volume.space.map(|space| space.available));
+        known.min().flatten()
+    }
+
+    /// What a run from now would do, until this much is free if a size is given.
+    #[must_use]
+    pub fn run_outlook(&self, until_free: Option<u64>) -> RunOutlook {
+        let mut conditions = self.undisturbed();
+        // The pace of starts does not change their order.
+        let limits = Limits {
+            bytes_per_hour: u64::MAX,
+            wait: Duration::ZERO,
+            duty_percent: 100.0,
+            ..self.rules.limits
+        };
+        let rules = Arc::new(Rules { limits, ..(*self.rules).clone() });
+        let mut queues = Queues::new(Arc::clone(&self.channels));
+        queues.apply_snapshot(&self.snapshot, self.planned_at);
+        queues.update_prices(&self.snapshot, &conditions, &rules, self.planned_at);
+        let (mut outlook, mut done) = (RunOutlook::default(), BTreeSet::new());
+        for round in 0.. {
+            let plan = queues.make_plan(&self.snapshot, &conditions, &rules, self.planned_at);
+            let has_enough =
+                until_free.zip(plan.least_free_bytes()).is_some_and(|(goal, free)| free >= goal);
+            outlook.is_cut = round == MAX_ROUNDS && !plan.starts.is_empty();
+            if has_enough || plan.starts.is_empty() || outlook.is_cut {
+                outlook.free_bytes = plan.least_free_bytes();
+                if !has_enough {
+                    outlook.left = plan.left(|ix, _| done.contains(&ix));
+                    outlook.left.retain(|(_, refusal)| !passes(refusal));
+                }
+                break;
+            }
+            for start in plan.starts.iter() {
+                if plan.end_start(start, &mut conditions) {
+                    done.insert(start.ix);
+                }
+            }
+            outlook.starts.extend(plan.starts.iter().cloned());
+        }
+        outlook
+    }
+
+    /// The conditions without what passes by itself: running jobs, busy nodes.
+    fn undisturbed(&self) -> Conditions {
+        let mut conditions = self.conditions.clone();
+        conditions.jobs = Arc::default();
+        let nodes = &mut Arc::make_mut(&mut conditions.pressures).nodes;
+        nodes.values_mut().for_each(|node| node.hold = None);
+        Arc::make_mut(&mut conditions.constraints).enforcing_since = None;
+        conditions
+    }
+
+    /// Changes the conditions as if a start had ended as predicted; returns whether every copy of
+    /// its target is done.
+    fn end_start(&self, start: &PlannedStart, conditions: &mut Conditions) -> bool {
+        let constraints = Arc::make_mut(&mut conditions.constraints);
+        constraints.orders.remove(&start.ix);
+        let copies = self.snapshot.target(start.ix).map_or(1, |it| it.file_count() as usize);
+        let ends = match (start.node, &start.shard) {
+            (node, Some(_)) if node != NodeIx::CLUSTER => {
+                let compacted = constraints.partly_compacted_views.entry(start.ix).or_default();
+                compacted.insert(node);
+                compacted.len() >= copies
+            }
+            _ => true,
+        };
+        if ends {
+            constraints.partly_compacted_views.remove(&start.ix);
+            let (since, until) = (self.planned_at, Moment::from_unix(u64::MAX));
+            constraints.backoffs.insert(start.ix, Backoff::CoolDown { since, until });
+        }
+        self.free_space(start, conditions);
+        ends
+    }
+
+    /// Adds what a start frees to the only volume of its node. If a node has several, or several
+    /// nodes have the file, it is unknown which one gains; and a number that the operator states
+    /// stays what it is.
+    fn free_space(&self, start: &PlannedStart, conditions: &mut Conditions) {
+        let only = || self.snapshot.members().next().filter(|_| self.is_single_node());
+        let node = match start.node {
+            NodeIx::CLUSTER => only().map(|(_, node)| node),
+            node => self.snapshot.node(node),
+        };
+        let (Some(node), Some(gain)) = (node, start.gain_bytes) else { return };
+        let is_stated = self.rules.headroom.volumes.iter().any(|volume| {
+            volume.nodes.contains(&node.name.to_string())
+                && matches!(volume.free, Free::Available(_))
+        });
+        if is_stated || self.conditions.disks.of_node(&node.name).count() != 1 {
+            return;
+        }
+        let volumes = &mut Arc::make_mut(&mut conditions.disks).volumes;
+        for volume in volumes.iter_mut().filter(|volume| volume.nodes.contains(&node.name)) {
+            if let Some(space) = &mut volume.space {
+                space.available = space.available.saturating_add(gain);
+            }
+        }
+    }
+
+    /// Whether the cluster is one node.
+    #[must_use]
+    pub fn is_single_node(&self) -> bool {
+        self.snapshot.members().count() == 1
+    }
+
+    /// The queued targets that do not start, for reasons that do not pass by themselves and leave
+    /// something worth doing undone; without those that are done.
+    pub fn left(&self, is_done: impl Fn(TargetIx, &TargetId) -> bool) -> Vec<(TargetIx, Refusal)> {
+        let stays =
+            |reason: RefusalReason| !is_nothing_to_do(reason) && reason != RefusalReason::Running;
+        let queued = self.queued_targets().filter(|(.., reason)| reason.is_some_and(stays));
+        let left = queued.filter_map(|(_, ix, ..)| {
+            let target = self.snapshot.target(ix)?;
+            match self.decision(target) {
+                Decision::Refused(refusal) if !is_done(ix, &target.id()) => Some((ix, refusal)),
+                Decision::Refused(_) | Decision::Start | Decision::NotTaken => None,
+            }
+        });
+        left.collect()
+    }
+
+    /// What a run waits for that began with these targets and has compacted those that are done.
+    #[must_use]
+    pub fn run_state(
+        &self,
+        begun_with: &BTreeSet<TargetId>,
+        done: &BTreeSet<TargetId>,
+    ) -> RunState {
+        if self.own_jobs().next().is_some() {
+            return RunState::Works;
+        }
+        let in_round = &self.conditions.constraints.partly_compacted_views;
+        let orders = self.conditions.constraints.orders.keys().copied();
+        let queued = self.queued_targets().map(|(_, ix, ..)| ix);
+        let mut waits = RunState::Ended;
+        for ix in orders.chain(queued) {
+            let Some(target) = self.snapshot.target(ix) else { continue };
+            let id = target.id();
+            if !begun_with.contains(&id) || (done.contains(&id) && !in_round.contains_key(&ix)) {
+                continue;
+            }
+            match self.decision(target) {
+                Decision::Start => return RunState::Works,
+                Decision::Refused(refusal) if passes(&refusal) => {
+                    waits = RunState::Waits(ix, refusal);
+                }
+                Decision::Refused(_) | Decision::NotTaken => {}
+            }
+        }
+        waits
+    }
+
+    /// The targets of the compactions that this process started and that have not ended, with
+    /// whether CouchDB is known to run each.
+    pub fn own_jobs(&self) -> impl Iterator<Item = (TargetIx, bool)> {
+        let own = self.conditions.jobs.compactions().filter(|job| job.owner == JobOwner::Recliner);
+        own.filter_map(|job| Some((job.target?, job.phase != JobPhase::Starting)))
+    }
+}
+
+/// Whether a refusal says that there is nothing worth doing, or that the operator's own
+/// configuration only wants advice.
+const fn is_nothing_to_do(reason: RefusalReason) -> bool {
+    matches!(reason, RefusalReason::Futile | RefusalReason::NoEvidence | RefusalReason::Mode)
+}
+
+/// Whether a run waits until a refusal ends: for slots, turns and measurements, for a compaction
+/// that others started, and for a busy node.
+fn passes(refusal: &Refusal) -> bool {
+    refusal.is_transient()
+        || matches!(refusal.reason, RefusalReason::Running | RefusalReason::Pressure)
+}

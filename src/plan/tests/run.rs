@@ -1,0 +1,196 @@
+//! Which order a run to an end takes, and what it leaves.
+
+use super::*;
+use crate::{
+    jobs::{Job, JobKey, JobKind, JobPhase, Jobs},
+    model::{
+        records::JobOwner,
+        settings::{
+            limits::{Free, VolumeSettings},
+            work::EnforceViews,
+        },
+    },
+    plan::disk::{Disks, Volume, VolumeSpace},
+    table::{ShardMapEntry, View},
+};
+use couchdb_names::{Range, Signature};
+use std::collections::BTreeSet;
+
+const NODE: &str = "couchdb@a";
+
+/// A node whose volume has this much free, in MiB; none if unknown.
+fn disks(free: Option<u64>) -> Arc<Disks> {
+    let space =
+        free.map(|free| VolumeSpace { available: free * MIB, size: None, measured_at: at(200) });
+    let volume = Volume {
+        name: NODE.into(),
+        nodes: vec![NODE.into()],
+        space,
+        falling_since: None,
+        problem: None,
+    };
+    Arc::new(Disks { volumes: vec![volume] })
+}
+
+fn plan_of(draft: &mut Draft, conditions: &Conditions, rules: &Arc<Rules>) -> Plan {
+    let snapshot = draft.publish(at(200));
+    let mut queues = Queues::new(Arc::default());
+    queues.apply_snapshot(&snapshot, at(200));
+    queues.make_plan(&snapshot, conditions, rules, at(200))
+}
+
+/// Each row: databases as name, MiB of the file and of live data; MiB free; MiB to stop at; the
+/// order; what is left; MiB free at the end.
+type Case<'a> = (&'a [(&'a str, u64, u64)], u64, Option<u64>, &'a [&'a str], &'a [&'a str], u64);
+
+#[test]
+fn each_compaction_makes_room_for_the_next() {
+    let cases: [Case<'_>; 6] = [
+        // The peak of a database is 2.2 times its live data: 220 MiB for `large`, which fits only
+        // into what the others free.
+        (
+            &[("large", 400, 150), ("middle", 200, 40), ("small", 80, 10)],
+            30,
+            None,
+            &["small", "middle"],
+            &["large"],
+            260,
+        ),
+        (
+            &[("large", 500, 100), ("middle", 300, 40), ("small", 100, 10)],
+            30,
+            None,
+            &["small", "middle", "large"],
+            &[],
+            780,
+        ),
+        // Nothing fits.
+        (&[("large", 400, 100), ("middle", 200, 40)], 80, None, &[], &["large", "middle"], 80),
+        // Of those that fit, the one that frees most for each byte that it writes.
+        (&[("a", 100, 40), ("b", 100, 10)], 500, None, &["b", "a"], &[], 650),
+        // Enough is free after the first one, and at once.
+        (&[("a", 100, 40), ("b", 100, 10)], 90, Some(170), &["b"], &[], 180),
+        (&[("a", 100, 40), ("b", 100, 10)], 90, Some(90), &[], &[], 90),
+    ];
+    for (sizes, free, goal, order, left, ends) in cases {
+        let mut draft = Draft::new(5);
+        node_with(&mut draft, sizes);
+        let conditions = Conditions { disks: disks(Some(free)), ..Conditions::default() };
+        let plan = plan_of(&mut draft, &conditions, &rules());
+        let outlook = plan.run_outlook(goal.map(|goal| goal * MIB));
+        let starts: Vec<TargetIx> = outlook.starts.iter().map(|start| start.ix).collect();
+        assert_eq!(names(&plan, &starts), order, "{sizes:?} {free}");
+        let stays: Vec<TargetIx> = outlook.left.iter().map(|(ix, _)| *ix).collect();
+        let mut stays = names(&plan, &stays);
+        stays.sort();
+        assert_eq!(stays, left, "{sizes:?} {free}");
+        assert!(outlook.left.iter().all(|(_, it)| it.reason == RefusalReason::Headroom));
+        // Predictions differ from the live data by a few percent.
+        let ends_with = outlook.free_bytes.expect("it is known") / MIB;
+        assert!(
+            (ends * 97 / 100..=ends * 103 / 100).contains(&ends_with),
+            "{sizes:?} {free}: {ends_with}"
+        );
+        assert!(!outlook.is_cut);
+    }
+}
+
+#[test]
+fn unknown_or_stated_space_makes_no_room() {
+    let sizes = [("large", 400, 100), ("small", 60, 10)];
+    let mut draft = Draft::new(5);
+    node_with(&mut draft, &sizes);
+    // As in mode enforce, only files up to the limit are compacted blindly.
+    let conditions = Conditions { disks: disks(None), ..Conditions::default() };
+    let headroom = Headroom { blind_limit: 100 * MIB, ..Headroom::default() };
+    let blind = Arc::new(Rules { headroom, ..Rules::default() });
+    let plan = plan_of(&mut draft, &conditions, &blind);
+    let outlook = plan.run_outlook(None);
+    let left: Vec<_> = outlook.left.iter().map(|(_, refusal)| refusal.reason).collect();
+    assert_eq!((outlook.starts.len(), left), (1, vec![RefusalReason::UnknownDisk]));
+    assert_eq!(outlook.free_bytes, None);
+
+    // A stated number does not grow.
+    let conditions = Conditions { disks: disks(Some(180)), ..Conditions::default() };
+    let volume = VolumeSettings {
+        nodes: vec![NODE.to_owned()],
+        free: Free::Available(180 * MIB),
+        size: None,
+    };
+    let headroom = Headroom { volumes: vec![volume], ..Headroom::default() };
+    let stated = Arc::new(Rules { headroom, ..Rules::default() });
+    let outlook = plan_of(&mut draft, &conditions, &stated).run_outlook(None);
+    assert_eq!((outlook.starts.len(), outlook.left.len()), (1, 1));
+    assert_eq!(outlook.free_bytes, Some(180 * MIB));
+}
+
+#[test]
+fn a_run_waits_for_others_and_ends_with_what_does_not_pass() {
+    let mut draft = Draft::new(5);
+    let ids = node_with(&mut draft, &[("a", 100, 10), ("b", 100, 10)]);
+    let job = |at: usize, owner| Job {
+        key: JobKey {
+            node: NodeIx::from_usize(1).unwrap(),
+            shard: format!("{at}").into(),
+            kind: JobKind::CompactDb,
+        },
+        target: Some(ids[at]),
+        target_kind: TargetKind::Db,
+        owner,
+        channel: None,
+        started_at: super::at(150),
+        phase: JobPhase::Running,
+        progress: None,
+        last_progress_at: super::at(150),
+        reserved_bytes: 0,
+        file_bytes: None,
+        predicted_bytes: None,
+    };
+    let state = |draft: &mut Draft, list: Vec<Job>, free: u64, done: &[usize]| {
+        let jobs = Arc::new(Jobs { list, ..Jobs::default() });
+        let conditions = Conditions { jobs, disks: disks(Some(free)), ..Conditions::default() };
+        let plan = plan_of(draft, &conditions, &rules());
+        let id = |at: usize| plan.snapshot.target(ids[at]).unwrap().id();
+        let all: BTreeSet<_> = [id(0), id(1)].into();
+        plan.run_state(&all, &done.iter().map(|at| id(*at)).collect())
+    };
+    let other = |at| job(at, JobOwner::Other);
+    assert_eq!(state(&mut draft, Vec::new(), 500, &[]), RunState::Works);
+    assert_eq!(state(&mut draft, vec![job(0, JobOwner::Recliner)], 500, &[0, 1]), RunState::Works);
+    // Somebody else compacts the same file.
+    let waits = state(&mut draft, vec![other(0)], 500, &[1]);
+    assert!(
+        matches!(waits, RunState::Waits(ix, it) if ix == ids[0] && it.reason == RefusalReason::Running),
+        "{waits:?}"
+    );
+    // Nothing fits, or everything is done: what waits again after that is for the next run.
+    assert_eq!(state(&mut draft, Vec::new(), 1, &[]), RunState::Ended);
+    assert_eq!(state(&mut draft, Vec::new(), 500, &[0, 1]), RunState::Ended);
+}
+
+#[test]
+fn the_peak_of_a_view_counts_all_its_files_on_a_node() {
+    let mut draft = Draft::new(5);
+    let node = member(&mut draft, NODE);
+    let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });
+    for number in 0..8_u32 {
+        let range = Range { from: number << 29, to: (number << 29) + ((1 << 29) - 1) };
+        let ix = draft.get_or_add_shard(node, db, Some(range));
+        draft.set_facts(ix, facts(MIB, MIB, 100));
+    }
+    let view = View {
+        signature: Signature([7; 16]),
+        designs: ["_design/v".into()].into(),
+        language: "javascript".into(),
+        ..View::default()
+    };
+    let ix = draft.add_view(db, view);
+    draft.set_shard_map(db, ShardMapEntry { ranges: 8, copies: 8 }, &[ix]);
+    draft.set_facts(ix, facts(100 * MIB, 10 * MIB, 100));
+    let conditions = Conditions { disks: disks(Some(500)), ..Conditions::default() };
+    let mut wide = (*rules()).clone();
+    (wide.views, wide.limits.per_node) = (EnforceViews::All, 8);
+    let plan = plan_of(&mut draft, &conditions, &Arc::new(wide));
+    let start = plan.start(ix).expect("it starts");
+    assert_eq!((start.peak_bytes, start.file_bytes), (80 * MIB, Some(800 * MIB)));
+}
