@@ -143,7 +143,7 @@ fn starts(plan: &Planned, width: u16) -> String {
 fn starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
     let head = [head, "node", "range", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[3, 4, 5, 6]);
-    for row in starts.iter().map(|start| row(start)) {
+    for row in starts.iter().map(row) {
         table.push([row.what, row.node, row.range, row.file, row.gain, row.writes, row.takes]);
     }
     table.one_line_each(width, |most| most * 2 / 3)
