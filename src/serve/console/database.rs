@@ -39,7 +39,7 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
     let parts = vec![
         Part::new(
             "sums",
-            html! { @if let Some(line) = &answers.line { p.note { (opening(line, answers)) } (sums(line)) } },
+            html! { @if let Some(line) = &answers.line { p.note { (name(&opening(line, answers))) } (sums(line)) } },
         ),
         Part::new(
             "advice",
