@@ -174,7 +174,7 @@ pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
             .map(|((best, _), channel)| priority(channel.priority, best));
         table.push([
             channel.map_or_else(String::new, |channel| channel.name.to_string()),
-            node.map_or_else(String::new, |node| printable(short_node(&node.name))),
+            node.map_or_else(String::new, |node| printable(place(plan, &node.name))),
             waiting,
             queue.active_jobs.to_string(),
             size::format_size(queue.reclaimable_bytes).to_string(),
@@ -280,11 +280,15 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// The short name of a node; with a single node, also of what belongs to the whole cluster.
+/// The short name of a node; with a single node its part before the `@`, which also has what belongs to
+/// the whole cluster.
 fn place<'a>(plan: &'a Plan, name: &'a str) -> &'a str {
-    let only =
-        plan.snapshot.members().next().filter(|_| name == CLUSTER_NODE && has_one_node(plan));
-    short_node(only.map_or(name, |(_, node)| &node.name))
+    if !has_one_node(plan) {
+        return short_node(name);
+    }
+    let only = plan.snapshot.members().next().filter(|_| name == CLUSTER_NODE);
+    let name = only.map_or(name, |(_, node)| &node.name);
+    name.split_once('@').map_or(name, |(before, _)| before)
 }
 
 /// Whether there is only one node besides the cluster itself.

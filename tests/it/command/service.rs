@@ -191,7 +191,7 @@ async fn demo_states_its_mode_and_that_it_is_simulated() {
         let status: Status = data_of(&get("/api/v1/status").await);
         let simulation = status.simulation.unwrap_or_default();
         assert_eq!(status.mode, mode);
-        assert!(simulation.contains(&format!("The mode is {mode}")), "{simulation}");
+        assert!(simulation.contains(&format!("Mode {mode}")), "{simulation}");
         assert!(get("/").await.contains(&simulation));
         let ran = recliner(&["plan", "--recliner.url", base], &[]).await;
         let head = format!("mode {mode} in the simulated cluster");
