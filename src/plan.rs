@@ -32,6 +32,7 @@ mod queues_if;
 mod refusal;
 mod reservation;
 mod rules;
+mod runs;
 mod selected;
 mod selection;
 mod slot_reservation;
@@ -57,6 +58,7 @@ pub(crate) use queues_if::SupposedTarget;
 pub use refusal::{Refusal, RefusalEnd, RefusalReason};
 pub use reservation::SlotReservation;
 pub use rules::Rules;
+pub use runs::{Member, MemberGroup, RunProgress, SUPPOSED_RUN};
 pub use start::{Caveat, CompactionRequest, PlannedStart};
 
 #[cfg(test)]

@@ -151,11 +151,13 @@ pub(super) enum Command {
     ///
     /// Without a scope, every suspension ends; otherwise only the one of that scope.
     Resume(ResumeArgs),
-    /// Compact one target now, within gates and limits.
+    /// Compact a database or one target now, within gates and limits.
     ///
-    /// The target goes before all others. If the recliner only advises, the command prints the
-    /// request it would send, and fails.
+    /// Everything worth it of a database goes before all others, as a run: recliner compact orders.
+    /// If the recliner only advises, the command prints the requests it would send, and fails.
     Compact(CompactArgs),
+    /// Show how far runs of compact are, and pause, resume or cancel one.
+    Runs(RunsArgs),
     /// Tell a running recliner to take targets out of quarantine.
     ///
     /// Their failures are forgotten.
@@ -655,13 +657,34 @@ pub(super) struct ResumeArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct CompactArgs {
-    /// A database with one file, DB/_design/NAME, a shard file's name, or an id as scan --format json
-    /// prints it
-    pub(super) target: String,
+    /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
+    #[arg(required_unless_present_any = ["node", "all"])]
+    pub(super) target: Option<String>,
+    /// Compact everything worth it on this node, without views, which span nodes
+    #[arg(long, value_name = "NODE", conflicts_with_all = ["target", "all", "force"])]
+    pub(super) node: Option<String>,
+    /// Compact everything worth it
+    #[arg(long, conflicts_with_all = ["target", "force"])]
+    pub(super) all: bool,
     /// Start it even if no channel takes it because of its sizes, or while it is paused after failures or a
     /// compaction that freed nothing; limits, gates and the need for free space still apply
     #[arg(long)]
     pub(super) force: bool,
+    #[command(flatten)]
+    pub(super) order: OrderArgs,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct RunsArgs {
+    /// Pause this run: its members no longer go first
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "cancel"])]
+    pub(super) pause: Option<u64>,
+    /// Resume this run
+    #[arg(long, value_name = "RUN", conflicts_with = "cancel")]
+    pub(super) resume: Option<u64>,
+    /// End this run; compactions that run go on
+    #[arg(long, value_name = "RUN")]
+    pub(super) cancel: Option<u64>,
     #[command(flatten)]
     pub(super) order: OrderArgs,
 }

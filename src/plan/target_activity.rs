@@ -34,6 +34,8 @@ pub(super) struct TargetStatus {
     pub(super) unaddressable: bool,
     /// Whether an operator ordered it.
     pub(super) ordered: bool,
+    /// Whether it does not wait until its node has rested: an order for it alone does not.
+    pub(super) waives_duty: bool,
     /// Whether that order is forced: it overrides missing channels and back-off.
     pub(super) forced: bool,
 }
@@ -94,6 +96,7 @@ impl TargetActivity {
         for (ix, ordered) in &conditions.constraints.orders {
             let status = running.status_mut(*ix);
             (status.ordered, status.forced) = (true, ordered.force);
+            status.waives_duty = ordered.run.is_none();
         }
         let mut counted = HashSet::new();
         let mut whole_views = HashSet::new();

@@ -201,7 +201,13 @@ async fn an_order_waits_for_its_limit_and_then_starts_first() {
     let quiet =
         plan.snapshot.targets().find(|it| it.db_name().db == "quiet").expect("the target exists");
     let now = rig.cluster.wall();
-    let ordered = CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
+    let ordered = CompactionOrder {
+        at: now,
+        until: now.plus(HOUR),
+        by: "ann".into(),
+        force: true,
+        run: None,
+    };
     let planned = rig
         .watch
         .planner

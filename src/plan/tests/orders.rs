@@ -24,7 +24,7 @@ fn three() -> (Draft, Vec<TargetIx>) {
 }
 
 fn order(force: bool) -> CompactionOrder {
-    CompactionOrder { at: at(NOW - 9), until: at(NOW + 9), by: "ann".into(), force }
+    CompactionOrder { at: at(NOW - 9), until: at(NOW + 9), by: "ann".into(), force, run: None }
 }
 
 fn of(

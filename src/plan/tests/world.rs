@@ -440,7 +440,10 @@ impl WorldSpec {
         });
         let orders = self.orders.iter().map(|(which, ago, force)| {
             let (at, until) = (at_ago(*ago), at(NOW + 60));
-            (pick(*which), CompactionOrder { at, until, by: "ann".into(), force: *force })
+            (
+                pick(*which),
+                CompactionOrder { at, until, by: "ann".into(), force: *force, run: None },
+            )
         });
         TargetConstraints {
             remaining_bytes: BTreeMap::new(),

@@ -151,7 +151,7 @@ async fn order_survives_restart_and_its_operator_is_recorded() {
     let running = RunningJournal::claimed(InMemory).await;
     let order = |by: &str, until: u64| {
         let (at, until, by) = (moment(0), Moment::from_unix(until), by.to_owned());
-        let ordered = Some(CompactionOrder { at, until, by, force: true });
+        let ordered = Some(CompactionOrder { at, until, by, force: true, run: None });
         vec![StateChange::SetTargetRecord(
             target(1),
             Some(TargetRecord { ordered, ..TargetRecord::default() }),
