@@ -196,22 +196,42 @@ impl RunProgress {
         Some(bytes / rate * 100.0 / plan.rules.limits.duty_percent)
     }
 
-    /// What a run that ends now leaves; `waiting` is the reason of those that would have started,
-    /// or that of each where it is `None`.
+    /// The end of a run now, by an operator if there is a `by`.
     #[must_use]
-    pub fn left_out(&self, waiting: Option<&str>, plan: &Plan) -> Vec<LeftOut> {
-        let never = self.left_out.iter();
-        let never = never.map(|(reason, group)| group.left_out(reason.label(), plan));
-        let late = self
-            .waiting
-            .iter()
-            .map(|(reason, group)| group.left_out(waiting.unwrap_or_else(|| reason.label()), plan));
-        let unknown = LeftOut {
-            reason: "unmeasured".to_owned(),
-            members: self.unmeasured,
+    pub fn end(
+        &self,
+        run: &Run,
+        (how, at): (RunEnding, Moment),
+        by: Option<String>,
+        plan: &Plan,
+    ) -> RunEnd {
+        let left_out = self.left_out(how == RunEnding::Cancelled, plan);
+        RunEnd { at, how, by, members: run.done() + self.remaining(), left_out }
+    }
+
+    /// What a run that ends now leaves: those that could have started by the reason for which they
+    /// wait, or all as `cancelled`.
+    fn left_out(&self, is_cancelled: bool, plan: &Plan) -> Vec<LeftOut> {
+        let of = |groups: &BTreeMap<RefusalReason, MemberGroup>| -> Vec<LeftOut> {
+            groups.iter().map(|(reason, group)| group.left_out(reason.label(), plan)).collect()
+        };
+        let (mut left, mut late) = (of(&self.left_out), of(&self.waiting));
+        let unnamed = |reason: &str, members| LeftOut {
+            reason: reason.to_owned(),
+            members,
             examples: Vec::new(),
         };
-        never.chain(late).chain(Some(unknown)).filter(|left| left.members > 0).collect()
+        if is_cancelled {
+            let examples = late.into_iter().flat_map(|group| group.examples).take(MAX_EXAMPLES);
+            let members = self.remaining() - self.running;
+            late = vec![LeftOut { examples: examples.collect(), ..unnamed("cancelled", members) }];
+        } else {
+            late.push(unnamed("stalled", self.starting));
+        }
+        left.append(&mut late);
+        left.push(unnamed("unmeasured", self.unmeasured));
+        left.retain(|group| group.members > 0);
+        left
     }
 }
 
@@ -302,7 +322,6 @@ impl Plan {
         } else {
             return None;
         };
-        let left_out = self.run_progress(number, run).left_out(None, self);
-        Some(RunEnd { at: now, how, by: None, left_out })
+        Some(self.run_progress(number, run).end(run, (how, now), None, self))
     }
 }

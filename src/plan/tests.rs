@@ -4,6 +4,7 @@ mod naive;
 mod orders;
 mod properties;
 mod rent;
+mod runs;
 mod slot_reservations;
 mod world;
 

@@ -10,8 +10,8 @@ use crate::{
     model::{
         channel::Mode,
         records::{
-            Backoff, CompactionOrder, JournalFailure, Run, RunCommand, RunEnd, RunEnding,
-            RunRejected, Suspension, SuspensionScope,
+            Backoff, CompactionOrder, JournalFailure, Run, RunCommand, RunEnding, RunRejected,
+            Suspension, SuspensionScope,
         },
         score::MissReason,
         target::{TargetId, TargetSelector},
@@ -273,10 +273,10 @@ async fn change_run(
         }
         RunChange::Running => RunCommand::Resume(number, now),
         RunChange::Cancelled => {
-            let progress = find().map(|run| plan.run_progress(number, &run)).unwrap_or_default();
-            let left_out = progress.left_out(Some("cancelled"), plan);
-            let end = RunEnd { at: now, how: RunEnding::Cancelled, by: Some(by), left_out };
-            RunCommand::End(number, end)
+            let run =
+                find().ok_or_else(|| Denied::Unknown(RunRejected::Unknown(number).to_string()))?;
+            let progress = plan.run_progress(number, &run);
+            RunCommand::End(number, progress.end(&run, (RunEnding::Cancelled, now), Some(by), plan))
         }
     };
     follower.change_run(command).await.map_err(run_failed)?;

@@ -6,6 +6,7 @@ mod duty;
 pub(crate) mod judge;
 mod learning;
 mod rent;
+mod runs;
 mod scorecard;
 mod smoosh;
 mod space;

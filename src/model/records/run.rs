@@ -91,6 +91,8 @@ pub struct RunEnd {
     pub how: RunEnding,
     /// Who ended it, if an operator did.
     pub by: Option<String>,
+    /// Number of members that it had compacted, or still could.
+    pub members: u64,
     /// What was not compacted.
     pub left_out: Vec<LeftOut>,
 }

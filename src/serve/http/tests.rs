@@ -12,6 +12,7 @@ mod journal;
 mod openapi;
 mod orders;
 mod preflight;
+mod runs;
 mod scrape;
 mod sums;
 mod suspended;

@@ -67,7 +67,8 @@ pub struct RunLine {
 /// Targets that a run goes on without, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOutLine {
-    /// The reason: that of a refusal, `cancelled`, or `unmeasured` for indexes of unknown size.
+    /// The reason: that of a refusal, `cancelled`, `stalled`, or `unmeasured` for indexes of unknown
+    /// size.
     pub reason: Word,
     /// Their number.
     pub members: u64,
@@ -91,8 +92,10 @@ impl LeftOutLine {
         let refusal = RefusalReason::from_label(reason);
         let says = match (refusal, reason) {
             (Some(reason), _) => {
-                format!("{}; it ends when {}", reason.meaning(), reason.ends_when())
+                let ends_when = reason.ends_when().trim_end_matches('.');
+                format!("{}; it ends when {ends_when}", reason.meaning())
             }
+            (None, "stalled") => "nothing of the run was compacted for more than a week".to_owned(),
             (None, "cancelled") => "the run was cancelled before their turn".to_owned(),
             (None, _) => "their size is unknown".to_owned(),
         };
@@ -202,7 +205,10 @@ impl RunLine {
             state: state.into(),
             changed_by,
             ended_at: run.ended.as_ref().map(|end| end.at.rfc3339()),
-            members: run.done() + progress.remaining(),
+            members: run
+                .ended
+                .as_ref()
+                .map_or_else(|| run.done() + progress.remaining(), |end| end.members),
             done: run.done(),
             running: progress.running,
             results: run.results.iter().map(|(how, n)| (how.label().to_owned(), *n)).collect(),
@@ -245,7 +251,9 @@ impl RunLine {
         });
         let others = self.results.iter().filter(|(how, _)| !matches!(how.as_str(), "freed"));
         parts.extend(others.map(|(how, count)| format!("{count} {}", super::result_in_words(how))));
-        let left: u64 = self.left_out.iter().map(|line| line.members).sum();
+        // Those of a cancelled run are members that it did not come to.
+        let left = self.left_out.iter().filter(|line| line.reason != "cancelled");
+        let left: u64 = left.map(|line| line.members).sum();
         if left > 0 {
             parts.push(format!("{left} left out"));
         }

@@ -14,7 +14,10 @@ fn begin(scope: RunScope) -> RunCommand {
 
 fn end(number: u64) -> RunCommand {
     let left_out = Vec::new();
-    RunCommand::End(number, RunEnd { at: at(9), how: RunEnding::Done, by: None, left_out })
+    RunCommand::End(
+        number,
+        RunEnd { at: at(9), how: RunEnding::Done, by: None, members: 0, left_out },
+    )
 }
 
 fn outcome(target: &str, owner: JobOwner, ending: JobResult, after: Option<u64>) -> Outcome {
