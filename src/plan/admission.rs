@@ -602,7 +602,7 @@ impl Admission {
 
     /// The closed gate that keeps a target of a channel from starting on a node.
     fn gate_refusal(&self, node: NodeIx, channel: usize, ix: TargetIx) -> Option<Refusal> {
-        if self.activity.status(ix).is_some_and(|status| status.waives_duty) {
+        if self.is_ordered(ix) {
             self.gates.refusal_of_orders(node, channel)
         } else {
             self.gates.refusal(node, channel)

@@ -1,8 +1,8 @@
 //! Runs: which members go first in a plan, and how far a run has come.
 //!
 //! Pure. A run's members are ordered like single targets, plan by plan, so that every gate, limit
-//! and window applies to them; only `limits.duty`, which an order for one target does not wait for,
-//! holds them back too.
+//! and window applies to them; so do `limits.duty` and reserved slots, which an order for one
+//! target does not wait for.
 
 use super::{
     candidate_summary::{Blocker, CandidateSummary},
@@ -184,9 +184,14 @@ impl RunProgress {
     }
 
     /// Seconds that the rest takes, if every node always has a compaction to run and rests as
-    /// `limits.duty` says; `None` before any rate was measured.
+    /// `limits.duty` says; `None` before any rate was measured, or while all wait for something
+    /// that neither time nor the end of a job brings.
     #[must_use]
     pub fn seconds_left(&self, plan: &Plan) -> Option<f64> {
+        let may_go_on = |reason: &RefusalReason| reason.is_of_turn();
+        if self.running + self.starting == 0 && !self.waiting.keys().any(may_go_on) {
+            return None;
+        }
         let rate = plan.conditions.constraints.measured_rate()?;
         let views = self.write_bytes.get(&NodeIx::CLUSTER).copied().unwrap_or(0.0);
         let members = plan.snapshot.nodes().iter().filter(|node| node.is_member).count();

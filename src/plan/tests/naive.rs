@@ -157,7 +157,7 @@ impl Naive<'_> {
                 self.check_files(channel, ix, vec![target.node_ix()]).map_err(|it| it.1)
             }
             TargetKind::Cleanup | TargetKind::Search => {
-                match self.cleanup_refusal(channel, self.waives_duty(ix)) {
+                match self.cleanup_refusal(channel, self.ordered_alone(ix)) {
                     Some(reason) => Err(reason),
                     None => Ok(vec![]),
                 }
@@ -265,8 +265,8 @@ impl Naive<'_> {
         (!fresh).then_some(RefusalReason::Stale)
     }
 
-    /// Whether it does not wait until its node has rested: an order for it alone does not.
-    fn waives_duty(&self, ix: TargetIx) -> bool {
+    /// Whether it was ordered alone, and not as a member of a run.
+    pub(super) fn ordered_alone(&self, ix: TargetIx) -> bool {
         let order = self.world.conditions.constraints.orders.get(&ix);
         order.is_some_and(|ordered| ordered.run.is_none())
     }
@@ -509,7 +509,7 @@ impl Naive<'_> {
         let target = self.target(ix);
         let limits = self.world.rules.limits;
         let distinct: BTreeSet<NodeIx> = files.iter().copied().collect();
-        let ordered = self.waives_duty(ix);
+        let ordered = self.ordered_alone(ix);
         let closed = |node: &NodeIx| self.gate_refusal(*node, channel, ordered);
         if let Some(reason) = distinct.iter().find_map(closed) {
             return Err((5, reason));

@@ -1,6 +1,6 @@
 //! Runs: how far each is, what it leaves out, and the orders that change it.
 
-use super::cells::{bytes, database_link, link, name, seconds, span_since, target_link};
+use super::cells::{ago, bytes, database_link, link, name, seconds, target_link};
 use crate::serve::report::{LeftOutLine, RunLine};
 use maud::{Markup, html};
 use wall_clock::Moment;
@@ -16,7 +16,7 @@ pub(super) fn list(runs: &[RunLine], takes_orders: bool, now: Moment) -> Markup 
         @if !shown.is_empty() {
             h2 { "Runs" }
             div.wide { table {
-                thead { tr { th { "run" } th { "of" } th { "progress" } th.rest { "ordered by" } th.rest { "for" } th {} } }
+                thead { tr { th { "run" } th { "of" } th { "progress" } th.rest { "ordered by" } th.rest { "when" } th {} } }
                 tbody { @for run in shown { (row(run, takes_orders, now)) } }
             } }
         }
@@ -35,7 +35,7 @@ fn row(run: &RunLine, takes_orders: bool, now: Moment) -> Markup {
             (left_out(&run.left_out))
         }
         td.rest { (name(&run.by)) }
-        td.rest { (span_since(Some(&run.since), now)) }
+        td.rest { (ago(&run.since, now)) }
         td.one { @if takes_orders && run.is_open() {
             @if run.state == "paused" { a.button href=(change("running")) { "Resume …" } } @else { a.button href=(change("paused")) { "Pause …" } }
             " " a.button href=(change("cancelled")) { "Cancel …" }

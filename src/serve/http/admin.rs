@@ -79,18 +79,17 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/runs",
             "beginRun",
             order_route(OrderName::Run),
-            "Compact everything that is worth it of a database, on a node, or everywhere.",
+            "Compact what is worth it of a database, on a node, or everywhere.",
             json!({ "db": "orders" }),
         )
-        .detail("Returns the run. Its members go before all others, under every limit; a target that cannot start is `left_out`, and one that nothing can start is refused."),
+        .detail("Returns the run, with what is `left_out`; refused if nothing may start."),
         Route::order::<ChangeRunOrder, RunLine>(
             "/api/v1/runs/change",
             "changeRun",
             order_route(OrderName::ChangeRun),
             "Pause, resume or cancel a run.",
             json!({ "run": 7, "to": "paused" }),
-        )
-        .detail("Returns the run. Running compactions go on."),
+        ),
         Route::order::<ReleaseOrder, Released>(
             "/api/v1/release",
             "release",

@@ -44,7 +44,7 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/runs",
             "runs",
             get(runs),
-            "How far each run is, and the results of the last that ended.",
+            "How far runs are, and how the last ended.",
         ),
     ]
 }

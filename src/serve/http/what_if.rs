@@ -63,7 +63,7 @@ pub(super) fn routes(turns: Turns) -> Vec<Route> {
             json!({ "days": 7, "channels": "rent" }),
         )
         .errors(ERRORS)
-        .detail("For each of `nothing` (no compaction), `smoosh` (with the cluster's settings, or CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written and compactions per day, the longest wait, what stays undone and why, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes continue to grow at the observed rate; 409 until a file was watched for ten minutes. A million targets take many seconds, and requests run one at a time; a forecast ends after five minutes, or when its client leaves. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."),
+        .detail("For each of `nothing` (no compaction), `smoosh` (with the cluster's settings, or CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written and compactions per day, the longest wait, what stays undone and why, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes continue to grow at the observed rate; 409 until a file was watched for ten minutes. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."),
     ]
 }
 

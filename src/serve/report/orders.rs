@@ -193,7 +193,7 @@ impl OrderRequest {
             (Self::Suspend(order), OrderAnswer::Suspended(done)) => done.says(order),
             (Self::Resume(order), OrderAnswer::Resumed(done)) => done.says(order),
             (Self::Compact(order), OrderAnswer::Compacting(done)) => done.says(order),
-            (_, OrderAnswer::Run(run)) => run.says_of_order(),
+            (order, OrderAnswer::Run(run)) => run.says_of_order(order.name() == OrderName::Run),
             (_, OrderAnswer::Released(done)) => done.says(),
             (_, OrderAnswer::Rescanning(Rescanning { begins: true })) => {
                 vec!["A sweep starts now.".to_owned()]
@@ -306,13 +306,13 @@ pub struct CompactOrder {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunOrder {
-    /// The database whose shard copies and views are compacted.
+    /// The database to compact.
     pub db: Option<String>,
-    /// The node whose shard copies are compacted.
+    /// The node to compact, except views.
     pub node: Option<String>,
     /// Whether everything is compacted.
     pub all: bool,
-    /// Whether to compact what no channel takes, or what is paused; only with `db`.
+    /// As for one target; only with `db`.
     pub force: bool,
 }
 

@@ -157,14 +157,16 @@ impl RunLine {
     pub fn if_ordered(plan: &Plan, run: &Run) -> (Self, Option<String>) {
         let line = Self::of(plan, SUPPOSED_RUN, run);
         let refused = (line.members == 0).then(|| {
-            let left: Vec<String> = line.left_out.iter().map(LeftOutLine::to_string).collect();
-            let left =
-                if left.is_empty() { String::new() } else { ["; ", &left.join("; ")].concat() };
-            let force = match run.scope {
-                RunScope::Database(_) if !run.force => "; --force compacts what no channel takes",
+            let scope = &run.scope;
+            let force = match scope {
+                RunScope::Database(_) if !run.force => "; --force compacts it anyway",
                 RunScope::Database(_) | RunScope::Node(_) | RunScope::All => "",
             };
-            format!("nothing of {} is worth a compaction and may start{left}{force}", run.scope)
+            if line.left_out.is_empty() {
+                return format!("no channel takes anything of {scope}{force}");
+            }
+            let left: Vec<String> = line.left_out.iter().map(LeftOutLine::to_string).collect();
+            format!("nothing of {scope} may start; {}", left.join("; "))
         });
         (line, refused)
     }
@@ -260,21 +262,21 @@ impl RunLine {
         if !self.is_open() || self.state == "paused" {
             parts.push(self.state.to_string());
         } else if let Some(seconds) = self.seconds_left.filter(|_| self.members > self.done) {
-            let left = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+            let left = Duration::try_from_secs_f64(seconds.ceil()).unwrap_or(Duration::MAX);
             parts.push(format!("about {} left", duration::in_words(left)));
         }
         parts.join(", ")
     }
 
-    /// What the order that began or changed it did, in lines.
-    pub(super) fn says_of_order(&self) -> Vec<String> {
+    /// What the order that began it, or changed it, did, in lines.
+    pub(super) fn says_of_order(&self, began: bool) -> Vec<String> {
         let Self { run, says, .. } = self;
         let scope = self.scope();
         let mut lines = vec![match &*self.state {
             "paused" => format!(
                 "Run {run} over {scope} is paused ({says}): its members no longer go first. What runs goes on; recliner suspend stops all starts."
             ),
-            "running" if self.done == 0 => format!(
+            "running" if began => format!(
                 "Run {run} over {scope} compacts {}, which frees about {}.",
                 counted(self.members, "target", "targets"),
                 format_size_short(self.reclaimable_bytes)

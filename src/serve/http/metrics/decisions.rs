@@ -31,9 +31,9 @@ families! {
         "recliner_suspended_since_timestamp_seconds" ["scope"]
         "Unix time at which the suspension began, in seconds; absent when nothing is suspended.";
     RUNS: Gauge None "recliner_runs" ["state"]
-        "Number of runs that have not ended: those that go on, and those that are paused.";
+        "Number of open runs: running, or paused.";
     RUN_MEMBERS: Gauge None "recliner_run_members" ["state"]
-        "Number of targets of these runs: compacted, being compacted, waiting, or left out.";
+        "Number of targets of open runs: done, running, waiting, or left out.";
     SUSPENSION_INFO: Gauge None "recliner_suspension_info" ["scope", "by", "why"]
         "Always 1, labelled with who ordered the suspension and the reason they gave.";
 }

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     jobs::TargetConstraints,
     model::records::{JobResult, LeftOut, Run, RunEnd, RunEnding, RunScope, Runs, Suspension},
+    plan::Rules,
     serve::report::{
         RunLine, RunList,
         orders::{ChangeRunOrder, OrderAnswer, RunChange},
@@ -44,6 +45,7 @@ fn runs() -> Runs {
     )
 }
 
+const HOST: (&str, &str) = ("host", "127.0.0.1:10984");
 const SHARD: &str = "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.17";
 
 fn with_runs(mode: Mode) -> Surface {
@@ -129,7 +131,7 @@ async fn runs_are_listed_with_progress_and_result() {
         shown,
         [
             (5, "paused", 0, 2, "0 of 2, 0 B freed, paused"),
-            (4, "running", 0, 2, "0 of 2, 0 B freed, about 5 hours left"),
+            (4, "running", 0, 2, "0 of 2, 0 B freed, about 6 hours left"),
             (3, "cancelled", 5, 24, "5 of 24, 41 GiB freed, 1 failed, 1 left out, cancelled"),
         ]
     );
@@ -154,7 +156,7 @@ async fn pages_offer_a_run_and_show_its_progress() {
     let surface = with_runs(Mode::Enforce);
     let jobs = surface.get("/jobs").await;
     for shown in [
-        "0 of 2, 0 B freed, about 5 hours left",
+        "0 of 2, 0 B freed, about 6 hours left",
         "act?order=runs%2Fchange&amp;run=4&amp;to=paused",
         "act?order=runs%2Fchange&amp;run=5&amp;to=running",
         "act?order=runs%2Fchange&amp;run=5&amp;to=cancelled",
@@ -173,10 +175,10 @@ async fn pages_offer_a_run_and_show_its_progress() {
     assert!(database.text().contains("act?order=runs&amp;db=orders\">Compact database …</a>"));
     // What the page asks before, in both modes.
     let ask = "/act?order=runs&db=orders";
-    let asked = surface.get(ask).await;
+    let asked = surface.ask(Method::GET, ask, &[HOST]).await;
     assert!(asked.text().contains("You cannot start it in advise mode."), "{}", asked.text());
     let surface = with_runs(Mode::Enforce);
-    let asked = surface.get(ask).await;
+    let asked = surface.ask(Method::GET, ask, &[HOST]).await;
     for shown in [
         "Everything worth it of database orders",
         "<dt>targets to compact</dt><dd>2</dd>",
@@ -184,6 +186,7 @@ async fn pages_offer_a_run_and_show_its_progress() {
     ] {
         assert!(asked.text().contains(shown), "{shown}: {}", asked.text());
     }
-    let change = surface.get("/act?order=runs/change&run=4&to=cancelled").await;
+    let change = "/act?order=runs/change&run=4&to=cancelled";
+    let change = surface.ask(Method::GET, change, &[HOST]).await;
     assert!(change.text().contains("Run 4 ends. Running compactions go on."), "{}", change.text());
 }
