@@ -5,5 +5,6 @@
 
 pub(crate) mod enforcer;
 pub(crate) mod job_state;
+pub(crate) mod runs;
 pub mod takeover;
 pub mod warmer;

@@ -208,6 +208,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Suspend(args) => orders::suspend(args).await,
             Command::Resume(args) => orders::resume(args).await,
             Command::Compact(args) => orders::compact(args).await,
+            Command::Runs(args) => orders::runs(args).await,
             Command::Release(args) => orders::release(args).await,
             Command::Rescan(args) => orders::rescan(args).await,
             Command::Flush(args) => orders::flush(args).await,

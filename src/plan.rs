@@ -32,13 +32,14 @@ mod queues_if;
 mod refusal;
 mod reservation;
 mod rules;
-mod run;
+mod runs;
 mod selected;
 mod selection;
 mod slot_reservation;
 mod slots;
 mod start;
 mod target_activity;
+mod tidy;
 mod volume_space;
 
 pub use compaction_space::UsableSpace;
@@ -58,8 +59,9 @@ pub(crate) use queues_if::SupposedTarget;
 pub use refusal::{Refusal, RefusalClass, RefusalReason};
 pub use reservation::SlotReservation;
 pub use rules::Rules;
-pub use run::{RunOutlook, RunState};
+pub use runs::{Member, MemberGroup, RunProgress, SUPPOSED_RUN};
 pub use start::{Caveat, CompactionRequest, PlannedStart};
+pub use tidy::{TidyOutlook, TidyState};
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,6 @@
 //! orders. If a task ends on its own, the process ends.
 
 mod cluster_monitor;
-mod compaction_run;
 mod descriptors;
 mod journal_claim;
 mod operator_log;
@@ -13,10 +12,11 @@ mod order_dispatcher;
 mod process_metrics;
 mod signals;
 mod tasks;
+mod tidy;
 
 pub use cluster_monitor::{ClusterMonitor, Dependencies};
-pub use compaction_run::{RunEnd, RunEvent, RunReport, RunScope};
 pub use tasks::TaskSet;
+pub use tidy::{TidyEnd, TidyEvent, TidyReport, TidyScope};
 
 use crate::{
     act::job_state::Recovery,

@@ -20,8 +20,8 @@ use crate::{
         channel::Channels,
         correction::Corrections,
         records::{
-            CompactionOrder, Intent, IntentKey, JournalFailure, RecoveredState, StateStore,
-            StoreError, Suspension, SuspensionScope,
+            CompactionOrder, Intent, IntentKey, JournalFailure, RecoveredState, RunCommand,
+            RunRejected, StateStore, StoreError, Suspension, SuspensionScope,
         },
         settings::limits::FailureSettings,
         target::TargetId,
@@ -93,6 +93,17 @@ pub enum NotPersisted {
     Stopping,
 }
 
+/// Why a run was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunNotChanged {
+    /// It is not possible.
+    #[error(transparent)]
+    Rejected(#[from] RunRejected),
+    /// The change is not stored.
+    #[error(transparent)]
+    NotPersisted(#[from] NotPersisted),
+}
+
 /// A start that was decided.
 #[derive(Debug)]
 struct StartCommand {
@@ -112,6 +123,10 @@ enum JobStateCommand {
     Resume(SuspensionScope, Option<String>, oneshot::Sender<StoreResult>),
     Release(Option<TargetId>, oneshot::Sender<(usize, oneshot::Receiver<StoreResult>)>),
     Order(TargetId, CompactionOrder, oneshot::Sender<StoreResult>),
+    ChangeRun(
+        RunCommand,
+        oneshot::Sender<Result<(u64, oneshot::Receiver<StoreResult>), RunRejected>>,
+    ),
 }
 
 /// Sends commands to the job state task and reads what it publishes.
@@ -218,6 +233,19 @@ impl JobStateHandle {
         ordered: CompactionOrder,
     ) -> Result<(), NotPersisted> {
         self.store(|answer| JobStateCommand::Order(target, ordered, answer)).await
+    }
+
+    /// Begins, pauses, resumes or ends a run; returns its number.
+    ///
+    /// # Errors
+    /// If that is not possible, or as [`Self::suspend`].
+    pub async fn change_run(&self, command: RunCommand) -> Result<u64, RunNotChanged> {
+        let answer = self.ask(|answer| JobStateCommand::ChangeRun(command, answer)).await;
+        let (number, kept) =
+            answer.ok_or(NotPersisted::Stopping)?.map_err(RunNotChanged::Rejected)?;
+        let kept = kept.await.map_err(|_| NotPersisted::Stopping)?;
+        kept.map_err(NotPersisted::Store)?;
+        Ok(number)
     }
 
     /// Clears failures and futility of one target, or of all; returns the number of targets.
@@ -430,6 +458,14 @@ impl JobStateTask {
             JobStateCommand::Order(target, ordered, answer) => {
                 let change = self.state.set_order(target, Some(ordered));
                 self.pending_writes.push_awaited(change, None, answer);
+            }
+            JobStateCommand::ChangeRun(command, answer) => {
+                let changed = self.state.change_run(command).map(|(number, changes)| {
+                    let (store_tx, store_rx) = oneshot::channel();
+                    self.pending_writes.push_awaited(changes, None, store_tx);
+                    (number, store_rx)
+                });
+                let _gone = answer.send(changed);
             }
             JobStateCommand::Release(which, answer) => {
                 let changes = self.state.release(which.as_ref());

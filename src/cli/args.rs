@@ -70,27 +70,24 @@ pub(super) enum Command {
     Tidy(TidyArgs),
     /// Print what each database takes, wastes and grows, and why.
     ///
-    /// All copies and indexes of a database count. With a name, it prints the same in sentences.
+    /// With a name, it prints the same in sentences.
     Databases(DatabasesArgs),
     /// Print what would start now, with the exact requests, and why the rest would not.
     ///
-    /// Each start comes with what it would free and write and how long it would take. In advise
-    /// mode the request is a curl line to paste.
+    /// Each start comes with what it would free, write and take. In advise mode the request is a curl
+    /// line to paste.
     Plan(PlanArgs),
     /// Explain why a target is or is not a candidate.
     ///
-    /// It prints the measurements of a database, view or shard, which channel takes it, why the
-    /// others do not, what it has been waiting for and since when, and what would have to change.
-    /// If the name matches several targets, it prints a sentence, a table, and everything about the
-    /// one with most to reclaim.
+    /// It prints the measurements of a database, view or shard, which channel takes it, why the others
+    /// do not, what it has been waiting for and since when, and what would have to change.
     Explain(ExplainArgs),
     /// Watch a running recliner on a terminal.
     ///
-    /// It has screens for an overview, running jobs, the queue with reasons, and events. Lists are sorted
-    /// with o and filtered with /; Enter explains a target; S, R and c suspend, resume and compact, after a
-    /// confirmation that shows the exact request. The key ? shows all keys, q quits. NO_COLOR switches
-    /// colours off. On recliner's own machine, its user and root can suspend and resume even
-    /// where the admin API is off.
+    /// It has screens for an overview, running jobs, the queue with reasons, and events. Lists are
+    /// sorted with o and filtered with /; Enter explains a target; S, R and c suspend, resume and
+    /// compact, after a confirmation that shows the exact request. The key ? shows all keys, q quits.
+    /// NO_COLOR switches colours off.
     Top(TopArgs),
     /// Print what to do about the cluster, the worst first.
     ///
@@ -101,10 +98,9 @@ pub(super) enum Command {
     /// Predict the cost of a design document before it is deployed: time, disk on each node, and whether
     /// it fits.
     ///
-    /// It compares the document with the one that the database has, and says which views change and whether
-    /// an index is built at all. All numbers are ranges, based on existing indexes and on builds that
-    /// recliner has seen. Nothing is changed. A running recliner remembers builds; if a cluster or a directory
-    /// is named, it is read once.
+    /// It compares the document with the one that the database has, and says which views change and
+    /// whether an index is built at all. All numbers are ranges, based on existing indexes and on builds
+    /// that recliner has seen. Nothing is changed.
     Preflight(PreflightArgs),
     /// Print how compactions ended.
     History(HistoryArgs),
@@ -124,19 +120,18 @@ pub(super) enum Command {
     Events(EventsArgs),
     /// Exit with status 0 if a running recliner responds, otherwise with 1.
     ///
-    /// For containers without a shell, and other monitors that can only run a program. It asks
-    /// /-/healthy, which needs no user, and waits five seconds at most.
+    /// For containers without a shell, and other monitors that can only run a program.
     Health(ServiceArgs),
     /// Print a recliner.yml with the same effect as CouchDB's own compaction settings.
     ///
-    /// The configuration goes to standard output, and findings to standard error: channels that
-    /// hide others or never match, settings without effect, nodes that differ, defaults that
-    /// CouchDB's documentation gets wrong. Channels that a recliner took over count with their
-    /// earlier concurrency. The command fails if no configuration has the same effect.
+    /// The configuration goes to standard output, and findings to standard error: channels that hide
+    /// others or never match, settings without effect, nodes that differ, defaults that CouchDB's
+    /// documentation gets wrong. Channels that a recliner took over count with their earlier
+    /// concurrency.
     ///
     /// With --as rent it prints channels by rent instead, with horizons that keep the mean waste that
     /// smoosh leaves. Growth is known only to a running recliner, so it asks one, which reads smoosh's
-    /// settings itself. The command fails if no horizon keeps the waste.
+    /// settings itself.
     Import(ImportArgs),
     /// Give back the channels of CouchDB's smoosh that a recliner took over and left stopped.
     ///
@@ -151,8 +146,7 @@ pub(super) enum Command {
     Inspect(InspectArgs),
     /// Print every error in a configuration, or the effective configuration.
     ///
-    /// Flags are checked too, and the channels of a takeover if CouchDB answers. An error comes with
-    /// its position; the effective configuration is complete, with every default.
+    /// Flags are checked too, and the channels of a takeover if CouchDB answers.
     CheckConfig(CheckArgs),
     /// Start no compaction until it is resumed.
     ///
@@ -164,26 +158,27 @@ pub(super) enum Command {
     ///
     /// Without a scope, every suspension ends; otherwise only the one of that scope.
     Resume(ResumeArgs),
-    /// Compact one target now, within gates and limits.
+    /// Compact a database or one target now, within gates and limits.
     ///
-    /// The target goes before all others. If the recliner only advises, the command prints the
-    /// request it would send, and fails.
+    /// A database is a run, before all others: recliner compact orders. If the recliner only advises,
+    /// the command prints the requests it would send, and fails.
     Compact(CompactArgs),
+    /// Show how far runs are; pause, resume or cancel one.
+    Runs(RunsArgs),
     /// Tell a running recliner to take targets out of quarantine.
     ///
     /// Their failures are forgotten.
     Release(ReleaseArgs),
     /// Tell a running recliner to begin a sweep now.
     ///
-    /// It does what smoosh's enqueue_all does. A running sweep ends first.
+    /// A running sweep ends first.
     Rescan(OrderArgs),
     /// Tell a running recliner to clear its queues until facts change or the next sweep ends.
     Flush(FlushArgs),
     /// Copy the journal of a running recliner to a file, without stopping it.
     ///
     /// The copy is consistent and is checked before the file gets its name. To restore it, start
-    /// recliner with it as journal.redb in --storage.path. On recliner's own machine, its user and
-    /// root need no flag of the service for it.
+    /// recliner with it as journal.redb in --storage.path.
     Backup(BackupArgs),
     /// Print Prometheus rules, Grafana dashboards or the runbook, for your addresses and labels.
     Mixin(MixinArgs),
@@ -697,13 +692,34 @@ pub(super) struct ResumeArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct CompactArgs {
-    /// A database with one file, DB/_design/NAME, a shard file's name, or an id as scan --format json
-    /// prints it
-    pub(super) target: String,
+    /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
+    #[arg(required_unless_present_any = ["node", "all"])]
+    pub(super) target: Option<String>,
+    /// Compact what is worth it on this node, except views
+    #[arg(long, value_name = "NODE", conflicts_with_all = ["target", "all", "force"])]
+    pub(super) node: Option<String>,
+    /// Compact everything worth it
+    #[arg(long, conflicts_with_all = ["target", "force"])]
+    pub(super) all: bool,
     /// Start it even if no channel takes it because of its sizes, or while it is paused after failures or a
     /// compaction that freed nothing; limits, gates and the need for free space still apply
     #[arg(long)]
     pub(super) force: bool,
+    #[command(flatten)]
+    pub(super) order: OrderArgs,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct RunsArgs {
+    /// Pause a run: its members no longer go first
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "cancel"])]
+    pub(super) pause: Option<u64>,
+    /// Resume a run
+    #[arg(long, value_name = "RUN", conflicts_with = "cancel")]
+    pub(super) resume: Option<u64>,
+    /// End a run
+    #[arg(long, value_name = "RUN")]
+    pub(super) cancel: Option<u64>,
     #[command(flatten)]
     pub(super) order: OrderArgs,
 }

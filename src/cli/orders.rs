@@ -4,16 +4,20 @@
 
 use super::{
     CommandError, Exit,
-    args::{CompactArgs, FlushArgs, Format, OrderArgs, ReleaseArgs, ResumeArgs, SuspendArgs},
+    args::{
+        CompactArgs, FlushArgs, Format, OrderArgs, ReleaseArgs, ResumeArgs, RunsArgs, SuspendArgs,
+    },
     print, print_json, print_note, printable,
     service_client::ServiceClient,
+    table,
 };
 use crate::{
+    model::target::TargetId,
     serve::report::{
-        Conflict,
+        Conflict, RunList,
         orders::{
-            CompactOrder, FlushOrder, OrderAnswer, OrderRequest, ReleaseOrder, RescanOrder,
-            ResumeOrder, SuspendOrder,
+            ChangeRunOrder, CompactOrder, FlushOrder, OrderAnswer, OrderRequest, ReleaseOrder,
+            RescanOrder, ResumeOrder, RunChange, RunOrder, SuspendOrder,
         },
     },
     text::{Label as _, duration},
@@ -31,19 +35,45 @@ pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, CommandError> {
     give(&args.order, OrderRequest::Resume(ResumeOrder { scope: Some(args.scope) })).await
 }
 
-/// `recliner compact`. In advise mode, prints the request that would be sent.
+/// `recliner compact`. In advise mode, prints the requests that would be sent.
 pub(super) async fn compact(args: CompactArgs) -> Result<Exit, CommandError> {
-    let order = CompactOrder { target: args.target, force: args.force };
-    let ordered = give(&args.order, OrderRequest::Compact(order)).await;
+    let CompactArgs { target, node, all, force, order } = args;
+    let request = match target {
+        Some(target) if is_single(&target) => OrderRequest::Compact(CompactOrder { target, force }),
+        db => OrderRequest::Run(RunOrder { db, node, all, force }),
+    };
+    let ordered = give(&order, request).await;
     if let Err(CommandError { conflict: Some(conflict), .. }) = &ordered
-        && let Some(request) = Conflict::request(conflict)
+        && !Conflict::requests(conflict).is_empty()
     {
-        match args.order.format {
+        let lines = conflict.requests().iter().map(|request| printable(request) + "\n");
+        match order.format {
             Format::Json => print_json(conflict)?,
-            Format::Table => print(&(printable(request) + "\n"))?,
+            Format::Table => print(&lines.collect::<String>())?,
         }
     }
     ordered
+}
+
+/// Whether a text names one target: an id, a shard file or a design document, and not a database.
+fn is_single(text: &str) -> bool {
+    text.parse::<TargetId>().is_ok() || text.starts_with("shards/") || text.contains("/_design/")
+}
+
+/// `recliner runs`.
+pub(super) async fn runs(args: RunsArgs) -> Result<Exit, CommandError> {
+    let RunsArgs { pause, resume, cancel, order } = args;
+    let changes =
+        [(pause, RunChange::Paused), (resume, RunChange::Running), (cancel, RunChange::Cancelled)];
+    if let Some((run, to)) = changes.into_iter().find_map(|(run, to)| Some((run?, to))) {
+        return give(&order, OrderRequest::ChangeRun(ChangeRunOrder { run, to })).await;
+    }
+    let answer: RunList = order.reach.client().await?.get("/api/v1/runs", &[]).await?;
+    match order.format {
+        Format::Json => print_json(&answer)?,
+        Format::Table => print(&table::runs(&answer.runs, table::width()))?,
+    }
+    Ok(Exit::Done)
 }
 
 pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, CommandError> {

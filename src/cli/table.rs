@@ -9,6 +9,7 @@ mod layout;
 mod outlook;
 mod planned;
 mod preflight;
+mod runs;
 mod scanned;
 mod scorecard;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub(super) use layout::{elided, paragraph, short_node, width};
 pub(super) use outlook::what_if;
 pub(super) use planned::planned;
 pub(super) use preflight::preflight;
+pub(super) use runs::runs;
 pub(super) use scanned::{disks, headline, nodes, queues, targets};
 pub(super) use scorecard::scorecard;
 pub(super) use usage::usage;

@@ -21,8 +21,8 @@ use crate::{
         },
         target::TargetKind,
     },
-    plan::{Plan, RunOutlook, disk::SystemMeter},
-    service::{ClusterMonitor, Dependencies, RunEnd, RunScope, TaskSet},
+    plan::{Plan, TidyOutlook, disk::SystemMeter},
+    service::{ClusterMonitor, Dependencies, TaskSet, TidyEnd, TidyScope},
     sources::couchdb::{SetupError, USER_AGENT},
     text::pattern::{self, NameFilter},
 };
@@ -85,7 +85,7 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
         let why = "--until-free needs to know what is free: name CouchDB's data directory with --data-dir";
         return Err(CommandError::usage(why));
     }
-    let outlook = plan.run_outlook(args.until_free);
+    let outlook = plan.tidy_outlook(args.until_free);
     let begin = Begin {
         plan: &plan,
         outlook: &outlook,
@@ -98,7 +98,7 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
         let leaves = begin.leaves_something() || is_unread;
         return Ok(exit(leaves, outlook.starts.is_empty() && args.fail_if_idle));
     }
-    let scope = RunScope { until: args.max_duration.map(|most| began + most), ..scope(&begin) };
+    let scope = TidyScope { until: args.max_duration.map(|most| began + most), ..scope(&begin) };
     if scope.targets.is_empty() || begin.has_enough() {
         return Ok(exit(begin.leaves_something() || is_unread, args.fail_if_idle));
     }
@@ -107,7 +107,7 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
     await_plan(&mut monitor, &enforcing).await?;
     monitor.start_enforcer(&mut tasks);
     let interrupted = interrupted()?;
-    let observe = |plan: &Plan, event: crate::service::RunEvent<'_>| {
+    let observe = |plan: &Plan, event: crate::service::TidyEvent<'_>| {
         if let Some(line) = table::tidy::event(plan, &event) {
             print_note(&line);
         }
@@ -116,7 +116,7 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
     let report = report.map_err(CommandError::failed)?;
     let (text, leaves) = table::tidy::end(&begin, &scope, &report, began.elapsed(), table::width());
     print(&text)?;
-    let is_idle = report.end == RunEnd::Finished && outlook.starts.is_empty();
+    let is_idle = report.end == TidyEnd::Finished && outlook.starts.is_empty();
     Ok(exit(leaves || is_unread, is_idle && args.fail_if_idle))
 }
 
@@ -216,12 +216,12 @@ fn keep_free_percent(plan: &Plan) -> f64 {
 }
 
 /// What the run works on: everything that waits, and a cleanup of each database with indexes.
-fn scope(begin: &Begin<'_>) -> RunScope {
-    let Begin { plan, outlook: RunOutlook { starts, .. }, .. } = begin;
+fn scope(begin: &Begin<'_>) -> TidyScope {
+    let Begin { plan, outlook: TidyOutlook { starts, .. }, .. } = begin;
     let queued = plan.queued_targets().map(|(_, ix, ..)| ix).chain(starts.iter().map(|it| it.ix));
     let cleanups = begin.unproven_cleanups();
     let targets = queued.filter_map(|ix| Some(plan.snapshot.target(ix)?.id()));
-    RunScope {
+    TidyScope {
         targets: targets.chain(cleanups.iter().cloned()).collect(),
         cleanups,
         until_free: begin.until_free,

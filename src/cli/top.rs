@@ -19,7 +19,7 @@ mod view;
 
 use super::{CommandError, Exit, args::TopArgs, orders, printable, service_client::ServiceClient};
 use crate::{
-    serve::report::{Conflict, Explained, Explanations},
+    serve::report::{Explained, Explanations},
     tasks::unwrap_join,
 };
 use answers::Answers;
@@ -193,7 +193,7 @@ async fn send(client: &ServiceClient, order: &Order) -> Result<String, CommandEr
 
 /// Why an order was not carried out; in advise mode, with the request that a person could send.
 fn order_failure(failure: CommandError) -> String {
-    let request = failure.conflict.as_deref().and_then(Conflict::request);
+    let request = failure.conflict.as_deref().and_then(|it| it.requests().first());
     request.map_or_else(
         || failure.why.clone(),
         |request| format!("{}\n\n{}", failure.why, printable(request)),

@@ -3,7 +3,7 @@
 
 use super::busy_period::BusyPeriod;
 use crate::{
-    model::records::{Backoff, BuildSpeed, CompactionOrder, JournalFailure, Suspensions},
+    model::records::{Backoff, BuildSpeed, CompactionOrder, JournalFailure, Runs, Suspensions},
     table::{NodeIx, TargetIx},
 };
 use std::{
@@ -29,6 +29,10 @@ pub struct TargetConstraints {
     /// Targets ordered by an operator and not started yet. They come before all others, in the
     /// sequence in which they were ordered.
     pub orders: BTreeMap<TargetIx, CompactionOrder>,
+    /// Runs, open and ended.
+    pub runs: Runs,
+    /// Targets that were compacted since an open run began, with the newest such run.
+    pub done_in_run: BTreeMap<TargetIx, u64>,
     /// Suspensions set by operators.
     pub suspensions: Suspensions,
     /// Starts of this process within the last hour: time and file size in bytes.

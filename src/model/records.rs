@@ -13,6 +13,7 @@ mod correction;
 mod journal_failure;
 mod order;
 mod outcome;
+mod run;
 mod scorecard;
 mod state_store;
 mod suspension;
@@ -25,6 +26,9 @@ pub use correction::{CorrectionKey, CorrectionRecord, LearnedCorrections};
 pub use journal_failure::JournalFailure;
 pub use order::CompactionOrder;
 pub use outcome::{Intent, JobOwner, JobResult, Outcome, frees_little};
+pub use run::{
+    LeftOut, MAX_OPEN_RUNS, Run, RunCommand, RunEnd, RunEnding, RunRejected, RunScope, Runs,
+};
 pub use scorecard::{
     AdvisedJob, AdvisedTarget, HourNumber, ScorecardChange, ScorecardHour, ScorecardRecords,
     ScorecardSide, hour_begin, hour_of, take_surplus_hours,

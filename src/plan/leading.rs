@@ -11,6 +11,8 @@ use crate::{
     model::channel::{Channel, Channels},
     table::{ChunkedTable, Snapshot, TargetIx, TargetRef},
 };
+use ordered_float::OrderedFloat;
+use std::cmp::Reverse;
 
 /// A candidate that comes before a queue.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +22,7 @@ pub(super) struct LeadingCandidate {
     pub(super) summary: CandidateSummary,
 }
 
-/// Orders, oldest first; then views that no channel takes any more although only some of their
+/// Orders, oldest first, and of one run the best first; then views that no channel takes any more although only some of their
 /// copies were compacted, so that their rounds are completed.
 pub(super) fn leading_candidates(
     snapshot: &Snapshot,
@@ -29,14 +31,19 @@ pub(super) fn leading_candidates(
     placements: &ChunkedTable<Placement>,
 ) -> Vec<LeadingCandidate> {
     let history = &conditions.constraints;
-    let mut orders: Vec<_> = history.orders.iter().map(|(ix, ordered)| (ordered.at, *ix)).collect();
+    let priority = |ix: &TargetIx| {
+        Reverse(OrderedFloat(placements.get(ix.as_usize()).map_or(0.0, |it| it.priority)))
+    };
+    let orders = history.orders.iter();
+    let mut orders: Vec<_> =
+        orders.map(|(ix, ordered)| (ordered.at, ordered.run.map(|_| priority(ix)), *ix)).collect();
     orders.sort_unstable();
     let waits = |ix: &TargetIx| {
         placements.get(ix.as_usize()).is_some_and(|it| it.channel_index().is_some())
     };
     let rounds = history.partly_compacted_views.keys().copied();
     let rounds = rounds.filter(|ix| !waits(ix) && !history.orders.contains_key(ix));
-    let all = orders.iter().map(|(_, ix)| *ix).chain(rounds);
+    let all = orders.iter().map(|(.., ix)| *ix).chain(rounds);
     let all = all.filter_map(|ix| snapshot.target(ix));
     let placed = |target: TargetRef<'_>| {
         let channel = find_start_channel(channels, conditions, placements, target)?;

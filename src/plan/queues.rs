@@ -8,6 +8,7 @@ use super::{
     published::Plan,
     queue_view::{PublishedQueues, QueueKey, QueueView, reclaimable_bytes},
     rules::Rules,
+    runs,
 };
 use crate::{
     model::{
@@ -187,7 +188,8 @@ impl Queues {
             horizon_factors: Arc::clone(&self.horizon_factors),
             openings: self.openings(now),
         };
-        Plan::build(queues, snapshot, conditions, rules, now)
+        let conditions = runs::with_members_ordered(conditions, &queues, snapshot);
+        Plan::build(queues, snapshot, &conditions, rules, now)
     }
 
     fn openings(&mut self, now: Moment) -> Arc<[Openings]> {

@@ -66,7 +66,8 @@ impl ReservationDecision {
             for candidate in
                 queue.candidates(context.orders).filter(|it| admission.may_need_reservation(it))
             {
-                let ordered = context.orders.get(&candidate.ix);
+                // A run may take days, for which slots must not stay reserved.
+                let ordered = context.orders.get(&candidate.ix).filter(|it| it.run.is_none());
                 let placed = context.placements.get(candidate.ix.as_usize());
                 let placed =
                     placed.filter(|it| it.channel_index().is_some()).map(|it| it.queued_since);

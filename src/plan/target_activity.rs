@@ -32,7 +32,8 @@ pub(super) struct TargetStatus {
     pub(super) last_start: Option<Moment>,
     /// Whether no request can carry its name.
     pub(super) unaddressable: bool,
-    /// Whether an operator ordered it.
+    /// Whether an operator ordered it alone: then it waits neither until its node has rested nor for
+    /// reserved slots. Members of a run do, because a run may take days.
     pub(super) ordered: bool,
     /// Whether that order is forced: it overrides missing channels and back-off.
     pub(super) forced: bool,
@@ -93,7 +94,7 @@ impl TargetActivity {
         }
         for (ix, ordered) in &conditions.constraints.orders {
             let status = running.status_mut(*ix);
-            (status.ordered, status.forced) = (true, ordered.force);
+            (status.ordered, status.forced) = (ordered.run.is_none(), ordered.force);
         }
         let mut counted = HashSet::new();
         let mut whole_views = HashSet::new();

@@ -4,8 +4,9 @@ mod naive;
 mod orders;
 mod properties;
 mod rent;
-mod run;
+mod runs;
 mod slot_reservations;
+mod tidy;
 mod world;
 
 use super::*;

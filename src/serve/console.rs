@@ -20,6 +20,7 @@ mod nodes;
 mod overview;
 mod paging;
 mod queue;
+mod runs;
 mod status;
 mod target;
 mod targets;

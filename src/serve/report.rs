@@ -24,6 +24,7 @@ mod planned;
 mod preflight;
 mod pressure;
 mod rent;
+mod runs;
 mod scorecard;
 mod space;
 mod status;
@@ -61,6 +62,7 @@ pub use preflight::{
 };
 pub use pressure::{PressureLine, SmooshChannelLine};
 pub use rent::RentLine;
+pub use runs::{LeftOutLine, LeftOutMember, RunLine, RunList, requests_of_run};
 pub use scorecard::{Scorecard, ScorecardLine};
 pub use space::{Space, VolumeSpaceLine};
 pub use status::{

@@ -6,7 +6,7 @@ mod couch_handles;
 
 use super::{StartError, TaskSet, operator_log};
 use crate::{
-    act::{enforcer, job_state, takeover, warmer},
+    act::{enforcer, job_state, runs, takeover, warmer},
     advice::{AdviceHandle, AdviceSources, AdviceTask},
     datadir::{self, NodeDirectories},
     feeds::feed_client,
@@ -270,8 +270,8 @@ impl ClusterMonitor {
         })
     }
 
-    /// Starts the enforcer, which starts compactions if the settings allow it. Nothing else starts
-    /// any.
+    /// Starts the enforcer, which starts compactions if the settings allow it, and the task that
+    /// ends runs. Nothing else starts any compaction.
     pub fn start_enforcer(&self, tasks: &mut TaskSet) {
         let inputs = enforcer::EnforcerInputs {
             plans: self.planner.plan.clone(),
@@ -286,6 +286,17 @@ impl ClusterMonitor {
             task.run(ended).await;
             "enforcer"
         }));
+        let task = runs::RunTask {
+            clock: self.clock,
+            plans: self.planner.plan.clone(),
+            status: self.scanner.status.clone(),
+            job_state: self.job_state.clone(),
+        };
+        let ended = self.stop.clone();
+        tasks.spawn(async move {
+            task.run(ended).await;
+            "runs"
+        });
     }
 
     /// Starts the task that writes the operator's log lines; returns a receiver for the state of

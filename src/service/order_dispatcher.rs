@@ -9,7 +9,10 @@ use crate::{
     jobs::TargetConstraints,
     model::{
         channel::Mode,
-        records::{Backoff, CompactionOrder, JournalFailure, Suspension, SuspensionScope},
+        records::{
+            Backoff, CompactionOrder, JournalFailure, Run, RunCommand, RunEnding, RunRejected,
+            Suspension, SuspensionScope,
+        },
         score::MissReason,
         target::{TargetId, TargetSelector},
     },
@@ -18,10 +21,10 @@ use crate::{
     serve::{
         http::orders::{Action, Denied, Order},
         report::{
-            self, AdviceMute, MissLine,
+            self, AdviceMute, MissLine, RunLine,
             orders::{
-                Compacting, Flushed, Muted, OrderAnswer, Released, Rescanning, Resumed, Suspended,
-                Waits,
+                ChangeRunOrder, Compacting, Flushed, Muted, OrderAnswer, Released, Rescanning,
+                Resumed, RunChange, Suspended, Waits,
             },
         },
     },
@@ -29,7 +32,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time};
-use wall_clock::Clock;
+use wall_clock::{Clock, Moment};
 
 /// How long an order waits for the state of the previous process, which takes milliseconds unless
 /// CouchDB does not answer.
@@ -116,8 +119,15 @@ impl OrderTasks {
             }
             Action::Compact { target, ix, force } => {
                 let until = now.plus(ORDER_LIFETIME);
-                let order = CompactionOrder { at: now, until, by, force };
+                let order = CompactionOrder { at: now, until, by, force, run: None };
                 OrderAnswer::Compacting(self.compact((ix, target), order).await?)
+            }
+            Action::BeginRun { scope, force } => {
+                let run = Run::beginning(scope, force, by, now);
+                OrderAnswer::Run(Box::new(begin_run(follower, &plan, run).await?))
+            }
+            Action::ChangeRun(ChangeRunOrder { run, to }) => {
+                OrderAnswer::Run(Box::new(change_run(follower, &plan, (run, to), by, now).await?))
             }
             Action::Rescan => {
                 let begins = self.scanner.status.borrow().progress.is_none();
@@ -224,6 +234,66 @@ async fn release(
         follower.release(Some(target.clone())).await.map_err(order_failed)?;
     }
     Ok(Released { targets: targets.iter().map(ToString::to_string).collect() })
+}
+
+/// Begins a run, if one of its members may start at some time.
+async fn begin_run(
+    follower: &job_state::JobStateHandle,
+    plan: &Plan,
+    run: Run,
+) -> Result<RunLine, Denied> {
+    let refused = |why: String, left_out| Denied::Run { why, requests: Vec::new(), left_out };
+    let open = follower.constraints.borrow().runs.check_new(&run.scope);
+    open.map_err(|why| refused(why.to_string(), Vec::new()))?;
+    let (line, impossible) = RunLine::if_ordered(plan, &run);
+    if let Some(why) = impossible {
+        return Err(refused(why, line.left_out));
+    }
+    if plan.rules.mode == Mode::Advise {
+        let why = "recliner runs in advise mode and sends nothing; set mode: enforce to let it, or send the requests yourself".to_owned();
+        let requests = report::requests_of_run(plan, &run);
+        return Err(Denied::Run { why, requests, left_out: line.left_out });
+    }
+    let run = follower.change_run(RunCommand::Begin(run)).await.map_err(run_failed)?;
+    Ok(RunLine { run, ..line })
+}
+
+/// Pauses, resumes or ends a run.
+async fn change_run(
+    follower: &job_state::JobStateHandle,
+    plan: &Plan,
+    (number, to): (u64, RunChange),
+    by: String,
+    now: Moment,
+) -> Result<RunLine, Denied> {
+    let find = || follower.constraints.borrow().runs.0.get(&number).cloned();
+    let command = match to {
+        RunChange::Paused => {
+            RunCommand::Pause(number, Suspension { since: now, by: Some(by), why: None })
+        }
+        RunChange::Running => RunCommand::Resume(number, now),
+        RunChange::Cancelled => {
+            let run =
+                find().ok_or_else(|| Denied::Unknown(RunRejected::Unknown(number).to_string()))?;
+            let progress = plan.run_progress(number, &run);
+            RunCommand::End(number, progress.end(&run, (RunEnding::Cancelled, now), Some(by), plan))
+        }
+    };
+    follower.change_run(command).await.map_err(run_failed)?;
+    let run = find().ok_or_else(stopping)?;
+    Ok(RunLine::of(plan, number, &run))
+}
+
+fn run_failed(why: job_state::RunNotChanged) -> Denied {
+    match why {
+        job_state::RunNotChanged::Rejected(why @ RunRejected::Unknown(_)) => {
+            Denied::Unknown(why.to_string())
+        }
+        job_state::RunNotChanged::Rejected(why) => {
+            Denied::Run { why: why.to_string(), requests: Vec::new(), left_out: Vec::new() }
+        }
+        job_state::RunNotChanged::NotPersisted(why) => order_failed(why),
+    }
 }
 
 /// Targets in quarantine, optionally only those that match `only`.

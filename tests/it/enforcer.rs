@@ -57,8 +57,13 @@ impl Rig {
         let found = targets.find(|it| it.kind() == TargetKind::Db && it.db_name().db == db);
         let id = found.expect("the database was seen").id();
         let at = self.cluster.wall();
-        let ordered =
-            CompactionOrder { at, until: at.plus(600 * SECOND), by: "ann".into(), force: true };
+        let ordered = CompactionOrder {
+            at,
+            until: at.plus(600 * SECOND),
+            by: "ann".into(),
+            force: true,
+            run: None,
+        };
         self.watch.job_state.order(id.clone(), ordered).await.expect("the change is stored");
         id
     }

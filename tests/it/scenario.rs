@@ -6,6 +6,7 @@ mod duty;
 pub(crate) mod judge;
 mod learning;
 mod rent;
+mod runs;
 mod scorecard;
 mod smoosh;
 mod space;
@@ -201,7 +202,13 @@ async fn an_order_waits_for_its_limit_and_then_starts_first() {
     let quiet =
         plan.snapshot.targets().find(|it| it.db_name().db == "quiet").expect("the target exists");
     let now = rig.cluster.wall();
-    let ordered = CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
+    let ordered = CompactionOrder {
+        at: now,
+        until: now.plus(HOUR),
+        by: "ann".into(),
+        force: true,
+        run: None,
+    };
     let planned = rig
         .watch
         .planner

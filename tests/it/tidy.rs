@@ -6,7 +6,7 @@ use couchdb_sim::{Config, Database, Node};
 use recliner::{
     model::target::TargetId,
     plan::{Plan, RefusalReason},
-    service::{RunEnd, RunReport, RunScope},
+    service::{TidyEnd, TidyReport, TidyScope},
 };
 use std::{collections::BTreeSet, future::pending, time::Duration};
 use tokio::time::{self, Instant};
@@ -44,13 +44,13 @@ fn queued(plan: &Plan) -> BTreeSet<TargetId> {
 /// Runs over everything that waits after the first sweep.
 async fn run(
     world: Config,
-    scope: RunScope,
+    scope: TidyScope,
     interrupted: impl Future<Output = ()>,
-) -> (RunReport, Vec<String>) {
+) -> (TidyReport, Vec<String>) {
     let mut rig = Rig::new(world, &yaml("enforce"));
     rig.until(|status| status.sweeps > 0).await;
     let plan = rig.planned().await;
-    let scope = RunScope { targets: queued(&plan), ..scope };
+    let scope = TidyScope { targets: queued(&plan), ..scope };
     let store = rig.store.clone();
     let running = rig.watch.run_to_end(|| store.kept(), &scope, interrupted, |_, _| {});
     let report = time::timeout(Duration::from_secs(86_400), running).await.expect("it ends");
@@ -59,7 +59,7 @@ async fn run(
     (report, done)
 }
 
-fn left(report: &RunReport) -> Vec<(String, RefusalReason)> {
+fn left(report: &TidyReport) -> Vec<(String, RefusalReason)> {
     let done: Vec<&TargetId> = report.outcomes.iter().map(|it| &it.target).collect();
     let left = report.plan.left(|_, id| done.contains(&id));
     let name = |ix| report.plan.snapshot.target(ix).expect("it is there").db_name().db.to_owned();
@@ -70,18 +70,18 @@ fn left(report: &RunReport) -> Vec<(String, RefusalReason)> {
 async fn makes_room_step_by_step_on_a_nearly_full_volume() {
     // 9.3 GB of files on a disk of 10 GB. `large` needs 4.4 GB for a while, `middle` 0.7.
     let databases = [("large", 2_000), ("middle", 300), ("small", 20)];
-    let (report, done) = run(alone(10 * GB, &databases), RunScope::default(), pending()).await;
-    assert_eq!(report.end, RunEnd::Finished);
+    let (report, done) = run(alone(10 * GB, &databases), TidyScope::default(), pending()).await;
+    assert_eq!(report.end, TidyEnd::Finished);
     assert_eq!(done, ["small", "middle"]);
     assert_eq!(left(&report), [("large".to_owned(), RefusalReason::Headroom)]);
 
     // With more room to gain, the large one fits in the end.
     let databases = [("large", 700), ("middle", 300), ("small", 200)];
     let (report, done) =
-        run(alone(5_420_000_000, &databases), RunScope::default(), pending()).await;
+        run(alone(5_420_000_000, &databases), TidyScope::default(), pending()).await;
     assert_eq!(
         (report.end, &*done),
-        (RunEnd::Finished, &["small", "middle", "large"].map(str::to_owned)[..])
+        (TidyEnd::Finished, &["small", "middle", "large"].map(str::to_owned)[..])
     );
     assert_eq!(left(&report), []);
 }
@@ -92,9 +92,9 @@ async fn stops_when_enough_is_free() {
         compaction_rate: 10_000_000,
         ..alone(12 * GB, &[("a", 700), ("b", 700), ("c", 700)])
     };
-    let scope = RunScope { until_free: Some(5 * GB), ..RunScope::default() };
+    let scope = TidyScope { until_free: Some(5 * GB), ..TidyScope::default() };
     let (report, done) = run(world, scope, pending()).await;
-    assert_eq!(report.end, RunEnd::EnoughFree);
+    assert_eq!(report.end, TidyEnd::EnoughFree);
     assert!((1..3).contains(&done.len()), "{done:?}");
     assert!(report.plan.least_free_bytes() >= Some(5 * GB));
     assert!(report.still_running.is_empty());
@@ -105,13 +105,13 @@ async fn leaves_what_runs_to_couchdb_when_time_is_up_or_it_is_interrupted() {
     let world =
         || Config { compaction_rate: 1_000_000, ..alone(12 * GB, &[("a", 700), ("b", 700)]) };
     let minute = Duration::from_secs(60);
-    let scope = RunScope { until: Some(Instant::now() + minute), ..RunScope::default() };
+    let scope = TidyScope { until: Some(Instant::now() + minute), ..TidyScope::default() };
     let (report, done) = run(world(), scope, pending()).await;
-    assert_eq!((report.end, done.len()), (RunEnd::TimeUp, 0));
+    assert_eq!((report.end, done.len()), (TidyEnd::TimeUp, 0));
     assert!(!report.still_running.is_empty());
 
-    let (report, done) = run(world(), RunScope::default(), time::sleep(minute)).await;
-    assert_eq!((report.end, done.len()), (RunEnd::Interrupted, 0));
+    let (report, done) = run(world(), TidyScope::default(), time::sleep(minute)).await;
+    assert_eq!((report.end, done.len()), (TidyEnd::Interrupted, 0));
     assert!(!report.still_running.is_empty());
 }
 
@@ -119,8 +119,8 @@ async fn leaves_what_runs_to_couchdb_when_time_is_up_or_it_is_interrupted() {
 async fn waits_for_smoosh_and_compacts_no_file_again() {
     let mut world = alone(12 * GB, &[("a", 700), ("b", 20)]);
     world.nodes[0].smoosh = true;
-    let (report, done) = run(world, RunScope::default(), pending()).await;
-    assert_eq!(report.end, RunEnd::Finished);
+    let (report, done) = run(world, TidyScope::default(), pending()).await;
+    assert_eq!(report.end, TidyEnd::Finished);
     let compacted: BTreeSet<&String> = done.iter().collect();
     assert_eq!(compacted.len(), done.len(), "each file once: {done:?}");
     assert_eq!(left(&report), []);

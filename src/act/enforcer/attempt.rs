@@ -127,6 +127,7 @@ impl AttemptContext {
             design: start.design.as_deref().map(Into::into),
             channel: channel.name.to_string(),
             ordered_by: start.order.as_ref().map(|ordered| ordered.by.clone()),
+            run: start.order.as_ref().and_then(|ordered| ordered.run),
             at: self.clock.now(),
             file_bytes: times_files(facts.file_bytes.get()),
             active_bytes: times_files(facts.active_bytes.get()),

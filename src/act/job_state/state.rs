@@ -11,8 +11,8 @@ use crate::{
         correction::Corrections,
         records::{
             Backoff, Calibration, CompactionOrder, Intent, IntentKey, JobOwner, JobResult,
-            JournalFailure, LearnedCorrections, RecoveredState, StateChange, Suspension,
-            SuspensionScope, Suspensions, TargetRecord,
+            JournalFailure, LearnedCorrections, RecoveredState, RunCommand, RunRejected, Runs,
+            StateChange, Suspension, SuspensionScope, Suspensions, TargetRecord,
         },
         settings::limits::BUDGET_PERIOD,
         target::{TargetId, TargetKind},
@@ -43,6 +43,7 @@ pub(super) struct JobState {
     build_meter: BuildMeter,
     target_records: BTreeMap<TargetId, TargetRecord>,
     suspensions: Suspensions,
+    runs: Runs,
     calibration: Calibration,
     corrections: LearnedCorrections,
     /// When the corrections in force were last computed; `None` if something was learned since.
@@ -89,6 +90,7 @@ impl JobState {
             build_meter: BuildMeter::default(),
             target_records: recovered.remembered,
             suspensions: Suspensions(recovered.suspensions),
+            runs: Runs(recovered.runs),
             calibration: recovered.calibration,
             corrections: LearnedCorrections::new(recovered.corrections),
             corrected_at: None,
@@ -196,7 +198,14 @@ impl JobState {
         self.update_index(tables, now);
         let id = &intent.target;
         let remembered = self.target_records.get(id).cloned().unwrap_or_default();
-        if ordered.is_some() && remembered.ordered.as_ref() != ordered {
+        let stands = |order: &CompactionOrder| match order.run {
+            None => remembered.ordered.as_ref() == Some(order),
+            Some(run) => {
+                self.runs.active().any(|(number, _)| number == run)
+                    && remembered.done_in_run < Some(run)
+            }
+        };
+        if !ordered.is_none_or(stands) {
             return Err(NotStarted::OrderGone);
         }
         let target = self.target_index.position(id).and_then(|ix| tables.target(ix));
@@ -367,6 +376,14 @@ impl JobState {
         } else if done {
             after.copies_done.clear();
         }
+        if !ended.never_arrived {
+            let is_last = after.copies_done.is_empty();
+            let covering = self.runs.record(outcome, is_last);
+            if is_last || !done {
+                after.done_in_run = after.done_in_run.max(covering.last().copied());
+            }
+            changes.extend(self.changed_runs(&covering));
+        }
         let id = outcome.target.clone();
         // The file itself was read to determine the ending.
         if outcome.owner == JobOwner::Recliner && outcome.after_bytes.is_some() {
@@ -433,6 +450,30 @@ impl JobState {
         StateChange::Resume { scope, by }
     }
 
+    /// Carries out a command about runs; returns the number of the run, and what to store.
+    pub(super) fn change_run(
+        &mut self,
+        command: RunCommand,
+    ) -> Result<(u64, Vec<StateChange>), RunRejected> {
+        let changed = self.runs.apply(command)?;
+        let mut changes: Vec<StateChange> = self.changed_runs(&changed).collect();
+        if self.runs.open().next().is_none() {
+            let done = self.target_records.iter().filter(|(_, it)| it.done_in_run.is_some());
+            let done: Vec<(TargetId, TargetRecord)> =
+                done.map(|(id, record)| (id.clone(), record.clone())).collect();
+            for (id, before) in done {
+                let after = TargetRecord { done_in_run: None, ..before.clone() };
+                changes.extend(self.set_target_record(id, before, after));
+            }
+        }
+        Ok((changed.first().copied().unwrap_or_default(), changes))
+    }
+
+    fn changed_runs(&self, numbers: &[u64]) -> impl Iterator<Item = StateChange> {
+        let run = |number: &u64| StateChange::SetRun(*number, self.runs.0.get(number).cloned());
+        numbers.iter().map(run)
+    }
+
     /// Clears failures and futility of one target, or of all.
     pub(super) fn release(&mut self, which: Option<&TargetId>) -> Vec<StateChange> {
         let ids: Vec<TargetId> = match which {
@@ -495,6 +536,7 @@ impl JobState {
             self.rereads.iter().filter_map(|(id, at)| Some((self.target_index.position(id)?, at)));
         let mut history = TargetConstraints {
             suspensions: self.suspensions.clone(),
+            runs: self.runs.clone(),
             recent_starts: self.recent_starts.clone(),
             last_start_by_node: self.last_start_by_node.clone(),
             busy_periods: self.busy_periods.clone(),
@@ -523,6 +565,9 @@ impl JobState {
             }
             if let Some(ordered) = remembered.ordered.as_ref().filter(|it| it.until > now) {
                 history.orders.insert(ix, ordered.clone());
+            }
+            if let Some(run) = remembered.done_in_run {
+                history.done_in_run.insert(ix, run);
             }
             if !remembered.copies_done.is_empty() {
                 history

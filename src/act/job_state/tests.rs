@@ -140,6 +140,7 @@ impl Fixture {
             design: None,
             channel: "ratio_dbs".into(),
             ordered_by: None,
+            run: None,
             at: self.clock.now(),
             file_bytes: Some(900),
             active_bytes: Some(100),
@@ -172,7 +173,7 @@ async fn start_is_checked_by_target_id_not_plan_position() {
     site.publish_facts(10);
     let (intent, now) = (site.intent(), site.clock.now());
     let until = now.plus(Duration::from_secs(600));
-    let ordered = CompactionOrder { at: now, until, by: "ann".into(), force: true };
+    let ordered = CompactionOrder { at: now, until, by: "ann".into(), force: true, run: None };
     let follower = site.follower.clone();
 
     // When the plan was made, another target with an order had this position.

@@ -9,9 +9,9 @@ use crate::{
         records::{JobResult, Outcome},
         target::{TargetId, TargetKind},
     },
-    plan::{Plan, PlannedStart, Refusal, RefusalReason, RunOutlook},
+    plan::{Plan, PlannedStart, Refusal, RefusalReason, TidyOutlook},
     serve::report,
-    service::{RunEnd, RunEvent, RunReport, RunScope},
+    service::{TidyEnd, TidyEvent, TidyReport, TidyScope},
     table::{TargetIx, TargetRef},
     text::{counted, duration, listed, size},
 };
@@ -27,7 +27,7 @@ const ROWS: usize = 25;
 #[derive(Clone, Copy)]
 pub(in crate::cli) struct Begin<'a> {
     pub(in crate::cli) plan: &'a Plan,
-    pub(in crate::cli) outlook: &'a RunOutlook,
+    pub(in crate::cli) outlook: &'a TidyOutlook,
     /// The named databases; all if empty.
     pub(in crate::cli) databases: &'a [String],
     pub(in crate::cli) until_free: Option<u64>,
@@ -245,11 +245,11 @@ fn list_left(left: &[(String, String)], acts: bool, width: u16) -> String {
 }
 
 /// A line about what happens during the run; none for what needs no line.
-pub(in crate::cli) fn event(plan: &Plan, event: &RunEvent<'_>) -> Option<String> {
+pub(in crate::cli) fn event(plan: &Plan, event: &TidyEvent<'_>) -> Option<String> {
     match event {
-        RunEvent::Started(ix) => Some(format!("compacting {}", file_name(plan, *ix))),
-        RunEvent::Ended(outcome) => Some(ended(outcome)),
-        RunEvent::Waits(ix, refusal) => {
+        TidyEvent::Started(ix) => Some(format!("compacting {}", file_name(plan, *ix))),
+        TidyEvent::Ended(outcome) => Some(ended(outcome)),
+        TidyEvent::Waits(ix, refusal) => {
             let (name, why) = why_left(plan, *ix, refusal);
             Some(format!("waiting for {name}: {why}"))
         }
@@ -280,12 +280,12 @@ fn ended(outcome: &Outcome) -> String {
 /// The state after, and what is left; also returns whether anything is.
 pub(in crate::cli) fn end(
     begin: &Begin<'_>,
-    scope: &RunScope,
-    report: &RunReport,
+    scope: &TidyScope,
+    report: &TidyReport,
     took: Duration,
     width: u16,
 ) -> (String, bool) {
-    let RunReport { end, plan, outcomes, still_running } = report;
+    let TidyReport { end, plan, outcomes, still_running } = report;
     let is_failed = |it: &&Outcome| matches!(it.ending, JobResult::Failed | JobResult::Lost);
     let done: BTreeSet<_> =
         outcomes.iter().filter(|it| !is_failed(it)).map(|it| &it.target).collect();
@@ -301,16 +301,17 @@ pub(in crate::cli) fn end(
         free(plan)
     );
     let left = plan.left(|_, id| done.contains(id) || !scope.targets.contains(id));
-    let is_cut_short = matches!(end, RunEnd::TimeUp | RunEnd::Interrupted);
+    let is_cut_short = matches!(end, TidyEnd::TimeUp | TidyEnd::Interrupted);
     let says = match end {
-        RunEnd::Finished => list_left(
+        TidyEnd::Finished => list_left(
             &left.iter().map(|(ix, it)| why_left(plan, *ix, it)).collect::<Vec<_>>(),
             true,
             width,
         ),
-        RunEnd::EnoughFree => "As much is free as --until-free asks for.\n".to_owned(),
-        RunEnd::TimeUp | RunEnd::Interrupted => {
-            let why = if *end == RunEnd::TimeUp { "--max-duration is over" } else { "interrupted" };
+        TidyEnd::EnoughFree => "As much is free as --until-free asks for.\n".to_owned(),
+        TidyEnd::TimeUp | TidyEnd::Interrupted => {
+            let why =
+                if *end == TidyEnd::TimeUp { "--max-duration is over" } else { "interrupted" };
             let running: Vec<String> =
                 still_running.iter().map(|ix| file_name(plan, *ix)).collect();
             let runs = match &*running {
@@ -344,6 +345,6 @@ pub(in crate::cli) fn end(
     let leaves = is_cut_short
         || misses_goal
         || !failed.is_empty()
-        || (*end == RunEnd::Finished && !left.is_empty());
+        || (*end == TidyEnd::Finished && !left.is_empty());
     (text, leaves)
 }

@@ -299,9 +299,9 @@ impl OpenIntent {
         }
     }
 
-    /// Whether an operator ordered it.
+    /// Whether an operator ordered it, and not as a member of a run.
     pub(super) const fn is_ordered(&self) -> bool {
-        self.intent.ordered_by.is_some()
+        self.intent.ordered_by.is_some() && self.intent.run.is_none()
     }
 
     pub(super) fn restart_wait(&mut self, now: Moment) {

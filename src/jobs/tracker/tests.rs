@@ -134,6 +134,7 @@ impl Scenario {
             design: None,
             channel: "ratio_dbs".into(),
             ordered_by: None,
+            run: None,
             at: at(seconds),
             file_bytes: Some(900),
             active_bytes: Some(100),

@@ -32,6 +32,10 @@ pub struct TargetRecord {
     /// An operator's order that waits to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<CompactionOrder>,
+    /// The newest open run since whose beginning it was compacted, so that no open run up to this
+    /// one compacts it again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done_in_run: Option<u64>,
 }
 
 /// Why a target is not started for now, as the planner reads it.
@@ -92,13 +96,14 @@ impl TargetRecord {
             | JobResult::NothingFreed
             | JobResult::Grew
             | JobResult::Unmeasured => {
-                let Self { copies_done, futile, failed_at, rests_until, .. } = std::mem::take(self);
+                let Self { copies_done, futile, failed_at, rests_until, done_in_run, .. } =
+                    std::mem::take(self);
                 // For most copies of a view, it is unknown what their compaction left.
                 let futile = match after.file_bytes {
                     Some(_) => Futile::from_outcome(outcome, after),
                     None => futile,
                 };
-                *self = Self { copies_done, futile, ..Self::default() };
+                *self = Self { copies_done, futile, done_in_run, ..Self::default() };
                 if is_own && outcome.kind == TargetKind::Cleanup {
                     (self.failed_at, self.rests_until) = (failed_at, rests_until);
                     self.rest_longer(outcome.ended_at, failure);
@@ -132,10 +137,10 @@ impl TargetRecord {
         }
     }
 
-    /// An operator releases the target: only its compacted copies and its order are kept.
+    /// An operator releases the target: only its compacted copies, its order and its runs are kept.
     pub fn release(&mut self) {
-        let Self { copies_done, ordered, .. } = std::mem::take(self);
-        *self = Self { copies_done, ordered, ..Self::default() };
+        let Self { copies_done, ordered, done_in_run, .. } = std::mem::take(self);
+        *self = Self { copies_done, ordered, done_in_run, ..Self::default() };
     }
 
     /// Records that a view's copy on a node was compacted; a round ends with the last of its

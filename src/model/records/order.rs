@@ -15,4 +15,7 @@ pub struct CompactionOrder {
     /// Whether it also applies if no channel takes the target because of thresholds, and during
     /// back-off after failures or a useless compaction. Overrides nothing else.
     pub force: bool,
+    /// The run that it is a member of. Such an order is part of the plan only: the run is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
 }

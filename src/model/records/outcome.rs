@@ -78,6 +78,9 @@ pub struct Intent {
     /// Who ordered it, if an operator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered_by: Option<String>,
+    /// The run that ordered it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
     /// When the request was about to be sent.
     pub at: Moment,
     /// Bytes on disk before.

@@ -6,7 +6,8 @@
 
 use super::{
     AdviceKey, AdviceRecord, Calibration, CorrectionKey, CorrectionRecord, Intent, JournalFailure,
-    Outcome, ScorecardChange, ScorecardRecords, Suspension, SuspensionScope, TargetRecord, replace,
+    Outcome, Run, ScorecardChange, ScorecardRecords, Suspension, SuspensionScope, TargetRecord,
+    replace,
 };
 use crate::model::target::TargetId;
 use futures::{FutureExt, future::BoxFuture};
@@ -68,6 +69,8 @@ pub enum StateChange {
     Scorecard(ScorecardChange),
     /// Replaces a record about advice; `None` removes it.
     SetAdvice(AdviceKey, Option<AdviceRecord>),
+    /// Replaces a run, by number; `None` removes it.
+    SetRun(u64, Option<Run>),
 }
 
 /// The stored records as read back at start.
@@ -87,6 +90,8 @@ pub struct RecoveredState {
     pub scorecard: ScorecardRecords,
     /// Records about advice.
     pub advice: BTreeMap<AdviceKey, AdviceRecord>,
+    /// Runs, by number.
+    pub runs: BTreeMap<u64, Run>,
     /// Outcomes of jobs that started within the last hour before this start, oldest first: the
     /// hourly budget counts them.
     pub recent_outcomes: Vec<Outcome>,
@@ -161,6 +166,7 @@ impl RecoveredState {
             StateChange::SetCorrection(key, record) => replace(&mut self.corrections, key, record),
             StateChange::Scorecard(change) => self.scorecard.apply(change),
             StateChange::SetAdvice(key, record) => replace(&mut self.advice, key, record),
+            StateChange::SetRun(number, run) => replace(&mut self.runs, number, run),
         }
     }
 }

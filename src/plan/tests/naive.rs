@@ -6,12 +6,13 @@ use crate::{
     jobs::JobKind,
     model::{
         channel::Mode,
-        records::{Backoff, SuspensionScope},
+        records::{Backoff, CompactionOrder, SuspensionScope},
         settings::work::EnforceViews,
         window,
     },
 };
-use std::collections::BTreeSet;
+use ordered_float::OrderedFloat;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 /// A start: the target, its channel, and the node of each compacted file.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +74,13 @@ impl Naive<'_> {
     pub(super) fn candidates(&self, queue: &QueueView) -> Vec<TargetIx> {
         let history = &self.world.conditions.constraints;
         let mut ordered: Vec<TargetIx> = history.orders.keys().copied().collect();
-        ordered.sort_by_key(|ix| (history.orders[ix].at, *ix));
+        let priority = |ix: TargetIx| {
+            OrderedFloat(self.plan.placement(ix).map_or(0.0, |(_, placed)| placed.priority))
+        };
+        ordered.sort_by_key(|ix| {
+            let CompactionOrder { at, run, .. } = history.orders[ix];
+            (at, run.is_some(), run.map(|_| Reverse(priority(*ix))), *ix)
+        });
         let mut all = ordered;
         all.extend(
             history.partly_compacted_views.keys().filter(|ix| self.plan.placement(**ix).is_none()),
@@ -150,7 +157,7 @@ impl Naive<'_> {
                 self.check_files(channel, ix, vec![target.node_ix()]).map_err(|it| it.1)
             }
             TargetKind::Cleanup | TargetKind::Search => {
-                match self.cleanup_refusal(channel, self.is_ordered(ix)) {
+                match self.cleanup_refusal(channel, self.ordered_alone(ix)) {
                     Some(reason) => Err(reason),
                     None => Ok(vec![]),
                 }
@@ -258,8 +265,10 @@ impl Naive<'_> {
         (!fresh).then_some(RefusalReason::Stale)
     }
 
-    fn is_ordered(&self, ix: TargetIx) -> bool {
-        self.world.conditions.constraints.orders.contains_key(&ix)
+    /// Whether it was ordered alone, and not as a member of a run.
+    pub(super) fn ordered_alone(&self, ix: TargetIx) -> bool {
+        let order = self.world.conditions.constraints.orders.get(&ix);
+        order.is_some_and(|ordered| ordered.run.is_none())
     }
 
     pub(super) fn gate_refusal(&self, node: NodeIx, at: usize) -> Option<RefusalReason> {
@@ -493,7 +502,7 @@ impl Naive<'_> {
         let target = self.target(ix);
         let limits = self.world.rules.limits;
         let distinct: BTreeSet<NodeIx> = files.iter().copied().collect();
-        let ordered = self.is_ordered(ix);
+        let ordered = self.ordered_alone(ix);
         let closed = |node: &NodeIx| self.gate_refusal(*node, channel);
         if let Some(reason) = distinct.iter().find_map(closed) {
             return Err((5, reason));

@@ -14,7 +14,7 @@ use world::{World, any_spec};
 const NOW: u64 = 2_000;
 
 /// A node with three databases: one worth compacting, a better one, and one that no channel takes.
-fn three() -> (Draft, Vec<TargetIx>) {
+pub(super) fn three() -> (Draft, Vec<TargetIx>) {
     let mut draft = Draft::new(5);
     let ids = node_with(&mut draft, &[("good", 100, 40), ("best", 100, 5), ("lean", 100, 99)]);
     for (ix, active) in ids.iter().zip([40, 5, 99]) {
@@ -23,11 +23,11 @@ fn three() -> (Draft, Vec<TargetIx>) {
     (draft, ids)
 }
 
-fn order(force: bool) -> CompactionOrder {
-    CompactionOrder { at: at(NOW - 9), until: at(NOW + 9), by: "ann".into(), force }
+pub(super) fn order(force: bool) -> CompactionOrder {
+    CompactionOrder { at: at(NOW - 9), until: at(NOW + 9), by: "ann".into(), force, run: None }
 }
 
-fn of(
+pub(super) fn of(
     draft: &mut Draft,
     history: TargetConstraints,
     rules: Rules,
@@ -45,7 +45,7 @@ fn of(
     queues.make_plan(&snapshot, &conditions, &Arc::new(rules), at(NOW))
 }
 
-fn enforcing() -> Rules {
+pub(super) fn enforcing() -> Rules {
     let limits = Limits { wait: std::time::Duration::ZERO, ..Limits::default() };
     Rules { mode: Mode::Enforce, limits, ..(*rules()).clone() }
 }

@@ -61,10 +61,11 @@ impl Naive<'_> {
                 };
                 let placed = self.plan.placement(ix).map(|(_, placed)| placed.queued_since);
                 // For an open round without a channel, the start of its wait is unknown.
-                let Some(since) = orders.get(&ix).map(|it| it.at).or(placed) else { continue };
+                let alone = orders.get(&ix).filter(|it| it.run.is_none());
+                let Some(since) = alone.map(|it| it.at).or(placed) else { continue };
                 let waited = since.age(now).as_secs();
-                if orders.contains_key(&ix) || waited >= 300.max(32 * wait) {
-                    all.push((!orders.contains_key(&ix), since, -self.worth(ix), possible));
+                if alone.is_some() || waited >= 300.max(32 * wait) {
+                    all.push((alone.is_none(), since, -self.worth(ix), possible));
                 }
             }
         }
@@ -131,7 +132,7 @@ impl Naive<'_> {
         files: &[NodeIx],
     ) -> Option<RefusalReason> {
         let reservation = self.reservation.as_ref()?;
-        let goes_before = self.world.conditions.constraints.orders.contains_key(&ix);
+        let goes_before = self.ordered_alone(ix);
         let started = self.chosen.iter().any(|chosen| chosen.ix == reservation.ix);
         if goes_before || started || reservation.ix == ix {
             return None;

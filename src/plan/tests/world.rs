@@ -6,7 +6,7 @@ use crate::{
     model::{
         channel::Mode,
         records::{
-            Backoff, CompactionOrder, JobOwner, JournalFailure, Suspension, SuspensionScope,
+            Backoff, CompactionOrder, JobOwner, JournalFailure, Runs, Suspension, SuspensionScope,
             Suspensions,
         },
         settings::{limits::Limits, work::EnforceViews},
@@ -440,11 +440,14 @@ impl WorldSpec {
         });
         let orders = self.orders.iter().map(|(which, ago, force)| {
             let (at, until) = (at_ago(*ago), at(NOW + 60));
-            (pick(*which), CompactionOrder { at, until, by: "ann".into(), force: *force })
+            let (by, run) = ("ann".into(), (ago % 2 == 1).then_some(3));
+            (pick(*which), CompactionOrder { at, until, by, force: *force, run })
         });
         TargetConstraints {
             remaining_bytes: BTreeMap::new(),
             orders: orders.collect(),
+            runs: Runs::default(),
+            done_in_run: BTreeMap::new(),
             backoffs: backoffs.collect(),
             partly_compacted_views: rounds.collect(),
             started_unmeasured: started.collect(),

@@ -3,10 +3,11 @@
 use super::{
     Page, Part,
     cells::{bytes, link, name, seconds, with_code},
+    runs,
 };
 use crate::{
     serve::report::{
-        StartLine,
+        RunLine, StartLine,
         orders::{OrderAnswer, OrderName, OrderRequest},
     },
     text::{Label as _, capital},
@@ -21,6 +22,8 @@ pub(in crate::serve) struct Confirmation {
     pub(in crate::serve) asks: Vec<(&'static str, &'static str, &'static str)>,
     /// For an order to compact: the compaction it would start.
     pub(in crate::serve) compaction: Option<AskedCompaction>,
+    /// For a run: what it would compact.
+    pub(in crate::serve) run: Option<RunLine>,
     /// Why the order would be refused, if that is already known.
     pub(in crate::serve) refused: Option<String>,
 }
@@ -56,6 +59,7 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
     let html = html! {
         @if !is_impossible { p { (name(&order.does())) } }
         @if let Some(compaction) = &asked.compaction { (effect(compaction)) }
+        @if let Some(run) = &asked.run { (runs::expected(run)) }
         @if !is_impossible { p.quiet { "The same for a program: " code { (name(&order.http_request())) } } }
         @if let Some(why) = &asked.refused { p.banner { (with_code(why)) } p.actions { a.button href=(back) { "Back" } } } @else {
             form method="post" action="act" {
@@ -76,8 +80,15 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
 
 /// The page on which the order was chosen, as far as its fields show.
 fn back(fields: &[(String, String)]) -> String {
-    let target = fields.iter().find(|(key, _)| key == "target");
-    target.map_or_else(|| "./".to_owned(), |(_, target)| link("target", &[("id", target)]))
+    fields
+        .iter()
+        .find_map(|(key, value)| match &**key {
+            "target" => Some(link("target", &[("id", value)])),
+            "db" => Some(link("database", &[("name", value)])),
+            "run" => Some("jobs".to_owned()),
+            _ => None,
+        })
+        .unwrap_or_else(|| "./".to_owned())
 }
 
 /// The text of the order's button.
@@ -85,7 +96,8 @@ const fn action(order: OrderName) -> &'static str {
     match order {
         OrderName::Suspend => "Suspend",
         OrderName::Resume => "Resume",
-        OrderName::Compact => "Compact",
+        OrderName::Compact | OrderName::Run => "Compact",
+        OrderName::ChangeRun => "Change",
         OrderName::Release => "Release",
         OrderName::Rescan => "Rescan",
         OrderName::Flush => "Clear queues",
@@ -137,7 +149,7 @@ pub(in crate::serve) fn done(
         }
         p.actions {
             @if !target.is_empty() { a.button href=(link("target", &[("id", target)])) { "To the target" } }
-            @if order == OrderName::Compact { a.button href="jobs" { "To the jobs" } }
+            @if matches!(order, OrderName::Compact | OrderName::Run | OrderName::ChangeRun) { a.button href="jobs" { "To the jobs" } }
             a.button href="events" { "To the events" }
             a.button href="./" { "To the overview" }
         }

@@ -4,12 +4,12 @@ use super::{
     Page, Part, Screen, advice,
     cells::{bytes, count, link, name, number, reason, target_link, unknown, with_code},
     chart::{self, Segment},
-    events, jobs, targets,
+    events, jobs, runs, targets,
 };
 use crate::{
     model::records::JobResult,
     plan::RefusalClass,
-    serve::report::{AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, Target},
+    serve::report::{AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, RunLine, Target},
     text::{Label, counted, duration, size::format_size_short},
 };
 use maud::{Markup, html};
@@ -30,6 +30,10 @@ pub(in crate::serve) struct DatabaseAnswers {
     pub(in crate::serve) outcomes: Vec<OutcomeLine>,
     pub(in crate::serve) events: Vec<EventLine>,
     pub(in crate::serve) advice: Vec<AdviceLine>,
+    /// The open runs that compact it.
+    pub(in crate::serve) runs: Vec<RunLine>,
+    /// Whether this server accepts orders.
+    pub(in crate::serve) takes_orders: bool,
     pub(in crate::serve) now: Moment,
 }
 
@@ -45,6 +49,7 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
             "advice",
             html! { @if !answers.advice.is_empty() { h2 { "Advice" } ul { @for line in &answers.advice { li { span class=(advice::class_of(&line.severity)) { (line.severity) } " " (with_code(&line.says)) } } } p { a href="advice" { "What to do" } } } },
         ),
+        Part::new("runs", run(answers)),
         Part::new("copies", copies(answers)),
         Part::new(
             "jobs",
@@ -115,6 +120,15 @@ fn sums(line: &DatabaseLine) -> Markup {
         p.quiet { span.key.live {} "documents" span.key.other {} "indexes" span.key.waste {} "reclaimable" }
         (chart::stacked("volume", &segments, line.file_bytes as f64, &says))
         p { a href=(link("targets", &[("db", &line.db), ("sort", "reclaimable_bytes")])) { "As a list of targets" } }
+    }
+}
+
+/// The runs that compact it, and the order that begins one.
+fn run(answers: &DatabaseAnswers) -> Markup {
+    let begin = link("act", &[("order", "runs"), ("db", &answers.db)]);
+    html! {
+        (runs::list(&answers.runs, answers.takes_orders, answers.now))
+        @if answers.takes_orders && answers.runs.iter().all(|run| run.db.is_none()) { p.actions { a.button href=(begin) { "Compact database …" } } }
     }
 }
 

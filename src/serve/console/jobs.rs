@@ -6,15 +6,18 @@ use super::{
         ago, bytes, id_link, name, number, percent, seconds, span_since, target_link, unknown,
         words,
     },
-    chart,
+    chart, runs,
 };
-use crate::serve::report::{JobLine, Jobs, OutcomeLine, Outcomes, result_in_words};
+use crate::serve::report::{JobLine, Jobs, OutcomeLine, Outcomes, RunLine, result_in_words};
 use maud::{Markup, html};
 use wall_clock::Moment;
 
 /// The answers that the page shows.
 pub(in crate::serve) struct JobAnswers {
     pub(in crate::serve) jobs: Jobs,
+    pub(in crate::serve) runs: Vec<RunLine>,
+    /// Whether this server accepts orders.
+    pub(in crate::serve) takes_orders: bool,
     /// How jobs ended, or why it is unknown.
     pub(in crate::serve) outcomes: Result<Outcomes, String>,
     /// The active filter, with the parameters of `/api/v1/history`.
@@ -42,6 +45,7 @@ pub(in crate::serve) fn jobs(answers: &JobAnswers) -> Page {
         },
     };
     let parts = vec![
+        Part::new("runs", runs::list(&answers.runs, answers.takes_orders, now)),
         Part::new("running", html! { h2 { "Running" } (running(&answers.jobs, now)) }),
         Part::new("filter", html! { h2 { "How jobs ended" } (form(answers)) }),
         Part::new("ended", history),

@@ -17,16 +17,17 @@ use super::{
 use crate::{
     model::{
         channel::Mode,
-        records::{AdviceKey, SuspensionScope},
+        records::{AdviceKey, RunScope, SuspensionScope},
         target::{TargetId, TargetKind, TargetSelector},
     },
     plan::Plan,
     serve::report::{
-        self, Conflict, Found,
+        self, Conflict, Found, RunLine,
         orders::{
-            CompactOrder, Compacting, FlushOrder, Flushed, MuteOrder, Muted, OrderAnswer,
-            OrderName, OrderPermission, OrderRequest, Permissions, ReleaseOrder, Released,
-            RescanOrder, Rescanning, ResumeOrder, Resumed, SuspendOrder, Suspended, UnmuteOrder,
+            ChangeRunOrder, CompactOrder, Compacting, FlushOrder, Flushed, MuteOrder, Muted,
+            OrderAnswer, OrderName, OrderPermission, OrderRequest, Permissions, ReleaseOrder,
+            Released, RescanOrder, Rescanning, ResumeOrder, Resumed, RunOrder, SuspendOrder,
+            Suspended, UnmuteOrder,
         },
     },
     table::TargetIx,
@@ -74,6 +75,21 @@ pub(super) fn routes() -> Vec<Route> {
             json!({ "target": "orders/_design/reports", "force": false }),
         )
         .detail("Returns the `requests` that will be sent, what it `waits` for if it does not start at once (`refusal`, `why`), and when the order expires (`until`)."),
+        Route::order::<RunOrder, RunLine>(
+            "/api/v1/runs",
+            "beginRun",
+            order_route(OrderName::Run),
+            "Compact what is worth it of a database, on a node, or everywhere.",
+            json!({ "db": "orders" }),
+        )
+        .detail("Returns the run, with what is `left_out`; refused if nothing may start."),
+        Route::order::<ChangeRunOrder, RunLine>(
+            "/api/v1/runs/change",
+            "changeRun",
+            order_route(OrderName::ChangeRun),
+            "Pause, resume or cancel a run.",
+            json!({ "run": 7, "to": "paused" }),
+        ),
         Route::order::<ReleaseOrder, Released>(
             "/api/v1/release",
             "release",
@@ -186,6 +202,8 @@ const fn permission(name: OrderName) -> Permission {
     match name {
         OrderName::Suspend | OrderName::Resume => Permission::Suspend,
         OrderName::Compact
+        | OrderName::Run
+        | OrderName::ChangeRun
         | OrderName::Release
         | OrderName::Rescan
         | OrderName::Flush
@@ -197,7 +215,7 @@ const fn permission(name: OrderName) -> Permission {
 fn forbidden(state: &AppState, name: OrderName, refused: OrderRefused) -> ApiError {
     let advises = state.plan.borrow().rules.mode == Mode::Advise;
     match (name, &refused) {
-        (OrderName::Compact, OrderRefused::AdminOff) if advises => ApiError {
+        (OrderName::Compact | OrderName::Run, OrderRefused::AdminOff) if advises => ApiError {
             why: format!(
                 "{refused}; but in advise mode it compacts nothing: recliner explain prints the requests for a target"
             ),
@@ -266,6 +284,12 @@ fn resolve(plan: &Plan, order: OrderRequest) -> Result<Action, ApiError> {
             let (ix, target) = one_target(plan, &target)?;
             Action::Compact { target, ix, force }
         }
+        OrderRequest::Run(order) => {
+            let scope = order.scope().map_err(ApiError::bad)?;
+            known_scope(plan, &scope)?;
+            Action::BeginRun { scope, force: order.force }
+        }
+        OrderRequest::ChangeRun(order) => Action::ChangeRun(order),
         OrderRequest::Release(ReleaseOrder { target, all }) => match (target, all) {
             (None, true) => Action::ReleaseAll,
             (Some(text), false) => Action::Release { selector: several(plan, &text)?, text },
@@ -337,6 +361,9 @@ impl From<Denied> for ApiError {
                 let (target, refusal) = (target.to_string(), refusal.into());
                 Self::conflict(why, Conflict::Refused { target, refusal, request })
             }
+            Denied::Run { requests, left_out, .. } => {
+                Self::conflict(why, Conflict::Run { requests, left_out })
+            }
             Denied::NotTaken { target, misses } => {
                 Self::conflict(why, Conflict::NotTaken { target: target.to_string(), misses })
             }
@@ -374,6 +401,18 @@ fn known_node(plan: &Plan, name: &str) -> Result<(), ApiError> {
         return Err(ApiError::not_yet(why));
     }
     Err(ApiError::absent(format!("no node is called {name:?}; nodes: {}", names.join(", "))))
+}
+
+/// Checks that the database or the node of a run exists.
+pub(super) fn known_scope(plan: &Plan, scope: &RunScope) -> Result<(), ApiError> {
+    match scope {
+        RunScope::All => Ok(()),
+        RunScope::Node(name) => known_node(plan, name),
+        RunScope::Database(name) => {
+            let is_known = plan.snapshot.databases().any(|(_, db)| db.db == name);
+            is_known.then_some(()).ok_or_else(|| ApiError::absent(report::no_database(plan, name)))
+        }
+    }
 }
 
 fn known_channel(plan: &Plan, name: &str) -> Result<(), ApiError> {

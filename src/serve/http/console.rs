@@ -44,8 +44,8 @@ use crate::{
         },
         report::{
             self, Advice, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found,
-            Jobs, OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, Scorecard, Space,
-            SuspensionLine, Target, Targets, Wanted, WholeViews,
+            Jobs, OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, RunList, Scorecard,
+            Space, SuspensionLine, Target, Targets, Wanted, WholeViews,
         },
     },
     store::journal::{EventType, EventsQuery, HistoryQuery},
@@ -474,6 +474,9 @@ async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Resul
             && (subject == db || subject.starts_with(&design) || found.subjects.contains(subject))
     };
     let advice = advice_of(state).advice.into_iter().filter(about).collect();
+    let name = db.to_owned();
+    let runs = move |plan: Arc<Plan>| Ok(RunList::of_database(&plan, &name));
+    let RunList { runs } = in_turn(state, turns, runs).await?;
     Ok(console::database(&DatabaseAnswers {
         db: db.to_owned(),
         line,
@@ -482,6 +485,8 @@ async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Resul
         outcomes,
         events,
         advice,
+        runs,
+        takes_orders: state.allow.admin,
         now,
     }))
 }
@@ -531,7 +536,9 @@ async fn jobs(state: &AppState, turns: &ConcurrencyLimit, given: Given) -> Resul
     };
     let results = JobResult::labels();
     let jobs = Jobs::of(&state.plan.borrow().clone());
-    Ok(console::jobs(&JobAnswers { jobs, outcomes, given, results, now }))
+    let RunList { runs } = in_turn(state, turns, |plan| Ok(RunList::of(&plan))).await?;
+    let takes_orders = state.allow.admin;
+    Ok(console::jobs(&JobAnswers { jobs, runs, takes_orders, outcomes, given, results, now }))
 }
 
 async fn events(

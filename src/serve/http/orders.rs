@@ -6,11 +6,14 @@
 
 use crate::{
     model::{
-        records::{AdviceKey, JournalFailure, SuspensionScope},
+        records::{AdviceKey, JournalFailure, RunScope, SuspensionScope},
         target::{TargetId, TargetSelector},
     },
     plan::Refusal,
-    serve::report::{MissLine, orders::OrderAnswer},
+    serve::report::{
+        LeftOutLine, MissLine,
+        orders::{ChangeRunOrder, OrderAnswer},
+    },
     table::TargetIx,
     text::Label,
 };
@@ -64,6 +67,15 @@ pub enum Action {
         /// headroom or work in progress on the target.
         force: bool,
     },
+    /// Compacts everything that is worth it in a scope, whose database or node exists.
+    BeginRun {
+        /// The scope.
+        scope: RunScope,
+        /// As for one target.
+        force: bool,
+    },
+    /// Changes a run.
+    ChangeRun(ChangeRunOrder),
     /// Begins a sweep now, as smoosh's `enqueue_all` does.
     Rescan,
     /// Empties queues: their targets are forgotten until their facts change or the next sweep ends,
@@ -120,6 +132,16 @@ pub enum Denied {
         target: TargetId,
         /// The miss of each channel for this kind, in the channels' order.
         misses: Vec<MissLine>,
+    },
+    /// The run may not begin.
+    #[error("{why}")]
+    Run {
+        /// Why it may not.
+        why: String,
+        /// The requests that it would send first, in advise mode.
+        requests: Vec<String>,
+        /// What it would leave out.
+        left_out: Vec<LeftOutLine>,
     },
     /// The order was tried and failed, for example because the journal cannot be written or CouchDB
     /// refused.

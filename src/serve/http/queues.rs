@@ -1,20 +1,25 @@
-//! `/api/v1/queue` and `/api/v1/plan`: the queues, the next starts, and why other targets wait.
+//! `/api/v1/queue`, `/api/v1/plan` and `/api/v1/runs`: the queues, the next starts, why other
+//! targets wait, and how far runs are.
 
 use super::{
-    answer::StreamedData,
+    answer::{StreamedData, success},
     concurrency_limit::ConcurrencyLimit,
     error::ApiError,
-    query::{LARGEST, PageRange, ValidQuery},
+    query::{LARGEST, NoQuery, PageRange, ValidQuery},
     route::Route,
     state::AppState,
-    turn::worked_out,
+    turn::{in_turn, worked_out},
 };
 use crate::{
     plan::Plan,
-    serve::report::{Builds, Planned, Queue, Queues, RefusedLine, Target, Wanted},
+    serve::report::{Builds, Planned, Queue, Queues, RefusedLine, RunList, Target, Wanted},
     table::TargetIx,
 };
-use axum::{Extension, extract, response::Response, routing::get};
+use axum::{
+    Extension, extract,
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -35,6 +40,12 @@ pub(super) fn routes() -> Vec<Route> {
             "What would start now, with the exact requests, and why the rest would not.",
         )
         .detail("For each queue, the number of refused targets by reason; closed gates; `suspensions` as in `status`; waiting `orders`; `builds` of indexes; and, page by page, the refused targets with the reason in a sentence."),
+        Route::read::<NoQuery, RunList>(
+            "/api/v1/runs",
+            "runs",
+            get(runs),
+            "How far runs are, and how the last ended.",
+        ),
     ]
 }
 
@@ -134,4 +145,16 @@ async fn plan(
         Ok(StreamedData::with_list(&head, lines))
     })
     .await
+}
+
+/// Lists the runs.
+async fn runs(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
+) -> Response {
+    match in_turn(&state, &turns, |plan| Ok(RunList::of(&plan))).await {
+        Ok(runs) => success(&runs),
+        Err(refused) => refused.into_response(),
+    }
 }

@@ -12,6 +12,7 @@ mod journal;
 mod openapi;
 mod orders;
 mod preflight;
+mod runs;
 mod scrape;
 pub(crate) mod sums;
 mod suspended;

@@ -1,6 +1,6 @@
 //! Prometheus's envelope around every response of the API, and errors.
 
-use super::{MissLine, RefusalLine, vocabulary, vocabulary::Word};
+use super::{LeftOutLine, MissLine, RefusalLine, vocabulary, vocabulary::Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,13 @@ pub enum Conflict {
         /// Why each channel does not take the target.
         misses: Vec<MissLine>,
     },
+    /// A run may not begin.
+    Run {
+        /// The requests that it would send first, if recliner only advises; at most a thousand.
+        requests: Vec<String>,
+        /// What it would leave out.
+        left_out: Vec<LeftOutLine>,
+    },
     /// The name matches several targets.
     Ambiguous {
         /// The ids of these targets, at most a hundred.
@@ -78,12 +85,13 @@ pub enum Conflict {
 }
 
 impl Conflict {
-    /// The request that would be sent, if recliner only advises.
+    /// The requests that would be sent, if recliner only advises.
     #[must_use]
-    pub fn request(&self) -> Option<&str> {
+    pub fn requests(&self) -> &[String] {
         match self {
-            Self::Refused { request, .. } => request.as_deref(),
-            Self::NotTaken { .. } | Self::Ambiguous { .. } | Self::Plain {} => None,
+            Self::Refused { request, .. } => request.as_slice(),
+            Self::Run { requests, .. } => requests,
+            Self::NotTaken { .. } | Self::Ambiguous { .. } | Self::Plain {} => &[],
         }
     }
 
@@ -92,7 +100,7 @@ impl Conflict {
     pub fn candidates(&self) -> &[String] {
         match self {
             Self::Ambiguous { candidates } => candidates,
-            Self::Refused { .. } | Self::NotTaken { .. } | Self::Plain {} => &[],
+            Self::Refused { .. } | Self::NotTaken { .. } | Self::Run { .. } | Self::Plain {} => &[],
         }
     }
 }

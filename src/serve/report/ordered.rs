@@ -36,7 +36,7 @@ impl OrderLine {
     /// The waiting order to compact a target, if there is one.
     #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
-        let CompactionOrder { at, until, by, force } =
+        let CompactionOrder { at, until, by, force, run: _ } =
             plan.conditions.constraints.orders.get(&target.ix())?.clone();
         let refusal = match plan.decision(target) {
             Decision::Refused(refusal) => Some(refusal),
@@ -57,9 +57,10 @@ impl OrderLine {
         })
     }
 
-    /// Every waiting order, oldest first.
+    /// Every waiting order, oldest first. Members of runs are not orders of their own.
     pub(super) fn all(plan: &Plan) -> Vec<Self> {
         let orders = plan.conditions.constraints.orders.iter();
+        let orders = orders.filter(|(_, ordered)| ordered.run.is_none());
         let mut orders: Vec<(_, TargetIx)> =
             orders.map(|(ix, ordered)| (ordered.at, *ix)).collect();
         orders.sort_unstable();

@@ -1,8 +1,8 @@
 //! An operator's orders, their effects, and their answers: one type for pages, the API, the admin
 //! socket and commands.
 
-use super::{AdviceMute, RefusalLine, vocabulary, vocabulary::Word};
-use crate::text::Label as _;
+use super::{AdviceMute, RefusalLine, RunLine, vocabulary, vocabulary::Word};
+use crate::{model::records::RunScope, text::Label as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -24,6 +24,12 @@ pub enum OrderRequest {
     Resume(ResumeOrder),
     /// Compact a target before all others.
     Compact(CompactOrder),
+    /// Compact everything that is worth it of a database, on a node, or everywhere.
+    #[strum_discriminants(strum(serialize = "runs"))]
+    Run(RunOrder),
+    /// Pause, resume or cancel a run.
+    #[strum_discriminants(strum(serialize = "runs/change"))]
+    ChangeRun(ChangeRunOrder),
     /// Take targets out of quarantine.
     Release(ReleaseOrder),
     /// Begin a sweep.
@@ -48,6 +54,8 @@ pub enum OrderAnswer {
     Resumed(Resumed),
     /// The answer to [`CompactOrder`].
     Compacting(Compacting),
+    /// The answer to [`RunOrder`] and [`ChangeRunOrder`].
+    Run(Box<RunLine>),
     /// The answer to [`ReleaseOrder`].
     Released(Released),
     /// The answer to [`RescanOrder`].
@@ -68,6 +76,8 @@ impl OrderName {
             Self::Suspend => OrderRequest::Suspend(serde_json::from_slice(body)?),
             Self::Resume => OrderRequest::Resume(serde_json::from_slice(body)?),
             Self::Compact => OrderRequest::Compact(serde_json::from_slice(body)?),
+            Self::Run => OrderRequest::Run(serde_json::from_slice(body)?),
+            Self::ChangeRun => OrderRequest::ChangeRun(serde_json::from_slice(body)?),
             Self::Release => OrderRequest::Release(serde_json::from_slice(body)?),
             Self::Rescan => OrderRequest::Rescan(serde_json::from_slice(body)?),
             Self::Flush => OrderRequest::Flush(serde_json::from_slice(body)?),
@@ -85,6 +95,7 @@ impl OrderName {
             Self::Suspend => OrderAnswer::Suspended(serde_json::from_value(answer)?),
             Self::Resume => OrderAnswer::Resumed(serde_json::from_value(answer)?),
             Self::Compact => OrderAnswer::Compacting(serde_json::from_value(answer)?),
+            Self::Run | Self::ChangeRun => OrderAnswer::Run(serde_json::from_value(answer)?),
             Self::Release => OrderAnswer::Released(serde_json::from_value(answer)?),
             Self::Rescan => OrderAnswer::Rescanning(serde_json::from_value(answer)?),
             Self::Flush => OrderAnswer::Flushed(serde_json::from_value(answer)?),
@@ -98,7 +109,8 @@ impl OrderName {
         match self {
             Self::Suspend => "Suspend starts?",
             Self::Resume => "Resume starts?",
-            Self::Compact => "Compact now?",
+            Self::Compact | Self::Run => "Compact now?",
+            Self::ChangeRun => "Change this run?",
             Self::Release => "Release from quarantine?",
             Self::Rescan => "Rescan now?",
             Self::Flush => "Clear queues?",
@@ -146,6 +158,17 @@ impl OrderRequest {
             Self::Compact(CompactOrder { target, .. }) => format!(
                 "{target} goes to the front of the queue and starts once limits and free space allow."
             ),
+            Self::Run(order) => format!(
+                "Everything worth it of {} is compacted, before all others and within limits, windows and free space.",
+                order.scope().map_or_else(|_| "nothing".to_owned(), |scope| scope.to_string())
+            ),
+            Self::ChangeRun(ChangeRunOrder { run, to }) => match to {
+                RunChange::Paused => format!(
+                    "The members of run {run} no longer go first. Running compactions go on."
+                ),
+                RunChange::Running => format!("Run {run} goes on."),
+                RunChange::Cancelled => format!("Run {run} ends. Running compactions go on."),
+            },
             Self::Release(ReleaseOrder { target: Some(target), .. }) => {
                 format!("{target} may start again.")
             }
@@ -170,6 +193,7 @@ impl OrderRequest {
             (Self::Suspend(order), OrderAnswer::Suspended(done)) => done.says(order),
             (Self::Resume(order), OrderAnswer::Resumed(done)) => done.says(order),
             (Self::Compact(order), OrderAnswer::Compacting(done)) => done.says(order),
+            (order, OrderAnswer::Run(run)) => run.says_of_order(order.name() == OrderName::Run),
             (_, OrderAnswer::Released(done)) => done.says(),
             (_, OrderAnswer::Rescanning(Rescanning { begins: true })) => {
                 vec!["A sweep starts now.".to_owned()]
@@ -276,6 +300,58 @@ pub struct CompactOrder {
     /// Whether to start the target even if no channel takes it, or while it is paused.
     #[serde(default)]
     pub force: bool,
+}
+
+/// Compact everything that is worth it: give one of `db`, `node` and `all`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunOrder {
+    /// The database to compact.
+    pub db: Option<String>,
+    /// The node to compact, except views.
+    pub node: Option<String>,
+    /// Whether everything is compacted.
+    pub all: bool,
+    /// As for one target; only with `db`.
+    pub force: bool,
+}
+
+impl RunOrder {
+    /// What it is about.
+    ///
+    /// # Errors
+    /// If the fields contradict each other.
+    pub fn scope(&self) -> Result<RunScope, &'static str> {
+        match (&self.db, &self.node, self.all, self.force) {
+            (Some(db), None, false, _) => Ok(RunScope::Database(db.clone())),
+            (None, Some(node), false, false) => Ok(RunScope::Node(node.clone())),
+            (None, None, true, false) => Ok(RunScope::All),
+            (None, _, _, true) => Err("force needs db: a run over more is never forced"),
+            _ => Err("give exactly one of db, node and all"),
+        }
+    }
+}
+
+/// What becomes of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunChange {
+    /// Its members no longer go first.
+    Paused,
+    /// It goes on.
+    Running,
+    /// It ends.
+    Cancelled,
+}
+
+/// Pause, resume or cancel a run. Running compactions go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeRunOrder {
+    /// The run's number.
+    pub run: u64,
+    /// What becomes of it.
+    pub to: RunChange,
 }
 
 /// Take targets out of quarantine: those that `target` matches, or `all` of them.

@@ -11,7 +11,7 @@ use crate::{
         channel,
         facts::FactSource,
         priority::{PriorityKind, PriorityUnit},
-        records::{JobOwner, JobResult},
+        records::{JobOwner, JobResult, RunEnding},
         score,
         target::{self, TargetState},
     },
@@ -97,6 +97,8 @@ vocabularies! {
     Phase: ["starting", "running", "suspended", "ending"];
     /// How a job ended.
     Ended: JobResult::labels();
+    /// Whether a run goes on.
+    RunState: ["running", "paused"].into_iter().chain(RunEnding::each().map(Label::label)).collect::<Vec<_>>();
     /// The type of an event.
     EventType: journal::EventType::labels();
     /// How far an index lags: far behind, or a little.

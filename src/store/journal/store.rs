@@ -6,9 +6,9 @@ use super::{
     tables::{
         EVENTS, INTENTS, META, META_ADVICE_PREFIX, META_CALIBRATION, META_CLUSTER,
         META_CORRECTION_PREFIX, META_COUNTS, META_LAST_BACKUP, META_POSITION, META_PROBE,
-        META_SCHEMA, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX,
-        META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA, SCHEMA, SUSPENSIONS,
-        StoredFormat, TARGET_RECORDS, TableCounts, parse_entry, read_value,
+        META_RUN_PREFIX, META_SCHEMA, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS,
+        META_SCORECARD_TARGET_PREFIX, META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA,
+        SCHEMA, SUSPENSIONS, StoredFormat, TARGET_RECORDS, TableCounts, parse_entry, read_value,
     },
     write_tx::{OutcomeKey, RecentOutcomes, WriteResult, WriteTx},
 };
@@ -197,6 +197,7 @@ impl JournalStore {
             jobs: read_value(&meta, META_SCORECARD_JOBS)?.unwrap_or_default(),
         };
         state.advice = values_with_prefix(&meta, META_ADVICE_PREFIX)?;
+        state.runs = values_with_prefix(&meta, META_RUN_PREFIX)?;
         // Outcomes are in the order in which jobs ended. Beyond this many, none is from the last
         // hour.
         for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(RECENT_OUTCOMES.get()) {

@@ -48,6 +48,7 @@ fn intent(number: u64) -> Intent {
         design: None,
         channel: "ratio_dbs".into(),
         ordered_by: None,
+        run: None,
         at: moment(number),
         file_bytes: Some(1000),
         active_bytes: Some(10),

@@ -9,9 +9,9 @@ use super::{
     retained_table::RetainedTable,
     tables::{
         DB_EVENTS, EVENTS, INTENTS, META, META_ADVICE_PREFIX, META_CALIBRATION,
-        META_CORRECTION_PREFIX, META_COUNTS, META_ERAS, META_SCORECARD_HOUR_PREFIX,
-        META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX, OUTCOMES, OVERRIDDEN_SETTINGS,
-        SUSPENSIONS, TARGET_RECORDS, TableCounts, parse_entry,
+        META_CORRECTION_PREFIX, META_COUNTS, META_ERAS, META_RUN_PREFIX,
+        META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX, OUTCOMES,
+        OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS, TableCounts, parse_entry,
     },
 };
 use crate::{
@@ -138,6 +138,10 @@ impl<'tx> WriteTx<'tx> {
             StateChange::SetCorrection(key, record) => self.set_correction(key, record.as_ref()),
             StateChange::Scorecard(change) => self.change_scorecard(change),
             StateChange::SetAdvice(key, record) => self.set_advice(key, record.as_ref()),
+            StateChange::SetRun(number, run) => {
+                let name = format!("{META_RUN_PREFIX}{number:020}");
+                self.set_meta(&name, run.as_ref().map(|run| (number, run)).as_ref())
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use axum::{
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use recliner::serve::report::{
-    AdviceMute, RefusalLine,
+    AdviceMute, LeftOutLine, LeftOutMember, RefusalLine, RunLine, RunList,
     orders::{Compacting, Flushed, Muted, Released, Rescanning, Resumed, Suspended, Waits},
 };
 use serde_json::{Value, json};
@@ -202,7 +202,8 @@ async fn refused_order_is_explained_in_a_sentence() {
         ),
     ] {
         let fake = Fake::answering(StatusCode::from_u16(status).unwrap(), &body).await;
-        let ran = recliner(&["compact", "orders", "--recliner.url", &fake.url], &[]).await;
+        let words = ["compact", "db:a/orders", "--recliner.url", &fake.url];
+        let ran = recliner(&words, &[]).await;
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{ran:?}");
         assert!(ran.err.contains(says), "{status}: {}", ran.err);
     }
@@ -226,7 +227,16 @@ async fn refused_order_is_explained_in_a_sentence() {
     ] {
         recliner(words, &[]).await.refuses(64, &[says]);
     }
-    for words in [&["compact"][..], &["release"], &["release", "a", "--all"], &["suspend", "a:b"]] {
+    for words in [
+        &["compact"][..],
+        &["compact", "orders", "--all"],
+        &["compact", "orders", "--node", "a@b"],
+        &["compact", "--all", "--force"],
+        &["runs", "--pause", "1", "--cancel", "1"],
+        &["release"],
+        &["release", "a", "--all"],
+        &["suspend", "a:b"],
+    ] {
         assert_eq!(recliner(words, &[]).await.code, 64, "{words:?}");
     }
     let help = recliner(&["suspend", "--help"], &[]).await;
@@ -377,6 +387,166 @@ async fn order_that_can_never_start_is_refused_at_once() {
     running.stop().await;
 }
 
+/// A run of which five members are done.
+fn run_line(state: &str) -> RunLine {
+    RunLine {
+        run: 7,
+        db: Some("orders".to_owned()),
+        node: None,
+        force: false,
+        by: "ann".to_owned(),
+        since: "2026-11-21T00:54:00Z".to_owned(),
+        state: state.to_owned().into(),
+        changed_by: None,
+        ended_at: (state == "cancelled").then(|| "2026-11-21T01:54:00Z".to_owned()),
+        members: 24,
+        done: 5,
+        running: 1,
+        results: [("freed".to_owned(), 5)].into(),
+        freed_bytes: 41 << 30,
+        reclaimable_bytes: 100 << 30,
+        seconds_left: Some(10_800.0),
+        waits: None,
+        left_out: vec![LeftOutLine {
+            reason: "futile".into(),
+            members: 1,
+            says: "little to free".to_owned(),
+            examples: vec![LeftOutMember {
+                id: "db:a/b".to_owned(),
+                why: Some("it would free 1%".to_owned()),
+            }],
+        }],
+        says: "5 of 24, 41 GiB freed, about 3 hours left".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn run_is_begun_changed_and_listed() {
+    let left = "Left out: 1 (futile): little to free\n  db:a/b: it would free 1%\n";
+    let new = RunLine { done: 0, ..run_line("running") };
+    let body = |db: Option<&str>, node: Option<&str>, all: bool, force: bool| json!({ "db": db, "node": node, "all": all, "force": force });
+    let begun = "Run 7 over database orders compacts 24 targets, which frees about 100 GiB.\n";
+    let change = |to: &str| json!({ "run": 7, "to": to });
+    for (words, answer, path, body, says) in [
+        (&["compact", "orders"][..], &new, "runs", body(Some("orders"), None, false, false), begun),
+        (&["compact", "a/b", "--force"], &new, "runs", body(Some("a/b"), None, false, true), begun),
+        (&["compact", "--node", "n@a"], &new, "runs", body(None, Some("n@a"), false, false), begun),
+        (&["compact", "--all"], &new, "runs", body(None, None, true, false), begun),
+        (
+            &["runs", "--pause", "7"],
+            &run_line("paused"),
+            "runs/change",
+            change("paused"),
+            "Run 7 over database orders is paused (5 of 24, 41 GiB freed, about 3 hours left): its members no longer go first. What runs goes on; recliner suspend stops all starts.\n",
+        ),
+        (
+            &["runs", "--resume", "7"],
+            &run_line("running"),
+            "runs/change",
+            change("running"),
+            "Run 7 over database orders goes on: 5 of 24, 41 GiB freed, about 3 hours left.\n",
+        ),
+        (
+            &["runs", "--cancel", "7"],
+            &run_line("cancelled"),
+            "runs/change",
+            change("cancelled"),
+            "Run 7 over database orders has ended: 5 of 24, 41 GiB freed, about 3 hours left. What runs goes on.\n",
+        ),
+    ] {
+        let mut fake = Fake::of(json!(answer)).await;
+        let ran = recliner(&[words, &["--recliner.url", &fake.url]].concat(), &[]).await;
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words:?}");
+        assert_eq!(ran.out, [says, left].concat(), "{words:?}");
+        let asked = fake.asked.recv().await.unwrap();
+        assert_eq!((asked.path, asked.body), (format!("POST /api/v1/{path}"), body), "{words:?}");
+    }
+    let runs = RunList { runs: vec![run_line("running"), run_line("cancelled")] };
+    let fake = Fake::of(json!(runs)).await;
+    let ran = recliner(&["runs", "--recliner.url", &fake.url], &[]).await;
+    let says = "5 of 24, 41 GiB freed, about 3 hours left";
+    assert!(
+        ran.out.contains("database orders") && ran.out.matches(says).count() == 2,
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.ends_with("Run 7:   db:a/b: it would free 1%\n"), "{}", ran.out);
+    let none = Fake::of(json!(RunList { runs: Vec::new() })).await;
+    let ran = recliner(&["runs", "--recliner.url", &none.url], &[]).await;
+    assert_eq!(ran.out, "No runs. recliner compact DATABASE begins one.\n");
+}
+
+/// What can never start is refused at once, with why; in advise mode, with the requests.
+#[tokio::test]
+async fn run_that_cannot_start_anything_is_refused_at_once() {
+    let excluded = "channels: [{name: views, kind: view, priority: ratio, min_priority: 1.01, min_size: 0}]\nviews: {enforce: none}\n";
+    for (mode, more, words, says, out) in [
+        (
+            "enforce",
+            "ignore: [orders/*]\n",
+            &["compact", "orders/2024+x"][..],
+            "no channel takes anything of database orders/2024+x; --force compacts it anyway",
+            "",
+        ),
+        (
+            "enforce",
+            excluded,
+            &["compact", "orders/2024+x"],
+            "(excluded): it can never start: views.enforce or the limits exclude it",
+            "",
+        ),
+        (
+            "enforce",
+            excluded,
+            &["compact", "--node", "node1@127.0.0.1"],
+            "no channel takes anything of node node1@127.0.0.1",
+            "",
+        ),
+        (
+            "advise",
+            "",
+            &["compact", "orders/2024+x"],
+            "recliner runs in advise mode and sends nothing; set mode: enforce",
+            "/_compact\n",
+        ),
+        (
+            "advise",
+            "",
+            &["compact", "--all"],
+            "recliner runs in advise mode and sends nothing",
+            "/_compact\n",
+        ),
+        ("enforce", "", &["compact", "ordrs"], "no database is called \"ordrs\"", ""),
+        (
+            "enforce",
+            "",
+            &["runs", "--cancel", "9"],
+            "no open run has the number 9; recliner runs lists them",
+            "",
+        ),
+    ] {
+        let site = Site::open(world()).await;
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("recliner.yml");
+        std::fs::write(&config, format!("mode: {mode}\n{more}")).unwrap();
+        let flags = ["--web.enable-admin-api", "--config.file", config.to_str().unwrap()];
+        let mut running = service::Running::start(&site, dir.path(), &flags).await;
+        let address = format!("http://{}", running.address);
+        service::wait_until_ready(&service::http_client(), &address).await;
+        let ran = recliner(&[words, &["--recliner.url", &address]].concat(), &[]).await;
+        assert_eq!(ran.code, 1, "{words:?}: {ran:?}");
+        assert!(ran.err.contains(says), "{words:?}: {}", ran.err);
+        assert!(
+            ran.out.ends_with(out) && ran.out.is_empty() == out.is_empty(),
+            "{words:?}: {}",
+            ran.out
+        );
+        let runs = recliner(&["runs", "--recliner.url", &address], &[]).await;
+        assert!(runs.out.starts_with("No runs."), "no run is left: {}", runs.out);
+        running.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn advice_is_muted_and_unmuted_by_code_and_subject() {
     let mute = AdviceMute {
@@ -424,6 +594,8 @@ async fn older_service_is_reported_with_its_missing_route() {
         (&["what-if"], "what-if"),
         (&["what-if", "--since", "1d"], "scorecard"),
         (&["preflight", "orders", &design], "preflight"),
+        (&["compact", "orders"], "runs"),
+        (&["runs"], "runs"),
     ] {
         let error = format!("there is no /api/v1/{route}; there are /api/v1/status and plan");
         let body = json!({ "status": "error", "errorType": "not_found", "error": error });

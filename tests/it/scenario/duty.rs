@@ -128,7 +128,13 @@ async fn order_starts_while_the_node_rests() {
     let (_, ix, ..) = plan.queued_targets().last().expect("some wait");
     let target = plan.snapshot.target(ix).expect("the target exists");
     let now = rig.cluster.wall();
-    let order = CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: false };
+    let order = CompactionOrder {
+        at: now,
+        until: now.plus(HOUR),
+        by: "ann".into(),
+        force: false,
+        run: None,
+    };
     let planned =
         rig.watch.planner.plan_if_ordered(ix, order.clone()).await.expect("the planner answers");
     let answer = planned.order_answer(planned.snapshot.target(ix).expect("the target exists"));

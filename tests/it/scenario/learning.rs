@@ -47,8 +47,13 @@ async fn compact(rig: &mut Rig, by_recliner: bool) -> f64 {
     let target = letters(&plan);
     if by_recliner {
         let now = rig.cluster.wall();
-        let order =
-            CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
+        let order = CompactionOrder {
+            at: now,
+            until: now.plus(HOUR),
+            by: "ann".into(),
+            force: true,
+            run: None,
+        };
         rig.watch.job_state.order(target.id(), order).await.expect("the change is stored");
     } else {
         let file = target.shard_name().expect("it has one");

@@ -6,7 +6,11 @@
 
 use super::{failed, form_of, given, response};
 use crate::{
-    model::{channel::Mode, target::TargetState},
+    model::{
+        channel::Mode,
+        records::{Run, RunScope},
+        target::TargetState,
+    },
     plan::{Decision, Plan, RefusalReason},
     serve::{
         console::{self, AskedCompaction, Confirmation, Given},
@@ -15,8 +19,8 @@ use crate::{
             turn::in_turn,
         },
         report::{
-            self, StartLine,
-            orders::{CompactOrder, OrderName, OrderRequest},
+            self, RunLine, StartLine,
+            orders::{CompactOrder, OrderName, OrderRequest, RunOrder},
         },
     },
     table::TargetRef,
@@ -39,12 +43,16 @@ const WHY: Asked = ("why", "Why (kept in the journal):", "a backup runs");
 const FORCE: Asked = ("force", "Force: ignore channel rules and cool-down", "");
 const FOR: Asked = ("for", "For how long:", "30d");
 
+const ADVISES: &str =
+    "You cannot start it in advise mode. Set mode: enforce to let recliner start compactions.";
+
 const fn fields_to_ask(name: OrderName) -> &'static [Asked] {
     match name {
         OrderName::Suspend => &[WHY],
-        OrderName::Compact => &[FORCE],
+        OrderName::Compact | OrderName::Run => &[FORCE],
         OrderName::Mute => &[FOR, WHY],
         OrderName::Resume
+        | OrderName::ChangeRun
         | OrderName::Release
         | OrderName::Rescan
         | OrderName::Flush
@@ -68,6 +76,11 @@ fn name_of(given: &Given) -> Result<OrderName, ApiError> {
 fn order_of(name: OrderName, given: &Given) -> Result<OrderRequest, ApiError> {
     let field = |(key, text): (&str, &str)| match (key, text) {
         ("order", _) | (_, "") => None,
+        ("run", number) => {
+            let number =
+                number.parse().map_or_else(|_| Value::String(number.to_owned()), u64::into);
+            Some((key.to_owned(), number))
+        }
         ("force" | "all", _) => Some((key.to_owned(), Value::Bool(text == "true"))),
         _ => Some((key.to_owned(), Value::String(text.to_owned()))),
     };
@@ -101,14 +114,41 @@ pub(super) async fn ask(
             }
             Err(why) => (None, Some(why.why)),
         };
-        let refused = refused.map(|refused| refused.why).or(impossible);
-        let asks = fields_to_ask(order.name()).to_vec();
-        Ok(Confirmation { order, asks, compaction, refused })
+        let (run, no_run) = match run_if_ordered(&state, &turns, &order).await? {
+            Some((run, refused)) => (Some(run), refused),
+            None => (None, None),
+        };
+        let refused = refused.map(|refused| refused.why).or(impossible).or(no_run);
+        let mut asks = fields_to_ask(order.name()).to_vec();
+        if matches!(&order, OrderRequest::Run(RunOrder { db: None, .. })) {
+            asks.clear();
+        }
+        Ok(Confirmation { order, asks, compaction, run, refused })
     };
     match asked.await {
         Ok(asked) => response(&state, StatusCode::OK, &console::confirmation(&asked)),
         Err(refused) => failed(&state, &refused),
     }
+}
+
+/// What a run would compact, and why it would be refused.
+async fn run_if_ordered(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    order: &OrderRequest,
+) -> Result<Option<(RunLine, Option<String>)>, ApiError> {
+    let OrderRequest::Run(order) = order else { return Ok(None) };
+    let (scope, force) = (order.scope().map_err(ApiError::bad)?, order.force);
+    in_turn(state, turns, move |plan: Arc<Plan>| {
+        admin::known_scope(&plan, &scope)?;
+        let run = Run::beginning(scope, force, String::new(), plan.planned_at);
+        let (line, refused) = RunLine::if_ordered(&plan, &run);
+        let advises = (plan.rules.mode == Mode::Advise).then(|| ADVISES.to_owned());
+        // Whoever confirms may force what no channel takes.
+        let refused = advises.or(refused.filter(|_| run.scope == RunScope::All));
+        Ok(Some((line, refused)))
+    })
+    .await
 }
 
 /// The effect of an order to compact a target, and whether it would be refused.
@@ -140,7 +180,7 @@ pub(super) fn if_ordered(plan: &Plan, target: TargetRef<'_>) -> AskedCompaction 
     let refused = if start.is_none() {
         Some(no_request(target).to_owned())
     } else if plan.rules.mode == Mode::Advise {
-        Some("You cannot start it in advise mode. Set mode: enforce to let recliner start compactions.".to_owned())
+        Some(ADVISES.to_owned())
     } else {
         let for_good = waits.as_ref().filter(|(reason, _)| holds_orders_for_good(*reason));
         for_good.map(|(_, why)| [&capital(why), "."].concat())

@@ -30,6 +30,10 @@ families! {
     SUSPENDED_SINCE_TIMESTAMP: Gauge Seconds
         "recliner_suspended_since_timestamp_seconds" ["scope"]
         "Unix time at which the suspension began, in seconds; absent when nothing is suspended.";
+    RUNS: Gauge None "recliner_runs" ["state"]
+        "Number of open runs: running, or paused.";
+    RUN_MEMBERS: Gauge None "recliner_run_members" ["state"]
+        "Number of targets of open runs: done, running, waiting, or left out.";
     SUSPENSION_INFO: Gauge None "recliner_suspension_info" ["scope", "by", "why"]
         "Always 1, labelled with who ordered the suspension and the reason they gave.";
 }
@@ -42,6 +46,30 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     candidates(writer, plan);
     gates(writer, plan);
     suspensions(writer, plan);
+    runs(writer, plan);
+}
+
+fn runs(writer: &mut Writer, plan: &Plan) {
+    let open = || plan.conditions.constraints.runs.open();
+    let (mut done, mut running, mut waiting, mut left_out) = (0, 0, 0, 0);
+    for (number, run) in open() {
+        let progress = plan.run_progress(number, run);
+        done += run.done();
+        running += progress.running;
+        waiting += progress.remaining() - progress.running;
+        let refused = progress.left_out.values().map(|group| group.members);
+        left_out += refused.sum::<u64>() + progress.unmeasured;
+    }
+    let active = open().filter(|(_, run)| run.is_active()).count();
+    let mut samples = writer.family(&RUNS);
+    samples.sample(&["running"], active);
+    samples.sample(&["paused"], open().count() - active);
+    let mut samples = writer.family(&RUN_MEMBERS);
+    let states =
+        [("done", done), ("running", running), ("waiting", waiting), ("left_out", left_out)];
+    for (state, members) in states {
+        samples.sample(&[state], members);
+    }
 }
 
 fn limits(writer: &mut Writer, plan: &Plan) {

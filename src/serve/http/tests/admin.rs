@@ -23,7 +23,7 @@ use crate::{
 const SHARD: &str = "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.17";
 
 /// Sends an order; `fake` carries it out if it reaches the service.
-async fn order(
+pub(super) async fn order(
     surface: &mut Surface,
     path: &str,
     body: &str,
@@ -73,19 +73,19 @@ async fn time_limit<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// For orders that must not reach the service.
-fn nobody(order: Order) {
+pub(super) fn nobody(order: Order) {
     panic!("{order:?} came through");
 }
 
-fn done(order: Order, answer: OrderAnswer) {
+pub(super) fn done(order: Order, answer: OrderAnswer) {
     order.reply.send(Ok(answer)).unwrap();
 }
 
-fn deny(order: Order, why: Denied) {
+pub(super) fn deny(order: Order, why: Denied) {
     order.reply.send(Err(why)).unwrap();
 }
 
-fn success(data: Value) -> (StatusCode, Value) {
+pub(super) fn success(data: Value) -> (StatusCode, Value) {
     (StatusCode::OK, json!({ "status": "success", "data": data }))
 }
 

@@ -6,12 +6,14 @@ use crate::serve::report::{Failed, Success, orders::Permissions};
 const HOST: (&str, &str) = ("host", "127.0.0.1:10984");
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-const ORDERS: [&str; 8] = [
+const ORDERS: [&str; 10] = [
     "/api/v1/advice/mute",
     "/api/v1/advice/unmute",
     "/api/v1/suspend",
     "/api/v1/resume",
     "/api/v1/compact",
+    "/api/v1/runs",
+    "/api/v1/runs/change",
     "/api/v1/release",
     "/api/v1/rescan",
     "/api/v1/flush",

@@ -151,6 +151,7 @@ fn open_start(number: u64) -> Intent {
         design: None,
         channel: "slack_dbs".into(),
         ordered_by: (number == 22).then(|| "ann".into()),
+        run: None,
         at: at(number),
         file_bytes: Some(1000),
         active_bytes: Some(10),

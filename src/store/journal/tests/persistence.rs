@@ -1,5 +1,8 @@
 use super::*;
-use crate::text::Label;
+use crate::{
+    model::records::{Run, RunScope},
+    text::Label,
+};
 use std::os::unix::fs::PermissionsExt as _;
 
 fn everything() -> Vec<StateChange> {
@@ -21,10 +24,18 @@ fn everything() -> Vec<StateChange> {
         StateChange::SetCorrection(correction_key("view", "orders"), Some(correction(0.75))),
         StateChange::SetCorrection(correction_key("db", "gone"), None),
         StateChange::SetCorrection(correction_key("db", "orders"), Some(correction(1.25))),
+        StateChange::SetRun(9, Some(run(RunScope::All))),
+        StateChange::SetRun(10, Some(run(RunScope::Database("orders".into())))),
+        StateChange::SetRun(9, None),
     ]
     .into_iter()
     .chain(scorecard().into_iter().map(StateChange::Scorecard))
     .collect()
+}
+
+fn run(scope: RunScope) -> Run {
+    let results = [(JobResult::Freed, 3), (JobResult::NothingFreed, 1)].into();
+    Run { results, ..Run::beginning(scope, true, "ann".into(), moment(3)) }
 }
 
 fn scorecard() -> Vec<ScorecardChange> {
@@ -151,7 +162,7 @@ async fn order_survives_restart_and_its_operator_is_recorded() {
     let running = RunningJournal::claimed(InMemory).await;
     let order = |by: &str, until: u64| {
         let (at, until, by) = (moment(0), Moment::from_unix(until), by.to_owned());
-        let ordered = Some(CompactionOrder { at, until, by, force: true });
+        let ordered = Some(CompactionOrder { at, until, by, force: true, run: None });
         vec![StateChange::SetTargetRecord(
             target(1),
             Some(TargetRecord { ordered, ..TargetRecord::default() }),

@@ -79,7 +79,8 @@ pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
             | StateChange::Calibrate(_)
             | StateChange::SetCorrection(..)
             | StateChange::Scorecard(..)
-            | StateChange::SetAdvice(..) => {}
+            | StateChange::SetAdvice(..)
+            | StateChange::SetRun(..) => {}
         }
     }
     (chapters, broken)

@@ -44,6 +44,7 @@ fn intent(at: u64, node: &str, shard: &str) -> Intent {
         design: None,
         channel: "nightly".into(),
         ordered_by: None,
+        run: None,
         at: START.plus(seconds(at)),
         file_bytes: Some(400 * MB),
         active_bytes: Some(100 * MB),

@@ -1,4 +1,4 @@
-//! A run to an end: what one pass over the waiting targets would do, in which order, and whether
+//! Tidying: what one pass over the waiting targets would do, in which order, and whether
 //! anything is left that it should still wait for.
 //!
 //! Pure. Asks the planner again and again, each time as if the starts of the plan before had ended:
@@ -27,9 +27,9 @@ use wall_clock::Moment;
 /// Maximum number of plans that one outlook makes; a larger one is cut short and says so.
 const MAX_ROUNDS: usize = 2_000;
 
-/// What a run from now to its end would do.
+/// What tidying from now to its end would do.
 #[derive(Clone, Debug, Default)]
-pub struct RunOutlook {
+pub struct TidyOutlook {
     /// The starts, in order.
     pub starts: Vec<PlannedStart>,
     /// The targets that would be left, with the reasons.
@@ -42,7 +42,7 @@ pub struct RunOutlook {
 
 /// What a run still waits for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum RunState {
+pub enum TidyState {
     /// Nothing: whatever is left waits for something that the run does not bring about.
     Ended,
     /// A compaction of this process runs, or one starts now.
@@ -63,7 +63,7 @@ impl Plan {
 
     /// What a run from now would do, until this much is free if a size is given.
     #[must_use]
-    pub fn run_outlook(&self, until_free: Option<u64>) -> RunOutlook {
+    pub fn tidy_outlook(&self, until_free: Option<u64>) -> TidyOutlook {
         let mut conditions = self.undisturbed();
         // The pace of starts does not change their order.
         let limits = Limits {
@@ -76,7 +76,7 @@ impl Plan {
         let mut queues = Queues::new(Arc::clone(&self.channels));
         queues.apply_snapshot(&self.snapshot, self.planned_at);
         queues.update_prices(&self.snapshot, &conditions, &rules, self.planned_at);
-        let (mut outlook, mut done) = (RunOutlook::default(), BTreeSet::new());
+        let (mut outlook, mut done) = (TidyOutlook::default(), BTreeSet::new());
         for round in 0.. {
             let plan = queues.make_plan(&self.snapshot, &conditions, &rules, self.planned_at);
             let has_enough =
@@ -182,18 +182,18 @@ impl Plan {
 
     /// What a run waits for that began with these targets and has compacted those that are done.
     #[must_use]
-    pub fn run_state(
+    pub fn tidy_state(
         &self,
         begun_with: &BTreeSet<TargetId>,
         done: &BTreeSet<TargetId>,
-    ) -> RunState {
+    ) -> TidyState {
         if self.own_jobs().next().is_some() {
-            return RunState::Works;
+            return TidyState::Works;
         }
         let in_round = &self.conditions.constraints.partly_compacted_views;
         let orders = self.conditions.constraints.orders.keys().copied();
         let queued = self.queued_targets().map(|(_, ix, ..)| ix);
-        let mut waits = RunState::Ended;
+        let mut waits = TidyState::Ended;
         for ix in orders.chain(queued) {
             let Some(target) = self.snapshot.target(ix) else { continue };
             let id = target.id();
@@ -201,9 +201,9 @@ impl Plan {
                 continue;
             }
             match self.decision(target) {
-                Decision::Start => return RunState::Works,
+                Decision::Start => return TidyState::Works,
                 Decision::Refused(refusal) if passes(&refusal) => {
-                    waits = RunState::Waits(ix, refusal);
+                    waits = TidyState::Waits(ix, refusal);
                 }
                 Decision::Refused(_) | Decision::NotTaken => {}
             }

@@ -77,7 +77,7 @@ fn each_compaction_makes_room_for_the_next() {
         node_with(&mut draft, sizes);
         let conditions = Conditions { disks: disks(Some(free)), ..Conditions::default() };
         let plan = plan_of(&mut draft, &conditions, &rules());
-        let outlook = plan.run_outlook(goal.map(|goal| goal * MIB));
+        let outlook = plan.tidy_outlook(goal.map(|goal| goal * MIB));
         let starts: Vec<TargetIx> = outlook.starts.iter().map(|start| start.ix).collect();
         assert_eq!(names(&plan, &starts), order, "{sizes:?} {free}");
         let stays: Vec<TargetIx> = outlook.left.iter().map(|(ix, _)| *ix).collect();
@@ -105,7 +105,7 @@ fn unknown_or_stated_space_makes_no_room() {
     let headroom = Headroom { blind_limit: 100 * MIB, ..Headroom::default() };
     let blind = Arc::new(Rules { headroom, ..Rules::default() });
     let plan = plan_of(&mut draft, &conditions, &blind);
-    let outlook = plan.run_outlook(None);
+    let outlook = plan.tidy_outlook(None);
     let left: Vec<_> = outlook.left.iter().map(|(_, refusal)| refusal.reason).collect();
     assert_eq!((outlook.starts.len(), left), (1, vec![RefusalReason::UnknownDisk]));
     assert_eq!(outlook.free_bytes, None);
@@ -119,7 +119,7 @@ fn unknown_or_stated_space_makes_no_room() {
     };
     let headroom = Headroom { volumes: vec![volume], ..Headroom::default() };
     let stated = Arc::new(Rules { headroom, ..Rules::default() });
-    let outlook = plan_of(&mut draft, &conditions, &stated).run_outlook(None);
+    let outlook = plan_of(&mut draft, &conditions, &stated).tidy_outlook(None);
     assert_eq!((outlook.starts.len(), outlook.left.len()), (1, 1));
     assert_eq!(outlook.free_bytes, Some(180 * MIB));
 }
@@ -152,20 +152,20 @@ fn a_run_waits_for_others_and_ends_with_what_does_not_pass() {
         let plan = plan_of(draft, &conditions, &rules());
         let id = |at: usize| plan.snapshot.target(ids[at]).unwrap().id();
         let all: BTreeSet<_> = [id(0), id(1)].into();
-        plan.run_state(&all, &done.iter().map(|at| id(*at)).collect())
+        plan.tidy_state(&all, &done.iter().map(|at| id(*at)).collect())
     };
     let other = |at| job(at, JobOwner::Other);
-    assert_eq!(state(&mut draft, Vec::new(), 500, &[]), RunState::Works);
-    assert_eq!(state(&mut draft, vec![job(0, JobOwner::Recliner)], 500, &[0, 1]), RunState::Works);
+    assert_eq!(state(&mut draft, Vec::new(), 500, &[]), TidyState::Works);
+    assert_eq!(state(&mut draft, vec![job(0, JobOwner::Recliner)], 500, &[0, 1]), TidyState::Works);
     // Somebody else compacts the same file.
     let waits = state(&mut draft, vec![other(0)], 500, &[1]);
     assert!(
-        matches!(waits, RunState::Waits(ix, it) if ix == ids[0] && it.reason == RefusalReason::Running),
+        matches!(waits, TidyState::Waits(ix, it) if ix == ids[0] && it.reason == RefusalReason::Running),
         "{waits:?}"
     );
     // Nothing fits, or everything is done: what waits again after that is for the next run.
-    assert_eq!(state(&mut draft, Vec::new(), 1, &[]), RunState::Ended);
-    assert_eq!(state(&mut draft, Vec::new(), 500, &[0, 1]), RunState::Ended);
+    assert_eq!(state(&mut draft, Vec::new(), 1, &[]), TidyState::Ended);
+    assert_eq!(state(&mut draft, Vec::new(), 500, &[0, 1]), TidyState::Ended);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{
         records::{CompactionOrder, JobOwner, Outcome, RecoveredState, SuspensionScope},
         target::TargetId,
     },
-    plan::{Plan, Refusal, RefusalReason, RunState},
+    plan::{Plan, Refusal, RefusalReason, TidyState},
     scan::ScanCommand,
     table::TargetIx,
 };
@@ -38,7 +38,7 @@ const ORDER_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
 
 /// What a run works on, and when it stops early.
 #[derive(Clone, Debug, Default)]
-pub struct RunScope {
+pub struct TidyScope {
     /// The targets that it began with. It does not wait for others.
     pub targets: BTreeSet<TargetId>,
     /// Cleanups to request although nothing shows that there are stale index files.
@@ -51,7 +51,7 @@ pub struct RunScope {
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunEnd {
+pub enum TidyEnd {
     /// Nothing is left that it can do.
     Finished,
     /// Enough space is free.
@@ -64,7 +64,7 @@ pub enum RunEnd {
 
 /// What happens during a run.
 #[derive(Debug)]
-pub enum RunEvent<'a> {
+pub enum TidyEvent<'a> {
     /// A compaction started.
     Started(TargetIx),
     /// A compaction or a cleanup ended.
@@ -75,9 +75,9 @@ pub enum RunEvent<'a> {
 
 /// How a run went.
 #[derive(Debug)]
-pub struct RunReport {
+pub struct TidyReport {
     /// Why it ended.
-    pub end: RunEnd,
+    pub end: TidyEnd,
     /// The last plan.
     pub plan: Arc<Plan>,
     /// How each compaction and cleanup that it started ended.
@@ -101,14 +101,14 @@ impl Told {
         &mut self,
         plan: &Plan,
         outcomes: &[Outcome],
-        observe: &mut impl FnMut(&Plan, RunEvent<'_>),
+        observe: &mut impl FnMut(&Plan, TidyEvent<'_>),
     ) {
         let running: BTreeSet<TargetIx> = plan.own_jobs().map(|(ix, _)| ix).collect();
         for ix in running.difference(&self.started) {
-            observe(plan, RunEvent::Started(*ix));
+            observe(plan, TidyEvent::Started(*ix));
         }
         for outcome in outcomes.iter().skip(self.ended) {
-            observe(plan, RunEvent::Ended(outcome));
+            observe(plan, TidyEvent::Ended(outcome));
             self.last_end = self.last_end.max(Some(outcome.ended_at));
         }
         if outcomes.len() > self.ended || running != self.started {
@@ -129,24 +129,24 @@ impl Told {
     fn is_end(
         &mut self,
         plan: &Plan,
-        scope: &RunScope,
+        scope: &TidyScope,
         outcomes: &[Outcome],
-        observe: &mut impl FnMut(&Plan, RunEvent<'_>),
+        observe: &mut impl FnMut(&Plan, TidyEvent<'_>),
     ) -> bool {
         let done = outcomes.iter().map(|it| it.target.clone()).collect();
-        match plan.run_state(&scope.targets, &done) {
-            RunState::Works => false,
-            RunState::Waits(ix, refusal) => {
+        match plan.tidy_state(&scope.targets, &done) {
+            TidyState::Works => false,
+            TidyState::Waits(ix, refusal) => {
                 let waits = Some((ix, refusal.reason));
                 let passes_soon = [RefusalReason::Ramp, RefusalReason::Stale];
                 if self.waits != waits && !passes_soon.contains(&refusal.reason) {
                     self.waits = waits;
-                    observe(plan, RunEvent::Waits(ix, &refusal));
+                    observe(plan, TidyEvent::Waits(ix, &refusal));
                 }
                 refusal.reason == RefusalReason::Stale
                     && self.last_change.elapsed() > MEASURE_PATIENCE
             }
-            RunState::Ended => {
+            TidyState::Ended => {
                 let left = plan.left(|_, id| done.contains(id) || !scope.targets.contains(id));
                 let mut reasons = left.iter().map(|(_, refusal)| refusal.reason);
                 !reasons.any(|it| it == RefusalReason::Headroom) || self.is_measured(plan)
@@ -155,7 +155,7 @@ impl Told {
     }
 }
 
-impl RunScope {
+impl TidyScope {
     fn has_enough(&self, plan: &Plan) -> bool {
         let goal = self.until_free.zip(plan.least_free_bytes());
         goal.is_some_and(|(goal, free)| free >= goal)
@@ -171,10 +171,10 @@ impl ClusterMonitor {
     pub async fn run_to_end(
         &mut self,
         kept: impl Fn() -> RecoveredState,
-        scope: &RunScope,
+        scope: &TidyScope,
         interrupted: impl Future<Output = ()>,
-        mut observe: impl FnMut(&Plan, RunEvent<'_>),
-    ) -> Result<RunReport, String> {
+        mut observe: impl FnMut(&Plan, TidyEvent<'_>),
+    ) -> Result<TidyReport, String> {
         self.order_cleanups(&scope.cleanups).await?;
         let mut told = Told {
             started: BTreeSet::new(),
@@ -202,26 +202,26 @@ impl ClusterMonitor {
                 let is_measured = told.is_measured(&plan);
                 let has_enough = scope.has_enough(&plan);
                 if has_enough && is_measured {
-                    end = Some(RunEnd::EnoughFree);
+                    end = Some(TidyEnd::EnoughFree);
                 } else if pauses && is_measured {
                     // A compaction that still ran used some of what was free.
                     pauses = false;
                     self.start_again().await?;
                 } else if !pauses && told.is_end(&plan, scope, &outcomes, &mut observe) {
-                    end = Some(RunEnd::Finished);
+                    end = Some(TidyEnd::Finished);
                 }
             } else if end.is_none() && !pauses && scope.has_enough(&plan) {
                 pauses = true;
                 self.start_nothing_more().await?;
             }
-            let is_cut_short = matches!(end, Some(RunEnd::TimeUp | RunEnd::Interrupted));
+            let is_cut_short = matches!(end, Some(TidyEnd::TimeUp | TidyEnd::Interrupted));
             let is_late = until.is_some_and(|until| until <= Instant::now());
             if let Some(end) = end
                 && (!is_cut_short || is_answered || is_late)
             {
                 let still_running = plan.own_jobs().map(|(ix, _)| ix).collect();
                 let plan = if is_cut_short { plan } else { self.read_again(plan).await };
-                return Ok(RunReport { end, plan, outcomes, still_running });
+                return Ok(TidyReport { end, plan, outcomes, still_running });
             }
             let time_is_up = async {
                 match until {
@@ -235,8 +235,8 @@ impl ClusterMonitor {
                     None
                 }
                 _ = tick.tick() => None,
-                () = time_is_up, if !is_cut_short => Some(RunEnd::TimeUp),
-                () = &mut interrupted, if !is_cut_short => Some(RunEnd::Interrupted),
+                () = time_is_up, if !is_cut_short => Some(TidyEnd::TimeUp),
+                () = &mut interrupted, if !is_cut_short => Some(TidyEnd::Interrupted),
             };
             if stopped.is_some() {
                 end = stopped;
@@ -269,6 +269,7 @@ impl ClusterMonitor {
                 until: now.plus(ORDER_LIFETIME),
                 by: "recliner tidy".to_owned(),
                 force: true,
+                run: None,
             };
             self.job_state.order(target.clone(), order).await.map_err(|why| why.to_string())?;
         }

@@ -1,0 +1,320 @@
+//! Runs, as JSON and in sentences.
+
+use super::{vocabulary, vocabulary::Word, why};
+use crate::{
+    model::records::{LeftOut, Run, RunScope},
+    plan::{Member, MemberGroup, Plan, RefusalReason, RunProgress, SUPPOSED_RUN},
+    text::{Label, counted, duration, size::format_size_short},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Maximum number of requests in the answer to an order that is refused in advise mode.
+const MAX_REQUESTS: usize = 1_000;
+
+/// All runs, the newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunList {
+    /// The open runs, and the last that ended.
+    pub runs: Vec<RunLine>,
+}
+
+/// An order to compact everything that is worth it of a database, on a node, or everywhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunLine {
+    /// Its number.
+    pub run: u64,
+    /// The database whose shard copies and views it compacts; null if it is about a node or everything.
+    pub db: Option<String>,
+    /// The node whose shard copies it compacts.
+    pub node: Option<String>,
+    /// Whether it also compacts what no channel takes, or what is paused.
+    pub force: bool,
+    /// Who ordered it.
+    pub by: String,
+    /// When it was ordered.
+    pub since: String,
+    /// Whether it goes on.
+    #[schemars(with = "vocabulary::RunState")]
+    pub state: Word,
+    /// Who paused or ended it; null for nobody.
+    pub changed_by: Option<String>,
+    /// When it ended; null while it is open.
+    pub ended_at: Option<String>,
+    /// Number of targets that it has compacted, and that it still may.
+    pub members: u64,
+    /// Number of those that were compacted since it began, whatever started that.
+    pub done: u64,
+    /// Number of those that are being compacted.
+    pub running: u64,
+    /// How the compactions ended.
+    pub results: BTreeMap<String, u64>,
+    /// Bytes freed so far, where sizes are known; negative if files grew.
+    pub freed_bytes: i64,
+    /// Bytes that the rest is predicted to free.
+    pub reclaimable_bytes: u64,
+    /// Seconds that the rest takes at the measured rate, if nothing holds it back; null if unknown.
+    pub seconds_left: Option<f64>,
+    /// What all members wait for, if none runs or starts; null otherwise.
+    pub waits: Option<String>,
+    /// What it goes on without, or what it left.
+    pub left_out: Vec<LeftOutLine>,
+    /// Its progress or result as a sentence.
+    pub says: String,
+}
+
+/// Targets that a run goes on without, for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOutLine {
+    /// The reason: that of a refusal, `cancelled`, `stalled`, or `unmeasured` for indexes of unknown
+    /// size.
+    pub reason: Word,
+    /// Their number.
+    pub members: u64,
+    /// What the reason means, and what would change it.
+    pub says: String,
+    /// The first of them.
+    pub examples: Vec<LeftOutMember>,
+}
+
+/// A target that a run goes on without.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOutMember {
+    /// The target's id.
+    pub id: String,
+    /// The reason as a sentence; null once the run has ended.
+    pub why: Option<String>,
+}
+
+impl LeftOutLine {
+    fn new(reason: &str, members: u64, examples: Vec<LeftOutMember>) -> Self {
+        let refusal = RefusalReason::from_label(reason);
+        let says = match (refusal, reason) {
+            (Some(reason), _) => {
+                let ends_when = reason.ends_when().trim_end_matches('.');
+                format!("{}; it ends when {ends_when}", reason.meaning())
+            }
+            (None, "stalled") => "nothing of the run was compacted for more than a week".to_owned(),
+            (None, "cancelled") => "the run was cancelled before their turn".to_owned(),
+            (None, _) => "their size is unknown".to_owned(),
+        };
+        Self { reason: reason.to_owned().into(), members, says, examples }
+    }
+
+    fn of_group(plan: &Plan, reason: RefusalReason, group: &MemberGroup) -> Self {
+        let examples = group.examples.iter().filter_map(|(ix, refusal)| {
+            let target = plan.snapshot.target(*ix)?;
+            Some(LeftOutMember {
+                id: target.id().to_string(),
+                why: Some(why(plan, target, refusal)),
+            })
+        });
+        Self::new(reason.label(), group.members, examples.collect())
+    }
+
+    fn of_ended(left: &LeftOut) -> Self {
+        let examples = left.examples.iter();
+        let examples = examples.map(|id| LeftOutMember { id: id.to_string(), why: None });
+        Self::new(&left.reason, left.members, examples.collect())
+    }
+}
+
+impl RunList {
+    /// The runs of a plan.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        let runs = plan.conditions.constraints.runs.0.iter().rev();
+        Self { runs: runs.map(|(number, run)| RunLine::of(plan, *number, run)).collect() }
+    }
+
+    /// The open runs of a plan that are about this database.
+    #[must_use]
+    pub fn of_database(plan: &Plan, db: &str) -> Self {
+        let about = |run: &Run| match &run.scope {
+            RunScope::Database(name) => name == db,
+            RunScope::All => true,
+            RunScope::Node(_) => false,
+        };
+        let runs = plan.conditions.constraints.runs.open().filter(|(_, run)| about(run));
+        Self { runs: runs.map(|(number, run)| RunLine::of(plan, number, run)).collect() }
+    }
+}
+
+impl RunLine {
+    /// A run with its progress in a plan.
+    #[must_use]
+    pub fn of(plan: &Plan, number: u64, run: &Run) -> Self {
+        let progress = match run.ended {
+            None => plan.run_progress(number, run),
+            Some(_) => RunProgress::default(),
+        };
+        Self::with_progress(plan, number, run, &progress)
+    }
+
+    /// A run that would begin now, and why it would be refused, if it would.
+    #[must_use]
+    pub fn if_ordered(plan: &Plan, run: &Run) -> (Self, Option<String>) {
+        let line = Self::of(plan, SUPPOSED_RUN, run);
+        let refused = (line.members == 0).then(|| {
+            let scope = &run.scope;
+            let force = match scope {
+                RunScope::Database(_) if !run.force => "; --force compacts it anyway",
+                RunScope::Database(_) | RunScope::Node(_) | RunScope::All => "",
+            };
+            if line.left_out.is_empty() {
+                return format!("no channel takes anything of {scope}{force}");
+            }
+            let left: Vec<String> = line.left_out.iter().map(LeftOutLine::to_string).collect();
+            format!("nothing of {scope} may start; {}", left.join("; "))
+        });
+        (line, refused)
+    }
+
+    fn with_progress(plan: &Plan, number: u64, run: &Run, progress: &RunProgress) -> Self {
+        let mut left_out: Vec<LeftOutLine> = match &run.ended {
+            Some(end) => end.left_out.iter().map(LeftOutLine::of_ended).collect(),
+            None => {
+                let groups = progress.left_out.iter();
+                groups.map(|(reason, group)| LeftOutLine::of_group(plan, *reason, group)).collect()
+            }
+        };
+        if progress.unmeasured > 0 {
+            left_out.push(LeftOutLine::new("unmeasured", progress.unmeasured, Vec::new()));
+        }
+        let (db, node) = match &run.scope {
+            RunScope::Database(name) => (Some(name.clone()), None),
+            RunScope::Node(name) => (None, Some(name.clone())),
+            RunScope::All => (None, None),
+        };
+        let (state, changed_by) = match (&run.ended, &run.paused) {
+            (Some(end), _) => (end.how.label(), end.by.clone()),
+            (None, Some(pause)) => ("paused", pause.by.clone()),
+            (None, None) => ("running", None),
+        };
+        let first = progress.waiting.iter().max_by_key(|(_, group)| group.members);
+        let first = first.and_then(|(_, group)| group.examples.first());
+        let waits = first.filter(|_| progress.running + progress.starting == 0 && run.is_active());
+        let waits =
+            waits.and_then(|(ix, refusal)| Some(why(plan, plan.snapshot.target(*ix)?, refusal)));
+        let mut line = Self {
+            run: number,
+            db,
+            node,
+            force: run.force,
+            by: run.by.clone(),
+            since: run.at.rfc3339(),
+            state: state.into(),
+            changed_by,
+            ended_at: run.ended.as_ref().map(|end| end.at.rfc3339()),
+            members: run
+                .ended
+                .as_ref()
+                .map_or_else(|| run.done() + progress.remaining(), |end| end.members),
+            done: run.done(),
+            running: progress.running,
+            results: run.results.iter().map(|(how, n)| (how.label().to_owned(), *n)).collect(),
+            freed_bytes: run.freed_bytes,
+            reclaimable_bytes: progress.reclaimable_bytes,
+            seconds_left: progress.seconds_left(plan).filter(|_| run.is_active()),
+            waits,
+            left_out,
+            says: String::new(),
+        };
+        line.says = line.progress();
+        line
+    }
+
+    /// What it compacts, as part of a sentence.
+    #[must_use]
+    pub fn scope(&self) -> String {
+        match (&self.db, &self.node) {
+            (Some(db), _) => RunScope::Database(db.clone()),
+            (None, Some(node)) => RunScope::Node(node.clone()),
+            (None, None) => RunScope::All,
+        }
+        .to_string()
+    }
+
+    /// Whether it has not ended.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        self.ended_at.is_none()
+    }
+
+    /// Its progress: `5 of 24, 41 GiB freed, about 3h left`.
+    fn progress(&self) -> String {
+        let mut parts = vec![format!("{} of {}", self.done, self.members)];
+        let bytes = format_size_short(self.freed_bytes.unsigned_abs());
+        let unmeasured = if self.results.contains_key("unmeasured") { "at least " } else { "" };
+        parts.push(match self.freed_bytes {
+            ..0 => format!("grew by {bytes}"),
+            0.. => format!("{unmeasured}{bytes} freed"),
+        });
+        let others = self.results.iter().filter(|(how, _)| !matches!(how.as_str(), "freed"));
+        parts.extend(others.map(|(how, count)| format!("{count} {}", super::result_in_words(how))));
+        // Those of a cancelled run are members that it did not come to.
+        let left = self.left_out.iter().filter(|line| line.reason != "cancelled");
+        let left: u64 = left.map(|line| line.members).sum();
+        if left > 0 {
+            parts.push(format!("{left} left out"));
+        }
+        if !self.is_open() || self.state == "paused" {
+            parts.push(self.state.to_string());
+        } else if let Some(seconds) = self.seconds_left.filter(|_| self.members > self.done) {
+            let left = Duration::try_from_secs_f64(seconds.ceil()).unwrap_or(Duration::MAX);
+            parts.push(format!("about {} left", duration::in_words(left)));
+        }
+        parts.join(", ")
+    }
+
+    /// What the order that began it, or changed it, did, in lines.
+    pub(super) fn says_of_order(&self, began: bool) -> Vec<String> {
+        let Self { run, says, .. } = self;
+        let scope = self.scope();
+        let mut lines = vec![match &*self.state {
+            "paused" => format!(
+                "Run {run} over {scope} is paused ({says}): its members no longer go first. What runs goes on; recliner suspend stops all starts."
+            ),
+            "running" if began => format!(
+                "Run {run} over {scope} compacts {}, which frees about {}.",
+                counted(self.members, "target", "targets"),
+                format_size_short(self.reclaimable_bytes)
+            ),
+            "running" => format!("Run {run} over {scope} goes on: {says}."),
+            _ => format!("Run {run} over {scope} has ended: {says}. What runs goes on."),
+        }];
+        lines.extend(self.waits.as_ref().map(|why| format!("It waits: {why}.")));
+        lines.extend(self.left_out_lines());
+        lines
+    }
+
+    /// What it leaves out, one line for each reason and target.
+    #[must_use]
+    pub fn left_out_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for group in &self.left_out {
+            lines.push(format!("Left out: {group}"));
+            lines.extend(group.examples.iter().map(|member| match &member.why {
+                Some(why) => format!("  {}: {why}", member.id),
+                None => format!("  {}", member.id),
+            }));
+        }
+        lines
+    }
+}
+
+impl std::fmt::Display for LeftOutLine {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} ({}): {}", self.members, self.reason, self.says)
+    }
+}
+
+/// The requests that a run would send first, for a person who sends them.
+#[must_use]
+pub fn requests_of_run(plan: &Plan, run: &Run) -> Vec<String> {
+    let members = plan.run_members(SUPPOSED_RUN, run);
+    let members = members.filter(|(_, member)| matches!(member, Member::Starts | Member::Waits(_)));
+    let starts = members.filter_map(|(target, _)| plan.start_if_ordered(target));
+    starts.take(MAX_REQUESTS).map(|start| start.request.to_string()).collect()
+}
