@@ -87,7 +87,10 @@ fn opening(line: &DatabaseLine, answers: &DatabaseAnswers) -> String {
         // More jobs may have ended than are shown.
         let [least, most] = if done < SHOWN { ["", "about"] } else { ["at least ", "at most"] };
         text.push_str(&format!("; {files}, {least}{done} freed space within a day"));
-        if done > 0 {
+        // A pace needs a day of history; an open run says its own.
+        let ended = answers.outcomes.iter().filter_map(|job| Moment::parse(&job.ended_at));
+        let covers_a_day = ended.min().is_some_and(|ended| ended.age(answers.now) >= a_day);
+        if done > 0 && (covers_a_day || done >= SHOWN) && answers.runs.is_empty() {
             let rest = duration::format_rounded(a_day.mul_f64(waiting as f64 / done as f64));
             text.push_str(&format!(", so the rest takes {most} {rest}"));
         }

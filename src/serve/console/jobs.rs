@@ -94,7 +94,12 @@ fn row(line: &JobLine, now: Moment) -> Markup {
     html! { tr {
         td.named {
             @if line.work == "build" { "build of " }
-            @match &line.target { Some(id) => { (target_link(id, &what)) } None => { (name(&what)) } }
+            // Of a view, the task is about one shard's file.
+            @match (&line.target, &line.ddoc) {
+                (Some(id), None) => { (id_link(id, None)) }
+                (Some(id), Some(_)) => { (target_link(id, &what)) }
+                (None, _) => { (name(&what)) }
+            }
         }
         td { @match &line.node { Some(node) => { (name(node)) } None => { (unknown()) } } }
         td.one { @match line.progress {
