@@ -59,7 +59,7 @@ pub(crate) use queues_if::SupposedTarget;
 pub use refusal::{Refusal, RefusalClass, RefusalReason};
 pub use reservation::SlotReservation;
 pub use rules::Rules;
-pub use runs::{Member, MemberGroup, RunProgress, SUPPOSED_RUN};
+pub use runs::{Member, RunProgress, SUPPOSED_RUN};
 pub use start::{Caveat, CompactionRequest, PlannedStart};
 pub use tidy::{TidyOutlook, TidyState};
 

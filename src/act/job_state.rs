@@ -124,7 +124,7 @@ enum JobStateCommand {
     Release(Option<TargetId>, oneshot::Sender<(usize, oneshot::Receiver<StoreResult>)>),
     Order(TargetId, CompactionOrder, oneshot::Sender<StoreResult>),
     ChangeRun(
-        RunCommand,
+        Box<RunCommand>,
         oneshot::Sender<Result<(u64, oneshot::Receiver<StoreResult>), RunRejected>>,
     ),
 }
@@ -240,6 +240,7 @@ impl JobStateHandle {
     /// # Errors
     /// If that is not possible, or as [`Self::suspend`].
     pub async fn change_run(&self, command: RunCommand) -> Result<u64, RunNotChanged> {
+        let command = Box::new(command);
         let answer = self.ask(|answer| JobStateCommand::ChangeRun(command, answer)).await;
         let (number, kept) =
             answer.ok_or(NotPersisted::Stopping)?.map_err(RunNotChanged::Rejected)?;
@@ -460,7 +461,7 @@ impl JobStateTask {
                 self.pending_writes.push_awaited(change, None, answer);
             }
             JobStateCommand::ChangeRun(command, answer) => {
-                let changed = self.state.change_run(command).map(|(number, changes)| {
+                let changed = self.state.change_run(*command).map(|(number, changes)| {
                     let (store_tx, store_rx) = oneshot::channel();
                     self.pending_writes.push_awaited(changes, None, store_tx);
                     (number, store_rx)

@@ -27,7 +27,8 @@ pub use journal_failure::JournalFailure;
 pub use order::CompactionOrder;
 pub use outcome::{Intent, JobOwner, JobResult, Outcome, frees_little};
 pub use run::{
-    LeftOut, MAX_OPEN_RUNS, Run, RunCommand, RunEnd, RunEnding, RunRejected, RunScope, Runs,
+    LeftOut, LeftOutMember, MAX_OPEN_RUNS, Run, RunCommand, RunEnd, RunEnding, RunRejected,
+    RunScope, Runs,
 };
 pub use scorecard::{
     AdvisedJob, AdvisedTarget, HourNumber, ScorecardChange, ScorecardHour, ScorecardRecords,

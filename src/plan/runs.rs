@@ -16,10 +16,10 @@ use crate::{
     jobs::Job,
     model::{
         channel::Channels,
-        records::{CompactionOrder, LeftOut, Run, RunEnd, RunEnding},
+        records::{CompactionOrder, LeftOut, LeftOutMember, Run, RunEnd, RunEnding, RunScope},
         target::{TargetKind, TargetState},
     },
-    table::{NodeIx, Snapshot, TargetIx, TargetRef},
+    table::{DbIx, NodeIx, Snapshot, TargetIx, TargetRef},
     text::Label as _,
 };
 use hashbrown::HashMap;
@@ -33,7 +33,7 @@ use wall_clock::Moment;
 
 /// Members of runs that one queue offers first at a time, the best of them: more than can start
 /// before the next plan.
-const MAX_ORDERED: usize = 1_024;
+const MAX_ORDERED: usize = 256;
 
 /// Members that are named for each reason.
 const MAX_EXAMPLES: usize = 20;
@@ -41,11 +41,31 @@ const MAX_EXAMPLES: usize = 20;
 /// The number of a run that is only supposed.
 pub const SUPPOSED_RUN: u64 = u64::MAX;
 
-/// Whether a target is in the scope of a run and was not compacted since it began.
-fn is_to_do(number: u64, run: &Run, conditions: &Conditions, target: TargetRef<'_>) -> bool {
-    run.scope.covers(target.kind(), target.db_name().db, target.node())
-        && !target.is_part()
-        && conditions.constraints.done_in_run.get(&target.ix()).is_none_or(|done| *done < number)
+/// Whether a target is in the scope of a run and was not compacted since it began. Names are looked
+/// up once, because there are far more targets than names.
+fn to_do(
+    number: u64,
+    run: &Run,
+    conditions: &Conditions,
+    snapshot: &Snapshot,
+) -> impl Fn(TargetRef<'_>) -> bool + use<> {
+    let (scope, constraints) = (run.scope.clone(), Arc::clone(&conditions.constraints));
+    let (wanted_db, wanted_node) = match &scope {
+        RunScope::Database(name) => (Some(&**name), None),
+        RunScope::Node(name) => (None, Some(&**name)),
+        RunScope::All => (None, None),
+    };
+    let dbs = snapshot.databases().filter(|(_, db)| Some(db.db) == wanted_db);
+    let dbs: Vec<DbIx> = dbs.map(|(ix, _)| ix).collect();
+    let node = snapshot.nodes().iter().position(|node| Some(&*node.name) == wanted_node);
+    let node = node.and_then(NodeIx::from_usize);
+    move |target| {
+        let is_db = |_: &str| dbs.contains(&target.db());
+        let is_node = |_: &str| node == Some(target.node_ix());
+        scope.covers(target.kind(), is_db, is_node)
+            && !target.is_part()
+            && constraints.done_in_run.get(&target.ix()).is_none_or(|done| *done < number)
+    }
 }
 
 /// The channel that a member counts towards; `None` if it is no member.
@@ -65,21 +85,22 @@ pub(super) fn with_members_ordered(
     waiting: &PublishedQueues,
     snapshot: &Snapshot,
 ) -> Conditions {
-    let mut conditions = conditions.clone();
-    let runs: Vec<(u64, &Run)> = conditions.constraints.runs.active().collect();
-    if runs.is_empty() {
-        return conditions;
-    }
     let constraints = &conditions.constraints;
+    let active = constraints.runs.active();
+    let runs: Vec<(u64, &Run, _)> = active
+        .map(|(number, run)| (number, run, to_do(number, run, conditions, snapshot)))
+        .collect();
+    if runs.is_empty() {
+        return conditions.clone();
+    }
     let mut best: HashMap<QueueKey, BTreeSet<_>> = HashMap::new();
     for target in snapshot.targets().filter(|it| !constraints.orders.contains_key(&it.ix())) {
-        let mut covering = runs.iter().filter(|(number, run)| {
-            let rests = !run.force && constraints.backoffs.contains_key(&target.ix());
-            !rests && is_to_do(*number, run, &conditions, target)
+        let mut covering = runs.iter().filter(|(_, run, is_to_do)| {
+            is_to_do(target) && (run.force || !constraints.backoffs.contains_key(&target.ix()))
         });
         let placement = waiting.placements.get(target.ix().as_usize());
         let placed = placement.and_then(|it| it.channel_index());
-        let Some((number, run, channel)) = covering.find_map(|(number, run)| {
+        let Some((number, run, channel)) = covering.find_map(|(number, run, _)| {
             Some((*number, run, channel_of(run, &waiting.channels, placed, target)?))
         }) else {
             continue;
@@ -105,6 +126,7 @@ pub(super) fn with_members_ordered(
             Some((ix, CompactionOrder { at, until, by, force, run: Some(number) }))
         })
         .collect();
+    let mut conditions = conditions.clone();
     Arc::make_mut(&mut conditions.constraints).orders.extend(orders);
     conditions
 }
@@ -132,30 +154,6 @@ fn is_left_out(refusal: &Refusal) -> bool {
         || (refusal.reason.is_of_turn() && refusal.limit == Some(0.0))
 }
 
-/// Some members of a run.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct MemberGroup {
-    /// Their number.
-    pub members: u64,
-    /// The first of them, with why they do not start.
-    pub examples: Vec<(TargetIx, Refusal)>,
-}
-
-impl MemberGroup {
-    fn add(&mut self, ix: TargetIx, refusal: Refusal) {
-        self.members += 1;
-        if self.examples.len() < MAX_EXAMPLES {
-            self.examples.push((ix, refusal));
-        }
-    }
-
-    fn left_out(&self, reason: &str, plan: &Plan) -> LeftOut {
-        let targets = self.examples.iter().filter_map(|(ix, _)| plan.snapshot.target(*ix));
-        let examples = targets.map(TargetRef::id).collect();
-        LeftOut { reason: reason.to_owned(), members: self.members, examples }
-    }
-}
-
 /// The members of a run that were not compacted since it began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunProgress {
@@ -164,9 +162,9 @@ pub struct RunProgress {
     /// Number of members that start now.
     pub starting: u64,
     /// Members that start once something passes, by what that is.
-    pub waiting: BTreeMap<RefusalReason, MemberGroup>,
+    pub waiting: BTreeMap<RefusalReason, LeftOut>,
     /// Members that the run goes on without, by reason.
-    pub left_out: BTreeMap<RefusalReason, MemberGroup>,
+    pub left_out: BTreeMap<RefusalReason, LeftOut>,
     /// Number of indexes of the scope whose size is unknown.
     pub unmeasured: u64,
     /// Bytes that those that run, start or wait are predicted to free.
@@ -201,42 +199,42 @@ impl RunProgress {
         Some(bytes / rate * 100.0 / plan.rules.limits.duty_percent)
     }
 
-    /// The end of a run now, by an operator if there is a `by`.
+    /// The end of a run now, by an operator if there is a `by`: members that could have started are
+    /// left for the reason for which they wait.
     #[must_use]
-    pub fn end(
-        &self,
-        run: &Run,
-        (how, at): (RunEnding, Moment),
-        by: Option<String>,
-        plan: &Plan,
-    ) -> RunEnd {
-        let left_out = self.left_out(how == RunEnding::Cancelled, plan);
-        RunEnd { at, how, by, members: run.done() + self.remaining(), left_out }
+    pub fn end(&self, run: &Run, (how, at): (RunEnding, Moment), by: Option<String>) -> RunEnd {
+        let members = run.done() + self.remaining();
+        let late = self.waiting.values().cloned().chain(unnamed(how.label(), self.starting));
+        let left_out = self.left_out_groups().into_iter().chain(late).collect();
+        RunEnd { at, how, by, members, left_out }
     }
 
-    /// What a run that ends now leaves: those that could have started by the reason for which they
-    /// wait, or all as `cancelled`.
-    fn left_out(&self, is_cancelled: bool, plan: &Plan) -> Vec<LeftOut> {
-        let of = |groups: &BTreeMap<RefusalReason, MemberGroup>| -> Vec<LeftOut> {
-            groups.iter().map(|(reason, group)| group.left_out(reason.label(), plan)).collect()
-        };
-        let (mut left, mut late) = (of(&self.left_out), of(&self.waiting));
-        let unnamed = |reason: &str, members| LeftOut {
-            reason: reason.to_owned(),
-            members,
-            examples: Vec::new(),
-        };
-        if is_cancelled {
-            let examples = late.into_iter().flat_map(|group| group.examples).take(MAX_EXAMPLES);
-            let members = self.remaining() - self.running;
-            late = vec![LeftOut { examples: examples.collect(), ..unnamed("cancelled", members) }];
-        } else {
-            late.push(unnamed("stalled", self.starting));
-        }
-        left.append(&mut late);
-        left.push(unnamed("unmeasured", self.unmeasured));
-        left.retain(|group| group.members > 0);
-        left
+    /// What the run goes on without.
+    #[must_use]
+    pub fn left_out_groups(&self) -> Vec<LeftOut> {
+        self.left_out.values().cloned().chain(unnamed("unmeasured", self.unmeasured)).collect()
+    }
+}
+
+/// Members for a reason that no refusal has.
+fn unnamed(reason: &str, members: u64) -> Option<LeftOut> {
+    (members > 0).then(|| LeftOut { reason: reason.to_owned(), members, examples: Vec::new() })
+}
+
+/// Adds a member to those that wait, or are left out, for the same reason.
+fn add(
+    groups: &mut BTreeMap<RefusalReason, LeftOut>,
+    refusal: &Refusal,
+    member: impl FnOnce() -> LeftOutMember,
+) {
+    let group = groups.entry(refusal.reason).or_insert_with(|| LeftOut {
+        reason: refusal.reason.label().to_owned(),
+        members: 0,
+        examples: Vec::new(),
+    });
+    group.members += 1;
+    if group.examples.len() < MAX_EXAMPLES {
+        group.examples.push(member());
     }
 }
 
@@ -250,13 +248,22 @@ impl Plan {
     ) -> impl Iterator<Item = (TargetRef<'a>, Member)> {
         let jobs = self.conditions.jobs.compactions();
         let running: BTreeSet<TargetIx> = jobs.filter_map(|job: &Job| job.target).collect();
-        let to_do = self.snapshot.targets();
-        let to_do = to_do.filter(move |it| is_to_do(number, run, &self.conditions, *it));
-        to_do.filter_map(move |target| {
+        let is_to_do = to_do(number, run, &self.conditions, &self.snapshot);
+        let constraints = &self.conditions.constraints;
+        // For most targets this is known without a decision.
+        let is_untaken = |ix: TargetIx| {
+            let placement = self.placements.get(ix.as_usize());
+            placement.is_none_or(|it| it.channel_index().is_none())
+                && !constraints.orders.contains_key(&ix)
+                && !constraints.partly_compacted_views.contains_key(&ix)
+        };
+        self.snapshot.targets().filter(move |it| is_to_do(*it)).filter_map(move |target| {
             if running.contains(&target.ix()) {
                 return Some((target, Member::Runs));
             }
-            let member = match self.decision(target) {
+            let decision =
+                if is_untaken(target.ix()) { Decision::NotTaken } else { self.decision(target) };
+            let member = match decision {
                 Decision::Start => Member::Starts,
                 Decision::Refused(refusal) if refusal.reason == RefusalReason::Running => {
                     Member::Runs
@@ -281,19 +288,28 @@ impl Plan {
         })
     }
 
-    /// How far a run has come.
+    /// How far a run has come; `why` says in a sentence why a member does not start.
     #[must_use]
-    pub fn run_progress(&self, number: u64, run: &Run) -> RunProgress {
+    pub fn run_progress(
+        &self,
+        number: u64,
+        run: &Run,
+        why: impl Fn(TargetRef<'_>, &Refusal) -> Option<String>,
+    ) -> RunProgress {
         let mut progress = RunProgress::default();
         for (target, member) in self.run_members(number, run) {
+            let named = |refusal: &Refusal| {
+                let (id, why) = (target.id().to_string(), why(target, refusal));
+                LeftOutMember { id, why }
+            };
             match member {
                 Member::Runs => progress.running += 1,
                 Member::Starts => progress.starting += 1,
                 Member::Waits(refusal) => {
-                    progress.waiting.entry(refusal.reason).or_default().add(target.ix(), refusal);
+                    add(&mut progress.waiting, &refusal, || named(&refusal));
                 }
                 Member::LeftOut(refusal) => {
-                    progress.left_out.entry(refusal.reason).or_default().add(target.ix(), refusal);
+                    add(&mut progress.left_out, &refusal, || named(&refusal));
                     continue;
                 }
                 Member::Unmeasured => {
@@ -327,6 +343,6 @@ impl Plan {
         } else {
             return None;
         };
-        Some(self.run_progress(number, run).end(run, (how, now), None, self))
+        Some(self.run_progress(number, run, |_, _| None).end(run, (how, now), None))
     }
 }

@@ -62,7 +62,7 @@ pub use preflight::{
 };
 pub use pressure::{PressureLine, SmooshChannelLine};
 pub use rent::RentLine;
-pub use runs::{LeftOutLine, LeftOutMember, RunLine, RunList, requests_of_run};
+pub use runs::{RunLine, RunList, left_out_says, requests_of_run, run_progress};
 pub use scorecard::{Scorecard, ScorecardLine};
 pub use space::{Space, VolumeSpaceLine};
 pub use status::{

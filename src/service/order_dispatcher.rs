@@ -275,8 +275,8 @@ async fn change_run(
         RunChange::Cancelled => {
             let run =
                 find().ok_or_else(|| Denied::Unknown(RunRejected::Unknown(number).to_string()))?;
-            let progress = plan.run_progress(number, &run);
-            RunCommand::End(number, progress.end(&run, (RunEnding::Cancelled, now), Some(by), plan))
+            let progress = report::run_progress(plan, number, &run);
+            RunCommand::End(number, progress.end(&run, (RunEnding::Cancelled, now), Some(by)))
         }
     };
     follower.change_run(command).await.map_err(run_failed)?;

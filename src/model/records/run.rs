@@ -5,6 +5,7 @@
 
 use super::{JobOwner, JobResult, Outcome, Suspension};
 use crate::model::target::{CLUSTER_NODE, TargetId, TargetKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -33,14 +34,19 @@ pub enum RunScope {
 }
 
 impl RunScope {
-    /// Whether a target of this kind, database and node is in the scope.
-    #[must_use]
-    pub fn covers(&self, kind: TargetKind, db: &str, node: &str) -> bool {
+    /// Whether a target of this kind is in the scope, given whether its database and its node have
+    /// a name.
+    pub fn covers(
+        &self,
+        kind: TargetKind,
+        is_db: impl FnOnce(&str) -> bool,
+        is_node: impl FnOnce(&str) -> bool,
+    ) -> bool {
         match (self, kind) {
             (_, TargetKind::Cleanup | TargetKind::Search) => false,
-            (Self::Node(wanted), TargetKind::Db) => wanted == node,
+            (Self::Node(wanted), TargetKind::Db) => is_node(wanted),
             (Self::Node(_), TargetKind::View) => false,
-            (Self::Database(wanted), TargetKind::Db | TargetKind::View) => wanted == db,
+            (Self::Database(wanted), TargetKind::Db | TargetKind::View) => is_db(wanted),
             (Self::All, TargetKind::Db | TargetKind::View) => true,
         }
     }
@@ -71,15 +77,24 @@ pub enum RunEnding {
     Stalled,
 }
 
-/// Members of a run that were not compacted, for one reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Members of a run that are not compacted, for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOut {
-    /// The label of the reason.
+    /// The reason: that of a refusal, how the run ended, or `unmeasured` for indexes of unknown size.
     pub reason: String,
     /// Their number.
     pub members: u64,
-    /// Ids of the first of them.
-    pub examples: Vec<TargetId>,
+    /// The first of them.
+    pub examples: Vec<LeftOutMember>,
+}
+
+/// A member of a run that is not compacted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOutMember {
+    /// The target's id.
+    pub id: String,
+    /// Why, as a sentence; null if that is not kept.
+    pub why: Option<String>,
 }
 
 /// The end of a run.
@@ -266,7 +281,8 @@ impl Runs {
             if let TargetId::Db { node, .. } = &outcome.target { node } else { CLUSTER_NODE };
         let mut covering = Vec::new();
         for (number, run) in self.0.iter_mut().filter(|_| counts) {
-            let covers = run.scope.covers(outcome.kind, outcome.target.database(), node);
+            let is_db = |name: &str| name == outcome.target.database();
+            let covers = run.scope.covers(outcome.kind, is_db, |name| name == node);
             if run.ended.is_none() && covers {
                 run.freed_bytes =
                     run.freed_bytes.saturating_add(outcome.freed_bytes().unwrap_or_default());

@@ -8,7 +8,7 @@ use crate::{
     jobs::{BusyPeriod, JobKey, JobKind, TargetConstraints},
     model::{
         channel::Mode,
-        records::{Backoff, Run, RunEnding, RunScope, Runs, Suspension},
+        records::{Backoff, LeftOut, Run, RunEnding, RunScope, Runs, Suspension},
     },
 };
 use std::time::Duration;
@@ -79,7 +79,7 @@ fn target_that_was_compacted_since_a_run_began_is_no_member() {
         };
         let plan = of(&mut draft, history, enforcing(), |_| {});
         let (number, run) = plan.conditions.constraints.runs.open().next().unwrap();
-        assert_eq!(plan.run_progress(number, run).remaining(), u64::from(is_member));
+        assert_eq!(plan.run_progress(number, run, |_, _| None).remaining(), u64::from(is_member));
         let first = if is_member { "good" } else { "best" };
         assert_eq!(names(&plan, &starts(&plan)), [first]);
     }
@@ -106,8 +106,8 @@ fn run_waits_for_the_rest_of_a_node_and_a_single_order_does_not() {
 /// Members by what a run does about them: those that start, wait, and are left out.
 fn counted(plan: &Plan) -> (u64, u64, u64) {
     let (number, run) = plan.conditions.constraints.runs.open().next().unwrap();
-    let progress = plan.run_progress(number, run);
-    let of = |groups: &BTreeMap<RefusalReason, MemberGroup>| {
+    let progress = plan.run_progress(number, run, |_, _| None);
+    let of = |groups: &BTreeMap<RefusalReason, LeftOut>| {
         groups.values().map(|group| group.members).sum()
     };
     (progress.starting, of(&progress.waiting), of(&progress.left_out))
@@ -192,7 +192,7 @@ fn remaining_time_follows_from_rate_and_duty() {
         rules.limits.wait = Duration::ZERO;
         let plan = of(&mut draft, history, rules, |_| {});
         let (number, run) = plan.conditions.constraints.runs.open().next().unwrap();
-        let left = plan.run_progress(number, run).seconds_left(&plan);
+        let left = plan.run_progress(number, run, |_, _| None).seconds_left(&plan);
         // 45 MiB are left to write.
         assert!(
             left.zip(expected).is_none_or(|(left, wanted)| (left - wanted).abs() < 10.0),

@@ -1,7 +1,10 @@
 //! Runs: how far each is, what it leaves out, and the orders that change it.
 
 use super::cells::{ago, bytes, database_link, link, name, seconds, target_link};
-use crate::serve::report::{LeftOutLine, RunLine};
+use crate::{
+    model::records::LeftOut,
+    serve::report::{RunLine, left_out_says},
+};
 use maud::{Markup, html};
 use wall_clock::Moment;
 
@@ -43,10 +46,10 @@ fn row(run: &RunLine, takes_orders: bool, now: Moment) -> Markup {
     } }
 }
 
-fn left_out(groups: &[LeftOutLine]) -> Markup {
+fn left_out(groups: &[LeftOut]) -> Markup {
     html! { @for group in groups { details {
         summary { "Left out: " (group.members) " (" (group.reason) ")" }
-        p.quiet { (name(&group.says)) }
+        p.quiet { (name(&left_out_says(group))) }
         ul { @for member in &group.examples { li {
             (target_link(&member.id, &super::cells::target_name(&member.id, None)))
             @if let Some(why) = &member.why { ": " (name(why)) }

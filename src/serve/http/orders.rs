@@ -6,12 +6,12 @@
 
 use crate::{
     model::{
-        records::{AdviceKey, JournalFailure, RunScope, SuspensionScope},
+        records::{AdviceKey, JournalFailure, LeftOut, RunScope, SuspensionScope},
         target::{TargetId, TargetSelector},
     },
     plan::Refusal,
     serve::report::{
-        LeftOutLine, MissLine,
+        MissLine,
         orders::{ChangeRunOrder, OrderAnswer},
     },
     table::TargetIx,
@@ -141,7 +141,7 @@ pub enum Denied {
         /// The requests that it would send first, in advise mode.
         requests: Vec<String>,
         /// What it would leave out.
-        left_out: Vec<LeftOutLine>,
+        left_out: Vec<LeftOut>,
     },
     /// The order was tried and failed, for example because the journal cannot be written or CouchDB
     /// refused.

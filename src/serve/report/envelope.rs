@@ -1,6 +1,7 @@
 //! Prometheus's envelope around every response of the API, and errors.
 
-use super::{LeftOutLine, MissLine, RefusalLine, vocabulary, vocabulary::Word};
+use super::{MissLine, RefusalLine, vocabulary, vocabulary::Word};
+use crate::model::records::LeftOut;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +74,7 @@ pub enum Conflict {
         /// The requests that it would send first, if recliner only advises; at most a thousand.
         requests: Vec<String>,
         /// What it would leave out.
-        left_out: Vec<LeftOutLine>,
+        left_out: Vec<LeftOut>,
     },
     /// The name matches several targets.
     Ambiguous {

@@ -3,7 +3,7 @@
 use super::{vocabulary, vocabulary::Word, why};
 use crate::{
     model::records::{LeftOut, Run, RunScope},
-    plan::{Member, MemberGroup, Plan, RefusalReason, RunProgress, SUPPOSED_RUN},
+    plan::{Member, Plan, RefusalReason, RunProgress, SUPPOSED_RUN},
     text::{Label, counted, duration, size::format_size_short},
 };
 use schemars::JsonSchema;
@@ -59,65 +59,30 @@ pub struct RunLine {
     /// What all members wait for, if none runs or starts; null otherwise.
     pub waits: Option<String>,
     /// What it goes on without, or what it left.
-    pub left_out: Vec<LeftOutLine>,
+    pub left_out: Vec<LeftOut>,
     /// Its progress or result as a sentence.
     pub says: String,
 }
 
-/// Targets that a run goes on without, for one reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LeftOutLine {
-    /// The reason: that of a refusal, `cancelled`, `stalled`, or `unmeasured` for indexes of unknown
-    /// size.
-    pub reason: Word,
-    /// Their number.
-    pub members: u64,
-    /// What the reason means, and what would change it.
-    pub says: String,
-    /// The first of them.
-    pub examples: Vec<LeftOutMember>,
+/// What a group of targets that a run goes on without is, and what would change it.
+#[must_use]
+pub fn left_out_says(group: &LeftOut) -> String {
+    let LeftOut { reason, members, .. } = group;
+    let says = match (RefusalReason::from_label(reason), &**reason) {
+        (Some(reason), _) => {
+            let ends_when = reason.ends_when().trim_end_matches('.');
+            format!("{}; it ends when {ends_when}", reason.meaning())
+        }
+        (None, "unmeasured") => "their size is unknown".to_owned(),
+        (None, how) => format!("the run {how} before their turn"),
+    };
+    format!("{members} ({reason}): {says}")
 }
 
-/// A target that a run goes on without.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LeftOutMember {
-    /// The target's id.
-    pub id: String,
-    /// The reason as a sentence; null once the run has ended.
-    pub why: Option<String>,
-}
-
-impl LeftOutLine {
-    fn new(reason: &str, members: u64, examples: Vec<LeftOutMember>) -> Self {
-        let refusal = RefusalReason::from_label(reason);
-        let says = match (refusal, reason) {
-            (Some(reason), _) => {
-                let ends_when = reason.ends_when().trim_end_matches('.');
-                format!("{}; it ends when {ends_when}", reason.meaning())
-            }
-            (None, "stalled") => "nothing of the run was compacted for more than a week".to_owned(),
-            (None, "cancelled") => "the run was cancelled before their turn".to_owned(),
-            (None, _) => "their size is unknown".to_owned(),
-        };
-        Self { reason: reason.to_owned().into(), members, says, examples }
-    }
-
-    fn of_group(plan: &Plan, reason: RefusalReason, group: &MemberGroup) -> Self {
-        let examples = group.examples.iter().filter_map(|(ix, refusal)| {
-            let target = plan.snapshot.target(*ix)?;
-            Some(LeftOutMember {
-                id: target.id().to_string(),
-                why: Some(why(plan, target, refusal)),
-            })
-        });
-        Self::new(reason.label(), group.members, examples.collect())
-    }
-
-    fn of_ended(left: &LeftOut) -> Self {
-        let examples = left.examples.iter();
-        let examples = examples.map(|id| LeftOutMember { id: id.to_string(), why: None });
-        Self::new(&left.reason, left.members, examples.collect())
-    }
+/// How far a run is in a plan, with sentences.
+#[must_use]
+pub fn run_progress(plan: &Plan, number: u64, run: &Run) -> RunProgress {
+    plan.run_progress(number, run, |target, refusal| Some(why(plan, target, refusal)))
 }
 
 impl RunList {
@@ -127,18 +92,6 @@ impl RunList {
         let runs = plan.conditions.constraints.runs.0.iter().rev();
         Self { runs: runs.map(|(number, run)| RunLine::of(plan, *number, run)).collect() }
     }
-
-    /// The open runs of a plan that are about this database.
-    #[must_use]
-    pub fn of_database(plan: &Plan, db: &str) -> Self {
-        let about = |run: &Run| match &run.scope {
-            RunScope::Database(name) => name == db,
-            RunScope::All => true,
-            RunScope::Node(_) => false,
-        };
-        let runs = plan.conditions.constraints.runs.open().filter(|(_, run)| about(run));
-        Self { runs: runs.map(|(number, run)| RunLine::of(plan, number, run)).collect() }
-    }
 }
 
 impl RunLine {
@@ -146,7 +99,7 @@ impl RunLine {
     #[must_use]
     pub fn of(plan: &Plan, number: u64, run: &Run) -> Self {
         let progress = match run.ended {
-            None => plan.run_progress(number, run),
+            None => run_progress(plan, number, run),
             Some(_) => RunProgress::default(),
         };
         Self::with_progress(plan, number, run, &progress)
@@ -165,23 +118,13 @@ impl RunLine {
             if line.left_out.is_empty() {
                 return format!("no channel takes anything of {scope}{force}");
             }
-            let left: Vec<String> = line.left_out.iter().map(LeftOutLine::to_string).collect();
+            let left: Vec<String> = line.left_out.iter().map(left_out_says).collect();
             format!("nothing of {scope} may start; {}", left.join("; "))
         });
         (line, refused)
     }
 
     fn with_progress(plan: &Plan, number: u64, run: &Run, progress: &RunProgress) -> Self {
-        let mut left_out: Vec<LeftOutLine> = match &run.ended {
-            Some(end) => end.left_out.iter().map(LeftOutLine::of_ended).collect(),
-            None => {
-                let groups = progress.left_out.iter();
-                groups.map(|(reason, group)| LeftOutLine::of_group(plan, *reason, group)).collect()
-            }
-        };
-        if progress.unmeasured > 0 {
-            left_out.push(LeftOutLine::new("unmeasured", progress.unmeasured, Vec::new()));
-        }
         let (db, node) = match &run.scope {
             RunScope::Database(name) => (Some(name.clone()), None),
             RunScope::Node(name) => (None, Some(name.clone())),
@@ -192,11 +135,11 @@ impl RunLine {
             (None, Some(pause)) => ("paused", pause.by.clone()),
             (None, None) => ("running", None),
         };
-        let first = progress.waiting.iter().max_by_key(|(_, group)| group.members);
-        let first = first.and_then(|(_, group)| group.examples.first());
-        let waits = first.filter(|_| progress.running + progress.starting == 0 && run.is_active());
-        let waits =
-            waits.and_then(|(ix, refusal)| Some(why(plan, plan.snapshot.target(*ix)?, refusal)));
+        let is_waiting = progress.running + progress.starting == 0 && run.is_active();
+        let first = progress.waiting.values().max_by_key(|group| group.members);
+        let first = first.filter(|_| is_waiting).and_then(|group| group.examples.first());
+        let end = run.ended.as_ref();
+        let members = run.done() + progress.remaining();
         let mut line = Self {
             run: number,
             db,
@@ -206,19 +149,16 @@ impl RunLine {
             since: run.at.rfc3339(),
             state: state.into(),
             changed_by,
-            ended_at: run.ended.as_ref().map(|end| end.at.rfc3339()),
-            members: run
-                .ended
-                .as_ref()
-                .map_or_else(|| run.done() + progress.remaining(), |end| end.members),
+            ended_at: end.map(|end| end.at.rfc3339()),
+            members: end.map_or(members, |end| end.members),
             done: run.done(),
             running: progress.running,
             results: run.results.iter().map(|(how, n)| (how.label().to_owned(), *n)).collect(),
             freed_bytes: run.freed_bytes,
             reclaimable_bytes: progress.reclaimable_bytes,
             seconds_left: progress.seconds_left(plan).filter(|_| run.is_active()),
-            waits,
-            left_out,
+            waits: first.and_then(|member| member.why.clone()),
+            left_out: end.map_or_else(|| progress.left_out_groups(), |end| end.left_out.clone()),
             says: String::new(),
         };
         line.says = line.progress();
@@ -253,9 +193,7 @@ impl RunLine {
         });
         let others = self.results.iter().filter(|(how, _)| !matches!(how.as_str(), "freed"));
         parts.extend(others.map(|(how, count)| format!("{count} {}", super::result_in_words(how))));
-        // Those of a cancelled run are members that it did not come to.
-        let left = self.left_out.iter().filter(|line| line.reason != "cancelled");
-        let left: u64 = left.map(|line| line.members).sum();
+        let left: u64 = self.left_out.iter().map(|group| group.members).sum();
         if left > 0 {
             parts.push(format!("{left} left out"));
         }
@@ -294,19 +232,13 @@ impl RunLine {
     pub fn left_out_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for group in &self.left_out {
-            lines.push(format!("Left out: {group}"));
+            lines.push(format!("Left out: {}", left_out_says(group)));
             lines.extend(group.examples.iter().map(|member| match &member.why {
                 Some(why) => format!("  {}: {why}", member.id),
                 None => format!("  {}", member.id),
             }));
         }
         lines
-    }
-}
-
-impl std::fmt::Display for LeftOutLine {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{} ({}): {}", self.members, self.reason, self.says)
     }
 }
 

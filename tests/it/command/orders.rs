@@ -10,8 +10,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use recliner::model::records::{LeftOut, LeftOutMember};
 use recliner::serve::report::{
-    AdviceMute, LeftOutLine, LeftOutMember, RefusalLine, RunLine, RunList,
+    AdviceMute, RefusalLine, RunLine, RunList,
     orders::{Compacting, Flushed, Muted, Released, Rescanning, Resumed, Suspended, Waits},
 };
 use serde_json::{Value, json};
@@ -407,10 +408,9 @@ fn run_line(state: &str) -> RunLine {
         reclaimable_bytes: 100 << 30,
         seconds_left: Some(10_800.0),
         waits: None,
-        left_out: vec![LeftOutLine {
+        left_out: vec![LeftOut {
             reason: "futile".into(),
             members: 1,
-            says: "little to free".to_owned(),
             examples: vec![LeftOutMember {
                 id: "db:a/b".to_owned(),
                 why: Some("it would free 1%".to_owned()),
@@ -422,7 +422,7 @@ fn run_line(state: &str) -> RunLine {
 
 #[tokio::test]
 async fn run_is_begun_changed_and_listed() {
-    let left = "Left out: 1 (futile): little to free\n  db:a/b: it would free 1%\n";
+    let left = "Left out: 1 (futile): a compaction would free too little of the file; it ends when enough of the file is new waste\n  db:a/b: it would free 1%\n";
     let new = RunLine { done: 0, ..run_line("running") };
     let body = |db: Option<&str>, node: Option<&str>, all: bool, force: bool| json!({ "db": db, "node": node, "all": all, "force": force });
     let begun = "Run 7 over database orders compacts 24 targets, which frees about 100 GiB.\n";

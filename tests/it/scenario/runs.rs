@@ -6,7 +6,7 @@ use recliner::{
         Futile, Run, RunCommand, RunEnding, RunScope, StateChange, StateStore as _, Suspension,
         SuspensionScope, TargetRecord,
     },
-    serve::report::RunLine,
+    serve::report::{RunLine, left_out_says, run_progress},
 };
 
 impl Rig {
@@ -28,7 +28,7 @@ impl Rig {
 
     async fn note_run(&mut self, number: u64, what: &str) {
         let line = self.run_line(number).await;
-        let left: Vec<String> = line.left_out.iter().map(ToString::to_string).collect();
+        let left: Vec<String> = line.left_out.iter().map(left_out_says).collect();
         self.note(format!("{what}: {} [{}]", line.says, left.join("; ")));
     }
 
@@ -133,7 +133,7 @@ async fn cancelled_run_starts_nothing_more_and_what_runs_ends() {
     let plan = rig.planned().await;
     let stored = rig.store.kept().runs[&run].clone();
     let how = (RunEnding::Cancelled, rig.cluster.wall());
-    let end = plan.run_progress(run, &stored).end(&stored, how, Some("bob".to_owned()), &plan);
+    let end = run_progress(&plan, run, &stored).end(&stored, how, Some("bob".to_owned()));
     rig.change_run(RunCommand::End(run, end.clone())).await;
     rig.note_run(run, "it was cancelled").await;
     let before = rig.run_line(run).await;

@@ -51,12 +51,14 @@ fn scope_covers_shards_and_views_and_nothing_else() {
         (RunScope::Node("couchdb@a".into()), [true, false, true, false, false]),
         (RunScope::All, [true, true, true, false, false]),
     ] {
+        let covers =
+            |kind, db: &str, node: &str| scope.covers(kind, |name| name == db, |name| name == node);
         let found = [
-            scope.covers(Db, "orders", "couchdb@a"),
-            scope.covers(View, "orders", CLUSTER_NODE),
-            scope.covers(Db, "users", "couchdb@a"),
-            scope.covers(Cleanup, "orders", CLUSTER_NODE),
-            scope.covers(Search, "orders", CLUSTER_NODE),
+            covers(Db, "orders", "couchdb@a"),
+            covers(View, "orders", CLUSTER_NODE),
+            covers(Db, "users", "couchdb@a"),
+            covers(Cleanup, "orders", CLUSTER_NODE),
+            covers(Search, "orders", CLUSTER_NODE),
         ];
         assert_eq!(found, expected, "{scope}");
     }
@@ -85,14 +87,14 @@ fn commands_are_carried_out_on_open_runs_only() {
 #[test]
 fn open_and_ended_runs_are_bounded() {
     let mut runs = Runs::default();
-    let scope = |number: usize| RunScope::Node(format!("couchdb@{number}"));
-    for number in 0..MAX_OPEN_RUNS {
+    let scope = |number: u64| RunScope::Node(format!("couchdb@{number}"));
+    for number in 0..MAX_OPEN_RUNS as u64 {
         assert!(runs.apply(begin(scope(number))).is_ok());
     }
     assert_eq!(runs.apply(begin(scope(99))), Err(RunRejected::TooMany));
     for number in 17..80 {
         assert_eq!(runs.apply(end(number - 1)).unwrap()[0], number - 1);
-        assert_eq!(runs.apply(begin(scope(number as usize))).unwrap()[0], number);
+        assert_eq!(runs.apply(begin(scope(number))).unwrap()[0], number);
     }
     assert_eq!(runs.0.len(), MAX_OPEN_RUNS + MAX_ENDED_RUNS);
     assert_eq!(runs.open().count(), MAX_OPEN_RUNS);

@@ -145,7 +145,7 @@ async fn run_if_ordered(
         let (line, refused) = RunLine::if_ordered(&plan, &run);
         let advises = (plan.rules.mode == Mode::Advise).then(|| ADVISES.to_owned());
         // Whoever confirms may force what no channel takes.
-        let refused = advises.or(refused.filter(|_| run.scope == RunScope::All));
+        let refused = advises.or_else(|| refused.filter(|_| run.scope == RunScope::All));
         Ok(Some((line, refused)))
     })
     .await

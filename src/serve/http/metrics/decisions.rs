@@ -53,12 +53,11 @@ fn runs(writer: &mut Writer, plan: &Plan) {
     let open = || plan.conditions.constraints.runs.open();
     let (mut done, mut running, mut waiting, mut left_out) = (0, 0, 0, 0);
     for (number, run) in open() {
-        let progress = plan.run_progress(number, run);
+        let progress = plan.run_progress(number, run, |_, _| None);
         done += run.done();
         running += progress.running;
         waiting += progress.remaining() - progress.running;
-        let refused = progress.left_out.values().map(|group| group.members);
-        left_out += refused.sum::<u64>() + progress.unmeasured;
+        left_out += progress.left_out_groups().iter().map(|group| group.members).sum::<u64>();
     }
     let active = open().filter(|(_, run)| run.is_active()).count();
     let mut samples = writer.family(&RUNS);

@@ -7,7 +7,9 @@ use super::{
 };
 use crate::{
     jobs::TargetConstraints,
-    model::records::{JobResult, LeftOut, Run, RunEnd, RunEnding, RunScope, Runs, Suspension},
+    model::records::{
+        JobResult, LeftOut, LeftOutMember, Run, RunEnd, RunEnding, RunScope, Runs, Suspension,
+    },
     plan::Rules,
     serve::report::{
         RunLine, RunList,
@@ -24,7 +26,7 @@ fn runs() -> Runs {
     let gone = |reason: &str, members| LeftOut {
         reason: reason.into(),
         members,
-        examples: vec![SHARD.parse().unwrap()],
+        examples: vec![LeftOutMember { id: SHARD.into(), why: None }],
     };
     let ended = RunEnd {
         at: NOW,
@@ -132,7 +134,7 @@ async fn runs_are_listed_with_progress_and_result() {
         [
             (5, "paused", 0, 2, "0 of 2, 0 B freed, paused"),
             (4, "running", 0, 2, "0 of 2, 0 B freed, about 6 hours left"),
-            (3, "cancelled", 5, 24, "5 of 24, 41 GiB freed, 1 failed, 1 left out, cancelled"),
+            (3, "cancelled", 5, 24, "5 of 24, 41 GiB freed, 1 failed, 20 left out, cancelled"),
         ]
     );
     let left: Vec<(&str, u64)> =
