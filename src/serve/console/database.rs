@@ -66,8 +66,7 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
 /// What a reader wants to know first: how large it is, what a compaction would free, how fast it
 /// grows, and when what waits will be done.
 fn opening(line: &DatabaseLine, answers: &DatabaseAnswers) -> String {
-    let [size, reclaimable] =
-        [line.file_bytes, line.reclaimable_bytes].map(format_size_short);
+    let [size, reclaimable] = [line.file_bytes, line.reclaimable_bytes].map(format_size_short);
     let mut text = format!("{}: {size}, {reclaimable} reclaimable", line.db);
     if let Some(growth) = line.growth_day_bytes {
         text.push_str(&format!("; it grows by {} a day", format_size_short(growth)));
