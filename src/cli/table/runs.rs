@@ -1,6 +1,6 @@
 //! A table of runs.
 
-use super::layout::Grid;
+use super::layout::{Grid, paragraph};
 use crate::{cli::printable, serve::report::RunLine};
 
 /// The runs as text, with what each leaves out.
@@ -21,7 +21,7 @@ pub(in crate::cli) fn runs(runs: &[RunLine], width: u16) -> String {
     let mut text = table.wrapped(width);
     for run in runs.iter().filter(|run| run.is_open()) {
         for line in run.left_out_lines() {
-            text.push_str(&format!("Run {}: {}\n", run.run, printable(&line)));
+            text.push_str(&paragraph(&format!("Run {}: {}", run.run, printable(&line)), width));
         }
     }
     text
