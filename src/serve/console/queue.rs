@@ -253,14 +253,14 @@ pub(super) fn why_not(planned: &Planned) -> Markup {
             h3 { "Why the rest waits" }
             div.wide { table { tbody {
                 @for group in &groups { tr {
-                    td.one title=(group.class.meaning()) { (group.class.words()) }
-                    td.n { a href=(link("targets", &[("class", group.class.label()), ("sort", "reclaimable_bytes")])) { (count(group.targets)) } }
+                    td.one title=(group.class.meaning()) { a href=(link("targets", &[("class", group.class.label()), ("sort", "reclaimable_bytes")])) { (group.class.words()) } }
+                    td.n { (count(group.targets)) }
                     td.rest { (chart::share(group.targets as f64 / most as f64, &format!("{} of {most}", group.targets))) }
                     td.text {
                         @if group.class == RefusalClass::InLine { (group.class.meaning()) }
                         @else { @for (at, (reason, refused)) in group.reasons.iter().enumerate() {
                             @if at > 0 { "; " }
-                            a href=(link("targets", &[("reason", reason), ("sort", "reclaimable_bytes")])) { (count(*refused)) } ": " (meaning(reason))
+                            a href=(link("targets", &[("reason", reason), ("sort", "reclaimable_bytes")])) { (count(*refused)) ": " (meaning(reason)) }
                         } }
                     }
                 } }
