@@ -1,6 +1,6 @@
 //! `recliner tidy`: compacts once what is worth it, and exits.
 //!
-//! Adapts the settings to one pass over the cluster, and follows the run of the service's own
+//! Adapts the settings to one pass over the cluster, and follows the pass of the service's own
 //! planner and enforcer to its end.
 
 use super::{
@@ -215,7 +215,7 @@ fn keep_free_percent(plan: &Plan) -> f64 {
     halves.fold(plan.rules.headroom.keep_free_percent, f64::min)
 }
 
-/// What the run works on: everything that waits, and a cleanup of each database with indexes.
+/// What the pass works on: everything that waits, and a cleanup of each database with indexes.
 fn scope(begin: &Begin<'_>) -> TidyScope {
     let Begin { plan, outlook: TidyOutlook { starts, .. }, .. } = begin;
     let queued = plan.queued_targets().map(|(_, ix, ..)| ix).chain(starts.iter().map(|it| it.ix));

@@ -166,14 +166,21 @@ impl Plan {
     /// The place of a target among those of its queue that only wait for their turn, from one, and
     /// the number of these; `None` if something else holds it back.
     #[must_use]
-    pub fn place_in_line(&self, ix: TargetIx) -> Option<(usize, usize)> {
-        self.queues.iter().zip(self.refusal_reasons.iter()).find_map(|(queue, reasons)| {
-            let in_line = queue.queued().zip(reasons).filter(|(_, reason)| {
-                reason.is_some_and(|reason| reason.class() == RefusalClass::InLine)
-            });
-            let line: Vec<TargetIx> = in_line.map(|(ix, _)| ix).collect();
-            Some((line.iter().position(|it| *it == ix)? + 1, line.len()))
-        })
+    pub fn place_in_line(&self, target: TargetRef<'_>) -> Option<(usize, usize)> {
+        let channel = self.placements.get(target.ix().as_usize())?.channel_index()?;
+        let at = self.queue_index(target.node_ix(), channel)?;
+        let (queue, reasons) = (self.queues.get(at)?, self.refusal_reasons.get(at)?);
+        let in_line = queue.queued().zip(reasons).filter(|(_, reason)| {
+            reason.is_some_and(|reason| reason.class() == RefusalClass::InLine)
+        });
+        let (mut place, mut length) = (None, 0);
+        for (ix, _) in in_line {
+            length += 1;
+            if ix == target.ix() {
+                place = Some(length);
+            }
+        }
+        Some((place?, length))
     }
 
     /// Each queue with the number of its waiting targets.
@@ -215,11 +222,12 @@ impl Plan {
     /// The queue of a channel on a node.
     #[must_use]
     pub fn queue(&self, node: NodeIx, channel: usize) -> Option<&QueueView> {
-        let at = self
-            .queues
-            .binary_search_by_key(&(node, channel), |queue| (queue.node, queue.channel_index))
-            .ok()?;
-        self.queues.get(at).map(AsRef::as_ref)
+        self.queues.get(self.queue_index(node, channel)?).map(AsRef::as_ref)
+    }
+
+    fn queue_index(&self, node: NodeIx, channel: usize) -> Option<usize> {
+        let key = |queue: &Arc<QueueView>| (queue.node, queue.channel_index);
+        self.queues.binary_search_by_key(&(node, channel), key).ok()
     }
 
     /// Each channel that does not take this target, with the reason, in the channels' order.

@@ -9,7 +9,8 @@ use wall_clock::Moment;
 /// before `ramp`, after subtracting this plan's earlier starts. What only passes is checked last, so
 /// that it never hides what lasts.
 ///
-/// Each variant says what its label means, why it holds a target back, and what ends it.
+/// Each variant says what its label means, why it holds a target back, and what ends it; `short` is
+/// what tables show beside the group of the reason.
 #[derive(EnumMessage, EnumProperty, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,38 +20,42 @@ pub enum RefusalReason {
     #[strum(
         detailed_message = "it can never start: `views.enforce` excludes it, its copies need more slots at once than `limits.per_node` or `limits.cluster`, or no request can carry its name."
     )]
-    #[strum(props(ends_when = "`views.enforce` or the limit allows it."))]
+    #[strum(props(short = "excluded", ends_when = "`views.enforce` or the limit allows it."))]
     Excluded,
     /// Nothing indicates that there are stale index files.
     #[strum(message = "nothing indicates stale index files of the database")]
     #[strum(detailed_message = "nothing shows that the database has stale index files.")]
     #[strum(props(
+        short = "no stale files known",
         ends_when = "something shows them: an index that existed before no longer exists, or a directory was read that has such files."
     ))]
     NoEvidence,
     /// It is being compacted already.
     #[strum(message = "it is being compacted")]
     #[strum(detailed_message = "it is being compacted, whatever started that.")]
-    #[strum(props(ends_when = "that compaction ends."))]
+    #[strum(props(short = "being compacted", ends_when = "that compaction ends."))]
     Running,
     /// The shard is being split or moved.
     #[strum(message = "the shard is being split or moved")]
     #[strum(detailed_message = "its shard is being split or moved.")]
-    #[strum(props(ends_when = "the split or the move ends."))]
+    #[strum(props(short = "being split", ends_when = "the split or the move ends."))]
     Resharding,
     /// The view is being built.
     #[strum(message = "the view is being built")]
     #[strum(
         detailed_message = "the view's indexer runs, or it is behind by more than a tenth of its changes and more than 1000; a view that is compacted meanwhile is built twice and stays bloated."
     )]
-    #[strum(props(ends_when = "the index has caught up."))]
+    #[strum(props(short = "being built", ends_when = "the index has caught up."))]
     Building,
     /// It failed repeatedly and waits for its release.
     #[strum(message = "it failed repeatedly and waits for recliner release")]
     #[strum(
         detailed_message = "it failed `failure.quarantine_after` times in a row and waits to be released."
     )]
-    #[strum(props(ends_when = "an operator releases it: `recliner release TARGET`."))]
+    #[strum(props(
+        short = "quarantined",
+        ends_when = "an operator releases it: `recliner release TARGET`."
+    ))]
     Quarantined,
     /// It failed recently.
     #[strum(message = "it failed or was cleaned up recently")]
@@ -58,6 +63,7 @@ pub enum RefusalReason {
         detailed_message = "it failed recently, ended without a trace, or was cleaned up and left files."
     )]
     #[strum(props(
+        short = "pause",
         ends_when = "its pause is over: `failure.cool_down` after the first failure, twice as long after each further one, at most `failure.cool_down_max`."
     ))]
     CoolDown,
@@ -66,7 +72,7 @@ pub enum RefusalReason {
     #[strum(
         detailed_message = "a compaction would free less than 5% of the file by its sizes, or less than an eighth by what the last compaction left of it. What concurrent writes added then counts as waste once there are four times fewer."
     )]
-    #[strum(props(ends_when = "enough of the file is new waste."))]
+    #[strum(props(short = "frees too little", ends_when = "enough of the file is new waste."))]
     Futile,
     /// Its facts are too old to act on.
     #[strum(message = "its facts are too old and must be read again first")]
@@ -78,14 +84,17 @@ pub enum RefusalReason {
     /// The mode is advise.
     #[strum(message = "the channel only advises")]
     #[strum(detailed_message = "its channel only advises, although the process enforces.")]
-    #[strum(props(ends_when = "the channel's `mode` is `enforce`."))]
+    #[strum(props(short = "channel advises", ends_when = "the channel's `mode` is `enforce`."))]
     Mode,
     /// An operator suspended all starts.
     #[strum(message = "an operator suspended starts")]
     #[strum(
         detailed_message = "an operator suspended starts: all, on the node, or of the channel."
     )]
-    #[strum(props(ends_when = "an operator ends the suspension: `recliner resume`."))]
+    #[strum(props(
+        short = "suspended",
+        ends_when = "an operator ends the suspension: `recliner resume`."
+    ))]
     Suspended,
     /// The journal cannot be written.
     #[strum(message = "recliner's journal cannot be used")]
@@ -93,23 +102,25 @@ pub enum RefusalReason {
         detailed_message = "the journal cannot be written, belongs to another cluster, or is not loaded yet, because CouchDB has not answered since the start."
     )]
     #[strum(props(
+        short = "journal",
         ends_when = "it can be used; `journal_problem` in `/api/v1/status` says what to do."
     ))]
     Journal,
     /// The node is in maintenance.
     #[strum(message = "the node is in maintenance")]
     #[strum(detailed_message = "the node is in maintenance.")]
-    #[strum(props(ends_when = "the node's maintenance mode ends."))]
+    #[strum(props(short = "maintenance", ends_when = "the node's maintenance mode ends."))]
     Maintenance,
     /// No window is open.
     #[strum(message = "no time window of the channel is open")]
     #[strum(detailed_message = "no window of its channel is open.")]
-    #[strum(props(ends_when = "the next window opens."))]
+    #[strum(props(short = "window", ends_when = "the next window opens."))]
     Window,
     /// The node is under pressure.
     #[strum(message = "the node is busy")]
     #[strum(detailed_message = "the node is under pressure.")]
     #[strum(props(
+        short = "load",
         ends_when = "every signal under `pressure` is down to its low mark, or `pressure.hold_at_most` is over."
     ))]
     Pressure,
@@ -117,6 +128,7 @@ pub enum RefusalReason {
     #[strum(message = "it would not end before the time window closes")]
     #[strum(detailed_message = "it would not end while the window is open.")]
     #[strum(props(
+        short = "longer window",
         ends_when = "a window opens that is long enough, or `strict_window` is `false`."
     ))]
     WouldNotFitWindow,
@@ -125,14 +137,17 @@ pub enum RefusalReason {
     #[strum(
         detailed_message = "the volume's free space is unknown and the file is larger than `headroom.blind_limit`."
     )]
-    #[strum(props(ends_when = "`headroom.volumes` or `--data-dir` says what is free."))]
+    #[strum(props(
+        short = "known space",
+        ends_when = "`headroom.volumes` or `--data-dir` says what is free."
+    ))]
     UnknownDisk,
     /// The volume has less space than the compaction's peak needs.
     #[strum(message = "the volume lacks the space that the compaction may need")]
     #[strum(
         detailed_message = "the volume lacks the space for its peak in addition to `headroom.keep_free` and the reservations of running jobs; or space decreases faster than the jobs explain."
     )]
-    #[strum(props(ends_when = "there is enough free space."))]
+    #[strum(props(short = "space", ends_when = "there is enough free space."))]
     Headroom,
     /// Another copy of its range is being compacted, or starts first.
     #[strum(message = "another copy of the range goes first")]
@@ -268,34 +283,9 @@ impl RefusalReason {
     /// A label in a few words, as tables show it: the group, and what to change where someone can.
     pub fn words_of(label: &str) -> String {
         let Some(reason) = Self::from_label(label) else { return label.replace('_', " ") };
-        let detail = match reason {
-            Self::Excluded => "excluded",
-            Self::NoEvidence => "no stale files known",
-            Self::Quarantined => "quarantined",
-            Self::Futile => "frees too little",
-            Self::Mode => "channel advises",
-            Self::Suspended => "suspended",
-            Self::Journal => "journal",
-            Self::Maintenance => "maintenance",
-            Self::Window => "window",
-            Self::WouldNotFitWindow => "longer window",
-            Self::CoolDown => "pause",
-            Self::Pressure => "load",
-            Self::UnknownDisk => "known space",
-            Self::Headroom => "space",
-            Self::Running => "being compacted",
-            Self::Resharding => "being split",
-            Self::Building => "being built",
-            Self::Stale
-            | Self::OtherCopyRunning
-            | Self::ChannelLimit
-            | Self::NodeLimit
-            | Self::ClusterLimit
-            | Self::Budget
-            | Self::Ramp
-            | Self::Duty => return RefusalClass::InLine.words(),
-        };
-        format!("{}: {detail}", reason.class().words())
+        let group = reason.class().words();
+        // Of reasons of one's turn, which one applies first says nothing that lasts.
+        reason.get_str("short").map_or_else(|| group.clone(), |short| format!("{group}: {short}"))
     }
 
     /// The meaning of the label, for a reader who sees it for the first time.

@@ -10,7 +10,7 @@ use super::{
     leading,
     published::{Decision, Plan},
     queue_view::{PublishedQueues, QueueKey},
-    refusal::{Refusal, RefusalReason},
+    refusal::{Refusal, RefusalClass, RefusalReason},
 };
 use crate::{
     jobs::Job,
@@ -149,9 +149,10 @@ pub enum Member {
 
 /// Whether a run goes on without members that are refused like this.
 fn is_left_out(refusal: &Refusal) -> bool {
-    refusal.reason.is_never()
+    let never_passes = refusal.reason.class() == RefusalClass::InLine && !refusal.is_transient();
+    never_passes
+        || refusal.reason.is_never()
         || matches!(refusal.reason, RefusalReason::Mode | RefusalReason::UnknownDisk)
-        || (refusal.reason.is_of_turn() && refusal.limit == Some(0.0))
 }
 
 /// The members of a run that were not compacted since it began.

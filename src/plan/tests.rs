@@ -315,6 +315,6 @@ fn reason_that_lasts_is_shown_instead_of_one_that_passes() {
     };
     assert_eq!(reason(0), RefusalReason::Duty, "the node rests");
     assert_eq!(reason(1), RefusalReason::UnknownDisk, "although the node rests");
-    assert_eq!(plan.place_in_line(ids[0]), Some((1, 1)));
-    assert_eq!(plan.place_in_line(ids[1]), None);
+    assert_eq!(plan.place_in_line(plan.snapshot.target(ids[0]).unwrap()), Some((1, 1)));
+    assert_eq!(plan.place_in_line(plan.snapshot.target(ids[1]).unwrap()), None);
 }

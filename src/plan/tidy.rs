@@ -1,4 +1,4 @@
-//! Tidying: what one pass over the waiting targets would do, in which order, and whether
+//! A pass: what tidying the waiting targets would do, in which order, and whether
 //! anything is left that it should still wait for.
 //!
 //! Pure. Asks the planner again and again, each time as if the starts of the plan before had ended:
@@ -40,10 +40,10 @@ pub struct TidyOutlook {
     pub is_cut: bool,
 }
 
-/// What a run still waits for.
+/// What a pass still waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TidyState {
-    /// Nothing: whatever is left waits for something that the run does not bring about.
+    /// Nothing: whatever is left waits for something that the pass does not bring about.
     Ended,
     /// A compaction of this process runs, or one starts now.
     Works,
@@ -61,7 +61,7 @@ impl Plan {
         known.min().flatten()
     }
 
-    /// What a run from now would do, until this much is free if a size is given.
+    /// What a pass from now would do, until this much is free if a size is given.
     #[must_use]
     pub fn tidy_outlook(&self, until_free: Option<u64>) -> TidyOutlook {
         let mut conditions = self.undisturbed();
@@ -180,7 +180,7 @@ impl Plan {
         left.collect()
     }
 
-    /// What a run waits for that began with these targets and has compacted those that are done.
+    /// What a pass waits for that began with these targets and has compacted those that are done.
     #[must_use]
     pub fn tidy_state(
         &self,
@@ -225,7 +225,7 @@ const fn is_nothing_to_do(reason: RefusalReason) -> bool {
     matches!(reason, RefusalReason::Futile | RefusalReason::NoEvidence | RefusalReason::Mode)
 }
 
-/// Whether a run waits until a refusal ends: for slots, turns and measurements, for a compaction
+/// Whether a pass waits until a refusal ends: for slots, turns and measurements, for a compaction
 /// that others started, and for a busy node.
 fn passes(refusal: &Refusal) -> bool {
     refusal.is_transient()

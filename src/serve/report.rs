@@ -82,7 +82,7 @@ use crate::{
         facts::{FactKind, Facts},
         target::{TargetId, TargetKind, TargetState},
     },
-    plan::{Decision, Plan, Refusal},
+    plan::{Decision, Plan, Refusal, RefusalClass},
     table::{DbIx, DiskUsage, Node, NodeIx, NodeSmoosh, TargetIx, TargetRef, Totals},
     text::Label,
 };
@@ -240,7 +240,9 @@ impl Explained {
         let why = match plan.decision(target) {
             Decision::Refused(refusal) => {
                 let why = why(plan, target, &refusal);
-                Some(match plan.place_in_line(target.ix()) {
+                let is_in_line = refusal.reason.class() == RefusalClass::InLine;
+                let place = is_in_line.then(|| plan.place_in_line(target)).flatten();
+                Some(match place {
                     Some((place, length)) => format!("in line, {place} of {length}: {why}"),
                     None => why,
                 })

@@ -1,7 +1,7 @@
-//! A run to an end: the enforcer works on what waits now, and stops when nothing of it is left to
+//! A pass to an end: the enforcer works on what waits now, and stops when nothing of it is left to
 //! do, when enough space is free, when time is up, or when it is interrupted.
 //!
-//! Owns the end of the run; the planner decides what starts and the enforcer starts it. Nothing is
+//! Owns the end of the pass; the planner decides what starts and the enforcer starts it. Nothing is
 //! stored outside memory, so that a process killed at any moment leaves only compactions that
 //! CouchDB finishes by itself.
 
@@ -20,23 +20,23 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::{self, Instant};
 use wall_clock::Moment;
 
-/// How long requests that are being sent may take when a run is cut short.
+/// How long requests that are being sent may take when a pass is cut short.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
 /// How long after a compaction a volume must be measured to show what that freed: CouchDB deletes
 /// the old file only after it has switched to the new one.
 const DELETION_TIME: Duration = Duration::from_secs(5);
 
-/// How long a run waits for a measurement of a target or a volume.
+/// How long a pass waits for a measurement of a target or a volume.
 const MEASURE_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long the sweep at the end of a run may take.
+/// How long the sweep at the end of a pass may take.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long an order of the run is valid.
+/// How long an order of the pass is valid.
 const ORDER_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
 
-/// What a run works on, and when it stops early.
+/// What a pass works on, and when it stops early.
 #[derive(Clone, Debug, Default)]
 pub struct TidyScope {
     /// The targets that it began with. It does not wait for others.
@@ -49,7 +49,7 @@ pub struct TidyScope {
     pub until: Option<Instant>,
 }
 
-/// Why a run ended.
+/// Why a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TidyEnd {
     /// Nothing is left that it can do.
@@ -62,18 +62,18 @@ pub enum TidyEnd {
     Interrupted,
 }
 
-/// What happens during a run.
+/// What happens during a pass.
 #[derive(Debug)]
 pub enum TidyEvent<'a> {
     /// A compaction started.
     Started(TargetIx),
     /// A compaction or a cleanup ended.
     Ended(&'a Outcome),
-    /// Nothing can start now; the run waits.
+    /// Nothing can start now; the pass waits.
     Waits(TargetIx, &'a Refusal),
 }
 
-/// How a run went.
+/// How a pass went.
 #[derive(Debug)]
 pub struct TidyReport {
     /// Why it ended.
@@ -86,7 +86,7 @@ pub struct TidyReport {
     pub still_running: BTreeSet<TargetIx>,
 }
 
-/// The progress of a run that was told to its observer.
+/// The progress of a pass that was told to its observer.
 #[derive(Debug)]
 struct Told {
     started: BTreeSet<TargetIx>,
@@ -125,7 +125,7 @@ impl Told {
         is_current || self.last_change.elapsed() > MEASURE_PATIENCE
     }
 
-    /// Whether the run ends with this plan; if it waits, the observer is told once for what.
+    /// Whether the pass ends with this plan; if it waits, the observer is told once for what.
     fn is_end(
         &mut self,
         plan: &Plan,
@@ -246,7 +246,7 @@ impl ClusterMonitor {
         }
     }
 
-    /// The plan after another sweep: not every file is measured when a run ends. The given one, if
+    /// The plan after another sweep: not every file is measured when a pass ends. The given one, if
     /// the sweep takes too long.
     async fn read_again(&mut self, plan: Arc<Plan>) -> Arc<Plan> {
         let before = self.scanner.status.borrow().sweeps;

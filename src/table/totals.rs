@@ -21,7 +21,8 @@ pub struct PartialSum {
 }
 
 impl PartialSum {
-    pub(super) fn add(&mut self, value: Option<u64>, is_estimated: bool) {
+    /// Adds a value, which may be unknown or an estimate.
+    pub(crate) fn add(&mut self, value: Option<u64>, is_estimated: bool) {
         match value {
             Some(value) => {
                 self.total = self.total.saturating_add(u128::from(value));

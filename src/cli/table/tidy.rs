@@ -12,7 +12,7 @@ use crate::{
     plan::{Plan, PlannedStart, Refusal, RefusalReason, TidyOutlook},
     serve::report,
     service::{TidyEnd, TidyEvent, TidyReport, TidyScope},
-    table::{TargetIx, TargetRef},
+    table::{PartialSum, TargetIx, TargetRef},
     text::{counted, duration, listed, size},
 };
 use std::{
@@ -68,18 +68,11 @@ impl Begin<'_> {
 
     /// The sizes of all files in question as far as they are known, marked if some are not.
     fn on_disk(&self, plan: &Plan) -> String {
-        let files = plan
-            .snapshot
-            .targets_once()
-            .filter(|it| matches!(it.kind(), TargetKind::Db | TargetKind::View) && self.has(*it));
-        let (mut sum, mut unknown) = (0_u64, 0);
-        for target in files {
-            match target.file_bytes() {
-                Some(bytes) => sum = sum.saturating_add(bytes),
-                None => unknown += 1,
-            }
-        }
-        format!("{}{}", size::bound(unknown, 0), size::format_size_short(sum))
+        let mut sum = PartialSum::default();
+        let files = plan.snapshot.files_once().filter(|target| self.has(*target));
+        files.for_each(|target| sum.add(target.file_bytes(), false));
+        let known = size::format_size_short(sum.measured().unwrap_or(0));
+        format!("{}{known}", size::bound(sum.unknown_count(), 0))
     }
 }
 
@@ -244,7 +237,7 @@ fn list_left(left: &[(String, String)], acts: bool, width: u16) -> String {
     format!("\n{}\n{text}", if acts { "Left:" } else { "Would be left:" })
 }
 
-/// A line about what happens during the run; none for what needs no line.
+/// A line about what happens during the pass; none for what needs no line.
 pub(in crate::cli) fn event(plan: &Plan, event: &TidyEvent<'_>) -> Option<String> {
     match event {
         TidyEvent::Started(ix) => Some(format!("compacting {}", file_name(plan, *ix))),

@@ -10,7 +10,7 @@ use crate::{
     model::records::JobResult,
     plan::RefusalClass,
     serve::report::{AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, RunLine, Target},
-    text::{Label, counted, duration, size::format_size_short},
+    text::{Label, capital, counted, duration, size::format_size_short},
 };
 use maud::{Markup, html};
 use std::{collections::BTreeMap, time::Duration};
@@ -67,7 +67,7 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
 /// grows, and when what waits will be done.
 fn opening(line: &DatabaseLine, answers: &DatabaseAnswers) -> String {
     let [size, reclaimable] = [line.file_bytes, line.reclaimable_bytes].map(format_size_short);
-    let mut text = format!("{}: {size}, {reclaimable} reclaimable", line.db);
+    let mut text = format!("{}: {}{size}, {reclaimable} reclaimable", line.db, bound(line));
     if let Some(growth) = line.growth_day_bytes {
         text.push_str(&format!("; it grows by {} a day", format_size_short(growth)));
     }
@@ -102,19 +102,25 @@ fn is_never(target: &Target) -> bool {
     target.refusal.as_ref().is_some_and(|refusal| refusal.class == RefusalClass::Never.label())
 }
 
+/// What its sums are, if some sizes are unknown or estimated.
+const fn bound(line: &DatabaseLine) -> &'static str {
+    match (line.unmeasured, line.estimated) {
+        (0, 0) => "",
+        (0, _) => "about ",
+        (..) => "at least ",
+    }
+}
+
 /// The database's line of the list in sentences, and as a bar.
 fn sums(line: &DatabaseLine) -> Markup {
     let DatabaseLine { document_bytes, index_bytes, reclaimable_bytes, unmeasured, .. } = line;
-    let bound = match (unmeasured, line.estimated) {
-        (0, 0) => "",
-        (0, _) => "About ",
-        (..) => "At least ",
-    };
     let [documents, indexes, reclaimable] =
         [document_bytes, index_bytes, reclaimable_bytes].map(|bytes| format_size_short(*bytes));
     let says = format!(
-        "{bound}{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable, in all copies"
+        "{}{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable, in all copies",
+        bound(line)
     );
+    let says = capital(&says);
     let segments = [("live", document_bytes), ("other", index_bytes), ("waste", reclaimable_bytes)];
     let segments = segments.map(|(class, size)| Segment { class, size: *size as f64 });
     html! {

@@ -474,10 +474,9 @@ async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Resul
             && (subject == db || subject.starts_with(&design) || found.subjects.contains(subject))
     };
     let advice = advice_of(state).advice.into_iter().filter(about).collect();
-    let RunList { mut runs } = in_turn(state, turns, |plan| Ok(RunList::of(&plan))).await?;
-    runs.retain(|run| {
-        run.is_open() && run.node.is_none() && run.db.as_deref().is_none_or(|it| it == db)
-    });
+    let name = db.to_owned();
+    let runs = move |plan: Arc<Plan>| Ok(RunList::of_database(&plan, &name));
+    let RunList { runs } = in_turn(state, turns, runs).await?;
     Ok(console::database(&DatabaseAnswers {
         db: db.to_owned(),
         line,

@@ -89,7 +89,25 @@ impl RunList {
     /// The runs of a plan.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
-        let runs = plan.conditions.constraints.runs.0.iter().rev();
+        Self::filtered(plan, |_| true)
+    }
+
+    /// The open runs that compact a database, or everything.
+    #[must_use]
+    pub fn of_database(plan: &Plan, db: &str) -> Self {
+        Self::filtered(plan, |run| {
+            let covers = match &run.scope {
+                RunScope::Database(name) => name == db,
+                RunScope::Node(_) => false,
+                RunScope::All => true,
+            };
+            run.ended.is_none() && covers
+        })
+    }
+
+    /// How far a run has come takes a pass over all targets, so only these are worked out.
+    fn filtered(plan: &Plan, wanted: impl Fn(&Run) -> bool) -> Self {
+        let runs = plan.conditions.constraints.runs.0.iter().rev().filter(|(_, run)| wanted(run));
         Self { runs: runs.map(|(number, run)| RunLine::of(plan, *number, run)).collect() }
     }
 }
