@@ -20,6 +20,7 @@ use crate::{
     store::journal::{
         EventType, EventsQuery, HistoryQuery, Journal, JournalEvent, Page, StoredEvents,
     },
+    table::Snapshot,
     tasks::unwrap_join,
     text::duration,
 };
@@ -300,8 +301,14 @@ async fn events(
             // immediate response.
             let ahead = query.after_seq.is_some_and(|since| since > last_seq);
             let newest = start_at_newest(&journal, &turns, &mut query).await?;
-            let list =
-                EventList { limit: left, query: query.clone(), newest, last_seq, more: false };
+            let list = EventList {
+                limit: left,
+                query: query.clone(),
+                newest,
+                last_seq,
+                more: false,
+                tables: Arc::clone(&state.plan.borrow().snapshot),
+            };
             let (journal, turns) = (journal.clone(), turns.clone());
             let mut reading = ListReader { journal, turns, list, left, any: false };
             let page = reading.page().await?;
@@ -348,8 +355,8 @@ trait List: Send + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Page<Self::Entry>, StoreError>> + Send;
 
-    /// The line that shows an entry.
-    fn line(seq: u64, entry: &Self::Entry) -> <Self::Answer as Listing>::Item;
+    /// The lines that show the entries of a page.
+    fn lines(&self, entries: &[(u64, Self::Entry)]) -> Vec<<Self::Answer as Listing>::Item>;
 
     /// Moves the position after a page, and records whether there are more entries.
     fn take(&mut self, last: Option<u64>, more: bool);
@@ -374,8 +381,8 @@ impl List for OutcomeList {
         journal.history(HistoryQuery { limit, ..self.query.clone() }).await
     }
 
-    fn line(seq: u64, outcome: &Outcome) -> OutcomeLine {
-        OutcomeLine::of(seq, outcome)
+    fn lines(&self, entries: &[(u64, Outcome)]) -> Vec<OutcomeLine> {
+        entries.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome)).collect()
     }
 
     fn take(&mut self, last: Option<u64>, more: bool) {
@@ -396,6 +403,8 @@ struct EventList {
     /// The journal's last number when the list began, or the number of a later entry in the list.
     last_seq: u64,
     more: bool,
+    /// Where views have names.
+    tables: Arc<Snapshot>,
 }
 
 impl List for EventList {
@@ -410,8 +419,8 @@ impl List for EventList {
         journal.events(EventsQuery { limit, ..self.query.clone() }).await
     }
 
-    fn line(seq: u64, event: &JournalEvent) -> EventLine {
-        EventLine::of(seq, event)
+    fn lines(&self, entries: &[(u64, JournalEvent)]) -> Vec<EventLine> {
+        EventLine::all(entries, &self.tables)
     }
 
     fn take(&mut self, last: Option<u64>, more: bool) {
@@ -463,11 +472,11 @@ impl<L: List> ListReader<L> {
     /// Appends a page to `out`, and after the last page the end of the response; returns whether it
     /// was the last.
     fn rendered(&mut self, page: &Page<L::Entry>, out: &mut Vec<u8>) -> bool {
-        for (seq, entry) in &page.entries {
+        for line in self.list.lines(&page.entries) {
             if std::mem::replace(&mut self.any, true) {
                 out.push(b',');
             }
-            out.extend(text(&L::line(*seq, entry)));
+            out.extend(text(&line));
         }
         self.left = self.left.saturating_sub(page.entries.len());
         self.list.take(page.entries.last().map(|(seq, _)| *seq), page.has_more);
