@@ -20,17 +20,24 @@ struct ExplainAnswer<'a> {
 
 pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
     let format = args.from.format;
-    let (targets, unseen) = match args.from.recliner()? {
+    let (found, unseen) = match args.from.recliner()? {
         Some(client) => (ask_service(&client, &args.target).await?, None),
-        None => read_cluster(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
+        None => read_cluster(&args).await.map(|(found, unseen)| (found, Some(unseen)))?,
     };
+    let Found { targets, only_node } = found;
     let memory = unseen.is_none();
     match format {
         Format::Json => {
             print_json(&ExplainAnswer { targets: &targets, memory })?;
         }
         Format::Table => {
-            let mut text = table::explained(&args.target, &targets, args.all, table::width());
+            let mut text = table::explained(
+                &args.target,
+                &targets,
+                only_node.as_deref(),
+                args.all,
+                table::width(),
+            );
             if !memory {
                 text.push_str(
                     "\nRead directly, without a running recliner: waiting times are unknown.\n",
@@ -43,8 +50,14 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
     Ok(unseen.unwrap_or(Exit::Done))
 }
 
+/// The targets, and the cluster's only node if it is one.
+struct Found {
+    targets: Vec<Explained>,
+    only_node: Option<String>,
+}
+
 /// Reads the cluster; also returns whether part of it could not be read.
-async fn read_cluster(args: &ExplainArgs) -> Result<(Vec<Explained>, Exit), CommandError> {
+async fn read_cluster(args: &ExplainArgs) -> Result<(Found, Exit), CommandError> {
     let (reading, exit) = args.from.source.read().await?;
     let plan = &reading.plan;
     let found = report::find(plan, &args.target).all();
@@ -55,11 +68,13 @@ async fn read_cluster(args: &ExplainArgs) -> Result<(Vec<Explained>, Exit), Comm
     let explained = |target| Explained::of(plan, target, &views);
     let targets =
         found.into_iter().filter_map(|ix| plan.snapshot.target(ix)).map(explained).collect();
-    Ok((targets, exit))
+    let only_node = plan.snapshot.only_node().map(|node| node.name.to_string());
+    Ok((Found { targets, only_node }, exit))
 }
 
-async fn ask_service(client: &ServiceClient, target: &str) -> Result<Vec<Explained>, CommandError> {
+async fn ask_service(client: &ServiceClient, target: &str) -> Result<Found, CommandError> {
     let query = [("target", target), ("limit", "10000")];
     let explanations: Explanations = client.get("/api/v1/explain", &query).await?;
-    Ok(explanations.targets)
+    let Explanations { targets, only_node, .. } = explanations;
+    Ok(Found { targets, only_node })
 }

@@ -19,6 +19,7 @@ mod jobs;
 mod nodes;
 mod overview;
 mod paging;
+mod preflight;
 mod queue;
 mod runs;
 mod status;
@@ -38,6 +39,7 @@ pub(super) use frame::{Around, asset, assets_version, book_document, document, f
 pub(super) use jobs::{JobAnswers, jobs};
 pub(super) use nodes::nodes;
 pub(super) use overview::{OverviewAnswers, SHOWN as SHOWN_WAITING, overview};
+pub(super) use preflight::preflight;
 pub(super) use queue::{QueueAnswers, SHOWN as SHOWN_IN_QUEUE, queue, suspended};
 pub(super) use status::status;
 pub(super) use target::{TargetAnswers, target};

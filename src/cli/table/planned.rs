@@ -8,7 +8,7 @@ use super::{
 use crate::{
     act::warmer,
     plan::RefusalReason,
-    serve::report::{BuildLine, OrderLine, Planned, StartLine},
+    serve::report::{self, BuildLine, OrderLine, Planned, StartLine},
     text::Label,
     text::duration,
 };
@@ -117,11 +117,8 @@ fn starts(plan: &Planned, width: u16) -> String {
     }
     let wide = width >= WIDE;
     let head = if enforces(plan) { "starts now" } else { "would start" };
-    let table = if wide {
-        wide_starts_table(starts, head, width)
-    } else {
-        starts_table(starts, head, width)
-    };
+    let table =
+        if wide { wide_starts_table(plan, head, width) } else { starts_table(plan, head, width) };
     let gain: u64 = starts.iter().filter_map(|start| start.gain_bytes).sum();
     let verb = match (enforces(plan), starts.len()) {
         (true, 1) => "starts",
@@ -132,7 +129,7 @@ fn starts(plan: &Planned, width: u16) -> String {
         format!("{count} {would}{verb} now; {} reclaimable.\n\n{table}\n", bytes(Some(gain)));
     for start in starts {
         text.push_str(&request(plan, &start.request, start.url.as_deref()));
-        for caveat_text in start.caveats.iter().filter_map(|caveat| caveat_text(caveat)) {
+        for caveat_text in start.caveats.iter().filter_map(|caveat| caveat_text(plan, caveat)) {
             text.push_str(&format!("  {caveat_text}\n"));
         }
     }
@@ -140,20 +137,20 @@ fn starts(plan: &Planned, width: u16) -> String {
 }
 
 /// A table of starts, for a terminal with eighty columns.
-fn starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
+fn starts_table(plan: &Planned, head: &str, width: u16) -> String {
     let head = [head, "node", "range", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[3, 4, 5, 6]);
-    for row in starts.iter().map(row) {
+    for row in plan.starts.iter().map(|start| row(plan, start)) {
         table.push([row.what, row.node, row.range, row.file, row.gain, row.writes, row.takes]);
     }
     table.one_line_each(width, |most| most * 2 / 3)
 }
 
 /// A table of starts, with the channel of each.
-fn wide_starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
+fn wide_starts_table(plan: &Planned, head: &str, width: u16) -> String {
     let head = [head, "node", "range", "channel", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[4, 5, 6, 7]);
-    for (start, row) in starts.iter().map(|start| (start, row(start))) {
+    for (start, row) in plan.starts.iter().map(|start| (start, row(plan, start))) {
         let channel = printable(&start.channel);
         table.push([
             row.what, row.node, row.range, channel, row.file, row.gain, row.writes, row.takes,
@@ -173,20 +170,24 @@ struct Row {
     takes: String,
 }
 
-fn row(start: &StartLine) -> Row {
+fn row(plan: &Planned, start: &StartLine) -> Row {
     let (db, ddoc) = (printable(&start.db), word(start.ddoc.as_deref()));
     let cleans = start.kind == "cleanup";
     let sized = |size: Option<u64>| if cleans { "-".to_owned() } else { bytes(size) };
-    let node = printable(&start.node);
     Row {
         what: shortened(&if ddoc.is_empty() { db } else { format!("{db}/{ddoc}") }),
-        node: if node == "_cluster" { "all".to_owned() } else { short_node(&node).to_owned() },
+        node: place(plan, &start.node),
         range: start.range.as_deref().map_or_else(|| "-".to_owned(), short_range),
         file: sized(start.file_bytes),
         gain: sized(start.gain_bytes),
         writes: sized(start.rewrite_bytes),
         takes: start.duration_seconds.map_or_else(|| "?".to_owned(), span),
     }
+}
+
+/// Where something is, in short.
+fn place(plan: &Planned, node: &str) -> String {
+    printable(short_node(report::place(node, plan.only_node.as_deref())))
 }
 
 /// A request in one line: as recliner sends it in enforce mode, otherwise as a command to paste.
@@ -214,11 +215,12 @@ pub(super) fn pasted(request: &str, url: Option<&str>) -> String {
 }
 
 /// Explains a caveat; `None` if the table itself shows it.
-fn caveat_text(caveat: &str) -> Option<&'static str> {
+fn caveat_text(plan: &Planned, caveat: &str) -> Option<&'static str> {
     match caveat {
         "unknown_disk" => Some("free space there is unknown"),
         "low_confidence" => Some("active bytes are misleading on this server: it may free more"),
-        "estimated" => Some("sizes are estimated from one copy"),
+        "estimated" => Some("sizes are estimated from one file"),
+        "every_copy" if plan.only_node.is_some() => Some("compacts all files of the view at once"),
         "every_copy" => Some("compacts every copy on every node at once"),
         _ => None,
     }
@@ -231,17 +233,13 @@ fn span(seconds: f64) -> String {
 /// The closed gates with their nodes, one per line. Mode and suspensions are printed above.
 fn gates(plan: &Planned, width: u16) -> String {
     let names: BTreeSet<&str> = plan
-        .gates
-        .iter()
+        .gates_of_nodes()
         .map(|gate| &*gate.gate)
         .filter(|gate| !["mode", "suspended"].contains(gate))
         .collect();
     let nodes = |name: &str| -> Vec<String> {
-        plan.gates
-            .iter()
-            .filter(|gate| gate.gate == name)
-            .map(|gate| printable(&gate.node))
-            .collect()
+        let gates = plan.gates_of_nodes().filter(|gate| gate.gate == name);
+        gates.map(|gate| place(plan, &gate.node)).collect()
     };
     let line = |name: &&str| {
         let meaning = RefusalReason::from_label(name).map(RefusalReason::meaning);
@@ -264,7 +262,7 @@ fn rest(plan: &Planned, width: u16) -> String {
             meanings.extend(class.map(|class| (class.words(), class.meaning())));
         }
         for (words, count) in waiting {
-            let (channel, node) = (printable(&queue.channel), printable(&queue.node));
+            let (channel, node) = (printable(&queue.channel), place(plan, &queue.node));
             table.push([channel, node, count.to_string(), printable(&words)]);
         }
     }
@@ -383,6 +381,7 @@ mod tests {
                 ..Builds::default()
             }),
             simulated: Some(false),
+            only_node: None,
             total: 4,
             offset: 0,
             limit: 0,

@@ -21,6 +21,7 @@ pub(super) enum Screen {
     Nodes,
     Advice,
     WhatIf,
+    Preflight,
     Configuration,
     Status,
 }
@@ -31,7 +32,10 @@ const PLACES: [(&str, &[Screen]); 5] = [
     ("Databases", &[Screen::Databases, Screen::Targets]),
     ("Activity", &[Screen::Jobs, Screen::Queue, Screen::Events]),
     ("Advice", &[Screen::Advice]),
-    ("Settings", &[Screen::Nodes, Screen::Configuration, Screen::WhatIf, Screen::Status]),
+    (
+        "Settings",
+        &[Screen::Nodes, Screen::Configuration, Screen::WhatIf, Screen::Preflight, Screen::Status],
+    ),
 ];
 
 impl Screen {
@@ -64,6 +68,7 @@ impl Screen {
             Self::Nodes => ("Nodes", "nodes", 'n'),
             Self::Advice => ("Advice", "advice", 'a'),
             Self::WhatIf => ("What if", "what-if", 'w'),
+            Self::Preflight => ("New index", "preflight", 'p'),
             Self::Configuration => ("Configuration", "configuration", 'c'),
             Self::Status => ("Status", "status", 's'),
         }

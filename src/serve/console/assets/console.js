@@ -184,7 +184,7 @@ document.addEventListener("click", (event) => {
 
 /** The page for each letter that follows `g`. */
 /** @type {Record<string, string>} */
-const PLACES = { o: "./", d: "databases", t: "targets", q: "queue", j: "jobs", e: "events", n: "nodes", a: "advice", w: "what-if", c: "configuration", s: "status" };
+const PLACES = { o: "./", d: "databases", t: "targets", q: "queue", j: "jobs", e: "events", n: "nodes", a: "advice", w: "what-if", p: "preflight", c: "configuration", s: "status" };
 let going = false;
 
 document.addEventListener("keydown", (event) => {
