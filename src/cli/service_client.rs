@@ -550,7 +550,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn value_count_is_an_upper_bound() {
+    fn counted_json_values_are_an_upper_bound() {
         fn all(value: &Value) -> usize {
             1 + match value {
                 Value::Array(list) => list.iter().map(all).sum(),

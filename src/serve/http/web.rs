@@ -76,7 +76,7 @@ impl fmt::Debug for WatchedFile {
 }
 
 impl WebAccess {
-    /// Reads the file; `None` is no file.
+    /// Reads the web configuration file; without a path, nothing is restricted.
     ///
     /// # Errors
     /// All problems of the file, and of the certificates and keys it names.

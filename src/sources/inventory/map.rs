@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn later_additions_arrive_and_removals_leave() {
+    fn copies_added_later_arrive_and_removed_copies_leave() {
         let entry = entry(
             &[(LOW, &["a", "c"]), (HIGH, &["a", "b"])],
             &[

@@ -286,7 +286,7 @@ pub struct SearchAnswer {
     pub autoupdate: bool,
     /// Whether the cluster has the engine; `None` if no node answered.
     pub offered: Option<bool>,
-    /// The result of reading it; `None` without the engine.
+    /// The facts that were read; `None` without the engine.
     pub facts: Result<Option<Facts>, ReadError>,
     /// Whether no request can carry its names.
     pub unaddressable: bool,

@@ -63,7 +63,7 @@ pub enum ClaimError {
         storage: String,
         /// The cluster the journal belongs to.
         owner: Box<ClusterIdentity>,
-        /// The cluster to claim it for.
+        /// The cluster that wants to claim the journal.
         found: Box<ClusterIdentity>,
     },
     /// The journal cannot be read or written.

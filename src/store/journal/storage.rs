@@ -103,7 +103,7 @@ pub(super) fn remedy(why: &io::Error) -> &'static str {
 }
 
 impl JournalOpenError {
-    /// Whether it may open once there is space on its disk.
+    /// Whether the journal may open once its disk has space.
     pub(super) fn is_full(&self) -> bool {
         let (Self::Io { why, .. } | Self::Directory { why, .. }) = self else { return false };
         matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
