@@ -327,7 +327,12 @@ impl Draft {
             *number = (*stored).into();
         }
         let at = target.at.map_or(at, |at| Moment::from_unix(u64::from(at)));
-        self.set_facts(ix, PackedFacts::from_parts(target.bits, numbers, at).unpack(kind));
+        let mut facts = PackedFacts::from_parts(target.bits, numbers, at).unpack(kind);
+        if kind == TargetKind::Cleanup {
+            // Only the walk that gives the node's sums, which include them, tells the bytes of unused files.
+            facts.file_bytes = OptionalU64::UNKNOWN;
+        }
+        self.set_facts(ix, facts);
         if let Some(state) = TargetState::ALL.get(usize::from(target.state)) {
             self.set_state(ix, *state);
         }

@@ -239,7 +239,7 @@ fn pem_bytes(
 }
 
 fn read_pem(path: &Path) -> Result<Vec<u8>, String> {
-    config::read_at_most(path, MAX_PEM)
+    named_file::read_at_most(path, MAX_PEM)
         .map_err(|why| format!("{} cannot be read: {why}", path.display()))
 }
 
