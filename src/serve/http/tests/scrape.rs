@@ -402,7 +402,7 @@ async fn target_sums_equal_database_sums() {
 async fn excess_scrape_gets_503_and_retry_after() {
     let surface = Surface::new();
     let scrapes = metrics::Scrapes::new(1);
-    let route = get(metrics::metrics).layer(Extension(scrapes.clone()));
+    let route = get(metrics::metrics).layer(axum::Extension(scrapes.clone()));
     let router = Router::new().route("/metrics", route).with_state(surface.state.clone());
     let held = scrapes.turn().await.unwrap();
     let answer = ask(router.clone(), Method::GET, "/metrics", &[]).await;
