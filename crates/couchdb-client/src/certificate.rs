@@ -25,7 +25,6 @@ pub struct CertificateEnds {
 
 impl CertificateEnds {
     /// When a chain and authorities expire.
-    #[must_use]
     pub fn of(own: &[CertificateDer<'_>], authorities: &[CertificateDer<'_>]) -> Self {
         Self {
             own: own.iter().filter_map(end).min(),

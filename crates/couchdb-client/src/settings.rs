@@ -27,7 +27,6 @@ pub struct ClientSettings {
 
 impl ClientSettings {
     /// The defaults, with these URLs.
-    #[must_use]
     pub fn new(urls: Vec<Address>) -> Self {
         Self {
             urls,
@@ -76,7 +75,6 @@ impl ClientSettings {
 
     /// Whether there is any address at which `node` itself is searched for. Assumes that a CA file
     /// holds the operator's own authorities.
-    #[must_use]
     pub fn has_address_for(&self, node: &str) -> bool {
         !self.candidates(node, self.tls.ca_file.is_some()).is_empty()
     }
@@ -147,7 +145,6 @@ impl Login {
     }
 
     /// The user, if there is a login.
-    #[must_use]
     pub fn username(&self) -> Option<&str> {
         match self {
             Self::None => None,

@@ -53,7 +53,6 @@ impl TextFormat {
 
     /// The value of the `Content-Type` header. It is always sent, because Prometheus 3 refuses a
     /// scrape without one.
-    #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",

@@ -8,7 +8,6 @@ use std::collections::HashSet;
 /// The series that occur more than once in a text of either format, once for each extra
 /// occurrence. A label with an empty value equals a missing label, and the order of labels does
 /// not matter.
-#[must_use]
 pub fn duplicate_series(text: &str) -> Vec<String> {
     let mut seen = HashSet::new();
     let samples = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -55,7 +55,6 @@ pub struct HttpSource {
 
 impl HttpSource {
     /// A source over this client.
-    #[must_use]
     pub fn new(client: Client, clock: Clock, settings: HttpSettings) -> Self {
         Self { client, clock, settings: Arc::new(settings) }
     }

@@ -87,7 +87,6 @@ pub struct JournalCopy {
 
 impl JournalCopy {
     /// Its size in bytes.
-    #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }

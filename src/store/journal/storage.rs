@@ -169,7 +169,6 @@ pub struct DirectoryStorage(PathBuf);
 
 impl DirectoryStorage {
     /// Uses the directory at `path`.
-    #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
@@ -302,7 +301,6 @@ pub(super) fn database_builder() -> Builder {
 }
 
 /// Whether a process has a journal open under this name. `false` for everything else.
-#[must_use]
 pub fn is_open_journal(path: &Path) -> bool {
     matches!(
         database_builder().open_read_only(path),
