@@ -28,7 +28,7 @@ use wall_clock::Clock;
 const MAP_PAGE: usize = 500;
 
 /// The number of nodes whose files are listed at a time.
-const CONCURRENT_LISTS: usize = 2;
+const CONCURRENT_LISTS: usize = 3;
 
 /// CouchDB's `[couchdb] max_dbs_open`: a node with more shards opens each one again in every sweep, so
 /// all of its reads are cold.
