@@ -316,7 +316,7 @@ impl<const N: usize> Samples<'_, N> {
     /// Writes one sample, with its label values in the order of the family's labels.
     ///
     /// The caller must not write two samples of a family with the same label values
-    /// ([`super::duplicate_series`] finds them in tests).
+    /// (`tests/duplicate_series` finds them in tests).
     #[inline]
     pub fn sample(&mut self, labels: &[&str; N], value: impl Into<Value>) {
         if !self.is_open() {
