@@ -6,13 +6,12 @@
 //! another site cannot send the question, because the body is JSON; the console has a form for it.
 
 use super::{
-    admin::{parse_object, read_body},
-    answer::success,
+    admin::{parse_object, read_question},
+    answer::Answer,
     error::ApiError,
-    guard,
     route::{self, Route},
     state::AppState,
-    turn::{QuestionLimits, Turn},
+    turn::Turn,
 };
 use crate::{
     advice::preflight::PresentDesign,
@@ -20,9 +19,7 @@ use crate::{
     serve::report::{Preflight, PreflightQuestion, QuestionError},
 };
 use axum::{
-    Extension,
     extract::{self, Request},
-    response::{IntoResponse as _, Response},
     routing::post,
 };
 use serde_json::json;
@@ -31,21 +28,8 @@ use std::sync::Arc;
 /// The maximum size of a question, in bytes.
 pub(super) const MAX_BODY: usize = 2 << 20;
 
-/// The maximum number of questions answered at a time: each examines every target.
-const AT_A_TIME: usize = 2;
-
-/// The limits of the questions of this route and of its page.
-#[derive(Clone, Debug)]
-pub(super) struct Preflights(pub(super) QuestionLimits);
-
-impl Default for Preflights {
-    fn default() -> Self {
-        Self(QuestionLimits::new(AT_A_TIME))
-    }
-}
-
-/// The route, with its concurrency limit.
-pub(super) fn routes(limits: Preflights) -> Vec<Route> {
+/// The route.
+pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is invalid, or has no design document that CouchDB accepts."),
         route::FOREIGN,
@@ -58,7 +42,7 @@ pub(super) fn routes(limits: Preflights) -> Vec<Route> {
         Route::post::<PreflightQuestion, Preflight>(
             "/api/v1/preflight",
             "preflight",
-            post(preflight).layer(Extension(limits)),
+            post(preflight),
             "The predicted cost of a design document, before it is deployed.",
             json!({
                 "db": "orders",
@@ -76,19 +60,10 @@ pub(super) fn routes(limits: Preflights) -> Vec<Route> {
 /// Predicts the cost of deploying a design document.
 async fn preflight(
     extract::State(state): extract::State<AppState>,
-    Extension(Preflights(limits)): Extension<Preflights>,
     request: Request,
-) -> Response {
-    let answer = async {
-        guard::check_question(&request).map_err(ApiError::from)?;
-        let place = limits.place().await?;
-        let body = read_body(request, MAX_BODY).await?;
-        predict(&state, &place.turn().await?, move || parse_object(&body)).await
-    };
-    match answer.await {
-        Ok(answer) => success(&answer),
-        Err(refused) => refused.into_response(),
-    }
+) -> Result<Answer<Preflight>, ApiError> {
+    let (_place, turn, body) = read_question(&state.limits.preflights, request, MAX_BODY).await?;
+    Ok(Answer::of(&predict(&state, &turn, move || parse_object(&body)).await?))
 }
 
 /// Answers a question.

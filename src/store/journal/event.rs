@@ -271,7 +271,6 @@ pub struct OverriddenSetting {
 
 impl EventType {
     /// Whether the event is about a database rather than about this program.
-    #[must_use]
     pub const fn is_database_event(self) -> bool {
         matches!(self, Self::Created | Self::Updated | Self::Deleted)
     }
@@ -279,7 +278,6 @@ impl EventType {
 
 impl EventDetails {
     /// The change and the database name, if this is a database event.
-    #[must_use]
     pub fn database_change(&self) -> Option<(DbChange, &str)> {
         let (change, db) = if let Self::Created { db } = self {
             (DbChange::Created, db)
@@ -294,7 +292,6 @@ impl EventDetails {
     }
 
     /// The target of the event, if it has one.
-    #[must_use]
     pub const fn target(&self) -> Option<&TargetId> {
         match self {
             Self::Queued { target, .. }
@@ -326,7 +323,6 @@ impl EventDetails {
     }
 
     /// Further targets covered by the same entry.
-    #[must_use]
     pub fn also_targets(&self) -> &[TargetId] {
         if let Self::Queued { summary, .. } | Self::Refused { summary, .. } = self {
             &summary.also
@@ -336,7 +332,6 @@ impl EventDetails {
     }
 
     /// Type of the event.
-    #[must_use]
     pub fn event_type(&self) -> EventType {
         self.into()
     }

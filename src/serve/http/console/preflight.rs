@@ -7,13 +7,12 @@ use crate::serve::{
     console::{self, Given},
     http::{
         error::ApiError,
-        preflight::{self, MAX_BODY, Preflights},
+        preflight::{self, MAX_BODY},
         state::AppState,
     },
     report::{Preflight, PreflightQuestion},
 };
 use axum::{
-    Extension,
     extract::{self, Request},
     http::{StatusCode, Uri},
     response::Response,
@@ -31,10 +30,9 @@ pub(super) async fn show(extract::State(state): extract::State<AppState>, uri: U
 /// The page that a form opens, with the answer.
 pub(super) async fn ask(
     extract::State(state): extract::State<AppState>,
-    Extension(Preflights(limits)): Extension<Preflights>,
     request: Request,
 ) -> Response {
-    match asked_in_turn(&limits, request, MAX_BODY).await {
+    match asked_in_turn(&state.limits.preflights, request, MAX_BODY).await {
         Ok((_place, turn, given)) => {
             let asked = given.clone();
             let answer = preflight::predict(&state, &turn, move || question(&asked)).await;

@@ -6,15 +6,10 @@
 use super::{MAX_FORM, asked_in_turn, given, parsed, response};
 use crate::serve::{
     console::{self, Given},
-    http::{
-        error::ApiError,
-        state::AppState,
-        what_if::{self, Forecasts},
-    },
+    http::{error::ApiError, state::AppState, what_if},
     report::WhatIf,
 };
 use axum::{
-    Extension,
     extract::{self, Request},
     http::{StatusCode, Uri},
     response::Response,
@@ -31,10 +26,9 @@ pub(super) async fn show(extract::State(state): extract::State<AppState>, uri: U
 /// The page that a form opens, with the forecast.
 pub(super) async fn ask(
     extract::State(state): extract::State<AppState>,
-    Extension(Forecasts(limits)): Extension<Forecasts>,
     request: Request,
 ) -> Response {
-    match asked_in_turn(&limits, request, MAX_FORM).await {
+    match asked_in_turn(&state.limits.forecasts, request, MAX_FORM).await {
         Ok((_place, turn, given)) => {
             let question = given.clone();
             let answer = what_if::forecast(&state, &turn, move || parsed(&question)).await;
