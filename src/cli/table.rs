@@ -13,7 +13,7 @@ mod runs;
 mod scanned;
 mod scorecard;
 #[cfg(test)]
-mod sums;
+pub(super) mod sums;
 pub(super) mod tidy;
 mod usage;
 
