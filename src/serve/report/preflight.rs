@@ -6,9 +6,9 @@ use super::{
 };
 use crate::{
     advice::preflight::{
-        BuildKind, DesignDocument, DesignProblem, IndexSize, NodeNeed, Preflight as Found,
-        PreflightInputs, PresentDesign, Sibling, SpaceVerdict, Spread, ViewChange, built_languages,
-        database_called, preflight,
+        BuildKind, DesignDocument, DesignProblem, IndexSize, MeasuredIndex, NodeNeed,
+        Preflight as Found, PreflightInputs, PresentDesign, SpaceVerdict, Spread, ViewChange,
+        built_languages, database_called, preflight,
     },
     model::rounding::to_bytes,
     plan::Plan,
@@ -150,19 +150,6 @@ pub struct PreflightView {
     pub parts: Vec<String>,
 }
 
-/// A built index from which the sizes are predicted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MeasuredIndex {
-    /// The index's database.
-    pub db: String,
-    /// The index's design documents.
-    pub designs: Vec<String>,
-    /// Number of views in the index.
-    pub views: u64,
-    /// Live bytes per document and view.
-    pub bytes_per_doc_and_view: f64,
-}
-
 /// What a new index needs on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PreflightNode {
@@ -251,17 +238,6 @@ impl From<&NodeNeed> for PreflightNode {
     }
 }
 
-impl From<&Sibling> for MeasuredIndex {
-    fn from(sibling: &Sibling) -> Self {
-        Self {
-            db: sibling.db.clone(),
-            designs: sibling.designs.clone(),
-            views: sibling.views as u64,
-            bytes_per_doc_and_view: sibling.bytes_per_row,
-        }
-    }
-}
-
 impl PreflightView {
     fn of((name, change): &(String, ViewChange)) -> Self {
         let parts = match change {
@@ -277,7 +253,7 @@ impl Preflight {
     #[must_use]
     pub fn of(found: &Found) -> Self {
         let spread = |of: fn(&IndexSize) -> Spread| found.size.as_ref().map(|it| of(it).into());
-        let measured = found.size.iter().flat_map(|size| &size.siblings);
+        let measured = found.size.as_ref().map(|size| size.siblings.clone());
         let mut answer = Self {
             says: String::new(),
             db: found.db.clone(),
@@ -293,7 +269,7 @@ impl Preflight {
             live_bytes: spread(|size| size.live),
             built_bytes: spread(|size| size.built),
             basis: found.size.as_ref().map(|size| size.basis.label().into()),
-            measured_indexes: measured.map(MeasuredIndex::from).collect(),
+            measured_indexes: measured.unwrap_or_default(),
             seconds: found.seconds.map(SpreadLine::from),
             measured_builds: found.measured_builds as u64,
             nodes: found.nodes.iter().map(PreflightNode::from).collect(),
