@@ -3,7 +3,7 @@
 //! One pass over all targets makes the sums; sentences are made for the databases of a page alone.
 
 use super::{
-    Listing, Target, not_taken, not_taken_meaning,
+    Target, not_taken, not_taken_meaning,
     vocabulary::{self, Word},
     why,
 };
@@ -39,11 +39,6 @@ pub struct Databases {
     pub limit: usize,
     /// The databases.
     pub databases: Vec<DatabaseLine>,
-}
-
-impl Listing for Databases {
-    const LIST: &'static str = "databases";
-    type Item = DatabaseLine;
 }
 
 /// One database. Bytes are those of all copies; files of unknown size are counted in `unmeasured` and add no

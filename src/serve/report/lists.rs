@@ -1,18 +1,10 @@
 //! Responses with one long list, of which the reader gets a part.
 
-use super::{ChannelWeek, DutyLine, Explained, LimitLine, Planned, RefusedLine, Target};
+use super::{ChannelWeek, DutyLine, Explained, LimitLine, Target};
 use crate::plan::{Plan, QueueView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
-
-/// A response with one long list, which the server sends while it renders it.
-pub trait Listing: Serialize + 'static {
-    /// The name of the list's field. No other field of the response has this name.
-    const LIST: &'static str;
-    /// An item of the list.
-    type Item: Serialize + 'static;
-}
 
 /// A page of the list of targets, in the requested order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,11 +21,6 @@ pub struct Targets {
     pub targets: Vec<Target>,
 }
 
-impl Listing for Targets {
-    const LIST: &'static str = "targets";
-    type Item = Target;
-}
-
 /// The targets that a name matches, each with the decision about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanations {
@@ -47,11 +34,6 @@ pub struct Explanations {
     pub limit: usize,
     /// The targets.
     pub targets: Vec<Explained>,
-}
-
-impl Listing for Explanations {
-    const LIST: &'static str = "targets";
-    type Item = Explained;
 }
 
 /// Queues with their targets, and what limits them.
@@ -72,11 +54,6 @@ pub struct Queues {
     pub windows: Vec<ChannelWeek>,
     /// The queues.
     pub queues: Vec<Queue>,
-}
-
-impl Listing for Queues {
-    const LIST: &'static str = "queues";
-    type Item = Queue;
 }
 
 impl Queues {
@@ -122,11 +99,6 @@ pub struct Queue {
     pub targets: Vec<Target>,
 }
 
-impl Listing for Queue {
-    const LIST: &'static str = "targets";
-    type Item = Target;
-}
-
 impl Queue {
     /// A queue of a plan, without its targets.
     #[must_use]
@@ -145,9 +117,4 @@ impl Queue {
             targets: Vec::new(),
         }
     }
-}
-
-impl Listing for Planned {
-    const LIST: &'static str = "refused";
-    type Item = RefusedLine;
 }
