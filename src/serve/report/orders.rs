@@ -103,19 +103,19 @@ impl OrderName {
         })
     }
 
-    /// The question that a person must confirm first.
+    /// The question that a person must confirm first, and the verb that confirms it.
     #[must_use]
-    pub const fn question(self) -> &'static str {
+    pub const fn question(self) -> (&'static str, &'static str) {
         match self {
-            Self::Suspend => "Suspend starts?",
-            Self::Resume => "Resume starts?",
-            Self::Compact | Self::Run => "Compact now?",
-            Self::ChangeRun => "Change this run?",
-            Self::Release => "Release from quarantine?",
-            Self::Rescan => "Rescan now?",
-            Self::Flush => "Clear queues?",
-            Self::Mute => "Mute this advice?",
-            Self::Unmute => "Unmute this advice?",
+            Self::Suspend => ("Suspend starts?", "Suspend"),
+            Self::Resume => ("Resume starts?", "Resume"),
+            Self::Compact | Self::Run => ("Compact now?", "Compact"),
+            Self::ChangeRun => ("Change this run?", "Change"),
+            Self::Release => ("Release from quarantine?", "Release"),
+            Self::Rescan => ("Rescan now?", "Rescan"),
+            Self::Flush => ("Clear queues?", "Clear queues"),
+            Self::Mute => ("Mute this advice?", "Mute"),
+            Self::Unmute => ("Unmute this advice?", "Unmute"),
         }
     }
 }
