@@ -1,5 +1,8 @@
 //! Tests of `/metrics` and of service discovery.
 
+#[path = "../../../../tests/duplicate_series/mod.rs"]
+mod duplicate_series;
+
 use super::*;
 use crate::{
     model::records::{Suspension, SuspensionScope},
@@ -7,7 +10,8 @@ use crate::{
     sources::request_metrics::RequestMetrics,
 };
 use couchdb_client::CertificateEnds;
-use metrics_text::{Encoding, TextFormat, Unit, Writer, duplicate_series};
+use duplicate_series::duplicate_series;
+use metrics_text::{Encoding, TextFormat, Unit, Writer};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read as _, Write as _},
