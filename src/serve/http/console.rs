@@ -57,7 +57,6 @@ use axum::{
     routing::get,
 };
 use couchdb_client::ClientSettings;
-use maud::Markup;
 use serde::de::DeserializeOwned;
 use std::{collections::BTreeSet, sync::Arc};
 use wall_clock::Moment;
@@ -146,7 +145,7 @@ fn response(state: &AppState, code: StatusCode, page: &Page) -> Response {
         mode: mode.label(),
         simulation: state.about.simulation(mode),
     };
-    html(code, &console::document(page, &around))
+    guard::page(code, console::document(page, &around))
 }
 
 /// The page that says why there is no page.
@@ -156,13 +155,6 @@ fn failed(state: &AppState, refused: &ApiError) -> Response {
     if let Some(pause) = &refused.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, pause.clone());
     }
-    response
-}
-
-fn html(code: StatusCode, text: &Markup) -> Response {
-    let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
-    let mut response = (code, content_type, text.0.clone()).into_response();
-    guard::allow_own_files(response.headers_mut());
     response
 }
 
