@@ -210,7 +210,6 @@ pub struct WholeViews(HashMap<(DbIx, Signature), TargetId>);
 impl WholeViews {
     /// The views of a plan to which some of these targets belong; passes over all targets once if
     /// any of them is a part.
-    #[must_use]
     pub fn of(plan: &Plan, found: &[TargetIx]) -> Self {
         let found = found.iter().filter_map(|ix| plan.snapshot.target(*ix));
         let parts = found.filter(|target| target.is_part()).filter_map(key);
@@ -232,7 +231,6 @@ fn key(target: TargetRef<'_>) -> Option<(DbIx, Signature)> {
 
 impl Explained {
     /// Explains the decision of `plan` about `target`, which may be a part of one of `views`.
-    #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>, views: &WholeViews) -> Self {
         let why = match plan.decision(target) {
             Decision::Refused(refusal) => {
@@ -286,7 +284,6 @@ pub struct RefusalLine {
 
 impl Target {
     /// Describes `target` with its facts and the decision of `plan`.
-    #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Self {
         let facts = target.facts();
         let view = target.view();
@@ -376,7 +373,6 @@ impl From<Refusal> for RefusalLine {
 }
 
 /// The title of a target in a sentence: its shard, its view, or its database.
-#[must_use]
 pub fn title(target: TargetRef<'_>) -> String {
     let design = target.view().and_then(|view| view.designs.first());
     target.id().title(design.map(AsRef::as_ref))

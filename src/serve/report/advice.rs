@@ -173,7 +173,6 @@ impl AdviceLine {
 
 impl Advice {
     /// The advice of a view, with the waste of a plan's snapshot.
-    #[must_use]
     pub fn of(view: &AdviceView, plan: &Plan, now: Moment) -> Self {
         let waste = Waste::of(&plan.snapshot);
         let gain_bytes = rules().map(|rule| view.open_of(rule.code, now).1);

@@ -123,7 +123,6 @@ pub type LastCompactions = HashMap<String, Moment>;
 
 impl Databases {
     /// The databases of a plan.
-    #[must_use]
     pub fn of(
         plan: &Plan,
         wanted: &WantedDatabases<'_>,
@@ -161,7 +160,6 @@ impl Databases {
 
 impl DatabaseLine {
     /// The line of the database of this name in the list of all; `None` if it has no files.
-    #[must_use]
     pub fn of(plan: &Plan, name: &str, last: &LastCompactions, now: Moment) -> Option<Self> {
         let wanted = WantedDatabases { name: Some(name), limit: 1, ..WantedDatabases::default() };
         Databases::of(plan, &wanted, last, now).databases.pop()

@@ -72,7 +72,6 @@ pub struct OutcomeLine {
 
 impl OutcomeLine {
     /// The line of a journal entry.
-    #[must_use]
     pub fn of(seq: u64, outcome: &Outcome) -> Self {
         Self {
             seq,
@@ -134,7 +133,6 @@ pub struct HourLine {
 
 impl HourLine {
     /// The sums over jobs, whenever they ended.
-    #[must_use]
     pub fn of_jobs(jobs: &[OutcomeLine]) -> Self {
         let mut sums = Self::default();
         for job in jobs {
@@ -171,7 +169,6 @@ impl HourLine {
     }
 
     /// The sums of several hours, beginning with the first of them.
-    #[must_use]
     pub fn sum(hours: &[Self]) -> Self {
         let mut sum = Self {
             from: hours.first().map_or_else(String::new, |hour| hour.from.clone()),
@@ -191,7 +188,6 @@ impl HourLine {
 
     /// What compactions did, in a sentence: how many there were, by whom, what they freed and wrote, and what went
     /// wrong.
-    #[must_use]
     pub fn says(&self) -> String {
         if self.compactions == 0 {
             return "no compaction ended".to_owned();
@@ -224,7 +220,6 @@ impl HourLine {
 impl Hours {
     /// The hours beginning with that of `since`. `outcomes` are the jobs that ended in them, newest
     /// first; unless they are `all`, hours that may lack some jobs are left out.
-    #[must_use]
     pub fn of(outcomes: &[(u64, Outcome)], all: bool, since: Moment, now: Moment) -> Self {
         let hour = |at: Moment| at.unix() / HOUR;
         let oldest = outcomes.last().filter(|_| !all).map(|(_, oldest)| hour(oldest.ended_at) + 1);
@@ -385,7 +380,6 @@ where
 }
 
 /// A type of events for people. Advice is found by a rule, so it is not called given.
-#[must_use]
 pub fn event_type_in_words(label: &str) -> String {
     match label {
         "advice_given" => "new recommendation".to_owned(),
@@ -397,7 +391,6 @@ pub fn event_type_in_words(label: &str) -> String {
 }
 
 /// How a job ended, for people.
-#[must_use]
 pub fn result_in_words(label: &str) -> String {
     match label {
         "unmeasured" => "size unknown".to_owned(),
@@ -407,13 +400,11 @@ pub fn result_in_words(label: &str) -> String {
 
 impl EventLine {
     /// The type of the event for people.
-    #[must_use]
     pub fn type_in_words(&self) -> String {
         event_type_in_words(&self.event_type)
     }
 
     /// The line of a journal entry, which is stored under the same names: only times differ.
-    #[must_use]
     pub fn of(seq: u64, event: &JournalEvent) -> Self {
         let mut stored = serde_json::to_value(event).unwrap_or_default();
         stored["seq"] = seq.into();

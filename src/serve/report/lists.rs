@@ -58,7 +58,6 @@ pub struct Queues {
 
 impl Queues {
     /// The limits and windows of a plan, without the queues.
-    #[must_use]
     pub fn head(plan: &Plan, offset: usize, limit: usize, now: Moment) -> Self {
         Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
@@ -101,7 +100,6 @@ pub struct Queue {
 
 impl Queue {
     /// A queue of a plan, without its targets.
-    #[must_use]
     pub fn of(node: &str, channel: &str, (queue, waiting): (&QueueView, usize)) -> Self {
         Self {
             node: node.to_owned(),

@@ -59,7 +59,6 @@ pub struct ChannelScore {
 
 impl ChannelScore {
     /// The scores of a target in every channel for its kind, in the channels' order.
-    #[must_use]
     pub fn all(plan: &Plan, target: TargetRef<'_>) -> Vec<Self> {
         let taken = plan.placement(target.ix());
         let misses: Vec<(&Channel, Miss)> = plan.misses(target).collect();
@@ -90,7 +89,6 @@ impl ChannelScore {
 
 impl MissLine {
     /// The line of a channel's miss.
-    #[must_use]
     pub fn new(channel: &Channel, miss: Miss) -> Self {
         Self {
             channel: channel.name.to_string().into(),
@@ -103,7 +101,6 @@ impl MissLine {
     }
 
     /// The reason, phrased to follow the channel's name and a colon.
-    #[must_use]
     pub fn says(&self) -> String {
         let Some(reason) = MissReason::from_label(&self.reason) else {
             return self.reason.replace('_', " ");
@@ -139,7 +136,6 @@ impl MissLine {
 impl MissLine {
     /// The condition under which the channel would take the file, phrased to follow "when"; `None`
     /// if no write to the file would help.
-    #[must_use]
     pub fn would_take(&self) -> Option<String> {
         let (value, limit) = (self.number(self.value), self.number(self.limit));
         match MissReason::from_label(&self.reason)? {
@@ -210,7 +206,6 @@ const NOT_DUE: (&str, &str) =
 
 /// Why no channel takes a target, in one or two words. Each channel has its own reason; this is the most
 /// telling one.
-#[must_use]
 pub fn not_taken(misses: &[MissLine]) -> Option<&'static str> {
     let word = |(reason, word, _): &(MissReason, &'static str, _)| {
         let miss = misses.iter().find(|miss| miss.reason == reason.label())?;
@@ -222,7 +217,6 @@ pub fn not_taken(misses: &[MissLine]) -> Option<&'static str> {
 }
 
 /// The meaning of a word from [`not_taken`]; `None` for a word of a newer service.
-#[must_use]
 pub fn not_taken_meaning(word: &str) -> Option<&'static str> {
     let words = NOT_TAKEN.iter().map(|(_, word, meaning)| (*word, *meaning)).chain([NOT_DUE]);
     words.into_iter().find_map(|(known, meaning)| (known == word).then_some(meaning))

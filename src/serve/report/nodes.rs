@@ -54,7 +54,6 @@ pub struct NodeLine {
 
 impl NodeLine {
     /// The state of the node's own smoosh, in words.
-    #[must_use]
     pub fn smoosh_says(&self) -> &str {
         match &*self.smoosh {
             "no_direct_address" => "no direct address",

@@ -71,7 +71,6 @@ impl PreflightQuestion {
 
 impl ResolvedQuestion {
     /// The answer, given the document that the database has at present.
-    #[must_use]
     pub fn answer(&self, plan: &Plan, present: &PresentDesign, now: Moment) -> Preflight {
         let (db, design) = (self.db, &self.design);
         Preflight::of(&preflight(&PreflightInputs { plan, db, design, present, now }))
@@ -187,13 +186,11 @@ impl From<Spread> for SpreadLine {
 
 impl SpreadLine {
     /// The range as bytes: `12 to 31 GiB`.
-    #[must_use]
     pub fn says_bytes(&self) -> String {
         between(&format_size_short(self.low), &format_size_short(self.high))
     }
 
     /// The range as a time: `3h to 5h`.
-    #[must_use]
     pub fn says_seconds(&self) -> String {
         let text = |seconds: u64| duration::format_rounded(Duration::from_secs(seconds.max(1)));
         between(&text(rounded(self.low)), &text(rounded(self.high)))
@@ -250,7 +247,6 @@ impl PreflightView {
 
 impl Preflight {
     /// The answer as the API shows it.
-    #[must_use]
     pub fn of(found: &Found) -> Self {
         let spread = |of: fn(&IndexSize) -> Spread| found.size.as_ref().map(|it| of(it).into());
         let measured = found.size.as_ref().map(|size| size.siblings.clone());
@@ -376,7 +372,6 @@ impl Preflight {
     }
 
     /// The changes to views and document, as sentences.
-    #[must_use]
     pub fn changes(&self) -> Vec<String> {
         let named = |label: &str| {
             let views = self.views.iter().filter(|view| view.change == label);

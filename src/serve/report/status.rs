@@ -65,7 +65,6 @@ pub struct Status {
 
 impl Status {
     /// Who starts compactions, in a sentence.
-    #[must_use]
     pub fn who_compacts(&self) -> String {
         if self.mode != "enforce" {
             return "recliner only advises: smoosh and people start compactions.".to_owned();
@@ -99,7 +98,6 @@ pub struct PeerLine {
 
 impl PeerLine {
     /// Every sidecar that was polled.
-    #[must_use]
     pub fn all(status: &scan::ScanStatus) -> Vec<Self> {
         let line = |(url, peer): (&Arc<str>, &scan::PeerStatus)| Self {
             url: url.to_string(),
@@ -177,7 +175,6 @@ pub struct ReadErrors {
 
 impl ReadErrors {
     /// Every read that failed since the start, counted by node and reason.
-    #[must_use]
     pub fn all(status: &scan::ScanStatus) -> Vec<Self> {
         let errors = status.errors.iter();
         let line = |((node, reason), count): (&(_, &'static str), &u64)| Self {
@@ -264,7 +261,6 @@ pub struct TakeoverLine {
 
 impl TakeoverLine {
     /// Every node whose smoosh was checked.
-    #[must_use]
     pub fn all(takeovers: &Takeovers) -> Vec<Self> {
         let line = |(node, state): (&String, &crate::act::takeover::NodeTakeover)| Self {
             node: node.clone(),
