@@ -12,7 +12,7 @@ mod node_space;
 mod spread;
 
 pub use design::{DesignDocument, DesignProblem, ViewChange};
-pub use index_size::{IndexSize, Sibling, SizeBasis};
+pub use index_size::{IndexSize, MeasuredIndex, SizeBasis};
 pub use node_space::{NodeNeed, SpaceVerdict};
 pub use spread::Spread;
 

@@ -103,21 +103,6 @@ impl Remedy {
         Self::couchdb(says, "DELETE", &path, None)
     }
 
-    /// The requests that copy what is at one path to another; nothing is written if it cannot be
-    /// read.
-    #[must_use]
-    pub fn copy_document(says: impl Into<String>, from: &[&str], to: &[&str]) -> Self {
-        let line = |method, path| Self::couchdb("", method, path, None).text.unwrap_or_default();
-        Self::command(
-            says,
-            format!(
-                "{} | {} -d @-",
-                line("GET", from).replacen("curl", "curl -f", 1),
-                line("PUT", to)
-            ),
-        )
-    }
-
     /// A read request to CouchDB; the parts of the path are encoded.
     #[must_use]
     pub fn get(says: impl Into<String>, path: &[&str]) -> Self {

@@ -34,6 +34,15 @@ pub(crate) const fn bound(unknown: u64, estimated: u64) -> &'static str {
     }
 }
 
+/// The same in words.
+pub(crate) const fn bound_in_words(unknown: u64, estimated: u64) -> &'static str {
+    match (unknown, estimated) {
+        (0, 0) => "",
+        (0, _) => "about ",
+        (..) => "at least ",
+    }
+}
+
 /// Formats bytes for tables: `873 B`, `1.5 MiB`, `12.0 GiB`.
 pub(crate) fn format_size(bytes: u64) -> impl fmt::Display {
     bytesize::ByteSize(bytes).display().iec()

@@ -135,7 +135,7 @@ impl Confirmation {
     }
 
     pub(super) fn question(&self) -> &'static str {
-        self.order.request().name().question()
+        self.order.request().name().question().0
     }
 
     /// The confirmation's text, one entry per paragraph or line.
