@@ -20,8 +20,13 @@ pub(crate) struct Demo {
 impl Demo {
     /// Starts a demo and waits until it serves.
     pub(crate) async fn start() -> Self {
+        Self::with_flags(&[]).await
+    }
+
+    /// Starts a demo with more flags.
+    pub(crate) async fn with_flags(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-        command.args(["demo", "--web.listen-address", "127.0.0.1:0"]);
+        command.args(["demo", "--web.listen-address", "127.0.0.1:0"]).args(flags);
         command.env_clear().stderr(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().expect("the process starts");
         let mut lines = BufReader::new(process.stderr.take().expect("the stream is piped")).lines();
