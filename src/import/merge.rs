@@ -5,14 +5,14 @@ mod differences;
 
 use super::{
     Finding, ImportError, NodeChannels, TranslatedChannel, finding,
-    ignored::{self, IgnoredByAll, escaped},
+    ignored::{self, IgnoredByAll},
 };
 use crate::{
     model::{
         channel::{Channel, Channels},
         target::TargetKind,
     },
-    text::pattern::{NameFilter, NamePatterns, PatternError},
+    text::pattern::{NameFilter, NamePatterns, PatternError, escaped},
 };
 use compaction_settings::Severity;
 use std::collections::BTreeSet;

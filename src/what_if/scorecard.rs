@@ -87,7 +87,6 @@ pub struct Scorecard {
 
 impl Scorecard {
     /// Continues from the records of an earlier process.
-    #[must_use]
     pub fn new(records: ScorecardRecords) -> Self {
         let ScorecardRecords { hours, targets, jobs } = records;
         let stored_jobs = jobs.clone();
@@ -154,7 +153,6 @@ impl Scorecard {
     }
 
     /// The sums so far, for readers.
-    #[must_use]
     pub fn view(&self, now: Moment) -> ScorecardView {
         ScorecardView {
             hours: self.hours.clone(),

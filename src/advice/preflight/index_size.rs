@@ -184,7 +184,6 @@ impl IndexSize {
     }
 
     /// What the estimate is based on, as a sentence.
-    #[must_use]
     pub fn says(&self) -> String {
         let Spread { low, high, .. } = self.bytes_per_doc;
         let cost = format!(
