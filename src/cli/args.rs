@@ -337,6 +337,10 @@ pub(super) struct DemoArgs {
         hide_possible_values = true
     )]
     pub(super) mode: Option<String>,
+    /// Simulate a cluster with faults of every kind, from now on; without it, a plausible cluster that has lived for
+    /// a week
+    #[arg(long)]
+    pub(super) faults: bool,
     /// Let the simulated nodes answer like CouchDB, on 127.0.0.1 from this port upward, to try other
     /// commands or curl on them
     #[arg(
