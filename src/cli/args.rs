@@ -322,6 +322,10 @@ pub(super) struct DemoArgs {
     /// advise starts nothing; enforce starts compactions in the simulation [default: enforce]
     #[arg(long, value_name = "MODE", value_parser = MODES, hide_possible_values = true)]
     pub(super) mode: Option<String>,
+    /// Simulate a cluster with faults of every kind, from now on; without it, a plausible cluster that has lived for
+    /// a week
+    #[arg(long)]
+    pub(super) faults: bool,
     /// Let the simulated nodes answer like CouchDB, on 127.0.0.1 from this port upward, to try other
     /// commands or curl on them
     #[arg(

@@ -65,7 +65,8 @@ pub use runs::{RunLine, RunList, left_out_says, requests_of_run, run_progress};
 pub use scorecard::{Scorecard, ScorecardLine};
 pub use space::{Space, VolumeSpaceLine};
 pub use status::{
-    ConfigLine, Configuration, EntryLine, Feeds, PeerLine, ReadErrors, Status, Sweep, TakeoverLine,
+    ConfigLine, Configuration, EntryLine, Feeds, PeerLine, ReadErrors, SimulatedWeek, Status,
+    Sweep, TakeoverLine,
 };
 pub use suspension::SuspensionLine;
 pub use usage::{AttributeBy, Usage, UsageBytes, UsageLine};

@@ -393,7 +393,7 @@ impl Rig {
         &mut self,
     ) -> (feed_client::FeedClientHandle, Journal) {
         let settings = tokio::sync::watch::channel(self.settings.journal).1;
-        let (task, journal) = journal::JournalTask::open(InMemory, self.clock, settings)
+        let (task, journal) = journal::JournalTask::open(InMemory::default(), self.clock, settings)
             .expect("an in-memory journal opens");
         let ended = self.stop.clone();
         self.tasks.spawn(async move {

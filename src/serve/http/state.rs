@@ -8,6 +8,7 @@ use crate::{
     model::channel::Mode,
     plan::Plan,
     scan,
+    serve::report::SimulatedWeek,
     sources::{node_settings::NodeSettings, present_design::DesignReader},
     store::journal::Journal,
     what_if::scorecard::ScorecardView,
@@ -29,6 +30,8 @@ pub struct ProcessInfo {
     pub date: &'static str,
     /// Whether the cluster is a simulation.
     pub simulated: bool,
+    /// What the week before came to in a simulation, by program.
+    pub simulated_weeks: Vec<SimulatedWeek>,
 }
 
 impl ProcessInfo {
@@ -39,6 +42,7 @@ impl ProcessInfo {
             revision: env!("RECLINER_BUILD_REVISION"),
             date: env!("RECLINER_BUILD_DATE"),
             simulated,
+            simulated_weeks: Vec::new(),
         }
     }
 

@@ -1,7 +1,12 @@
 //! The state of recliner: what it is, what it sees, and what it cannot see.
 
 use super::{NodeLine, SuspensionLine, vocabulary, vocabulary::Word};
-use crate::{act::takeover::Takeovers, feeds::feed_client, scan};
+use crate::{
+    act::takeover::Takeovers,
+    feeds::feed_client,
+    scan,
+    text::{counted, size::format_size_short},
+};
 use couchdb_client::EntryStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,6 +28,9 @@ pub struct Status {
     pub simulated: bool,
     /// What is simulated, as a sentence; null if nothing is.
     pub simulation: Option<String>,
+    /// What the week before came to in the simulation, under each program; empty if nothing is simulated.
+    #[serde(default)]
+    pub simulated_weeks: Vec<SimulatedWeek>,
     /// The mode in force.
     #[schemars(with = "vocabulary::Mode")]
     pub mode: Word,
@@ -80,6 +88,40 @@ impl Status {
                 "recliner starts compactions; it has stopped smoosh's channels on {some} of {nodes} nodes."
             ),
         }
+    }
+}
+
+/// What a simulated week came to under one program's compactions, from the same start and with the same writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SimulatedWeek {
+    /// The program: `recliner` or `smoosh`.
+    pub by: String,
+    /// Compactions that ended.
+    pub compactions: u64,
+    /// Compactions that freed less than a twentieth of their file.
+    pub futile: u64,
+    /// Bytes that compactions wrote.
+    pub rewritten_bytes: u64,
+    /// Bytes that compactions freed.
+    pub freed_bytes: u64,
+    /// Bytes that compactions would still free at the end.
+    pub reclaimable_bytes: u64,
+    /// The most bytes that any disk had to hold.
+    pub peak_disk_bytes: u64,
+}
+
+impl SimulatedWeek {
+    /// The week in a sentence.
+    #[must_use]
+    pub fn says(&self) -> String {
+        format!(
+            "{}, {} of them for almost nothing: wrote {}, freed {}; {} still reclaimable",
+            counted(self.compactions, "compaction", "compactions"),
+            self.futile,
+            format_size_short(self.rewritten_bytes),
+            format_size_short(self.freed_bytes),
+            format_size_short(self.reclaimable_bytes)
+        )
     }
 }
 
