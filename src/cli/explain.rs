@@ -2,9 +2,8 @@
 
 use super::{
     CommandError, Exit,
-    args::{ExplainArgs, Format},
+    args::{ExplainArgs, SourceArgs},
     next_step::{AFTER_EXPLAIN, AFTER_EXPLAIN_OF_SERVICE, print_next_step},
-    print, print_json,
     service_client::ServiceClient,
     table,
 };
@@ -12,69 +11,46 @@ use crate::serve::report::{self, Explained, Explanations, WholeViews};
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct ExplainAnswer<'a> {
-    targets: &'a [Explained],
-    /// Whether a running recliner answered, which also knows the past.
-    memory: bool,
-}
-
-pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
-    let format = args.from.format;
-    let (found, unseen) = match args.from.recliner()? {
-        Some(client) => (ask_service(&client, &args.target).await?, None),
-        None => read_cluster(&args).await.map(|(found, unseen)| (found, Some(unseen)))?,
-    };
-    let Found { targets, only_node } = found;
-    let memory = unseen.is_none();
-    match format {
-        Format::Json => {
-            print_json(&ExplainAnswer { targets: &targets, memory })?;
-        }
-        Format::Table => {
-            let mut text = table::explained(
-                &args.target,
-                &targets,
-                only_node.as_deref(),
-                args.all,
-                table::width(),
-            );
-            if !memory {
-                text.push_str(
-                    "\nRead directly, without a running recliner: waiting times are unknown.\n",
-                );
-            }
-            print(&text)?;
-        }
-    }
-    print_next_step(format, if memory { AFTER_EXPLAIN_OF_SERVICE } else { AFTER_EXPLAIN });
-    Ok(unseen.unwrap_or(Exit::Done))
-}
-
-/// The targets, and the cluster's only node if it is one.
-struct Found {
+struct ExplainAnswer {
     targets: Vec<Explained>,
+    /// The cluster's only node, if it is one.
+    #[serde(skip)]
     only_node: Option<String>,
 }
 
-/// Reads the cluster; also returns whether part of it could not be read.
-async fn read_cluster(args: &ExplainArgs) -> Result<(Found, Exit), CommandError> {
-    let (reading, exit) = args.from.source.read().await?;
-    let plan = &reading.plan;
-    let found = report::find(plan, &args.target).all();
-    if found.is_empty() {
-        return Err(CommandError::failed(report::no_match(plan, &args.target)));
-    }
-    let views = WholeViews::of(plan, &found);
-    let explained = |target| Explained::of(plan, target, &views);
-    let targets =
-        found.into_iter().filter_map(|ix| plan.snapshot.target(ix)).map(explained).collect();
-    let only_node = plan.snapshot.only_node().map(|node| node.name.to_string());
-    Ok((Found { targets, only_node }, exit))
+pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
+    let (target, format) = (&*args.target, args.from.format);
+    let ask = async |client: &ServiceClient| {
+        let query = [("target", target), ("limit", "10000")];
+        let explanations: Explanations = client.get("/api/v1/explain", &query).await?;
+        let Explanations { targets, only_node, .. } = explanations;
+        Ok(ExplainAnswer { targets, only_node })
+    };
+    let answered = args.from.answer(ask, async |source| read_cluster(source, target).await).await?;
+    let table = |answer: &ExplainAnswer, width| {
+        let only_node = answer.only_node.as_deref();
+        table::explained(target, &answer.targets, only_node, args.all, width)
+    };
+    let exit = answered.print(format, table, "waiting times are unknown")?;
+    let next = answered.recliner.map_or(AFTER_EXPLAIN, |_| AFTER_EXPLAIN_OF_SERVICE);
+    print_next_step(format, next);
+    Ok(exit)
 }
 
-async fn ask_service(client: &ServiceClient, target: &str) -> Result<Found, CommandError> {
-    let query = [("target", target), ("limit", "10000")];
-    let explanations: Explanations = client.get("/api/v1/explain", &query).await?;
-    let Explanations { targets, only_node, .. } = explanations;
-    Ok(Found { targets, only_node })
+/// Reads the cluster; also returns whether part of it could not be read.
+async fn read_cluster(
+    source: &SourceArgs,
+    target: &str,
+) -> Result<(ExplainAnswer, Exit), CommandError> {
+    let reading = source.read().await?;
+    let plan = &reading.plan;
+    let found = report::find(plan, target).all();
+    if found.is_empty() {
+        return Err(CommandError::failed(report::no_match(plan, target)));
+    }
+    let views = WholeViews::of(plan, &found);
+    let found = found.into_iter().filter_map(|ix| plan.snapshot.target(ix));
+    let targets = found.map(|target| Explained::of(plan, target, &views)).collect();
+    let only_node = plan.snapshot.only_node().map(|node| node.name.to_string());
+    Ok((ExplainAnswer { targets, only_node }, reading.exit()))
 }

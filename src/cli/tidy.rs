@@ -49,8 +49,7 @@ const POLL: Duration = Duration::from_secs(1);
 pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
     let began = time::Instant::now();
     let file = args.source.config_file.as_deref();
-    let mut settings = read_once::load(&args.source.flags(), file)?.settings;
-    read_once::start_log_if_asked(&args.source.log, &settings)?;
+    let mut settings = args.source.load()?;
     if settings.couchdb.urls.is_empty() {
         return Err(CommandError::usage("tidy needs a CouchDB: name it with --couchdb.url"));
     }
@@ -94,7 +93,7 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
     if is_text {
         print(&table::tidy::begin(&answer, args.yes, table::width()))?;
     }
-    let is_unread = !seen.status.errors.is_empty();
+    let is_unread = seen.exit() != Exit::Done;
     let until = args.max_duration.map(|most| began + most);
     let scope = TidyScope { until, ..scope(&plan, &outlook, &answer) };
     if !args.yes || scope.targets.is_empty() || answer.has_enough() {

@@ -10,6 +10,7 @@ mod follow;
 mod hostile;
 mod inspect;
 mod killed;
+mod lived;
 mod manual;
 mod mixin;
 mod orders;

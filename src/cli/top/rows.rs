@@ -9,11 +9,11 @@ use super::{
 use crate::{
     cli::{
         printable,
-        table::{event_cells, short_node},
+        table::{event_cells, place},
     },
     model::target::{CLUSTER_NODE, TargetId},
     plan::RefusalReason,
-    serve::report::{self, EventLine, JobLine, Queue, RefusedLine, StartLine},
+    serve::report::{EventLine, JobLine, Queue, RefusedLine, StartLine},
     text::{Label, duration, size},
 };
 use couchdb_names::ShardName;
@@ -296,7 +296,7 @@ impl Place {
 
 /// Where something is, in short.
 fn in_cell(answers: &Answers, node: &str) -> String {
-    printable(short_node(report::place(node, answers.planned.only_node.as_deref())))
+    place(node, answers.planned.only_node.as_deref())
 }
 
 fn bytes(bytes: Option<u64>) -> Cell {

@@ -31,15 +31,14 @@ use crate::{
     model::{
         channel::Mode,
         priority::PriorityUnit,
-        records::JobResult,
         settings::Settings,
         target::{TargetKind, TargetSelector, TargetState},
     },
     plan::{Plan, RefusalClass},
     serve::{
         console::{
-            self, Around, AskedCompaction, DatabaseAnswers, EventFilter, Given, JobAnswers,
-            OverviewAnswers, Page, QueueAnswers, TargetAnswers, TargetFilter,
+            self, Around, AskedCompaction, DatabaseAnswers, Given, JobAnswers, OverviewAnswers,
+            Page, QueueAnswers, TargetAnswers, TargetFilter,
         },
         report::{
             self, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found, Jobs,
@@ -60,7 +59,6 @@ use axum::{
     routing::get,
 };
 use couchdb_client::ClientSettings;
-use maud::Markup;
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use std::{collections::BTreeSet, sync::Arc};
@@ -152,7 +150,7 @@ fn response(state: &AppState, code: StatusCode, page: &Page) -> Response {
         mode: mode.label(),
         simulation: state.about.simulation(mode),
     };
-    html(code, &console::document(page, &around))
+    guard::page(code, console::document(page, &around))
 }
 
 /// The page that says why there is no page.
@@ -162,13 +160,6 @@ fn failed(state: &AppState, refused: &ApiError) -> Response {
     if let Some(pause) = &refused.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, pause.clone());
     }
-    response
-}
-
-fn html(code: StatusCode, text: &Markup) -> Response {
-    let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
-    let mut response = (code, content_type, text.0.clone()).into_response();
-    guard::allow_own_files(response.headers_mut());
     response
 }
 
@@ -350,20 +341,13 @@ async fn targets(state: &AppState, mut given: Given) -> Result<Page, ApiError> {
     given.set_default("sort", "reclaimable_bytes");
     let query: TargetQuery = parsed(&given)?;
     in_turn(state, move |plan| {
-        let page = query.page().map_err(ApiError::bad)?;
-        let (total, shown) = query.select(&plan).map_err(ApiError::bad)?;
+        let (head, shown) = query.select(&plan).map_err(ApiError::bad)?;
         let lines =
             shown.iter().filter_map(|ix| Some(Target::of(&plan, plan.snapshot.target(*ix)?)));
         let mut lines: Vec<Target> = lines.collect();
         let put = put_in_place(&plan);
         lines.iter_mut().for_each(|line| put(&mut line.node));
-        let found = Targets {
-            generated_at: plan.snapshot.generated_at().rfc3339(),
-            total,
-            offset: page.offset,
-            limit: page.limit,
-            targets: lines,
-        };
+        let found = Targets { targets: lines, ..head };
         let filter =
             TargetFilter { given, choices: choices(&plan), in_bytes: ranked_by_bytes(&plan) };
         Ok(console::targets(&filter, &found))
@@ -556,11 +540,10 @@ async fn jobs(state: &AppState, given: Given) -> Result<Page, ApiError> {
             Ok(Outcomes { limit, outcomes, next_before: last.filter(|_| found.has_more) })
         }
     };
-    let results = JobResult::labels();
     let jobs = Jobs::of(&state.plan.borrow().clone());
     let RunList { runs } = in_turn(state, |plan| Ok(RunList::of(&plan))).await?;
     let takes_orders = state.allow.admin;
-    Ok(console::jobs(&JobAnswers { jobs, runs, takes_orders, outcomes, given, results, now }))
+    Ok(console::jobs(&JobAnswers { jobs, runs, takes_orders, outcomes, given, now }))
 }
 
 async fn events(state: &AppState, given: Given) -> Result<Page, ApiError> {
@@ -577,6 +560,5 @@ async fn events(state: &AppState, given: Given) -> Result<Page, ApiError> {
             Ok(found)
         }
     };
-    let types = EventType::labels();
-    Ok(console::events(&EventFilter { given, types }, &found, now))
+    Ok(console::events(&given, &found, now))
 }

@@ -216,7 +216,7 @@ impl World {
         Some(self.disk_of(self.node_position(node)?))
     }
 
-    fn disk_of(&self, node: usize) -> DiskUse {
+    pub(super) fn disk_of(&self, node: usize) -> DiskUse {
         let mut held = DiskUse::default();
         for node in self.sharing(node) {
             held.files = held.files.saturating_add(self.files_size(node));

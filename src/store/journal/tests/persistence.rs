@@ -126,7 +126,7 @@ async fn stored_state_is_loaded_after_a_restart() {
 
 #[tokio::test]
 async fn a_repeated_batch_is_stored_once() {
-    let running = RunningJournal::claimed(InMemory).await;
+    let running = RunningJournal::claimed(InMemory::default()).await;
     running.keep(everything()).await.unwrap();
     let (events, recovered) = (running.events().await, running.recovered().await);
     // Repeats everything; changes that were undone within the batch are applied and undone again.
@@ -153,7 +153,7 @@ async fn a_repeated_batch_is_stored_once() {
 
 #[tokio::test]
 async fn ends_of_quarantines_suspensions_and_runs_are_recorded() {
-    let running = RunningJournal::claimed(InMemory).await;
+    let running = RunningJournal::claimed(InMemory::default()).await;
     running.keep(everything()).await.unwrap();
     let scope = SuspensionScope::Node("couchdb@a".into());
     let (at, how, by, left_out) = (moment(70), RunEnding::Done, None, Vec::new());
@@ -173,7 +173,7 @@ async fn ends_of_quarantines_suspensions_and_runs_are_recorded() {
 
 #[tokio::test]
 async fn order_survives_restart_and_its_operator_is_recorded() {
-    let running = RunningJournal::claimed(InMemory).await;
+    let running = RunningJournal::claimed(InMemory::default()).await;
     let order = |by: &str, until: u64| {
         let (at, until, by) = (moment(0), Moment::from_unix(until), by.to_owned());
         let ordered = Some(CompactionOrder { at, until, by, force: true, run: None });
@@ -208,7 +208,7 @@ async fn order_survives_restart_and_its_operator_is_recorded() {
 
 #[tokio::test]
 async fn the_first_recorded_smoosh_value_is_restored() {
-    let running = RunningJournal::claimed(InMemory).await;
+    let running = RunningJournal::claimed(InMemory::default()).await;
     let setting = |was: Option<&str>| OverriddenSetting {
         node: "couchdb@a".into(),
         section: "smoosh.ratio_dbs".into(),
@@ -326,7 +326,7 @@ async fn requests_before_the_stop_are_served_and_later_ones_are_not() {
 
 #[tokio::test]
 async fn history_and_events_are_filtered_and_paged() {
-    let running = RunningJournal::claimed(InMemory).await;
+    let running = RunningJournal::claimed(InMemory::default()).await;
     for number in 0..10 {
         let failed = Outcome { ending: JobResult::Failed, ..outcome(number) };
         let outcome = if number % 2 == 0 { failed } else { outcome(number) };
