@@ -59,7 +59,7 @@ pub fn check(inputs: &AdviceInputs, now: Moment) -> Vec<RuleResult> {
 fn check_surveyed(inputs: &AdviceInputs, survey: &Survey, now: Moment) -> Vec<RuleResult> {
     let situation = Situation { inputs, survey, now };
     let results = rules().map(|rule| {
-        let mut findings = Findings::of(rule);
+        let mut findings = Findings::of(rule.severities);
         (rule.check)(&situation, &mut findings);
         let (findings, surplus) = findings.into_parts();
         RuleResult { rule, findings, surplus }

@@ -3,7 +3,7 @@
 //! Owns the choice of the findings that are shown in full. A rule may find a hundred thousand shards; only the
 //! most valuable are put into words, and the rest is counted.
 
-use super::{Finding, Gain, Rule, Severity, Wording, finding::rank};
+use super::{Finding, Gain, Severity, Wording, finding::rank};
 use crate::text::Label;
 use std::cmp::Reverse;
 
@@ -42,9 +42,9 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// No findings of a rule yet.
-    pub fn of(rule: &Rule) -> Self {
-        let severity = rule.severities.first().copied().unwrap_or(Severity::Info);
+    /// No findings yet of a rule that gives these severities, the usual one first.
+    pub fn of(severities: &[Severity]) -> Self {
+        let severity = severities.first().copied().unwrap_or(Severity::Info);
         Self { severity, shown: Vec::new(), surplus: Surplus::default() }
     }
 
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn shows_worst_and_most_valuable_and_counts_the_rest() {
-        let mut findings = Findings::of(&Rule::info(|_, _| {}));
+        let mut findings = Findings::of(&[Severity::Info]);
         for bytes in 1..=100 {
             offer(&mut findings, Severity::Info, bytes);
         }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn findings_that_are_not_shown_are_not_worded() {
-        let mut findings = Findings::of(&Rule::info(|_, _| {}));
+        let mut findings = Findings::of(&[Severity::Info]);
         (0..MAX_SHOWN).for_each(|_| offer(&mut findings, Severity::Info, 5));
         findings.offer(Gain::Bytes(4), || panic!("nobody reads it"));
         assert_eq!(findings.into_parts().1.count(), 1);

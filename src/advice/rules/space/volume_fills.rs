@@ -300,7 +300,7 @@ mod tests {
         let inputs = cluster.inputs();
         let survey = crate::advice::Survey::of(&inputs.plan.snapshot, NOW);
         let situation = Situation { inputs: &inputs, survey: &survey, now: NOW };
-        let mut findings = Findings::of(&RULE);
+        let mut findings = Findings::of(RULE.severities);
         check(&situation, &mut findings);
         let found = findings.into_parts().0;
         let [only] = &found[..] else { panic!("{found:?}") };
