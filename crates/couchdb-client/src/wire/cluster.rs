@@ -134,6 +134,15 @@ impl From<RawVersions> for Versions {
     }
 }
 
+/// One counter of `GET /_node/{node}/_stats/...`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct Counter {
+    /// Its value since the node started.
+    #[serde(deserialize_with = "lenient::field")]
+    pub value: Option<u64>,
+}
+
 /// `GET /_node/{node}/_system`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
