@@ -262,7 +262,6 @@ impl JobStateHandle {
 }
 
 /// The task that owns jobs and remembered state.
-#[derive(Debug)]
 pub(crate) struct JobStateTask {
     clock: Clock,
     state: JobState,
@@ -289,7 +288,6 @@ enum JobStateEvent {
 
 impl JobStateTask {
     /// Creates the task and its handle.
-    #[must_use]
     pub(crate) fn new(
         clock: Clock,
         scanner: scan::ScanHandle,

@@ -56,7 +56,6 @@ pub struct Problems(Vec<Problem>);
 
 impl Problems {
     /// Sorts problems and removes duplicates.
-    #[must_use]
     pub fn new(mut problems: Vec<Problem>) -> Self {
         problems.sort();
         problems.dedup();
@@ -69,7 +68,6 @@ impl Problems {
     }
 
     /// All problems; at least one.
-    #[must_use]
     pub fn all(&self) -> &[Problem] {
         &self.0
     }
@@ -89,20 +87,8 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// A remark about a valid configuration.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    /// The place of the finding.
-    pub place: Place,
-    /// The finding as a sentence.
-    pub text: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.place, self.text)
-    }
-}
+/// What is noted without being refused, and where.
+pub type Finding = Problem;
 
 /// A text for use in a message: quoted, shortened, and without the secret parts of a URL.
 pub(crate) fn quoted(text: &str) -> String {
@@ -117,7 +103,6 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// Replaces the possible user and password of a URL, even of a misspelt one, as well as its query
 /// and fragment. Any other text is unchanged.
-#[must_use]
 pub fn redact_secrets(text: &str) -> Cow<'_, str> {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (Some(scheme), rest),

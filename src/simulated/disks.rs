@@ -50,14 +50,14 @@ impl SimulatedDisks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use couchdb_sim::demo_config;
+    use couchdb_sim::faulty_demo_config;
     use std::time::Duration;
     use wall_clock::Clock;
 
     #[tokio::test]
     async fn a_nodes_disk_is_found_by_the_nodes_name() {
         let clock = Clock::System;
-        let cluster = Cluster::new(demo_config(), 1, clock).unwrap();
+        let cluster = Cluster::new(faulty_demo_config(), 1, clock).unwrap();
         let disks = SimulatedDisks(cluster.clone());
         let measure = |query: &str| {
             let source = SpaceSource::Configured(Free::Prometheus {

@@ -18,12 +18,14 @@ mod node;
 mod scheduled_events;
 mod search;
 mod smoosh;
+mod tally;
 mod updates;
 
 pub use compaction_log::{Compaction, CompactionEnd, Obstacle, StartedBy};
 pub(super) use database::{DatabaseInfo, LookupError, ShardMapEntry};
 pub use disk_files::{DiskFile, DiskWalk, ViewFile};
 pub use info::{DiskUse, SearchInfo, ShardInfo, Sizes, Task, TaskKind, ViewInfo};
+pub use tally::Tally;
 pub(super) use updates::{DbEvent, EventKind, Update, WRITE_DELAY};
 
 use super::{
@@ -96,6 +98,8 @@ pub struct World {
     /// When the current `_global_changes` was created.
     global_changes_since: Duration,
     next_smoosh: Duration,
+    /// The most bytes that any disk had to hold.
+    peak_disk: u64,
     /// When events are due.
     scheduled: BTreeSet<(Duration, ScheduledEvent)>,
     trash: Vec<disk_files::DeletedFile>,
@@ -138,7 +142,8 @@ impl World {
             written: BTreeMap::new(),
             db_events: Vec::new(),
             global_changes_since: Duration::ZERO,
-            next_smoosh: smoosh::PERIOD,
+            next_smoosh: config.smoosh_every,
+            peak_disk: 0,
             scheduled: BTreeSet::new(),
             trash: Vec::new(),
             config,
@@ -159,7 +164,7 @@ impl World {
             match next {
                 Next::End(key) => self.end(key),
                 Next::Smoosh => {
-                    self.next_smoosh = at + smoosh::PERIOD;
+                    self.next_smoosh = self.now + self.config.smoosh_every;
                     self.smoosh();
                 }
                 Next::Event(what) => self.run_event(at, what),
@@ -169,21 +174,25 @@ impl World {
     }
 
     fn next(&self) -> Option<(Duration, Next)> {
-        let smooshing = self.nodes.iter().any(|node| node.node.smoosh);
+        let smooshing = (0..self.nodes.len()).any(|node| self.smoosh_is_on(node));
         let end = self.ends.first().map(|(at, key)| (*at, Next::End(*key)));
         let tick = smooshing.then_some((self.next_smoosh, Next::Smoosh));
         let happens = self.scheduled.first().map(|(at, what)| (*at, Next::Event(*what)));
         [end, tick, happens].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// The time since the start.
+    /// When the world next changes otherwise than by steady writes.
     #[must_use]
+    pub fn next_event(&self) -> Option<Duration> {
+        self.next().map(|(at, _)| at)
+    }
+
+    /// The time since the start.
     pub const fn now(&self) -> Duration {
         self.now
     }
 
     /// The range of a document of a database; `None`: no such database.
-    #[must_use]
     pub fn range_of(&self, db: &str, doc: &str) -> Option<Range> {
         let q = self.catalog.ranges(self.catalog.find(db)?);
         Some(range_at(q, range_of_doc(q, doc)))

@@ -34,6 +34,16 @@ pub enum RunScope {
 }
 
 impl RunScope {
+    /// The names of its database and of its node, where it has one.
+    #[must_use]
+    pub fn names(&self) -> (Option<&str>, Option<&str>) {
+        match self {
+            Self::Database(name) => (Some(name), None),
+            Self::Node(name) => (None, Some(name)),
+            Self::All => (None, None),
+        }
+    }
+
     /// Whether a target of this kind is in the scope, given whether its database and its node have
     /// a name.
     pub fn covers(
@@ -93,6 +103,9 @@ pub struct LeftOut {
 pub struct LeftOutMember {
     /// The target's id.
     pub id: String,
+    /// Its name for people.
+    #[serde(default)]
+    pub name: String,
     /// Why, as a sentence; null if that is not kept.
     pub why: Option<String>,
 }
@@ -138,7 +151,6 @@ pub struct Run {
 
 impl Run {
     /// A run that begins.
-    #[must_use]
     pub const fn beginning(scope: RunScope, force: bool, by: String, now: Moment) -> Self {
         Self {
             scope,
@@ -154,19 +166,16 @@ impl Run {
     }
 
     /// Whether its members go first.
-    #[must_use]
     pub const fn is_active(&self) -> bool {
         self.paused.is_none() && self.ended.is_none()
     }
 
     /// Number of members that were compacted.
-    #[must_use]
     pub fn done(&self) -> u64 {
         self.results.values().sum()
     }
 
     /// When it ends if nothing of it is compacted until then.
-    #[must_use]
     pub fn stalls_at(&self) -> Moment {
         self.progress_at.plus(MAX_IDLE)
     }

@@ -5,14 +5,14 @@
 
 mod act;
 mod live;
+mod preflight;
 mod what_if;
-
-pub(super) use live::LivePages;
 
 use super::{
     admin::read_body,
+    advice::advice_of,
     compression,
-    concurrency_limit::ConcurrencyLimit,
+    concurrency_limit::QuestionLimits,
     databases::{DatabaseQuery, last_compactions},
     docs,
     error::ApiError,
@@ -24,28 +24,26 @@ use super::{
     state::AppState,
     status::status_of,
     targets::TargetQuery,
-    turn::in_turn,
-    what_if::Forecasts,
+    turn::{Place, Turn, in_turn},
 };
 use crate::{
     config,
     model::{
         channel::Mode,
         priority::PriorityUnit,
-        records::JobResult,
         settings::Settings,
         target::{TargetKind, TargetSelector, TargetState},
     },
     plan::{Plan, RefusalClass},
     serve::{
         console::{
-            self, Around, AskedCompaction, DatabaseAnswers, EventFilter, Given, JobAnswers,
-            OverviewAnswers, Page, QueueAnswers, TargetAnswers, TargetFilter,
+            self, Around, AskedCompaction, DatabaseAnswers, Given, JobAnswers, OverviewAnswers,
+            Page, QueueAnswers, TargetAnswers, TargetFilter,
         },
         report::{
-            self, Advice, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found,
-            Jobs, OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, RunList, Scorecard,
-            Space, SuspensionLine, Target, Targets, Wanted, WholeViews,
+            self, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found, Jobs,
+            OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, RunList, Scorecard, Space,
+            SuspensionLine, Target, Targets, Wanted, WholeViews,
         },
     },
     store::journal::{EventType, EventsQuery, HistoryQuery},
@@ -61,7 +59,7 @@ use axum::{
     routing::get,
 };
 use couchdb_client::ClientSettings;
-use maud::Markup;
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use std::{collections::BTreeSet, sync::Arc};
 use wall_clock::Moment;
@@ -78,7 +76,7 @@ const MAX_FORM: usize = 1 << 16;
 const WEEK: u64 = 7 * 86_400;
 
 /// The pages but the first, by path.
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "/databases",
     "/targets",
     "/target",
@@ -89,31 +87,28 @@ const PAGES: [&str; 13] = [
     "/nodes",
     "/advice",
     "/what-if",
+    "/preflight",
     "/configuration",
     "/status",
     "/act",
 ];
 
 /// The route of the first page; the others are for people alone.
-pub(super) fn first_page_route(turns: ConcurrencyLimit) -> Vec<Route> {
-    let first = get(show).layer(Extension(turns));
-    let first = first.layer(middleware::from_fn(compression::compress));
+pub(super) fn first_page_route() -> Vec<Route> {
+    let first = get(show).layer(middleware::from_fn(compression::compress));
     vec![Route::page("/", "page", first, "The console's first page.", &[route::BUSY]).detail(
         "Its other pages, such as `/targets` and `/queue`, are for people and may change; programs use the API, which has everything that these pages show.",
     )]
 }
 
 /// The routes of the console.
-pub(super) fn routes(
-    turns: ConcurrencyLimit,
-    forecasts: Forecasts,
-    live: LivePages,
-) -> Router<AppState> {
+pub(super) fn routes() -> Router<AppState> {
     let mut router = Router::new();
     for path in PAGES {
         let page = match path {
             "/act" => get(act::ask).post(act::act),
             "/what-if" => get(what_if::show).post(what_if::ask),
+            "/preflight" => get(preflight::show).post(preflight::ask),
             _ => get(show),
         };
         router = router.route(path, page);
@@ -121,18 +116,12 @@ pub(super) fn routes(
     router
         .route("/live", get(live::live))
         .route("/assets/{name}", get(asset))
-        .layer(Extension(live))
-        .layer(Extension(forecasts))
-        .layer(Extension(turns))
+        .layer(Extension(live::LivePages::default()))
 }
 
 /// A page.
-async fn show(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    uri: Uri,
-) -> Response {
-    match gather(&state, &turns, &uri).await {
+async fn show(extract::State(state): extract::State<AppState>, uri: Uri) -> Response {
+    match gather(&state, &uri).await {
         Ok(page) => response(&state, StatusCode::OK, &page),
         Err(refused) => failed(&state, &refused),
     }
@@ -161,7 +150,7 @@ fn response(state: &AppState, code: StatusCode, page: &Page) -> Response {
         mode: mode.label(),
         simulation: state.about.simulation(mode),
     };
-    html(code, &console::document(page, &around))
+    guard::page(code, console::document(page, &around))
 }
 
 /// The page that says why there is no page.
@@ -171,13 +160,6 @@ fn failed(state: &AppState, refused: &ApiError) -> Response {
     if let Some(pause) = &refused.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, pause.clone());
     }
-    response
-}
-
-fn html(code: StatusCode, text: &Markup) -> Response {
-    let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
-    let mut response = (code, content_type, text.0.clone()).into_response();
-    guard::allow_own_files(response.headers_mut());
     response
 }
 
@@ -192,31 +174,31 @@ async fn asset(extract::Path(name): extract::Path<String>, headers: HeaderMap) -
 }
 
 /// The page of a path and query, below what is suspended.
-async fn gather(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Result<Page, ApiError> {
-    let mut page = own_page(state, turns, uri).await?;
+async fn gather(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
+    let mut page = own_page(state, uri).await?;
     let suspensions = SuspensionLine::all(&state.plan.borrow());
     page.parts.insert(0, console::suspended(&suspensions));
     Ok(page)
 }
 
 /// The page of a path and query alone.
-async fn own_page(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Result<Page, ApiError> {
+async fn own_page(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
     let given = given(uri)?;
     match uri.path() {
-        "/" => overview(state, turns).await,
-        "/databases" => databases(state, turns, given).await,
-        "/targets" => targets(state, turns, given).await,
-        "/target" => target(state, turns, wanted(&given, "id")?).await,
-        "/database" => database(state, turns, wanted(&given, "name")?).await,
-        "/queue" => queue(state, turns).await,
-        "/jobs" => jobs(state, turns, given).await,
-        "/events" => events(state, turns, given).await,
+        "/" => overview(state).await,
+        "/databases" => databases(state, given).await,
+        "/targets" => targets(state, given).await,
+        "/target" => target(state, wanted(&given, "id")?).await,
+        "/database" => database(state, wanted(&given, "name")?).await,
+        "/queue" => queue(state).await,
+        "/jobs" => jobs(state, given).await,
+        "/events" => events(state, given).await,
         "/nodes" => {
             let page = |plan: &Plan, state: &AppState| {
                 let planned = Planned::outline(plan, Wanted::default()).0;
                 console::nodes(&status_of(state, plan), &planned, state.clock.now())
             };
-            with_plan(state, turns, page).await
+            with_plan(state, page).await
         }
         "/advice" => Ok(console::advice(&advice_of(state), state.clock.now())),
         "/configuration" => {
@@ -226,13 +208,13 @@ async fn own_page(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Resu
                 let defaults = config::to_json(&Settings::new(ClientSettings::new(Vec::new())));
                 console::configuration(&shown.shown, &defaults, &line, state.clock.now())
             };
-            with_plan(state, turns, page).await
+            with_plan(state, page).await
         }
         "/status" => {
             let page = |plan: &Plan, state: &AppState| {
                 console::status(&status_of(state, plan), state.clock.now())
             };
-            with_plan(state, turns, page).await
+            with_plan(state, page).await
         }
         path => Err(ApiError::absent(format!("there is no page at {path}"))),
     }
@@ -244,12 +226,32 @@ fn given(uri: &Uri) -> Result<Given, ApiError> {
     Ok(Given::new(given))
 }
 
-/// The fields of a form.
-async fn form_of(body: Body) -> Result<Given, ApiError> {
-    let form = read_body(Request::new(body), MAX_FORM).await?;
+/// The fields of a form of at most `max` bytes.
+async fn form_of(body: Body, max: usize) -> Result<Given, ApiError> {
+    let form = read_body(Request::new(body), max).await?;
     let text = std::str::from_utf8(&form).map_err(ApiError::bad)?;
-    let uri: Uri = ["/?", text].concat().parse().map_err(ApiError::bad)?;
-    given(&uri)
+    let decoded = |part: &str| -> Result<String, ApiError> {
+        let spaced = part.replace('+', " ");
+        Ok(percent_decode_str(&spaced).decode_utf8().map_err(ApiError::bad)?.into_owned())
+    };
+    let pairs = text.split('&').map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Ok((decoded(key)?, decoded(value)?))
+    });
+    Ok(Given::new(pairs.collect::<Result<_, ApiError>>()?))
+}
+
+/// A question that a form of this server asks, once it is its turn, and its permits.
+async fn asked_in_turn(
+    limits: &QuestionLimits,
+    request: Request,
+    max: usize,
+) -> Result<(Place, Turn, Given), ApiError> {
+    guard::check_question_form(&request).map_err(ApiError::from)?;
+    let place = limits.place().await?;
+    let given = form_of(request.into_body(), max).await?;
+    let turn = place.turn().await?;
+    Ok((place, turn, given))
 }
 
 fn wanted<'a>(given: &'a Given, key: &str) -> Result<&'a str, ApiError> {
@@ -266,80 +268,86 @@ fn parsed<Q: DeserializeOwned>(given: &Given) -> Result<Q, ApiError> {
     Ok(query)
 }
 
+/// Puts what belongs to the whole cluster where people find it.
+fn put_in_place(plan: &Plan) -> impl Fn(&mut String) {
+    let only_node = plan.snapshot.only_node().map(|node| node.name.to_string());
+    move |node| *node = report::place(node, only_node.as_deref()).to_owned()
+}
+
+/// Puts outcomes and events of the whole cluster where people find them.
+fn for_people(plan: &Plan, outcomes: &mut [OutcomeLine], events: &mut [EventLine]) {
+    let put = put_in_place(plan);
+    outcomes.iter_mut().for_each(|line| put(&mut line.node));
+    events.iter_mut().filter_map(|line| line.node.as_mut()).for_each(put);
+}
+
 /// A page made of the plan alone, on a blocking thread.
 async fn with_plan(
     state: &AppState,
-    turns: &ConcurrencyLimit,
     page: impl FnOnce(&Plan, &AppState) -> Page + Send + 'static,
 ) -> Result<Page, ApiError> {
     let owned = state.clone();
-    in_turn(state, turns, move |plan| Ok(page(&plan, &owned))).await
+    in_turn(state, move |plan| Ok(page(&plan, &owned))).await
 }
 
-fn advice_of(state: &AppState) -> Advice {
-    let view = Arc::clone(&state.advice.borrow());
-    Advice::of(&view, &state.plan.borrow(), state.clock.now())
-}
-
-async fn overview(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiError> {
+async fn overview(state: &AppState) -> Result<Page, ApiError> {
     let now = state.clock.now();
     let since = Moment::from_unix(now.unix().saturating_sub(HOURS * 3_600));
     // A journal that cannot be read is said by the status; the rest of the page stays useful.
-    let hours = journal::hours_since(state, turns, since).await;
+    let hours = journal::hours_since(state, since).await;
     let hours = hours.map(|found| found.hours).unwrap_or_default();
     let advice = advice_of(state);
     let week = Moment::from_unix(now.unix().saturating_sub(WEEK));
     let scorecard = Scorecard::of(&state.scorecard.borrow(), week, now);
     let page = move |plan: &Plan, state: &AppState| {
+        let (planned, waiting) = planned_for_people(plan, console::SHOWN_WAITING);
         console::overview(&OverviewAnswers {
             status: status_of(state, plan),
             space: Space::of(plan, &state.advice.borrow()),
             jobs: Jobs::of(plan),
-            planned: Planned::outline(plan, Wanted::default()).0,
-            waiting: RefusedLine::best(plan, console::SHOWN_WAITING),
+            planned,
+            waiting,
             advice,
             scorecard,
             hours,
             now,
         })
     };
-    with_plan(state, turns, page).await
+    with_plan(state, page).await
 }
 
-async fn databases(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    mut given: Given,
-) -> Result<Page, ApiError> {
+/// The plan, and the best of what waits.
+fn planned_for_people(plan: &Plan, shown: usize) -> (Planned, Vec<RefusedLine>) {
+    let mut planned = Planned::outline(plan, Wanted::default()).0;
+    let mut waiting = RefusedLine::best(plan, shown);
+    let put = put_in_place(plan);
+    planned.starts.iter_mut().for_each(|line| put(&mut line.node));
+    waiting.iter_mut().for_each(|line| put(&mut line.node));
+    (planned, waiting)
+}
+
+async fn databases(state: &AppState, mut given: Given) -> Result<Page, ApiError> {
     given.set_default("sort", "reclaimable_bytes");
     let query: DatabaseQuery = parsed(&given)?;
-    let (last, now) = (last_compactions(state, turns).await, state.clock.now());
-    in_turn(state, turns, move |plan| {
+    let (last, now) = (last_compactions(state).await, state.clock.now());
+    in_turn(state, move |plan| {
         let wanted = query.wanted().map_err(ApiError::bad)?;
         Ok(console::databases(&given, &Databases::of(&plan, &wanted, &last, now), now))
     })
     .await
 }
 
-async fn targets(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    mut given: Given,
-) -> Result<Page, ApiError> {
+async fn targets(state: &AppState, mut given: Given) -> Result<Page, ApiError> {
     given.set_default("sort", "reclaimable_bytes");
     let query: TargetQuery = parsed(&given)?;
-    in_turn(state, turns, move |plan| {
-        let page = query.page().map_err(ApiError::bad)?;
-        let (total, shown) = query.select(&plan).map_err(ApiError::bad)?;
+    in_turn(state, move |plan| {
+        let (head, shown) = query.select(&plan).map_err(ApiError::bad)?;
         let lines =
             shown.iter().filter_map(|ix| Some(Target::of(&plan, plan.snapshot.target(*ix)?)));
-        let found = Targets {
-            generated_at: plan.snapshot.generated_at().rfc3339(),
-            total,
-            offset: page.offset,
-            limit: page.limit,
-            targets: lines.collect(),
-        };
+        let mut lines: Vec<Target> = lines.collect();
+        let put = put_in_place(&plan);
+        lines.iter_mut().for_each(|line| put(&mut line.node));
+        let found = Targets { targets: lines, ..head };
         let filter =
             TargetFilter { given, choices: choices(&plan), in_bytes: ranked_by_bytes(&plan) };
         Ok(console::targets(&filter, &found))
@@ -349,14 +357,17 @@ async fn targets(
 
 /// What the filter offers to choose from.
 fn choices(plan: &Plan) -> Vec<(&'static str, Vec<String>)> {
+    let has_one_node = plan.snapshot.only_node().is_some();
     let words = |list: &mut dyn Iterator<Item = &str>| list.map(ToOwned::to_owned).collect();
-    vec![
+    let mut choices = vec![
         ("kind", words(&mut TargetKind::labels().into_iter())),
         ("node", words(&mut plan.snapshot.nodes().iter().map(|node| &*node.name))),
         ("channel", words(&mut plan.channels.list.iter().map(|channel| &*channel.name))),
         ("state", words(&mut TargetState::labels().into_iter())),
         ("class", words(&mut RefusalClass::labels().into_iter())),
-    ]
+    ];
+    choices.retain(|(key, _)| *key != "node" || !has_one_node);
+    choices
 }
 
 fn ranked_by_bytes(plan: &Plan) -> BTreeSet<String> {
@@ -376,14 +387,9 @@ struct Meant {
     if_ordered: Option<AskedCompaction>,
 }
 
-async fn find(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    text: &str,
-    limit: usize,
-) -> Result<Meant, ApiError> {
+async fn find(state: &AppState, text: &str, limit: usize) -> Result<Meant, ApiError> {
     let (text, status) = (text.to_owned(), Arc::clone(&state.status.borrow()));
-    in_turn(state, turns, move |plan| {
+    in_turn(state, move |plan| {
         let (text, found) = meant(&plan, &text, None);
         if found == Found::None {
             return Err(no_match(&plan, &status, text));
@@ -394,7 +400,9 @@ async fn find(
         let only = if let [only] = *shown { plan.snapshot.target(only) } else { None };
         let only = only.filter(|it| it.kind() != TargetKind::Search);
         let of = |ix: &_| Some(Explained::of(&plan, plan.snapshot.target(*ix)?, &views));
-        let explained: Vec<Explained> = shown.iter().filter_map(of).collect();
+        let mut explained: Vec<Explained> = shown.iter().filter_map(of).collect();
+        let put = put_in_place(&plan);
+        explained.iter_mut().for_each(|it| put(&mut it.target.node));
         Ok(Meant {
             subjects: explained.iter().map(|it| it.target.id.clone()).collect(),
             selector: report::selector(&plan, text),
@@ -409,7 +417,6 @@ async fn find(
 /// The last jobs and events of some targets; none where there is no journal.
 async fn remembered(
     state: &AppState,
-    turns: &ConcurrencyLimit,
     selector: TargetSelector,
 ) -> Result<(Vec<OutcomeLine>, Vec<EventLine>), ApiError> {
     let Some(kept) = &state.journal else { return Ok((Vec::new(), Vec::new())) };
@@ -419,35 +426,34 @@ async fn remembered(
         limit: console::SHOWN_OF_ONE,
         ..HistoryQuery::default()
     };
-    let outcomes = journal::in_turn(turns, kept.history(query)).await?;
+    let outcomes = journal::in_turn(state, kept.history(query)).await?;
     let outcomes = outcomes.entries.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome));
+    let mut outcomes: Vec<OutcomeLine> = outcomes.collect();
     let query = EventsQuery { target, limit: console::SHOWN_OF_ONE, ..EventsQuery::default() };
-    let events = newest_events(state, turns, query).await?;
-    Ok((outcomes.collect(), events.events.into_iter().rev().collect()))
+    let mut events = newest_events(state, query).await?.events;
+    events.reverse();
+    for_people(&state.plan.borrow(), &mut outcomes, &mut events);
+    Ok((outcomes, events))
 }
 
 /// The events of a query; without a time or number, the newest. Where no type is asked for, that a database
 /// was written to is left out: it happens all the time.
-async fn newest_events(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    mut query: EventsQuery,
-) -> Result<Events, ApiError> {
+async fn newest_events(state: &AppState, mut query: EventsQuery) -> Result<Events, ApiError> {
     let kept = journal_of(state)?;
     if query.types.is_empty() {
         query.types = EventType::each().filter(|it| *it != EventType::Updated).collect();
     }
     let last_seq = kept.health().borrow().last_seq;
-    let newest = journal::start_at_newest(kept, turns, &mut query).await?;
+    let newest = journal::start_at_newest(state, &mut query).await?;
     let limit = query.limit;
-    let found = journal::in_turn(turns, kept.events(query)).await?;
-    let events = found.entries.iter().map(|(seq, event)| EventLine::of(*seq, event));
-    Ok(Events { limit, events: events.collect(), more: found.has_more && !newest, last_seq })
+    let found = journal::in_turn(state, kept.events(query)).await?;
+    let events = EventLine::all(&found.entries, &state.plan.borrow().snapshot);
+    Ok(Events { limit, events, more: found.has_more && !newest, last_seq })
 }
 
-async fn target(state: &AppState, turns: &ConcurrencyLimit, id: &str) -> Result<Page, ApiError> {
-    let mut found = find(state, turns, id, 1).await?;
-    let (outcomes, events) = remembered(state, turns, found.selector).await?;
+async fn target(state: &AppState, id: &str) -> Result<Page, ApiError> {
+    let mut found = find(state, id, 1).await?;
+    let (outcomes, events) = remembered(state, found.selector).await?;
     let explained = found
         .explained
         .pop()
@@ -460,13 +466,13 @@ async fn target(state: &AppState, turns: &ConcurrencyLimit, id: &str) -> Result<
     Ok(console::target(&answers))
 }
 
-async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Result<Page, ApiError> {
-    let found = find(state, turns, db, COPIES).await?;
-    let (outcomes, events) = remembered(state, turns, found.selector).await?;
-    let (last, now) = (last_compactions(state, turns).await, state.clock.now());
+async fn database(state: &AppState, db: &str) -> Result<Page, ApiError> {
+    let found = find(state, db, COPIES).await?;
+    let (outcomes, events) = remembered(state, found.selector).await?;
+    let (last, now) = (last_compactions(state).await, state.clock.now());
     let name = db.to_owned();
     let line = move |plan: Arc<Plan>| Ok(DatabaseLine::of(&plan, &name, &last, now));
-    let line = in_turn(state, turns, line).await?;
+    let line = in_turn(state, line).await?;
     let design = format!("{db}/");
     let about = |line: &AdviceLine| {
         let subject = &line.subject.name;
@@ -476,7 +482,7 @@ async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Resul
     let advice = advice_of(state).advice.into_iter().filter(about).collect();
     let name = db.to_owned();
     let runs = move |plan: Arc<Plan>| Ok(RunList::of_database(&plan, &name));
-    let RunList { runs } = in_turn(state, turns, runs).await?;
+    let RunList { runs } = in_turn(state, runs).await?;
     Ok(console::database(&DatabaseAnswers {
         db: db.to_owned(),
         line,
@@ -486,12 +492,13 @@ async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Resul
         events,
         advice,
         runs,
+        has_one_node: state.plan.borrow().snapshot.only_node().is_some(),
         takes_orders: state.allow.admin,
         now,
     }))
 }
 
-async fn queue(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiError> {
+async fn queue(state: &AppState) -> Result<Page, ApiError> {
     let page = |plan: &Plan, state: &AppState| {
         let now = state.clock.now();
         let queues = plan.waiting().filter_map(|(queue, waiting)| {
@@ -500,61 +507,58 @@ async fn queue(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiEr
             Some(Queue::of(&node.name, &channel.name, (queue, waiting)))
         });
         let queues = Queues { queues: queues.collect(), ..Queues::head(plan, 0, 0, now) };
-        let planned = Planned::outline(plan, Wanted::default()).0;
-        let waiting = RefusedLine::best(plan, console::SHOWN_IN_QUEUE);
+        let (planned, waiting) = planned_for_people(plan, console::SHOWN_IN_QUEUE);
         let in_bytes = ranked_by_bytes(plan);
         console::queue(&QueueAnswers { planned, waiting, queues, in_bytes, now })
     };
-    with_plan(state, turns, page).await
+    with_plan(state, page).await
 }
 
 /// What the targets named in a filter are in the journal.
 async fn selected(
     state: &AppState,
-    turns: &ConcurrencyLimit,
     text: Option<String>,
 ) -> Result<Option<TargetSelector>, ApiError> {
     let Some(text) = text else { return Ok(None) };
-    in_turn(state, turns, move |plan| Ok(Some(report::selector(&plan, &text)))).await
+    in_turn(state, move |plan| Ok(Some(report::selector(&plan, &text)))).await
 }
 
-async fn jobs(state: &AppState, turns: &ConcurrencyLimit, given: Given) -> Result<Page, ApiError> {
+async fn jobs(state: &AppState, given: Given) -> Result<Page, ApiError> {
     let now = state.clock.now();
     let parameters: HistoryParameters = parsed(&given)?;
-    let target = selected(state, turns, parameters.target.clone()).await?;
+    let target = selected(state, parameters.target.clone()).await?;
     let query = HistoryQuery { target, ..parameters.read(now).map_err(ApiError::bad)? };
     let limit = query.limit;
     let outcomes = match journal_of(state) {
         Err(none) => Err(none.why),
         Ok(kept) => {
-            let found = journal::in_turn(turns, kept.history(query)).await?;
+            let found = journal::in_turn(state, kept.history(query)).await?;
             let last = found.entries.last().map(|(seq, _)| *seq);
             let lines = found.entries.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome));
-            let next_before = last.filter(|_| found.has_more);
-            Ok(Outcomes { limit, outcomes: lines.collect(), next_before })
+            let mut outcomes: Vec<OutcomeLine> = lines.collect();
+            for_people(&state.plan.borrow(), &mut outcomes, &mut []);
+            Ok(Outcomes { limit, outcomes, next_before: last.filter(|_| found.has_more) })
         }
     };
-    let results = JobResult::labels();
     let jobs = Jobs::of(&state.plan.borrow().clone());
-    let RunList { runs } = in_turn(state, turns, |plan| Ok(RunList::of(&plan))).await?;
+    let RunList { runs } = in_turn(state, |plan| Ok(RunList::of(&plan))).await?;
     let takes_orders = state.allow.admin;
-    Ok(console::jobs(&JobAnswers { jobs, runs, takes_orders, outcomes, given, results, now }))
+    Ok(console::jobs(&JobAnswers { jobs, runs, takes_orders, outcomes, given, now }))
 }
 
-async fn events(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    given: Given,
-) -> Result<Page, ApiError> {
+async fn events(state: &AppState, given: Given) -> Result<Page, ApiError> {
     let now = state.clock.now();
     let parameters: EventsParameters = parsed(&given)?;
-    let target = selected(state, turns, parameters.target.clone()).await?;
+    let target = selected(state, parameters.target.clone()).await?;
     let (query, _) = parameters.read(now).map_err(ApiError::bad)?;
     let query = EventsQuery { target, ..query };
     let found = match journal_of(state) {
         Err(none) => Err(none.why),
-        Ok(_) => Ok(newest_events(state, turns, query).await?),
+        Ok(_) => {
+            let mut found = newest_events(state, query).await?;
+            for_people(&state.plan.borrow(), &mut [], &mut found.events);
+            Ok(found)
+        }
     };
-    let types = EventType::labels();
-    Ok(console::events(&EventFilter { given, types }, &found, now))
+    Ok(console::events(&given, &found, now))
 }

@@ -3,16 +3,15 @@
 //! It changes nothing, so it needs the same rights as other reads; it is a POST because the
 //! question is a document. recliner reads one design document with its own login, and shows the
 //! names of views but not their code, just as other responses show names of databases. A page of
-//! another site cannot send the question, because the body is JSON.
+//! another site cannot send the question, because the body is JSON; the console has a form for it.
 
 use super::{
-    admin::{parse_object, read_body},
-    answer::success,
+    admin::{parse_object, read_question},
+    answer::Answer,
     error::ApiError,
-    guard,
     route::{self, Route},
     state::AppState,
-    turn::QuestionLimits,
+    turn::Turn,
 };
 use crate::{
     advice::preflight::PresentDesign,
@@ -20,21 +19,16 @@ use crate::{
     serve::report::{Preflight, PreflightQuestion, QuestionError},
 };
 use axum::{
-    Extension,
     extract::{self, Request},
-    response::{IntoResponse as _, Response},
     routing::post,
 };
 use serde_json::json;
 use std::sync::Arc;
 
 /// The maximum size of a question, in bytes.
-const MAX_BODY: usize = 2 << 20;
+pub(super) const MAX_BODY: usize = 2 << 20;
 
-/// The maximum number of questions answered at a time: each examines every target.
-const AT_A_TIME: usize = 2;
-
-/// The route, with its concurrency limit.
+/// The route.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is invalid, or has no design document that CouchDB accepts."),
@@ -48,7 +42,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post::<PreflightQuestion, Preflight>(
             "/api/v1/preflight",
             "preflight",
-            post(preflight).layer(Extension(QuestionLimits::new(AT_A_TIME))),
+            post(preflight),
             "The predicted cost of a design document, before it is deployed.",
             json!({
                 "db": "orders",
@@ -66,24 +60,21 @@ pub(super) fn routes() -> Vec<Route> {
 /// Predicts the cost of deploying a design document.
 async fn preflight(
     extract::State(state): extract::State<AppState>,
-    Extension(limits): Extension<QuestionLimits>,
     request: Request,
-) -> Response {
-    answer(&state, &limits, request).await.unwrap_or_else(ApiError::into_response)
+) -> Result<Answer<Preflight>, ApiError> {
+    let (_place, turn, body) = read_question(&state.limits.preflights, request, MAX_BODY).await?;
+    Ok(Answer::of(&predict(&state, &turn, move || parse_object(&body)).await?))
 }
 
-async fn answer(
+/// Answers a question.
+pub(super) async fn predict(
     state: &AppState,
-    limits: &QuestionLimits,
-    request: Request,
-) -> Result<Response, ApiError> {
-    guard::check_question(&request).map_err(ApiError::from)?;
-    let place = limits.place().await?;
-    let body = read_body(request, MAX_BODY).await?;
-    let turn = place.turn().await?;
+    turn: &Turn,
+    question: impl FnOnce() -> Result<PreflightQuestion, ApiError> + Send + 'static,
+) -> Result<Preflight, ApiError> {
     let (now, status) = (state.clock.now(), Arc::clone(&state.status.borrow()));
     let resolve = move |plan: Arc<Plan>| {
-        let question: PreflightQuestion = parse_object(&body)?;
+        let question = question()?;
         if !status.is_ready(plan.snapshot.version()) {
             // A database that was not read yet would look as if it did not exist.
             let why = "the first sweep has not ended yet; try again in a moment";
@@ -97,6 +88,5 @@ async fn answer(
     };
     let (db, resolved) = turn.work(state, resolve).await?;
     let present = PresentDesign::of(state.designs.design(&db, &resolved.design.id).await);
-    let work = move |plan: Arc<Plan>| Ok(resolved.answer(&plan, &present, now));
-    Ok(success(&turn.work(state, work).await?))
+    turn.work(state, move |plan| Ok(resolved.answer(&plan, &present, now))).await
 }

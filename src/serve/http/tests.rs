@@ -273,6 +273,7 @@ impl Surface {
             revision: "unknown",
             date: "unknown",
             simulated: false,
+            simulated_weeks: Vec::new(),
         };
         let state = AppState {
             plan: plan_rx,
@@ -297,6 +298,7 @@ impl Surface {
             allow: Allow { lifecycle: true, admin: true, ..Allow::default() },
             web: WebAccess::default(),
             stop: CancellationToken::new(),
+            limits: Limits::default(),
         };
         Self { state, plan, status, config, orders }
     }

@@ -76,7 +76,7 @@ impl fmt::Debug for WatchedFile {
 }
 
 impl WebAccess {
-    /// Reads the file; `None` is no file.
+    /// Reads the web configuration file; without a path, nothing is restricted.
     ///
     /// # Errors
     /// All problems of the file, and of the certificates and keys it names.
@@ -93,19 +93,16 @@ impl WebAccess {
     }
 
     /// Whether requests need a user.
-    #[must_use]
     pub fn has_users(&self) -> bool {
         self.0.as_ref().is_some_and(|file| !file.loaded.load().active.users.is_empty())
     }
 
     /// Whether connections are encrypted.
-    #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.0.as_ref().is_some_and(|file| file.loaded.load().active.tls.is_some())
     }
 
     /// When the active certificates expire.
-    #[must_use]
     pub fn certificate_ends(&self) -> CertificateEnds {
         let loaded = self.0.as_ref().map(|file| file.loaded.load());
         let tls = loaded.as_ref().and_then(|loaded| loaded.active.tls.as_ref());
@@ -113,7 +110,6 @@ impl WebAccess {
     }
 
     /// Why the newest file is not active, if it is not.
-    #[must_use]
     pub fn problem(&self) -> Option<Arc<str>> {
         self.0.as_ref()?.loaded.load().problem.clone()
     }
@@ -239,7 +235,7 @@ fn pem_bytes(
 }
 
 fn read_pem(path: &Path) -> Result<Vec<u8>, String> {
-    config::read_at_most(path, MAX_PEM)
+    named_file::read_at_most(path, MAX_PEM)
         .map_err(|why| format!("{} cannot be read: {why}", path.display()))
 }
 

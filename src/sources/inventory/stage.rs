@@ -4,6 +4,7 @@ use super::Observation;
 use crate::table::{Snapshot, TargetIx};
 use futures::stream::BoxStream;
 use std::{fmt::Debug, sync::Arc};
+use strum::IntoStaticStr;
 
 /// A source of observations.
 pub trait Source: Debug + Send + Sync + 'static {
@@ -12,7 +13,8 @@ pub trait Source: Debug + Send + Sync + 'static {
 }
 
 /// What to read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Stage {
     /// The members of the cluster, and which nodes answer.
     Nodes,
@@ -62,20 +64,8 @@ pub enum Stage {
 
 impl Stage {
     /// The name in the log.
-    #[must_use]
-    pub const fn label(&self) -> &'static str {
-        match self {
-            Self::Nodes => "nodes",
-            Self::Map => "map",
-            Self::Files { .. } => "files",
-            Self::Strays { .. } => "strays",
-            Self::Disk => "disk",
-            Self::Shards { .. } => "shards",
-            Self::Views { .. } => "views",
-            Self::Splits => "splits",
-            Self::Poll { .. } => "poll",
-            Self::Away { .. } => "away",
-        }
+    pub fn label(&self) -> &'static str {
+        self.into()
     }
 }
 
@@ -92,7 +82,6 @@ pub struct NodeReads {
 
 impl NodeReads {
     /// The reads on `node` of these targets of `snapshot`.
-    #[must_use]
     pub fn of(node: &str, targets: Vec<TargetIx>, snapshot: &Snapshot) -> Self {
         let (mut unread, mut read) = (targets, Vec::new());
         unread.retain(|ix| {
@@ -120,19 +109,16 @@ pub struct Databases {
 
 impl Databases {
     /// The number of databases.
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// Whether there are no databases.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
     /// The copies of the database at `at`; empty if there is none.
-    #[must_use]
     pub fn copies(&self, at: usize) -> &[TargetIx] {
         let Some(&end) = self.ends.get(at) else { return &[] };
         let begin = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied();

@@ -185,7 +185,6 @@ impl World {
     }
 
     /// A node's files, as in its `_all_dbs`; `None`: no such node.
-    #[must_use]
     pub fn files(&self, node: &str) -> Option<Vec<String>> {
         let mut names = Vec::new();
         self.each_file(node, |name| names.push(name.to_owned()))?;
@@ -269,7 +268,6 @@ impl World {
     }
 
     /// The actual state of one shard copy or node-local database; `None`: no such file.
-    #[must_use]
     pub fn shard(&self, node: &str, file: &str) -> Option<ShardInfo> {
         let found = self.file(self.node_position(node)?, file)?;
         Some(self.info_of(found, file.to_owned()))
@@ -308,6 +306,7 @@ impl ShardModel {
             bloat: description.bloat,
             compacted: description.compacted,
             compacts_to: description.compacts_to,
+            even: description.even,
             new_share: description.new_share,
             delete_share: description.delete_share,
             replaced_bytes: description.replaced_bytes,

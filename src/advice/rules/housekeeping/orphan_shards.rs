@@ -1,8 +1,10 @@
 //! Shard files that no database owns.
 
-use super::files::{by_database, directories_of, nodes_of};
+use super::files::{ByDatabase, by_database, directories_of, nodes_of};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{
+        Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording, grouped_by, total,
+    },
     model::target::{TargetKind, TargetState},
     table::{DbIx, DbName, TargetRef},
     text::{counted, duration::format_rounded, quote::shell_word, size::format_size_short},
@@ -25,8 +27,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
     let live = live_instances(situation, &orphans);
     for (db, targets) in &orphans {
-        let sizes = targets.iter().filter_map(|target| target.file_bytes());
-        let bytes = sizes.fold(0_u64, u64::saturating_add);
+        let bytes = total(targets.iter().filter_map(|target| target.file_bytes()));
         let Some(first) = targets.first() else { continue };
         if bytes < situation.settings().min_bytes {
             continue;
@@ -37,13 +38,13 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 let is_same = other == db;
                 let severity = if is_same { Severity::Info } else { Severity::Warning };
                 let gain = if is_same { Gain::Unknown } else { Gain::Risk(bytes) };
-                findings.offer(severity, gain, || {
+                findings.offer_as(severity, gain, || {
                     let remedy = compare(situation, targets, is_same);
                     let has_copies = is_same.then_some(true);
                     finding(name, targets, bytes, has_copies, remedy)
                 });
             }
-            None => findings.offer(Severity::Info, Gain::Bytes(bytes), || {
+            None => findings.offer(Gain::Bytes(bytes), || {
                 finding(name, targets, bytes, Some(false), set_aside(situation, targets, None))
             }),
         }
@@ -53,7 +54,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 /// The databases in the shard map that have the name of an orphan.
 fn live_instances<'a>(
     situation: &Situation<'a>,
-    orphans: &BTreeMap<DbIx, Vec<TargetRef<'a>>>,
+    orphans: &ByDatabase<'a>,
 ) -> BTreeMap<&'a str, DbIx> {
     let snapshot = situation.snapshot();
     let names: BTreeSet<&str> = orphans.keys().map(|db| situation.db_name(*db)).collect();
@@ -100,7 +101,7 @@ fn finding(
 fn compare(situation: &Situation<'_>, targets: &[TargetRef<'_>], is_same: bool) -> Vec<Remedy> {
     if is_same {
         let mut remedy =
-            vec![Remedy::choice("Leave the files where they are while copies are being moved.")];
+            vec!["Leave the files where they are while copies are being moved.".into()];
         remedy.extend(set_aside(situation, targets, Some(&holders(situation, targets))));
         return remedy;
     }
@@ -109,9 +110,7 @@ fn compare(situation: &Situation<'_>, targets: &[TargetRef<'_>], is_same: bool) 
     vec![
         Remedy::get("See how many documents such a file has:", &["_node", first.node(), &shard]),
         Remedy::get("Compare with the live database:", &[situation.db_name(first.db())]),
-        Remedy::choice(
-            "Do not delete these files. If they have documents that the live database lacks, as after a new node created databases anew, restore them: start a CouchDB of its own on a copy of the files and replicate from there.",
-        ),
+        "Do not delete these files. If they have documents that the live database lacks, as after a new node created databases anew, restore them: start a CouchDB of its own on a copy of the files and replicate from there.".into(),
     ]
 }
 
@@ -139,16 +138,11 @@ fn set_aside(
     targets: &[TargetRef<'_>],
     holders: Option<&Holders<'_>>,
 ) -> Vec<Remedy> {
-    let mut remedy: Vec<Remedy> = targets
-        .first()
-        .map(|first| {
-            Remedy::recliner(
-                "See what is known of the files:",
-                &["explain", &first.id().to_string()],
-            )
-        })
-        .into_iter()
-        .collect();
+    let explain = |first: &TargetRef<'_>| {
+        let says = "See what is known of the files:";
+        Remedy::recliner(says, &["explain", &first.id().to_string()])
+    };
+    let mut remedy: Vec<Remedy> = targets.first().map(explain).into_iter().collect();
     let (since, age) = (situation.inputs.status.members_since, situation.settings().orphan_age);
     let span = format_rounded(age);
     if since.is_none_or(|since| since.age(situation.now) < age) {
@@ -161,9 +155,10 @@ fn set_aside(
         holders.is_none_or(|held| target.shard_name().is_some_and(|it| held.contains_key(&it)))
     };
     if !targets.iter().all(is_held) {
-        remedy.push(Remedy::choice(
-            "Keep the files: the shard map has no copy of the same ranges to compare them with.",
-        ));
+        remedy.push(
+            "Keep the files: the shard map has no copy of the same ranges to compare them with."
+                .into(),
+        );
         return remedy;
     }
     let (when, ground) = match holders {
@@ -175,10 +170,7 @@ fn set_aside(
             "no split has the database, no member's shard map places the files there, every copy elsewhere has as many documents, and",
         ),
     };
-    let nodes: BTreeSet<&str> = targets.iter().map(|target| target.node()).collect();
-    for node in nodes {
-        let of_node: Vec<TargetRef<'_>> =
-            targets.iter().copied().filter(|target| target.node() == node).collect();
+    for (node, of_node) in grouped_by(targets.iter().map(|target| (target.node(), *target))) {
         remedy.push(Remedy::command(
             format!(
                 "{when}: on {node}, set the files aside. It stops unless the members are the same, {ground} nothing was written for {span}:"
@@ -186,9 +178,7 @@ fn set_aside(
             set_aside_script(situation, &of_node, holders),
         ));
     }
-    remedy.push(Remedy::choice(
-        "Keep the files that end in .set-aside for 30 days, and until a backup holds them. To undo it, give them their names again. Only then delete them, which frees the space.",
-    ));
+    remedy.push("Keep the files that end in .set-aside for 30 days, and until a backup holds them. To undo it, give them their names again. Only then delete them, which frees the space.".into());
     remedy
 }
 
@@ -202,10 +192,8 @@ fn set_aside_script(
     let snapshot = situation.snapshot();
     let members: BTreeSet<&str> = snapshot.members().map(|(_, node)| &*node.name).collect();
     let quoted: Vec<String> = members.iter().map(|name| format!("\"{name}\"")).collect();
-    let paths: Vec<String> = members
-        .iter()
-        .map(|name| shell_word(&encode_part(name).to_string()).into_owned())
-        .collect();
+    let word = |part: &str| shell_word(&encode_part(part).to_string()).into_owned();
+    let paths: Vec<String> = members.iter().map(|name| word(name)).collect();
     let first = files.first();
     let db = first.map(|file| file.db_name().db).unwrap_or_default();
     let directories = first.and_then(|file| snapshot.node(file.node_ix())).map(directories_of);
@@ -217,7 +205,7 @@ fn set_aside_script(
     let names = files.iter().filter_map(|file| file.shard_name());
     let names: Vec<String> =
         names.map(|name| shell_word(&format!("{name}.couch")).into_owned()).collect();
-    let database = shell_word(&encode_part(db).to_string()).into_owned();
+    let database = word(db);
     let mut lines = vec![
         "(set -eu".to_owned(),
         ASK.to_owned(),
@@ -340,6 +328,117 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Risk(90 * MIB)));
         assert!(only.says.contains("the same name is live"), "{}", only.says);
         assert!(commands(only).iter().all(|it| it.starts_with("curl -u \"$COUCHDB_USER\" \"")));
+    }
+
+    /// A curl that answers from the environment.
+    const CURL: &str = r#"curl() {
+  cat >/dev/null
+  for url; do :; done
+  case $url in
+    */_membership) printf '%s' "$MEMBERS" ;;
+    */_reshard/jobs) printf '%s' "$JOBS" ;;
+    */_dbs/old) printf '%s' "$MAP" ;;
+    */_node/a/shards%2F*) printf '%s' "$THERE" ;;
+    */_node/b/shards%2F*) printf '%s' "$HERE" ;;
+  esac
+}
+"#;
+
+    const FILE: &str = "shards/00000000-1ffffffe/old.1.couch";
+
+    /// Runs a script over a directory with a shard file of so many days. Returns whether it was set aside,
+    /// and what was said.
+    fn set_aside_by(shell: &str, script: &str, env: &[(&str, &str)], days: u64) -> (bool, String) {
+        let data = tempfile::tempdir().unwrap();
+        let file = data.path().join(FILE);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let written = std::time::SystemTime::now() - std::time::Duration::from_secs(days * 86_400);
+        std::fs::File::create(&file).unwrap().set_modified(written).unwrap();
+        let login =
+            [("COUCHDB_URL", "http://couch"), ("COUCHDB_USER", "me"), ("COUCHDB_PASSWORD", "p")];
+        let mut command = std::process::Command::new(shell);
+        command.args(["-c", &[CURL, script].concat()]).env("COUCHDB_DATA", data.path());
+        let ran = command.envs(login).envs(env.iter().copied()).output().unwrap();
+        let is_aside = data.path().join(format!("{FILE}.set-aside")).exists();
+        assert_eq!((is_aside, file.exists()), (ran.status.success(), !is_aside), "{ran:?}");
+        (is_aside, String::from_utf8(ran.stderr).unwrap())
+    }
+
+    /// The script that sets a file on b aside, which has a copy on a if `is_same`.
+    fn script(is_same: bool) -> String {
+        let live = if is_same { "old" } else { "new" };
+        let shards = [Shard::new(live, "a", 0, MIB), Shard::new("old", "b", 0, 90 * MIB).orphan()];
+        let mut cluster = TestCluster::with_shards(&shards);
+        cluster.status.members_since = Some(Moment::from_unix(1));
+        let found = cluster.findings_of(&RULE);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(only.says.contains("has its copies elsewhere"), is_same, "{}", only.says);
+        let scripts = commands(only).into_iter().filter(|text| text.contains("set -eu"));
+        scripts.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn copy_is_set_aside_only_where_every_ground_holds() {
+        let script = script(true);
+        let holds = [
+            ("MEMBERS", r#"{"all_nodes":["a","b"],"cluster_nodes":["a","b"]}"#),
+            ("JOBS", r#"{"max_jobs":48,"jobs":[]}"#),
+            ("MAP", r#"{"_id":"old","by_node":{"a":["00000000-1ffffffe"]}}"#),
+            ("THERE", r#"{"doc_count":10,"doc_del_count":3}"#),
+            ("HERE", r#"{"doc_count":10,"doc_del_count":3}"#),
+        ];
+        let fewer = "the copy of shards/00000000-1ffffffe/old.1 on a has fewer documents";
+        let fewer = fewer.replace('/', "%2F");
+        for (days, changed, says) in [
+            (8, ("", ""), ""),
+            (6, ("", ""), "old.1.couch was written since"),
+            (
+                8,
+                ("MEMBERS", r#"{"all_nodes":["a"],"cluster_nodes":["a","b"]}"#),
+                "the members changed",
+            ),
+            (8, ("MEMBERS", ""), "the members changed"),
+            (8, ("JOBS", r#"{"jobs":[{"source":"shards/0-1/old.1"}]}"#), "a split has it"),
+            (8, ("JOBS", r#"{"error":"unauthorized"}"#), "the splits are unknown"),
+            (
+                8,
+                ("MAP", r#"{"by_node":{"a":["00000000-1ffffffe"],"b":["00000000-1ffffffe"]}}"#),
+                "the shard map of a places it here",
+            ),
+            (
+                8,
+                ("MAP", r#"{"by_node":{"a":["00000000-1ffffffe"],"b":["20000000-3ffffffd"]}}"#),
+                "",
+            ),
+            (8, ("MAP", r#"{"error":"not_found"}"#), "the shard map of a is unknown"),
+            (8, ("THERE", r#"{"doc_count":9,"doc_del_count":3}"#), &fewer),
+            (8, ("THERE", r#"{"doc_count":10,"doc_del_count":2}"#), &fewer),
+            (8, ("THERE", ""), &fewer),
+            (8, ("HERE", ""), &fewer),
+        ] {
+            let env: Vec<_> =
+                holds.into_iter().chain([changed]).filter(|it| !it.0.is_empty()).collect();
+            for shell in ["bash", "dash"] {
+                let (is_aside, said) = set_aside_by(shell, &script, &env, days);
+                assert_eq!(is_aside, says.is_empty(), "{shell} {changed:?}: {said}");
+                assert!(said.contains(says), "{shell} {changed:?}: {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn file_of_no_database_is_set_aside_only_if_every_shard_map_lacks_it() {
+        let script = script(false);
+        let holds = [
+            ("MEMBERS", r#"{"all_nodes":["a","b"],"cluster_nodes":["a","b"]}"#),
+            ("JOBS", r#"{"max_jobs":48,"jobs":[]}"#),
+        ];
+        for (code, is_absent) in [("404", true), ("200", false), ("401", false), ("000", false)] {
+            let env = [&holds[..], &[("MAP", code)]].concat();
+            let (is_aside, said) = set_aside_by("dash", &script, &env, 8);
+            assert_eq!(is_aside, is_absent, "{code}: {said}");
+            assert_eq!(said.contains("may have it"), !is_absent, "{code}: {said}");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         // Half as many again, so that the limit does not soon need another change.
         let written = sums.written_shards + sums.written_shards / 2;
         let better = limit_with_room_for(written).div_ceil(100) * 100;
-        findings.offer(severity, Gain::Unknown, || Wording {
+        findings.offer_as(severity, Gain::Unknown, || Wording {
             subject: Subject::Node(config.node.clone()),
             says: format!(
                 "{} writes to {} of its {} shards {but}.",
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_too_low_for_uneven_sharing_is_information() {
+    fn limit_too_low_only_for_uneven_sharing_has_severity_info() {
         let found = found("18", true);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.severity, Severity::Info);

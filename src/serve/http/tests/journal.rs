@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 /// A journal in memory, and its task.
 pub(super) fn opened() -> (JournalTask, Journal) {
     let settings = watch::channel(work::JournalRetention::default()).1;
-    JournalTask::open(InMemory, STOPPED, settings).unwrap()
+    JournalTask::open(InMemory::default(), STOPPED, settings).unwrap()
 }
 
 /// A journal whose task runs as long as `tasks` exists.

@@ -1,4 +1,4 @@
-//! Tests of `POST /api/v1/preflight`.
+//! Tests of `POST /api/v1/preflight`. The form that asks the same is tested with the console.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn endless(read: &Arc<std::sync::atomic::AtomicUsize>) -> Body {
 }
 
 #[tokio::test]
-async fn reads_only_so_many_bodies_at_a_time() {
+async fn limits_the_bodies_read_at_a_time() {
     for (path, at_a_time) in [("/api/v1/preflight", 16), ("/api/v1/what-if", 16)] {
         let (router, read) = (surface(Designs(Ok(None))).router(), Arc::default());
         let mut asked = tokio::task::JoinSet::new();
@@ -105,6 +105,12 @@ async fn slow_bodies_delay_a_question_by_little_more_than_their_time_limit() {
             "application/x-www-form-urlencoded",
             "days=1".to_owned(),
             StatusCode::CONFLICT,
+        ),
+        (
+            "/preflight",
+            "application/x-www-form-urlencoded",
+            format!("db=orders&design={DESIGN}"),
+            StatusCode::OK,
         ),
     ] {
         let (router, read) = (surface(Designs(Ok(None))).router(), Arc::default());
