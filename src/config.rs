@@ -5,7 +5,7 @@
 //! `model::settings` or in `sections`: reading, writing, the JSON Schema and the differences at a
 //! reload all follow from that description. Collects every problem with its place and key before
 //! anything starts. Never starts anything and never opens the files that settings name: only
-//! [`read_file`] and [`read_at_most`] touch the disk. Commands call it at start, the service at reload.
+//! [`read_file`] touches the disk. Commands call it at start, the service at reload.
 
 mod changes;
 mod flags;
@@ -27,23 +27,11 @@ pub use crate::config_format::{
 use crate::{
     config_format::{section, tree},
     model::settings::Settings,
-    text::size::format_size_short,
 };
-use rustix::{
-    event::{self, PollFd, PollFlags, Timespec},
-    fs::{Mode, OFlags},
-};
-use std::{
-    fs,
-    io::{self, Read as _},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// Maximum size of a configuration file, in bytes.
 pub const MAX_FILE: usize = 1 << 20;
-
-/// For how many seconds nothing may be written to a pipe that is read as a file.
-const MAX_SILENCE: i64 = 20;
 
 /// A configuration file's name and content.
 #[derive(Clone, Copy, Debug)]
@@ -70,52 +58,10 @@ pub struct Loaded {
 /// If the file cannot be opened or read.
 pub fn read_file(path: &Path, flag: &'static str) -> Result<Vec<u8>, Problems> {
     let limit = u64::try_from(MAX_FILE).unwrap_or(u64::MAX).saturating_add(1);
-    read_named(path, limit).map_err(|why| {
+    named_file::read(path, limit).map_err(|why| {
         let says = format!("the configuration cannot be read: {why}; {flag} names it");
         Problems::of_file(&path.display().to_string(), says)
     })
-}
-
-/// Reads the first bytes of a file that a user names, `-` being standard input. It may be a pipe, such as that of the
-/// shell's `<(…)`, in which a command writes slowly or never.
-fn read_named(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
-    // Without this flag, opening a named pipe waits until somebody writes to it.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let mut file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?).take(limit);
-    let mut bytes = Vec::new();
-    if file.get_ref().metadata()?.is_file() {
-        file.read_to_end(&mut bytes)?;
-        return Ok(bytes);
-    }
-    let silence = Timespec { tv_sec: MAX_SILENCE, tv_nsec: 0 };
-    let mut piece = [0; 4_096];
-    loop {
-        // Before the first writer comes, reading would look like the end of the file.
-        if event::poll(&mut [PollFd::new(file.get_ref(), PollFlags::IN)], Some(&silence))? == 0 {
-            return Err(io::Error::other(format!(
-                "it is a pipe, and nothing was written to it for {MAX_SILENCE} s"
-            )));
-        }
-        match file.read(&mut piece) {
-            Ok(0) => return Ok(bytes),
-            Ok(read) => bytes.extend(piece.iter().take(read)),
-            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
-            Err(why) => return Err(why),
-        }
-    }
-}
-
-/// Reads a file that a user names, which may be an endless device.
-///
-/// # Errors
-/// The system's error, or an error if the file has more than `limit` bytes.
-pub(crate) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let bytes = read_named(path, limit.saturating_add(1))?;
-    if bytes.len() as u64 > limit {
-        return Err(io::Error::other(format!("it has more than {}", format_size_short(limit))));
-    }
-    Ok(bytes)
 }
 
 /// Combines flags and a file into settings, or reports every problem in both.

@@ -131,7 +131,6 @@ pub struct ScanHandle {
 
 impl ScanHandle {
     /// Sends a command; returns it if the queue is full or the task has ended.
-    #[must_use]
     pub fn send(&self, command: ScanCommand) -> Option<ScanCommand> {
         self.commands.try_send(command).err().map(mpsc::error::TrySendError::into_inner)
     }
@@ -156,7 +155,6 @@ pub struct ScanTask {
 
 impl ScanTask {
     /// Creates the task and its handle.
-    #[must_use]
     pub fn new(
         clock: Clock,
         source: watch::Receiver<Arc<dyn Source>>,

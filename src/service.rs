@@ -295,6 +295,7 @@ impl Service {
             allow: allowed(&settings),
             web: web.clone(),
             stop: stop.clone(),
+            limits: http::Limits::default(),
         };
         let entrances = HttpEntrances { listener, socket, web: web.clone(), limits };
         entrances.serve(http::router(state), &mut tasks, &stop);

@@ -157,38 +157,32 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// The version: the draft's snapshots count from one; zero is the empty snapshot.
-    #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
     }
 
     /// When it was published.
-    #[must_use]
     pub const fn generated_at(&self) -> Moment {
         self.generated_at
     }
 
     /// Duration of the last sweep over all targets.
-    #[must_use]
     pub const fn sweep_duration(&self) -> Option<Duration> {
         self.sweep_duration
     }
 
     /// When the feeds began to report every database that is written to, created or deleted; `None`
     /// while they do not.
-    #[must_use]
     pub const fn feeds_complete_since(&self) -> Option<Moment> {
         self.feeds_complete_since
     }
 
     /// Whether the feeds reported no change and no job was running for a while.
-    #[must_use]
     pub const fn is_quiet(&self) -> bool {
         self.quiet
     }
 
     /// The name of a database instance.
-    #[must_use]
     pub fn db_name(&self, db: DbIx) -> Option<DbName<'_>> {
         self.names.get(db.as_usize())
     }
@@ -199,7 +193,6 @@ impl Snapshot {
     }
 
     /// The shard map's entry for a database instance.
-    #[must_use]
     pub fn shard_map(&self, db: DbIx) -> ShardMapEntry {
         self.shard_maps.get(db.as_usize()).copied().unwrap_or_default()
     }
@@ -211,7 +204,6 @@ impl Snapshot {
     /// A view is confirmed only if it had processed every change: an index that lags may be built
     /// without notice. Compactions are not reported either; one that no poll saw leaves facts that
     /// are too large, but a target is read again just before its start.
-    #[must_use]
     pub fn is_confirmed(&self, ix: TargetIx) -> bool {
         let Some(since) = self.feeds_complete_since else { return false };
         let Some(target) = self.target(ix).filter(|_| !self.unconfirmed.contains(ix.as_usize()))
@@ -230,7 +222,6 @@ impl Snapshot {
 
     /// The targets that changed, were added or were removed since the previous version. For a
     /// reused row, the removed target comes before the added one.
-    #[must_use]
     pub fn changed_targets(&self) -> &[TargetIx] {
         &self.changed_targets
     }
@@ -238,25 +229,21 @@ impl Snapshot {
     /// These targets without their facts, for holders that need identities for a long time: a whole
     /// snapshot that is held during a sweep would keep every old fact in memory next to the new
     /// one.
-    #[must_use]
     pub fn without_facts(&self) -> Self {
         Self { facts: ChunkedTable::default(), histories: ChunkedTable::default(), ..self.clone() }
     }
 
     /// Number of rows; an upper bound of every [`TargetIx`].
-    #[must_use]
     pub const fn row_count(&self) -> usize {
         self.rows.len()
     }
 
     /// The target at `ix`, unless it was removed; never another target that reuses its row.
-    #[must_use]
     pub fn target(&self, ix: TargetIx) -> Option<TargetRef<'_>> {
         TargetRef::new(self, ix)
     }
 
     /// The target that occupies a row now, if any.
-    #[must_use]
     pub fn target_at(&self, place: usize) -> Option<TargetRef<'_>> {
         self.target(self.latest_ix(u32::try_from(place).ok()?))
     }
@@ -268,7 +255,6 @@ impl Snapshot {
 
     /// Whether cluster-wide views, with all their copies, are known; otherwise views are known only
     /// by their files.
-    #[must_use]
     pub fn has_views(&self) -> bool {
         let views = self.totals.sums_of(NodeIx::CLUSTER, TargetKind::View);
         views.counts_by_state.iter().any(|count| *count > 0)
@@ -304,25 +290,21 @@ impl Snapshot {
     }
 
     /// Every node that was ever a member, after the cluster's pseudo-node.
-    #[must_use]
     pub fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes
     }
 
     /// The node at `ix`.
-    #[must_use]
     pub fn node(&self, ix: NodeIx) -> Option<&Node> {
         self.nodes.get(ix.as_usize()).map(AsRef::as_ref)
     }
 
     /// Counts and bytes by node and kind.
-    #[must_use]
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
     /// The databases with the most reclaimable bytes, which are exported by name.
-    #[must_use]
     pub fn top(&self) -> &ExportedDatabases {
         &self.top
     }

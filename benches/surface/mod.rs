@@ -155,6 +155,7 @@ fn router_over(plan: watch::Receiver<Arc<Plan>>) -> (Router, impl Sized) {
         allow: Allow::default(),
         web: WebAccess::default(),
         stop: tokio_util::sync::CancellationToken::new(),
+        limits: http::Limits::default(),
     };
     (http::router(state), (status, config))
 }

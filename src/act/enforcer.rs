@@ -90,7 +90,6 @@ type TargetOnNode = (TargetIx, NodeIx);
 type WasSent = bool;
 
 impl EnforcerTask {
-    #[must_use]
     pub(crate) fn new(clock: Clock, inputs: EnforcerInputs) -> Self {
         let EnforcerInputs { plans, source, api, job_state, scanner, scan_settings } = inputs;
         let context =

@@ -289,7 +289,6 @@ enum JobStateEvent {
 
 impl JobStateTask {
     /// Creates the task and its handle.
-    #[must_use]
     pub(crate) fn new(
         clock: Clock,
         scanner: scan::ScanHandle,

@@ -70,14 +70,12 @@ pub struct NodeTakeover {
 
 impl NodeTakeover {
     /// Number of channels stopped by any takeover; `None` if the node could not be read.
-    #[must_use]
     pub fn stopped_count(&self) -> Option<usize> {
         let stopped = self.taken_over.union(&self.stranded).count();
         (stopped > 0 || self.problem.is_none()).then_some(stopped)
     }
 
     /// Whether every channel that should be taken over is.
-    #[must_use]
     pub fn is_taken_over(&self) -> bool {
         !self.taken_over.is_empty() && self.not_taken_over.is_empty()
     }

@@ -141,7 +141,6 @@ pub struct WarmerTask {
 
 impl WarmerTask {
     /// Creates the task and its handle.
-    #[must_use]
     pub fn new(clock: Clock, inputs: WarmerInputs) -> (Self, WarmerHandle) {
         let (builds, reader) = watch::channel(Arc::default());
         let task = Self {

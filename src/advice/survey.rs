@@ -30,7 +30,7 @@ pub struct DbSurvey {
     pub counted_shards: u32,
     /// Documents in them that are not deleted, each copy counted.
     pub docs: u64,
-    /// Deleted documents in them, each copy counted.
+    /// Deleted documents in the counted shards, each copy counted.
     pub deleted_docs: u64,
     /// Live bytes of the shards whose documents are counted.
     pub counted_bytes: u64,

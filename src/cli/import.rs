@@ -17,6 +17,7 @@ use crate::{
     text::quote::comment,
 };
 use compaction_settings::NodeConfig;
+use futures::future::try_join_all;
 use std::path::Path;
 
 /// Note on what CouchDB's own compaction does by default and recliner does only if configured.
@@ -93,7 +94,7 @@ fn yaml(imported: &Imported) -> String {
 fn from_files(args: &ImportArgs) -> Result<NodeConfig, CommandError> {
     let mut files = Vec::new();
     for path in &args.ini {
-        let bytes = config::read_at_most(path, MAX_INI_BYTES)
+        let bytes = named_file::read_at_most(path, MAX_INI_BYTES)
             .map_err(|why| CommandError::usage(format!("cannot read {}: {why}", path.display())))?;
         files.push((path.display().to_string(), bytes));
     }
@@ -105,23 +106,24 @@ fn from_files(args: &ImportArgs) -> Result<NodeConfig, CommandError> {
     Ok(NodeConfig::from_ini(args.source.node.as_deref().unwrap_or("the files"), version, files))
 }
 
-/// Asks every node for its settings.
+/// Asks all nodes at once for their settings, so that those that do not answer are waited for together.
 async fn node_configs(args: &ImportArgs) -> Result<Vec<NodeConfig>, CommandError> {
     let read_once::Connected { client, .. } = &read_once::connect(&args.source)?;
     let members = client.membership().await.map_err(unanswered)?;
-    let mut nodes = Vec::new();
-    for node in members.cluster_nodes.unwrap_or_default() {
-        let welcome = match args.daemon {
-            Daemon::Smoosh => client.node_welcome(&node).await,
-            // CouchDB 2 reports its version only at `/`, not for a single node.
-            Daemon::CompactionDaemon => client.welcome().await,
+    let asked = members.cluster_nodes.unwrap_or_default().into_iter().map(async |node| {
+        let welcome = async {
+            match args.daemon {
+                Daemon::Smoosh => client.node_welcome(&node).await,
+                // CouchDB 2 reports its version only at `/`, not for a single node.
+                Daemon::CompactionDaemon => client.welcome().await,
+            }
         };
-        let version = welcome.map_err(unanswered)?.version;
-        let sections = client.config(&node).await.map_err(unanswered)?;
-        let version = version.unwrap_or_default();
-        nodes.push(NodeConfig { node, version, sections, problems: Vec::new() });
-    }
-    Ok(nodes)
+        let (welcome, sections) = tokio::try_join!(welcome, client.config(&node))?;
+        let version = welcome.version.unwrap_or_default();
+        let problems = Vec::new();
+        Ok::<_, couchdb_client::Error>(NodeConfig { node, version, sections, problems })
+    });
+    try_join_all(asked).await.map_err(unanswered)
 }
 
 fn unanswered(error: couchdb_client::Error) -> CommandError {

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     advice::preflight::{DesignDocument, PresentDesign},
-    config,
     serve::report::{Preflight, PreflightQuestion},
     sources::present_design::read_design,
 };
@@ -56,7 +55,7 @@ fn question(args: &PreflightArgs) -> Result<PreflightQuestion, CommandError> {
 }
 
 fn read(file: &Path) -> Result<String, String> {
-    let bytes = config::read_at_most(file, MAX_FILE).map_err(|why| why.to_string())?;
+    let bytes = named_file::read_at_most(file, MAX_FILE).map_err(|why| why.to_string())?;
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 

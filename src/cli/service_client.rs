@@ -7,7 +7,6 @@
 
 use super::{CommandError, Exit, print_error, printable};
 use crate::{
-    config,
     serve::report::{Failed, Success},
     sources::fetch,
 };
@@ -24,7 +23,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use tokio::time;
+use tokio::time::{self, Instant};
 
 /// Maximum size of a file with certificates or a key.
 const MAX_PEM_BYTES: u64 = 1 << 20;
@@ -32,22 +31,29 @@ const MAX_PEM_BYTES: u64 = 1 << 20;
 /// The default address of a recliner.
 pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
 
-/// The maximum wait for a connection, and for a complete response, because the service answers an
-/// order only once its effect is in the journal.
+/// The maximum wait for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// The maximum wait for a complete response, because the service answers an order only once its effect is in the
+/// journal: longer than it takes itself.
 const ANSWER: Duration = Duration::from_secs(120);
 
-/// The maximum wait for the head of a response to a GET, which a service answers at once; and if it waits for
-/// an event, longer than it does so.
-const HEAD: Duration = Duration::from_secs(10);
-const HEAD_WITH_EVENT: Duration = Duration::from_secs(35);
-
-/// The maximum wait for an answer that needs many simulations of a large cluster.
-pub(super) const WORK: Duration = Duration::from_secs(1_200);
+/// The maximum wait for a response that needs many simulations of a large cluster: the service begins one within 30
+/// seconds, and gives up after five minutes.
+pub(super) const WORK: Duration = Duration::from_secs(340);
 
 /// The maximum wait for a complete file: the service first copies its journal, then sends the copy
 /// for up to ten minutes.
 const DOWNLOAD: Duration = Duration::from_secs(1_200);
+
+/// The maximum wait for the head of a response to a GET, which a service answers at once; and if it waits for
+/// an event, longer than it does so. What works on a longer answer must meanwhile answer a GET as quickly.
+const HEAD: Duration = Duration::from_secs(10);
+const HEAD_WITH_EVENT: Duration = Duration::from_secs(35);
+
+/// A response that has begun brings so many bytes within this time, or ends: what drips is no recliner.
+const PIECE_TIME: Duration = Duration::from_secs(15);
+const PIECE_BYTES: usize = 16 << 10;
 
 /// The maximum size of a response, twice the largest page of a service (ten thousand targets).
 const LONGEST: usize = 64 << 20;
@@ -295,21 +301,47 @@ impl ServiceClient {
         }
         let waits = query.iter().any(|(key, _)| *key == "wait");
         let head = if waits { HEAD_WITH_EVENT } else { HEAD };
-        let answer = self.head_within(head, self.client.get(at)).await?;
-        self.data(answer).await
+        self.head_within(head, self.client.get(at)).await?.data().await
     }
 
-    /// Sends a request to which the head of the response comes within this time.
+    /// Sends a request to which the head of the response comes within this time. This is the one rule for how
+    /// long a command waits: while a response that takes long is not begun, the service must answer others.
     async fn head_within(
         &self,
         head: Duration,
         request: RequestBuilder,
-    ) -> Result<Response, CommandError> {
-        time::timeout(head, self.send(request)).await.unwrap_or_else(|_| {
-            let seconds = head.as_secs();
-            Err(self
-                .unanswered(&format!("it began no answer within {seconds} s; is it a recliner?")))
-        })
+    ) -> Result<Answer<'_>, CommandError> {
+        let begun = time::timeout(head, self.send(request));
+        let response = tokio::select! {
+            begun = begun => begun.unwrap_or_else(|_| Err(self.unbegun(head))),
+            silent = self.until_silent() => Err(silent),
+        };
+        Ok(Answer { client: self, response: response?, patience: PIECE_TIME, piece: 0 })
+    }
+
+    /// Waits until the service does not respond.
+    async fn until_silent(&self) -> CommandError {
+        loop {
+            time::sleep(HEAD).await;
+            let asked = match self.url("/-/healthy") {
+                Ok(url) => time::timeout(HEAD, self.send(self.client.get(url))).await,
+                Err(why) => return why,
+            };
+            match asked {
+                // Anything else is the answer of a proxy that shows only the API.
+                Ok(Ok(answer)) if answer.status().is_server_error() => {
+                    return self.unanswered(&format!("it answered {}", answer.status()));
+                }
+                Ok(Ok(_)) => {}
+                Ok(Err(why)) => return why,
+                Err(_) => return self.unbegun(HEAD),
+            }
+        }
+    }
+
+    fn unbegun(&self, within: Duration) -> CommandError {
+        let seconds = within.as_secs();
+        self.unanswered(&format!("it began no answer within {seconds} s; is it a recliner?"))
     }
 
     /// The `data` of the response to a POST of `body` as JSON.
@@ -337,8 +369,7 @@ impl ServiceClient {
         let body = serde_json::to_vec(body).map_err(CommandError::failed)?;
         let request = self.client.post(self.url(path)?).timeout(within);
         let request = request.header("content-type", "application/json").body(body);
-        let answer = self.send(request).await?;
-        self.data(answer).await
+        self.head_within(within, request).await?.data().await
     }
 
     /// Receives the file that a GET of `path` returns, piece by piece. Returns its size.
@@ -351,20 +382,18 @@ impl ServiceClient {
         mut receive: impl FnMut(&[u8]) -> Result<(), CommandError>,
     ) -> Result<u64, CommandError> {
         let request = self.client.get(self.url(path)?).timeout(DOWNLOAD);
-        let mut answer = self.send(request).await?;
-        let status = answer.status();
+        let mut answer = self.head_within(DOWNLOAD, request).await?;
+        let status = answer.response.status();
         if status != StatusCode::OK {
-            let body = self.body(&mut answer).await?;
-            return Err(self.failure(status, path, &body));
+            return Err(self.failure(status, path, &answer.body().await?));
         }
         // Without the length, a truncated file would look complete.
-        let length =
-            answer.headers().get("content-length").and_then(|it| it.to_str().ok()?.parse().ok());
+        let length = answer.number_in("content-length");
         let Some(length) = length else {
             return Err(self.unanswered("its response has no length; is it a recliner?"));
         };
         let mut received = 0_u64;
-        while let Some(piece) = self.piece(&mut answer).await? {
+        while let Some(piece) = answer.piece().await? {
             receive(&piece)?;
             received = received.saturating_add(piece.len() as u64);
         }
@@ -380,7 +409,7 @@ impl ServiceClient {
     /// If there is no response, or its status is not 200.
     pub(super) async fn probe(&self, path: &str) -> Result<(), CommandError> {
         let answer = self.head_within(HEAD, self.client.get(self.url(path)?)).await?;
-        match answer.status() {
+        match answer.response.status() {
             StatusCode::OK => Ok(()),
             status => Err(self.unanswered(&format!("it answered {status}"))),
         }
@@ -402,39 +431,6 @@ impl ServiceClient {
             };
             self.unanswered(&format!("{}{hint}", causes(&why)))
         })
-    }
-
-    async fn data<T: DeserializeOwned>(&self, mut answer: Response) -> Result<T, CommandError> {
-        let (status, asked) = (answer.status(), answer.url().path().to_owned());
-        let retry_after =
-            answer.headers().get("retry-after").and_then(|it| it.to_str().ok()?.parse().ok());
-        let body = self.body(&mut answer).await?;
-        if !status.is_success() {
-            let retry_after = retry_after.map(Duration::from_secs);
-            return Err(CommandError { retry_after, ..self.failure(status, &asked, &body) });
-        }
-        let answer: Success<T> =
-            serde_json::from_slice(&body).map_err(|why| self.unreadable(status, &asked, &why))?;
-        Ok(answer.data)
-    }
-
-    /// The next piece of a body; `None` at its end.
-    async fn piece(&self, answer: &mut Response) -> Result<Option<Bytes>, CommandError> {
-        answer.chunk().await.map_err(|why| self.unanswered(&causes(&why)))
-    }
-
-    async fn body(&self, answer: &mut Response) -> Result<Vec<u8>, CommandError> {
-        let mut body = Vec::new();
-        while let Some(piece) = self.piece(answer).await? {
-            if body.len().saturating_add(piece.len()) > LONGEST {
-                return Err(self.too_large());
-            }
-            body.extend_from_slice(&piece);
-        }
-        if count_values(&body) > VALUES {
-            return Err(self.too_large());
-        }
-        Ok(body)
     }
 
     /// The error that an unsuccessful response describes.
@@ -495,6 +491,67 @@ impl ServiceClient {
     }
 }
 
+/// A response that has begun.
+struct Answer<'a> {
+    client: &'a ServiceClient,
+    response: Response,
+    /// How much longer the present piece may take, without the time in which nobody waits for it.
+    patience: Duration,
+    /// The bytes of the present piece so far.
+    piece: usize,
+}
+
+impl Answer<'_> {
+    fn number_in(&self, header: &str) -> Option<u64> {
+        self.response.headers().get(header)?.to_str().ok()?.parse().ok()
+    }
+
+    async fn data<T: DeserializeOwned>(mut self) -> Result<T, CommandError> {
+        let (client, status) = (self.client, self.response.status());
+        let asked = self.response.url().path().to_owned();
+        let retry_after = self.number_in("retry-after").map(Duration::from_secs);
+        let body = self.body().await?;
+        if !status.is_success() {
+            return Err(CommandError { retry_after, ..client.failure(status, &asked, &body) });
+        }
+        let answer: Success<T> =
+            serde_json::from_slice(&body).map_err(|why| client.unreadable(status, &asked, &why))?;
+        Ok(answer.data)
+    }
+
+    async fn body(&mut self) -> Result<Vec<u8>, CommandError> {
+        let mut body = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            if body.len().saturating_add(piece.len()) > LONGEST {
+                return Err(self.client.too_large());
+            }
+            body.extend_from_slice(&piece);
+        }
+        if count_values(&body) > VALUES {
+            return Err(self.client.too_large());
+        }
+        Ok(body)
+    }
+
+    /// The next bytes of the body; `None` at its end.
+    async fn piece(&mut self) -> Result<Option<Bytes>, CommandError> {
+        let begun = Instant::now();
+        let Ok(bytes) = time::timeout(self.patience, self.response.chunk()).await else {
+            let (size, seconds) = (PIECE_BYTES >> 10, PIECE_TIME.as_secs());
+            return Err(self.client.unanswered(&format!(
+                "its response neither ended nor brought {size} KiB within {seconds} s"
+            )));
+        };
+        let bytes = bytes.map_err(|why| self.client.unanswered(&causes(&why)))?;
+        self.piece = self.piece.saturating_add(bytes.as_ref().map_or(0, Bytes::len));
+        self.patience = self.patience.saturating_sub(begun.elapsed());
+        if self.piece >= PIECE_BYTES {
+            (self.piece, self.patience) = (0, PIECE_TIME);
+        }
+        Ok(bytes)
+    }
+}
+
 /// An upper bound on the number of values in a JSON text.
 fn count_values(body: &[u8]) -> usize {
     body.iter().filter(|byte| b",[{".contains(byte)).count().saturating_add(1)
@@ -518,7 +575,7 @@ fn refused(status: StatusCode, failed: Failed) -> CommandError {
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, CommandError> {
-    config::read_at_most(path, MAX_PEM_BYTES).map_err(|why| {
+    named_file::read_at_most(path, MAX_PEM_BYTES).map_err(|why| {
         CommandError::usage(format!("{flag}={} cannot be read: {why}", path.display()))
     })
 }
@@ -547,10 +604,95 @@ fn causes(why: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::{Router, body::Body, routing::get};
+    use futures::{StreamExt as _, stream};
     use serde_json::{Value, json};
+    use tokio::{net::TcpListener, task::JoinSet};
+
+    /// A client of a server with these routes.
+    async fn client_of(router: Router) -> (ServiceClient, JoinSet<std::io::Result<()>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut servers = JoinSet::new();
+        servers.spawn(async move { axum::serve(listener, router).await });
+        (ServiceLogin::default().client(&url).unwrap(), servers)
+    }
+
+    async fn order(client: &ServiceClient, within: Duration) -> (Result<Value, String>, u64) {
+        let begun = Instant::now();
+        let answer = client.post_within("/api/v1/compact", &json!({}), within).await;
+        (answer.map_err(|failed| failed.why), begun.elapsed().as_secs())
+    }
+
+    /// A response after this time.
+    async fn after(seconds: u64) -> String {
+        time::sleep(Duration::from_secs(seconds)).await;
+        r#"{"status":"success","data":7}"#.to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn commands_end_soon_when_nothing_answers() {
+        let silent = Router::new().fallback(async || after(10_000).await);
+        let (client, _server) = client_of(silent).await;
+        for within in [ANSWER, WORK] {
+            let (failed, seconds) = order(&client, within).await;
+            assert!(failed.unwrap_err().contains("it began no answer within 10 s"));
+            assert_eq!(seconds, 20);
+        }
+        let begun = Instant::now();
+        let failed = client.download("/api/v1/backup", |_| Ok(())).await.unwrap_err();
+        assert!(failed.why.contains("it began no answer within 10 s"), "{}", failed.why);
+        assert_eq!(begun.elapsed().as_secs(), 20);
+        assert!(client.get::<Value>("/api/v1/runs", &[]).await.is_err());
+        assert_eq!(begun.elapsed().as_secs(), 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn commands_wait_for_a_service_that_works() {
+        let working = Router::new()
+            .route("/-/healthy", get(async || after(3).await))
+            .fallback(async || after(100).await);
+        let (client, _server) = client_of(working).await;
+        assert_eq!(order(&client, ANSWER).await, (Ok(json!(7)), 100));
+        let never = Router::new()
+            .route("/-/healthy", get(async || after(3).await))
+            .fallback(async || after(10_000).await);
+        let (client, _server) = client_of(never).await;
+        for within in [ANSWER, WORK] {
+            let (failed, seconds) = order(&client, within).await;
+            assert!(failed.is_err());
+            assert_eq!(seconds, within.as_secs());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn response_that_drips_is_given_up() {
+        // Each piece comes after this time.
+        let pieces = |seconds: u64, bytes: usize| {
+            Router::new().fallback(async move || {
+                let pieces = stream::repeat(()).then(move |()| async move {
+                    time::sleep(Duration::from_secs(seconds)).await;
+                    Ok::<_, std::io::Error>(" ".repeat(bytes))
+                });
+                Body::from_stream(pieces)
+            })
+        };
+        for seconds in [1, 5, 10_000] {
+            let (client, _server) = client_of(pieces(seconds, 1)).await;
+            let (failed, waited) = order(&client, ANSWER).await;
+            let failed = failed.unwrap_err();
+            assert!(failed.contains("neither ended nor brought 16 KiB within 15 s"), "{failed}");
+            assert_eq!(waited, 15);
+        }
+        // A slow line brings enough.
+        let (client, _server) = client_of(pieces(5, PIECE_BYTES)).await;
+        let (failed, waited) = order(&client, ANSWER).await;
+        assert!(failed.is_err());
+        assert_eq!(waited, ANSWER.as_secs());
+    }
 
     #[test]
-    fn value_count_is_an_upper_bound() {
+    fn counted_json_values_are_an_upper_bound() {
         fn all(value: &Value) -> usize {
             1 + match value {
                 Value::Array(list) => list.iter().map(all).sum(),

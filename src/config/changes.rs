@@ -7,7 +7,6 @@ use super::sections::{FLAGS, FileSettings, document};
 use crate::{config_format::Change, model::settings::Settings};
 
 /// The differences between two settings, in the file's order.
-#[must_use]
 pub fn changes(old: &Settings, new: &Settings) -> Vec<Change> {
     let in_file = document().changes(&FileSettings::of(old), &FileSettings::of(new));
     let by_flag = FLAGS

@@ -72,7 +72,6 @@ impl fmt::Debug for Flags {
 }
 
 /// The problem with these settings if anyone who reaches the process could start compactions.
-#[must_use]
 pub fn admin_api_exposed(settings: &Settings, has_users: bool) -> Option<Problem> {
     let web = &settings.web;
     let closed = settings.mode == Mode::Advise

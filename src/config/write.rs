@@ -12,7 +12,6 @@ use couchdb_client::Login;
 
 /// The effective configuration as JSON in the shape of the file, including the settings that only
 /// flags change. Secrets are shown as `"<secret>"`.
-#[must_use]
 pub fn to_json(settings: &Settings) -> serde_json::Value {
     let mut shown = file(settings).json();
     for flag in &FLAGS {
@@ -28,20 +27,17 @@ pub fn to_json(settings: &Settings) -> serde_json::Value {
 /// The effective configuration as a `recliner.yml`. Loading it with the same flags for settings
 /// that only flags change (storage, web, log, a given password) results in equal settings. Paths
 /// are already resolved.
-#[must_use]
 pub fn to_yaml(settings: &Settings) -> String {
     file(settings).yaml()
 }
 
 /// The policy part of a `recliner.yml`, which [`load_policy`](super::load_policy) reads.
-#[must_use]
 pub fn policy_to_yaml(settings: &Settings) -> String {
     policy().write(&FileSettings::of(settings)).unwrap_or(Output::Nothing).yaml()
 }
 
 /// Channels as in a `recliner.yml`: `channels` with all values that differ from the defaults, and
 /// `ignore` if it is not empty.
-#[must_use]
 pub(crate) fn channels_yaml(channels: &Channels) -> String {
     let Channels { list, ignore } = channels;
     let list = list.iter().map(|channel| write_channel(channel, false)).collect();
@@ -54,7 +50,6 @@ pub(crate) fn channels_yaml(channels: &Channels) -> String {
 
 /// The JSON Schema (draft 2020-12) of `recliner.yml`, for editors. Rules that involve several keys
 /// or the servers are left to `check-config`.
-#[must_use]
 pub fn schema() -> serde_json::Value {
     let defaults = FileSettings::of(&FileSettings::default().settings);
     let mut schema = document().schema(Some(&defaults));

@@ -56,7 +56,6 @@ pub struct Problems(Vec<Problem>);
 
 impl Problems {
     /// Sorts problems and removes duplicates.
-    #[must_use]
     pub fn new(mut problems: Vec<Problem>) -> Self {
         problems.sort();
         problems.dedup();
@@ -69,7 +68,6 @@ impl Problems {
     }
 
     /// All problems; at least one.
-    #[must_use]
     pub fn all(&self) -> &[Problem] {
         &self.0
     }
@@ -117,7 +115,6 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// Replaces the possible user and password of a URL, even of a misspelt one, as well as its query
 /// and fragment. Any other text is unchanged.
-#[must_use]
 pub fn redact_secrets(text: &str) -> Cow<'_, str> {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (Some(scheme), rest),

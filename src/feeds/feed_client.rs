@@ -74,7 +74,6 @@ enum FeedClientEvent {
 
 impl FeedClientTask {
     /// Creates the task and its handle. Without a journal, events are not recorded.
-    #[must_use]
     pub fn new(
         clock: Clock,
         feeds: watch::Receiver<Arc<dyn ChangeFeeds>>,

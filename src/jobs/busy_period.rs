@@ -33,7 +33,6 @@ impl BusyPeriod {
     }
 
     /// How long it lasted, or has lasted so far.
-    #[must_use]
     pub fn length(&self, now: Moment) -> Duration {
         self.since.age(self.ended_at.unwrap_or(now))
     }

@@ -56,7 +56,6 @@ pub struct TargetConstraints {
 
 impl TargetConstraints {
     /// Bytes of new files that compactions write per second; `None` before any was measured.
-    #[must_use]
     pub fn measured_rate(&self) -> Option<f64> {
         self.rewrite_bytes_per_second.filter(|rate| *rate > 0.0)
     }

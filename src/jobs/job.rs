@@ -80,21 +80,18 @@ pub struct Job {
 
 impl Job {
     /// Whether the job is a compaction rather than an index build.
-    #[must_use]
     pub const fn is_compaction(&self) -> bool {
         matches!(self.key.kind, JobKind::CompactDb | JobKind::CompactView(_))
     }
 
     /// Bytes that the job needs on its volume at its peak, computed from its progress and the bytes
     /// it may still write.
-    #[must_use]
     pub fn peak_bytes(&self) -> u64 {
         let remaining_share = 1.0 - self.progress.unwrap_or_default().clamp(0.0, 0.99);
         to_bytes(self.reserved_bytes as f64 / remaining_share)
     }
 
     /// Bytes of the unfinished file that the job has written so far.
-    #[must_use]
     pub fn held_bytes(&self) -> u64 {
         let whole = self.predicted_bytes.unwrap_or_else(|| self.peak_bytes());
         let written =
@@ -123,7 +120,6 @@ impl Jobs {
     }
 
     /// Number of index builds running on a node.
-    #[must_use]
     pub fn builds_on(&self, node: NodeIx) -> usize {
         self.list.iter().filter(|job| !job.is_compaction() && job.key.node == node).count()
     }

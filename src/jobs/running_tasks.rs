@@ -40,7 +40,6 @@ pub struct RunningTask {
 
 impl RunningTask {
     /// Creates a task from a node's report.
-    #[must_use]
     pub fn new(node: NodeIx, target: Option<TargetIx>, seen: ActiveTask) -> Self {
         let work = match &seen.doing {
             TaskKind::Compacts => JobKind::CompactDb,

@@ -37,7 +37,6 @@ impl CompactionTotals {
     }
 
     /// The increase since earlier sums.
-    #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
             compactions: self.compactions.saturating_sub(earlier.compactions),

@@ -551,7 +551,8 @@ impl TrackedJob {
             closed_intent: None,
             copied_bytes: intents::copied_bytes(self.file_before.active_bytes, target),
             evidence: evidence::of_compaction(&file_before, target, &measured, outcome.ended_at),
-            // What is left is no reason to spare the file if it is unknown what was written while the job ran.
+            // If it is unknown what was written while the job ran, what the job left does not hold
+            // back the next compaction.
             after: AfterCompaction {
                 file_bytes: measured.file_bytes.filter(|_| self.began_after_reading),
                 ..measured

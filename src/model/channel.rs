@@ -115,13 +115,11 @@ impl Channels {
     }
 
     /// Applies `change` to every channel.
-    #[must_use]
     pub fn map(&self, change: impl Fn(&Channel) -> Channel) -> Self {
         Self { list: self.list.iter().map(change).collect(), ignore: self.ignore.clone() }
     }
 
     /// The channel with this name and its index.
-    #[must_use]
     pub fn find(&self, name: &str) -> Option<(usize, &Channel)> {
         self.list.iter().enumerate().find(|(_, channel)| &*channel.name == name)
     }

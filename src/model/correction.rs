@@ -61,7 +61,6 @@ pub struct Content {
 
 impl Content {
     /// The content of a file with these facts; `None` if unknown or if the target has no file.
-    #[must_use]
     pub fn of(kind: TargetKind, facts: &Facts) -> Option<Self> {
         match kind {
             TargetKind::Db => {
@@ -138,7 +137,6 @@ impl Correction {
         Self { density: 0.0, trust: 0.0, trust_where_low: 0.0, is_confirmed: false };
 
     /// Size of a file after a compaction, in bytes; unknown where the fitted rule gives no size.
-    #[must_use]
     pub fn predicted_bytes(self, kind: TargetKind, facts: &Facts) -> Option<u64> {
         let fitted = estimate::fitted_bytes(kind, facts)?;
         Some(fitted.saturating_sub(self.bytes_less(kind, facts, fitted)))
@@ -146,14 +144,12 @@ impl Correction {
 
     /// Bytes that a compaction of a file would free, never below zero; unknown if file or active is
     /// unknown.
-    #[must_use]
     pub fn reclaimable_bytes(self, kind: TargetKind, facts: &Facts) -> Option<u64> {
         Some(facts.file_bytes.get()?.saturating_sub(self.predicted_bytes(kind, facts)?))
     }
 
     /// The confidence in the prediction: learned if compactions of the database changed it, or, where
     /// active bytes are misleading, if enough of them confirmed it.
-    #[must_use]
     pub fn confidence(self, kind: TargetKind, facts: &Facts) -> Confidence {
         let Some(fitted) = estimate::fitted_bytes(kind, facts) else { return facts.confidence };
         let less = self.bytes_less(kind, facts, fitted);
@@ -179,7 +175,6 @@ impl Correction {
 }
 
 /// Live bytes in a file of this size that a compaction has just written.
-#[must_use]
 pub fn active_bytes_of_new_file(kind: TargetKind, facts: &Facts, file_bytes: u64) -> u64 {
     let empty = Facts { active_bytes: OptionalU64::new(0), ..*facts };
     let headers = estimate::fitted_bytes(kind, &empty).unwrap_or_default();
@@ -187,7 +182,6 @@ pub fn active_bytes_of_new_file(kind: TargetKind, facts: &Facts, file_bytes: u64
 }
 
 /// Changes of a database since its last compaction, where known; a view does not count them.
-#[must_use]
 pub fn changes_since_compaction(kind: TargetKind, facts: &Facts) -> Option<u64> {
     let changes = facts.changes_since_compaction().filter(|_| kind == TargetKind::Db)?;
     Some(u64::try_from(changes).unwrap_or_default())
@@ -204,7 +198,6 @@ pub struct DbCorrections {
 
 impl DbCorrections {
     /// The correction for a kind of target.
-    #[must_use]
     pub const fn of_kind(&self, kind: TargetKind) -> Correction {
         match kind {
             TargetKind::Db => self.db,
@@ -244,7 +237,6 @@ impl Corrections {
     }
 
     /// The corrections of an instance; `None` if nothing was learned from it.
-    #[must_use]
     pub fn of(&self, db: &str, suffix: &str) -> Option<&DbCorrections> {
         let instances = self.by_db.get(db)?;
         instances.iter().find(|(other, _)| **other == *suffix).map(|(_, corrections)| corrections)
@@ -258,7 +250,6 @@ impl Corrections {
     }
 
     /// Whether nothing was learned.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_db.is_empty()
     }

@@ -93,7 +93,6 @@ const FITTED: FittedParameters = FittedParameters {
 ///
 /// Unknown if file or active is unknown; a cleanup rewrites no file and has none. It may exceed
 /// the file: compacting a small fresh database does make it larger.
-#[must_use]
 pub(crate) fn fitted_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
     FITTED.predicted_bytes(kind, facts)
 }
@@ -109,7 +108,6 @@ pub(crate) fn fitted_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
 /// Sums stored by those versions stay wrong after an upgrade until the file is compacted, and
 /// CouchDB shows nothing that identifies such a file, so the running version decides. An unknown
 /// version gives no reason to doubt active bytes.
-#[must_use]
 pub(crate) fn confidence(
     kind: TargetKind,
     version: Option<Version>,

@@ -25,13 +25,11 @@ impl OptionalU64 {
     pub const UNKNOWN: Self = Self(u64::MAX);
 
     /// A known number; the one value reserved for "unknown" becomes the next smaller one.
-    #[must_use]
     pub const fn new(value: u64) -> Self {
         if value == u64::MAX { Self(u64::MAX - 1) } else { Self(value) }
     }
 
     /// The number, if known.
-    #[must_use]
     pub const fn get(self) -> Option<u64> {
         if self.0 == u64::MAX { None } else { Some(self.0) }
     }
@@ -105,7 +103,6 @@ impl FactKind {
     /// The slot that stores this fact for a target of this kind; `None` if the kind cannot have it.
     /// Two facts share a slot where no kind has both. Stored data depends on the slots, so a new
     /// slot goes to the end.
-    #[must_use]
     pub const fn slot(self, kind: TargetKind) -> Option<usize> {
         match (self, kind) {
             (Self::File, _) => Some(0),
@@ -130,19 +127,16 @@ pub struct FactSet(u16);
 
 impl FactSet {
     /// The set with these bits, as returned by [`FactSet::bits`].
-    #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
     /// One bit for each measurement.
-    #[must_use]
     pub const fn bits(self) -> u16 {
         self.0
     }
 
     /// Whether it contains this measurement.
-    #[must_use]
     pub const fn contains(self, fact: FactKind) -> bool {
         self.0 & (1 << fact as u8) != 0
     }
@@ -241,7 +235,6 @@ pub struct Measurement {
 
 impl Facts {
     /// One measurement.
-    #[must_use]
     pub const fn get(&self, fact: FactKind) -> OptionalU64 {
         match fact {
             FactKind::File => self.file_bytes,
@@ -272,7 +265,6 @@ impl Facts {
     }
 
     /// The source of a measurement, where it is known.
-    #[must_use]
     pub fn source_of(&self, fact: FactKind) -> Option<FactSource> {
         self.get(fact).get()?;
         self.measured_at?;
@@ -280,7 +272,6 @@ impl Facts {
     }
 
     /// Whether any measurement comes from CouchDB.
-    #[must_use]
     pub fn includes_couchdb(&self) -> bool {
         self.measured_at.is_some_and(|measured| measured.source == FactSource::Http)
             || FactKind::each().any(|fact| self.source_of(fact) == Some(FactSource::Http))
@@ -299,7 +290,6 @@ impl Facts {
     ///
     /// Negative for a file that was restored from before its last compaction; smoosh takes such a
     /// file in no channel, not even in one whose `min_changes` is zero.
-    #[must_use]
     pub fn changes_since_compaction(&self) -> Option<i64> {
         let signed =
             |known: OptionalU64| known.get().map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
@@ -307,7 +297,6 @@ impl Facts {
     }
 
     /// File bytes over active bytes; `None` if either is unknown or active is zero.
-    #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         let active = self.active_bytes.get().filter(|active| *active > 0)?;
         Some(self.file_bytes.get()? as f64 / active as f64)

@@ -60,7 +60,6 @@ pub struct TimeAhead {
 
 impl TimeAhead {
     /// The point in time after this span.
-    #[must_use]
     pub fn after(span: Duration) -> Self {
         let (seconds, scale) = (span.as_secs_f64(), HOURS.as_secs_f64());
         Self { span, seconds, fading_seconds: scale * -(-seconds / scale).exp_m1() }
@@ -69,13 +68,11 @@ impl TimeAhead {
 
 impl ExpectedRate {
     /// Bytes added within a time; negative where live bytes shrink.
-    #[must_use]
     pub fn bytes_within(self, span: Duration) -> f64 {
         self.bytes_between(TimeAhead::default(), TimeAhead::after(span))
     }
 
     /// Bytes added between two times; negative where live bytes shrink.
-    #[must_use]
     pub fn bytes_between(self, from: TimeAhead, to: TimeAhead) -> f64 {
         let fading = to.fading_seconds - from.fading_seconds;
         self.days.mul_add(to.seconds - from.seconds, (self.hours - self.days) * fading)
@@ -98,7 +95,6 @@ pub struct SizeReading {
 impl SizeReading {
     /// The sizes in these facts of one file; `None` if a size or the time is unknown, or if the
     /// target has no file.
-    #[must_use]
     pub fn of(kind: TargetKind, facts: &Facts) -> Option<Self> {
         matches!(kind, TargetKind::Db | TargetKind::View).then_some(())?;
         Some(Self {
@@ -142,7 +138,6 @@ impl Growth {
     ///
     /// How much was written between a reading before a compaction and one after it is unknown, so
     /// that time counts for nothing.
-    #[must_use]
     pub fn after_reading(
         self,
         previous: Option<&SizeReading>,
@@ -201,14 +196,12 @@ impl Growth {
     }
 
     /// How long it has been watched at `now`; `None` before the first reading.
-    #[must_use]
     pub fn watched(self, now: Moment) -> Option<Duration> {
         (self.watched_since != Moment::default()).then(|| self.watched_since.age(now))
     }
 
     /// The rates of its file and of its live bytes at `now`; `None` until it was watched long
     /// enough.
-    #[must_use]
     pub fn expected(self, now: Moment) -> Option<(ExpectedRate, ExpectedRate)> {
         let watched = self.watched(now).filter(|watched| *watched >= MIN_WATCHED)?.as_secs_f64();
         let idle = self.updated_at.age(now).as_secs_f64();
@@ -221,7 +214,6 @@ impl Growth {
     ///
     /// Equals the `days` of [`expected`](Self::expected), but is faster for sums over many targets,
     /// most of which never change.
-    #[must_use]
     pub fn rates_of_days(self, now: Moment) -> Option<(f64, f64)> {
         let watched = self.watched(now).filter(|watched| *watched >= MIN_WATCHED)?;
         if self.file == RateMeans::default() && self.active == RateMeans::default() {
@@ -235,14 +227,12 @@ impl Growth {
     }
 
     /// The stored form: four means, and the two times.
-    #[must_use]
     pub const fn parts(self) -> ([f32; 4], [Moment; 2]) {
         let Self { file, active, watched_since, updated_at } = self;
         ([file.hours, file.days, active.hours, active.days], [watched_since, updated_at])
     }
 
     /// The growth that an earlier process stored.
-    #[must_use]
     pub const fn from_parts(means: [f32; 4], [watched_since, updated_at]: [Moment; 2]) -> Self {
         let [file_hours, file_days, active_hours, active_days] = means;
         Self {

@@ -113,7 +113,6 @@ const RENT: PriorityRule = PriorityRule {
 
 impl PriorityKind {
     /// The row that describes it.
-    #[must_use]
     pub const fn rule(self) -> &'static PriorityRule {
         match self {
             Self::Ratio => &RATIO,
@@ -125,7 +124,6 @@ impl PriorityKind {
     }
 
     /// The unit of its bounds; `None` if it is a condition.
-    #[must_use]
     pub const fn unit(self) -> Option<PriorityUnit> {
         match self.rule().formula {
             Formula::Measured { unit, .. } => Some(unit),
@@ -135,7 +133,6 @@ impl PriorityKind {
     }
 
     /// Its name in sentences and tables.
-    #[must_use]
     pub const fn noun(self) -> &'static str {
         match self.rule().formula {
             Formula::Measured { noun, .. } | Formula::Condition { noun, .. } => noun,

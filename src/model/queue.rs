@@ -66,13 +66,11 @@ pub(crate) struct Queue<I> {
 
 impl<I: Ord + Copy> Queue<I> {
     /// An empty queue with this capacity.
-    #[must_use]
     pub(crate) const fn new(capacity: usize) -> Self {
         Self { capacity, front: BTreeSet::new(), remainder: BTreeSet::new() }
     }
 
     /// A queue of all these entries; takes a third of the time of inserting them one by one.
-    #[must_use]
     pub(crate) fn from_entries(capacity: usize, mut entries: Vec<QueueEntry<I>>) -> Self {
         entries.sort_unstable();
         let far = entries.split_off(capacity.min(entries.len()));
@@ -137,37 +135,31 @@ impl<I: Ord + Copy> Queue<I> {
     }
 
     /// The best entry.
-    #[must_use]
     pub(crate) fn first(&self) -> Option<&QueueEntry<I>> {
         self.iter().next()
     }
 
     /// The worst entry within the capacity.
-    #[must_use]
     pub(crate) fn last(&self) -> Option<&QueueEntry<I>> {
         if self.front.len() <= self.capacity { self.front.last() } else { self.iter().last() }
     }
 
     /// Number of offered entries.
-    #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.front.len().min(self.capacity)
     }
 
     /// Whether no entry is offered.
-    #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Number of entries beyond the capacity.
-    #[must_use]
     pub(crate) fn overflow(&self) -> usize {
         self.front.len() + self.remainder.len() - self.len()
     }
 
     /// Maximum number of offered entries.
-    #[must_use]
     pub(crate) const fn capacity(&self) -> usize {
         self.capacity
     }

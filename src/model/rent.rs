@@ -61,7 +61,6 @@ pub struct WasteReading {
 impl WasteReading {
     /// The waste according to these facts of one file, with a correction applied; `None` if a size
     /// or the time is unknown, or if the target has no file.
-    #[must_use]
     pub fn of(kind: TargetKind, facts: &Facts, correction: Correction) -> Option<Self> {
         Some(Self {
             at: facts.measured_at?.at,
@@ -72,7 +71,6 @@ impl WasteReading {
     }
 
     /// Whether the file was compacted between this reading and a later one, as far as the two show.
-    #[must_use]
     pub fn was_compacted_until(&self, later: &Self) -> bool {
         self.freed_until(later).is_some()
     }
@@ -101,26 +99,22 @@ impl Rent {
     pub const UNKNOWN: Self = Self { paid: 0.0, since: Moment::from_unix(0) };
 
     /// The rent that an earlier process stored.
-    #[must_use]
     pub const fn from_parts(byte_seconds: f32, since: Moment) -> Self {
         Self { paid: byte_seconds, since }
     }
 
     /// The stored form: byte-seconds up to a time, and that time; `None` before the first reading.
-    #[must_use]
     pub fn parts(self) -> Option<(f32, Moment)> {
         self.is_known().then_some((self.paid, self.since))
     }
 
     /// Whether its target was ever read.
-    #[must_use]
     pub fn is_known(self) -> bool {
         self.since != Moment::default()
     }
 
     /// Byte-seconds up to `now`, if waste has stayed as in the last reading; `None` before the
     /// first reading.
-    #[must_use]
     pub fn byte_seconds(self, reclaimable_bytes: u64, now: Moment) -> Option<f64> {
         let waited = self.since.age(now).as_secs_f64();
         self.is_known().then(|| f64::from(self.paid) + reclaimable_bytes as f64 * waited)
@@ -129,7 +123,6 @@ impl Rent {
     /// The rent after a reading; `previous` is the reading before it.
     ///
     /// A compaction in between pays off a share of the rent: the share of the waste that it freed.
-    #[must_use]
     pub fn after_reading(
         self,
         previous: Option<&WasteReading>,
@@ -181,7 +174,6 @@ fn unpaid_share(wasted: u64, freed: u64) -> f64 {
 /// All parameters refer to one file: `rent` in byte-seconds, `cost` in bytes rewritten, `horizon`
 /// in seconds. None of them depends on the number of copies that one compaction rewrites, because
 /// each copy wastes and costs the same.
-#[must_use]
 pub fn overdue(rent: f64, cost: u64, horizon: f64) -> f64 {
     rent / (cost.max(1) as f64 * horizon)
 }

@@ -70,7 +70,6 @@ pub enum MissReason {
 
 impl MissReason {
     /// The reason as the end of the sentence "the channel does not take the target because …".
-    #[must_use]
     pub const fn because(self) -> &'static str {
         match self {
             Self::NotThisKind => "the channel is for another kind of target.",
@@ -105,7 +104,6 @@ pub struct Miss {
 
 impl Miss {
     /// Whether the passage of time or more writes can end it.
-    #[must_use]
     pub const fn is_of_amount(&self) -> bool {
         matches!(
             self.reason,
@@ -117,7 +115,6 @@ impl Miss {
     }
 
     /// A miss without numbers.
-    #[must_use]
     pub const fn without_numbers(reason: MissReason) -> Self {
         Self { reason, value: None, limit: None }
     }

@@ -83,7 +83,6 @@ pub struct Settings {
 
 impl Settings {
     /// Defaults for all settings except the connection to CouchDB.
-    #[must_use]
     pub fn new(couchdb: couchdb_client::ClientSettings) -> Self {
         Self {
             couchdb,
@@ -113,13 +112,11 @@ impl Settings {
     }
 
     /// The default directory of the embedded database.
-    #[must_use]
     pub fn default_storage_path() -> PathBuf {
         PathBuf::from("data/")
     }
 
     /// The effective mode of a channel: the more cautious of the global mode and its own.
-    #[must_use]
     pub fn mode_of(&self, channel: &Channel) -> Mode {
         self.mode.more_cautious(channel.mode)
     }
@@ -137,7 +134,6 @@ pub enum ServedNodes {
 
 impl ServedNodes {
     /// Whether `node` is served.
-    #[must_use]
     pub fn has(&self, node: &str) -> bool {
         match self {
             Self::All => true,
@@ -155,13 +151,11 @@ impl ServedNodes {
     }
 
     /// Whether no node is served; a valid configuration serves at least one.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Named(names) if names.is_empty())
     }
 
     /// The name of the served node, if the configuration lists exactly one.
-    #[must_use]
     pub fn only(&self) -> Option<&str> {
         match self {
             Self::Named(names) if names.len() == 1 => names.first().map(String::as_str),
@@ -194,7 +188,6 @@ impl Scan {
     pub const FRESH_INTERVALS: u32 = 3;
 
     /// The defaults for an interval: facts are fresh for four intervals.
-    #[must_use]
     pub fn every(interval: Duration) -> Self {
         let usual = Self::default();
         Self {

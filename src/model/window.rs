@@ -40,7 +40,6 @@ pub struct Window {
 
 impl Window {
     /// Whether it is open at `now`.
-    #[must_use]
     pub fn is_open_at(&self, now: Moment) -> bool {
         let Some(local) = self.local(now) else {
             return false;
@@ -56,7 +55,6 @@ impl Window {
     }
 
     /// Whether it is open at all times.
-    #[must_use]
     pub fn is_always_open(&self) -> bool {
         self.days == Days::ALL && self.from == self.to
     }
@@ -108,7 +106,6 @@ fn timestamp(at: Moment) -> Option<Timestamp> {
 }
 
 /// Whether any of `windows` is open at `now`; with an empty list, always.
-#[must_use]
 pub fn any_open_at(windows: &[Window], now: Moment) -> bool {
     windows.is_empty() || windows.iter().any(|window| window.is_open_at(now))
 }
@@ -127,7 +124,6 @@ pub struct Openings {
 
 impl Openings {
     /// The openings of these windows, for questions about `now` and later.
-    #[must_use]
     pub fn of(windows: &[Window], now: Moment) -> Self {
         let from = Moment::from_unix(now.unix().saturating_sub(HORIZON.as_secs()));
         let span = (from, now.plus(HORIZON * 2));
@@ -158,7 +154,6 @@ impl Openings {
     }
 
     /// Whether this can answer questions about `now`.
-    #[must_use]
     pub fn covers(&self, now: Moment) -> bool {
         self.span.0.plus(HORIZON) <= now && now.plus(HORIZON) <= self.span.1
     }
@@ -169,13 +164,11 @@ impl Openings {
     }
 
     /// Whether any window is open at `now`; always if there are no windows.
-    #[must_use]
     pub fn is_open_at(&self, now: Moment) -> bool {
         self.begins_open == self.passed(now).is_multiple_of(2)
     }
 
     /// When this last changed. `None` if it did not change for two weeks.
-    #[must_use]
     pub fn last_change(&self, now: Moment) -> Option<Moment> {
         let last = *self.changes.get(self.passed(now).checked_sub(1)?)?;
         (last.age(now) < HORIZON).then_some(last)
@@ -183,14 +176,12 @@ impl Openings {
 
     /// When this changes next. `None` if it does not change within the next two weeks, which means
     /// that it never changes.
-    #[must_use]
     pub fn next_change(&self, now: Moment) -> Option<Moment> {
         let next = *self.changes.get(self.passed(now))?;
         (now.age(next) < HORIZON).then_some(next)
     }
 
     /// The longest continuous opening within the next two weeks; `None` if it is open all the time.
-    #[must_use]
     pub fn longest(&self, now: Moment) -> Option<Duration> {
         let (mut at, mut longest) = (now, None);
         while let Some(next) = self.next_change(at).filter(|next| now.age(*next) < HORIZON) {

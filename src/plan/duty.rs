@@ -62,8 +62,8 @@ pub(super) fn rested_at(period: &BusyPeriod, duty_percent: f64) -> Option<Moment
 }
 
 impl Refusal {
-    /// For a refusal as [`Duty`](RefusalReason::Duty): how long compactions ran on the node before
-    /// the rest, as far as it counts; `None` while they still run.
+    /// How long compactions ran on the node before the rest, as far as that counts; `None` while
+    /// they still run, or if the reason is not [`Duty`](RefusalReason::Duty).
     #[must_use]
     pub fn busy_before_rest(&self, duty_percent: f64) -> Option<Duration> {
         let rest = self.limit.filter(|_| self.reason == RefusalReason::Duty)?;

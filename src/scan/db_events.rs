@@ -214,7 +214,6 @@ impl ChangeDetector {
 
 impl ScanHandle {
     /// Subscribes to database events. A subscriber that lags too far gets an error and has missed some.
-    #[must_use]
     pub fn db_events(&self) -> broadcast::Receiver<DbEventBatch> {
         self.events.events.subscribe()
     }
@@ -229,7 +228,6 @@ impl ScanHandle {
     }
 
     /// The number of the last confirmed batch.
-    #[must_use]
     pub fn confirmed_events(&self) -> watch::Receiver<u64> {
         self.events.confirmed.subscribe()
     }

@@ -44,6 +44,10 @@ const QUIET_POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// take as long as they need while no sweep is due.
 const LATE_NODE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// How long a round waits for the next list of files once some node has listed its own: nodes that have not listed
+/// them by then are read after the others.
+const LATE_LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The maximum number of database events in one batch while a read continues.
 const EVENT_BATCH: usize = 4_096;
 
@@ -145,7 +149,7 @@ struct Timers {
     /// Whether anything changed since the last snapshot.
     unpublished: bool,
     sweep: Instant,
-    /// When a sweep continues without the silent nodes.
+    /// When a sweep continues without the silent nodes, or those that have not listed their files.
     late_nodes: Instant,
     poll: Instant,
     /// Whether a poll followed the first listing: a fresh process starts nothing before it knows the
@@ -272,7 +276,8 @@ impl Scanner {
     /// The active timers, the most urgent first.
     fn timers(&self) -> [(Timer, Option<Instant>); 5] {
         let Timers { published, publish_interval, unpublished, .. } = self.timers;
-        let late_nodes = self.sweep.may_continue_without_late_nodes();
+        let late_nodes =
+            self.sweep.may_continue_without_late_nodes() || !self.late_lists().is_empty();
         let polls = self.readings.contains_key(&Slot::Poll);
         [
             (Timer::Publish, unpublished.then(|| published + publish_interval)),
@@ -300,7 +305,10 @@ impl Scanner {
                 self.begin_sweep(now, effects);
                 self.timers.unpublished = true;
             }
-            Some(Timer::LateNodes) => self.continue_without_late_nodes(now, effects),
+            Some(Timer::LateNodes) if self.sweep.asks_nodes() => {
+                self.continue_without_late_nodes(now, effects);
+            }
+            Some(Timer::LateNodes) => self.continue_without_late_lists(now, effects),
             Some(Timer::Poll) => self.poll(now, effects),
         }
     }

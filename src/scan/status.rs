@@ -58,7 +58,6 @@ pub struct PeerStatus {
 
 impl ScanStatus {
     /// Whether this version of the snapshot contains a complete pass.
-    #[must_use]
     pub fn is_ready(&self, version: u64) -> bool {
         self.ready && self.ready_from.is_none_or(|from| from <= version)
     }

@@ -1,9 +1,9 @@
 //! One sweep: its state, the nodes it has read, and what it could not read.
 //!
 //! A sweep reads the members of the cluster, then what each node answers by itself, in rounds: first the
-//! nodes that answered at once, then those that took longer. Then it reads the views, which need the
-//! whole cluster. The splits are read concurrently, because CouchDB reports them only after every node
-//! has answered or is considered down.
+//! nodes that answered at once, then those that took longer, to answer or to list their files. Then it reads
+//! the views, which need the whole cluster. The splits are read concurrently, because CouchDB reports them
+//! only after every node has answered or is considered down.
 //!
 //! ```text
 //!  Idle ─> Nodes ─┬─> Map ─> Files ─> Strays ─┬─> Disk ─> Shards ─┬─> LateNodes ─┐
@@ -174,6 +174,11 @@ impl Sweep {
         matches!(self.state, SweepPhase::Nodes)
     }
 
+    /// Whether it lists the files of nodes.
+    pub(super) const fn lists_files(&self) -> bool {
+        matches!(self.state, SweepPhase::Files)
+    }
+
     /// Whether a phase runs that follows the listing of files and reads what it found.
     pub(super) const fn has_listed(&self) -> bool {
         matches!(self.state, SweepPhase::Strays | SweepPhase::Shards)
@@ -262,6 +267,11 @@ impl Sweep {
         self.earlier_rounds.append(&mut self.round);
         self.round = nodes;
         self.rounds += 1;
+    }
+
+    /// Leaves nodes of the current round to a later one.
+    pub(super) fn postpone(&mut self, nodes: &BTreeSet<NodeIx>) {
+        self.round.retain(|node| !nodes.contains(node));
     }
 
     /// The nodes of the current round.

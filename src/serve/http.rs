@@ -52,26 +52,23 @@ pub use web::WebAccess;
 
 use crate::tasks::unwrap_join;
 use axum::{
-    Extension, Router,
+    Router,
     extract::OriginalUri,
     http::StatusCode,
     middleware,
     response::{IntoResponse, Response},
     routing::{any, get},
 };
-use concurrency_limit::ConcurrencyLimit;
+pub use concurrency_limit::Limits;
 use route::{Operation, Route};
 use serde_json::Value;
 use tokio::task::JoinError;
-
-/// The maximum number of API responses computed at a time: each may sort a million targets.
-const ANSWERS: usize = 4;
 
 /// The prefix of the JSON API.
 const API: &str = "/api/v1";
 
 /// Every route that the OpenAPI document describes, with its handler.
-fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Forecasts) -> Vec<Route> {
+fn routes() -> Vec<Route> {
     let mut all: Vec<Route> = [
         status::routes(),
         databases::routes(),
@@ -79,14 +76,14 @@ fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Forecasts) -> Vec<Route
         queues::routes(),
         explain::routes(),
         facts::routes(),
-        what_if::routes(forecasts.clone()),
+        what_if::routes(),
         scorecard::routes(),
         advice::routes(),
         preflight::routes(),
         journal::routes(),
         backup::routes(),
         admin::routes(),
-        console::first_page_route(turns.clone()),
+        console::first_page_route(),
         docs::routes(),
         metrics::routes(),
         sd::routes(),
@@ -103,17 +100,14 @@ fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Forecasts) -> Vec<Route
 /// The OpenAPI document of a service with these channels.
 #[must_use]
 pub fn openapi(channels: &[&str]) -> Value {
-    let routes = routes(&ConcurrencyLimit::new(ANSWERS), &what_if::Forecasts::default());
-    let operations: Vec<Operation> = routes.into_iter().map(|route| route.operation).collect();
+    let operations: Vec<Operation> = routes().into_iter().map(|route| route.operation).collect();
     openapi::document(&operations, channels)
 }
 
 /// The router of all routes.
 pub fn router(state: AppState) -> Router {
     let web = state.web.clone();
-    let turns = ConcurrencyLimit::new(ANSWERS);
-    let forecasts = what_if::Forecasts::default();
-    let routes = routes(&turns, &forecasts);
+    let routes = routes();
     let operations: Vec<Operation> = routes.iter().map(|it| it.operation.clone()).collect();
     let route_names = route::known_routes(&operations);
     let (mut api, mut all) = (Router::new(), Router::new());
@@ -124,12 +118,8 @@ pub fn router(state: AppState) -> Router {
         }
     }
     let no_route = async move |OriginalUri(uri): OriginalUri| route::no_route(&uri, &route_names);
-    let api = api
-        .layer(Extension(turns.clone()))
-        .fallback(no_route.clone())
-        .method_not_allowed_fallback(route::wrong_method);
-    let pages = console::routes(turns, forecasts, console::LivePages::default())
-        .layer(middleware::from_fn(compression::compress));
+    let api = api.fallback(no_route.clone()).method_not_allowed_fallback(route::wrong_method);
+    let pages = console::routes().layer(middleware::from_fn(compression::compress));
     all.merge(pages)
         .route("/docs", get(docs::with_slash))
         .fallback(console::not_found)

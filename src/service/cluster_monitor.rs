@@ -103,7 +103,7 @@ impl LeftRecords {
         let (scorecard, scorecard_rx) = oneshot::channel();
         let (advice, advice_rx) = oneshot::channel();
         let rest = recovery.map(|mut state| {
-            // A command that looks once uses neither.
+            // A one-shot command uses neither the scorecard nor the advice.
             let _unused = scorecard.send(std::mem::take(&mut state.scorecard));
             let _unused = advice.send(std::mem::take(&mut state.advice));
             state

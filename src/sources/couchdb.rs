@@ -13,7 +13,6 @@ pub(crate) const USER_AGENT: &str = concat!("recliner/", env!("CARGO_PKG_VERSION
 pub(crate) const NO_USER: &str = "no user was given: set COUCHDB_USER and COUCHDB_PASSWORD, or --couchdb.username and --couchdb.password-file";
 
 /// The error as text, with the settings that may fix it.
-#[must_use]
 pub(crate) fn describe(error: &Error) -> String {
     match settings(error) {
         _ if matches!(error, Error::NoUser { .. }) => NO_USER.to_owned(),

@@ -45,7 +45,6 @@ pub(crate) async fn read_body(mut answer: Response, longest: usize) -> Result<Ve
 }
 
 /// An error with its causes, without the address, which may contain a password.
-#[must_use]
 pub(crate) fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();

@@ -56,7 +56,6 @@ pub struct NodeSettingsTask {
 
 impl NodeSettingsTask {
     /// Creates the task, and a receiver of the settings read last.
-    #[must_use]
     pub fn new(
         client: watch::Receiver<Client>,
         snapshots: watch::Receiver<Arc<Snapshot>>,

@@ -58,7 +58,6 @@ pub struct ArchiveTask {
 
 impl ArchiveTask {
     /// Creates the task.
-    #[must_use]
     pub const fn new(
         status: watch::Receiver<Arc<ScanStatus>>,
         snapshots: watch::Receiver<Arc<Snapshot>>,

@@ -46,7 +46,6 @@ pub struct RecorderTask {
 
 impl RecorderTask {
     /// Creates the task.
-    #[must_use]
     pub fn new(clock: Clock, plans: watch::Receiver<Arc<Plan>>, journal: Journal) -> Self {
         let event_allowance = (EVENT_BURST as f64, Instant::now());
         Self { plans, journal, clock, history: PlanHistory::default(), event_allowance }

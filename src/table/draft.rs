@@ -50,7 +50,6 @@ pub struct Draft {
 
 impl Draft {
     /// An empty draft whose snapshots export the `top` databases with the most reclaimable bytes.
-    #[must_use]
     pub fn new(top: usize) -> Self {
         let mut draft = Self {
             current: Snapshot::default(),
@@ -73,7 +72,6 @@ impl Draft {
     }
 
     /// The current tables, including unpublished changes.
-    #[must_use]
     pub const fn current(&self) -> &Snapshot {
         &self.current
     }
@@ -89,7 +87,6 @@ impl Draft {
     }
 
     /// The node with this name, if it is in the tables.
-    #[must_use]
     pub fn find_node(&self, name: &str) -> Option<NodeIx> {
         let at = self.current.nodes.iter().position(|node| &*node.name == name)?;
         NodeIx::from_usize(at)
@@ -192,7 +189,6 @@ impl Draft {
     }
 
     /// The database instance with this name, if it has any target.
-    #[must_use]
     pub fn find_db(&self, name: DbName<'_>) -> Option<DbIx> {
         let hash = self.hasher.hash_one(name.db);
         let names = &self.current.names;
@@ -200,7 +196,6 @@ impl Draft {
     }
 
     /// Every instance of a database that has any target.
-    #[must_use]
     pub fn instances_of(&self, db: &str) -> Vec<DbIx> {
         let names = &self.current.names;
         let same_hash = self.by_name.iter_hash(self.hasher.hash_one(db)).copied();
@@ -211,7 +206,6 @@ impl Draft {
     }
 
     /// The copies of a database instance on all nodes.
-    #[must_use]
     pub fn copies_of(&self, db: DbIx) -> Vec<TargetIx> {
         let ranges = row_index(self.current.ranges.len());
         let nodes = (0..self.current.nodes.len()).filter_map(NodeIx::from_usize);
@@ -224,7 +218,6 @@ impl Draft {
     }
 
     /// The shard map's entry for a database.
-    #[must_use]
     pub fn shard_map(&self, db: DbIx) -> ShardMapEntry {
         self.current.shard_maps.get(db.0 as usize).copied().unwrap_or_default()
     }
@@ -253,7 +246,6 @@ impl Draft {
     }
 
     /// The copy of a shard on a node, if it exists.
-    #[must_use]
     pub fn find_shard(&self, node: NodeIx, db: DbIx, range: Option<Range>) -> Option<TargetIx> {
         let extra = match range {
             None => 0,
@@ -524,7 +516,6 @@ impl Draft {
 /// The lookup of a view by signature, for a scanner that walks a database's views.
 impl Snapshot {
     /// The view index of a database with this signature.
-    #[must_use]
     pub fn find_view(&self, views: &[TargetIx], signature: Signature) -> Option<TargetIx> {
         views.iter().copied().find(|ix| {
             self.target(*ix)

@@ -23,7 +23,6 @@ impl IndexSet {
     }
 
     /// Whether a row index is included.
-    #[must_use]
     pub fn contains(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word & (1 << (at % 64)) != 0)
     }

@@ -10,7 +10,6 @@ pub struct TargetIx {
 
 impl TargetIx {
     /// The row as an index; unique among the targets of one snapshot.
-    #[must_use]
     pub const fn as_usize(self) -> usize {
         self.row as usize
     }
@@ -28,7 +27,6 @@ impl TargetIx {
     }
 
     /// Number of earlier targets in the row.
-    #[must_use]
     pub const fn generation(self) -> u32 {
         self.generation
     }
@@ -51,13 +49,11 @@ pub struct DbIx(pub(super) u32);
 
 impl DbIx {
     /// The index as a number.
-    #[must_use]
     pub const fn as_usize(self) -> usize {
         self.0 as usize
     }
 
     /// From a number; `None` beyond four billion.
-    #[must_use]
     pub fn from_usize(at: usize) -> Option<Self> {
         u32::try_from(at).ok().map(Self)
     }

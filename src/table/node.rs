@@ -16,13 +16,11 @@ impl NodeIx {
     pub const CLUSTER: Self = Self(0);
 
     /// The index as a number.
-    #[must_use]
     pub const fn as_usize(self) -> usize {
         self.0 as usize
     }
 
     /// From a number; `None` beyond the maximum.
-    #[must_use]
     pub fn from_usize(at: usize) -> Option<Self> {
         u16::try_from(at).ok().map(Self)
     }
@@ -38,7 +36,6 @@ impl Snapshot {
 
     /// The names of the served nodes that can be sent requests: members that are not known to be
     /// down.
-    #[must_use]
     pub fn reachable_nodes(&self) -> BTreeSet<String> {
         let nodes = self.nodes().iter().skip(1);
         let nodes = nodes.filter(|node| node.is_served && node.is_member && !node.files_only);
@@ -85,7 +82,6 @@ pub struct Node {
 
 impl Node {
     /// The version of its CouchDB, if its own address is known.
-    #[must_use]
     pub fn version(&self) -> Option<Version> {
         self.build.as_ref().map(Build::version)
     }
@@ -151,7 +147,6 @@ pub struct CompactionFiles {
 
 impl DiskUsage {
     /// Bytes of files that nothing uses and that CouchDB is not about to delete.
-    #[must_use]
     pub const fn unused_bytes(&self) -> u64 {
         let trash = self.trash_bytes.saturating_sub(self.recent_trash_bytes);
         self.stale_index_bytes.saturating_add(self.leftover_bytes).saturating_add(trash)

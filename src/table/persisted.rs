@@ -146,13 +146,11 @@ enum StoredIdentity<'a> {
 
 impl Snapshot {
     /// Number of blocks in the tables.
-    #[must_use]
     pub const fn block_count(&self) -> usize {
         self.row_count().div_ceil(ROWS_PER_BLOCK)
     }
 
     /// One block of the tables. Empty if no target is left or if it cannot be serialised.
-    #[must_use]
     pub fn build_block(&self, number: u32) -> UncompressedBlock {
         let from = (number as usize).saturating_mul(ROWS_PER_BLOCK);
         let places = from..from.saturating_add(ROWS_PER_BLOCK);
@@ -219,13 +217,11 @@ impl Snapshot {
 
 impl UncompressedBlock {
     /// The earliest of the measurements that share one moment.
-    #[must_use]
     pub const fn at(&self) -> Moment {
         self.at
     }
 
     /// A hash of the content.
-    #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.bytes.hash(&mut hasher);
@@ -233,7 +229,6 @@ impl UncompressedBlock {
     }
 
     /// The block in its stored form.
-    #[must_use]
     pub fn compress(&self) -> TableBlock {
         let Self { number, at, ref bytes } = *self;
         let mut encoder = DeflateEncoder::new(vec![FORMAT_VERSION], Compression::fast());
@@ -327,7 +322,12 @@ impl Draft {
             *number = (*stored).into();
         }
         let at = target.at.map_or(at, |at| Moment::from_unix(u64::from(at)));
-        self.set_facts(ix, PackedFacts::from_parts(target.bits, numbers, at).unpack(kind));
+        let mut facts = PackedFacts::from_parts(target.bits, numbers, at).unpack(kind);
+        if kind == TargetKind::Cleanup {
+            // Only the walk that gives the node's sums, which include them, tells the bytes of unused files.
+            facts.file_bytes = OptionalU64::UNKNOWN;
+        }
+        self.set_facts(ix, facts);
         if let Some(state) = TargetState::ALL.get(usize::from(target.state)) {
             self.set_state(ix, *state);
         }

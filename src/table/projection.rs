@@ -14,7 +14,6 @@ pub struct Projection {
 
 impl Projection {
     /// A copy of these tables, at their own version.
-    #[must_use]
     pub fn of(snapshot: &Snapshot) -> Self {
         Self { current: snapshot.clone(), changed: Vec::new() }
     }

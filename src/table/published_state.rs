@@ -29,7 +29,6 @@ pub type PublishedUpdateSeqs = HashMap<(DbIx, NodeIx, Range), u64>;
 
 impl Draft {
     /// The current state of a database instance, for a record.
-    #[must_use]
     pub fn published_state_of(
         &self,
         db: DbIx,

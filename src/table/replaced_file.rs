@@ -20,13 +20,11 @@ pub struct ReplacedFile {
 
 impl ReplacedFile {
     /// The facts in the last reading before the replacement.
-    #[must_use]
     pub fn before(&self) -> Facts {
         self.before.unpack(TargetKind::Db)
     }
 
     /// The facts in the first reading after the replacement.
-    #[must_use]
     pub fn after(&self) -> Facts {
         self.after.unpack(TargetKind::Db)
     }

@@ -37,37 +37,31 @@ impl<'a> TargetRef<'a> {
     }
 
     /// Its index in the snapshot.
-    #[must_use]
     pub const fn ix(self) -> TargetIx {
         self.ix
     }
 
     /// Its kind.
-    #[must_use]
     pub const fn kind(self) -> TargetKind {
         self.kind
     }
 
     /// Its relation to the shard map.
-    #[must_use]
     pub const fn state(self) -> TargetState {
         self.row.state
     }
 
     /// Its facts, per file.
-    #[must_use]
     pub fn facts(self) -> Facts {
         self.facts.unpack(self.kind)
     }
 
     /// Its waste over time, per file.
-    #[must_use]
     pub fn rent(self) -> Rent {
         self.history().rent
     }
 
     /// How fast it grows, per file.
-    #[must_use]
     pub fn growth(self) -> Growth {
         self.history().growth
     }
@@ -77,69 +71,58 @@ impl<'a> TargetRef<'a> {
     }
 
     /// The correction of its predictions, learned from compactions of its database.
-    #[must_use]
     pub fn correction(self) -> Correction {
         let corrections = self.snapshot.corrections.get(&self.db());
         corrections.map_or(Correction::NONE, |it| it.of_kind(self.kind))
     }
 
     /// The confidence in its predicted size.
-    #[must_use]
     pub fn confidence(self) -> Confidence {
         self.correction().confidence(self.kind, &self.facts())
     }
 
     /// Why the header of its file could not be read, if it could not.
-    #[must_use]
     pub fn problem(self) -> Option<ReadProblem> {
         self.snapshot.problems.get(&self.ix).copied()
     }
 
     /// Contents of its file besides its documents, if they are large.
-    #[must_use]
     pub fn overhead(self) -> Option<Overhead> {
         self.snapshot.overheads.get(&self.ix).copied()
     }
 
     /// The index of its node.
-    #[must_use]
     pub const fn node_ix(self) -> NodeIx {
         self.row.node
     }
 
     /// The name of its node, or of the pseudo-node.
-    #[must_use]
     pub fn node(self) -> &'a str {
         self.snapshot.node(self.row.node).map_or(CLUSTER_NODE, |node| &node.name)
     }
 
     /// The database's index: equal for all targets of one database instance.
-    #[must_use]
     pub const fn db(self) -> DbIx {
         DbIx::of(self.row.db)
     }
 
     /// The database instance's name.
-    #[must_use]
     pub fn db_name(self) -> DbName<'a> {
         self.snapshot.names.get(self.db().as_usize()).unwrap_or(DbName { db: "", suffix: "" })
     }
 
     /// The shard map's entry for its database.
-    #[must_use]
     pub fn shard_map(self) -> ShardMapEntry {
         self.snapshot.shard_map(self.db())
     }
 
     /// Whether it is the part of a view that indexes one shard.
-    #[must_use]
     pub fn is_part(self) -> bool {
         self.kind == TargetKind::View && self.row.node != NodeIx::CLUSTER
     }
 
     /// The shard range of a db target or of a view's part; `None` for node-local databases and
     /// stray files.
-    #[must_use]
     pub fn range(self) -> Option<Range> {
         if self.kind == TargetKind::View {
             return self.view()?.range;
@@ -152,7 +135,6 @@ impl<'a> TargetRef<'a> {
 
     /// The shard of a db target or of a view's part, by CouchDB's name:
     /// `shards/<range>/<db><suffix>`.
-    #[must_use]
     pub fn shard_name(self) -> Option<String> {
         if self.kind != TargetKind::Db && !self.is_part() {
             return None;
@@ -165,7 +147,6 @@ impl<'a> TargetRef<'a> {
     }
 
     /// The attributes of a view or a search index.
-    #[must_use]
     pub fn view(self) -> Option<&'a View> {
         let at = matches!(self.kind, TargetKind::View | TargetKind::Search)
             .then_some(self.row.range_or_view_index)?;
@@ -173,13 +154,11 @@ impl<'a> TargetRef<'a> {
     }
 
     /// The attributes that only a search index has.
-    #[must_use]
     pub fn search(self) -> Option<&'a SearchAttributes> {
         self.view()?.search_index.as_ref()
     }
 
     /// Its identity.
-    #[must_use]
     pub fn id(self) -> TargetId {
         match (self.kind, self.view()) {
             (TargetKind::View, Some(view)) => TargetId::View {
@@ -208,7 +187,6 @@ impl<'a> TargetRef<'a> {
 
     /// Number of files that one compaction rewrites: a cluster-wide view or search index has one
     /// for every copy of every range.
-    #[must_use]
     pub fn file_count(self) -> u32 {
         match self.kind {
             TargetKind::View | TargetKind::Search if self.row.node == NodeIx::CLUSTER => {
@@ -220,25 +198,21 @@ impl<'a> TargetRef<'a> {
 
     /// Bytes on disk: for a view, the known sums of its parts plus the size of one file for each
     /// other copy.
-    #[must_use]
     pub fn file_bytes(self) -> Option<u64> {
         self.file_bytes_with(&self.facts())
     }
 
     /// Active bytes of the files that [`Self::file_bytes`] counts.
-    #[must_use]
     pub fn active_bytes(self) -> Option<u64> {
         self.active_bytes_with(&self.facts())
     }
 
     /// Uncompressed bytes in the files that [`Self::file_bytes`] counts.
-    #[must_use]
     pub fn external_bytes(self) -> Option<u64> {
         self.external_bytes_with(&self.facts())
     }
 
     /// Predicted bytes on disk after a compaction.
-    #[must_use]
     pub fn predicted_bytes(self) -> Option<u64> {
         self.with_estimated_copies(
             self.part_sums().predicted_bytes,
@@ -247,14 +221,12 @@ impl<'a> TargetRef<'a> {
     }
 
     /// Predicted bytes on disk that a compaction would free. An orphan is removed, never compacted.
-    #[must_use]
     pub fn reclaimable_bytes(self) -> Option<u64> {
         self.reclaimable_bytes_with(&self.facts())
     }
 
     /// Whether some of its copies were not measured and are assumed to be as large as the one that
     /// was.
-    #[must_use]
     pub fn is_estimated(self) -> bool {
         self.file_count() > self.part_sums().count.max(1)
     }

@@ -62,25 +62,21 @@ impl PartialSum {
     }
 
     /// The sum of the known values; `None` if none is known.
-    #[must_use]
     pub const fn get(self) -> Option<f64> {
         if self.known_count == 0 && self.unknown_count > 0 { None } else { Some(self.total as f64) }
     }
 
     /// The sum of the known values in bytes; `None` if none is known, or there is nothing to sum.
-    #[must_use]
     pub fn measured(self) -> Option<u64> {
         (self.known_count > 0).then(|| to_bytes(self.total as f64))
     }
 
     /// Number of unknown summands.
-    #[must_use]
     pub const fn unknown_count(self) -> u64 {
         self.unknown_count
     }
 
     /// Number of known summands of which some copies were not measured.
-    #[must_use]
     pub const fn estimated_count(self) -> u64 {
         self.estimated_count
     }
@@ -111,7 +107,6 @@ pub struct TargetSums {
 
 impl TargetSums {
     /// Number of targets of which the size, or what a compaction would free, is unknown.
-    #[must_use]
     pub fn unmeasured(&self) -> u64 {
         self.file_bytes.unknown_count().max(self.reclaimable_bytes.unknown_count())
     }
@@ -147,7 +142,6 @@ pub struct Totals {
 
 impl Totals {
     /// The sums of one node and kind.
-    #[must_use]
     pub fn sums_of(&self, node: NodeIx, kind: TargetKind) -> TargetSums {
         self.nodes
             .get(node.as_usize())

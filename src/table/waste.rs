@@ -22,7 +22,6 @@ pub struct Waste {
 
 impl Waste {
     /// The bytes on all nodes.
-    #[must_use]
     pub fn of(snapshot: &Snapshot) -> Self {
         let nodes = (1..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
         let files = nodes.map(|node| Self::of_files_on(snapshot, node));
@@ -31,7 +30,6 @@ impl Waste {
 
     /// The bytes on one node. Sizes of views are known only for the whole cluster, and each member
     /// is assumed to have the same share of them.
-    #[must_use]
     pub fn on(snapshot: &Snapshot, node: NodeIx) -> Self {
         let members = snapshot.members().count();
         let views = Self::of_kind(snapshot, NodeIx::CLUSTER, TargetKind::View);
@@ -45,21 +43,18 @@ impl Waste {
 
     /// Number of shards and views of which the size, or what a compaction would free, is unknown,
     /// and which add nothing: if there are any, the sums are lower bounds.
-    #[must_use]
     pub const fn unmeasured(self) -> u64 {
         self.unmeasured
     }
 
     /// Number of views with copies that were not measured and are assumed to be as large as the one
     /// that was.
-    #[must_use]
     pub const fn estimated(self) -> u64 {
         self.files.estimated_count()
     }
 
     /// Number of nodes whose directories were not read: if there are any, the bytes of unused files
     /// are a lower bound.
-    #[must_use]
     pub const fn unread_directories(self) -> u64 {
         self.unread_directories
     }
@@ -96,45 +91,38 @@ impl Waste {
     }
 
     /// Shards and views, with orphans, and without the other unused files.
-    #[must_use]
     pub const fn shards_and_views(self) -> PartialSum {
         self.files
     }
 
     /// What compactions would free of shards and views.
-    #[must_use]
     pub const fn reclaimable(self) -> PartialSum {
         self.reclaimable
     }
 
     /// Bytes of all these files.
-    #[must_use]
     pub fn file_bytes(self) -> Option<u64> {
         self.files.measured()?;
         self.files.and(self.directories).measured()
     }
 
     /// Bytes that compactions would leave of shards and views.
-    #[must_use]
     pub fn live_bytes(self) -> Option<u64> {
         let unneeded = self.reclaimable.and(self.orphans).measured().unwrap_or_default();
         Some(self.files.measured()?.saturating_sub(unneeded))
     }
 
     /// Bytes that compactions would free.
-    #[must_use]
     pub fn reclaimable_bytes(self) -> Option<u64> {
         self.reclaimable.measured()
     }
 
     /// Bytes of unused files: orphans, stale indexes, leftovers of compactions, and deleted files.
-    #[must_use]
     pub fn unused_bytes(self) -> Option<u64> {
         self.orphans.and(self.directories).measured()
     }
 
     /// Bytes that compactions would free, and bytes of unused files.
-    #[must_use]
     pub fn wasted_bytes(self) -> Option<u64> {
         self.reclaimable.measured()?;
         self.reclaimable.and(self.orphans).and(self.directories).measured()

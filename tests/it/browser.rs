@@ -2,6 +2,7 @@
 
 mod pages;
 mod stories;
+mod tasks;
 mod webdriver;
 
 use crate::{

@@ -181,6 +181,50 @@ async fn other_nodes_are_read_while_one_hangs() {
     }
 }
 
+/// How long nine of ten nodes, and the views, are read while the tenth hangs on these requests.
+async fn seconds_while_one_of_ten_hangs(path: &str) -> [u64; 2] {
+    let names: Vec<String> = (1..=10).map(|at| format!("couchdb@sim-{at}.local")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let designs = vec![Design::new("v")];
+    let world = Config::new(&names).with(Database {
+        q: 10,
+        n: 3,
+        docs: 100,
+        designs,
+        ..Database::new("app")
+    });
+    let start = Instant::now();
+    let mut rig = Rig::new(world, ON_DEMAND);
+    rig.sweep().await;
+    sleep(Duration::from_secs(600)).await;
+    let hang = Fault::on(B, Effect::Hang).at(path);
+    rig.cluster.faults().plan(hang);
+    let began = START.unix() + start.elapsed().as_secs();
+    rig.cluster.world(|world| world.write("app", 100));
+    let plan = rig.sweep().await;
+    [TargetKind::Db, TargetKind::View].map(|kind| {
+        let others = targets(&plan, kind).filter(|target| target.node() != B);
+        let read = others.filter_map(|target| target.facts().measured_at);
+        read.map(|it| it.at.unix().saturating_sub(began)).max().expect("they are measured")
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_ten_nodes_delays_no_other_by_any_request() {
+    for (path, shards, views) in [
+        ("", 4, 31),
+        ("/_all_dbs", 11, 75),
+        ("/_dbs", 4, 65),
+        ("shards%2F", 4, 4),
+        ("/_active_tasks", 4, 4),
+        ("/_config", 4, 4),
+        ("/_smoosh", 4, 65),
+    ] {
+        let [of_shards, of_views] = seconds_while_one_of_ten_hangs(path).await;
+        assert!(of_shards <= shards && of_views <= views, "{path}: {of_shards} s, {of_views} s");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn slow_node_is_read_after_the_others() {
     let designs = vec![Design::new("w")];

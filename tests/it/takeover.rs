@@ -3,7 +3,7 @@
 
 use crate::support::{A, B, NODES, START, nodes};
 use couchdb_client::{Address, Client, ClientSettings, Login, Transport};
-use couchdb_sim::Cluster;
+use couchdb_sim::{Cluster, Config, Effect, Fault};
 use recliner::{
     act::takeover::{
         self, ConfigApi, InMemoryTakeoverStore, TakeoverStore, Takeovers, restore_node,
@@ -156,6 +156,39 @@ async fn takeover_on_the_simulator_can_be_undone() {
     assert_eq!((stopped(A), stopped(B)), (Some("0".to_owned()), Some("0".to_owned())));
     running.stop().await;
     assert_eq!((stopped(A), stopped(B)), (Some("2".to_owned()), None));
+}
+
+/// A node that hangs holds back only its own takeover, and is waited for once in a pass.
+#[tokio::test(start_paused = true)]
+async fn hanging_node_delays_no_takeover_elsewhere() {
+    let names: Vec<String> = (1..=10).map(|at| format!("couchdb@sim-{at}.local")).collect();
+    let config = Config::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let cluster = Cluster::new(config, 1, Clock::anchored(START)).unwrap();
+    cluster.faults().plan(Fault::on(B, Effect::Hang).at("_config"));
+    let mut settings =
+        ClientSettings::new(vec!["http://sim-1.local:5984".parse::<Address>().unwrap()]);
+    settings.login = Login::password("admin", "secret").unwrap();
+    let client = connect(settings, Transport::in_process(cluster.by_host()));
+    let ledger = InMemoryTakeoverStore::default();
+    let begun = time::Instant::now();
+    let mut running = Running::start(&client, ledger, &names, "ratio_dbs");
+    let others = || {
+        let others = names.iter().filter(|name| *name != B);
+        let stopped = others.filter(|name| {
+            cluster
+                .world(|world| world.setting(name, "smoosh.ratio_dbs", "concurrency") == Some("0"))
+        });
+        stopped.count()
+    };
+    time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(others(), 9, "they are taken over while the tenth hangs");
+    running.until(|seen| !seen.nodes.is_empty()).await;
+    assert!(begun.elapsed() <= Duration::from_secs(8), "{:?}", begun.elapsed());
+    let seen = running.handle.takeovers.borrow().clone();
+    let taken = seen.nodes.values().filter(|node| node.is_taken_over()).count();
+    assert_eq!((taken, seen.nodes[B].problem.is_some()), (9, true));
+    running.stop().await;
+    assert_eq!(others(), 0, "they are given back");
 }
 
 #[tokio::test]

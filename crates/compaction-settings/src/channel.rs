@@ -75,7 +75,6 @@ pub struct SmooshChannel {
 
 impl SmooshChannel {
     /// The section of the channel's settings, such as `smoosh.ratio_dbs`.
-    #[must_use]
     pub fn section(&self) -> String {
         section_of(&self.name)
     }

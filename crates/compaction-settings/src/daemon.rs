@@ -49,14 +49,12 @@ pub struct DaemonRule {
 
 impl DaemonRule {
     /// Whether the rule applies to every database without a rule of its own.
-    #[must_use]
     pub fn is_default(&self) -> bool {
         self.database == DEFAULT
     }
 }
 
 /// Reads one node's settings of the compaction daemon.
-#[must_use]
 pub fn read_daemon(node: &NodeConfig) -> DaemonSettings {
     let mut findings = Findings::default();
     lint::lines(node, &[DAEMON, RULES], &mut findings);

@@ -115,7 +115,6 @@ impl Findings {
     }
 
     /// Each finding once, the most severe first, then by section and key.
-    #[must_use]
     pub fn sorted(self) -> Vec<Finding> {
         let mut findings = self.0;
         findings.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.cmp(b)));

@@ -21,7 +21,6 @@ impl NodeConfig {
     ///
     /// The version determines how lines are read. Without one the newest rules apply, which is
     /// wrong for 2.x, where long `[compactions]` rules continue on further lines.
-    #[must_use]
     pub fn from_ini<'a>(
         node: &str,
         version: &str,

@@ -53,7 +53,6 @@ const LISTS: [(&str, ChannelKind, &[&str]); 3] = [
 ];
 
 /// Reads one node's smoosh settings.
-#[must_use]
 pub fn read_smoosh(node: &NodeConfig) -> SmooshSettings {
     let (rules, assumed) = node.rules();
     let mut findings = Findings::default();
@@ -90,7 +89,6 @@ pub fn read_smoosh(node: &NodeConfig) -> SmooshSettings {
 
 /// The sections that determine what a node's smoosh does, derived from `[smoosh]` itself: those to
 /// request from a node if no other settings matter.
-#[must_use]
 pub fn smoosh_sections(node: &NodeConfig) -> BTreeSet<String> {
     let (rules, _) = node.rules();
     let channels = LISTS.into_iter().flat_map(|(key, _, builtin)| {
@@ -104,7 +102,6 @@ pub fn smoosh_sections(node: &NodeConfig) -> BTreeSet<String> {
 
 /// The names of a node's smoosh channels, derived from `[smoosh]` itself; `None` if its version is
 /// unknown.
-#[must_use]
 pub fn smoosh_channels(node: &NodeConfig) -> Option<BTreeSet<String>> {
     let (rules, is_assumed) = node.rules();
     let lists = LISTS.into_iter().filter(|_| rules.runs_smoosh());

@@ -16,19 +16,16 @@ pub struct Address {
 
 impl Address {
     /// The base URL, without a slash at the end.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.base
     }
 
     /// The path before every route, such as `/couch`; usually empty.
-    #[must_use]
     pub fn prefix(&self) -> &str {
         self.base.get(self.origin..).unwrap_or("")
     }
 
     /// Whether it is reached over TLS.
-    #[must_use]
     pub fn is_https(&self) -> bool {
         self.base.starts_with("https:")
     }
@@ -59,13 +56,11 @@ impl Address {
     }
 
     /// Host and port, as the `Host` header carries them.
-    #[must_use]
     pub fn authority(&self) -> &str {
         self.origin().split_once("//").map_or("", |(_, authority)| authority)
     }
 
     /// The host alone, an IPv6 address in brackets.
-    #[must_use]
     pub fn host(&self) -> &str {
         let authority = self.authority();
         authority.rsplit_once(':').map_or(authority, |(host, _)| host)
@@ -74,7 +69,6 @@ impl Address {
     /// The host of a node's name (`couchdb@host`) with this address's scheme and port.
     ///
     /// `None` when the name has no host, or one that no URL can carry.
-    #[must_use]
     pub fn of_node(&self, node: &str) -> Option<Self> {
         let (_, host) = node.split_once('@')?;
         let (scheme, authority) = self.origin().split_once("://")?;

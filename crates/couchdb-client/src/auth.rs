@@ -21,7 +21,10 @@ use super::{
 use arc_swap::ArcSwap;
 use futures::{StreamExt as _, future::BoxFuture, stream};
 use secrecy::{ExposeSecret as _, SecretString};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     time::{self, Instant},
@@ -43,6 +46,8 @@ const UNANSWERED_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Auth {
     source: Login,
+    /// The password that a pipe gave.
+    piped: OnceLock<SecretString>,
     directory: Arc<Directory>,
     sender: Sender,
     state: ArcSwap<State>,
@@ -108,6 +113,7 @@ impl Auth {
         let (orders, jobs) = mpsc::channel(QUEUE);
         let auth = Arc::new(Self {
             source,
+            piped: OnceLock::new(),
             directory,
             sender,
             state: ArcSwap::default(),
@@ -294,7 +300,7 @@ impl Auth {
     /// The login with the password that the settings give now.
     async fn newest_login(&self) -> Result<Arc<ActiveLogin>, LoginError> {
         let login = Arc::clone(&self.state.load().login);
-        match self.source.read().await {
+        match self.newest_password().await {
             Ok(password) if login.generation == 0 || !is_same(&login, password.as_ref()) => {
                 Ok(Arc::new(self.next_login(&login, password.as_ref())))
             }
@@ -308,6 +314,18 @@ impl Auth {
         }
     }
 
+    /// The password that the settings give now; from a pipe, what it gave at first.
+    async fn newest_password(&self) -> Result<Option<SecretString>, LoginError> {
+        if let Some(piped) = self.piped.get() {
+            return Ok(Some(piped.clone()));
+        }
+        let password = self.source.read().await?;
+        if let Some(password) = password.as_ref().filter(|_| self.source.is_piped()) {
+            let _first = self.piped.set(password.clone());
+        }
+        Ok(password)
+    }
+
     fn next_login(&self, login: &ActiveLogin, password: Option<&SecretString>) -> ActiveLogin {
         ActiveLogin::new(login.generation.saturating_add(1), self.source.username(), password)
     }
@@ -317,7 +335,7 @@ impl Auth {
         if !matches!(self.source, Login::File { .. }) {
             return None;
         }
-        let password = self.source.read().await.ok().flatten()?;
+        let password = self.newest_password().await.ok().flatten()?;
         (!is_same(login, Some(&password))).then_some(password)
     }
 

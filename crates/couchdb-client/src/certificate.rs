@@ -25,7 +25,6 @@ pub struct CertificateEnds {
 
 impl CertificateEnds {
     /// When a chain and authorities expire.
-    #[must_use]
     pub fn of(own: &[CertificateDer<'_>], authorities: &[CertificateDer<'_>]) -> Self {
         Self {
             own: own.iter().filter_map(end).min(),
@@ -34,9 +33,10 @@ impl CertificateEnds {
     }
 
     /// When the certificates in the files of `tls` expire. Files that cannot be read are reported
-    /// where connections are set up.
+    /// where connections are set up; pipes were read there.
     pub(super) fn read(tls: &Tls) -> Self {
         let read = |path: Option<&Path>| -> Vec<CertificateDer<'static>> {
+            let path = path.filter(|path| path.is_file());
             let certificates = path.and_then(|path| CertificateDer::pem_file_iter(path).ok());
             certificates.into_iter().flatten().filter_map(Result::ok).collect()
         };

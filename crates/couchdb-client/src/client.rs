@@ -69,7 +69,6 @@ pub enum OwnAddress {
 
 impl OwnAddress {
     /// The address, if it was found.
-    #[must_use]
     pub const fn found(&self) -> Option<&Address> {
         match self {
             Self::Found(address) => Some(address),
@@ -128,7 +127,6 @@ const MAX_LOGIN_RETRIES: u32 = 3;
 
 impl Client {
     /// How `node` can be reached now.
-    #[must_use]
     pub fn access(&self, node: &str) -> NodeAccess {
         let Some(node) = self.shared.directory.known(node) else { return NodeAccess::default() };
         let own = node.own.load();
@@ -145,7 +143,6 @@ impl Client {
 
     /// Whether `node` seems to hang: requests were held back at its own address and through other
     /// servers, and no answer has come since.
-    #[must_use]
     pub fn seems_to_hang(&self, node: &str) -> bool {
         let Some(node) = self.shared.directory.known(node) else { return false };
         let own = node.own.load();
@@ -153,7 +150,6 @@ impl Client {
     }
 
     /// When the certificates in use for CouchDB expire.
-    #[must_use]
     pub fn certificate_ends(&self) -> CertificateEnds {
         self.shared.sender.transport.certificate_ends()
     }

@@ -47,7 +47,6 @@ impl ErrorKind {
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The word in metric labels.
-    #[must_use]
     pub fn label(self) -> &'static str {
         self.into()
     }
@@ -302,13 +301,11 @@ impl Error {
 
     /// Whether CouchDB refuses to open a shard until the split that creates it has ended
     /// (`couch_server:lock/2`).
-    #[must_use]
     pub fn is_of_split(&self) -> bool {
         matches!(self, Self::Status { status: 500, reason, .. } if reason.contains("shard splitting"))
     }
 
     /// The kind of error.
-    #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Timeout { .. } | Self::Hangs { .. } | Self::Resting { .. } => ErrorKind::Timeout,

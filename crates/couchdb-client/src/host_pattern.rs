@@ -11,7 +11,6 @@ pub struct HostPattern {
 
 impl HostPattern {
     /// Whether it matches `host`. An IP address matches only as a whole.
-    #[must_use]
     pub fn takes(&self, host: &str) -> bool {
         let host = host.trim_start_matches('[').trim_end_matches([']', '.']).to_ascii_lowercase();
         match self.text.strip_prefix('*') {
@@ -25,7 +24,6 @@ impl HostPattern {
 
     /// Whether it matches every host below a domain of one word, such as `*.local`: usually nobody
     /// controls who answers for those.
-    #[must_use]
     pub fn is_wide(&self) -> bool {
         self.text.strip_prefix("*.").is_some_and(|domain| !domain.contains('.'))
     }

@@ -21,7 +21,6 @@ impl Observer for NoObserver {
 }
 
 /// The label of an HTTP status: its number where CouchDB sends it, else its class.
-#[must_use]
 pub const fn status_label(status: u16) -> &'static str {
     match status {
         200 => "200",

@@ -46,11 +46,6 @@ pub enum Route<'a> {
         /// takes it for the name of a database.
         encoded: bool,
     },
-    /// `/_node/{node}/_versions`: Erlang, ICU, JavaScript engine.
-    NodeVersions {
-        /// The node.
-        node: &'a str,
-    },
     /// `/_node/{node}/_all_dbs`: every database file on that node's disk.
     NodeFiles {
         /// The node.
@@ -115,13 +110,6 @@ pub enum Route<'a> {
         db: &'a str,
         /// The design document's id, with `_design/`.
         ddoc: &'a str,
-    },
-    /// `/{db}/_shards/{doc}`: the range and the nodes that hold a document.
-    DocShards {
-        /// The database.
-        db: &'a str,
-        /// The document's id.
-        doc: &'a str,
     },
     /// `/_node/_local/_smoosh/status`: the built-in compaction of the server that is
     /// asked. CouchDB ignores a node's name here (`chttpd_node:handle_node_req/1`).
@@ -275,13 +263,11 @@ impl<'a> Route<'a> {
     pub const LABELS: &'static [&'static str] = Self::VARIANTS;
 
     /// The metric label, one of [`Self::LABELS`].
-    #[must_use]
     pub fn label(&self) -> &'static str {
         self.into()
     }
 
     /// The HTTP method.
-    #[must_use]
     pub const fn method(&self) -> Method {
         if matches!(self, Self::SetConfig { .. }) {
             Method::PUT
@@ -311,7 +297,6 @@ impl<'a> Route<'a> {
     }
 
     /// Whether it starts a compaction or a cleanup.
-    #[must_use]
     pub const fn starts_work(&self) -> bool {
         matches!(
             self,
@@ -324,11 +309,9 @@ impl<'a> Route<'a> {
 
     /// The node of the request; `None` for requests that any server answers for the cluster or about
     /// itself.
-    #[must_use]
     pub const fn node(&self) -> Option<&'a str> {
         let (Self::NodeWelcome { node }
         | Self::NodeSession { node }
-        | Self::NodeVersions { node }
         | Self::NodeFiles { node }
         | Self::ShardMap { node: Some(node), .. }
         | Self::Shard { node, .. }
@@ -348,7 +331,6 @@ impl<'a> Route<'a> {
     }
 
     /// The largest body to accept, in bytes, after decompression.
-    #[must_use]
     pub const fn body_limit(&self) -> usize {
         #[expect(clippy::wildcard_enum_match_arm, reason = "most bodies are small")]
         let mebibytes = match self {
@@ -370,7 +352,6 @@ impl<'a> Route<'a> {
 
     /// Whether each server answers this by itself, whatever the state of the other nodes: information
     /// about itself, and the shard map and membership, of which each node has its own copy.
-    #[must_use]
     pub const fn is_answered_alone(&self) -> bool {
         matches!(
             self,
@@ -380,7 +361,6 @@ impl<'a> Route<'a> {
                 | Self::ShardMap { .. }
                 | Self::AllDbs { .. }
                 | Self::DbShards { .. }
-                | Self::DocShards { .. }
         )
     }
 
@@ -416,7 +396,6 @@ impl<'a> Route<'a> {
             Self::Membership => fixed("/_membership"),
             Self::LocalName { encoded: false } => fixed("/_node/_local"),
             Self::LocalName { encoded: true } => fixed("/_node%2F_local"),
-            Self::NodeVersions { node } => Ok(Path::node(node)?.fixed("/_versions")),
             Self::NodeFiles { node } => Ok(Path::node(node)?.fixed("/_all_dbs")),
             Self::ShardMap { node, from, limit } => {
                 Ok(Path::node(node.unwrap_or("_local"))?.fixed("/_dbs/_all_docs").page(from, limit))
@@ -432,7 +411,6 @@ impl<'a> Route<'a> {
                 Ok(Path::db(db)?.fixed("/_design_docs").page(from, limit))
             }
             Self::ViewInfo { db, ddoc } => Ok(Path::db(db)?.design(ddoc)?.fixed("/_info")),
-            Self::DocShards { db, doc } => Path::db(db)?.fixed("/_shards").and(doc),
             Self::SmooshStatus => fixed("/_node/_local/_smoosh/status"),
             Self::Config { node, section } => {
                 let path = Path::node(node)?.fixed("/_config");

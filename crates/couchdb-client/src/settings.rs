@@ -27,7 +27,6 @@ pub struct ClientSettings {
 
 impl ClientSettings {
     /// The defaults, with these URLs.
-    #[must_use]
     pub fn new(urls: Vec<Address>) -> Self {
         Self {
             urls,
@@ -76,7 +75,6 @@ impl ClientSettings {
 
     /// Whether there is any address at which `node` itself is searched for. Assumes that a CA file
     /// holds the operator's own authorities.
-    #[must_use]
     pub fn has_address_for(&self, node: &str) -> bool {
         !self.candidates(node, self.tls.ca_file.is_some()).is_empty()
     }
@@ -86,6 +84,9 @@ impl ClientSettings {
         self.urls.iter().chain(self.nodes.values()).any(Address::is_https)
     }
 }
+
+/// The maximum size of a password file, in bytes.
+const MAX_PASSWORD_FILE: u64 = 64 << 10;
 
 /// Where the login comes from. `Debug` never shows a password.
 #[derive(Clone, Debug, Default)]
@@ -144,11 +145,18 @@ impl Login {
     }
 
     /// The user, if there is a login.
-    #[must_use]
     pub fn username(&self) -> Option<&str> {
         match self {
             Self::None => None,
             Self::Password { username, .. } | Self::File { username, .. } => Some(username),
+        }
+    }
+
+    /// Whether the password comes from a pipe, which gives it once.
+    pub(super) fn is_piped(&self) -> bool {
+        match self {
+            Self::File { path, .. } => std::fs::metadata(path).is_ok_and(|found| !found.is_file()),
+            Self::None | Self::Password { .. } => false,
         }
     }
 
@@ -161,9 +169,7 @@ impl Login {
             }
             Self::File { path, .. } => {
                 let refused = |reason| LoginError::File { path: path.clone(), reason };
-                let text = tokio::fs::read_to_string(path)
-                    .await
-                    .map_err(|error| refused(error.to_string()))?;
+                let text = read_password(path.clone()).await.map_err(refused)?;
                 let password = text.trim_end_matches(['\r', '\n']);
                 if password.is_empty() {
                     return Err(refused("it is empty".to_owned()));
@@ -172,6 +178,14 @@ impl Login {
             }
         }
     }
+}
+
+/// The text of a password file, which may be a pipe or an endless device.
+async fn read_password(path: PathBuf) -> Result<String, String> {
+    let read = move || named_file::read_at_most(&path, MAX_PASSWORD_FILE);
+    let read = tokio::task::spawn_blocking(read).await.map_err(std::io::Error::other);
+    let bytes = read.flatten().map_err(|why| why.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
 fn checked(username: &str) -> Result<String, LoginError> {

@@ -14,8 +14,7 @@ mod shard;
 mod tasks;
 
 pub use cluster::{
-    DbShards, DocShards, ErrorBody, LocalName, Membership, Session, System, Up, UserContext,
-    Vendor, Versions, Welcome,
+    DbShards, ErrorBody, LocalName, Membership, Session, System, Up, UserContext, Vendor, Welcome,
 };
 pub use design::{
     Autoupdate, DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo, Views,

@@ -88,25 +88,21 @@ impl Cluster {
     }
 
     /// The latest requests, oldest first.
-    #[must_use]
     pub fn exchanges(&self) -> Vec<Exchange> {
         self.locked(|inner| inner.log.kept())
     }
 
     /// The latest requests that were neither a read nor a login.
-    #[must_use]
     pub fn write_requests(&self) -> Vec<Exchange> {
         self.locked(|inner| inner.log.orders())
     }
 
     /// The total number of requests.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.locked(|inner| inner.log.seen())
     }
 
     /// The number of failed logins of `user` that this node counts; at five it locks the user.
-    #[must_use]
     pub fn failed_logins(&self, node: &str, user: &str) -> u32 {
         self.locked(|inner| inner.access.failures(node, user))
     }
@@ -122,13 +118,11 @@ impl Cluster {
     }
 
     /// The time since the start.
-    #[must_use]
     pub fn elapsed(&self) -> Duration {
         locked(&self.shared.timeline).elapsed()
     }
 
     /// What a walk over a node's directories finds; `None`: no such node.
-    #[must_use]
     pub fn walk(&self, node: &str) -> Option<DiskWalk> {
         let start = self.wall_at_start();
         self.world(|world| world.walk(node, start))
@@ -140,7 +134,6 @@ impl Cluster {
     }
 
     /// Wall time now, as the nodes' clocks show it.
-    #[must_use]
     pub fn wall(&self) -> Moment {
         let timeline = *locked(&self.shared.timeline);
         timeline.wall.plus(timeline.elapsed())

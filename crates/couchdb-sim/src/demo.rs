@@ -19,7 +19,6 @@ const CREATED: u64 = 1_740_800_000;
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Three nodes with databases of a few MiB to some 200 GiB. Its nightly jobs end shortly before each full day.
-#[must_use]
 pub fn demo_config() -> Config {
     let node = |name: &&str| Node { disk: Some(DISK), smoosh: true, ..Node::new(name) };
     let batch = |db: &str, documents| Batch {

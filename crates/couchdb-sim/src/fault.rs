@@ -63,13 +63,11 @@ pub struct Fault {
 
 impl Fault {
     /// A fault that affects every request to every node.
-    #[must_use]
     pub const fn everywhere(effect: Effect) -> Self {
         Self { node: None, path: String::new(), method: None, effect, after: 0, times: None }
     }
 
     /// A fault that affects every request to one node.
-    #[must_use]
     pub fn on(node: &str, effect: Effect) -> Self {
         Self { node: Some(node.to_owned()), ..Self::everywhere(effect) }
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 impl Cluster {
     /// The handle to inject faults.
-    #[must_use]
     pub fn faults(&self) -> Faults {
         Faults { cluster: self.clone() }
     }

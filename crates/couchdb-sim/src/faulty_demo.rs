@@ -21,7 +21,6 @@ const DELETE_RATE: u64 = 2_000_000_000;
 const KILLED_EVERY: Duration = Duration::from_secs(75 * 60);
 
 /// Three nodes with databases of every kind, from a few MiB to hundreds of GiB.
-#[must_use]
 pub fn faulty_demo_config() -> Config {
     let node = |name: &&str| Node {
         disk: Some(DISK),

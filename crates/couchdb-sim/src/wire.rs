@@ -25,7 +25,6 @@ pub struct Exchange {
 impl Exchange {
     /// Whether the request changes nothing: it reads, or begins a session. A query of an index builds
     /// the index unless its parameters prevent that.
-    #[must_use]
     pub fn is_reading(&self) -> bool {
         let queries = ["/_view/", "/_nouveau/", "/_search/"];
         let builds = queries.iter().any(|query| self.path.contains(query))

@@ -182,13 +182,11 @@ impl World {
     }
 
     /// The time since the start.
-    #[must_use]
     pub const fn now(&self) -> Duration {
         self.now
     }
 
     /// The range of a document of a database; `None`: no such database.
-    #[must_use]
     pub fn range_of(&self, db: &str, doc: &str) -> Option<Range> {
         let q = self.catalog.ranges(self.catalog.find(db)?);
         Some(range_at(q, range_of_doc(q, doc)))

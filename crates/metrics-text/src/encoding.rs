@@ -6,7 +6,6 @@ use super::negotiation::parse_list;
 
 /// Whether a client accepts gzip and does not prefer an uncompressed answer, given the value of
 /// its `Accept-Encoding` header. Without the header, the answer is not compressed.
-#[must_use]
 pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
     let (mut gzip, mut identity, mut any) = (None, None, None);
     for item in parse_list(accept_encoding.unwrap_or_default()) {

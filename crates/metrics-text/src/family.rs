@@ -15,7 +15,6 @@ pub enum MetricType {
 
 impl MetricType {
     /// The label in a `# TYPE` line, the same in both formats.
-    #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
             Self::Gauge => "gauge",
@@ -43,7 +42,6 @@ impl Unit {
     pub const NAMED: [Self; 3] = [Self::Bytes, Self::Seconds, Self::Ratio];
 
     /// The suffix in a name and the label in a `# UNIT` line; empty if there is no unit.
-    #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
             Self::None => "",
@@ -55,7 +53,6 @@ impl Unit {
 
     /// The unit that a family's name ends in, ignoring `_total`. OpenMetrics only recognises units
     /// in this position, so `queue_slack_bytes_min` has none.
-    #[must_use]
     pub fn ending(name: &str) -> Self {
         let name = name.strip_suffix("_total").unwrap_or(name);
         let last = name.rsplit_once('_').map_or("", |(_, last)| last);
@@ -80,7 +77,6 @@ pub struct Family<const N: usize> {
 
 impl<const N: usize> Family<N> {
     /// Describes the family without the number of labels in the type, for lists of families.
-    #[must_use]
     pub const fn describe(&'static self) -> FamilyDescription {
         FamilyDescription {
             name: self.name,

@@ -24,7 +24,6 @@ pub struct LabelSet<'a, const N: usize> {
 
 impl<'a, const N: usize> LabelSet<'a, N> {
     /// `{first="…",second="…"} `, escaped: equal texts are equal series.
-    #[must_use]
     pub const fn text(self) -> &'a str {
         self.text
     }
@@ -36,7 +35,6 @@ impl<const N: usize> LabelSets<N> {
     ///
     /// Too much capacity costs nothing because unused memory is never touched; growing costs
     /// another allocation and a copy.
-    #[must_use]
     pub fn with_capacity(family: &Family<N>, sets: usize, letters: usize) -> Self {
         let between: usize = family.labels.iter().map(|name| name.len() + r#"="","#.len()).sum();
         Self {
@@ -61,7 +59,6 @@ impl<const N: usize> LabelSets<N> {
     }
 
     /// The size of all sets together, in bytes.
-    #[must_use]
     pub const fn size(&self) -> usize {
         self.text.len()
     }

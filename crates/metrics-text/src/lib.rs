@@ -18,7 +18,6 @@ mod labels;
 mod negotiation;
 mod number;
 mod registry;
-mod series;
 mod writer;
 
 /// Compiles and runs the examples of the crate's README.
@@ -34,7 +33,6 @@ pub use family::{Family, FamilyDescription, MetricType, Unit};
 pub use labels::{LabelSet, LabelSets};
 pub use negotiation::negotiate;
 pub use registry::write_gathered;
-pub use series::duplicate_series;
 pub use writer::{PieceSink, Samples, Value, Writer};
 
 /// A text format that Prometheus scrapes.
@@ -53,7 +51,6 @@ impl TextFormat {
 
     /// The value of the `Content-Type` header. It is always sent, because Prometheus 3 refuses a
     /// scrape without one.
-    #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",

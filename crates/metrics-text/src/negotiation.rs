@@ -12,7 +12,6 @@ use super::TextFormat;
 /// then the more specific range, then the earlier one, then text 0.0.4. Ranges with a malformed
 /// quality are ignored. OpenMetrics 0.0.1 is answered with 1.0.0, and Prometheus text 1.0.0 with
 /// 0.0.4, whose names are legal in both.
-#[must_use]
 pub fn negotiate(accept: Option<&str>) -> TextFormat {
     let weigh = |format| {
         let ranges = parse_list(accept.unwrap_or_default()).enumerate();

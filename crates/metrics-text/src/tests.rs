@@ -1,9 +1,12 @@
 //! Both formats as a whole: golden texts, a strict parser, and promtool.
 
+#[path = "../../../tests/duplicate_series/mod.rs"]
+mod duplicate_series;
 mod parser;
 mod promtool;
 
 use super::*;
+use duplicate_series::duplicate_series;
 use parser::{ParsedFamily, ParsedSample, parse};
 use prometheus::{
     Counter, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounterVec, Opts, Registry,
@@ -255,4 +258,22 @@ proptest! {
             prop_assert_eq!(found.len(), 6);
         }
     }
+}
+
+#[test]
+fn equal_series_are_found_in_any_spelling() {
+    let text = "# HELP a Things.\n# TYPE a gauge\na 1\na{} 2\na{x=\"1\",y=\"2\"} 1\n\
+        a{y=\"2\",x=\"1\",z=\"\"} 1\na{x=\"} \\\" {\",y=\"=\\\"\"} 1\n\
+        a{y=\"=\\\"\",x=\"} \\\" {\"} 9\na{x=\"1\",y=\"2\"} 7\n# EOF\n";
+    assert_eq!(
+        duplicate_series(text),
+        ["a{}", "a{x=\"1\",y=\"2\"}", "a{x=\"} \\\" {\",y=\"=\\\"\"}", "a{x=\"1\",y=\"2\"}"]
+    );
+}
+
+#[test]
+fn different_series_are_not_reported() {
+    let text = "a 1\nb 1\na{x=\"1\"} 1\na{x=\"2\"} 1\na{y=\"1\"} 1\na{x=\"ab\",y=\"c\"} 1\n\
+        a{x=\"a\",y=\"bc\"} 1\na{x=\"a\\\\\",y=\"b\"} 1\na{x=\"a\\\\\\\",y=\\\"b\"} 1\n";
+    assert_eq!(duplicate_series(text), [""; 0]);
 }

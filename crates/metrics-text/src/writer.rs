@@ -107,7 +107,6 @@ pub struct Writer {
 
 impl Writer {
     /// A writer for a new text.
-    #[must_use]
     pub fn new(format: TextFormat, coding: Encoding) -> Self {
         let (gzip, room) = match coding {
             Encoding::Identity => (None, INITIAL_CAPACITY),
@@ -119,7 +118,6 @@ impl Writer {
 
     /// A writer that passes its text to `sink` in pieces of some tens of kilobytes, except for the
     /// last part.
-    #[must_use]
     pub fn to(format: TextFormat, coding: Encoding, sink: PieceSink) -> Self {
         let gzip = (coding == Encoding::Gzip).then(GzipEncoder::new);
         let pieces = Some(PieceOutput { sink, pending: Vec::new(), is_wanted: true });
@@ -181,7 +179,6 @@ impl Writer {
 
     /// Ends the text, with OpenMetrics's `# EOF` if required, in its encoding; returns the part
     /// that was not passed on before.
-    #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         let packed = self.pieces.take().map(|pieces| pieces.pending);
         self.finish_text(packed.unwrap_or_default())
@@ -189,7 +186,6 @@ impl Writer {
 
     /// Ends the text of a writer with a sink, and passes the last part to it. Returns whether the
     /// sink accepted everything.
-    #[must_use]
     pub fn finish_to_sink(mut self) -> bool {
         let Some(mut pieces) = self.pieces.take() else { return true };
         if pieces.is_wanted {
@@ -320,7 +316,7 @@ impl<const N: usize> Samples<'_, N> {
     /// Writes one sample, with its label values in the order of the family's labels.
     ///
     /// The caller must not write two samples of a family with the same label values
-    /// ([`super::duplicate_series`] finds them in tests).
+    /// (`tests/duplicate_series` finds them in tests).
     #[inline]
     pub fn sample(&mut self, labels: &[&str; N], value: impl Into<Value>) {
         if !self.is_open() {

@@ -55,13 +55,11 @@ impl Histogram {
     }
 
     /// An empty histogram of durations.
-    #[must_use]
     pub fn durations() -> Self {
         Self::new(&DURATION_BUCKETS)
     }
 
     /// An empty histogram of size ratios.
-    #[must_use]
     pub fn estimate_ratios() -> Self {
         Self::new(&RATIO_BUCKETS)
     }

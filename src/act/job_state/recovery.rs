@@ -25,7 +25,6 @@ impl Recovery {
     }
 
     /// Applies `change` to the state once it is loaded.
-    #[must_use]
     pub fn map(
         self,
         change: impl FnOnce(RecoveredState) -> RecoveredState + Send + 'static,

@@ -94,7 +94,6 @@ enum TakeoverEvent {
 
 impl TakeoverTask {
     /// Creates the task and its handle.
-    #[must_use]
     pub fn new(
         clock: Clock,
         api: watch::Receiver<Arc<dyn ConfigApi>>,

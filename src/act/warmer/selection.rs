@@ -66,7 +66,6 @@ pub enum BuildRefusal {
 
 impl BuildRefusal {
     /// Explains the reason to a new reader.
-    #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Excluded => {
@@ -91,7 +90,6 @@ impl BuildRefusal {
     }
 
     /// Why an index with this reason waits: completes "an index that lags is not built because".
-    #[must_use]
     pub const fn because(self) -> &'static str {
         match self {
             Self::Excluded => {

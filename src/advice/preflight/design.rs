@@ -167,7 +167,7 @@ impl DesignDocument {
         new.map(|search| search.name.clone()).collect()
     }
 
-    /// Checks that CouchDB builds its views.
+    /// Checks that CouchDB has a query server for the language of its views.
     ///
     /// # Errors
     /// If it has views in a language that is not among these.

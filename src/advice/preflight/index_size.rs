@@ -43,8 +43,8 @@ const AROUND_SEVERAL: f64 = 2.0;
 /// Factor of the range around the indexes of other databases, whose documents differ.
 const AROUND_OTHERS: f64 = 6.0;
 
-/// Factor of the range around the cost of the present index, if all its views stay: the documents
-/// change, and an index that was not compacted for long counts slightly more as live.
+/// Uncertainty factor around the cost of the present index if all its views stay: documents change,
+/// and an index that was not compacted for a long time counts slightly more bytes as live.
 const AROUND_ALL_KEPT: f64 = 1.25;
 
 /// Factor if some views are dropped or changed: how the index's bytes are divided among its views
@@ -252,11 +252,11 @@ fn bytes_per_doc(
 /// How much of a document a view's map function emits, as far as its text shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EmittedPart {
-    /// All of it.
+    /// It emits the whole document.
     Document,
     /// An object or a list of its fields, or rows in a loop: together they may be as large as all of it.
     Several,
-    /// Nothing, a number, or one field.
+    /// It emits nothing, a number, or one field.
     Little,
 }
 

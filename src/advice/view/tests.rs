@@ -46,7 +46,7 @@ fn since(view: &AdviceView, now: Moment) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn remembers_since_when_and_stores_only_changes() {
+fn keeps_first_seen_time_and_stores_only_changes() {
     let mut view = AdviceView::default();
     assert_eq!(view.update(results(&["a", "b"], 0), NOW).len(), 2);
     assert_eq!(view.update(results(&["a", "b"], 0), NOW.plus(DAY)), []);
@@ -82,7 +82,7 @@ fn finding_near_its_threshold_stays_the_same_all_day() {
 }
 
 #[test]
-fn finding_that_is_now_only_counted_is_not_gone() {
+fn finding_beyond_the_listed_ones_is_not_gone() {
     let mut view = AdviceView::default();
     view.update(results(&["a", "b"], 0), NOW);
     view.update(results(&["a"], 7), NOW.plus(DAY));

@@ -1,15 +1,25 @@
 //! Tables on the terminal show the same sums as the API and the pages.
 
-use super::{databases, disks, nodes, queues, usage};
+use super::{
+    advice, databases, disks, explained, nodes, queues, runs, targets as targets_of,
+    tidy::{self, Begin},
+    usage,
+};
 use crate::{
     advice::AdviceView,
-    model::channel::Channels,
+    model::{
+        channel::Channels,
+        records::{Run, RunScope},
+    },
     plan::{Conditions, Plan, Queues},
     serve::{
         http::tests::sums::crowded,
-        report::{AttributeBy, Databases, LastCompactions, Space, Usage, WantedDatabases},
+        report::{
+            Advice, AttributeBy, Databases, Explained, LastCompactions, Planned, RunLine, Space,
+            Usage, Wanted, WantedDatabases, WholeViews, find,
+        },
     },
-    text::size::format_size,
+    text::size::{format_size, format_size_short},
 };
 use std::sync::Arc;
 use wall_clock::Moment;
@@ -70,4 +80,77 @@ fn terminal_tables_show_the_sums_of_the_api() {
 
     let waiting = row(&queues(&plan, WIDTH), "total");
     assert_eq!(waiting[1], space.waiting.to_string());
+
+    let begin =
+        Begin { plan: &plan, outlook: &plan.tidy_outlook(None), databases: &[], until_free: None };
+    let tidied = tidy::begin(&begin, false, WIDTH);
+    let short = format_size_short(all - 3 * unused);
+    assert!(tidied.contains(&format!("{short} on disk")), "{short}: {tidied}");
+}
+
+#[test]
+fn tables_about_targets_show_their_numbers_of_the_api() {
+    let plan = plan();
+    let found = find(&plan, "orders").all();
+    let views = WholeViews::of(&plan, &found);
+    let targets = found.iter().filter_map(|ix| plan.snapshot.target(*ix));
+    let explained_targets: Vec<_> = targets.map(|it| Explained::of(&plan, it, &views)).collect();
+    let wanted = WantedDatabases { limit: 9, ..WantedDatabases::default() };
+    let listed = Databases::of(&plan, &wanted, &LastCompactions::new(), Moment::default());
+    let orders = listed.databases.iter().find(|line| line.db == "orders").unwrap();
+    let [on_disk, reclaimable] = [orders.file_bytes, orders.reclaimable_bytes].map(size);
+    let table = explained("orders", &explained_targets, false, WIDTH);
+    let sums = format!("{on_disk} on disk, {reclaimable} reclaimable.");
+    assert!(table.contains(&sums), "{sums}: {table}");
+
+    // Each row has the sizes that the API gives of the target.
+    let largest = targets_of(&plan, WIDTH);
+    let rows = explained_targets.iter().filter(|it| it.part_of.is_none());
+    let mut shown = 0;
+    for target in rows.map(|it| &it.target).filter(|it| it.reclaimable_bytes > Some(0)) {
+        let sizes = [target.file_bytes, target.reclaimable_bytes].map(|it| size(it.unwrap()));
+        let node = target.node.trim_start_matches("couchdb@");
+        let has = |line: &str| {
+            let cells: Vec<&str> = line.split("  ").map(str::trim).collect();
+            let has = |text: &str| cells.contains(&text);
+            sizes.iter().all(|size| has(size)) && (has(node) || target.kind == "view")
+        };
+        let is_shown = largest.lines().any(has);
+        assert_eq!(is_shown, target.state != "orphan", "{}: {largest}", target.id);
+        shown += usize::from(is_shown);
+    }
+    assert_eq!(shown, 7, "{largest}");
+
+    let planned = Planned::of(&plan, Wanted { limit: 99, ..Wanted::default() });
+    let table = super::planned(&planned, WIDTH);
+    let gain: u64 = planned.starts.iter().filter_map(|start| start.gain_bytes).sum();
+    let head = format!("{} would start now; {} reclaimable.", planned.starts.len(), size(gain));
+    assert!(table.contains(&head), "{head}: {table}");
+    for start in &planned.starts {
+        let target = explained_targets.iter().find(|it| it.target.id == start.id);
+        assert_eq!(start.gain_bytes, target.unwrap().target.reclaimable_bytes, "{}", start.id);
+    }
+
+    let answer =
+        Advice::of(&AdviceView::found(Vec::new(), plan.planned_at), &plan, Moment::default());
+    let space = Space::of(&plan, &AdviceView::default());
+    let says = advice(&answer, WIDTH).replace('\n', " ");
+    for bytes in [space.file_bytes, space.reclaimable_bytes, space.unused_bytes] {
+        let short = format_size_short(bytes.unwrap());
+        assert!(says.contains(&short), "{short}: {says}");
+    }
+
+    // A run over the database predicts what its files waste, less what it leaves out.
+    let run =
+        Run::beginning(RunScope::Database("orders".into()), true, "ann".into(), plan.planned_at);
+    let (line, _) = RunLine::if_ordered(&plan, &run);
+    let left_out: Vec<&str> =
+        line.left_out.iter().flat_map(|it| &it.examples).map(|it| &*it.id).collect();
+    let members = explained_targets.iter().filter(|it| it.part_of.is_none());
+    let members = members.map(|it| &it.target);
+    let members = members.filter(|it| it.state == "ok" && !left_out.contains(&&*it.id));
+    let expected: u64 = members.filter_map(|it| it.reclaimable_bytes).sum();
+    assert_eq!(line.reclaimable_bytes, expected, "{line:?}");
+    let text = runs(&[line.clone()], WIDTH);
+    assert!(text.contains(&line.says), "{text}");
 }

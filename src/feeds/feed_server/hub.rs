@@ -56,7 +56,6 @@ pub struct FeedServerTask {
 
 impl FeedHandle {
     /// Number of readers waiting for events.
-    #[must_use]
     pub fn subscribers(&self) -> usize {
         self.max_readers.saturating_sub(self.reader_slots.available_permits())
     }
@@ -86,7 +85,6 @@ pub enum FeedOpenError {
 
 impl FeedServerTask {
     /// Creates the feed of a journal for at most `max_readers` waiting readers. All feeds end at `stop`.
-    #[must_use]
     pub fn new(
         journal: Journal,
         max_readers: usize,

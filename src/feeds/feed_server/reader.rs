@@ -38,7 +38,6 @@ pub struct Body(FeedReader);
 
 impl Body {
     /// The pieces. The body always ends in a valid state unless its consumer stops.
-    #[must_use]
     pub fn into_stream(self) -> BoxStream<'static, Result<Bytes, Infallible>> {
         stream::unfold(self.0, |mut reader| async move {
             let piece = reader.next_piece().await?;

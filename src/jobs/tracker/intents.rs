@@ -124,8 +124,8 @@ impl JobTracker {
         Ok(())
     }
 
-    /// Whether an earlier process was compacting another copy of a shard, and plans may not show
-    /// that yet: they show it shortly after the tables contain its file.
+    /// Whether an earlier process may still be compacting another copy of the shard, unnoticed by
+    /// plans: they show such a job only shortly after the tables contain its file.
     fn has_adopted_copy_of(&self, target: &TargetId, now: Moment) -> bool {
         let TargetId::Db { node, shard } = target else { return false };
         self.open_intents.values().filter(|open| open.is_adopted).any(|open| {

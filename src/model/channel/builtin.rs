@@ -47,7 +47,6 @@ pub enum ChannelPreset {
 
 impl ChannelPreset {
     /// Its channels, in the order in which they are tried.
-    #[must_use]
     pub fn channels(self) -> Vec<Channel> {
         let rows = match self {
             Self::Smoosh => &BUILTIN[..],
@@ -59,7 +58,6 @@ impl ChannelPreset {
 }
 
 /// The priority of smoosh's built-in channel of this name, or `None` for any other name.
-#[must_use]
 pub fn builtin_priority(name: &str) -> Option<PriorityKind> {
     BUILTIN.into_iter().find(|(builtin, ..)| *builtin == name).map(|(.., priority)| priority)
 }
@@ -67,7 +65,6 @@ pub fn builtin_priority(name: &str) -> Option<PriorityKind> {
 impl Channel {
     /// A channel with the defaults for its priority: smoosh's defaults where smoosh has that
     /// priority.
-    #[must_use]
     pub fn with_defaults(name: &str, kind: TargetKind, priority: PriorityKind) -> Self {
         Self {
             name: name.into(),

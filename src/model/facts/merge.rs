@@ -28,7 +28,6 @@ pub enum ReadingComparison {
 /// * For a shard without `_local` documents, the header keeps the old compacted sequence until the
 ///   next commit, and CouchDB reports that old one again once it has closed the file. So the largest
 ///   compacted sequence read so far is correct, unless an older file replaced the current one.
-#[must_use]
 pub fn merge(known: &Facts, seen: &Facts) -> (Facts, ReadingComparison) {
     let Some(now) = seen.measured_at else { return (*known, ReadingComparison::Incomparable) };
     if known.measured_at.is_none() {
@@ -109,7 +108,6 @@ fn went_back_in_time(known: &Facts, seen: &Facts) -> bool {
 /// CouchDB commits an index seconds after it changed, so a header often shows an earlier state.
 /// With equal size and sequence it shows the same state, unless the index is being built or
 /// compacted. External bytes of groups without rows are missing in headers and not compared.
-#[must_use]
 pub fn compare_index(header: &Facts, couchdb: &Facts) -> ReadingComparison {
     let both = |fact| Some((header.get(fact).get()?, couchdb.get(fact).get()?));
     let same = |fact| both(fact).is_some_and(|(one, two)| one == two);

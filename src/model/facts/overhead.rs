@@ -40,7 +40,6 @@ impl Overhead {
     }
 
     /// Whether the overhead is large enough that an operator may have to act.
-    #[must_use]
     pub fn is_notable(&self) -> bool {
         self.purge_seq.get().is_some_and(|last| last > DEFAULT_PURGES_LIMIT)
             || self.local_bytes.get().is_some_and(|bytes| bytes >= MUCH_LOCAL_BYTES)
@@ -48,7 +47,6 @@ impl Overhead {
 
     /// Number of purge entries that a compaction always keeps, with CouchDB's default where
     /// unknown.
-    #[must_use]
     pub fn purges_kept_always(&self) -> u64 {
         self.purges_limit.get().unwrap_or(DEFAULT_PURGES_LIMIT)
     }

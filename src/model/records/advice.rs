@@ -14,13 +14,11 @@ pub struct AdviceKey {
 
 impl AdviceKey {
     /// The key of one piece of advice.
-    #[must_use]
     pub fn of(code: &str, subject: String) -> Self {
         Self { code: code.to_owned(), subject: Some(subject) }
     }
 
     /// The key of all advice of one code.
-    #[must_use]
     pub fn of_code(code: &str) -> Self {
         Self { code: code.to_owned(), subject: None }
     }

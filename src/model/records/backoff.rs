@@ -68,7 +68,6 @@ pub enum Backoff {
 
 impl TargetRecord {
     /// Whether the record holds nothing.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -154,7 +153,6 @@ impl TargetRecord {
 
     /// Why it is not started at `now`, given its current facts and the correction of its
     /// predictions.
-    #[must_use]
     pub fn backoff(
         &self,
         kind: TargetKind,
@@ -183,7 +181,6 @@ impl TargetRecord {
 
     /// Bytes that another compaction would leave of one file, where the last one showed more about
     /// that than the sizes do.
-    #[must_use]
     pub fn remaining_bytes(
         &self,
         kind: TargetKind,

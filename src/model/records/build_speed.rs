@@ -31,7 +31,6 @@ pub struct BuildSpeed {
 
 impl BuildSpeed {
     /// Changes that one indexer processed per second.
-    #[must_use]
     pub fn rate(&self) -> f64 {
         self.changes as f64 / self.seconds.max(1) as f64
     }
@@ -48,7 +47,6 @@ pub struct BuildSpeeds(pub Vec<BuildSpeed>);
 
 impl BuildSpeeds {
     /// Whether no build was measured.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

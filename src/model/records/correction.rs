@@ -165,7 +165,6 @@ pub struct LearnedCorrections {
 
 impl LearnedCorrections {
     /// The evidence that an earlier process stored.
-    #[must_use]
     pub const fn new(records: BTreeMap<CorrectionKey, CorrectionRecord>) -> Self {
         Self { records }
     }
@@ -195,7 +194,6 @@ impl LearnedCorrections {
     }
 
     /// The corrections at `now`.
-    #[must_use]
     pub fn in_force(&self, now: Moment) -> Corrections {
         let cluster = [TargetKind::Db, TargetKind::View].map(|kind| self.mean_trust(kind, now));
         let mut corrections = Corrections::default();

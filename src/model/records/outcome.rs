@@ -11,7 +11,6 @@ use wall_clock::Moment;
 const MIN_FREED_SHARE: f64 = 0.05;
 
 /// Whether a compaction that leaves `left` bytes of a file frees nothing worthwhile.
-#[must_use]
 pub fn frees_little(file: u64, left: u64) -> bool {
     (file.saturating_sub(left) as f64) < file as f64 * MIN_FREED_SHARE
 }
@@ -51,7 +50,6 @@ pub enum JobResult {
 impl JobResult {
     /// Whether jobs of a kind usually end like this: the sizes of deleted index files are unknown,
     /// while those of a database's file are known.
-    #[must_use]
     pub const fn is_usual_for(self, kind: TargetKind) -> bool {
         match (kind, self) {
             (_, Self::Failed | Self::Lost) | (TargetKind::View, _) => true,
@@ -137,21 +135,18 @@ pub struct Outcome {
 
 impl Outcome {
     /// How long it took; `None` if only its file shows that it ran.
-    #[must_use]
     pub fn took(&self) -> Option<Duration> {
         let took = self.started_at.age(self.ended_at);
         (self.owner == JobOwner::Recliner || !took.is_zero()).then_some(took)
     }
 
     /// Bytes freed; negative if the file grew, unknown if either size is.
-    #[must_use]
     pub fn freed_bytes(&self) -> Option<i64> {
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         Some(signed(self.before_bytes?).saturating_sub(signed(self.after_bytes?)))
     }
 
     /// Actual over predicted size after; above one if it freed less than predicted.
-    #[must_use]
     pub fn estimate_ratio(&self) -> Option<f64> {
         let predicted = self.predicted_bytes.filter(|bytes| *bytes > 0)?;
         Some(self.after_bytes? as f64 / predicted as f64)

@@ -138,7 +138,6 @@ pub struct Run {
 
 impl Run {
     /// A run that begins.
-    #[must_use]
     pub const fn beginning(scope: RunScope, force: bool, by: String, now: Moment) -> Self {
         Self {
             scope,
@@ -154,19 +153,16 @@ impl Run {
     }
 
     /// Whether its members go first.
-    #[must_use]
     pub const fn is_active(&self) -> bool {
         self.paused.is_none() && self.ended.is_none()
     }
 
     /// Number of members that were compacted.
-    #[must_use]
     pub fn done(&self) -> u64 {
         self.results.values().sum()
     }
 
     /// When it ends if nothing of it is compacted until then.
-    #[must_use]
     pub fn stalls_at(&self) -> Moment {
         self.progress_at.plus(MAX_IDLE)
     }

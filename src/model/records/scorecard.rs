@@ -23,13 +23,11 @@ const MAX_HOURS: usize = 35 * 24;
 pub type HourNumber = u32;
 
 /// The hour of a moment.
-#[must_use]
 pub fn hour_of(at: Moment) -> HourNumber {
     HourNumber::try_from(at.unix() / HOUR).unwrap_or(HourNumber::MAX)
 }
 
 /// When an hour begins.
-#[must_use]
 pub fn hour_begin(hour: HourNumber) -> Moment {
     Moment::from_unix(u64::from(hour) * HOUR)
 }
@@ -98,7 +96,6 @@ impl ScorecardHour {
     }
 
     /// Seconds of this hour for which there is no data.
-    #[must_use]
     pub const fn missing_seconds(&self) -> u64 {
         HOUR.saturating_sub(self.advised_seconds.saturating_add(self.enforced_seconds))
     }

@@ -28,7 +28,6 @@ pub struct IntentKey {
 
 impl Intent {
     /// Its key.
-    #[must_use]
     pub fn key(&self) -> IntentKey {
         IntentKey { target: self.target.clone(), node: self.node.clone() }
     }
@@ -126,7 +125,6 @@ pub struct InMemoryStore(Arc<Mutex<RecoveredState>>);
 
 impl InMemoryStore {
     /// The stored records: what a restart would read, with every outcome counted as recent.
-    #[must_use]
     pub fn kept(&self) -> RecoveredState {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -60,7 +60,6 @@ pub struct Suspension {
 impl Suspension {
     /// The suspension after an order at `now`, given the one `before`: its beginning stays, and an
     /// order with a reason also replaces reason and operator.
-    #[must_use]
     pub fn after_order(
         before: Option<&Self>,
         now: Moment,
@@ -81,7 +80,6 @@ pub struct Suspensions(pub BTreeMap<SuspensionScope, Suspension>);
 
 impl Suspensions {
     /// The suspension that holds back a channel on a node, the widest scope first.
-    #[must_use]
     pub fn covering(&self, node: &str, channel: &str) -> Option<(&SuspensionScope, &Suspension)> {
         if self.0.is_empty() {
             return None;

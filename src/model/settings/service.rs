@@ -26,14 +26,12 @@ pub struct WebSettings {
 
 impl WebSettings {
     /// The default path of the socket for a storage path.
-    #[must_use]
     pub fn default_admin_socket(storage_path: &Path) -> PathBuf {
         storage_path.join("admin.sock")
     }
 
     /// The socket that `--web.admin-socket` selects: a path; no socket if it is `none` or empty;
     /// the default socket if it is absent.
-    #[must_use]
     pub fn admin_socket(given: Option<&Path>, storage_path: &Path) -> Option<PathBuf> {
         match given {
             None => Some(Self::default_admin_socket(storage_path)),

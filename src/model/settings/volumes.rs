@@ -23,7 +23,6 @@ pub struct VolumeSettings {
 
 impl VolumeSettings {
     /// Whether the configuration gives its size or a query for it.
-    #[must_use]
     pub const fn has_size(&self) -> bool {
         self.size.is_some() || matches!(&self.free, Free::Prometheus { size_query: Some(_), .. })
     }

@@ -56,7 +56,6 @@ settings! {
 pub const MARK_SECTION: &str = "recliner";
 
 /// The key of a channel's mark in that section.
-#[must_use]
 pub fn mark_key(channel: &str) -> String {
     format!("smoosh.{channel}.concurrency")
 }

@@ -49,7 +49,6 @@ pub enum TargetId {
 
 impl TargetId {
     /// The database that it belongs to.
-    #[must_use]
     pub fn database(&self) -> &str {
         match self {
             Self::Db { shard: name, .. } | Self::View { db: name, .. } => database_of(name),
@@ -60,7 +59,6 @@ impl TargetId {
     /// The name for people, beside a column of nodes: `orders 80-9f`, `orders/_design/clients`,
     /// `index files of orders`. A view's id does not contain its design document; if `design` is
     /// missing, the signature stands for it.
-    #[must_use]
     pub fn name(&self, design: Option<&str>) -> String {
         match self {
             Self::Db { shard, .. } => with_range(database_of(shard).to_owned(), shard),
@@ -84,7 +82,6 @@ impl TargetId {
 
     /// Like [`Self::name`], with the node if the target is on one node: `orders 80-9f on
     /// couchdb@couch-a`.
-    #[must_use]
     pub fn title(&self, design: Option<&str>) -> String {
         match self.node() {
             Some(node) => format!("{} on {node}", self.name(design)),
@@ -93,7 +90,6 @@ impl TargetId {
     }
 
     /// The node of a target that is one file on one.
-    #[must_use]
     pub fn node(&self) -> Option<&str> {
         match self {
             Self::Db { node, .. } | Self::View { node, .. } => {
@@ -104,7 +100,6 @@ impl TargetId {
     }
 
     /// The kind of this target.
-    #[must_use]
     pub const fn kind(&self) -> TargetKind {
         match self {
             Self::Db { .. } => TargetKind::Db,
@@ -220,7 +215,6 @@ fn with_range(name: String, file: &str) -> String {
 
 /// The database that a shard file, or an instance of a database, belongs to. Database names cannot
 /// contain a dot.
-#[must_use]
 pub fn database_of(name: &str) -> &str {
     if let Some(shard) = ShardName::split(name) {
         return shard.db;

@@ -22,7 +22,6 @@ enum Selection {
 
 impl TargetSelector {
     /// The selection of `text`; `known` are existing targets that it selects.
-    #[must_use]
     pub fn new(text: &str, known: impl IntoIterator<Item = TargetId>) -> Self {
         let selection = match text.parse() {
             Ok(id) => Selection::Id(id),
@@ -32,7 +31,6 @@ impl TargetSelector {
     }
 
     /// Whether a target is selected; `design` is one of its design documents, where known.
-    #[must_use]
     pub fn selects(&self, id: &TargetId, design: Option<&str>) -> bool {
         let named = match &self.selection {
             Selection::Id(wanted) => wanted == id,
@@ -42,14 +40,12 @@ impl TargetSelector {
     }
 
     /// Whether a whole database is selected.
-    #[must_use]
     pub fn selects_database(&self, db: &str) -> bool {
         matches!(&self.selection, Selection::Text(text) if text == db)
     }
 
     /// A text that occurs in the id of every selected target, if there is one: searching for it is
     /// cheaper than parsing an id.
-    #[must_use]
     pub fn id_substring(&self) -> Option<String> {
         match &self.selection {
             Selection::Id(id) if self.also_selected.is_empty() => Some(id.to_string()),

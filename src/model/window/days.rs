@@ -17,7 +17,6 @@ impl Days {
     pub const NONE: Self = Self([false; 7]);
 
     /// Whether `day` is included.
-    #[must_use]
     pub fn contains(self, day: Weekday) -> bool {
         let at = usize::try_from(day.to_monday_zero_offset()).unwrap_or_default();
         self.0.get(at).copied().unwrap_or_default()
@@ -32,7 +31,6 @@ impl Days {
     }
 
     /// The days as written in a list, consecutive ones as a range: `mon-fri`, `sun`.
-    #[must_use]
     pub fn ranges(self) -> Vec<String> {
         let mut texts = Vec::new();
         let mut run: Option<(&str, &str, usize)> = None;

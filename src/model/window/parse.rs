@@ -41,7 +41,6 @@ pub fn parse_time(text: &str, edge: WindowEnd) -> Result<Time, ParseTimeError> {
 }
 
 /// A time of day in the form that [`parse_time`] accepts.
-#[must_use]
 pub fn format_time(time: Time, edge: WindowEnd) -> String {
     if edge == WindowEnd::To && time == Time::midnight() {
         return "24:00".to_owned();
@@ -74,7 +73,6 @@ pub fn parse_zone(name: &str) -> Result<TimeZone, ParseZoneError> {
 }
 
 /// The name by which [`parse_zone`] finds this zone again.
-#[must_use]
 pub fn zone_name(zone: &TimeZone) -> &str {
     zone.iana_name().unwrap_or("UTC")
 }

@@ -1,6 +1,6 @@
 //! Applies observations to the tables that they concern.
 
-use super::{Scanner, Slot};
+use super::{LATE_LIST_TIMEOUT, Scanner, Slot};
 use crate::{
     model::target::TargetState,
     scan::views::ReadIndexes,
@@ -32,6 +32,7 @@ impl Scanner {
             Observation::Unread(unread) => self.unread(NodeIx::CLUSTER, &unread),
             Observation::Files { node, names } => {
                 let at = self.targets.draft.get_or_add_node(&node);
+                self.timers.late_nodes = now.at + LATE_LIST_TIMEOUT;
                 match names {
                     Ok(names) => self.listing.files(&mut self.targets.draft, at, &names),
                     Err(unread) => self.files_unread(at, &unread),

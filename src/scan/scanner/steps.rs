@@ -67,6 +67,26 @@ impl Scanner {
         self.start_stage(stage, now, effects);
     }
 
+    /// The nodes of the round that have not listed their files yet, while others have.
+    pub(super) fn late_lists(&self) -> BTreeSet<NodeIx> {
+        if !self.sweep.lists_files() {
+            return BTreeSet::new();
+        }
+        let round = self.sweep.round().iter().copied();
+        let (listed, late): (BTreeSet<_>, BTreeSet<_>) = round
+            .filter(|node| !self.sweep.is_incomplete(*node))
+            .partition(|node| self.listing.has_listed(*node));
+        if listed.is_empty() { listed } else { late }
+    }
+
+    /// Continues with the nodes that have listed their files, and leaves the others to a later round.
+    pub(super) fn continue_without_late_lists(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let late = self.late_lists();
+        self.sweep.postpone(&late);
+        let stage = self.strays_to_ask();
+        self.start_stage(stage, now, effects);
+    }
+
     /// The stage after one that reads nodes; `None` if all nodes were read or some are awaited.
     pub(super) fn after_stage(&mut self, stage: &Stage, now: Now) -> Option<Stage> {
         Some(match stage {

@@ -153,7 +153,7 @@ fn freed(freed: Option<i64>) -> Markup {
     }
 }
 
-/// The same as part of a sentence.
+/// Freed or added bytes as part of a sentence.
 pub(super) fn freed_or_grew(bytes: Option<i64>) -> Markup {
     html! { @if bytes.is_none_or(|bytes| bytes >= 0) { "freed " } (freed(bytes)) }
 }

@@ -4,7 +4,7 @@ use super::{
     Page, Part, Screen,
     cells::{ago, bytes, count, name, percent, with_code},
     chart::{self, Segment},
-    queue::{starts, why_not},
+    queue::{all_starts, starts, why_not},
 };
 use crate::{
     serve::report::{
@@ -135,7 +135,8 @@ fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
             (Some(kept), Some(never)) => { p.warn { "Full on " (date(kept)) " as files grow now, even if compaction keeps up; without compaction on " (date(never)) "." } }
             (Some(kept), None) => { p.warn { "Full on " (date(kept)) " as files grow now, even if compaction keeps up." } }
             (None, Some(never)) => { p.quiet { "Full on " (date(never)) " as files grow now if nothing is compacted; not within ten years if compaction keeps up." } }
-            (None, None) => {}
+            (None, None) if volume.growth_known => { p.quiet { "Not full within ten years as files grow now." } }
+            (None, None) => { p.quiet { "When it is full is not known yet: growth was not watched for long enough." } }
         }
     }
 }
@@ -186,7 +187,9 @@ fn plain(volume: &VolumeSpaceLine) -> String {
 fn running(answers: &OverviewAnswers) -> Markup {
     html! {
         h2 { a href="jobs" { "Running" } }
+        p.quiet { (answers.status.who_compacts()) " " a href="nodes" { "What smoosh does" } }
         (super::jobs::running(&answers.jobs, answers.now))
+        @if answers.planned.mode == "enforce" { p.actions { (all_starts(&answers.planned.suspensions)) } }
     }
 }
 

@@ -82,12 +82,19 @@ fn queues(answers: &QueueAnswers) -> Markup {
             @if only.is_none() { p.quiet { "Views and index cleanups wait once for the whole cluster, under " code { "_cluster" } "." } }
         }
         p.actions {
-            @match answers.planned.suspensions.iter().any(|line| line.scope == "all") {
-                true => { a.button href=(link("act", &[("order", "resume"), ("scope", "all")])) { "Resume all starts …" } }
-                false => { a.button href=(link("act", &[("order", "suspend"), ("scope", "all")])) { "Suspend all starts …" } }
-            }
+            (all_starts(&answers.planned.suspensions))
             a.button href=(link("act", &[("order", "rescan")])) { "Rescan now …" }
             a.button href=(link("act", &[("order", "flush")])) { "Clear queues …" }
+        }
+    }
+}
+
+/// A link to the order that suspends all starts, or resumes them.
+pub(super) fn all_starts(suspensions: &[SuspensionLine]) -> Markup {
+    html! {
+        @match suspensions.iter().any(|line| line.scope == "all") {
+            true => { a.button href=(link("act", &[("order", "resume"), ("scope", "all")])) { "Resume all starts …" } }
+            false => { a.button href=(link("act", &[("order", "suspend"), ("scope", "all")])) { "Suspend all starts …" } }
         }
     }
 }

@@ -4,15 +4,15 @@
 //! plan, so that the task that carries it out gets identities instead of text.
 
 use super::{
-    answer::success,
-    concurrency_limit::ConcurrencyLimit,
+    answer::Answer,
+    concurrency_limit::QuestionLimits,
     error::ApiError,
     guard::{self, OrderRefused, Permission},
     orders::{Action, Command, Denied, Order},
     query::{NoQuery, ValidQuery},
     route::Route,
     state::AppState,
-    turn::in_turn,
+    turn::{Place, Turn, in_turn},
 };
 use crate::{
     model::{
@@ -34,10 +34,8 @@ use crate::{
     text::{Label as _, duration},
 };
 use axum::{
-    Extension,
     body::{Bytes, to_bytes},
     extract::{Request, State},
-    response::{IntoResponse as _, Response},
     routing::{MethodRouter, get, post},
 };
 use serde::de::DeserializeOwned;
@@ -130,7 +128,7 @@ pub(super) fn routes() -> Vec<Route> {
             json!({ "code": "orphan_shards" }),
         )
         .detail("Returns `muted`, which is null."),
-        Route::read::<NoQuery, Permissions>(
+        Route::api::<NoQuery, Permissions>(
             "/api/v1/permissions",
             "permissions",
             get(permissions),
@@ -162,17 +160,13 @@ const MUTE_FOR: Duration = Duration::from_secs(30 * 86_400);
 const MAX_MUTE: Duration = Duration::from_secs(2 * 365 * 86_400);
 
 fn order_route(name: OrderName) -> MethodRouter<AppState> {
-    post(async move |State(state): State<AppState>, turns: Extension<_>, request: Request| {
-        match order(&state, turns.0, name, request).await {
-            Ok(answer) => success(&answer),
-            Err(refused) => refused.into_response(),
-        }
+    post(async move |State(state): State<AppState>, request: Request| {
+        order(&state, name, request).await.map(|answer| Answer::of(&answer))
     })
 }
 
 async fn order(
     state: &AppState,
-    turns: ConcurrencyLimit,
     name: OrderName,
     request: Request,
 ) -> Result<OrderAnswer, ApiError> {
@@ -180,7 +174,7 @@ async fn order(
         .map_err(|refused| forbidden(state, name, refused))?;
     let body = read_body(request, MAX_BODY).await?;
     let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
-    carry_out(state, turns, by, read_order(name, &body)?).await
+    carry_out(state, by, read_order(name, &body)?).await
 }
 
 /// Parses the body of an order.
@@ -230,23 +224,22 @@ pub(super) async fn permissions(
     State(state): State<AppState>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
     request: Request,
-) -> Response {
+) -> Answer<Permissions> {
     let permission = |name: OrderName| OrderPermission {
         order: name.label().into(),
         refused: authorize(&state, name, &request).err().map(|refused| refused.why),
     };
-    success(&Permissions { orders: OrderName::each().map(permission).collect() })
+    Answer::of(&Permissions { orders: OrderName::each().map(permission).collect() })
 }
 
 /// Passes an order on and waits for its result.
 pub(super) async fn carry_out(
     state: &AppState,
-    turns: ConcurrencyLimit,
     by: String,
     order: OrderRequest,
 ) -> Result<OrderAnswer, ApiError> {
     let name = order.name().label();
-    let action = in_turn(state, &turns, move |plan| resolve(&plan, order)).await?;
+    let action = in_turn(state, move |plan| resolve(&plan, order)).await?;
     tracing::info!(order = format!("/api/v1/{name}"), by, "received an order");
     let (reply, answered) = oneshot::channel();
     state.orders.try_send(Command::Order(Order { action, by, reply })).map_err(
@@ -333,6 +326,19 @@ pub(super) async fn read_body(request: Request, max: usize) -> Result<Bytes, Api
         Ok(Err(why)) => Err(ApiError::bad(format!("the body cannot be read: {why}"))),
         Err(_) => Err(ApiError::late(BODY)),
     }
+}
+
+/// The body of a question that no page of another site asks, with its place and its turn.
+pub(super) async fn read_question(
+    limits: &QuestionLimits,
+    request: Request,
+    max: usize,
+) -> Result<(Place, Turn, Bytes), ApiError> {
+    guard::check_question(&request).map_err(ApiError::from)?;
+    let place = limits.place().await?;
+    let body = read_body(request, max).await?;
+    let turn = place.turn().await?;
+    Ok((place, turn, body))
 }
 
 /// Parses a body as a JSON object.

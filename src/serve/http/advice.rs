@@ -1,49 +1,45 @@
 //! `/api/v1/advice`: what to do about the cluster; `/api/v1/usage`: what fills the disks.
 
 use super::{
-    answer::success,
-    concurrency_limit::ConcurrencyLimit,
+    answer::Answer,
     error::ApiError,
-    query::{Named, NoQuery, ValidQuery},
+    query::{Named, NoQuery},
     route::Route,
     state::AppState,
     turn::in_turn,
 };
 use crate::serve::report::{Advice, AttributeBy, Usage};
-use axum::{
-    Extension, extract,
-    response::{IntoResponse as _, Response},
-    routing::get,
-};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
 pub(in crate::serve::http) fn routes() -> Vec<Route> {
     vec![
-        Route::read::<NoQuery, Advice>(
+        Route::read(
             "/api/v1/advice",
             "advice",
-            get(advice),
+            advice,
             "Advice about the cluster, the most severe and most valuable first.",
         )
         .detail("Each piece has its numbers (`evidence`), what it is worth (`gain`), what to type (`remedy`), where to read more (`learn`), and since when. Of each code, the most valuable twenty are listed; `more` counts the rest. Muted pieces are listed and marked. The rules are evaluated once a minute."),
-        Route::read::<UsageQuery, Usage>(
+        Route::read(
             "/api/v1/usage",
             "usage",
-            get(usage),
+            usage,
             "Bytes on disk by database or by design document, the largest first.",
         )
         .detail("All copies of shards and all files of indexes count. By `design`, documents that share an index are one line."),
     ]
 }
 
-pub(super) async fn advice(
-    extract::State(state): extract::State<AppState>,
-    ValidQuery(_): ValidQuery<NoQuery>,
-) -> Response {
+async fn advice(state: AppState, _: NoQuery) -> Result<Answer<Advice>, ApiError> {
+    Ok(Answer::of(&advice_of(&state)))
+}
+
+/// The advice at present.
+pub(super) fn advice_of(state: &AppState) -> Advice {
     let view = Arc::clone(&state.advice.borrow());
-    success(&Advice::of(&view, &state.plan.borrow(), state.clock.now()))
+    Advice::of(&view, &state.plan.borrow(), state.clock.now())
 }
 
 /// The default and the maximum number of databases or design documents listed.
@@ -62,16 +58,11 @@ pub(super) struct UsageQuery {
 }
 
 /// The largest users of the disks, by database or design document.
-pub(super) async fn usage(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    ValidQuery(query): ValidQuery<UsageQuery>,
-) -> Response {
+async fn usage(state: AppState, query: UsageQuery) -> Result<Answer<Usage>, ApiError> {
     let by = query.by.map_or(AttributeBy::Database, |Named(by)| by);
     let limit = query.limit.unwrap_or(NAMED);
     if !(1..=MAX_NAMED).contains(&limit) {
-        return ApiError::bad(format!("limit must be from 1 to {MAX_NAMED}")).into_response();
+        return Err(ApiError::bad(format!("limit must be from 1 to {MAX_NAMED}")));
     }
-    let usage = in_turn(&state, &turns, move |plan| Ok(Usage::of(&plan.snapshot, by, limit)));
-    usage.await.map_or_else(ApiError::into_response, |usage| success(&usage))
+    in_turn(&state, move |plan| Ok(Answer::of(&Usage::of(&plan.snapshot, by, limit)))).await
 }

@@ -14,11 +14,11 @@ use crate::{
 use axum::{
     body::{Body, Bytes},
     http::{HeaderValue, header},
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use futures::{Stream, StreamExt as _, stream};
 use serde::Serialize;
-use std::{io, iter};
+use std::{io, iter, marker::PhantomData};
 
 /// The size of a chunk, in bytes.
 const PIECE: usize = 64 << 10;
@@ -28,6 +28,28 @@ const WHOLE: usize = 256 << 10;
 
 const OPENS: &[u8] = b"{\"status\":\"success\",\"data\":";
 const CLOSES: &[u8] = b"}";
+
+/// A successful response of the API, with data of this type.
+pub(super) struct Answer<A>(Response, PhantomData<fn() -> A>);
+
+impl<A: Serialize> Answer<A> {
+    /// The response with this data.
+    pub(super) fn of(data: &A) -> Self {
+        success(data).into()
+    }
+}
+
+impl<A> From<Response> for Answer<A> {
+    fn from(response: Response) -> Self {
+        Self(response, PhantomData)
+    }
+}
+
+impl<A> IntoResponse for Answer<A> {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
 
 /// The data of a response, in parts that are rendered on demand.
 pub(super) struct StreamedData(Box<dyn Iterator<Item = Vec<u8>> + Send>);

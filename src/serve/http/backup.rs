@@ -37,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
         (500, "The copy cannot be written; the disk may be full."),
         route::BUSY,
     ];
-    let file = Route::read::<NoQuery, ()>(
+    let file = Route::api::<NoQuery, ()>(
         "/api/v1/backup",
         "backup",
         get(backup),

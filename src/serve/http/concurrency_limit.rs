@@ -1,7 +1,17 @@
-//! The limit on concurrent requests of one kind.
+//! The limits on concurrent requests of each kind.
 
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The maximum number of API responses computed at a time: each may sort a million targets.
+const ANSWERS: usize = 4;
+
+/// The maximum number of questions about a design document answered at a time: each examines every target.
+const PREFLIGHTS: usize = 2;
+
+/// The maximum number of questions whose bodies are read or held at a time. A slow body keeps its place for as long as
+/// it may take, so there are more places than turns: clients that send nothing on delay others by little more than that.
+pub(super) const PLACES: usize = 16;
 
 /// Limits how many requests of one kind are computed at the same time.
 #[derive(Clone, Debug)]
@@ -25,5 +35,39 @@ impl ConcurrencyLimit {
     /// Waits for a permit. It is never `None`, because nothing closes the semaphore.
     pub(super) async fn acquire(self) -> Option<OwnedSemaphorePermit> {
         self.0.acquire_owned().await.ok()
+    }
+}
+
+/// The limits of questions that are sent as a body: of those that are read or wait, and of those that are
+/// worked on. No turn is taken before the body is there.
+#[derive(Clone, Debug)]
+pub(super) struct QuestionLimits {
+    pub(super) places: ConcurrencyLimit,
+    pub(super) turns: ConcurrencyLimit,
+}
+
+impl QuestionLimits {
+    pub(super) fn new(at_a_time: usize) -> Self {
+        Self { places: ConcurrencyLimit::new(PLACES), turns: ConcurrencyLimit::new(at_a_time) }
+    }
+}
+
+/// The limits that all clients of a server share.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Of responses that read the plan or the journal, whether of the API or of a page.
+    pub(super) answers: ConcurrencyLimit,
+    /// Of forecasts, of the API and of the page, of which one is worked on at a time.
+    pub(super) forecasts: QuestionLimits,
+    pub(super) preflights: QuestionLimits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            answers: ConcurrencyLimit::new(ANSWERS),
+            forecasts: QuestionLimits::new(1),
+            preflights: QuestionLimits::new(PREFLIGHTS),
+        }
     }
 }

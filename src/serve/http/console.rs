@@ -7,12 +7,10 @@ mod act;
 mod live;
 mod what_if;
 
-pub(super) use live::LivePages;
-
 use super::{
     admin::read_body,
+    advice::advice_of,
     compression,
-    concurrency_limit::ConcurrencyLimit,
     databases::{DatabaseQuery, last_compactions},
     docs,
     error::ApiError,
@@ -25,7 +23,6 @@ use super::{
     status::status_of,
     targets::TargetQuery,
     turn::in_turn,
-    what_if::Forecasts,
 };
 use crate::{
     config,
@@ -43,9 +40,9 @@ use crate::{
             OverviewAnswers, Page, QueueAnswers, TargetAnswers, TargetFilter,
         },
         report::{
-            self, Advice, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found,
-            Jobs, OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, RunList, Scorecard,
-            Space, SuspensionLine, Target, Targets, Wanted, WholeViews,
+            self, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found, Jobs,
+            OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, RunList, Scorecard, Space,
+            SuspensionLine, Target, Targets, Wanted, WholeViews,
         },
     },
     store::journal::{EventType, EventsQuery, HistoryQuery},
@@ -95,20 +92,15 @@ const PAGES: [&str; 13] = [
 ];
 
 /// The route of the first page; the others are for people alone.
-pub(super) fn first_page_route(turns: ConcurrencyLimit) -> Vec<Route> {
-    let first = get(show).layer(Extension(turns));
-    let first = first.layer(middleware::from_fn(compression::compress));
+pub(super) fn first_page_route() -> Vec<Route> {
+    let first = get(show).layer(middleware::from_fn(compression::compress));
     vec![Route::page("/", "page", first, "The console's first page.", &[route::BUSY]).detail(
         "Its other pages, such as `/targets` and `/queue`, are for people and may change; programs use the API, which has everything that these pages show.",
     )]
 }
 
 /// The routes of the console.
-pub(super) fn routes(
-    turns: ConcurrencyLimit,
-    forecasts: Forecasts,
-    live: LivePages,
-) -> Router<AppState> {
+pub(super) fn routes() -> Router<AppState> {
     let mut router = Router::new();
     for path in PAGES {
         let page = match path {
@@ -121,18 +113,12 @@ pub(super) fn routes(
     router
         .route("/live", get(live::live))
         .route("/assets/{name}", get(asset))
-        .layer(Extension(live))
-        .layer(Extension(forecasts))
-        .layer(Extension(turns))
+        .layer(Extension(live::LivePages::default()))
 }
 
 /// A page.
-async fn show(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    uri: Uri,
-) -> Response {
-    match gather(&state, &turns, &uri).await {
+async fn show(extract::State(state): extract::State<AppState>, uri: Uri) -> Response {
+    match gather(&state, &uri).await {
         Ok(page) => response(&state, StatusCode::OK, &page),
         Err(refused) => failed(&state, &refused),
     }
@@ -192,31 +178,31 @@ async fn asset(extract::Path(name): extract::Path<String>, headers: HeaderMap) -
 }
 
 /// The page of a path and query, below what is suspended.
-async fn gather(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Result<Page, ApiError> {
-    let mut page = own_page(state, turns, uri).await?;
+async fn gather(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
+    let mut page = own_page(state, uri).await?;
     let suspensions = SuspensionLine::all(&state.plan.borrow());
     page.parts.insert(0, console::suspended(&suspensions));
     Ok(page)
 }
 
 /// The page of a path and query alone.
-async fn own_page(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Result<Page, ApiError> {
+async fn own_page(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
     let given = given(uri)?;
     match uri.path() {
-        "/" => overview(state, turns).await,
-        "/databases" => databases(state, turns, given).await,
-        "/targets" => targets(state, turns, given).await,
-        "/target" => target(state, turns, wanted(&given, "id")?).await,
-        "/database" => database(state, turns, wanted(&given, "name")?).await,
-        "/queue" => queue(state, turns).await,
-        "/jobs" => jobs(state, turns, given).await,
-        "/events" => events(state, turns, given).await,
+        "/" => overview(state).await,
+        "/databases" => databases(state, given).await,
+        "/targets" => targets(state, given).await,
+        "/target" => target(state, wanted(&given, "id")?).await,
+        "/database" => database(state, wanted(&given, "name")?).await,
+        "/queue" => queue(state).await,
+        "/jobs" => jobs(state, given).await,
+        "/events" => events(state, given).await,
         "/nodes" => {
             let page = |plan: &Plan, state: &AppState| {
                 let planned = Planned::outline(plan, Wanted::default()).0;
                 console::nodes(&status_of(state, plan), &planned, state.clock.now())
             };
-            with_plan(state, turns, page).await
+            with_plan(state, page).await
         }
         "/advice" => Ok(console::advice(&advice_of(state), state.clock.now())),
         "/configuration" => {
@@ -226,13 +212,13 @@ async fn own_page(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Resu
                 let defaults = config::to_json(&Settings::new(ClientSettings::new(Vec::new())));
                 console::configuration(&shown.shown, &defaults, &line, state.clock.now())
             };
-            with_plan(state, turns, page).await
+            with_plan(state, page).await
         }
         "/status" => {
             let page = |plan: &Plan, state: &AppState| {
                 console::status(&status_of(state, plan), state.clock.now())
             };
-            with_plan(state, turns, page).await
+            with_plan(state, page).await
         }
         path => Err(ApiError::absent(format!("there is no page at {path}"))),
     }
@@ -269,23 +255,17 @@ fn parsed<Q: DeserializeOwned>(given: &Given) -> Result<Q, ApiError> {
 /// A page made of the plan alone, on a blocking thread.
 async fn with_plan(
     state: &AppState,
-    turns: &ConcurrencyLimit,
     page: impl FnOnce(&Plan, &AppState) -> Page + Send + 'static,
 ) -> Result<Page, ApiError> {
     let owned = state.clone();
-    in_turn(state, turns, move |plan| Ok(page(&plan, &owned))).await
+    in_turn(state, move |plan| Ok(page(&plan, &owned))).await
 }
 
-fn advice_of(state: &AppState) -> Advice {
-    let view = Arc::clone(&state.advice.borrow());
-    Advice::of(&view, &state.plan.borrow(), state.clock.now())
-}
-
-async fn overview(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiError> {
+async fn overview(state: &AppState) -> Result<Page, ApiError> {
     let now = state.clock.now();
     let since = Moment::from_unix(now.unix().saturating_sub(HOURS * 3_600));
     // A journal that cannot be read is said by the status; the rest of the page stays useful.
-    let hours = journal::hours_since(state, turns, since).await;
+    let hours = journal::hours_since(state, since).await;
     let hours = hours.map(|found| found.hours).unwrap_or_default();
     let advice = advice_of(state);
     let week = Moment::from_unix(now.unix().saturating_sub(WEEK));
@@ -303,32 +283,24 @@ async fn overview(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, Ap
             now,
         })
     };
-    with_plan(state, turns, page).await
+    with_plan(state, page).await
 }
 
-async fn databases(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    mut given: Given,
-) -> Result<Page, ApiError> {
+async fn databases(state: &AppState, mut given: Given) -> Result<Page, ApiError> {
     given.set_default("sort", "reclaimable_bytes");
     let query: DatabaseQuery = parsed(&given)?;
-    let (last, now) = (last_compactions(state, turns).await, state.clock.now());
-    in_turn(state, turns, move |plan| {
+    let (last, now) = (last_compactions(state).await, state.clock.now());
+    in_turn(state, move |plan| {
         let wanted = query.wanted().map_err(ApiError::bad)?;
         Ok(console::databases(&given, &Databases::of(&plan, &wanted, &last, now), now))
     })
     .await
 }
 
-async fn targets(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    mut given: Given,
-) -> Result<Page, ApiError> {
+async fn targets(state: &AppState, mut given: Given) -> Result<Page, ApiError> {
     given.set_default("sort", "reclaimable_bytes");
     let query: TargetQuery = parsed(&given)?;
-    in_turn(state, turns, move |plan| {
+    in_turn(state, move |plan| {
         let page = query.page().map_err(ApiError::bad)?;
         let (total, shown) = query.select(&plan).map_err(ApiError::bad)?;
         let lines =
@@ -376,14 +348,9 @@ struct Meant {
     if_ordered: Option<AskedCompaction>,
 }
 
-async fn find(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    text: &str,
-    limit: usize,
-) -> Result<Meant, ApiError> {
+async fn find(state: &AppState, text: &str, limit: usize) -> Result<Meant, ApiError> {
     let (text, status) = (text.to_owned(), Arc::clone(&state.status.borrow()));
-    in_turn(state, turns, move |plan| {
+    in_turn(state, move |plan| {
         let (text, found) = meant(&plan, &text, None);
         if found == Found::None {
             return Err(no_match(&plan, &status, text));
@@ -409,7 +376,6 @@ async fn find(
 /// The last jobs and events of some targets; none where there is no journal.
 async fn remembered(
     state: &AppState,
-    turns: &ConcurrencyLimit,
     selector: TargetSelector,
 ) -> Result<(Vec<OutcomeLine>, Vec<EventLine>), ApiError> {
     let Some(kept) = &state.journal else { return Ok((Vec::new(), Vec::new())) };
@@ -419,35 +385,31 @@ async fn remembered(
         limit: console::SHOWN_OF_ONE,
         ..HistoryQuery::default()
     };
-    let outcomes = journal::in_turn(turns, kept.history(query)).await?;
+    let outcomes = journal::in_turn(state, kept.history(query)).await?;
     let outcomes = outcomes.entries.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome));
     let query = EventsQuery { target, limit: console::SHOWN_OF_ONE, ..EventsQuery::default() };
-    let events = newest_events(state, turns, query).await?;
+    let events = newest_events(state, query).await?;
     Ok((outcomes.collect(), events.events.into_iter().rev().collect()))
 }
 
 /// The events of a query; without a time or number, the newest. Where no type is asked for, that a database
 /// was written to is left out: it happens all the time.
-async fn newest_events(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    mut query: EventsQuery,
-) -> Result<Events, ApiError> {
+async fn newest_events(state: &AppState, mut query: EventsQuery) -> Result<Events, ApiError> {
     let kept = journal_of(state)?;
     if query.types.is_empty() {
         query.types = EventType::each().filter(|it| *it != EventType::Updated).collect();
     }
     let last_seq = kept.health().borrow().last_seq;
-    let newest = journal::start_at_newest(kept, turns, &mut query).await?;
+    let newest = journal::start_at_newest(state, &mut query).await?;
     let limit = query.limit;
-    let found = journal::in_turn(turns, kept.events(query)).await?;
+    let found = journal::in_turn(state, kept.events(query)).await?;
     let events = found.entries.iter().map(|(seq, event)| EventLine::of(*seq, event));
     Ok(Events { limit, events: events.collect(), more: found.has_more && !newest, last_seq })
 }
 
-async fn target(state: &AppState, turns: &ConcurrencyLimit, id: &str) -> Result<Page, ApiError> {
-    let mut found = find(state, turns, id, 1).await?;
-    let (outcomes, events) = remembered(state, turns, found.selector).await?;
+async fn target(state: &AppState, id: &str) -> Result<Page, ApiError> {
+    let mut found = find(state, id, 1).await?;
+    let (outcomes, events) = remembered(state, found.selector).await?;
     let explained = found
         .explained
         .pop()
@@ -460,13 +422,13 @@ async fn target(state: &AppState, turns: &ConcurrencyLimit, id: &str) -> Result<
     Ok(console::target(&answers))
 }
 
-async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Result<Page, ApiError> {
-    let found = find(state, turns, db, COPIES).await?;
-    let (outcomes, events) = remembered(state, turns, found.selector).await?;
-    let (last, now) = (last_compactions(state, turns).await, state.clock.now());
+async fn database(state: &AppState, db: &str) -> Result<Page, ApiError> {
+    let found = find(state, db, COPIES).await?;
+    let (outcomes, events) = remembered(state, found.selector).await?;
+    let (last, now) = (last_compactions(state).await, state.clock.now());
     let name = db.to_owned();
     let line = move |plan: Arc<Plan>| Ok(DatabaseLine::of(&plan, &name, &last, now));
-    let line = in_turn(state, turns, line).await?;
+    let line = in_turn(state, line).await?;
     let design = format!("{db}/");
     let about = |line: &AdviceLine| {
         let subject = &line.subject.name;
@@ -476,7 +438,7 @@ async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Resul
     let advice = advice_of(state).advice.into_iter().filter(about).collect();
     let name = db.to_owned();
     let runs = move |plan: Arc<Plan>| Ok(RunList::of_database(&plan, &name));
-    let RunList { runs } = in_turn(state, turns, runs).await?;
+    let RunList { runs } = in_turn(state, runs).await?;
     Ok(console::database(&DatabaseAnswers {
         db: db.to_owned(),
         line,
@@ -491,7 +453,7 @@ async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Resul
     }))
 }
 
-async fn queue(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiError> {
+async fn queue(state: &AppState) -> Result<Page, ApiError> {
     let page = |plan: &Plan, state: &AppState| {
         let now = state.clock.now();
         let queues = plan.waiting().filter_map(|(queue, waiting)| {
@@ -505,29 +467,28 @@ async fn queue(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiEr
         let in_bytes = ranked_by_bytes(plan);
         console::queue(&QueueAnswers { planned, waiting, queues, in_bytes, now })
     };
-    with_plan(state, turns, page).await
+    with_plan(state, page).await
 }
 
 /// What the targets named in a filter are in the journal.
 async fn selected(
     state: &AppState,
-    turns: &ConcurrencyLimit,
     text: Option<String>,
 ) -> Result<Option<TargetSelector>, ApiError> {
     let Some(text) = text else { return Ok(None) };
-    in_turn(state, turns, move |plan| Ok(Some(report::selector(&plan, &text)))).await
+    in_turn(state, move |plan| Ok(Some(report::selector(&plan, &text)))).await
 }
 
-async fn jobs(state: &AppState, turns: &ConcurrencyLimit, given: Given) -> Result<Page, ApiError> {
+async fn jobs(state: &AppState, given: Given) -> Result<Page, ApiError> {
     let now = state.clock.now();
     let parameters: HistoryParameters = parsed(&given)?;
-    let target = selected(state, turns, parameters.target.clone()).await?;
+    let target = selected(state, parameters.target.clone()).await?;
     let query = HistoryQuery { target, ..parameters.read(now).map_err(ApiError::bad)? };
     let limit = query.limit;
     let outcomes = match journal_of(state) {
         Err(none) => Err(none.why),
         Ok(kept) => {
-            let found = journal::in_turn(turns, kept.history(query)).await?;
+            let found = journal::in_turn(state, kept.history(query)).await?;
             let last = found.entries.last().map(|(seq, _)| *seq);
             let lines = found.entries.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome));
             let next_before = last.filter(|_| found.has_more);
@@ -536,24 +497,20 @@ async fn jobs(state: &AppState, turns: &ConcurrencyLimit, given: Given) -> Resul
     };
     let results = JobResult::labels();
     let jobs = Jobs::of(&state.plan.borrow().clone());
-    let RunList { runs } = in_turn(state, turns, |plan| Ok(RunList::of(&plan))).await?;
+    let RunList { runs } = in_turn(state, |plan| Ok(RunList::of(&plan))).await?;
     let takes_orders = state.allow.admin;
     Ok(console::jobs(&JobAnswers { jobs, runs, takes_orders, outcomes, given, results, now }))
 }
 
-async fn events(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    given: Given,
-) -> Result<Page, ApiError> {
+async fn events(state: &AppState, given: Given) -> Result<Page, ApiError> {
     let now = state.clock.now();
     let parameters: EventsParameters = parsed(&given)?;
-    let target = selected(state, turns, parameters.target.clone()).await?;
+    let target = selected(state, parameters.target.clone()).await?;
     let (query, _) = parameters.read(now).map_err(ApiError::bad)?;
     let query = EventsQuery { target, ..query };
     let found = match journal_of(state) {
         Err(none) => Err(none.why),
-        Ok(_) => Ok(newest_events(state, turns, query).await?),
+        Ok(_) => Ok(newest_events(state, query).await?),
     };
     let types = EventType::labels();
     Ok(console::events(&EventFilter { given, types }, &found, now))

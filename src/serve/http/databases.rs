@@ -1,11 +1,10 @@
 //! `/api/v1/databases`: databases with their sums, sorted and paged.
 
 use super::{
-    answer::StreamedData,
-    concurrency_limit::ConcurrencyLimit,
+    answer::{Answer, StreamedData},
     error::ApiError,
     journal::{self, journal_of},
-    query::{LARGEST, Named, PageRange, SortOrder, ValidQuery},
+    query::{LARGEST, Named, PageRange, SortOrder},
     route::Route,
     state::AppState,
     turn::worked_out,
@@ -15,7 +14,6 @@ use crate::{
     serve::report::{DatabaseSort, Databases, LastCompactions, WantedDatabases},
     store::journal::HistoryQuery,
 };
-use axum::{Extension, extract, response::Response, routing::get};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -25,10 +23,10 @@ const SEARCHED_JOBS: usize = 5_000;
 /// The route.
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::read::<DatabaseQuery, Databases>(
+        Route::read(
             "/api/v1/databases",
             "databases",
-            get(databases),
+            databases,
             "Databases with the bytes of their documents, indexes and waste, their growth, and why waste is not compacted.",
         )
         .detail("All copies of shards and all files of indexes count."),
@@ -72,13 +70,9 @@ impl DatabaseQuery {
 }
 
 /// Databases, sorted and paged.
-async fn databases(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    ValidQuery(query): ValidQuery<DatabaseQuery>,
-) -> Response {
-    let (last, now) = (last_compactions(&state, &turns).await, state.clock.now());
-    worked_out(&state, turns, move |plan| {
+async fn databases(state: AppState, query: DatabaseQuery) -> Result<Answer<Databases>, ApiError> {
+    let (last, now) = (last_compactions(&state).await, state.clock.now());
+    worked_out(&state, move |plan| {
         let wanted = query.wanted().map_err(ApiError::bad)?;
         let mut found = Databases::of(&plan, &wanted, &last, now);
         let lines = std::mem::take(&mut found.databases);
@@ -89,14 +83,11 @@ async fn databases(
 
 /// When the last compaction of each database ended, of those that the journal has; none where it cannot be read,
 /// which the status says.
-pub(super) async fn last_compactions(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-) -> LastCompactions {
+pub(super) async fn last_compactions(state: &AppState) -> LastCompactions {
     let mut last = LastCompactions::new();
     let Ok(kept) = journal_of(state) else { return last };
     let query = HistoryQuery { limit: SEARCHED_JOBS, ..HistoryQuery::default() };
-    let Ok(found) = journal::in_turn(turns, kept.history(query)).await else { return last };
+    let Ok(found) = journal::in_turn(state, kept.history(query)).await else { return last };
     for (_, outcome) in found.entries {
         if !matches!(outcome.ending, JobResult::Failed | JobResult::Lost) {
             last.entry(outcome.target.database().to_owned()).or_insert(outcome.ended_at);

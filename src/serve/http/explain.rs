@@ -1,8 +1,7 @@
 //! `/api/v1/explain`: why targets are or are not candidates.
 
 use super::{
-    answer::StreamedData,
-    concurrency_limit::ConcurrencyLimit,
+    answer::{Answer, StreamedData},
     error::ApiError,
     query::{LARGEST, PageRange, ValidQuery, written},
     route::{self, Route},
@@ -16,9 +15,7 @@ use crate::{
     serve::report::{self, Explained, Explanations, Found, WholeViews},
 };
 use axum::{
-    Extension,
     extract::{self, RawQuery},
-    response::Response,
     routing::get,
 };
 use schemars::JsonSchema;
@@ -27,7 +24,7 @@ use std::sync::Arc;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::read::<ExplainQuery, Explanations>(
+        Route::api::<ExplainQuery, Explanations>(
             "/api/v1/explain",
             "explain",
             get(explain),
@@ -62,12 +59,11 @@ impl ExplainQuery {
 /// Explains why targets are or are not candidates.
 async fn explain(
     extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
     ValidQuery(query): ValidQuery<ExplainQuery>,
-) -> Response {
+) -> Result<Answer<Explanations>, ApiError> {
     let status = Arc::clone(&state.status.borrow());
-    worked_out(&state, turns, move |plan| {
+    worked_out(&state, move |plan| {
         let page = query.page().map_err(ApiError::bad)?;
         let Some(text) = &query.target else {
             return Err(ApiError::bad(

@@ -5,8 +5,12 @@
 //! so that entries that appear or disappear between two pages shift nothing.
 
 use super::{
-    answer::StreamedData, concurrency_limit::ConcurrencyLimit, error::ApiError, probes::unready,
-    query::ValidQuery, route::Route, state::AppState, turn::worked_out,
+    answer::{Answer, StreamedData},
+    error::ApiError,
+    probes::unready,
+    route::Route,
+    state::AppState,
+    turn::worked_out,
 };
 use crate::{
     model::{
@@ -18,11 +22,6 @@ use crate::{
     sources::inventory::{FactsLine, FactsPage},
     table::{Snapshot, TargetIx, TargetRef},
 };
-use axum::{
-    Extension, extract,
-    response::{IntoResponse as _, Response},
-    routing::get,
-};
 use couchdb_names::{Range, ShardName, Signature};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -30,10 +29,10 @@ use std::sync::Arc;
 
 pub(in crate::serve::http) fn routes() -> Vec<Route> {
     vec![
-        Route::read::<FactsQuery, FactsPage>(
+        Route::read(
             "/api/v1/facts",
             "facts",
-            get(facts),
+            facts,
             "Facts read from the headers of files, for other recliners.",
         )
         .detail("One entry per shard and part of a view, 2,000 per page; `next` is the `after` of the next page."),
@@ -127,16 +126,12 @@ fn page<'a>(
 }
 
 /// The facts read from files, page by page.
-pub(super) async fn facts(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    ValidQuery(query): ValidQuery<FactsQuery>,
-) -> Response {
+async fn facts(state: AppState, query: FactsQuery) -> Result<Answer<FactsPage>, ApiError> {
     // Before the first read, an empty list would suggest that there are no files.
     if let Some((_, why)) = unready(&state) {
-        return ApiError::unavailable(why.trim_end()).into_response();
+        return Err(ApiError::unavailable(why.trim_end()));
     }
-    worked_out(&state, turns, move |plan| answer(plan, &query)).await
+    worked_out(&state, move |plan| answer(plan, &query)).await
 }
 
 fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<StreamedData, ApiError> {
@@ -144,19 +139,12 @@ fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<StreamedData, ApiError>
     if limit == 0 || limit > LARGEST {
         return Err(ApiError::bad(format!("limit {limit} is not between 1 and {LARGEST}")));
     }
-    let after = query.after.as_deref().map(|id| {
-        let why = || format!("after={id:?} is not the id of a shard or of a view's part");
-        id.parse::<TargetId>().map_err(|_| why())
-    });
-    let after = after.transpose().map_err(ApiError::bad)?;
-    let place = after.as_ref().map(|id| {
-        FilePosition::named(id).ok_or_else(|| {
-            ApiError::bad(format!(
-                "after={:?} is not the id of a shard or of a view's part",
-                id.to_string()
-            ))
-        })
-    });
+    let after = query.after.as_deref();
+    let no_file =
+        |id| ApiError::bad(format!("after={id:?} is not the id of a shard or of a view's part"));
+    let id = after.map(|text| text.parse::<TargetId>().map_err(|_| no_file(text))).transpose()?;
+    let place = after.zip(id.as_ref());
+    let place = place.map(|(text, id)| FilePosition::named(id).ok_or_else(|| no_file(text)));
     let (targets, more) = page(&plan.snapshot, place.transpose()?, limit);
     let mut last = targets.iter().rev().filter_map(|target| FactsLine::of(*target));
     let next = last.next().filter(|_| more).map(|line| line.id);

@@ -3,13 +3,13 @@
 //! A long list is read page by page while it is sent, so a slow reader holds only one page.
 
 use super::{
-    answer::{self, success, text},
-    concurrency_limit::ConcurrencyLimit,
+    answer::{self, Answer, text},
     error::ApiError,
     explain::{meant, no_match},
     query::{LARGEST, Named, NamedList, PageRange, ValidQuery, time as read_time},
     route::{self, Route},
     state::AppState,
+    turn::{self, Turn},
 };
 use crate::{
     model::{
@@ -20,14 +20,12 @@ use crate::{
     store::journal::{
         EventType, EventsQuery, HistoryQuery, Journal, JournalEvent, Page, StoredEvents,
     },
-    tasks::unwrap_join,
     text::duration,
 };
 use axum::{
-    Extension,
     body::Body,
     extract::{self, RawQuery},
-    response::{IntoResponse as _, Response},
+    response::Response,
     routing::get,
 };
 use futures::stream;
@@ -44,7 +42,7 @@ use wall_clock::Moment;
 /// The routes that read the journal.
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::read::<HistoryParameters, Outcomes>(
+        Route::api::<HistoryParameters, Outcomes>(
             "/api/v1/history",
             "history",
             get(history),
@@ -52,15 +50,15 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .errors(&[route::BAD, route::NO_JOURNAL, route::BUSY])
         .detail("Each job has its bytes before, after, predicted and freed, who started and who ordered it, its `result` and why. For jobs that others started, `started_at` is the time their node reports; their size before is null if nothing was read near the start. `next_before` is the `before` of the next page."),
-        Route::read::<HoursParameters, Hours>(
+        Route::read(
             "/api/v1/history/hours",
             "historyByHour",
-            get(hours),
+            hours,
             "What compactions freed and wrote, hour by hour, the oldest first.",
         )
         .errors(&[route::BAD, (404, "This recliner keeps no journal."), route::BUSY])
         .detail("Compactions count whatever started them; hours are in UTC. Only the newest 10,000 jobs are counted; `complete` says whether these are all."),
-        Route::read::<EventsParameters, Events>(
+        Route::api::<EventsParameters, Events>(
             "/api/v1/events",
             "events",
             get(events),
@@ -219,116 +217,94 @@ impl From<StoreError> for ApiError {
 /// Lists ended jobs, newest first.
 async fn history(
     extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
     ValidQuery(parameters): ValidQuery<HistoryParameters>,
-) -> Response {
-    respond(async {
-        let text = parameters.target.clone();
-        let mut query = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
-        let left = query.limit;
-        let journal = journal_of(&state)?.clone();
-        if let Some(named) = named(&state, &turns, text, raw).await? {
-            query.target = Some(named.selector.clone());
-            // A deleted target counts as known if the journal has any entry about it.
-            let any = HistoryQuery { target: query.target.clone(), limit: 1, ..Default::default() };
-            if named.unknown.is_some() {
-                let ever = in_turn(&turns, journal.history(any)).await?;
-                named.check(!ever.entries.is_empty())?;
-            }
+) -> Result<Answer<Outcomes>, ApiError> {
+    let text = parameters.target.clone();
+    let mut query = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
+    let journal = journal_of(&state)?;
+    if let Some(named) = named(&state, text, raw).await? {
+        query.target = Some(named.selector.clone());
+        // A deleted target counts as known if the journal has any entry about it.
+        let any = HistoryQuery { target: query.target.clone(), limit: 1, ..Default::default() };
+        if named.unknown.is_some() {
+            let ever = in_turn(&state, journal.history(any)).await?;
+            named.check(!ever.entries.is_empty())?;
         }
-        let list = OutcomeList { limit: left, query, next: None };
-        let mut reading = ListReader { journal, turns, list, left, any: false };
-        let page = reading.page().await?;
-        Ok(reading.begun(&page))
-    })
-    .await
+    }
+    let mut reading =
+        ListReader::new(&state, query.limit, |limit| OutcomeList { limit, query, next: None })?;
+    let page = reading.page().await?;
+    Ok(reading.begun(&page).into())
 }
 
 /// Counts the bytes that compactions freed and wrote, hour by hour.
-async fn hours(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    ValidQuery(parameters): ValidQuery<HoursParameters>,
-) -> Response {
-    respond(async {
-        let since = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
-        Ok(success(&hours_since(&state, &turns, since).await?))
-    })
-    .await
+async fn hours(state: AppState, parameters: HoursParameters) -> Result<Answer<Hours>, ApiError> {
+    let since = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
+    Ok(Answer::of(&hours_since(&state, since).await?))
 }
 
 /// The bytes freed and written in each hour, beginning with the hour of `since`.
-pub(super) async fn hours_since(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    since: Moment,
-) -> Result<Hours, ApiError> {
+pub(super) async fn hours_since(state: &AppState, since: Moment) -> Result<Hours, ApiError> {
     let begin = Moment::from_unix(since.unix() - since.unix() % 3_600);
     let query = HistoryQuery { since: Some(begin), limit: MAX_COUNTED, ..HistoryQuery::default() };
-    let found = in_turn(turns, journal_of(state)?.history(query)).await?;
+    let found = in_turn(state, journal_of(state)?.history(query)).await?;
     Ok(Hours::of(&found.entries, !found.has_more, begin, state.clock.now()))
 }
 
 /// Lists events, oldest first. If there are no events yet, the response may wait for one.
 async fn events(
     extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
     ValidQuery(parameters): ValidQuery<EventsParameters>,
-) -> Response {
-    respond(async {
-        let text = parameters.target.clone();
-        let (mut query, wait) = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
-        let left = query.limit;
-        let journal = journal_of(&state)?.clone();
-        if let Some(named) = named(&state, &turns, text, raw).await? {
-            query.target = Some(named.selector.clone());
-            let any = EventsQuery { target: query.target.clone(), limit: 1, ..Default::default() };
-            if named.unknown.is_some() {
-                let ever = in_turn(&turns, journal.events(any)).await?;
-                named.check(!ever.entries.is_empty())?;
-            }
+) -> Result<Answer<Events>, ApiError> {
+    let text = parameters.target.clone();
+    let (mut query, wait) = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
+    let journal = journal_of(&state)?;
+    if let Some(named) = named(&state, text, raw).await? {
+        query.target = Some(named.selector.clone());
+        let any = EventsQuery { target: query.target.clone(), limit: 1, ..Default::default() };
+        if named.unknown.is_some() {
+            let ever = in_turn(&state, journal.events(any)).await?;
+            named.check(!ever.entries.is_empty())?;
         }
-        let deadline = Instant::now() + wait;
-        // Subscribed before the first read, so that no event is missed in between.
-        let mut subscription = (!wait.is_zero()).then(|| journal.subscribe());
-        loop {
-            // Later events reach the subscription; earlier ones are found by the read below.
-            let last_seq = journal.health().borrow().last_seq;
-            // A number in the future belongs to another journal; the reader learns it from an
-            // immediate response.
-            let ahead = query.after_seq.is_some_and(|since| since > last_seq);
-            let newest = start_at_newest(&journal, &turns, &mut query).await?;
-            let list =
-                EventList { limit: left, query: query.clone(), newest, last_seq, more: false };
-            let (journal, turns) = (journal.clone(), turns.clone());
-            let mut reading = ListReader { journal, turns, list, left, any: false };
-            let page = reading.page().await?;
-            if let Some(subscription) = subscription.as_mut().filter(|_| page.entries.is_empty())
-                && !ahead
-                && wait_for_event(subscription, &query, deadline, &state.stop).await
-            {
-                query.after_seq = query.after_seq.max(Some(last_seq));
-                continue;
-            }
-            return Ok(reading.begun(&page));
+    }
+    let deadline = Instant::now() + wait;
+    // Subscribed before the first read, so that no event is missed in between.
+    let mut subscription = (!wait.is_zero()).then(|| journal.subscribe());
+    loop {
+        // Later events reach the subscription; earlier ones are found by the read below.
+        let last_seq = journal.health().borrow().last_seq;
+        // A number in the future belongs to another journal; the reader learns it from an
+        // immediate response.
+        let ahead = query.after_seq.is_some_and(|since| since > last_seq);
+        let newest = start_at_newest(&state, &mut query).await?;
+        let asked = query.clone();
+        let list = |limit| EventList { limit, query: asked, newest, last_seq, more: false };
+        let mut reading = ListReader::new(&state, query.limit, list)?;
+        let page = reading.page().await?;
+        if let Some(subscription) = subscription.as_mut().filter(|_| page.entries.is_empty())
+            && !ahead
+            && wait_for_event(subscription, &query, deadline, &state.stop).await
+        {
+            query.after_seq = query.after_seq.max(Some(last_seq));
+            continue;
         }
-    })
-    .await
+        return Ok(reading.begun(&page).into());
+    }
 }
 
 /// If a query has neither a time nor a number, starts it at the newest events. Returns whether it
 /// did.
 pub(super) async fn start_at_newest(
-    journal: &Journal,
-    turns: &ConcurrencyLimit,
+    state: &AppState,
     query: &mut EventsQuery,
 ) -> Result<bool, ApiError> {
+    let journal = journal_of(state)?;
     let newest = query.after_seq.is_none() && query.from.is_none();
     if newest {
         let last_seq = journal.health().borrow().last_seq;
-        let first = in_turn(turns, journal.first_of_newest_events(query.clone())).await?;
+        let first = in_turn(state, journal.first_of_newest_events(query.clone())).await?;
         query.after_seq = Some(first.map_or(last_seq, |first| first.saturating_sub(1)));
     }
     Ok(newest)
@@ -428,8 +404,8 @@ impl List for EventList {
 
 /// A list that is being sent.
 struct ListReader<L> {
+    state: AppState,
     journal: Journal,
-    turns: ConcurrencyLimit,
     list: L,
     /// The remaining limit of entries.
     left: usize,
@@ -438,6 +414,15 @@ struct ListReader<L> {
 }
 
 impl<L: List> ListReader<L> {
+    fn new(
+        state: &AppState,
+        limit: usize,
+        list: impl FnOnce(usize) -> L,
+    ) -> Result<Self, ApiError> {
+        let (journal, state) = (journal_of(state)?.clone(), state.clone());
+        Ok(Self { state, journal, list: list(limit), left: limit, any: false })
+    }
+
     /// The response: the first page has been read, and further pages are read on demand.
     fn begun(mut self, page: &Page<L::Entry>) -> Response {
         let (before, _) = answer::around_list(&self.list.answer());
@@ -457,7 +442,7 @@ impl<L: List> ListReader<L> {
     }
 
     async fn page(&mut self) -> Result<Page<L::Entry>, ApiError> {
-        in_turn(&self.turns, self.list.page(&self.journal, self.left.min(PAGE))).await
+        in_turn(&self.state, self.list.page(&self.journal, self.left.min(PAGE))).await
     }
 
     /// Appends a page to `out`, and after the last page the end of the response; returns whether it
@@ -525,24 +510,17 @@ impl Meant {
 /// Finds the targets that a text matches, on a blocking thread.
 async fn named(
     state: &AppState,
-    turns: &ConcurrencyLimit,
     text: Option<String>,
     raw: Option<String>,
 ) -> Result<Option<Meant>, ApiError> {
     let Some(text) = text else { return Ok(None) };
-    let turn = turns.clone().acquire().await.ok_or_else(ApiError::stopping)?;
-    let (plan, status) = (Arc::clone(&state.plan.borrow()), Arc::clone(&state.status.borrow()));
-    let work = move || {
-        let _turn = turn;
+    let status = Arc::clone(&state.status.borrow());
+    turn::in_turn(state, move |plan| {
         let (text, found) = meant(&plan, &text, raw.as_deref());
         let unknown = (found == Found::None).then(|| no_match(&plan, &status, text));
-        Meant { selector: report::selector(&plan, text), unknown }
-    };
-    unwrap_join(tokio::task::spawn_blocking(work).await).map(Some).ok_or_else(ApiError::stopping)
-}
-
-async fn respond(answer: impl Future<Output = Result<Response, ApiError>>) -> Response {
-    answer.await.unwrap_or_else(|refused| refused.into_response())
+        Ok(Some(Meant { selector: report::selector(&plan, text), unknown }))
+    })
+    .await
 }
 
 pub(super) fn journal_of(state: &AppState) -> Result<&Journal, ApiError> {
@@ -552,9 +530,9 @@ pub(super) fn journal_of(state: &AppState) -> Result<&Journal, ApiError> {
 
 /// Runs a query of the journal within the concurrency limit, because a filter may read all of it.
 pub(super) async fn in_turn<T>(
-    turns: &ConcurrencyLimit,
+    state: &AppState,
     ask: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, ApiError> {
-    let _turn = turns.clone().acquire().await.ok_or_else(ApiError::stopping)?;
+    let _turn = Turn::of(&state.limits.answers).await?;
     Ok(ask.await?)
 }

@@ -27,7 +27,7 @@ const OPENAPI: &str = "3.1.0";
 /// The route of the document that describes these operations and itself.
 pub(super) fn route(mut operations: Vec<Operation>) -> Route {
     let route = |handler| {
-        Route::read::<NoQuery, ()>(
+        Route::api::<NoQuery, ()>(
             "/api/v1/openapi.json",
             "openapi",
             handler,

@@ -6,13 +6,11 @@
 //! another site cannot send the question, because the body is JSON.
 
 use super::{
-    admin::{parse_object, read_body},
-    answer::success,
+    admin::{parse_object, read_question},
+    answer::Answer,
     error::ApiError,
-    guard,
     route::{self, Route},
     state::AppState,
-    turn::QuestionLimits,
 };
 use crate::{
     advice::preflight::PresentDesign,
@@ -20,9 +18,7 @@ use crate::{
     serve::report::{Preflight, PreflightQuestion, QuestionError},
 };
 use axum::{
-    Extension,
     extract::{self, Request},
-    response::{IntoResponse as _, Response},
     routing::post,
 };
 use serde_json::json;
@@ -31,10 +27,7 @@ use std::sync::Arc;
 /// The maximum size of a question, in bytes.
 const MAX_BODY: usize = 2 << 20;
 
-/// The maximum number of questions answered at a time: each examines every target.
-const AT_A_TIME: usize = 2;
-
-/// The route, with its concurrency limit.
+/// The route.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is invalid, or has no design document that CouchDB accepts."),
@@ -48,7 +41,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post::<PreflightQuestion, Preflight>(
             "/api/v1/preflight",
             "preflight",
-            post(preflight).layer(Extension(QuestionLimits::new(AT_A_TIME))),
+            post(preflight),
             "The predicted cost of a design document, before it is deployed.",
             json!({
                 "db": "orders",
@@ -66,21 +59,9 @@ pub(super) fn routes() -> Vec<Route> {
 /// Predicts the cost of deploying a design document.
 async fn preflight(
     extract::State(state): extract::State<AppState>,
-    Extension(limits): Extension<QuestionLimits>,
     request: Request,
-) -> Response {
-    answer(&state, &limits, request).await.unwrap_or_else(ApiError::into_response)
-}
-
-async fn answer(
-    state: &AppState,
-    limits: &QuestionLimits,
-    request: Request,
-) -> Result<Response, ApiError> {
-    guard::check_question(&request).map_err(ApiError::from)?;
-    let place = limits.place().await?;
-    let body = read_body(request, MAX_BODY).await?;
-    let turn = place.turn().await?;
+) -> Result<Answer<Preflight>, ApiError> {
+    let (_place, turn, body) = read_question(&state.limits.preflights, request, MAX_BODY).await?;
     let (now, status) = (state.clock.now(), Arc::clone(&state.status.borrow()));
     let resolve = move |plan: Arc<Plan>| {
         let question: PreflightQuestion = parse_object(&body)?;
@@ -95,8 +76,8 @@ async fn answer(
         })?;
         Ok((question.db, resolved))
     };
-    let (db, resolved) = turn.work(state, resolve).await?;
+    let (db, resolved) = turn.work(&state, resolve).await?;
     let present = PresentDesign::of(state.designs.design(&db, &resolved.design.id).await);
     let work = move |plan: Arc<Plan>| Ok(resolved.answer(&plan, &present, now));
-    Ok(success(&turn.work(state, work).await?))
+    Ok(Answer::of(&turn.work(&state, work).await?))
 }

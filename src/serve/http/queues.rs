@@ -2,10 +2,9 @@
 //! targets wait, and how far runs are.
 
 use super::{
-    answer::{StreamedData, success},
-    concurrency_limit::ConcurrencyLimit,
+    answer::{Answer, StreamedData},
     error::ApiError,
-    query::{LARGEST, NoQuery, PageRange, ValidQuery},
+    query::{LARGEST, NoQuery, PageRange},
     route::Route,
     state::AppState,
     turn::{in_turn, worked_out},
@@ -15,35 +14,30 @@ use crate::{
     serve::report::{Builds, Planned, Queue, Queues, RefusedLine, RunList, Target, Wanted},
     table::TargetIx,
 };
-use axum::{
-    Extension, extract,
-    response::{IntoResponse as _, Response},
-    routing::get,
-};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::read::<QueueQuery, Queues>(
+        Route::read(
             "/api/v1/queue",
             "queue",
-            get(queue),
+            queue,
             "Queues and their waiting targets, highest priority first.",
         )
         .detail("Each queue has its size, capacity, reclaimable bytes and targets. `limits` has each limit and how much of it compactions use, whatever started them, including each channel's `concurrency`; `duty`, the nodes that work or rest under `limits.duty`; `windows`, for each channel, the hours of the current week (UTC, from Monday) in which it may start anything."),
-        Route::read::<QueueQuery, Planned>(
+        Route::read(
             "/api/v1/plan",
             "plan",
-            get(plan),
+            plan,
             "What would start now, with the exact requests, and why the rest would not.",
         )
         .detail("For each queue, the number of refused targets by reason; closed gates; `suspensions` as in `status`; waiting `orders`; `builds` of indexes; and, page by page, the refused targets with the reason in a sentence."),
-        Route::read::<NoQuery, RunList>(
+        Route::read(
             "/api/v1/runs",
             "runs",
-            get(runs),
+            runs,
             "How far runs are, and how the last ended.",
         ),
     ]
@@ -85,13 +79,9 @@ pub(super) fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), St
 }
 
 /// Lists the queues with their targets, best first.
-async fn queue(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    ValidQuery(query): ValidQuery<QueueQuery>,
-) -> Response {
+async fn queue(state: AppState, query: QueueQuery) -> Result<Answer<Queues>, ApiError> {
     let now = state.clock.now();
-    worked_out(&state, turns, move |plan| {
+    worked_out(&state, move |plan| {
         let page = query.page().map_err(ApiError::bad)?;
         query.check(&plan).map_err(ApiError::bad)?;
         let head = Queues::head(&plan, page.offset, page.limit, now);
@@ -126,13 +116,9 @@ fn one_queue(
 }
 
 /// Lists the planned starts with their exact requests, and why other queued targets do not start.
-async fn plan(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    ValidQuery(query): ValidQuery<QueueQuery>,
-) -> Response {
+async fn plan(state: AppState, query: QueueQuery) -> Result<Answer<Planned>, ApiError> {
     let (builds, simulated) = (Arc::clone(&state.builds.borrow()), state.about.simulated);
-    worked_out(&state, turns, move |plan| {
+    worked_out(&state, move |plan| {
         let PageRange { offset, limit } = query.page().map_err(ApiError::bad)?;
         query.check(&plan).map_err(ApiError::bad)?;
         let (node, channel) = (query.node.as_deref(), query.channel.as_deref());
@@ -148,13 +134,6 @@ async fn plan(
 }
 
 /// Lists the runs.
-async fn runs(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
-) -> Response {
-    match in_turn(&state, &turns, |plan| Ok(RunList::of(&plan))).await {
-        Ok(runs) => success(&runs),
-        Err(refused) => refused.into_response(),
-    }
+async fn runs(state: AppState, _: NoQuery) -> Result<Answer<RunList>, ApiError> {
+    in_turn(&state, |plan| Ok(Answer::of(&RunList::of(&plan)))).await
 }

@@ -4,17 +4,21 @@
 //! from these lists.
 
 use super::{
+    answer::Answer,
     error::ApiError,
+    query::ValidQuery,
     schemas::{HTML, JSON, Schemas, TEXT},
     state::AppState,
 };
 use crate::{serve::report::Success, text::listed};
 use axum::{
+    extract::State,
     http::{Method, Uri},
     response::{IntoResponse as _, Response},
-    routing::MethodRouter,
+    routing::{MethodRouter, get},
 };
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// A path of the server with one method; every GET route supports HEAD too.
@@ -99,8 +103,24 @@ pub(super) const FOREIGN: (u16, &str) = (403, "The request may come from a page 
 pub(super) const LATE_BODY: (u16, &str) = (408, "The body did not arrive within 10 seconds.");
 
 impl Route {
-    /// A GET route of the API.
-    pub(super) fn read<Q: JsonSchema, A: JsonSchema>(
+    /// A GET route of the API; the types of its query and of its data are those of the handler.
+    pub(super) fn read<Q, A, F>(
+        path: &'static str,
+        id: &'static str,
+        handler: fn(AppState, Q) -> F,
+        summary: &'static str,
+    ) -> Self
+    where
+        Q: JsonSchema + DeserializeOwned + Send + 'static,
+        A: JsonSchema + 'static,
+        F: Future<Output = Result<Answer<A>, ApiError>> + Send + 'static,
+    {
+        let handler = get(move |State(state), ValidQuery(query)| handler(state, query));
+        Self::api::<Q, A>(path, id, handler, summary)
+    }
+
+    /// A GET route of the API whose handler needs more of the request than its query.
+    pub(super) fn api<Q: JsonSchema, A: JsonSchema>(
         path: &'static str,
         id: &'static str,
         handler: MethodRouter<AppState>,
@@ -127,7 +147,7 @@ impl Route {
     ) -> Self {
         let body = Some(Body { schema: Schemas::read::<B>, example });
         let parameters = |_: &mut Schemas| Vec::new();
-        Self::read::<B, A>(path, id, handler, summary).described(|operation| Operation {
+        Self::api::<B, A>(path, id, handler, summary).described(|operation| Operation {
             method: "post",
             parameters,
             body,

@@ -1,28 +1,17 @@
 //! `GET /api/v1/scorecard`: what recliner would have done while it only advised.
 
-use super::{
-    answer::success,
-    error::ApiError,
-    query::{ValidQuery, time},
-    route::Route,
-    state::AppState,
-};
+use super::{answer::Answer, error::ApiError, query::time, route::Route, state::AppState};
 use crate::serve::report::Scorecard;
-use axum::{
-    extract,
-    response::{IntoResponse as _, Response},
-    routing::get,
-};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
 pub(in crate::serve::http) fn routes() -> Vec<Route> {
     vec![
-        Route::read::<ScorecardQuery, Scorecard>(
+        Route::read(
             "/api/v1/scorecard",
             "scorecard",
-            get(scorecard),
+            scorecard,
             "What recliner would have done while it only advised, compared with what happened.",
         )
         .detail("Two sides, `real` and `advised`: mean and peak waste, bytes freed and written, compactions, and peak extra space; `conflicts` with other programs' compactions; the seconds covered and missing; and `says`, whether to switch to enforce. Null if nothing is known."),
@@ -42,16 +31,10 @@ pub(super) struct ScorecardQuery {
 }
 
 /// The scorecard since a time.
-pub(super) async fn scorecard(
-    extract::State(state): extract::State<AppState>,
-    ValidQuery(query): ValidQuery<ScorecardQuery>,
-) -> Response {
+async fn scorecard(state: AppState, query: ScorecardQuery) -> Result<Answer<Scorecard>, ApiError> {
     let now = state.clock.now();
-    match time("since", query.since.as_deref().unwrap_or(SINCE), now) {
-        Err(why) => ApiError::bad(why).into_response(),
-        Ok(since) => {
-            let view = Arc::clone(&state.scorecard.borrow());
-            success(&Scorecard::of(&view, since, now))
-        }
-    }
+    let since = time("since", query.since.as_deref().unwrap_or(SINCE), now);
+    let since = since.map_err(ApiError::bad)?;
+    let view = Arc::clone(&state.scorecard.borrow());
+    Ok(Answer::of(&Scorecard::of(&view, since, now)))
 }

@@ -79,7 +79,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
     socket.set_send_buffer_size(SYSTEM_BUFFER)?;
-    // Accepted connections inherit it.
+    // Accepted connections inherit this timeout.
     #[cfg(target_os = "linux")]
     rustix::net::sockopt::set_tcp_user_timeout(&socket, STALL_TIMEOUT)?;
     socket.bind(address)?;

@@ -1,6 +1,6 @@
 //! The state that handlers read, and the orders that are allowed.
 
-use super::{orders::Command, web::WebAccess};
+use super::{concurrency_limit::Limits, orders::Command, web::WebAccess};
 use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
     advice::AdviceView,
@@ -149,4 +149,6 @@ pub struct AppState {
     pub web: WebAccess,
     /// Ends waiting requests.
     pub stop: CancellationToken,
+    /// How many requests of each kind are worked on at a time.
+    pub limits: Limits,
 }

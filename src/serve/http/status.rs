@@ -1,11 +1,10 @@
 //! The state of recliner: its status, active configuration, space, and running jobs.
 
 use super::{
-    answer::success,
-    concurrency_limit::ConcurrencyLimit,
+    answer::{Answer, success},
     error::ApiError,
     probes,
-    query::{NoQuery, ValidQuery},
+    query::NoQuery,
     route::Route,
     state::AppState,
     turn::in_turn,
@@ -19,51 +18,44 @@ use crate::{
     },
     text::Label as _,
 };
-use axum::{
-    Extension, extract,
-    response::{IntoResponse as _, Response},
-    routing::get,
-};
 use std::sync::Arc;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::read::<NoQuery, Status>(
+        Route::read(
             "/api/v1/status",
             "status",
-            get(status),
+            status,
             "The state of recliner: what it sees, and what it cannot read.",
         )
         .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by`, `why`, and a sentence (`says`)."),
-        Route::read::<NoQuery, Space>(
+        Route::read(
             "/api/v1/space",
             "space",
-            get(space),
+            space,
             "Bytes of the whole cluster, and the used and free space of each volume.",
         )
         .detail("All copies count. Reclaimable bytes are predicted; a volume's live, reclaimable and unused bytes are null if a node has several volumes. `full_at` is when a volume is full at its current growth if compaction keeps up, `full_uncompacted_at` if nothing is compacted. `nodes_without_space` are the nodes whose free space is unknown. `usage` lists which databases the bytes belong to."),
-        Route::read::<NoQuery, Jobs>(
+        Route::read(
             "/api/v1/jobs",
             "jobs",
-            get(jobs),
+            jobs,
             "Running compactions and index builds, whatever started them.",
         )
         .detail("Each job has its phase, progress, start, the time of the last reported progress, and the bytes that it may still need; `nodes` says when each was last asked."),
-        Route::read::<NoQuery, Configuration>(
+        Route::read(
             "/api/v1/config",
             "config",
-            get(config),
+            config,
             "The configuration in force, without passwords.",
         ),
     ]
 }
 
 /// Reports the state of recliner, and what it cannot read.
-async fn status(
-    extract::State(state): extract::State<AppState>,
-    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
-) -> Response {
-    success(&status_of(&state, &state.plan.borrow().clone()))
+async fn status(state: AppState, _: NoQuery) -> Result<Answer<Status>, ApiError> {
+    let plan = Arc::clone(&state.plan.borrow());
+    Ok(Answer::of(&status_of(&state, &plan)))
 }
 
 /// The state of recliner, given this plan.
@@ -106,30 +98,18 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
 }
 
 /// Reports the bytes of the cluster and the free space of its volumes.
-async fn space(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
-) -> Response {
+async fn space(state: AppState, _: NoQuery) -> Result<Answer<Space>, ApiError> {
     let advice = Arc::clone(&state.advice.borrow());
-    let space = in_turn(&state, &turns, move |plan| Ok(Space::of(&plan, &advice)));
-    space.await.map_or_else(ApiError::into_response, |space| success(&space))
+    in_turn(&state, move |plan| Ok(Answer::of(&Space::of(&plan, &advice)))).await
 }
 
 /// Lists running compactions and index builds, and when each node last reported its tasks.
-async fn jobs(
-    extract::State(state): extract::State<AppState>,
-    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
-) -> Response {
+async fn jobs(state: AppState, _: NoQuery) -> Result<Answer<Jobs>, ApiError> {
     let plan = Arc::clone(&state.plan.borrow());
-    success(&Jobs::of(&plan))
+    Ok(Answer::of(&Jobs::of(&plan)))
 }
 
 /// Shows the active configuration, with secrets replaced.
-async fn config(
-    extract::State(state): extract::State<AppState>,
-    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
-) -> Response {
-    let config = Arc::clone(&state.config.borrow());
-    success(&config.shown)
+async fn config(state: AppState, _: NoQuery) -> Result<Answer<Configuration>, ApiError> {
+    Ok(success(&state.config.borrow().shown).into())
 }

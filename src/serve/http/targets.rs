@@ -1,10 +1,9 @@
 //! `/api/v1/targets`: targets, filtered, sorted and paged.
 
 use super::{
-    answer::StreamedData,
-    concurrency_limit::ConcurrencyLimit,
+    answer::{Answer, StreamedData},
     error::ApiError,
-    query::{LARGEST, Named, PageRange, SortOrder, ValidQuery},
+    query::{LARGEST, Named, PageRange, SortOrder},
     queues::check_channel,
     route::Route,
     state::AppState,
@@ -17,28 +16,18 @@ use crate::{
     table::{TargetIx, TargetRef},
     text::size,
 };
-use axum::{Extension, extract, response::Response, routing::get};
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![Route::read::<TargetQuery, Targets>(
-        "/api/v1/targets",
-        "targets",
-        get(targets),
-        "Targets, filtered, sorted and paged.",
-    )]
+    vec![Route::read("/api/v1/targets", "targets", targets, "Targets, filtered, sorted and paged.")]
 }
 
 /// Lists targets, filtered, sorted and paged.
-async fn targets(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    ValidQuery(query): ValidQuery<TargetQuery>,
-) -> Response {
-    worked_out(&state, turns, move |plan| {
+async fn targets(state: AppState, query: TargetQuery) -> Result<Answer<Targets>, ApiError> {
+    worked_out(&state, move |plan| {
         let PageRange { offset, limit } = query.page().map_err(ApiError::bad)?;
         let (total, shown) = query.select(&plan).map_err(ApiError::bad)?;
         let head = Targets {

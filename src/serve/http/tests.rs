@@ -298,6 +298,7 @@ impl Surface {
             allow: Allow { lifecycle: true, admin: true, ..Allow::default() },
             web: WebAccess::default(),
             stop: CancellationToken::new(),
+            limits: Limits::default(),
         };
         Self { state, plan, status, config, orders }
     }

@@ -2,27 +2,17 @@
 //! tens of milliseconds.
 
 use super::{
-    answer::StreamedData, concurrency_limit::ConcurrencyLimit, error::ApiError, state::AppState,
+    answer::{Answer, StreamedData},
+    concurrency_limit::{ConcurrencyLimit, PLACES, QuestionLimits},
+    error::ApiError,
+    state::AppState,
 };
 use crate::{plan::Plan, tasks::unwrap_join};
-use axum::response::{IntoResponse as _, Response};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::OwnedSemaphorePermit, time};
 
-/// The maximum number of questions whose bodies are read or held at a time. A slow body keeps its place for as long as
-/// it may take, so there are more places than turns: clients that send nothing on delay others by little more than that.
-const PLACES: usize = 16;
-
 /// How long a question waits for its place and for its turn, and when to ask again.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-
-/// The concurrency limits of questions that are sent as a body: of those that are read or wait, and of those that are
-/// worked on. No turn is taken before the body is there.
-#[derive(Clone, Debug)]
-pub(super) struct QuestionLimits {
-    places: ConcurrencyLimit,
-    turns: ConcurrencyLimit,
-}
 
 /// The permit to read and to hold the body of a question.
 pub(super) struct Place {
@@ -32,10 +22,6 @@ pub(super) struct Place {
 }
 
 impl QuestionLimits {
-    pub(super) fn new(at_a_time: usize) -> Self {
-        Self { places: ConcurrencyLimit::new(PLACES), turns: ConcurrencyLimit::new(at_a_time) }
-    }
-
     /// Waits for a place; take one before a body, so that waiting requests take no memory.
     pub(super) async fn place(&self) -> Result<Place, ApiError> {
         let place = waited(PLACES, Turn::of(&self.places)).await?;
@@ -66,24 +52,20 @@ async fn waited(
 }
 
 /// A streamed response whose first chunk is computed in turn.
-pub(super) async fn worked_out(
+pub(super) async fn worked_out<A>(
     state: &AppState,
-    turns: ConcurrencyLimit,
     work: impl FnOnce(Arc<Plan>) -> Result<StreamedData, ApiError> + Send + 'static,
-) -> Response {
-    match in_turn(state, &turns, |plan| work(plan).map(StreamedData::begin)).await {
-        Ok(begun) => begun.sent(turns),
-        Err(refused) => refused.into_response(),
-    }
+) -> Result<Answer<A>, ApiError> {
+    let begun = in_turn(state, |plan| work(plan).map(StreamedData::begin)).await?;
+    Ok(begun.sent(state.limits.answers.clone()).into())
 }
 
 /// Waits for a turn, then runs `work` with the current plan on a blocking thread.
 pub(super) async fn in_turn<T: Send + 'static>(
     state: &AppState,
-    turns: &ConcurrencyLimit,
     work: impl FnOnce(Arc<Plan>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    Turn::of(turns).await?.work(state, work).await
+    Turn::of(&state.limits.answers).await?.work(state, work).await
 }
 
 /// A permit to work on one request. It is released when its last work ends, even if the client has
@@ -118,6 +100,7 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::response::IntoResponse as _;
 
     #[tokio::test(start_paused = true)]
     async fn question_without_a_turn_is_refused_and_told_when_to_ask_again() {

@@ -76,7 +76,7 @@ impl fmt::Debug for WatchedFile {
 }
 
 impl WebAccess {
-    /// Reads the file; `None` is no file.
+    /// Reads the web configuration file; without a path, nothing is restricted.
     ///
     /// # Errors
     /// All problems of the file, and of the certificates and keys it names.
@@ -239,7 +239,7 @@ fn pem_bytes(
 }
 
 fn read_pem(path: &Path) -> Result<Vec<u8>, String> {
-    config::read_at_most(path, MAX_PEM)
+    named_file::read_at_most(path, MAX_PEM)
         .map_err(|why| format!("{} cannot be read: {why}", path.display()))
 }
 

@@ -7,13 +7,12 @@
 mod smoosh;
 
 use super::{
-    admin::{parse_object, read_body},
-    answer::success,
+    admin::{parse_object, read_question},
+    answer::Answer,
     error::ApiError,
-    guard,
     route::{self, Route},
     state::AppState,
-    turn::{QuestionLimits, Turn},
+    turn::Turn,
 };
 use crate::{
     advice::AdviceView,
@@ -31,9 +30,7 @@ use crate::{
     what_if::{Forecast, Outlook, Policy, Present, Proposal, SAMPLES},
 };
 use axum::{
-    Extension,
     extract::{self, Request},
-    response::{IntoResponse as _, Response},
     routing::post,
 };
 use serde_json::json;
@@ -51,8 +48,8 @@ use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// The route, with its concurrency limit.
-pub(super) fn routes(forecasts: Forecasts) -> Vec<Route> {
+/// The route.
+pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body or the proposed configuration is invalid."),
         route::FOREIGN,
@@ -65,7 +62,7 @@ pub(super) fn routes(forecasts: Forecasts) -> Vec<Route> {
         Route::post::<WhatIfQuestion, WhatIf>(
             "/api/v1/what-if",
             "whatIf",
-            post(what_if).layer(Extension(forecasts)),
+            post(what_if),
             "A forecast under several sets of rules, days ahead.",
             json!({ "days": 7, "channels": "rent" }),
         )
@@ -82,16 +79,6 @@ const MAX_BODY: usize = 1 << 16;
 
 /// The maximum time to work on a question: twice what the slowest one takes for a million targets.
 const MAX_WORK: Duration = Duration::from_secs(300);
-
-/// The limits of the questions of this route and of its page, of which one is worked on at a time.
-#[derive(Clone, Debug)]
-pub(super) struct Forecasts(pub(super) QuestionLimits);
-
-impl Default for Forecasts {
-    fn default() -> Self {
-        Self(QuestionLimits::new(1))
-    }
-}
 
 /// How often it is checked whether a question can still be answered in time.
 const CHECK: Duration = Duration::from_secs(60);
@@ -115,19 +102,10 @@ const SMOOSH_AS_RENT: &str = "smoosh-as-rent";
 /// under the proposed ones.
 pub(super) async fn what_if(
     extract::State(state): extract::State<AppState>,
-    Extension(Forecasts(limits)): Extension<Forecasts>,
     request: Request,
-) -> Response {
-    let answer = async {
-        guard::check_question(&request).map_err(ApiError::from)?;
-        let place = limits.place().await?;
-        let body = read_body(request, MAX_BODY).await?;
-        forecast(&state, &place.turn().await?, move || parse_object(&body)).await
-    };
-    match answer.await {
-        Ok(answer) => success(&answer),
-        Err(refused) => refused.into_response(),
-    }
+) -> Result<Answer<WhatIf>, ApiError> {
+    let (_place, turn, body) = read_question(&state.limits.forecasts, request, MAX_BODY).await?;
+    Ok(Answer::of(&forecast(&state, &turn, move || parse_object(&body)).await?))
 }
 
 /// Answers a question. The work ends early if the returned future is dropped.

@@ -202,7 +202,7 @@ impl HourLine {
             return "no compaction ended".to_owned();
         }
         let by = match self.by_others {
-            0 => String::new(),
+            0 => " by recliner".to_owned(),
             all if all == self.compactions => " (none by recliner)".to_owned(),
             some => format!(" ({} not by recliner)", grouped(some)),
         };
@@ -507,8 +507,8 @@ mod tests {
         for (hours, expected) in [
             (vec![], "no compaction ended"),
             (vec![hour(0, 0)], "no compaction ended"),
-            (vec![hour(1, 3)], "1 compaction freed 3 MiB and wrote 1 MiB"),
-            (vec![hour(2, 3), hour(1, 4)], "3 compactions freed 7 MiB and wrote 2 MiB"),
+            (vec![hour(1, 3)], "1 compaction by recliner freed 3 MiB and wrote 1 MiB"),
+            (vec![hour(2, 3), hour(1, 4)], "3 compactions by recliner freed 7 MiB and wrote 2 MiB"),
             (
                 vec![HourLine { by_others: 2, ..hour(2, 0) }],
                 "2 compactions (none by recliner) freed 0 B and wrote 1 MiB",

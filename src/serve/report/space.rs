@@ -69,6 +69,9 @@ pub struct VolumeSpaceLine {
     /// Live bytes of the largest shard that can be compacted on the volume now, besides `headroom.keep_free`
     /// and what running jobs may still write.
     pub largest_shard_that_fits_bytes: Option<u64>,
+    /// Whether growth was watched for long enough to tell the two dates that follow.
+    #[serde(default)]
+    pub growth_known: bool,
     /// When the volume is full at the current growth if compaction keeps up; null if not within ten years, or
     /// unknown.
     pub full_at: Option<String>,
@@ -89,8 +92,7 @@ impl Space {
         let members = plan.snapshot.members().map(|(_, node)| &node.name);
         let dates = |volume: &Volume| advice.fill_dates.get(&volume.name).copied();
         let lines = disks.volumes.iter();
-        let lines = lines
-            .map(|volume| VolumeSpaceLine::of(plan, volume, dates(volume).unwrap_or_default()));
+        let lines = lines.map(|volume| VolumeSpaceLine::of(plan, volume, dates(volume)));
         Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
             file_bytes: waste.file_bytes(),
@@ -133,8 +135,9 @@ impl Space {
 }
 
 impl VolumeSpaceLine {
-    fn of(plan: &Plan, volume: &Volume, dates: FillDates) -> Self {
+    fn of(plan: &Plan, volume: &Volume, known_dates: Option<FillDates>) -> Self {
         let files = plan.waste_on(volume);
+        let dates = known_dates.unwrap_or_default();
         Self {
             volume: volume.name.to_string(),
             nodes: volume.nodes.iter().map(ToString::to_string).collect(),
@@ -145,6 +148,7 @@ impl VolumeSpaceLine {
             unused_bytes: files.and_then(Waste::unused_bytes),
             unmeasured: files.map_or(0, Waste::unmeasured),
             largest_shard_that_fits_bytes: plan.largest_shard_that_fits(volume),
+            growth_known: known_dates.is_some(),
             full_at: dates.compacted.map(Moment::rfc3339),
             full_uncompacted_at: dates.uncompacted.map(Moment::rfc3339),
             problem: volume.problem.clone(),

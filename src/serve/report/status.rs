@@ -105,6 +105,27 @@ impl SimulatedWeek {
     }
 }
 
+impl Status {
+    /// Who starts compactions, in a sentence.
+    #[must_use]
+    pub fn who_compacts(&self) -> String {
+        if self.mode != "enforce" {
+            return "recliner only advises: smoosh and people start compactions.".to_owned();
+        }
+        let stopped = self.smoosh.iter().filter(|line| !line.taken_over.is_empty()).count();
+        match (stopped, self.smoosh.len()) {
+            (0, _) => "recliner starts compactions, beside smoosh.".to_owned(),
+            (all, nodes) if all == nodes => {
+                "recliner starts compactions; it has stopped smoosh's channels on all nodes."
+                    .to_owned()
+            }
+            (some, nodes) => format!(
+                "recliner starts compactions; it has stopped smoosh's channels on {some} of {nodes} nodes."
+            ),
+        }
+    }
+}
+
 /// A sidecar that reads the files of some nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PeerLine {

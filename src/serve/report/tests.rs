@@ -3,14 +3,15 @@
 use super::*;
 use crate::{
     model::{
-        channel::Channels,
+        channel::{Channels, Mode},
         facts::{FactFlags, FactSource, Measurement, OptionalU64},
     },
-    plan::{Conditions, Queues},
+    plan::{Conditions, Queues, Refusal, RefusalReason},
     table::{DbName, Draft, ShardMapEntry, TargetIx, View},
 };
 use couchdb_names::{Range, Signature};
 use std::sync::Arc;
+use strum::VariantArray as _;
 
 const MIB: u64 = 1 << 20;
 
@@ -92,6 +93,35 @@ fn unknown_fields_are_null_and_known_ones_have_sources() {
     for field in ["file_bytes", "measured_at", "compact_running", "channel", "priority", "refusal"]
     {
         assert_eq!(unread[field], serde_json::Value::Null, "{field}");
+    }
+}
+
+/// Words by which a sentence says that a compaction runs.
+fn says_that_one_runs(text: &str) -> Option<&'static str> {
+    // A limit counts what runs together with what goes first.
+    let plain = text.replace("run or are first in line", "").replace("what runs on the node", "");
+    ["runs", "running", "is being compacted", "are being compacted", "jobs run", "compactions run"]
+        .into_iter()
+        .find(|words| plain.contains(words))
+}
+
+#[test]
+fn no_reason_says_that_a_compaction_runs_while_none_does() {
+    let (plan, targets) = plan();
+    assert_eq!((plan.rules.mode, plan.conditions.jobs.compactions().count()), (Mode::Advise, 0));
+    let numbers = [None, Some(0.0), Some(1.0), Some(2.0), Some(6.0), Some(1e9)];
+    for reason in RefusalReason::VARIANTS {
+        // These two follow only from compactions that run, or ran.
+        if matches!(reason, RefusalReason::Running | RefusalReason::Duty) {
+            continue;
+        }
+        for (value, limit) in numbers.iter().flat_map(|it| numbers.map(|limit| (*it, limit))) {
+            let refusal = Refusal { value, limit, ..Refusal::without_numbers(*reason) };
+            for target in &targets {
+                let says = why(&plan, plan.snapshot.target(*target).unwrap(), &refusal);
+                assert_eq!(says_that_one_runs(&says), None, "{reason:?}: {says}");
+            }
+        }
     }
 }
 

@@ -27,7 +27,6 @@ pub struct Reshard {
 
 impl Reshard {
     /// Jobs that could not be requested.
-    #[must_use]
     pub const fn unread() -> Self {
         Self { sources: BTreeMap::new(), is_unread: true }
     }
@@ -39,7 +38,6 @@ impl Reshard {
     }
 
     /// Whether the jobs could not be requested, so that there may be others.
-    #[must_use]
     pub const fn is_unread(&self) -> bool {
         self.is_unread
     }
@@ -50,19 +48,16 @@ impl Reshard {
     }
 
     /// Whether there are no jobs.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
     /// Whether a copy is a source or a target of a job; the targets are parts of a source's range.
-    #[must_use]
     pub fn covers(&self, copy: Copy<'_>) -> bool {
         self.jobs_of(copy).next().is_some()
     }
 
     /// Whether a copy is a source or a target of a running job.
-    #[must_use]
     pub fn is_splitting(&self, copy: Copy<'_>) -> bool {
         self.jobs_of(copy).any(|runs| runs)
     }
@@ -80,7 +75,6 @@ impl Reshard {
 }
 
 /// The state of a copy found where the map places it.
-#[must_use]
 pub fn state_of_placed(copy: Copy<'_>, reshard: &Reshard) -> TargetState {
     if reshard.is_splitting(copy) { TargetState::Resharding } else { TargetState::Ok }
 }
@@ -89,7 +83,6 @@ pub fn state_of_placed(copy: Copy<'_>, reshard: &Reshard) -> TargetState {
 ///
 /// `entry` is the map's entry of the same database instance, if there is one; `absent` returns whether
 /// a copy is missing on disk.
-#[must_use]
 pub fn state_of_stray(
     copy: Copy<'_>,
     entry: Option<&MapEntry>,
@@ -113,7 +106,6 @@ pub fn state_of_stray(
 }
 
 /// The state of a copy in the map that is missing on its node's disk.
-#[must_use]
 pub fn state_of_absent(copy: Copy<'_>, entry: &MapEntry, reshard: &Reshard) -> TargetState {
     let at = CopyAt { range: copy.range, node: copy.node.to_owned() };
     if reshard.covers(copy) || entry.arriving.contains(&at) {

@@ -38,7 +38,6 @@ pub struct DesignGroup {
 
 /// Whether there is a query server for this language. For others `_info` reports an index that lags
 /// forever.
-#[must_use]
 pub fn served(language: &str, languages: &[String]) -> bool {
     languages.iter().any(|served| served == language)
 }
@@ -46,7 +45,6 @@ pub fn served(language: &str, languages: &[String]) -> bool {
 /// The indexes of a database's design documents, each once.
 ///
 /// A document without views has no index, although `_info` reports one.
-#[must_use]
 pub fn groups(designs: Vec<Design>, languages: &[String]) -> Vec<DesignGroup> {
     type Sharing = (Vec<(String, Option<String>)>, Vec<u64>);
     let mut groups: BTreeMap<(String, String), Sharing> = BTreeMap::new();

@@ -73,7 +73,6 @@ pub(super) struct NodeFiles {
 
 impl FactsLine {
     /// The entry of a target; `None` for one that was never measured.
-    #[must_use]
     pub fn of(target: TargetRef<'_>) -> Option<Self> {
         let facts = target.facts();
         let overhead = target.overhead().unwrap_or_default();

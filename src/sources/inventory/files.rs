@@ -48,7 +48,6 @@ pub struct FilesSource {
 
 impl FilesSource {
     /// A source over the directories of `node`.
-    #[must_use]
     pub fn new(node: &str, roots: NodeDirectories, clock: Clock) -> Self {
         Self { node: node.into(), roots: Arc::new(roots), clock, known: Arc::default() }
     }
@@ -113,7 +112,6 @@ impl FilesSource {
 
 impl FoundFile {
     /// An observation of a walk at this time.
-    #[must_use]
     pub fn of(found: WalkItem, at: Moment) -> Self {
         match found {
             WalkItem::Db { shard, values: numbers, reported, is_same_file: same, problem } => {

@@ -17,6 +17,7 @@ use couchdb_client::{Cache, Client, Error, ErrorKind as Failed, Paging};
 use couchdb_names::{Build, ShardName, Version};
 use futures::{
     FutureExt as _, StreamExt as _,
+    future::join_all,
     stream::{self, BoxStream},
 };
 use std::sync::Arc;
@@ -25,6 +26,9 @@ use wall_clock::Clock;
 /// The number of databases in a page of the shard map: the server buffers the whole response of a node
 /// route, two kilobytes or more per database.
 const MAP_PAGE: usize = 500;
+
+/// The number of nodes whose files are listed at a time.
+const CONCURRENT_LISTS: usize = 3;
 
 /// CouchDB's `[couchdb] max_dbs_open`: a node with more shards opens each one again in every sweep, so
 /// all of its reads are cold.
@@ -51,7 +55,6 @@ pub struct HttpSource {
 
 impl HttpSource {
     /// A source over this client.
-    #[must_use]
     pub fn new(client: Client, clock: Clock, settings: HttpSettings) -> Self {
         Self { client, clock, settings: Arc::new(settings) }
     }
@@ -176,16 +179,18 @@ impl HttpSource {
         .boxed()
     }
 
-    /// Lists files node by node, so that only one node's list is held at a time.
+    /// Lists files of few nodes at a time, so that few lists are held; of more than one, so that a node that hangs
+    /// does not delay the others.
     fn files(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
         stream::iter(nodes)
-            .then(move |node| {
+            .map(move |node| {
                 let client = self.client.clone();
                 async move {
                     let names = client.node_files(&node).await.map_err(ReadError::from);
                     Observation::Files { names, node }
                 }
             })
+            .buffer_unordered(CONCURRENT_LISTS)
             .boxed()
     }
 
@@ -194,12 +199,18 @@ impl HttpSource {
             .then(move |db| {
                 let (client, nodes) = (self.client.clone(), nodes.clone());
                 async move {
-                    // The map of one node may be behind those of others.
                     let mut entry = client.shard_map_entry(None, &db).await;
-                    for node in nodes {
-                        if matches!(entry, Ok(None)) {
-                            entry = client.shard_map_entry(Some(&node), &db).await;
-                        }
+                    // The map of one node may be behind those of others.
+                    if matches!(entry, Ok(None)) {
+                        let asked =
+                            nodes.iter().map(|node| client.shard_map_entry(Some(node), &db));
+                        let others = join_all(asked).await.into_iter();
+                        let best = others.max_by_key(|other| match other {
+                            Ok(Some(_)) => 2,
+                            Err(_) => 1,
+                            Ok(None) => 0,
+                        });
+                        entry = best.unwrap_or(entry);
                     }
                     let entry = entry.map(|doc| doc.as_ref().and_then(convert::map_entry));
                     Observation::Stray { entry: entry.map_err(ReadError::from), db }

@@ -34,7 +34,6 @@ impl MapEntry {
     /// `["add"|"remove"|"delete"|"split", range, node]` entries (`mem3_util`, `mem3_rpc`). The copies
     /// created with the database come first in it, so an addition after any other entry, or to a range
     /// that has more copies than the one with fewest, came later.
-    #[must_use]
     pub fn new(
         db: &str,
         suffix: &str,
@@ -60,7 +59,6 @@ impl MapEntry {
     }
 
     /// The number of ranges (q).
-    #[must_use]
     pub fn ranges(&self) -> usize {
         self.copies.iter().map(|copy| copy.range).collect::<BTreeSet<_>>().len()
     }
@@ -104,7 +102,6 @@ fn moves(
 
 /// The hash of a document on the ring: the CRC-32 of its id (`mem3_hash:crc32/1`, the default hash
 /// function).
-#[must_use]
 pub fn doc_hash(id: &str) -> u32 {
     let mut crc = flate2::Crc::new();
     crc.update(id.as_bytes());
@@ -141,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn later_additions_arrive_and_removals_leave() {
+    fn copies_added_later_arrive_and_removed_copies_leave() {
         let entry = entry(
             &[(LOW, &["a", "c"]), (HIGH, &["a", "b"])],
             &[

@@ -25,14 +25,12 @@ pub struct ReadError {
 
 impl ReadError {
     /// Whether the node is down, or nobody answered for it. Any other error may come from elsewhere.
-    #[must_use]
     pub fn is_silence(&self) -> bool {
         matches!(self.reason, "node_down" | "connect" | "timeout")
     }
 
     /// Whether a request was sent, or would have been if anybody had answered before: it was neither
     /// forbidden nor held back because of the login.
-    #[must_use]
     pub fn was_asked(&self) -> bool {
         self.right.is_none() && !["login", "stopped"].contains(&self.reason)
     }
@@ -40,7 +38,6 @@ impl ReadError {
 
 impl Observation {
     /// Whether it contains many databases or files.
-    #[must_use]
     pub const fn is_large(&self) -> bool {
         matches!(
             self,
@@ -286,7 +283,7 @@ pub struct SearchAnswer {
     pub autoupdate: bool,
     /// Whether the cluster has the engine; `None` if no node answered.
     pub offered: Option<bool>,
-    /// The result of reading it; `None` without the engine.
+    /// The facts that were read; `None` without the engine.
     pub facts: Result<Option<Facts>, ReadError>,
     /// Whether no request can carry its names.
     pub unaddressable: bool,
@@ -334,7 +331,6 @@ pub struct ActiveTask {
 
 impl ActiveTask {
     /// A task of which only the kind is known.
-    #[must_use]
     pub const fn bare(doing: TaskKind, shard: String) -> Self {
         Self {
             doing,

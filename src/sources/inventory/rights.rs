@@ -16,7 +16,7 @@ pub(super) fn missing(route: &str) -> &'static str {
         "all_dbs" => {
             "the list of databases (/_all_dbs) requires a server admin, or [chttpd] admin_only_all_dbs = false: only databases that a channel's databases.include names in full are read"
         }
-        "db_shards" | "database" | "design_docs" | "view_info" | "search_info" | "doc_shards" => {
+        "db_shards" | "database" | "design_docs" | "view_info" | "search_info" => {
             "some databases cannot be read, because the login is not a member of them"
         }
         "reshard_jobs" => {

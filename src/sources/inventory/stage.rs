@@ -62,7 +62,6 @@ pub enum Stage {
 
 impl Stage {
     /// The name in the log.
-    #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Nodes => "nodes",
@@ -92,7 +91,6 @@ pub struct NodeReads {
 
 impl NodeReads {
     /// The reads on `node` of these targets of `snapshot`.
-    #[must_use]
     pub fn of(node: &str, targets: Vec<TargetIx>, snapshot: &Snapshot) -> Self {
         let (mut unread, mut read) = (targets, Vec::new());
         unread.retain(|ix| {
@@ -120,19 +118,16 @@ pub struct Databases {
 
 impl Databases {
     /// The number of databases.
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// Whether there are no databases.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
     /// The copies of the database at `at`; empty if there is none.
-    #[must_use]
     pub fn copies(&self, at: usize) -> &[TargetIx] {
         let Some(&end) = self.ends.get(at) else { return &[] };
         let begin = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied();

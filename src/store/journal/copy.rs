@@ -45,13 +45,13 @@ pub enum CopyError {
         "another backup is in progress, and only one is made at a time; try again when it ends"
     )]
     Busy,
-    /// The disk has no room for it.
+    /// The disk has no room for the copy.
     #[error(
         "a backup needs {} free in {} while it is sent, and {} are free: free space on that disk",
         format_size_short(*.needed), .directory.display(), format_size_short(*.available)
     )]
     NoSpace {
-        /// Where it would be written.
+        /// The directory in which the copy would be written.
         directory: PathBuf,
         /// Bytes that must be free.
         needed: u64,
@@ -72,7 +72,7 @@ pub enum CopyError {
     /// The journal cannot be copied.
     #[error("cannot copy the journal: {0}")]
     Failed(String),
-    /// Nobody waits for it any more.
+    /// Nobody waits for the copy any more.
     #[error("the backup was cancelled")]
     Cancelled,
 }
@@ -87,7 +87,6 @@ pub struct JournalCopy {
 
 impl JournalCopy {
     /// Its size in bytes.
-    #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -234,7 +234,6 @@ pub struct OverriddenSetting {
 
 impl EventType {
     /// Whether the event is about a database rather than about this program.
-    #[must_use]
     pub const fn is_database_event(self) -> bool {
         matches!(self, Self::Created | Self::Updated | Self::Deleted)
     }
@@ -242,7 +241,6 @@ impl EventType {
 
 impl EventDetails {
     /// The change and the database name, if this is a database event.
-    #[must_use]
     pub fn database_change(&self) -> Option<(DbChange, &str)> {
         let (change, db) = if let Self::Created { db } = self {
             (DbChange::Created, db)
@@ -257,7 +255,6 @@ impl EventDetails {
     }
 
     /// The target of the event, if it has one.
-    #[must_use]
     pub const fn target(&self) -> Option<&TargetId> {
         match self {
             Self::Queued { target, .. }
@@ -287,7 +284,6 @@ impl EventDetails {
     }
 
     /// Further targets covered by the same entry.
-    #[must_use]
     pub fn also_targets(&self) -> &[TargetId] {
         if let Self::Queued { summary, .. } | Self::Refused { summary, .. } = self {
             &summary.also
@@ -297,7 +293,6 @@ impl EventDetails {
     }
 
     /// Type of the event.
-    #[must_use]
     pub fn event_type(&self) -> EventType {
         self.into()
     }

@@ -172,19 +172,16 @@ impl Journal {
     /// Subscribes to all events from now on, in the order of their numbers and after they are
     /// stored. A subscriber that falls behind receives an error and can read the missed events with
     /// [`Self::events`].
-    #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<StoredEvents> {
         self.stored_events.subscribe()
     }
 
     /// The current state of the journal.
-    #[must_use]
     pub fn health(&self) -> watch::Receiver<Arc<JournalHealth>> {
         self.health.clone()
     }
 
     /// Number of events dropped since the start.
-    #[must_use]
     pub fn dropped_events(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

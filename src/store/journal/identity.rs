@@ -18,7 +18,6 @@ pub struct ClusterIdentity {
 impl ClusterIdentity {
     /// Whether two identities describe the same cluster. Names are compared only if a uuid is
     /// missing, because every single-node cluster may be named `nonode@nohost`.
-    #[must_use]
     pub fn is_same_cluster(&self, other: &Self) -> bool {
         let shared = |one: &BTreeSet<String>, two: &BTreeSet<String>| !one.is_disjoint(two);
         if self.uuids.is_empty() || other.uuids.is_empty() {
@@ -30,7 +29,6 @@ impl ClusterIdentity {
 
     /// The updated identity of the same cluster. Uuids that were not shown this time are kept,
     /// because their node may be the only one that is up next time.
-    #[must_use]
     pub fn merged_with(&self, now: &Self) -> Self {
         let uuids = self.uuids.union(&now.uuids).cloned().collect();
         Self { uuids, nodes: now.nodes.clone() }
@@ -63,7 +61,7 @@ pub enum ClaimError {
         storage: String,
         /// The cluster the journal belongs to.
         owner: Box<ClusterIdentity>,
-        /// The cluster to claim it for.
+        /// The cluster that wants to claim the journal.
         found: Box<ClusterIdentity>,
     },
     /// The journal cannot be read or written.

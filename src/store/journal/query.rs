@@ -50,7 +50,6 @@ pub struct EventsQuery {
 
 impl EventsQuery {
     /// Whether an event matches the requested types and targets.
-    #[must_use]
     pub fn matches(&self, what: &EventDetails) -> bool {
         let about = |target: &TargetSelector| {
             what.target().into_iter().chain(what.also_targets()).any(|id| target.selects(id, None))

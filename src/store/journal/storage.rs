@@ -106,7 +106,7 @@ pub(super) fn remedy(why: &io::Error) -> &'static str {
 }
 
 impl JournalOpenError {
-    /// Whether it may open once there is space on its disk.
+    /// Whether the journal may open once its disk has space.
     pub(super) fn is_full(&self) -> bool {
         let (Self::Io { why, .. } | Self::Directory { why, .. }) = self else { return false };
         matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -172,7 +172,6 @@ pub struct DirectoryStorage(PathBuf);
 
 impl DirectoryStorage {
     /// Uses the directory at `path`.
-    #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
@@ -328,7 +327,6 @@ pub(super) fn database_builder() -> Builder {
 }
 
 /// Whether a process has a journal open under this name. `false` for everything else.
-#[must_use]
 pub fn is_open_journal(path: &Path) -> bool {
     matches!(
         database_builder().open_read_only(path),

@@ -33,7 +33,6 @@ impl Draft {
     }
 
     /// The part of a view that indexes one shard on one node, if it exists.
-    #[must_use]
     pub fn find_part(
         &self,
         node: NodeIx,

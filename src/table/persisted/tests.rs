@@ -51,7 +51,8 @@ fn tables(ago: impl Fn(u64) -> Option<u64>) -> Arc<Snapshot> {
             let ix = draft.add_view(db, view);
             measure(&mut draft, ix, at, ago(at));
             let cleanup = draft.get_or_add_cleanup(db);
-            measure(&mut draft, cleanup, 0, ago(at));
+            let file_bytes = OptionalU64::UNKNOWN;
+            draft.set_facts(cleanup, Facts { file_bytes, ..facts(0, ago(at)) });
         }
     }
     // A removed target leaves an empty row.
@@ -98,6 +99,19 @@ fn restores_facts_with_their_age() {
     assert_eq!(ages(&after), ages(&before));
     assert_eq!(after.totals(), before.totals());
     assert!(after.nodes().iter().skip(1).all(|node| node.is_member && node.is_up.is_none()));
+}
+
+/// Bytes of unused files that no sum of a node has yet would be a gain above all waste.
+#[test]
+fn restored_cleanup_has_no_size_before_a_walk() {
+    let mut draft = Draft::new(5);
+    let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".17" });
+    let cleanup = draft.get_or_add_cleanup(db);
+    let flags = FactFlags { evidence: true, ..FactFlags::default() };
+    draft.set_facts(cleanup, Facts { flags, ..facts(900 << 20, Some(60)) });
+    let after = restored(&packed(&draft.publish(Moment::from_unix(NOW))));
+    let facts = after.targets().next().unwrap().facts();
+    assert_eq!((facts.flags.evidence, facts.file_bytes.get()), (true, None));
 }
 
 #[test]

@@ -3,11 +3,15 @@
 //! They come from the families that the book's table lists; a test compares them with a running
 //! demo's `/metrics`.
 
+#[path = "../../duplicate_series/mod.rs"]
+mod duplicate_series;
+
 use super::{
     demo::Demo,
     tools::{self, PROMTOOL},
 };
-use metrics_text::{FamilyDescription, MetricType, duplicate_series};
+use duplicate_series::duplicate_series;
+use metrics_text::{FamilyDescription, MetricType};
 use recliner::serve::http::families;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -36,7 +36,6 @@ impl Client {
     }
 
     /// Begins to set up a client with these settings.
-    #[must_use]
     pub fn builder(settings: ClientSettings) -> Builder {
         Builder {
             settings,

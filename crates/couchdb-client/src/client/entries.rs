@@ -18,7 +18,6 @@ pub struct EntryStatus {
 impl Client {
     /// The URLs of the settings, each with whether its last answer was usable. `describe` gives the
     /// words for an error.
-    #[must_use]
     pub fn entries(&self, describe: impl Fn(&Error) -> String) -> Vec<EntryStatus> {
         let entries = self.shared.directory.entries.iter();
         let refused = self.shared.auth.refusal().map(Arc::new);
@@ -36,13 +35,11 @@ impl Client {
     }
 
     /// Whether the login was refused or cannot be read, so that nothing is sent.
-    #[must_use]
     pub fn is_login_refused(&self) -> bool {
         self.shared.auth.refusal().is_some()
     }
 
     /// The names of the nodes that requests have named so far.
-    #[must_use]
     pub fn known_nodes(&self) -> Vec<String> {
         self.shared.directory.nodes().iter().map(|node| node.name.to_string()).collect()
     }

@@ -143,14 +143,6 @@ impl Client {
         self.get_timed(Route::Up, ServerChoice::Own(node), has_status).await
     }
 
-    /// Versions of what `node` is built of, since 3.2; [`ErrorKind::NotFound`] before.
-    ///
-    /// # Errors
-    /// As [`Error`] says.
-    pub async fn versions(&self, node: &str) -> Result<wire::Versions, Error> {
-        self.get(Route::NodeVersions { node }, ServerChoice::Node(node)).await
-    }
-
     /// Every database file on `node`'s disk, in or out of the shard map.
     ///
     /// # Errors
@@ -367,14 +359,6 @@ impl Client {
     /// As [`Error`] says.
     pub async fn view_info(&self, db: &str, ddoc: &str) -> Result<wire::ViewInfo, Error> {
         self.get(Route::ViewInfo { db, ddoc }, ServerChoice::Any).await
-    }
-
-    /// The range and the nodes that hold a document.
-    ///
-    /// # Errors
-    /// As [`Error`] says.
-    pub async fn doc_shards(&self, db: &str, doc: &str) -> Result<wire::DocShards, Error> {
-        self.get(Route::DocShards { db, doc }, ServerChoice::Any).await
     }
 
     /// Whether a node that did not answer does so again. Its own address, if known, is asked even

@@ -5,7 +5,10 @@ use crate::Tls;
 use rustls::{
     ClientConfig, RootCertStore,
     client::WebPkiServerVerifier,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
 };
 use std::{
     path::{Path, PathBuf},
@@ -35,26 +38,42 @@ pub enum TlsError {
     Refused(#[source] rustls::Error),
 }
 
+/// The maximum size of a file with certificates or a key, in bytes.
+const MAX_PEM_BYTES: u64 = 1 << 20;
+
+/// Reads a file in PEM.
+fn read<T>(
+    key: &'static str,
+    path: &Path,
+    parse: impl FnOnce(&[u8]) -> Result<T, pem::Error>,
+) -> Result<T, TlsError> {
+    let read = named_file::read_at_most(path, MAX_PEM_BYTES).map_err(|why| why.to_string());
+    let parsed = read.and_then(|bytes| parse(&bytes).map_err(|why| why.to_string()));
+    parsed.map_err(|reason| TlsError::File { key, path: path.to_owned(), reason })
+}
+
 fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let refused = |reason: String| TlsError::File { key, path: path.to_owned(), reason };
-    let read = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| refused(error.to_string()))?;
-    if read.is_empty() {
-        return Err(refused("it holds no certificate in PEM".to_owned()));
+    let certificates =
+        read(key, path, |bytes| CertificateDer::pem_slice_iter(bytes).collect::<Result<_, _>>())?;
+    if Vec::is_empty(&certificates) {
+        let reason = "it holds no certificate in PEM".to_owned();
+        return Err(TlsError::File { key, path: path.to_owned(), reason });
     }
-    Ok(read)
+    Ok(certificates)
 }
 
 /// The given authorities and no others; without them the system's, or the built-in ones if the
 /// system has none.
-fn roots(tls: &Tls, used: bool) -> Result<RootCertStore, TlsError> {
+fn roots(
+    given: Option<(&Path, &[CertificateDer<'static>])>,
+    used: bool,
+) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    if let Some(path) = &tls.ca_file {
-        for certificate in certificates(CA_FILE, path)? {
-            roots.add(certificate).map_err(|error| TlsError::File {
+    if let Some((path, certificates)) = given {
+        for certificate in certificates {
+            roots.add(certificate.clone()).map_err(|error| TlsError::File {
                 key: CA_FILE,
-                path: path.clone(),
+                path: path.to_owned(),
                 reason: error.to_string(),
             })?;
         }
@@ -88,18 +107,21 @@ fn are_own(roots: &RootCertStore) -> bool {
 /// the start.
 pub(super) fn client_config(tls: &Tls, used: bool) -> Result<(ClientConfig, bool), TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let roots = roots(tls, used)?;
-    let own = tls.ca_file.is_some() && are_own(&roots);
+    // Read once: it may be a pipe.
+    let given =
+        tls.ca_file.as_deref().map(|path| Ok::<_, TlsError>((path, certificates(CA_FILE, path)?)));
+    let given = given.transpose()?;
+    let roots = roots(given.as_ref().map(|(path, pem)| (*path, pem.as_slice())), used)?;
+    let own = given.is_some() && are_own(&roots);
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Refused)?;
-    let builder = match &tls.ca_file {
+    let builder = match given {
         None => builder.with_root_certificates(roots),
-        Some(path) => {
+        Some((_, pinned)) => {
             let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
                 .build()
                 .map_err(|why| TlsError::Refused(rustls::Error::General(why.to_string())))?;
-            let pinned = certificates(CA_FILE, path)?;
             let verifier = Arc::new(PinnedVerifier::new(verifier, pinned));
             builder.dangerous().with_custom_certificate_verifier(verifier)
         }
@@ -108,11 +130,7 @@ pub(super) fn client_config(tls: &Tls, used: bool) -> Result<(ClientConfig, bool
         (None, None) => builder.with_no_client_auth(),
         (Some(cert), Some(key)) => {
             let chain = certificates("cert_file", cert)?;
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::File {
-                key: "key_file",
-                path: key.clone(),
-                reason: error.to_string(),
-            })?;
+            let key = read("key_file", key, PrivateKeyDer::from_pem_slice)?;
             builder.with_client_auth_cert(chain, key).map_err(TlsError::Refused)?
         }
         _ => return Err(TlsError::Half),

@@ -1,6 +1,10 @@
 //! Design documents and their view indexes.
 
-use super::{lenient, search, shard::Sizes};
+use super::{
+    lenient::{self, lenient},
+    search,
+    shard::Sizes,
+};
 use couchdb_names::{Engine, Signature};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -46,19 +50,16 @@ impl DesignDoc {
     }
 
     /// Whether it has views. If it has none, `_info` describes an index that does not exist.
-    #[must_use]
     pub fn has_views(&self) -> bool {
         self.views.is_some()
     }
 
     /// The language, with CouchDB's default.
-    #[must_use]
     pub fn language(&self) -> &str {
         self.language.as_deref().unwrap_or("javascript")
     }
 
     /// The names of its search indexes.
-    #[must_use]
     pub fn searches(&self, engine: Engine) -> &[String] {
         match engine {
             Engine::Nouveau => &self.nouveau,
@@ -112,19 +113,17 @@ impl<'de> Deserialize<'de> for Autoupdate {
     }
 }
 
-/// Options of a design document.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct DesignOptions {
-    /// Whether the index is partitioned.
-    #[serde(deserialize_with = "lenient::field")]
-    pub partitioned: Option<bool>,
-    /// Whether map functions see the sequence.
-    #[serde(deserialize_with = "lenient::field")]
-    pub local_seq: Option<bool>,
-    /// Whether map functions see design documents.
-    #[serde(deserialize_with = "lenient::field")]
-    pub include_design: Option<bool>,
+lenient! {
+    /// Options of a design document.
+    #[derive(Copy, Eq)]
+    pub struct DesignOptions {
+        /// Whether the index is partitioned.
+        pub partitioned: Option<bool>,
+        /// Whether map functions see the sequence.
+        pub local_seq: Option<bool>,
+        /// Whether map functions see design documents.
+        pub include_design: Option<bool>,
+    }
 }
 
 /// A page of `/{db}/_design_docs?include_docs=true`.
@@ -159,78 +158,55 @@ impl DesignRow {
     }
 }
 
-/// `_info` of a view index, for one copy or for the cluster.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct ViewInfo {
-    /// The design document's name, without `_design/`.
-    #[serde(deserialize_with = "lenient::field")]
-    pub name: Option<String>,
-    /// The index.
-    #[serde(deserialize_with = "lenient::field")]
-    pub view_index: ViewIndex,
-}
+lenient! {
+    /// `_info` of a view index, for one copy or for the cluster.
+    pub struct ViewInfo {
+        /// The design document's name, without `_design/`.
+        pub name: Option<String>,
+        /// The index.
+        pub view_index: ViewIndex,
+    }
 
-/// A view index.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct ViewIndex {
-    /// The signature, which is also the name of its file.
-    #[serde(deserialize_with = "lenient::field")]
-    pub signature: Option<Signature>,
-    /// The language of its views.
-    #[serde(deserialize_with = "lenient::field")]
-    pub language: Option<String>,
-    /// Sizes in bytes: of one file, or the sum over one copy of each range.
-    #[serde(deserialize_with = "lenient::field")]
-    pub sizes: Sizes,
-    /// The database's sequence up to which it is built.
-    #[serde(deserialize_with = "lenient::seq")]
-    pub update_seq: Option<u64>,
-    /// The last purge it has processed.
-    #[serde(deserialize_with = "lenient::seq")]
-    pub purge_seq: Option<u64>,
-    /// The versions of ICU's collator that built it (3.3+); for the cluster, the union over all
-    /// nodes.
-    #[serde(deserialize_with = "lenient::field")]
-    pub collator_versions: Option<Vec<String>>,
-    /// Whether a compaction runs.
-    #[serde(deserialize_with = "lenient::field")]
-    pub compact_running: Option<bool>,
-    /// Whether it is being built.
-    #[serde(deserialize_with = "lenient::field")]
-    pub updater_running: Option<bool>,
-    /// Whether changes wait to be synced.
-    #[serde(deserialize_with = "lenient::field")]
-    pub waiting_commit: Option<bool>,
-    /// Requests that wait for its build.
-    #[serde(deserialize_with = "lenient::field")]
-    pub waiting_clients: Option<u64>,
-    /// How many sequences one copy is behind its database.
-    #[serde(deserialize_with = "lenient::field")]
-    pub pending_updates: Option<u64>,
-    /// How many sequences the copies that responded for the cluster are behind.
-    #[serde(deserialize_with = "lenient::field")]
-    pub updates_pending: Option<UpdatesPending>,
-}
+    /// A view index.
+    pub struct ViewIndex {
+        /// The signature, which is also the name of its file.
+        pub signature: Option<Signature>,
+        /// The language of its views.
+        pub language: Option<String>,
+        /// Sizes in bytes: of one file, or the sum over one copy of each range.
+        pub sizes: Sizes,
+        /// The database's sequence up to which it is built.
+        pub update_seq: Option<u64>,
+        /// The last purge it has processed.
+        pub purge_seq: Option<u64>,
+        /// The versions of ICU's collator that built it (3.3+); for the cluster, the union over all
+        /// nodes.
+        pub collator_versions: Option<Vec<String>>,
+        /// Whether a compaction runs.
+        pub compact_running: Option<bool>,
+        /// Whether it is being built.
+        pub updater_running: Option<bool>,
+        /// Whether changes wait to be synced.
+        pub waiting_commit: Option<bool>,
+        /// Requests that wait for its build.
+        pub waiting_clients: Option<u64>,
+        /// How many sequences one copy is behind its database.
+        pub pending_updates: Option<u64>,
+        /// How many sequences the copies that responded for the cluster are behind.
+        pub updates_pending: Option<UpdatesPending>,
+    }
 
-/// How many sequences the responding copies of an index are behind.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct UpdatesPending {
-    /// For the best copy of each range.
-    #[serde(deserialize_with = "lenient::field")]
-    pub minimum: Option<u64>,
-    /// For the preferred copies among them.
-    #[serde(deserialize_with = "lenient::field")]
-    pub preferred: Option<u64>,
-    /// For all copies.
-    #[serde(deserialize_with = "lenient::field")]
-    pub total: Option<u64>,
+    /// How many sequences the responding copies of an index are behind.
+    #[derive(Copy, Eq)]
+    pub struct UpdatesPending {
+        /// For the best copy of each range.
+        pub minimum: Option<u64>,
+        /// For the preferred copies among them.
+        pub preferred: Option<u64>,
+        /// For all copies.
+        pub total: Option<u64>,
+    }
 }
 
 impl lenient::Object for DesignDoc {}
-impl lenient::Object for DesignOptions {}
 impl lenient::Object for DesignRow {}
-impl lenient::Object for ViewIndex {}
-impl lenient::Object for UpdatesPending {}

@@ -1,8 +1,7 @@
 //! Feeds: database events (`_db_updates`) and changes of the shard map (`_dbs/_changes`).
 
-use super::lenient;
+use super::lenient::{self, lenient};
 use couchdb_names::check_db_name_length;
-use serde::Deserialize;
 
 /// The default name of the database with the events of `_db_updates`.
 pub const GLOBAL_CHANGES: &str = "_global_changes";
@@ -23,7 +22,6 @@ impl Change {
     pub const ALL: [Self; 3] = [Self::Created, Self::Updated, Self::Deleted];
 
     /// CouchDB's name of the event.
-    #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -33,7 +31,6 @@ impl Change {
     }
 
     /// The event with this name.
-    #[must_use]
     pub fn from_label(label: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.label() == label)
     }
@@ -82,56 +79,39 @@ impl UpdateLine {
     }
 }
 
-/// All fields that a line may have.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct RawLine {
-    #[serde(deserialize_with = "lenient::field")]
-    db_name: Option<String>,
-    #[serde(rename = "type", deserialize_with = "lenient::field")]
-    kind: Option<String>,
-    #[serde(deserialize_with = "lenient::field")]
-    seq: Option<String>,
-    #[serde(deserialize_with = "lenient::field")]
-    last_seq: Option<String>,
-}
+lenient! {
+    /// All fields that a line may have.
+    struct RawLine {
+        db_name: Option<String>,
+        #[serde(rename = "type")]
+        kind: Option<String>,
+        seq: Option<String>,
+        last_seq: Option<String>,
+    }
 
-/// The part of a normal response of `_db_updates` that is used: the sequence it reached.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct UpdatesEnd {
-    #[serde(deserialize_with = "lenient::field")]
-    pub(crate) last_seq: Option<String>,
-}
+    /// The part of a normal response of `_db_updates` that is used: the sequence it reached.
+    pub(crate) struct UpdatesEnd {
+        pub(crate) last_seq: Option<String>,
+    }
 
-/// A response of `_dbs/_changes`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct MapChanges {
-    /// Databases whose entry changed, by ascending sequence.
-    #[serde(deserialize_with = "lenient::field")]
-    pub results: Vec<MapChange>,
-    /// The node's own sequence to continue from.
-    #[serde(deserialize_with = "lenient::seq")]
-    pub last_seq: Option<u64>,
-}
+    /// A response of `_dbs/_changes`.
+    pub struct MapChanges {
+        /// Databases whose entry changed, by ascending sequence.
+        pub results: Vec<MapChange>,
+        /// The node's own sequence to continue from.
+        pub last_seq: Option<u64>,
+    }
 
-/// A database whose entry in the shard map changed.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct MapChange {
-    /// The database; also ids of design documents.
-    #[serde(deserialize_with = "lenient::field")]
-    pub id: Option<String>,
-    /// The node's own sequence.
-    #[serde(deserialize_with = "lenient::seq")]
-    pub seq: Option<u64>,
-    /// Whether the entry was deleted.
-    #[serde(deserialize_with = "lenient::field")]
-    pub deleted: Option<bool>,
+    /// A database whose entry in the shard map changed.
+    pub struct MapChange {
+        /// The database; also ids of design documents.
+        pub id: Option<String>,
+        /// The node's own sequence.
+        pub seq: Option<u64>,
+        /// Whether the entry was deleted.
+        pub deleted: Option<bool>,
+    }
 }
-
-impl lenient::Object for MapChange {}
 
 #[cfg(test)]
 mod tests {

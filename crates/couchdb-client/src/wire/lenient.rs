@@ -83,6 +83,26 @@ impl<'de, T: Lenient<'de>> Visitor<'de> for LenientVisitor<T> {
     }
 }
 
+/// Structs of responses, whose fields are all lenient.
+macro_rules! lenient {
+    ($($(#[$of_struct:meta])* $vis:vis struct $name:ident {
+        $($(#[$of_field:meta])* $field_vis:vis $field:ident: $type:ty,)+
+    })+) => {$(
+        $(#[$of_struct])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+        #[serde(default)]
+        $vis struct $name {
+            $(
+                $(#[$of_field])*
+                #[serde(deserialize_with = "crate::wire::lenient::field")]
+                $field_vis $field: $type,
+            )+
+        }
+        impl crate::wire::lenient::Object for $name {}
+    )+};
+}
+pub(super) use lenient;
+
 /// Parses a field of any type.
 pub(super) fn field<'de, D: Deserializer<'de>, T: Lenient<'de>>(from: D) -> Result<T, D::Error> {
     from.deserialize_any(LenientVisitor(PhantomData))
@@ -97,10 +117,15 @@ impl<'de, T: Lenient<'de>> Deserialize<'de> for Element<T> {
     }
 }
 
-/// Counts, sizes and seconds. Negative and fractional numbers are unknown.
+/// Counts, sizes, seconds and sequences. Negative and fractional numbers are unknown. The cluster's
+/// sequences are `"123-g1AAAA…"`, of which the number is used (`fabric_view_changes:pack_seqs/1`).
 impl Lenient<'_> for Option<u64> {
     fn from_u64(value: u64) -> Self {
         Some(value)
+    }
+    fn from_str(value: &str) -> Self {
+        let (number, packed) = value.split_once('-')?;
+        number.parse().ok().filter(|_| packed.starts_with('g'))
     }
 }
 
@@ -133,25 +158,6 @@ impl Lenient<'_> for Option<couchdb_names::Signature> {
     fn from_str(value: &str) -> Self {
         value.parse().ok()
     }
-}
-
-/// A sequence: a number for one node, or `"123-g1AAAA…"` for the cluster, whose number is used
-/// (`fabric_view_changes:pack_seqs/1`).
-#[derive(Default)]
-struct Seq(Option<u64>);
-
-impl Lenient<'_> for Seq {
-    fn from_u64(value: u64) -> Self {
-        Self(Some(value))
-    }
-    fn from_str(value: &str) -> Self {
-        Self(value.split('-').next().and_then(|number| number.parse().ok()))
-    }
-}
-
-/// The number of a sequence, or unknown.
-pub(super) fn seq<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    field(from).map(|Seq(number)| number)
 }
 
 /// An object with named fields, each of them lenient.

@@ -1,6 +1,6 @@
 //! The shard map: documents of the node-local database `_dbs`.
 
-use super::lenient;
+use super::lenient::{self, lenient};
 use serde::{Deserialize, de::SeqAccess};
 use std::collections::BTreeMap;
 
@@ -62,26 +62,19 @@ impl<'de> lenient::Lenient<'de> for Option<ChangelogEntry> {
     }
 }
 
-/// A page of `_dbs/_all_docs?include_docs=true`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct MapRows {
-    /// The total number of rows.
-    #[serde(deserialize_with = "lenient::field")]
-    pub(crate) total_rows: Option<u64>,
-    #[serde(deserialize_with = "lenient::field")]
-    pub(crate) rows: Vec<MapRow>,
-}
+lenient! {
+    /// A page of `_dbs/_all_docs?include_docs=true`.
+    pub(crate) struct MapRows {
+        /// The total number of rows.
+        pub(crate) total_rows: Option<u64>,
+        pub(crate) rows: Vec<MapRow>,
+    }
 
-/// One row of the page.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct MapRow {
-    #[serde(deserialize_with = "lenient::field")]
-    pub(crate) id: Option<String>,
-    #[serde(deserialize_with = "lenient::field")]
-    pub(crate) doc: Option<DbsDoc>,
+    /// One row of the page.
+    pub(crate) struct MapRow {
+        pub(crate) id: Option<String>,
+        pub(crate) doc: Option<DbsDoc>,
+    }
 }
 
 impl lenient::Object for DbsDoc {}
-impl lenient::Object for MapRow {}

@@ -1,6 +1,6 @@
 //! Search indexes: their names in design documents, and the cluster's information about one.
 
-use super::lenient;
+use super::lenient::lenient;
 use serde::{Deserialize, Deserializer};
 
 /// The names of the indexes in `nouveau` or `indexes`. An entry without `index` defines none
@@ -12,54 +12,40 @@ pub(super) fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D
     Ok(defined.map(|(name, _)| name.clone()).collect())
 }
 
-/// `_nouveau_info` or `_search_info` of a search index of the cluster.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct SearchInfo {
-    /// The design document's id and the index's name, separated by a slash.
-    #[serde(deserialize_with = "lenient::field")]
-    pub name: Option<String>,
-    /// The index.
-    #[serde(deserialize_with = "lenient::field")]
-    pub search_index: SearchIndex,
-}
+lenient! {
+    /// `_nouveau_info` or `_search_info` of a search index of the cluster.
+    pub struct SearchInfo {
+        /// The design document's id and the index's name, separated by a slash.
+        pub name: Option<String>,
+        /// The index.
+        pub search_index: SearchIndex,
+    }
 
-/// A search index: sums over one copy of each range, the first that responded.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct SearchIndex {
-    /// Indexed documents; nouveau only.
-    #[serde(deserialize_with = "lenient::field")]
-    pub num_docs: Option<u64>,
-    /// Indexed documents; clouseau only.
-    #[serde(deserialize_with = "lenient::field")]
-    pub doc_count: Option<u64>,
-    /// Bytes on disk.
-    #[serde(deserialize_with = "lenient::field")]
-    pub disk_size: Option<u64>,
-    /// The sum of the shards' sequences up to which it is built; nouveau only.
-    #[serde(deserialize_with = "lenient::seq")]
-    pub update_seq: Option<u64>,
-    /// The sum of the shards' sequences that searches see; clouseau only.
-    #[serde(deserialize_with = "lenient::seq")]
-    pub pending_seq: Option<u64>,
-    /// The sum of the shards' sequences that are synced to disk; clouseau only.
-    #[serde(deserialize_with = "lenient::seq")]
-    pub committed_seq: Option<u64>,
+    /// A search index: sums over one copy of each range, the first that responded.
+    pub struct SearchIndex {
+        /// Indexed documents; nouveau only.
+        pub num_docs: Option<u64>,
+        /// Indexed documents; clouseau only.
+        pub doc_count: Option<u64>,
+        /// Bytes on disk.
+        pub disk_size: Option<u64>,
+        /// The sum of the shards' sequences up to which it is built; nouveau only.
+        pub update_seq: Option<u64>,
+        /// The sum of the shards' sequences that searches see; clouseau only.
+        pub pending_seq: Option<u64>,
+        /// The sum of the shards' sequences that are synced to disk; clouseau only.
+        pub committed_seq: Option<u64>,
+    }
 }
 
 impl SearchIndex {
     /// The sum of the shards' sequences up to which it is built.
-    #[must_use]
     pub fn built_to(&self) -> Option<u64> {
         self.update_seq.or(self.pending_seq).or(self.committed_seq)
     }
 
     /// Indexed documents.
-    #[must_use]
     pub fn docs(&self) -> Option<u64> {
         self.num_docs.or(self.doc_count)
     }
 }
-
-impl lenient::Object for SearchIndex {}

@@ -1,62 +1,46 @@
 //! Information about a database file, and about a clustered database.
 
-use super::lenient;
-use serde::Deserialize;
+use super::lenient::lenient;
 
-/// Sizes in bytes.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct Sizes {
-    /// The file, without the new file of a running compaction.
-    #[serde(deserialize_with = "lenient::field")]
-    pub file: Option<u64>,
-    /// What a compaction would keep, as CouchDB computes it.
-    #[serde(deserialize_with = "lenient::field")]
-    pub active: Option<u64>,
-    /// The uncompressed documents.
-    #[serde(deserialize_with = "lenient::field")]
-    pub external: Option<u64>,
-}
-
-/// The facts of one shard copy (`couch_db:get_db_info/1`), or the sums of a clustered database
-/// (`fabric_db_info`), which have no `compacted_seq`, `engine` and `uuid`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct ShardInfo {
-    /// The name, as requested.
-    #[serde(deserialize_with = "lenient::field")]
-    pub db_name: Option<String>,
+lenient! {
     /// Sizes in bytes.
-    #[serde(deserialize_with = "lenient::field")]
-    pub sizes: Sizes,
-    /// The number of documents.
-    #[serde(deserialize_with = "lenient::field")]
-    pub doc_count: Option<u64>,
-    /// Deleted documents that remain as tombstones.
-    #[serde(deserialize_with = "lenient::field")]
-    pub doc_del_count: Option<u64>,
-    /// The sequence of the last change; for the cluster, the number before the `-`.
-    #[serde(deserialize_with = "lenient::seq")]
-    pub update_seq: Option<u64>,
-    /// The sequence at the last compaction; 0 if there was none.
-    #[serde(deserialize_with = "lenient::seq")]
-    pub compacted_seq: Option<u64>,
-    /// The number of the last purge; for the cluster, the number before the `-`.
-    #[serde(deserialize_with = "lenient::seq")]
-    pub purge_seq: Option<u64>,
-    /// Whether a compaction runs.
-    #[serde(deserialize_with = "lenient::field")]
-    pub compact_running: Option<bool>,
-    /// The version of the file format; 8 since 3.0.
-    #[serde(deserialize_with = "lenient::field")]
-    pub disk_format_version: Option<u64>,
-    /// The storage engine, `couch_bt_engine`.
-    #[serde(deserialize_with = "lenient::field")]
-    pub engine: Option<String>,
-    /// For one node, the time in microseconds when the file was opened; for the cluster, the
-    /// database's suffix.
-    #[serde(deserialize_with = "lenient::field")]
-    pub instance_start_time: Option<String>,
+    #[derive(Copy)]
+    pub struct Sizes {
+        /// The file, without the new file of a running compaction.
+        pub file: Option<u64>,
+        /// What a compaction would keep, as CouchDB computes it.
+        pub active: Option<u64>,
+        /// The uncompressed documents.
+        pub external: Option<u64>,
+    }
+
+    /// The facts of one shard copy (`couch_db:get_db_info/1`), or the sums of a clustered database
+    /// (`fabric_db_info`), which have no `compacted_seq`, `engine` and `uuid`.
+    pub struct ShardInfo {
+        /// The name, as requested.
+        pub db_name: Option<String>,
+        /// Sizes in bytes.
+        pub sizes: Sizes,
+        /// The number of documents.
+        pub doc_count: Option<u64>,
+        /// Deleted documents that remain as tombstones.
+        pub doc_del_count: Option<u64>,
+        /// The sequence of the last change; for the cluster, the number before the `-`.
+        pub update_seq: Option<u64>,
+        /// The sequence at the last compaction; 0 if there was none.
+        pub compacted_seq: Option<u64>,
+        /// The number of the last purge; for the cluster, the number before the `-`.
+        pub purge_seq: Option<u64>,
+        /// Whether a compaction runs.
+        pub compact_running: Option<bool>,
+        /// The version of the file format; 8 since 3.0.
+        pub disk_format_version: Option<u64>,
+        /// The storage engine, `couch_bt_engine`.
+        pub engine: Option<String>,
+        /// For one node, the time in microseconds when the file was opened; for the cluster, the
+        /// database's suffix.
+        pub instance_start_time: Option<String>,
+    }
 }
 
 impl ShardInfo {
@@ -66,5 +50,3 @@ impl ShardInfo {
         self.sizes.file.is_some() || self.sizes.active.is_some() || self.update_seq.is_some()
     }
 }
-
-impl lenient::Object for Sizes {}

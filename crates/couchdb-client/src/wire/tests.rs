@@ -225,10 +225,6 @@ fn reads_welcome_versions_and_membership_of_real_servers() {
                 vendor: Vendor { name: some("The Apache Software Foundation") },
             }
         );
-        assert_eq!(
-            body::<Versions>(version, "versions"),
-            Versions { collator_version: some("153.120") }
-        );
         let system: System = body(version, "system");
         assert_eq!((system.run_queue, system.internal_replication_jobs), (Some(0), Some(0)));
         assert!(system.uptime > Some(0), "{version}");
@@ -466,6 +462,5 @@ proptest! {
         prop_assert!(serde_json::from_str::<SmooshStatus>(&text).is_ok());
         prop_assert!(serde_json::from_str::<ReshardJobs>(&text).is_ok());
         prop_assert!(serde_json::from_str::<System>(&text).is_ok());
-        prop_assert!(serde_json::from_str::<Versions>(&text).is_ok());
     }
 }

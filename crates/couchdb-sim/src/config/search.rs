@@ -16,7 +16,6 @@ pub struct Search {
 
 impl Search {
     /// A completely built index.
-    #[must_use]
     pub fn new(engine: Engine, name: &str) -> Self {
         Self { engine, name: name.to_owned(), built: 1.0 }
     }

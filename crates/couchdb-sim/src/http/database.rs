@@ -21,7 +21,7 @@ pub(super) fn packed(seq: u64) -> String {
 }
 
 /// The response to `GET /{db}`.
-pub(super) fn info(name: &str, db: &DatabaseInfo) -> Value {
+fn info(name: &str, db: &DatabaseInfo) -> Value {
     let quorum = db.n / 2 + 1;
     value!({
         "instance_start_time": db.created.to_string(),

@@ -58,7 +58,7 @@ fn needs_it(inner: &Inner, entry: &str, path: &str) -> bool {
         // smoosh's status ignores the node in its path.
         ["_node", _, "_smoosh", ..] => false,
         ["_node", node, ..] => *node != entry && inner.planned.is_awaited(node, now),
-        ["_reshard" | "_active_tasks" | "_dbs_info", ..] => true,
+        ["_reshard" | "_active_tasks", ..] => true,
         _ => is_without(inner, &segments, |node| inner.planned.is_awaited(node, now)),
     }
 }

@@ -30,7 +30,6 @@ pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[
     }
     match rest {
         [] if local => json(200, &value!({"name": node})).into(),
-        ["_versions"] => system::versions(inner, &node).into(),
         ["_config", rest @ ..] => config(inner, ask, &node, rest).into(),
         ["_prometheus"] => system::prometheus(inner, &node).into(),
         ["_system"] => system::system(inner, &node).into(),

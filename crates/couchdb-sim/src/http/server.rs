@@ -3,7 +3,6 @@
 use super::{
     answer::{Answer, accepted, error, illegal_name, json, not_found, tag, wrong_method},
     ask::ParsedRequest,
-    database::info,
 };
 use crate::{
     cluster::Inner,
@@ -15,9 +14,6 @@ use crate::{
 use couchdb_names::Engine;
 use http::Method;
 use serde_json::{Map, Value, json as value};
-
-/// The maximum number of keys of `_dbs_info` (`[chttpd] max_db_number_for_dbs_info_req`).
-const MAX_KEYS: usize = 100;
 
 /// What both interfaces of a node return at `/`.
 fn welcome(inner: &Inner, node: &str) -> Map<String, Value> {
@@ -63,13 +59,12 @@ pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, segments: &[&str]) -
         ["_session"] => wrong_method("GET,HEAD,POST,DELETE"),
         ["_up"] => wrong_method("GET,HEAD"),
         ["_all_dbs"] if get && lists_for_all(inner, ask) => all_dbs(inner, ask),
-        ["_membership" | "_all_dbs" | "_dbs_info" | "_active_tasks" | "_reshard", ..]
+        ["_membership" | "_all_dbs" | "_active_tasks" | "_reshard", ..]
             if !ask.login.is_admin() =>
         {
             ask.admin_only().unwrap_or_else(accepted)
         }
-        ["_dbs_info"] if get || ask.method == Method::POST => dbs_info(inner, ask),
-        ["_membership" | "_all_dbs" | "_active_tasks" | "_dbs_info" | "_reshard", ..] if !get => {
+        ["_membership" | "_all_dbs" | "_active_tasks" | "_reshard", ..] if !get => {
             wrong_method("GET,HEAD")
         }
         ["_membership"] => membership(inner),
@@ -78,16 +73,6 @@ pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, segments: &[&str]) -
             let tasks: Vec<Value> =
                 inner.world.tasks().iter().map(|task| shown_task(task, ask, true)).collect();
             json(200, &tasks)
-        }
-        ["_reshard"] => {
-            let running = inner.world.split_jobs().len();
-            json(
-                200,
-                &value!({
-                    "state": "running", "state_reason": null, "completed": 0, "failed": 0,
-                    "running": running, "stopped": 0, "total": running,
-                }),
-            )
         }
         ["_reshard", "jobs"] => reshard_jobs(inner, ask),
         ["_reshard", ..] => not_found("missing"),
@@ -158,30 +143,6 @@ fn all_dbs(inner: &Inner, ask: &ParsedRequest) -> Answer {
     let names: Vec<String> =
         page.of(inner.world.databases_from(&page.start), String::as_str).collect();
     json(200, &names).chunked().tagged(&tag(names.len() as u64))
-}
-
-fn dbs_info(inner: &Inner, ask: &ParsedRequest) -> Answer {
-    let entry = |name: &str| match inner.world.database_info(name) {
-        Ok(known) => value!({"key": name, "info": info(name, &known)}),
-        Err(_) => value!({"key": name, "error": "not_found"}),
-    };
-    if ask.method == Method::GET {
-        let entries: Vec<Value> = inner.world.databases().map(|name| entry(&name)).collect();
-        return json(200, &entries).chunked();
-    }
-    if !ask.is_json() {
-        return error(415, "bad_content_type", "Content-Type must be application/json");
-    }
-    let body: Option<Value> = serde_json::from_slice(&ask.body).ok();
-    let keys = body.as_ref().and_then(|body| body.get("keys")).and_then(Value::as_array);
-    let Some(keys) = keys else {
-        return error(400, "bad_request", "`keys` member must exist.");
-    };
-    if keys.len() > MAX_KEYS {
-        return error(400, "bad_request", "`keys` exceeds the maximum of 100.");
-    }
-    let entries: Vec<Value> = keys.iter().filter_map(Value::as_str).map(entry).collect();
-    json(200, &entries).chunked()
 }
 
 /// One entry of `_active_tasks`; only the cluster's list names the node.

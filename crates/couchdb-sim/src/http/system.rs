@@ -11,25 +11,6 @@ fn is_recent(inner: &Inner, node: &str) -> bool {
     version >= V3_4_0
 }
 
-pub(super) fn versions(inner: &Inner, node: &str) -> Answer {
-    let engine = if is_recent(inner, node) {
-        value!({"name": "quickjs"})
-    } else {
-        value!({"name": "spidermonkey", "version": "78"})
-    };
-    json(
-        200,
-        &value!({
-            "javascript_engine": engine,
-            "erlang": {"version": "25.2.3", "supported_hashes": ["sha256", "sha512", "md5"]},
-            "collation_driver": {
-                "name": "libicu", "library_version": "72.1", "collator_version": "153.120",
-                "collation_algorithm_version": "15",
-            },
-        }),
-    )
-}
-
 /// What a real 3.5.0 returned, apart from the values that follow the world.
 const SYSTEM: &str = include_str!("system.json");
 

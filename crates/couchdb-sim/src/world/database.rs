@@ -162,7 +162,6 @@ impl World {
     }
 
     /// Whether CouchDB cannot open a file until the split that creates it is over.
-    #[must_use]
     pub fn is_locked(&self, file: &str) -> bool {
         self.split_jobs().iter().any(|split| split.targets.iter().any(|target| target == file))
     }

@@ -185,7 +185,6 @@ impl World {
     }
 
     /// A node's files, as in its `_all_dbs`; `None`: no such node.
-    #[must_use]
     pub fn files(&self, node: &str) -> Option<Vec<String>> {
         let mut names = Vec::new();
         self.each_file(node, |name| names.push(name.to_owned()))?;
@@ -269,7 +268,6 @@ impl World {
     }
 
     /// The actual state of one shard copy or node-local database; `None`: no such file.
-    #[must_use]
     pub fn shard(&self, node: &str, file: &str) -> Option<ShardInfo> {
         let found = self.file(self.node_position(node)?, file)?;
         Some(self.info_of(found, file.to_owned()))

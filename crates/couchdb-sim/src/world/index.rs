@@ -107,7 +107,6 @@ impl World {
 
     /// The actual state of a design document's index on one copy, of any range; `None`: no such
     /// copy or document. HTTP shows only the range that contains the document.
-    #[must_use]
     pub fn view(&self, node: &str, file: &str, ddoc: &str) -> Option<ViewInfo> {
         self.view_of(self.file(self.node_position(node)?, file)?, ddoc)
     }

@@ -97,7 +97,6 @@ pub struct DiskUse {
 
 impl DiskUse {
     /// Free bytes, never below zero; `None`: unlimited.
-    #[must_use]
     pub fn available(&self) -> Option<u64> {
         Some(self.capacity?.saturating_sub(self.used()))
     }

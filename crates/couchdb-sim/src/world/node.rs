@@ -63,7 +63,6 @@ fn remove_setting(settings: &mut NodeSettings, section: &str, key: &str) -> Opti
 
 impl World {
     /// The nodes' names.
-    #[must_use]
     pub fn nodes(&self) -> Vec<String> {
         self.nodes.iter().map(|state| state.node.name.clone()).collect()
     }
@@ -73,7 +72,6 @@ impl World {
     }
 
     /// Whether a node is running; `None`: no such node.
-    #[must_use]
     pub fn node_up(&self, node: &str) -> Option<bool> {
         Some(self.state(node)?.up)
     }
@@ -143,19 +141,16 @@ impl World {
     }
 
     /// The value of a node's setting; `None`: not set.
-    #[must_use]
     pub fn setting(&self, node: &str, section: &str, key: &str) -> Option<&str> {
         Some(self.section(node, section)?.get(key)?.as_str())
     }
 
     /// One section of a node's settings.
-    #[must_use]
     pub fn section(&self, node: &str, section: &str) -> Option<&BTreeMap<String, String>> {
         self.settings(node)?.get(section)
     }
 
     /// All settings of a node; `None`: no such node.
-    #[must_use]
     pub fn settings(&self, node: &str) -> Option<&BTreeMap<String, BTreeMap<String, String>>> {
         Some(&self.state(node)?.settings)
     }
@@ -217,7 +212,6 @@ impl World {
 
     /// The usage of a node's disk; `None`: no such node. Adds up every file, which takes a moment
     /// in a large world.
-    #[must_use]
     pub fn disk(&self, node: &str) -> Option<DiskUse> {
         Some(self.disk_of(self.node_position(node)?))
     }

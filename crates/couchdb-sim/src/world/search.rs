@@ -24,7 +24,6 @@ impl World {
     }
 
     /// The actual state of one copy of a search index; `None`: no such copy or index.
-    #[must_use]
     pub fn search(&self, node: &str, file: &str, name: SearchName<'_>) -> Option<SearchInfo> {
         let file = self.file(self.node_position(node)?, file)?;
         Some(self.search_info(file, self.search_place(file, name)?))

@@ -144,7 +144,7 @@ fn an_index_that_lags_longer_than_the_grace_period_is_built() {
 
 /// Each condition alone prevents a build and gives its own reason.
 #[test]
-fn each_condition_has_its_reason() {
+fn each_obstacle_to_a_build_has_its_reason() {
     type Case = (BuildRefusal, fn(&mut Fixture));
     let cases: &[Case] = &[
         (BuildRefusal::Excluded, |world| {

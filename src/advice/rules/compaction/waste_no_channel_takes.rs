@@ -57,7 +57,7 @@ mod tests {
     use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster};
 
-    /// A tenth of a file.
+    /// A tenth of each file's size, in bytes.
     const TENTH: u64 = 90 << 20;
 
     fn found(active: u64) -> Vec<Finding> {

@@ -342,6 +342,117 @@ mod tests {
         assert!(commands(only).iter().all(|it| it.starts_with("curl -u \"$COUCHDB_USER\" \"")));
     }
 
+    /// A curl that answers from the environment.
+    const CURL: &str = r#"curl() {
+  cat >/dev/null
+  for url; do :; done
+  case $url in
+    */_membership) printf '%s' "$MEMBERS" ;;
+    */_reshard/jobs) printf '%s' "$JOBS" ;;
+    */_dbs/old) printf '%s' "$MAP" ;;
+    */_node/a/shards%2F*) printf '%s' "$THERE" ;;
+    */_node/b/shards%2F*) printf '%s' "$HERE" ;;
+  esac
+}
+"#;
+
+    const FILE: &str = "shards/00000000-1ffffffe/old.1.couch";
+
+    /// Runs a script over a directory with a shard file of so many days. Returns whether it was set aside,
+    /// and what was said.
+    fn set_aside_by(shell: &str, script: &str, env: &[(&str, &str)], days: u64) -> (bool, String) {
+        let data = tempfile::tempdir().unwrap();
+        let file = data.path().join(FILE);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let written = std::time::SystemTime::now() - std::time::Duration::from_secs(days * 86_400);
+        std::fs::File::create(&file).unwrap().set_modified(written).unwrap();
+        let login =
+            [("COUCHDB_URL", "http://couch"), ("COUCHDB_USER", "me"), ("COUCHDB_PASSWORD", "p")];
+        let mut command = std::process::Command::new(shell);
+        command.args(["-c", &[CURL, script].concat()]).env("COUCHDB_DATA", data.path());
+        let ran = command.envs(login).envs(env.iter().copied()).output().unwrap();
+        let is_aside = data.path().join(format!("{FILE}.set-aside")).exists();
+        assert_eq!((is_aside, file.exists()), (ran.status.success(), !is_aside), "{ran:?}");
+        (is_aside, String::from_utf8(ran.stderr).unwrap())
+    }
+
+    /// The script that sets a file on b aside, which has a copy on a if `is_same`.
+    fn script(is_same: bool) -> String {
+        let live = if is_same { "old" } else { "new" };
+        let shards = [Shard::new(live, "a", 0, MIB), Shard::new("old", "b", 0, 90 * MIB).orphan()];
+        let mut cluster = TestCluster::with_shards(&shards);
+        cluster.status.members_since = Some(Moment::from_unix(1));
+        let found = cluster.findings_of(&RULE);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(only.says.contains("has its copies elsewhere"), is_same, "{}", only.says);
+        let scripts = commands(only).into_iter().filter(|text| text.contains("set -eu"));
+        scripts.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn copy_is_set_aside_only_where_every_ground_holds() {
+        let script = script(true);
+        let holds = [
+            ("MEMBERS", r#"{"all_nodes":["a","b"],"cluster_nodes":["a","b"]}"#),
+            ("JOBS", r#"{"max_jobs":48,"jobs":[]}"#),
+            ("MAP", r#"{"_id":"old","by_node":{"a":["00000000-1ffffffe"]}}"#),
+            ("THERE", r#"{"doc_count":10,"doc_del_count":3}"#),
+            ("HERE", r#"{"doc_count":10,"doc_del_count":3}"#),
+        ];
+        let fewer = "the copy of shards/00000000-1ffffffe/old.1 on a has fewer documents";
+        let fewer = fewer.replace('/', "%2F");
+        for (days, changed, says) in [
+            (8, ("", ""), ""),
+            (6, ("", ""), "old.1.couch was written since"),
+            (
+                8,
+                ("MEMBERS", r#"{"all_nodes":["a"],"cluster_nodes":["a","b"]}"#),
+                "the members changed",
+            ),
+            (8, ("MEMBERS", ""), "the members changed"),
+            (8, ("JOBS", r#"{"jobs":[{"source":"shards/0-1/old.1"}]}"#), "a split has it"),
+            (8, ("JOBS", r#"{"error":"unauthorized"}"#), "the splits are unknown"),
+            (
+                8,
+                ("MAP", r#"{"by_node":{"a":["00000000-1ffffffe"],"b":["00000000-1ffffffe"]}}"#),
+                "the shard map of a places it here",
+            ),
+            (
+                8,
+                ("MAP", r#"{"by_node":{"a":["00000000-1ffffffe"],"b":["20000000-3ffffffd"]}}"#),
+                "",
+            ),
+            (8, ("MAP", r#"{"error":"not_found"}"#), "the shard map of a is unknown"),
+            (8, ("THERE", r#"{"doc_count":9,"doc_del_count":3}"#), &fewer),
+            (8, ("THERE", r#"{"doc_count":10,"doc_del_count":2}"#), &fewer),
+            (8, ("THERE", ""), &fewer),
+            (8, ("HERE", ""), &fewer),
+        ] {
+            let env: Vec<_> =
+                holds.into_iter().chain([changed]).filter(|it| !it.0.is_empty()).collect();
+            for shell in ["bash", "dash"] {
+                let (is_aside, said) = set_aside_by(shell, &script, &env, days);
+                assert_eq!(is_aside, says.is_empty(), "{shell} {changed:?}: {said}");
+                assert!(said.contains(says), "{shell} {changed:?}: {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn file_of_no_database_is_set_aside_only_if_every_shard_map_lacks_it() {
+        let script = script(false);
+        let holds = [
+            ("MEMBERS", r#"{"all_nodes":["a","b"],"cluster_nodes":["a","b"]}"#),
+            ("JOBS", r#"{"max_jobs":48,"jobs":[]}"#),
+        ];
+        for (code, is_absent) in [("404", true), ("200", false), ("401", false), ("000", false)] {
+            let env = [&holds[..], &[("MAP", code)]].concat();
+            let (is_aside, said) = set_aside_by("dash", &script, &env, 8);
+            assert_eq!(is_aside, is_absent, "{code}: {said}");
+            assert_eq!(said.contains("may have it"), !is_absent, "{code}: {said}");
+        }
+    }
+
     #[test]
     fn ignores_few_or_unknown_bytes() {
         let orphan = Shard::new("old", "a", 0, 63 * MIB).orphan();

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_too_low_for_uneven_sharing_is_information() {
+    fn limit_too_low_only_for_uneven_sharing_has_severity_info() {
         let found = found("18", true);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.severity, Severity::Info);

@@ -79,7 +79,7 @@ fn head(state: &ListState, at: usize, column: &Column) -> String {
 fn widths(listed: &Listed, shown: &[(usize, &Column)], most: u16) -> Vec<u16> {
     let natural = |(at, column): &(usize, &Column)| {
         let cells = listed.rows.iter().filter_map(|row| row.cells.get(*at));
-        // One more for the arrow.
+        // One more column for the arrow of the sort order.
         cells.map(|cell| width(&cell.text)).max().unwrap_or(0).max(width(column.title) + 1)
     };
     let mut widths: Vec<u16> = shown.iter().map(natural).collect();

@@ -253,7 +253,7 @@ fn a_sweep_starts_and_stops_its_readings_in_order() {
 }
 
 #[test]
-fn each_due_wake_does_one_thing() {
+fn each_wake_carries_out_one_due_timer() {
     let mut scene = Scene::at(SweepPhase::Idle);
     // The first poll follows the listing.
     scene.wake();

@@ -14,10 +14,7 @@ use crate::{
     plan::{Decision, Plan, RefusalReason},
     serve::{
         console::{self, AskedCompaction, Confirmation, Given},
-        http::{
-            admin, concurrency_limit::ConcurrencyLimit, error::ApiError, guard, state::AppState,
-            turn::in_turn,
-        },
+        http::{admin, error::ApiError, guard, state::AppState, turn::in_turn},
         report::{
             self, RunLine, StartLine,
             orders::{CompactOrder, OrderName, OrderRequest, RunOrder},
@@ -27,7 +24,6 @@ use crate::{
     text::{Label as _, capital},
 };
 use axum::{
-    Extension,
     body::Body,
     extract::{self, Request},
     http::StatusCode,
@@ -91,7 +87,6 @@ fn order_of(name: OrderName, given: &Given) -> Result<OrderRequest, ApiError> {
 /// Asks for confirmation of an order.
 pub(super) async fn ask(
     extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
     // The sender is checked before anything is awaited.
@@ -103,7 +98,7 @@ pub(super) async fn ask(
     let asked = async {
         let (order, refused) = asked?;
         let compaction = if let OrderRequest::Compact(CompactOrder { target, .. }) = &order {
-            effect_of_order(&state, &turns, target).await.map(Some)
+            effect_of_order(&state, target).await.map(Some)
         } else {
             Ok(None)
         };
@@ -114,7 +109,7 @@ pub(super) async fn ask(
             }
             Err(why) => (None, Some(why.why)),
         };
-        let (run, no_run) = match run_if_ordered(&state, &turns, &order).await? {
+        let (run, no_run) = match run_if_ordered(&state, &order).await? {
             Some((run, refused)) => (Some(run), refused),
             None => (None, None),
         };
@@ -134,12 +129,11 @@ pub(super) async fn ask(
 /// What a run would compact, and why it would be refused.
 async fn run_if_ordered(
     state: &AppState,
-    turns: &ConcurrencyLimit,
     order: &OrderRequest,
 ) -> Result<Option<(RunLine, Option<String>)>, ApiError> {
     let OrderRequest::Run(order) = order else { return Ok(None) };
     let (scope, force) = (order.scope().map_err(ApiError::bad)?, order.force);
-    in_turn(state, turns, move |plan: Arc<Plan>| {
+    in_turn(state, move |plan: Arc<Plan>| {
         admin::known_scope(&plan, &scope)?;
         let run = Run::beginning(scope, force, String::new(), plan.planned_at);
         let (line, refused) = RunLine::if_ordered(&plan, &run);
@@ -152,13 +146,9 @@ async fn run_if_ordered(
 }
 
 /// The effect of an order to compact a target, and whether it would be refused.
-async fn effect_of_order(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    text: &str,
-) -> Result<AskedCompaction, ApiError> {
+async fn effect_of_order(state: &AppState, text: &str) -> Result<AskedCompaction, ApiError> {
     let text = text.to_owned();
-    in_turn(state, turns, move |plan: Arc<Plan>| {
+    in_turn(state, move |plan: Arc<Plan>| {
         let (ix, id) = admin::one_target(&plan, &text)?;
         let gone = || ApiError::absent(format!("{id} no longer exists"));
         let target = plan.snapshot.target(ix).ok_or_else(gone)?;
@@ -220,7 +210,6 @@ fn no_request(target: TargetRef<'_>) -> &'static str {
 /// Carries out the order of a form.
 pub(super) async fn act(
     extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
     if let Err(refused) = guard::check_form(&request) {
@@ -240,7 +229,7 @@ pub(super) async fn act(
         admin::authorize(&state, name, &head).and_then(|by| Ok((by, order_of(name, &given)?)));
     let done = async {
         let (by, order) = asked?;
-        let answer = admin::carry_out(&state, turns, by, order.clone()).await?;
+        let answer = admin::carry_out(&state, by, order.clone()).await?;
         Ok((order, answer))
     };
     let done: Result<_, ApiError> = done.await;

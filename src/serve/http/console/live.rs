@@ -8,7 +8,7 @@ use super::{gather, given};
 use crate::{
     serve::{
         console::{self, Page},
-        http::{concurrency_limit::ConcurrencyLimit, error::ApiError, state::AppState},
+        http::{error::ApiError, state::AppState},
     },
     tasks::unwrap_join,
     text::escape::escape_line,
@@ -72,7 +72,7 @@ struct RenderedPart {
 
 /// The pages that are open.
 #[derive(Clone, Debug, Default)]
-pub(in crate::serve::http) struct LivePages(Arc<Mutex<OpenPages>>);
+pub(super) struct LivePages(Arc<Mutex<OpenPages>>);
 
 #[derive(Debug)]
 struct OpenPages {
@@ -98,7 +98,6 @@ impl LivePages {
         page: String,
         uri: Uri,
         state: &AppState,
-        turns: &ConcurrencyLimit,
     ) -> Result<(Arc<watch::Sender<Rendered>>, watch::Receiver<Rendered>), ApiError> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Resumes the panic of a renderer, if one panicked.
@@ -116,9 +115,8 @@ impl LivePages {
         let (sender, receiver) = watch::channel(Rendered::default());
         let sender = Arc::new(sender);
         open.rendered.insert(page, Arc::downgrade(&sender));
-        let (state, turns) = (state.clone(), turns.clone());
         let (followed, turn) = (Arc::downgrade(&sender), Arc::clone(&open.turn));
-        open.renderers.spawn(render_while_followed(followed, uri, state, turns, turn));
+        open.renderers.spawn(render_while_followed(followed, uri, state.clone(), turn));
         Ok((sender, receiver))
     }
 }
@@ -126,7 +124,6 @@ impl LivePages {
 /// The stream of one open page: `?page=` is its path and query, relative to the console.
 pub(super) async fn live(
     extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
     Extension(pages): Extension<LivePages>,
     uri: Uri,
 ) -> Response {
@@ -139,7 +136,7 @@ pub(super) async fn live(
         Ok(asked) => asked,
         Err(refused) => return refused.into_response(),
     };
-    match pages.follow(page, page_uri, &state, &turns) {
+    match pages.follow(page, page_uri, &state) {
         Ok((sender, receiver)) => events(sender, receiver, &state),
         // As an error response, the reason would not reach the page's script, so it is sent as an
         // event.
@@ -152,14 +149,13 @@ async fn render_while_followed(
     sender: Weak<watch::Sender<Rendered>>,
     uri: Uri,
     state: AppState,
-    turns: ConcurrencyLimit,
     turn: Arc<Semaphore>,
 ) {
     let mut changes = Changes::of(&state);
     loop {
         let Ok(own) = turn.acquire().await else { return };
         let begun = Instant::now();
-        let page = gather(&state, &turns, &uri).await;
+        let page = gather(&state, &uri).await;
         let took = begun.elapsed();
         drop(own);
         let Some(sender) = sender.upgrade() else { return };

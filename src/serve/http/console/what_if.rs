@@ -6,16 +6,10 @@
 use super::{form_of, given, parsed, response};
 use crate::serve::{
     console::{self, Given},
-    http::{
-        error::ApiError,
-        guard,
-        state::AppState,
-        what_if::{self, Forecasts},
-    },
+    http::{error::ApiError, guard, state::AppState, what_if},
     report::WhatIf,
 };
 use axum::{
-    Extension,
     extract::{self, Request},
     http::{StatusCode, Uri},
     response::Response,
@@ -32,12 +26,11 @@ pub(super) async fn show(extract::State(state): extract::State<AppState>, uri: U
 /// The page that a form opens, with the forecast.
 pub(super) async fn ask(
     extract::State(state): extract::State<AppState>,
-    Extension(Forecasts(limits)): Extension<Forecasts>,
     request: Request,
 ) -> Response {
     let asked = async {
         guard::check_question_form(&request).map_err(ApiError::from)?;
-        let place = limits.place().await?;
+        let place = state.limits.forecasts.place().await?;
         let given = form_of(request.into_body()).await?;
         let turn = place.turn().await?;
         Ok((place, turn, given))

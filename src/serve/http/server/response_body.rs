@@ -56,7 +56,7 @@ impl ResponseMemory {
         self.free.available_permits() >= (MIN_FREE / UNIT).min(self.total)
     }
 
-    /// Waits until there is memory for so many bytes. `None` never occurs, because nothing closes
+    /// Waits until there is memory for `bytes` bytes. `None` never occurs, because nothing closes
     /// the semaphore.
     async fn acquire(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         // Waiting for more than the total would never end.

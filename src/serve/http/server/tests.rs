@@ -55,7 +55,7 @@ impl Served {
         self.try_asked(from, path).await.unwrap()
     }
 
-    /// The same; an error if the connection is refused.
+    /// Like `asked`, but returns an error if the connection is refused.
     async fn try_asked(&self, from: &str, path: &str) -> io::Result<String> {
         let mut stream = self.from(from).await;
         let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -85,7 +85,7 @@ async fn a_head_that_never_ends_is_not_waited_for() {
         let took = begun.elapsed();
         assert!(took >= HEAD_TIMEOUT && took < 2 * HEAD_TIMEOUT, "{part:?} took {took:?}");
     }
-    // Nor behind an answer.
+    // The limit also applies after an answer.
     let begun = Instant::now();
     let mut stream = served.from("127.0.0.1").await;
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET").await.unwrap();
@@ -107,11 +107,11 @@ async fn clients_that_read_nothing_lock_out_only_their_address_and_not_for_long(
     let mut stalled = Vec::new();
     for _ in 0..100 {
         let mut stream = served.from("127.0.0.2").await;
-        // The last ones are refused.
+        // The last connections are refused.
         let _closed = stream.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").await;
         stalled.push(stream);
     }
-    // One that waits for an answer that has not begun is not silent.
+    // A connection that waits for an answer that has not begun does not count as silent.
     let mut waits = served.from("127.0.0.1").await;
     waits.write_all(b"GET /waits HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     for (path, says) in [("/metrics", "metrics"), ("/-/healthy", "healthy"), ("/", "hello")] {
@@ -248,7 +248,7 @@ impl List {
         Some(life)
     }
 
-    /// Lets so many in, each of which is at work at once.
+    /// Lets `many` connections in, each of which is at work at once.
     fn busy(&mut self, peer: &str, many: usize) -> Vec<Arc<ConnectionState>> {
         let one = |_| {
             let life = self.admit(peer).unwrap();
@@ -348,7 +348,7 @@ async fn bytes_that_are_held_for_answers_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_with_an_end_is_not_sent_for_ever() {
+async fn response_other_than_a_feed_ends_after_ten_minutes() {
     let flight = ResponseMemory::default();
     let life = Arc::new(ConnectionState::new(false));
     for (class, ends) in

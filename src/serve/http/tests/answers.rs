@@ -389,7 +389,7 @@ async fn scorecard_compares_both_modes_and_recommends() {
     assert!(scorecard.says.starts_with("It is too early to decide; so far"), "{}", scorecard.says);
     let page = surface.get("/").await;
     assert!(page.text().contains(&scorecard.says), "{}", page.text());
-    // An earlier start adds no hours, and a start in the future has none.
+    // A `since` before the first hour adds no hours, and one in the future gives none.
     let older = surface.data("/api/v1/scorecard?since=2020-01-01").await;
     assert_eq!(older["advised_seconds"], json!(scorecard.advised_seconds));
     let future = surface.data("/api/v1/scorecard?since=2100-01-01").await;

@@ -1,5 +1,8 @@
 //! Tests of `/metrics` and of service discovery.
 
+#[path = "../../../../tests/duplicate_series/mod.rs"]
+mod duplicate_series;
+
 use super::*;
 use crate::{
     model::records::{Suspension, SuspensionScope},
@@ -7,7 +10,8 @@ use crate::{
     sources::request_metrics::RequestMetrics,
 };
 use couchdb_client::CertificateEnds;
-use metrics_text::{Encoding, TextFormat, Unit, Writer, duplicate_series};
+use duplicate_series::duplicate_series;
+use metrics_text::{Encoding, TextFormat, Unit, Writer};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read as _, Write as _},
@@ -402,7 +406,7 @@ async fn target_sums_equal_database_sums() {
 async fn excess_scrape_gets_503_and_retry_after() {
     let surface = Surface::new();
     let scrapes = metrics::Scrapes::new(1);
-    let route = get(metrics::metrics).layer(Extension(scrapes.clone()));
+    let route = get(metrics::metrics).layer(axum::Extension(scrapes.clone()));
     let router = Router::new().route("/metrics", route).with_state(surface.state.clone());
     let held = scrapes.turn().await.unwrap();
     let answer = ask(router.clone(), Method::GET, "/metrics", &[]).await;

@@ -4,9 +4,13 @@ use super::*;
 use crate::{
     advice::{AdviceInputs, check},
     model::settings::Settings,
-    plan::disk::{Disks, Volume, VolumeSpace},
+    plan::{
+        Rules,
+        disk::{Disks, Volume, VolumeSpace},
+    },
     serve::report::{
-        self, Advice, DatabaseLine, Databases, Queues as QueuesAnswer, Space, Targets, Usage,
+        self, Advice, DatabaseLine, Databases, Planned, Queues as QueuesAnswer, Space, Targets,
+        Usage,
     },
     table::{DiskUsage, PartSums},
     text::size::{format_size, format_size_short},
@@ -125,10 +129,14 @@ fn assert_one(fact: &str, values: &[(&str, f64)]) {
 }
 
 fn surface() -> (Surface, Arc<Snapshot>) {
+    surface_under(&conditions(), &Arc::default())
+}
+
+fn surface_under(conditions: &Conditions, rules: &Arc<Rules>) -> (Surface, Arc<Snapshot>) {
     let (surface, snapshot) = (Surface::new(), crowded());
     let mut queues = Queues::new(Arc::new(Channels::default()));
     queues.apply_snapshot(&snapshot, NOW);
-    let plan = queues.make_plan(&snapshot, &conditions(), &Arc::default(), NOW);
+    let plan = queues.make_plan(&snapshot, conditions, rules, NOW);
     surface.plan.send_replace(Arc::new(plan));
     (surface, snapshot)
 }
@@ -447,4 +455,34 @@ async fn lists_view_files_only_by_node_state_or_id() {
     assert_eq!(count("&state=orphan").await, 1);
     let part = snapshot.targets().find(|target| target.is_part()).unwrap().id().to_string();
     assert_eq!(count(&format!("&search={}", answers::encoded(&part))).await, 1);
+}
+
+/// In advise mode the first targets in line hold the others back, but nothing runs.
+#[tokio::test]
+async fn no_page_or_answer_says_that_a_planned_compaction_runs() {
+    for (per_node, cluster) in [(1, 8), (2, 2), (8, 1), (8, 8)] {
+        let mut rules = Rules::default();
+        (rules.limits.per_node, rules.limits.cluster) = (per_node, cluster);
+        let (surface, snapshot) = surface_under(&Conditions::default(), &Arc::new(rules));
+        let planned: Planned = surface.answer("/api/v1/plan?limit=1000").await;
+        assert_eq!(planned.mode, "advise");
+        assert!(!planned.starts.is_empty() && !planned.refused.is_empty(), "{planned:?}");
+        let mut paths: Vec<String> =
+            ["/", "/databases", "/targets", "/queue", "/jobs", "/database?name=orders"]
+                .map(ToOwned::to_owned)
+                .into();
+        paths.push("/api/v1/plan?limit=1000".to_owned());
+        paths.extend(snapshot.targets().flat_map(|target| {
+            let id = answers::encoded(&target.id().to_string());
+            [format!("/target?id={id}"), format!("/api/v1/explain?target={id}")]
+        }));
+        for path in paths {
+            let shown = surface.get(&path).await;
+            let text = shown.text();
+            for says in ["is being compacted", "are being compacted", "runs or is", "running jobs"]
+            {
+                assert!(!text.contains(says), "{path} says {says}: {text}");
+            }
+        }
+    }
 }

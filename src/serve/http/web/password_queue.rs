@@ -139,7 +139,8 @@ mod tests {
             (first, waiting)
         }
 
-        /// Waits for all; the numbers that were called and those that were refused, in order.
+        /// Waits for all logins; returns the numbers of those that were called and of those that
+        /// were refused, in order.
         async fn ends(mut self) -> [Vec<usize>; 2] {
             while let Some(ended) = self.tasks.join_next().await {
                 ended.unwrap();

@@ -171,7 +171,7 @@ async fn ask(web: &WebAccess, path: &str, login: Option<&str>) -> (StatusCode, h
     ask_from(std::net::Ipv4Addr::LOCALHOST, web, path, login).await
 }
 
-/// The same, asked from this address.
+/// Like [`ask`], from this address.
 async fn ask_from(
     from: std::net::Ipv4Addr,
     web: &WebAccess,
@@ -294,7 +294,7 @@ async fn many_wrong_passwords_do_not_hold_up_a_right_one() {
 }
 
 #[tokio::test]
-async fn a_new_file_counts_at_once_and_a_bad_one_does_not() {
+async fn changed_web_file_applies_at_once_unless_it_is_invalid() {
     let site = Site::new();
     let users = |text: String| format!("basic_auth_users: {text}\n");
     let one = users(format!("{{ann: {}}}", hash("one")));

@@ -10,8 +10,11 @@ use crate::{
 use couchdb_client::{ErrorKind as Failed, wire};
 use couchdb_names::Engine;
 use futures::future::join_all;
-use std::collections::BTreeSet;
-use tokio::sync::OnceCell;
+use std::{collections::BTreeSet, time::Duration};
+use tokio::{sync::OnceCell, time};
+
+/// How long a node may take to say which search engines it has: a node that hangs does not delay the views.
+const FEATURES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The search engines of the cluster, requested once per read and only if some database has a search
 /// index.
@@ -36,8 +39,10 @@ impl HttpSource {
     async fn features(&self, snapshot: &Snapshot) -> Vec<BTreeSet<String>> {
         let nodes = snapshot.nodes().iter().skip(1);
         let nodes = nodes.filter(|node| node.is_member && node.is_up == Some(true));
-        let responses = join_all(nodes.map(|node| self.client.own_welcome(&node.name))).await;
-        let mut answers: Vec<_> = responses.into_iter().filter_map(Result::ok).collect();
+        let asked = nodes.map(|node| self.client.own_welcome(&node.name));
+        let asked = join_all(asked.map(|asked| time::timeout(FEATURES_TIMEOUT, asked)));
+        let mut answers: Vec<_> =
+            asked.await.into_iter().filter_map(|answer| answer.ok()?.ok()).collect();
         if answers.is_empty() {
             answers.extend(self.client.welcome().await);
         }

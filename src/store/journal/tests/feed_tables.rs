@@ -164,7 +164,7 @@ fn events_of_countless_databases_stay_within_size_limit() {
         let counts = store.counts();
         largest = largest.max(counts.feed.size.bytes + counts.db_events.bytes);
     }
-    // One commit may add before it removes.
+    // A commit may add entries before it removes others, so the size may briefly exceed the limit.
     assert!(largest <= (1 << 20) + 64 * 1_024, "{largest}");
     let file = storage.bytes().unwrap();
     assert!(file <= 8 << 20, "{file} bytes for 1 MiB");

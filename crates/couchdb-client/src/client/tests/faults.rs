@@ -136,7 +136,7 @@ async fn unaddressable_names_are_never_sent() {
         client.shard_view_info("couchdb@a", "s", "_design/..", Cache::Warm).await.unwrap_err(),
         client.database("..").await.unwrap_err(),
         client.shard_info("..", "s", Cache::Warm).await.unwrap_err(),
-        client.doc_shards("app", "").await.unwrap_err(),
+        client.db_shards("").await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Unaddressable, "{error}");
     }

@@ -212,6 +212,39 @@ async fn password_rotation_during_sweep_loses_no_request() {
     assert_eq!((with(&log, "right"), with(&log, "fresh")), (0, 1), "{log:?}");
 }
 
+/// A pipe like that of the shell's `<(…)`: the password can be read once.
+#[tokio::test(start_paused = true)]
+async fn password_from_a_pipe_is_read_once() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pipe");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut settings = settings(&[A, B]);
+    settings.login = Login::file("adm", &path).unwrap();
+    let client = connect(&cluster, settings);
+    let writer = std::thread::spawn(move || std::fs::write(path, "right\n"));
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Ok(Some(4096)); 16]);
+    writer.join().unwrap().unwrap();
+    // The password is accepted no more, and later again: the pipe is not waited for.
+    cluster.passwords.send_replace(["fresh"; 3]);
+    sixteen(&client, "couchdb@a").await;
+    drain(&mut seen);
+    cluster.passwords.send_replace(["right"; 3]);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(sixteen(&client, "couchdb@b").await, vec![Ok(Some(4096)); 16]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn endless_password_file_is_refused() {
+    let (cluster, _seen) = Cluster::new(|_| None);
+    let mut settings = settings(&[A]);
+    settings.login = Login::file("adm", "/dev/zero").unwrap();
+    let client = connect(&cluster, settings);
+    let why = client.shard_info("couchdb@a", "shard", Cache::Warm).await.unwrap_err().to_string();
+    assert!(why.contains("/dev/zero cannot be used: it has more than 64 KiB"), "{why}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_closed_gate_opens_when_the_file_has_the_new_password() {
     let (cluster, mut seen) = Cluster::new(|_| None);

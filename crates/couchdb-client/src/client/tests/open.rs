@@ -48,9 +48,9 @@ async fn observer_gets_every_request() {
         .unwrap();
     client.membership().await.unwrap();
     client.database("none/such").await.unwrap();
-    client.doc_shards("db", "doc").await.unwrap_err();
+    client.view_info("db", "_design/d").await.unwrap_err();
     let seen = log.0.lock().unwrap().clone();
-    let ends = [("membership", "200"), ("database", "200"), ("doc_shards", "404")];
+    let ends = [("membership", "200"), ("database", "200"), ("view_info", "404")];
     assert_eq!(seen.last_chunk(), Some(&ends), "{seen:?}");
     assert!(seen.starts_with(&[("login", "200"), ("session", "200")]), "{seen:?}");
 }

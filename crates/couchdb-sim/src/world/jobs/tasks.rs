@@ -17,7 +17,6 @@ const PHASES: [(&str, f64, f64); 3] =
 
 impl World {
     /// The running tasks of all running nodes.
-    #[must_use]
     pub fn tasks(&self) -> Vec<Task> {
         self.jobs.iter().filter_map(|(key, job)| self.task(*key, job)).collect()
     }
