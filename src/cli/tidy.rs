@@ -46,8 +46,7 @@ const POLL: Duration = Duration::from_secs(1);
 pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
     let began = time::Instant::now();
     let file = args.source.config_file.as_deref();
-    let mut settings = read_once::load(&args.source.flags(), file)?.settings;
-    read_once::start_log_if_asked(&args.source.log, &settings)?;
+    let mut settings = args.source.load()?;
     if settings.couchdb.urls.is_empty() {
         return Err(CommandError::usage("tidy needs a CouchDB: name it with --couchdb.url"));
     }
@@ -93,7 +92,7 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
         until_free: args.until_free,
     };
     print(&table::tidy::begin(&begin, args.yes, table::width()))?;
-    let is_unread = !seen.status.errors.is_empty();
+    let is_unread = seen.exit() != Exit::Done;
     if !args.yes {
         let leaves = begin.leaves_something() || is_unread;
         return Ok(exit(leaves, outlook.starts.is_empty() && args.fail_if_idle));

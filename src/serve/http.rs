@@ -98,7 +98,6 @@ fn routes() -> Vec<Route> {
 }
 
 /// The OpenAPI document of a service with these channels.
-#[must_use]
 pub fn openapi(channels: &[&str]) -> Value {
     let operations: Vec<Operation> = routes().into_iter().map(|route| route.operation).collect();
     openapi::document(&operations, channels)

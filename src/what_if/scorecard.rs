@@ -91,7 +91,6 @@ pub struct Scorecard {
 
 impl Scorecard {
     /// Continues from the records of an earlier process.
-    #[must_use]
     pub fn new(records: ScorecardRecords) -> Self {
         let ScorecardRecords { hours, targets, jobs } = records;
         let stored_jobs = jobs.clone();
@@ -159,7 +158,6 @@ impl Scorecard {
     }
 
     /// The sums so far, for readers.
-    #[must_use]
     pub fn view(&self, now: Moment) -> ScorecardView {
         ScorecardView {
             hours: self.hours.clone(),

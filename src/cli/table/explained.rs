@@ -3,7 +3,7 @@
 
 use super::{
     super::printable,
-    layout::{Grid, Lines, WIDE, bytes, paragraph, short_node, short_range},
+    layout::{Grid, Lines, bytes, paragraph, short_node, short_range},
     planned::pasted,
     scanned::no_channel_legend,
 };
@@ -44,7 +44,7 @@ fn summary(asked: &str, targets: &[Explained], width: u16) -> String {
     rows.sort_by_key(|target| Reverse(target.target.reclaimable_bytes));
     let mut text = paragraph(&sentence(asked, &rows), width);
     text.push('\n');
-    text.push_str(&if width < WIDE { narrow(&rows, width) } else { wide(&rows, width) });
+    text.push_str(&table(&rows, width));
     if let Some(more) = rows.len().checked_sub(ROWS).filter(|more| *more > 0) {
         text.push_str(&format!("and {more} more, which --all prints too\n"));
     }
@@ -70,15 +70,17 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
         true => ("file of documents", "files of documents"),
         false => ("shard copy", "shard copies"),
     };
-    let kinds = [
+    let tally = |counts: &[(usize, &str, &str)]| {
+        let some = counts.iter().filter(|(count, ..)| *count > 0);
+        let some = some.map(|(count, one, many)| counted(*count as u64, one, many));
+        listed(&some.collect::<Vec<_>>())
+    };
+    let kinds = tally(&[
         (of_kind("db"), one, many),
         (of_kind("view"), "view", "views"),
         (of_kind("search"), "search index", "search indexes"),
         (of_kind("cleanup"), "index cleanup", "index cleanups"),
-    ];
-    let kinds = kinds.into_iter().filter(|(count, ..)| *count > 0);
-    let kinds: Vec<String> =
-        kinds.map(|(count, one, many)| counted(count as u64, one, many)).collect();
+    ]);
     let sum = |size: fn(&Target) -> Option<u64>| {
         let files = rows.iter().filter(|it| it.target.kind != "cleanup");
         let sizes: Vec<Option<u64>> = files.map(|it| size(&it.target)).collect();
@@ -92,69 +94,32 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
     let starts = count(&|it| it.start.is_some());
     let waits = count(&|it| it.start.is_none() && it.target.channel.is_some());
     let others = rows.len() - starts - waits;
-    let decided = [
+    let decided = tally(&[
         (starts, "would start now", "would start now"),
         (waits, "is queued", "are queued"),
         (others, "is not a candidate", "are not candidates"),
-    ];
-    let decided = decided.into_iter().filter(|(count, ..)| *count > 0);
-    let decided: Vec<String> =
-        decided.map(|(count, one, many)| counted(count as u64, one, many)).collect();
+    ]);
     format!(
-        "{}: {}; {} on disk, {} reclaimable. {}.",
+        "{}: {kinds}; {} on disk, {} reclaimable. {decided}.",
         printable(asked),
-        listed(&kinds),
         sum(|it| it.file_bytes),
         sum(|it| it.reclaimable_bytes),
-        listed(&decided)
     )
 }
 
-fn narrow(rows: &[&Explained], width: u16) -> String {
-    let head = ["range or view", "node", "on disk", "ratio", "reclaimable", "decision"];
-    let mut table = Grid::new(head, &[2, 3, 4]);
+fn table(rows: &[&Explained], width: u16) -> String {
     let places = Places::of(rows);
-    for target in rows.iter().take(ROWS) {
-        let [what, node] = what_and_where(target, &places);
-        table.push([
-            what,
-            node,
-            size(target, target.target.file_bytes),
-            ratio(target),
-            compacted_size(target, target.target.reclaimable_bytes),
-            decision(target),
-        ]);
-    }
-    table.wrapped(width)
-}
-
-fn wide(rows: &[&Explained], width: u16) -> String {
-    let head = [
-        "range or view",
-        "node",
-        "on disk",
-        "active",
-        "ratio",
-        "reclaimable",
-        "channel",
-        "decision",
-    ];
-    let mut table = Grid::new(head, &[2, 3, 4, 5]);
-    let places = Places::of(rows);
-    for target in rows.iter().take(ROWS) {
-        let [what, place] = what_and_where(target, &places);
-        table.push([
-            what,
-            place,
-            size(target, target.target.file_bytes),
-            compacted_size(target, target.target.active_bytes),
-            ratio(target),
-            compacted_size(target, target.target.reclaimable_bytes),
-            word(&target.target.channel).unwrap_or_else(|| "none".to_owned()),
-            decision(target),
-        ]);
-    }
-    table.wrapped(width)
+    let none = || "none".to_owned();
+    Grid::of(width, rows.get(..ROWS).unwrap_or(rows))
+        .text("range or view", |it| what_and_where(it, &places).0)
+        .text("node", |it| what_and_where(it, &places).1)
+        .number("on disk", |it| size(it, it.target.file_bytes))
+        .wide_number("active", |it| compacted_size(it, it.target.active_bytes))
+        .number("ratio", |it| it.target.ratio.map_or_else(String::new, |it| format!("{it:.2}")))
+        .number("reclaimable", |it| compacted_size(it, it.target.reclaimable_bytes))
+        .wide_text("channel", |it| word(&it.target.channel).unwrap_or_else(none))
+        .text("decision", |it| decision(it))
+        .wrapped()
 }
 
 /// Where the targets are: with all files on one node, neither copies nor the range of an only file
@@ -191,21 +156,21 @@ impl Places {
 }
 
 /// The name of a target within its database, and its node or the number of its copies.
-fn what_and_where(target: &Explained, places: &Places) -> [String; 2] {
+fn what_and_where(target: &Explained, places: &Places) -> (String, String) {
     let target = &target.target;
     let node = places.short(&target.node);
     let range = target.range.as_deref().map(short_range);
     let copies = || places.of_all(|| counted(target.copies.into(), "copy", "copies"));
     let design = word(&target.ddoc).or_else(|| word(&target.signature)).unwrap_or_default();
     match &*target.kind {
-        "cleanup" => ["index cleanup".to_owned(), places.of_all(|| "all".to_owned())],
-        "search" => [format!("{design}/{}", word(&target.name).unwrap_or_default()), copies()],
-        "view" if range.is_none() => [design, copies()],
-        "view" => [format!("{} {design}", range.unwrap_or_default()), node],
+        "cleanup" => ("index cleanup".to_owned(), places.of_all(|| "all".to_owned())),
+        "search" => (format!("{design}/{}", word(&target.name).unwrap_or_default()), copies()),
+        "view" if range.is_none() => (design, copies()),
+        "view" => (format!("{} {design}", range.unwrap_or_default()), node),
         // The files of node-local databases have no range.
         _ => {
             let range = range.filter(|_| places.shards != 1 || !places.is_one_node());
-            [range.unwrap_or_else(|| printable(&target.db)), node]
+            (range.unwrap_or_else(|| printable(&target.db)), node)
         }
     }
 }
@@ -223,10 +188,6 @@ fn compacted_size(target: &Explained, size: Option<u64>) -> String {
         "search" => String::new(),
         _ => self::size(target, size),
     }
-}
-
-fn ratio(target: &Explained) -> String {
-    target.target.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
 }
 
 /// The decision, in a few words.
@@ -333,7 +294,7 @@ fn priority(Explained { target, scores, .. }: &Explained) -> String {
     let in_bytes = scores.iter().any(|score| score.in_bytes && is_own(&score.channel));
     match target.priority {
         Some(priority) if in_bytes => bytes(Some(to_bytes(priority))),
-        other => number(other),
+        other => in_digits(other),
     }
 }
 
@@ -390,7 +351,7 @@ fn add_decision(explained: &Explained, lines: &mut Lines) {
     }
 }
 
-fn number(value: Option<f64>) -> String {
+fn in_digits(value: Option<f64>) -> String {
     match value {
         None => "?".to_owned(),
         Some(value) if value.fract() == 0.0 => format!("{value}"),

@@ -9,9 +9,9 @@ use super::{
 use crate::{
     cli::{
         printable,
-        table::{event_cells, short_node},
+        table::{event_cells, place},
     },
-    model::target::TargetId,
+    model::target::{CLUSTER_NODE, TargetId},
     plan::RefusalReason,
     serve::report::{EventLine, JobLine, Queue, RefusedLine, StartLine},
     text::{Label, duration, size},
@@ -139,7 +139,7 @@ fn job(line: &JobLine, now: Moment) -> Row {
         rank: line.progress.map_or(Rank::Unknown, Rank::Number),
     };
     let since = Moment::parse(&line.since).map(|since| since.age(now).as_secs_f64());
-    let node = line.node.as_deref().filter(|node| *node != CLUSTER);
+    let node = line.node.as_deref().filter(|node| *node != CLUSTER_NODE);
     let scopes = line.channel.iter().map(|channel| format!("channel:{channel}"));
     Row {
         key: format!("{} {} {:?} {:?}", line.work, line.shard, line.ddoc, line.node),
@@ -213,7 +213,7 @@ fn queued(
     since: Option<&str>,
     now: Moment,
 ) -> Row {
-    let of_node = (node != CLUSTER).then(|| format!("node:{node}"));
+    let of_node = (node != CLUSTER_NODE).then(|| format!("node:{node}"));
     let waits = since.and_then(Moment::parse).map(|since| since.age(now).as_secs_f64());
     Row {
         key: id.to_owned(),
@@ -259,9 +259,6 @@ pub(super) fn events(events: &RecentEvents) -> Table {
     }
 }
 
-/// The node name of targets that belong to the whole cluster.
-const CLUSTER: &str = "_cluster";
-
 /// A target in three columns: name, range and node.
 #[derive(Debug)]
 struct Place {
@@ -274,13 +271,13 @@ impl Place {
     /// A target from its id; `name` is what people call it.
     fn of_id(id: &str, name: &str, node: &str) -> Self {
         match id.parse::<TargetId>() {
-            Ok(TargetId::Db { shard, .. }) => Self::of_shard(&shard, None, in_cell(node)),
-            _ => Self { what: printable(name), range: "-".to_owned(), node: in_cell(node) },
+            Ok(TargetId::Db { shard, .. }) => Self::of_shard(&shard, None, place(node)),
+            _ => Self { what: printable(name), range: "-".to_owned(), node: place(node) },
         }
     }
 
     fn of_job(line: &JobLine) -> Self {
-        let node = line.node.as_deref().map_or_else(|| "?".to_owned(), in_cell);
+        let node = line.node.as_deref().map_or_else(|| "?".to_owned(), |node| place(node));
         Self::of_shard(&line.shard, line.ddoc.as_deref(), node)
     }
 
@@ -293,11 +290,6 @@ impl Place {
         let what = ddoc.map_or_else(|| db.clone(), |ddoc| format!("{db}/{ddoc}"));
         Self { what: printable(&what), range, node }
     }
-}
-
-/// The short name of a node; `all` for targets of the whole cluster.
-fn in_cell(node: &str) -> String {
-    if node == CLUSTER { "all".to_owned() } else { printable(short_node(node)) }
 }
 
 fn bytes(bytes: Option<u64>) -> Cell {

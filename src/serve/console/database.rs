@@ -10,7 +10,10 @@ use crate::{
     model::records::JobResult,
     plan::RefusalClass,
     serve::report::{AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, RunLine, Target},
-    text::{Label, capital, counted, duration, size::format_size_short},
+    text::{
+        Label, capital, counted, duration,
+        size::{bound_in_words, format_size_short},
+    },
 };
 use maud::{Markup, html};
 use std::{collections::BTreeMap, time::Duration};
@@ -39,7 +42,6 @@ pub(in crate::serve) struct DatabaseAnswers {
 
 /// The page at `/database`.
 pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
-    let now = answers.now;
     let parts = vec![
         Part::new(
             "sums",
@@ -51,14 +53,8 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
         ),
         Part::new("runs", run(answers)),
         Part::new("copies", copies(answers)),
-        Part::new(
-            "jobs",
-            html! { h2 { "How its jobs ended" } (jobs::ended(&answers.outcomes, now)) },
-        ),
-        Part::new(
-            "events",
-            html! { h2 { "What happened" } (events::list(&answers.events, now, Some(&answers.db))) },
-        ),
+        jobs::of_one(&answers.outcomes, answers.now),
+        events::of_one(&answers.events, answers.now, &answers.db),
     ];
     Page::live(Screen::Databases, answers.db.clone(), parts)
 }
@@ -67,7 +63,11 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
 /// grows, and when what waits will be done.
 fn opening(line: &DatabaseLine, answers: &DatabaseAnswers) -> String {
     let [size, reclaimable] = [line.file_bytes, line.reclaimable_bytes].map(format_size_short);
-    let mut text = format!("{}: {}{size}, {reclaimable} reclaimable", line.db, bound(line));
+    let mut text = format!(
+        "{}: {}{size}, {reclaimable} reclaimable",
+        line.db,
+        bound_in_words(line.unmeasured, line.estimated)
+    );
     if let Some(growth) = line.growth_day_bytes {
         text.push_str(&format!("; it grows by {} a day", format_size_short(growth)));
     }
@@ -102,15 +102,6 @@ fn is_never(target: &Target) -> bool {
     target.refusal.as_ref().is_some_and(|refusal| refusal.class == RefusalClass::Never.label())
 }
 
-/// What its sums are, if some sizes are unknown or estimated.
-const fn bound(line: &DatabaseLine) -> &'static str {
-    match (line.unmeasured, line.estimated) {
-        (0, 0) => "",
-        (0, _) => "about ",
-        (..) => "at least ",
-    }
-}
-
 /// The database's line of the list in sentences, and as a bar.
 fn sums(line: &DatabaseLine) -> Markup {
     let DatabaseLine { document_bytes, index_bytes, reclaimable_bytes, unmeasured, .. } = line;
@@ -118,7 +109,7 @@ fn sums(line: &DatabaseLine) -> Markup {
         [document_bytes, index_bytes, reclaimable_bytes].map(|bytes| format_size_short(*bytes));
     let says = format!(
         "{}{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable, in all copies",
-        bound(line)
+        bound_in_words(line.unmeasured, line.estimated)
     );
     let says = capital(&says);
     let segments = [("live", document_bytes), ("other", index_bytes), ("waste", reclaimable_bytes)];

@@ -8,7 +8,11 @@ use super::{
     },
     chart, runs,
 };
-use crate::serve::report::{JobLine, Jobs, OutcomeLine, Outcomes, RunLine, result_in_words};
+use crate::{
+    model::records::JobResult,
+    serve::report::{JobLine, Jobs, OutcomeLine, Outcomes, RunLine, result_in_words},
+    text::Label as _,
+};
 use maud::{Markup, html};
 use wall_clock::Moment;
 
@@ -22,7 +26,6 @@ pub(in crate::serve) struct JobAnswers {
     pub(in crate::serve) outcomes: Result<Outcomes, String>,
     /// The active filter, with the parameters of `/api/v1/history`.
     pub(in crate::serve) given: Given,
-    pub(in crate::serve) results: Vec<&'static str>,
     pub(in crate::serve) now: Moment,
 }
 
@@ -65,7 +68,7 @@ fn form(answers: &JobAnswers) -> Markup {
             label { "target" input name="target" value=(get("target")) placeholder="database or id"; }
             label { "result" select name="result" {
                 option value="" { "any" }
-                @for result in &answers.results { option value=(result) selected[get("result") == *result] { (result_in_words(result)) } }
+                @for result in JobResult::labels() { option value=(result) selected[get("result") == result] { (result_in_words(result)) } }
             } }
             label { "node" input name="node" value=(get("node")); }
             label { "since" input name="since" value=(get("since")) placeholder="7d" size="8"; }
@@ -122,8 +125,13 @@ fn remaining(line: &JobLine, now: Moment) -> Markup {
     }
 }
 
+/// How the last jobs of one database or target ended.
+pub(super) fn of_one(outcomes: &[OutcomeLine], now: Moment) -> Part {
+    Part::new("jobs", html! { h2 { "How its jobs ended" } (ended(outcomes, now)) })
+}
+
 /// A table of ended jobs, newest first.
-pub(super) fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
+fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
     html! {
         @if outcomes.is_empty() { p.quiet { "No finished jobs recorded." } } @else {
             div.wide { table {

@@ -29,15 +29,14 @@ use crate::{
     model::{
         channel::Mode,
         priority::PriorityUnit,
-        records::JobResult,
         settings::Settings,
         target::{TargetKind, TargetSelector, TargetState},
     },
     plan::{Plan, RefusalClass},
     serve::{
         console::{
-            self, Around, AskedCompaction, DatabaseAnswers, EventFilter, Given, JobAnswers,
-            OverviewAnswers, Page, QueueAnswers, TargetAnswers, TargetFilter,
+            self, Around, AskedCompaction, DatabaseAnswers, Given, JobAnswers, OverviewAnswers,
+            Page, QueueAnswers, TargetAnswers, TargetFilter,
         },
         report::{
             self, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found, Jobs,
@@ -58,7 +57,6 @@ use axum::{
     routing::get,
 };
 use couchdb_client::ClientSettings;
-use maud::Markup;
 use serde::de::DeserializeOwned;
 use std::{collections::BTreeSet, sync::Arc};
 use wall_clock::Moment;
@@ -147,7 +145,7 @@ fn response(state: &AppState, code: StatusCode, page: &Page) -> Response {
         mode: mode.label(),
         simulation: state.about.simulation(mode),
     };
-    html(code, &console::document(page, &around))
+    guard::page(code, console::document(page, &around))
 }
 
 /// The page that says why there is no page.
@@ -157,13 +155,6 @@ fn failed(state: &AppState, refused: &ApiError) -> Response {
     if let Some(pause) = &refused.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, pause.clone());
     }
-    response
-}
-
-fn html(code: StatusCode, text: &Markup) -> Response {
-    let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
-    let mut response = (code, content_type, text.0.clone()).into_response();
-    guard::allow_own_files(response.headers_mut());
     response
 }
 
@@ -301,17 +292,10 @@ async fn targets(state: &AppState, mut given: Given) -> Result<Page, ApiError> {
     given.set_default("sort", "reclaimable_bytes");
     let query: TargetQuery = parsed(&given)?;
     in_turn(state, move |plan| {
-        let page = query.page().map_err(ApiError::bad)?;
-        let (total, shown) = query.select(&plan).map_err(ApiError::bad)?;
+        let (head, shown) = query.select(&plan).map_err(ApiError::bad)?;
         let lines =
             shown.iter().filter_map(|ix| Some(Target::of(&plan, plan.snapshot.target(*ix)?)));
-        let found = Targets {
-            generated_at: plan.snapshot.generated_at().rfc3339(),
-            total,
-            offset: page.offset,
-            limit: page.limit,
-            targets: lines.collect(),
-        };
+        let found = Targets { targets: lines.collect(), ..head };
         let filter =
             TargetFilter { given, choices: choices(&plan), in_bytes: ranked_by_bytes(&plan) };
         Ok(console::targets(&filter, &found))
@@ -495,11 +479,10 @@ async fn jobs(state: &AppState, given: Given) -> Result<Page, ApiError> {
             Ok(Outcomes { limit, outcomes: lines.collect(), next_before })
         }
     };
-    let results = JobResult::labels();
     let jobs = Jobs::of(&state.plan.borrow().clone());
     let RunList { runs } = in_turn(state, |plan| Ok(RunList::of(&plan))).await?;
     let takes_orders = state.allow.admin;
-    Ok(console::jobs(&JobAnswers { jobs, runs, takes_orders, outcomes, given, results, now }))
+    Ok(console::jobs(&JobAnswers { jobs, runs, takes_orders, outcomes, given, now }))
 }
 
 async fn events(state: &AppState, given: Given) -> Result<Page, ApiError> {
@@ -512,6 +495,5 @@ async fn events(state: &AppState, given: Given) -> Result<Page, ApiError> {
         Err(none) => Err(none.why),
         Ok(_) => Ok(newest_events(state, query).await?),
     };
-    let types = EventType::labels();
-    Ok(console::events(&EventFilter { given, types }, &found, now))
+    Ok(console::events(&given, &found, now))
 }

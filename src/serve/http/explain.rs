@@ -86,7 +86,7 @@ async fn explain(
         let shown = page.of(&found).to_vec().into_iter();
         let lines = shown
             .filter_map(move |ix| Some(Explained::of(&plan, plan.snapshot.target(ix)?, &views)));
-        Ok(StreamedData::with_list(&head, lines))
+        Ok(StreamedData::with_list("targets", &head, lines))
     })
     .await
 }

@@ -36,7 +36,6 @@ pub struct ProcessInfo {
 
 impl ProcessInfo {
     /// This build, as the build script recorded it.
-    #[must_use]
     pub const fn of_this_build(simulated: bool) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -48,7 +47,6 @@ impl ProcessInfo {
     }
 
     /// The date of the source; `None` if it is unknown.
-    #[must_use]
     pub fn known_date(&self) -> Option<&'static str> {
         // The build script writes `unknown` for a missing date.
         (self.date != "unknown").then_some(self.date)
@@ -56,13 +54,11 @@ impl ProcessInfo {
 
     /// Whether it is a developer's build, which does not record its revision, so that a commit does
     /// not force a rebuild.
-    #[must_use]
     pub fn is_development(&self) -> bool {
         cfg!(debug_assertions) && self.revision == "unknown"
     }
 
     /// The notice that the cluster is simulated, if it is; the text depends on the mode.
-    #[must_use]
     pub fn simulation(&self, mode: Mode) -> Option<&'static str> {
         self.simulated.then_some(match mode {
             Mode::Enforce => {

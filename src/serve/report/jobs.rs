@@ -72,7 +72,6 @@ pub struct JobLine {
 
 impl Jobs {
     /// The jobs that a plan is based on.
-    #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let jobs = &plan.conditions.jobs;
         let polled = jobs
@@ -114,7 +113,6 @@ impl JobLine {
     }
 
     /// The remaining time of the job in seconds, at its mean pace.
-    #[must_use]
     pub fn remaining_seconds(&self, now: Moment) -> Option<f64> {
         let done = self.progress.filter(|done| *done > 0.01)?;
         let taken = Moment::parse(&self.since)?.age(now).as_secs_f64();

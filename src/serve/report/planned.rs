@@ -186,7 +186,6 @@ pub struct WaitingGroup<'a> {
 
 impl Planned {
     /// The waiting targets by group of reasons, the largest group first.
-    #[must_use]
     pub fn waiting_groups(&self) -> Vec<WaitingGroup<'_>> {
         let mut by_reason: BTreeMap<&str, u64> = BTreeMap::new();
         for (reason, refused) in self.candidates.iter().flat_map(|line| &line.refused) {
@@ -209,7 +208,6 @@ impl Planned {
     }
 
     /// The requested part of a plan.
-    #[must_use]
     pub fn of(plan: &Plan, wanted: Wanted<'_>) -> Self {
         let (outline, refused) = Self::outline(plan, wanted);
         let lines = refused.into_iter();
@@ -219,7 +217,6 @@ impl Planned {
 
     /// The plan without the lines of refused targets, and the targets themselves: there may be
     /// many.
-    #[must_use]
     pub fn outline(plan: &Plan, wanted: Wanted<'_>) -> (Self, Vec<TargetIx>) {
         let node_name = |at: NodeIx| plan.snapshot.node(at).map_or("", |node| &node.name);
         let fits = |node: &str, channel: &str| {
@@ -307,7 +304,6 @@ fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
 
 impl StartLine {
     /// The line of a planned start.
-    #[must_use]
     pub fn of(plan: &Plan, start: &PlannedStart) -> Option<Self> {
         let target = plan.snapshot.target(start.ix)?;
         let channel = plan.channels.list.get(start.channel)?;
@@ -340,7 +336,6 @@ impl StartLine {
 impl RefusedLine {
     /// Up to `limit` waiting targets, those that would free most first. Only the best `limit` of
     /// each queue are considered, because priorities of different channels cannot be compared.
-    #[must_use]
     pub fn best(plan: &Plan, limit: usize) -> Vec<Self> {
         let starting: HashSet<TargetIx> = plan.starts.iter().map(|start| start.ix).collect();
         let waiting = plan
@@ -362,7 +357,6 @@ impl RefusedLine {
     }
 
     /// The line of a target that waits and does not start; `None` for any other target.
-    #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
         let (channel, placed) = plan.placement(target.ix())?;
         let Decision::Refused(refusal) = plan.decision(target) else { return None };

@@ -71,6 +71,26 @@ pub struct Status {
     pub config: ConfigLine,
 }
 
+impl Status {
+    /// Who starts compactions, in a sentence.
+    pub fn who_compacts(&self) -> String {
+        if self.mode != "enforce" {
+            return "recliner only advises: smoosh and people start compactions.".to_owned();
+        }
+        let stopped = self.smoosh.iter().filter(|line| !line.taken_over.is_empty()).count();
+        match (stopped, self.smoosh.len()) {
+            (0, _) => "recliner starts compactions, beside smoosh.".to_owned(),
+            (all, nodes) if all == nodes => {
+                "recliner starts compactions; it has stopped smoosh's channels on all nodes."
+                    .to_owned()
+            }
+            (some, nodes) => format!(
+                "recliner starts compactions; it has stopped smoosh's channels on {some} of {nodes} nodes."
+            ),
+        }
+    }
+}
+
 /// What a simulated week came to under one program's compactions, from the same start and with the same writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SimulatedWeek {
@@ -105,27 +125,6 @@ impl SimulatedWeek {
     }
 }
 
-impl Status {
-    /// Who starts compactions, in a sentence.
-    #[must_use]
-    pub fn who_compacts(&self) -> String {
-        if self.mode != "enforce" {
-            return "recliner only advises: smoosh and people start compactions.".to_owned();
-        }
-        let stopped = self.smoosh.iter().filter(|line| !line.taken_over.is_empty()).count();
-        match (stopped, self.smoosh.len()) {
-            (0, _) => "recliner starts compactions, beside smoosh.".to_owned(),
-            (all, nodes) if all == nodes => {
-                "recliner starts compactions; it has stopped smoosh's channels on all nodes."
-                    .to_owned()
-            }
-            (some, nodes) => format!(
-                "recliner starts compactions; it has stopped smoosh's channels on {some} of {nodes} nodes."
-            ),
-        }
-    }
-}
-
 /// A sidecar that reads the files of some nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PeerLine {
@@ -141,7 +140,6 @@ pub struct PeerLine {
 
 impl PeerLine {
     /// Every sidecar that was polled.
-    #[must_use]
     pub fn all(status: &scan::ScanStatus) -> Vec<Self> {
         let line = |(url, peer): (&Arc<str>, &scan::PeerStatus)| Self {
             url: url.to_string(),
@@ -182,24 +180,13 @@ pub struct Sweep {
     /// Number of targets that the running sweep has to read.
     pub total: Option<usize>,
     /// Where the facts of shards came from in the last sweep.
-    pub shards: SweptShards,
+    pub shards: scan::SweptShards,
     /// When the last sweep ended.
     pub last_end: Option<String>,
     /// When a sweep was last complete.
     pub last_success: Option<String>,
     /// Duration of the last sweep, in seconds.
     pub last_duration_seconds: Option<f64>,
-}
-
-/// Number of shards of one sweep, by the source of their facts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SweptShards {
-    /// Shards about which CouchDB was asked.
-    pub asked: u64,
-    /// Shards about which CouchDB was not asked, because the files' headers say the same.
-    pub spared: u64,
-    /// Shards about which CouchDB was not asked, because the feeds report changes.
-    pub followed: u64,
 }
 
 impl From<&scan::ScanStatus> for Sweep {
@@ -209,11 +196,7 @@ impl From<&scan::ScanStatus> for Sweep {
             running_since: status.progress.map(|progress| progress.since.rfc3339()),
             done: status.progress.map(|progress| progress.done),
             total: status.progress.and_then(|progress| progress.total),
-            shards: SweptShards {
-                asked: status.shards.asked,
-                spared: status.shards.covered,
-                followed: status.shards.followed,
-            },
+            shards: status.shards,
             last_end: status.last_end.map(Moment::rfc3339),
             last_success: status.last_success.map(Moment::rfc3339),
             last_duration_seconds: status.last_duration.map(|took| took.as_secs_f64()),
@@ -234,7 +217,6 @@ pub struct ReadErrors {
 
 impl ReadErrors {
     /// Every read that failed since the start, counted by node and reason.
-    #[must_use]
     pub fn all(status: &scan::ScanStatus) -> Vec<Self> {
         let errors = status.errors.iter();
         let line = |((node, reason), count): (&(_, &'static str), &u64)| Self {
@@ -321,7 +303,6 @@ pub struct TakeoverLine {
 
 impl TakeoverLine {
     /// Every node whose smoosh was checked.
-    #[must_use]
     pub fn all(takeovers: &Takeovers) -> Vec<Self> {
         let line = |(node, state): (&String, &crate::act::takeover::NodeTakeover)| Self {
             node: node.clone(),

@@ -17,7 +17,7 @@ fn number(value: &Value) -> f64 {
 
 #[tokio::test]
 async fn demo_has_lived_for_a_better_week_than_under_smoosh() {
-    let demo = Demo::with_flags(&[]).await;
+    let demo = Demo::start_with(&[]).await;
     let http = tools::http();
     let url = |path: &str| format!("http://{}{path}", demo.address);
     let get = async |path: &str| -> Value {

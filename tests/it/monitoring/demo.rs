@@ -20,11 +20,11 @@ pub(crate) struct Demo {
 impl Demo {
     /// Starts a demo with faults of every kind, and waits until it serves.
     pub(crate) async fn start() -> Self {
-        Self::with_flags(&["--faults"]).await
+        Self::start_with(&["--faults"]).await
     }
 
     /// Starts a demo with these flags, and waits until it serves.
-    pub(crate) async fn with_flags(flags: &[&str]) -> Self {
+    pub(crate) async fn start_with(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
         command.args(["demo", "--web.listen-address", "127.0.0.1:0"]).args(flags);
         command.env_clear().stderr(Stdio::piped()).kill_on_drop(true);

@@ -27,6 +27,7 @@ pub struct Tally {
 
 impl World {
     /// The sums since the start.
+    #[must_use]
     pub fn tally(&self) -> Tally {
         let disks = (0..self.nodes.len()).map(|node| self.disk_of(node).used());
         let mut tally = Tally {

@@ -26,7 +26,8 @@ use wall_clock::Moment;
 
 const WIDTH: u16 = 200;
 
-fn plan() -> Plan {
+/// A plan for a cluster with every kind of target.
+pub(in crate::cli) fn plan() -> Plan {
     let snapshot = crowded();
     let now = snapshot.generated_at();
     let mut queues = Queues::new(Arc::new(Channels::default()));
