@@ -34,6 +34,14 @@ impl Snapshot {
         members.filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
     }
 
+    /// The only node, if the cluster is one node.
+    #[must_use]
+    pub fn only_node(&self) -> Option<&Node> {
+        let mut members = self.members().map(|(_, node)| node);
+        let (first, second) = (members.next(), members.next());
+        first.filter(|_| second.is_none())
+    }
+
     /// The names of the served nodes that can be sent requests: members that are not known to be
     /// down.
     pub fn reachable_nodes(&self) -> BTreeSet<String> {

@@ -90,19 +90,11 @@ pub(super) fn running(jobs: &Jobs, now: Moment) -> Markup {
 }
 
 fn row(line: &JobLine, now: Moment) -> Markup {
-    let what = match &line.ddoc {
-        Some(ddoc) => format!("{}/{ddoc}", line.shard),
-        None => line.shard.clone(),
-    };
+    // Of a view, the task is about one shard's file.
     html! { tr {
-        td.named {
+        td.named title=(line.shard) {
             @if line.work == "build" { "build of " }
-            // Of a view, the task is about one shard's file.
-            @match (&line.target, &line.ddoc) {
-                (Some(id), None) => { (id_link(id, None)) }
-                (Some(id), Some(_)) => { (target_link(id, &what)) }
-                (None, _) => { (name(&what)) }
-            }
+            @match &line.target { Some(id) => { (target_link(id, &line.name())) } None => { (name(&line.name())) } }
         }
         td { @match &line.node { Some(node) => { (name(node)) } None => { (unknown()) } } }
         td.one { @match line.progress {

@@ -56,6 +56,7 @@ impl NodeLine {
     /// The state of the node's own smoosh, in words.
     pub fn smoosh_says(&self) -> &str {
         match &*self.smoosh {
+            "no_direct_address" if self.own_address => "not read yet",
             "no_direct_address" => "no direct address",
             "not_offered" => "needs CouchDB 3.4",
             other => other,

@@ -19,7 +19,9 @@ use super::{
 use crate::{
     model::{
         facts::{Facts, OptionalU64},
-        records::{AdviceKey, AdviceRecord, BuildSpeed, BuildSpeeds, Mute, ScorecardSide},
+        records::{
+            AdviceKey, AdviceRecord, BuildSpeed, BuildSpeeds, Mute, RunEnding, ScorecardSide,
+        },
         target::TargetKind,
     },
     table::{DbName, Draft, PublishedDbState, ShardMapEntry, TableBlock},
@@ -212,6 +214,23 @@ fn events() -> Vec<EventDetails> {
             why: Some("disk".into()),
         },
         EventDetails::Resumed { scope: SuspensionScope::All, by: ann.clone() },
+        EventDetails::RunBegan {
+            run: 3,
+            db: Some("orders".into()),
+            node: None,
+            by: by.clone(),
+            force: true,
+        },
+        EventDetails::RunEnded {
+            run: 3,
+            db: None,
+            node: Some(NODE.into()),
+            result: RunEnding::Cancelled,
+            by: ann.clone(),
+            done: 5,
+            members: 24,
+            freed_bytes: Some(-1),
+        },
         EventDetails::Ordered { target: target.clone(), by: by.clone(), force: true },
         EventDetails::Lapsed { target: target.clone(), by },
         EventDetails::Quarantined { target: target.clone(), failures: 5 },
