@@ -83,7 +83,7 @@ use crate::{
         target::{TargetId, TargetKind, TargetState},
     },
     plan::{Decision, Plan, Refusal, RefusalClass},
-    table::{DbIx, DiskUsage, Node, NodeIx, NodeSmoosh, TargetIx, TargetRef, Totals},
+    table::{DbIx, DiskUsage, FoundShards, Node, NodeIx, NodeSmoosh, TargetIx, TargetRef, Totals},
     text::Label,
 };
 use couchdb_client::OwnAddress;
@@ -502,7 +502,8 @@ fn findings(node: &Node) -> Vec<Word> {
     let finding = Word::Borrowed(
         "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it",
     );
-    needs_address.then_some(finding).into_iter().collect()
+    let foreign = node.found_shards.and_then(FoundShards::problem).map(Word::Owned);
+    needs_address.then_some(finding).into_iter().chain(foreign).collect()
 }
 
 /// The nodes of a plan, without the pseudo node.
