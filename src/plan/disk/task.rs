@@ -14,7 +14,7 @@ use crate::{
     jobs::{Job, Jobs},
     model::settings::{self, limits, limits::Free},
     sources::fetch,
-    table::Snapshot,
+    table::{FoundShards, Snapshot},
     tasks::publish_if_changed,
 };
 use couchdb_client::Address;
@@ -310,6 +310,13 @@ impl DiskTask {
             return;
         };
         state.asked_at = None;
+        let measured = match foreign_directory(&spec, &self.snapshots.borrow()) {
+            Some(problem) => {
+                state.measured = None;
+                Err(problem)
+            }
+            None => measured,
+        };
         match measured {
             Ok(measured) => {
                 if let Some(problem) = state.problem.take() {
@@ -352,6 +359,13 @@ impl DiskTask {
         let disks = Disks { volumes: volumes.map(|state| published_volume(state, now)).collect() };
         publish_if_changed(&self.disks, disks);
     }
+}
+
+/// Why a local directory cannot be that of its node, so that its free space is not the node's.
+fn foreign_directory(spec: &VolumeSpec, snapshot: &Snapshot) -> Option<String> {
+    let SpaceSource::Local(_) = spec.source else { return None };
+    let nodes = snapshot.nodes().iter().filter(|node| spec.nodes.contains(&node.name));
+    nodes.filter_map(|node| node.found_shards).find_map(FoundShards::problem)
 }
 
 /// The same measurement; a size that was not measured is taken from the configuration.

@@ -121,6 +121,32 @@ impl Running {
 }
 
 #[tokio::test(start_paused = true)]
+async fn space_of_another_nodes_directory_is_unknown() {
+    let directories = vec!["/srv/data".into()];
+    let local = Some(LocalDirectories { node: "couchdb@a".to_owned(), directories });
+    let running = Running::start(DiskSettings { local, ..settings(vec![]) }, |_, now| {
+        ready(Ok(free(7, now)))
+    });
+    let space =
+        |disks: Arc<Disks>| disks.volumes.first().unwrap().space.map(|space| space.available);
+    assert_eq!(space(running.at(1).await), Some(7));
+    let found = |found| {
+        let mut draft = Draft::new(5);
+        let at = draft.get_or_add_node("couchdb@a");
+        let found = FoundShards { found, listed: 35 };
+        draft.update_node(at, |node| node.found_shards = Some(found));
+        draft.publish(Moment::from_unix(START))
+    };
+    running.snapshots.send_replace(found(0));
+    let disks = running.at(6).await;
+    assert_eq!(space(Arc::clone(&disks)), None);
+    let problem = disks.volumes.first().unwrap().problem.as_deref();
+    assert!(problem.is_some_and(|problem| problem.contains("0 of the 35")), "{problem:?}");
+    running.snapshots.send_replace(found(35));
+    assert_eq!(space(running.at(6).await), Some(7));
+}
+
+#[tokio::test(start_paused = true)]
 async fn keeps_value_after_failures_until_it_is_too_old() {
     let failing_from = Moment::from_unix(START + 20);
     let running = Running::start(
