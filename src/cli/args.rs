@@ -384,6 +384,9 @@ pub(super) struct TidyArgs {
     /// Exit with status 3 if there is nothing to do
     #[arg(long)]
     pub(super) fail_if_idle: bool,
+    /// A table for people, or JSON for programs, once at the end
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
     #[command(flatten)]
     pub(super) source: SourceArgs,
 }

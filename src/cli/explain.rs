@@ -13,6 +13,9 @@ use serde::Serialize;
 #[derive(Serialize)]
 struct ExplainAnswer {
     targets: Vec<Explained>,
+    /// The cluster's only node, if it is one.
+    #[serde(skip)]
+    only_node: Option<String>,
 }
 
 pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
@@ -20,11 +23,14 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
     let ask = async |client: &ServiceClient| {
         let query = [("target", target), ("limit", "10000")];
         let explanations: Explanations = client.get("/api/v1/explain", &query).await?;
-        Ok(ExplainAnswer { targets: explanations.targets })
+        let Explanations { targets, only_node, .. } = explanations;
+        Ok(ExplainAnswer { targets, only_node })
     };
     let answered = args.from.answer(ask, async |source| read_cluster(source, target).await).await?;
-    let table =
-        |answer: &ExplainAnswer, width| table::explained(target, &answer.targets, args.all, width);
+    let table = |answer: &ExplainAnswer, width| {
+        let only_node = answer.only_node.as_deref();
+        table::explained(target, &answer.targets, only_node, args.all, width)
+    };
     let exit = answered.print(format, table, "waiting times are unknown")?;
     let next = answered.recliner.map_or(AFTER_EXPLAIN, |_| AFTER_EXPLAIN_OF_SERVICE);
     print_next_step(format, next);
@@ -45,5 +51,6 @@ async fn read_cluster(
     let views = WholeViews::of(plan, &found);
     let found = found.into_iter().filter_map(|ix| plan.snapshot.target(ix));
     let targets = found.map(|target| Explained::of(plan, target, &views)).collect();
-    Ok((ExplainAnswer { targets }, reading.exit()))
+    let only_node = plan.snapshot.only_node().map(|node| node.name.to_string());
+    Ok((ExplainAnswer { targets, only_node }, reading.exit()))
 }

@@ -19,6 +19,7 @@ mod jobs;
 mod nodes;
 mod overview;
 mod paging;
+mod preflight;
 mod queue;
 mod runs;
 mod status;
@@ -37,6 +38,7 @@ pub(super) use frame::{Around, asset, assets_version, book_document, document, f
 pub(super) use jobs::{JobAnswers, jobs};
 pub(super) use nodes::nodes;
 pub(super) use overview::{OverviewAnswers, SHOWN as SHOWN_WAITING, overview};
+pub(super) use preflight::preflight;
 pub(super) use queue::{QueueAnswers, SHOWN as SHOWN_IN_QUEUE, queue, suspended};
 pub(super) use status::status;
 pub(super) use target::{TargetAnswers, target};
@@ -100,6 +102,7 @@ enum Screen {
     Nodes,
     Advice,
     WhatIf,
+    Preflight,
     Configuration,
     Status,
 }
@@ -110,7 +113,10 @@ const PLACES: [(&str, &[Screen]); 5] = [
     ("Databases", &[Screen::Databases, Screen::Targets]),
     ("Activity", &[Screen::Jobs, Screen::Queue, Screen::Events]),
     ("Advice", &[Screen::Advice]),
-    ("Settings", &[Screen::Nodes, Screen::Configuration, Screen::WhatIf, Screen::Status]),
+    (
+        "Settings",
+        &[Screen::Nodes, Screen::Configuration, Screen::WhatIf, Screen::Preflight, Screen::Status],
+    ),
 ];
 
 impl Screen {
@@ -142,6 +148,7 @@ impl Screen {
             Self::Nodes => ("Nodes", "nodes", 'n'),
             Self::Advice => ("Advice", "advice", 'a'),
             Self::WhatIf => ("What if", "what-if", 'w'),
+            Self::Preflight => ("New index", "preflight", 'p'),
             Self::Configuration => ("Configuration", "configuration", 'c'),
             Self::Status => ("Status", "status", 's'),
         }

@@ -79,11 +79,11 @@ pub use why::why;
 use crate::{
     model::{
         facts::{FactKind, Facts},
-        target::{TargetId, TargetKind, TargetState},
+        target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
     },
     plan::{Decision, Plan, Refusal, RefusalClass},
-    table::{DbIx, TargetIx, TargetRef},
-    text::Label,
+    table::{DbIx, Snapshot, TargetIx, TargetRef},
+    text::{Label, listed},
 };
 use couchdb_names::Signature;
 use hashbrown::{HashMap, HashSet};
@@ -92,6 +92,34 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocabulary::Word;
 use wall_clock::Moment;
+
+/// The header of every answer of the API that says which cluster it is about.
+pub const CLUSTER_HEADER: &str = "recliner-cluster";
+
+/// Nodes that the name of a cluster has.
+const NAMED_NODES: usize = 3;
+
+/// What people call the cluster: its nodes; `None` before they are known.
+#[must_use]
+pub fn cluster_name(snapshot: &Snapshot, is_simulated: bool) -> Option<String> {
+    let nodes: Vec<String> = snapshot.members().map(|(_, node)| node.name.to_string()).collect();
+    let shown = nodes.get(..NAMED_NODES).filter(|_| nodes.len() > NAMED_NODES + 1);
+    let names = match shown {
+        None => listed(&nodes),
+        Some(shown) => format!("{} and {} more nodes", shown.join(", "), nodes.len() - shown.len()),
+    };
+    let simulated = if is_simulated { "simulated " } else { "" };
+    (!nodes.is_empty()).then(|| match nodes.len() {
+        1 => format!("the {simulated}node {names}"),
+        _ => format!("the {simulated}cluster of {names}"),
+    })
+}
+
+/// Where something is, for people: what belongs to the whole cluster is on its only node, or on all.
+#[must_use]
+pub fn place<'a>(node: &'a str, only_node: Option<&'a str>) -> &'a str {
+    if node == CLUSTER_NODE { only_node.unwrap_or("all nodes") } else { node }
+}
 
 /// One target. Bytes are those on disk: a view of the whole cluster counts all its copies.
 /// Unknown is null.

@@ -54,11 +54,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use targets::{AdvisedTargets, Savings};
 use wall_clock::Moment;
 
-/// A longer time between two steps is a gap, about which nothing is known.
+/// A longer time between two steps is a gap, about which nothing is known, unless facts count as fresh for more than
+/// [`STEPS_OF_FRESH_FACTS`] times as long.
 const MAX_STEP: Duration = Duration::from_secs(300);
 
-/// The same while recliner enforces everything, and nothing but the time is counted.
-const MAX_STEP_ENFORCING: Duration = Duration::from_secs(3 * 3_600);
+/// The number of intervals between two readings after which facts are usually no longer fresh.
+const STEPS_OF_FRESH_FACTS: u32 = 4;
 
 /// Maximum number of times within a step at which the planner is asked.
 const MAX_LOOKS: usize = 60;
@@ -127,12 +128,11 @@ impl Scorecard {
             return self.take_changes();
         };
         // Nothing is known about a gap, except that jobs that ran continue.
-        let enforces = enforces_everything(plan);
-        let longest = if enforces { MAX_STEP_ENFORCING } else { MAX_STEP };
+        let longest = MAX_STEP.max(plan.rules.fresh_for / STEPS_OF_FRESH_FACTS);
         let elapsed = if elapsed <= longest { elapsed } else { Duration::ZERO };
         self.targets.update(&plan.snapshot, &mut self.changes);
         let mut sums = ScorecardHour::default();
-        if enforces {
+        if enforces_everything(plan) {
             self.state = ScorecardState::Enforcing;
             self.advised_waste_bytes = None;
             self.jobs.clear();

@@ -396,10 +396,7 @@ impl Rig {
         let (task, journal) = journal::JournalTask::open(InMemory::default(), self.clock, settings)
             .expect("an in-memory journal opens");
         let ended = self.stop.clone();
-        self.tasks.spawn(async move {
-            task.run(ended).await;
-            "journal"
-        });
+        self.tasks.spawn("journal", task.run(ended));
         let nodes = NODES.map(ToOwned::to_owned).into();
         journal
             .claim(ClusterIdentity { nodes, ..ClusterIdentity::default() })

@@ -1,11 +1,7 @@
 //! Layout of tables and lines: as wide as the terminal, with breaks only between words.
 
 use super::super::printable;
-use crate::{
-    model::{rounding::to_bytes, target::CLUSTER_NODE},
-    table::PartialSum,
-    text::size,
-};
+use crate::{model::rounding::to_bytes, serve::report, table::PartialSum, text::size};
 use comfy_table::{
     CellAlignment, ColumnConstraint::LowerBoundary, ContentArrangement, Table, Width, presets,
 };
@@ -335,9 +331,9 @@ pub(in crate::cli) fn short_node(name: &str) -> &str {
     name.strip_prefix("couchdb@").unwrap_or(name)
 }
 
-/// The short name of a node in a cell; `all` for what belongs to the whole cluster.
-pub(in crate::cli) fn place(node: &str) -> String {
-    if node == CLUSTER_NODE { "all".to_owned() } else { printable(short_node(node)) }
+/// Where something is, in short.
+pub(in crate::cli) fn place(node: &str, only_node: Option<&str>) -> String {
+    printable(short_node(report::place(node, only_node)))
 }
 
 /// Two digits of each end of a range, enough to distinguish the shards of one database up to q=256.

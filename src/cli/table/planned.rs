@@ -112,7 +112,7 @@ fn starts(plan: &Planned, width: u16) -> String {
         return format!("{nothing}\n");
     }
     let head = if enforces(plan) { "starts now" } else { "would start" };
-    let table = starts_table(starts, head, width);
+    let table = starts_table(plan, head, width);
     let gain: u64 = starts.iter().filter_map(|start| start.gain_bytes).sum();
     let count = starts.len();
     let verb = if enforces(plan) && count == 1 { "starts" } else { "start" };
@@ -120,14 +120,14 @@ fn starts(plan: &Planned, width: u16) -> String {
         format!("{count} {would}{verb} now; {} reclaimable.\n\n{table}\n", bytes(Some(gain)));
     for start in starts {
         text.push_str(&request(plan, &start.request, start.url.as_deref()));
-        for caveat_text in start.caveats.iter().filter_map(|caveat| caveat_text(caveat)) {
+        for caveat_text in start.caveats.iter().filter_map(|caveat| caveat_text(plan, caveat)) {
             text.push_str(&format!("  {caveat_text}\n"));
         }
     }
     text
 }
 
-fn starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
+fn starts_table(plan: &Planned, head: &str, width: u16) -> String {
     let sized = |start: &StartLine, size: Option<u64>| match &*start.kind {
         "cleanup" => "-".to_owned(),
         _ => bytes(size),
@@ -136,9 +136,9 @@ fn starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
         Some(ddoc) => shortened(&format!("{}/{ddoc}", printable(&start.db))),
         None => shortened(&printable(&start.db)),
     };
-    Grid::of(width, starts)
+    Grid::of(width, &plan.starts)
         .text(head, what)
-        .text("node", |it| place(&it.node))
+        .text("node", |it| place(&it.node, plan.only_node.as_deref()))
         .text("range", |it| it.range.as_deref().map_or_else(|| "-".to_owned(), short_range))
         .wide_text("channel", |it| printable(&it.channel))
         .number("on disk", |it| sized(it, it.file_bytes))
@@ -173,11 +173,12 @@ pub(super) fn pasted(request: &str, url: Option<&str>) -> String {
 }
 
 /// Explains a caveat; `None` if the table itself shows it.
-fn caveat_text(caveat: &str) -> Option<&'static str> {
+fn caveat_text(plan: &Planned, caveat: &str) -> Option<&'static str> {
     match caveat {
         "unknown_disk" => Some("free space there is unknown"),
         "low_confidence" => Some("active bytes are misleading on this server: it may free more"),
-        "estimated" => Some("sizes are estimated from one copy"),
+        "estimated" => Some("sizes are estimated from one file"),
+        "every_copy" if plan.only_node.is_some() => Some("compacts all files of the view at once"),
         "every_copy" => Some("compacts every copy on every node at once"),
         _ => None,
     }
@@ -190,7 +191,7 @@ fn span(seconds: f64) -> String {
 /// The closed gates with their nodes, one per line. Mode and suspensions are printed above.
 fn gates(plan: &Planned, width: u16) -> String {
     let mut closed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for gate in plan.gates.iter().filter(|gate| !["mode", "suspended"].contains(&&*gate.gate)) {
+    for gate in plan.gates_of_nodes().filter(|gate| !["mode", "suspended"].contains(&&*gate.gate)) {
         closed.entry(&gate.gate).or_default().push(printable(&gate.node));
     }
     let line = |(name, nodes): (&str, Vec<String>)| {
@@ -214,7 +215,8 @@ fn rest(plan: &Planned, width: u16) -> String {
             meanings.extend(class.map(|class| (class.words(), class.meaning())));
         }
         for (words, count) in waiting {
-            let (channel, node) = (printable(&queue.channel), printable(&queue.node));
+            let (channel, node) =
+                (printable(&queue.channel), place(&queue.node, plan.only_node.as_deref()));
             table.push([channel, node, count.to_string(), printable(&words)]);
         }
     }
@@ -333,6 +335,7 @@ mod tests {
                 ..Builds::default()
             }),
             simulated: Some(false),
+            only_node: None,
             total: 4,
             offset: 0,
             limit: 0,

@@ -7,7 +7,6 @@ use super::{
 use crate::{
     cli::printable,
     serve::report::{Preflight, SpreadLine},
-    text::grouped,
 };
 
 /// The answer as text.
@@ -18,12 +17,7 @@ pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
         text.push_str(&nodes(answer, width));
     }
     section(&mut text, "What changes:", &answer.changes(), width);
-    section(
-        &mut text,
-        "What this rests on:",
-        &[facts(answer), answer.notes.clone()].concat(),
-        width,
-    );
+    section(&mut text, "What this rests on:", &answer.rests_on(), width);
     if !answer.remedy.is_empty() {
         text.push_str("\nWhat to do:\n");
         answer.remedy.iter().for_each(|remedy| add_remedy(&mut text, "  ", remedy, width));
@@ -53,34 +47,8 @@ fn nodes(answer: &Preflight, width: u16) -> String {
         .number("free", |it| bytes(it.free_bytes))
         .text("verdict", |it| printable(&it.verdict.replace('_', " ")))
         .wrapped();
-    text.push_str(&paragraph(
-        "peak: the index as it is built, with the new file of its first compaction, beside all that is there now. free: without headroom.keep_free and what compactions may still write.",
-        width,
-    ));
+    text.push_str(&paragraph(Preflight::COLUMNS, width));
     text
-}
-
-/// The numbers for the whole cluster.
-fn facts(answer: &Preflight) -> Vec<String> {
-    let mut facts = Vec::new();
-    if let (Some(docs), Some(live), Some(built)) =
-        (answer.docs, answer.live_bytes, answer.built_bytes)
-    {
-        facts.push(format!(
-            "{} documents; in all copies {} when it is built, {} after its compaction.",
-            grouped(docs),
-            built.says_bytes(),
-            live.says_bytes()
-        ));
-    }
-    if answer.seconds.is_some() {
-        let builds = answer.measured_builds;
-        facts.push(format!(
-            "The time is scaled to these documents from {builds} measured {}, one for each index and node.",
-            if builds == 1 { "build" } else { "builds" }
-        ));
-    }
-    facts
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid {
         (0, 1) => Some(("1 view index".to_owned(), parts)),
         (0, more) => Some((format!("{more} view indexes"), parts)),
         (views, _) => {
-            let copies = if has_one_node(plan) { "" } else { ", all copies" };
+            let copies = if plan.snapshot.only_node().is_some() { "" } else { ", all copies" };
             Some((format!("{}{copies}", counted(views, "view", "views")), vec![of_cluster]))
         }
     };
@@ -271,20 +271,9 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// The short name of a node; with a single node its part before the `@`, which also has what belongs to
-/// the whole cluster.
+/// Where something is, in short.
 fn place<'a>(plan: &'a Plan, name: &'a str) -> &'a str {
-    if !has_one_node(plan) {
-        return short_node(name);
-    }
-    let only = plan.snapshot.members().next().filter(|_| name == CLUSTER_NODE);
-    let name = only.map_or(name, |(_, node)| &node.name);
-    name.split_once('@').map_or(name, |(before, _)| before)
-}
-
-/// Whether there is only one node besides the cluster itself.
-fn has_one_node(plan: &Plan) -> bool {
-    plan.snapshot.nodes().len() <= 2
+    short_node(report::place(name, plan.snapshot.only_node().map(|node| &*node.name)))
 }
 
 /// A target in three short columns: name, range and node, such as `app/orders`, `00-7f` and `host`;
@@ -294,14 +283,14 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> [String; 3] {
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
         (TargetKind::View, Some(design)) if !target.is_part() => {
             let copies = match target.file_count() {
-                _ if has_one_node(plan) => place(plan, CLUSTER_NODE).to_owned(),
+                _ if plan.snapshot.only_node().is_some() => place(plan, CLUSTER_NODE).to_owned(),
                 1 => "1 copy".to_owned(),
                 more => format!("{more} copies"),
             };
             [format!("{db}/{design}"), "-".to_owned(), copies]
         }
         (kind, design) => {
-            let whole = has_one_node(plan) && target.shard_map().ranges == 1;
+            let whole = plan.snapshot.only_node().is_some() && target.shard_map().ranges == 1;
             let range = target.range().filter(|_| !whole).map(Range::short);
             let what = match (kind, design, target.view()) {
                 (TargetKind::View, Some(design), _) => format!("{db}/{design}"),

@@ -68,7 +68,7 @@ fn table(given: &Given, lines: &[DatabaseLine], now: Moment) -> Markup {
                 td.rest { (why(line)) }
             } } }
         } }
-        p.quiet { "All copies count, and all indexes. Growth is expected at the present rate, if nothing is compacted. " i { "Why it stays" } " is about the file with most to reclaim." }
+        p.quiet { "All files count, of documents and of indexes. Growth is expected at the present rate, if nothing is compacted. " i { "Why it stays" } " is about the file with most to reclaim." }
     }
 }
 

@@ -79,7 +79,7 @@ fn list(events: &[EventLine], now: Moment, of: Option<&str>) -> Markup {
 fn about(event: &EventLine, of: Option<&str>) -> Markup {
     html! {
         @if let Some(of) = of.filter(|_| event.targets.is_some()) { (name(of)) }
-        @else if let Some(target) = &event.target { (id_link(target, None)) }
+        @else if let Some(target) = &event.target { (id_link(target, event.ddoc.as_deref())) }
         @else if let Some(db) = &event.db { (super::cells::database_link(db)) }
         @else if let Some(scope) = &event.scope { (name(scope)) }
         @else if let Some(subject) = &event.subject { (name(subject)) }
@@ -113,6 +113,7 @@ fn details(event: &EventLine) -> Markup {
     let is_unknown = event.freed_bytes.flatten().is_none();
     let result = result.filter(|it| is_unknown || !matches!(*it, "freed" | "grew"));
     let labels = [
+        ("", event.run_in_words()),
         ("", event.reason.as_deref().map(RefusalReason::words_of)),
         ("of ", event.of.as_deref().map(event_type_in_words)),
         ("", event.owner.as_deref().map(started_by)),

@@ -90,19 +90,11 @@ pub(super) fn running(jobs: &Jobs, now: Moment) -> Markup {
 }
 
 fn row(line: &JobLine, now: Moment) -> Markup {
-    let what = match &line.ddoc {
-        Some(ddoc) => format!("{}/{ddoc}", line.shard),
-        None => line.shard.clone(),
-    };
+    // Of a view, the task is about one shard's file.
     html! { tr {
-        td.named {
+        td.named title=(line.shard) {
             @if line.work == "build" { "build of " }
-            // Of a view, the task is about one shard's file.
-            @match (&line.target, &line.ddoc) {
-                (Some(id), None) => { (id_link(id, None)) }
-                (Some(id), Some(_)) => { (target_link(id, &what)) }
-                (None, _) => { (name(&what)) }
-            }
+            @match &line.target { Some(id) => { (target_link(id, &line.name())) } None => { (name(&line.name())) } }
         }
         td { @match &line.node { Some(node) => { (name(node)) } None => { (unknown()) } } }
         td.one { @match line.progress {
@@ -137,7 +129,7 @@ fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
             div.wide { table {
                 thead { tr { th { "ended" } th { "target" } th.rest { "node" } th { "result" } th.n { "before" } th.n.rest { "after" } th.n { "freed" } th.n.rest { "took" } th.n.rest title="bytes after the compaction, divided by the predicted bytes" { "actual ÷ predicted size" } th.rest { "started by" } } }
                 tbody { @for line in outcomes { tr {
-                    td.one { (ago(&line.ended_at, now)) }
+                    td.one { (ago(&line.ended_at, now)) @if let Some(since) = &line.ended_after { span.quiet { " or before, since " (ago(since, now)) } } }
                     td.named { (id_link(&line.target, line.ddoc.as_deref())) span.narrow.quiet { (name(&line.node)) } }
                     td.rest { (name(&line.node)) }
                     td { span class=(class_of(&line.result)) { (result_in_words(&line.result)) } @if let Some(why) = &line.why { details { summary { "why" } (name(why)) } } }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     plan::RefusalReason,
-    serve::report::{Target, Targets, not_taken, not_taken_meaning},
+    serve::report::{self, Target, Targets, not_taken, not_taken_meaning},
     text::escape,
 };
 use maud::{Markup, html};
@@ -75,6 +75,7 @@ fn form(filter: &TargetFilter) -> Markup {
 fn shown(key: &str, word: &str) -> String {
     match key {
         "class" => words(word),
+        "node" => report::place(word, None).to_owned(),
         _ => word.to_owned(),
     }
 }

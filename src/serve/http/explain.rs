@@ -80,6 +80,7 @@ async fn explain(
             total: found.len(),
             offset: page.offset,
             limit: page.limit,
+            only_node: plan.snapshot.only_node().map(|node| node.name.to_string()),
             targets: Vec::new(),
         };
         let views = WholeViews::of(&plan, page.of(&found));

@@ -236,7 +236,10 @@ async fn history(
             let (kept, query) = (kept.clone(), HistoryQuery { limit, before, ..query.clone() });
             Box::pin(async move { kept.history(query).await })
         }),
-        line: |seq, outcome| answer::text(&OutcomeLine::of(seq, outcome)),
+        lines: Box::new(|outcomes: &[_]| {
+            let lines = outcomes.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome));
+            lines.map(|line| answer::text(&line)).collect()
+        }),
         answer: Box::new(move |last, more| {
             let next_before = last.filter(|_| more);
             Outcomes { limit, outcomes: Vec::new(), next_before }
@@ -288,6 +291,7 @@ async fn events(
         let ahead = query.after_seq.is_some_and(|since| since > last_seq);
         let newest = start_at_newest(&state, &mut query).await?;
         let (kept, asked, limit) = (journal.clone(), query.clone(), query.limit);
+        let tables = Arc::clone(&state.plan.borrow().snapshot);
         let mut reading = ListReader {
             name: "events",
             read: Box::new(move |limit, last| {
@@ -296,7 +300,9 @@ async fn events(
                     (kept.clone(), EventsQuery { limit, after_seq, ..asked.clone() });
                 Box::pin(async move { kept.events(query).await })
             }),
-            line: |seq, event| answer::text(&EventLine::of(seq, event)),
+            lines: Box::new(move |events: &[_]| {
+                EventLine::all(events, &tables).iter().map(answer::text).collect()
+            }),
             // If the newest events are requested, those that arrive meanwhile are left out.
             answer: Box::new(move |last, more| Events {
                 limit,
@@ -343,8 +349,8 @@ struct ListReader<E, A> {
     name: &'static str,
     /// Reads up to so many entries that follow the one with this number.
     read: Box<ReadPage<E>>,
-    /// The line that shows an entry.
-    line: fn(u64, &E) -> Vec<u8>,
+    /// The lines that show the entries of a page.
+    lines: Box<Lines<E>>,
     /// The response with an empty list, given the number of the last entry and whether there are more.
     answer: Box<dyn Fn(Option<u64>, bool) -> A + Send>,
     /// The remaining limit of entries.
@@ -352,6 +358,8 @@ struct ListReader<E, A> {
     /// The number of the last entry that was rendered.
     last: Option<u64>,
 }
+
+type Lines<E> = dyn Fn(&[(u64, E)]) -> Vec<Vec<u8>> + Send;
 
 type ReadPage<E> =
     dyn Fn(usize, Option<u64>) -> BoxFuture<'static, Result<Page<E>, StoreError>> + Send;
@@ -384,11 +392,11 @@ impl<E: Send + 'static, A: Serialize + 'static> ListReader<E, A> {
     /// Appends a page to `out`, and after the last page the end of the response; returns whether it
     /// was the last.
     fn rendered(&mut self, page: &Page<E>, out: &mut Vec<u8>) -> bool {
-        for (seq, entry) in &page.entries {
+        for ((seq, _), line) in page.entries.iter().zip((self.lines)(&page.entries)) {
             if self.last.replace(*seq).is_some() {
                 out.push(b',');
             }
-            out.extend((self.line)(*seq, entry));
+            out.extend(line);
         }
         self.left = self.left.saturating_sub(page.entries.len());
         let ends = self.left == 0 || !page.has_more;

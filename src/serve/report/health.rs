@@ -141,8 +141,11 @@ impl Status {
 
     /// The sentence that nothing is wrong, if that is true.
     pub fn all_clear(&self) -> Option<&'static str> {
-        (self.ready && self.suspensions.is_empty() && self.concerns().is_empty())
-            .then_some("Nothing is wrong: all nodes answer, and the last sweep was complete.")
+        let is_fine = self.ready && self.suspensions.is_empty() && self.concerns().is_empty();
+        is_fine.then_some(match *self.nodes {
+            [_] => "Nothing is wrong: the node answers, and the last sweep was complete.",
+            _ => "Nothing is wrong: all nodes answer, and the last sweep was complete.",
+        })
     }
 
     /// Every problem, worst first. Suspensions are not problems: see

@@ -3,6 +3,7 @@
 use super::{vocabulary, vocabulary::Word};
 use crate::{
     jobs::{Job, JobKind},
+    model::target::file_name,
     plan::Plan,
     table::NodeIx,
     text::Label,
@@ -68,6 +69,14 @@ pub struct JobLine {
     pub predicted_bytes: Option<u64>,
     /// Bytes that the job may still write to its volume.
     pub reserved_bytes: u64,
+}
+
+impl JobLine {
+    /// The name of its file for people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        file_name(&self.shard, self.ddoc.as_deref())
+    }
 }
 
 impl Jobs {

@@ -4,11 +4,14 @@ use super::{vocabulary, vocabulary::Word};
 use crate::{
     model::{
         records::{JobOwner, JobResult, Outcome},
-        target::TargetKind,
+        target::{TargetId, TargetKind},
     },
     store::journal::JournalEvent,
+    table::Snapshot,
     text::{Label, counted, grouped, size::format_size_short},
 };
+use couchdb_names::Signature;
+use hashbrown::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use wall_clock::Moment;
@@ -49,7 +52,10 @@ pub struct OutcomeLine {
     pub ordered_by: Option<String>,
     /// When the job was started, or first seen.
     pub started_at: String,
-    /// When the job ended, or when its end was noticed.
+    /// Since when the job may have ended, if that was more than a minute before its end was noticed.
+    #[serde(default)]
+    pub ended_after: Option<String>,
+    /// When the end of the job was noticed: it ended then, or at some time since `ended_after`.
     pub ended_at: String,
     /// How long the job took; null if it was never seen running and only its file shows that it was compacted.
     pub duration_seconds: Option<u64>,
@@ -83,6 +89,7 @@ impl OutcomeLine {
             owner: outcome.owner.label().into(),
             ordered_by: outcome.ordered_by.clone(),
             started_at: outcome.started_at.rfc3339(),
+            ended_after: outcome.ended_since().map(Moment::rfc3339),
             ended_at: outcome.ended_at.rfc3339(),
             duration_seconds: outcome.took().map(|took| took.as_secs()),
             before_bytes: outcome.before_bytes,
@@ -268,6 +275,9 @@ pub struct EventLine {
     /// The target's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// The design document of a view, if the view still exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ddoc: Option<String>,
     /// Further targets of the same queue to which the same happened at the same time, as far as they are
     /// listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -306,12 +316,21 @@ pub struct EventLine {
     /// The operator who ordered the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered_by: Option<String>,
-    /// How the job or the index build ended.
+    /// How the job, the index build or the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Word>,
     /// Bytes freed, negative if the file grew; null if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
     pub freed_bytes: Option<Option<i64>>,
+    /// The number of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+    /// Number of targets that were compacted since the run began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<u64>,
+    /// Number of those, and of those that the run still could compact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<u64>,
     /// What is suspended or resumed: `all`, `node:<name>` or `channel:<name>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
@@ -404,6 +423,26 @@ impl EventLine {
         event_type_in_words(&self.event_type)
     }
 
+    /// The run that the event is about, with what it covers if that is everything, and its progress.
+    pub fn run_in_words(&self) -> Option<String> {
+        let covers = if self.db.is_none() && self.node.is_none() { " over everything" } else { "" };
+        let progress = self.done.zip(self.members);
+        let progress = progress.map(|(done, members)| format!(": {done} of {members}"));
+        Some(format!("run {}{covers}{}", self.run?, progress.unwrap_or_default()))
+    }
+
+    /// The lines of journal entries, with the names that the views have now.
+    pub fn all(entries: &[(u64, JournalEvent)], tables: &Snapshot) -> Vec<Self> {
+        let views = entries.iter().filter_map(|(_, event)| event.details.target());
+        let views: HashSet<&TargetId> = views.filter(|id| id.kind() == TargetKind::View).collect();
+        let designs = designs(&views, tables);
+        let named = |(seq, event): &(u64, JournalEvent)| {
+            let ddoc = event.details.target().and_then(|id| designs.get(id)).cloned();
+            Self { ddoc, ..Self::of(*seq, event) }
+        };
+        entries.iter().map(named).collect()
+    }
+
     /// The line of a journal entry, which is stored under the same names: only times differ.
     pub fn of(seq: u64, event: &JournalEvent) -> Self {
         let mut stored = serde_json::to_value(event).unwrap_or_default();
@@ -412,13 +451,30 @@ impl EventLine {
     }
 }
 
+/// The first design document of each of these views, where it is known.
+fn designs(views: &HashSet<&TargetId>, tables: &Snapshot) -> HashMap<TargetId, String> {
+    if views.is_empty() {
+        return HashMap::new();
+    }
+    let signatures: HashSet<Signature> = views
+        .iter()
+        .filter_map(|id| match id {
+            TargetId::View { signature, .. } => Some(*signature),
+            TargetId::Db { .. } | TargetId::Cleanup { .. } | TargetId::Search { .. } => None,
+        })
+        .collect();
+    // Building an id allocates text, so ids are compared only if the signature matches.
+    let named = tables.targets().filter(|it| it.kind() == TargetKind::View).filter_map(|it| {
+        let view = it.view().filter(|view| signatures.contains(&view.signature))?;
+        Some((it.id(), view.designs.first()?.to_string()))
+    });
+    named.filter(|(id, _)| views.contains(id)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        model::target::TargetId,
-        store::journal::{EventDetails, EventSummary, OverriddenSetting},
-    };
+    use crate::store::journal::{EventDetails, EventSummary, OverriddenSetting};
     use serde_json::json;
 
     #[test]
@@ -515,6 +571,23 @@ mod tests {
                 scope: crate::model::records::SuspensionScope::Node("couchdb@a".into()),
                 by: Some("ann".into()),
                 why: None,
+            },
+            EventDetails::RunBegan {
+                run: 3,
+                db: None,
+                node: Some("couchdb@a".into()),
+                by: "ann".into(),
+                force: true,
+            },
+            EventDetails::RunEnded {
+                run: 3,
+                db: Some("orders".into()),
+                node: None,
+                result: crate::model::records::RunEnding::Done,
+                by: None,
+                done: 5,
+                members: 5,
+                freed_bytes: Some(41),
             },
             EventDetails::Ordered { target: target.clone(), by: "ann".into(), force: false },
             EventDetails::Quarantined { target: target.clone(), failures: 5 },

@@ -32,6 +32,9 @@ pub struct Explanations {
     pub offset: usize,
     /// Maximum number of targets on a page.
     pub limit: usize,
+    /// The cluster's only node; null if it has several.
+    #[serde(default)]
+    pub only_node: Option<String>,
     /// The targets.
     pub targets: Vec<Explained>,
 }

@@ -8,7 +8,7 @@ use crate::{
         Plan,
         pressure::{Pressures, Signal},
     },
-    table::{DiskUsage, Node, NodeIx, NodeSmoosh, SmooshChannel, Totals, VolumeUsage},
+    table::{DiskUsage, FoundShards, Node, NodeIx, NodeSmoosh, SmooshChannel, Totals, VolumeUsage},
     text::Label,
 };
 use couchdb_client::OwnAddress;
@@ -56,6 +56,7 @@ impl NodeLine {
     /// The state of the node's own smoosh, in words.
     pub fn smoosh_says(&self) -> &str {
         match &*self.smoosh {
+            "no_direct_address" if self.own_address => "not read yet",
             "no_direct_address" => "no direct address",
             "not_offered" => "needs CouchDB 3.4",
             other => other,
@@ -95,7 +96,8 @@ fn findings(node: &Node) -> Vec<Word> {
     let finding = Word::Borrowed(
         "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it",
     );
-    needs_address.then_some(finding).into_iter().collect()
+    let foreign = node.found_shards.and_then(FoundShards::problem).map(Word::Owned);
+    needs_address.then_some(finding).into_iter().chain(foreign).collect()
 }
 
 /// The nodes of a plan, without the pseudo node.

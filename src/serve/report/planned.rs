@@ -5,6 +5,7 @@ use super::{
     why::why_gate,
 };
 use crate::{
+    model::target::CLUSTER_NODE,
     plan::{Decision, Plan, PlannedStart, Refusal, RefusalClass, RefusalReason},
     table::{NodeIx, TargetIx, TargetRef},
     text::Label,
@@ -58,6 +59,9 @@ pub struct Planned {
     /// Whether the cluster is simulated; absent if a command read the cluster itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<bool>,
+    /// The cluster's only node; null if it has several.
+    #[serde(default)]
+    pub only_node: Option<String>,
     /// Number of waiting targets that do not start.
     pub total: usize,
     /// Number of these targets before this page.
@@ -269,6 +273,7 @@ impl Planned {
             suspensions: SuspensionLine::all(plan),
             builds: None,
             simulated: None,
+            only_node: plan.snapshot.only_node().map(|node| node.name.to_string()),
             total: waiting.len(),
             offset: wanted.offset,
             limit: wanted.limit,
@@ -276,6 +281,14 @@ impl Planned {
         };
         let page = waiting.into_iter().skip(wanted.offset).take(wanted.limit);
         (outline, page.collect())
+    }
+}
+
+impl Planned {
+    /// The closed gates by node; on one node, none is that of the cluster.
+    pub fn gates_of_nodes(&self) -> impl Iterator<Item = &GateLine> {
+        let is_shown = |gate: &&GateLine| self.only_node.is_none() || gate.node != CLUSTER_NODE;
+        self.gates.iter().filter(is_shown)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     plan::Plan,
     table::DbIx,
     text::Label,
-    text::{counted, duration, listed, size::format_size_short},
+    text::{counted, duration, grouped, listed, size::format_size_short},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -369,6 +369,33 @@ impl Preflight {
             parts.push(format!("whether it fits on {} is unknown", listed(&unknown)));
         }
         if parts.is_empty() { "it fits".to_owned() } else { listed(&parts) }
+    }
+
+    /// What two columns of the table of nodes mean.
+    pub const COLUMNS: &str = "peak: the index as it is built, with the new file of its first compaction, beside all that is there now. free: without headroom.keep_free and what compactions may still write.";
+
+    /// The numbers for the whole cluster that the prediction rests on, and further remarks, as sentences.
+    #[must_use]
+    pub fn rests_on(&self) -> Vec<String> {
+        let mut facts = Vec::new();
+        if let (Some(docs), Some(live), Some(built)) =
+            (self.docs, self.live_bytes, self.built_bytes)
+        {
+            facts.push(format!(
+                "{} documents; in all copies {} when it is built, {} after its compaction.",
+                grouped(docs),
+                built.says_bytes(),
+                live.says_bytes()
+            ));
+        }
+        if self.seconds.is_some() {
+            facts.push(format!(
+                "The time is scaled to these documents from {}, one for each index and node.",
+                counted(self.measured_builds, "measured build", "measured builds")
+            ));
+        }
+        facts.extend(self.notes.iter().cloned());
+        facts
     }
 
     /// The changes to views and document, as sentences.

@@ -2,7 +2,7 @@
 
 use super::{vocabulary, vocabulary::Word, why};
 use crate::{
-    model::records::{LeftOut, Run, RunScope},
+    model::records::{LeftOut, LeftOutMember, Run, RunScope},
     plan::{Member, Plan, RefusalReason, RunProgress, SUPPOSED_RUN},
     text::{Label, counted, duration, size::format_size_short},
 };
@@ -137,11 +137,7 @@ impl RunLine {
     }
 
     fn with_progress(plan: &Plan, number: u64, run: &Run, progress: &RunProgress) -> Self {
-        let (db, node) = match &run.scope {
-            RunScope::Database(name) => (Some(name.clone()), None),
-            RunScope::Node(name) => (None, Some(name.clone())),
-            RunScope::All => (None, None),
-        };
+        let (db, node) = run.scope.names();
         let (state, changed_by) = match (&run.ended, &run.paused) {
             (Some(end), _) => (end.how.label(), end.by.clone()),
             (None, Some(pause)) => ("paused", pause.by.clone()),
@@ -154,8 +150,8 @@ impl RunLine {
         let members = run.done() + progress.remaining();
         let mut line = Self {
             run: number,
-            db,
-            node,
+            db: db.map(ToOwned::to_owned),
+            node: node.map(ToOwned::to_owned),
             force: run.force,
             by: run.by.clone(),
             since: run.at.rfc3339(),
@@ -242,9 +238,10 @@ impl RunLine {
         let mut lines = Vec::new();
         for group in &self.left_out {
             lines.push(format!("Left out: {}", left_out_says(group)));
-            lines.extend(group.examples.iter().map(|member| match &member.why {
-                Some(why) => format!("  {}: {why}", member.id),
-                None => format!("  {}", member.id),
+            lines.extend(group.examples.iter().map(|LeftOutMember { id, name, why }| {
+                // An earlier release kept no name.
+                let name = if name.is_empty() { id } else { name };
+                why.as_ref().map_or_else(|| format!("  {name}"), |why| format!("  {name}: {why}"))
             }));
         }
         lines

@@ -77,7 +77,8 @@ fn content(model: &Model, popup: &Popup, room: u16) -> (String, Vec<String>) {
         }
         Popup::Waiting(what) => (what.clone(), vec!["Asking recliner …".to_owned()]),
         Popup::Explained { asked, targets } => {
-            let text = printed::explained(asked, targets, false, room);
+            let only_node = model.answers.planned.only_node.as_deref();
+            let text = printed::explained(asked, targets, only_node, false, room);
             ("Explained".to_owned(), fold(&text, room))
         }
         Popup::Confirm(confirmation) => {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    model::records::{Run, RunScope},
+    model::records::{Run, RunEnd, RunEnding, RunScope},
     text::Label,
 };
 use std::os::unix::fs::PermissionsExt as _;
@@ -108,9 +108,19 @@ async fn stored_state_is_loaded_after_a_restart() {
     let events = running.events().await;
     assert_eq!(
         event_types(&events),
-        ["started", "started", "started", "not_started", "finished", "quarantined", "suspended"]
+        [
+            "started",
+            "started",
+            "started",
+            "not_started",
+            "finished",
+            "quarantined",
+            "suspended",
+            "run_began",
+            "run_began"
+        ]
     );
-    assert_eq!(running.journal.health().borrow().last_seq, 8);
+    assert_eq!(running.journal.health().borrow().last_seq, 10);
     running.stop_and_wait().await;
 }
 
@@ -125,9 +135,10 @@ async fn a_repeated_batch_is_stored_once() {
         .filter(|change| !matches!(change, StateChange::StartWithdrawn(_)))
         .collect();
     let undone = [intent(1).key(), intent(2).key()];
-    let settled = again.into_iter().filter(
-        |change| !matches!(change, StateChange::StartIntended(it) if undone.contains(&it.key())),
-    );
+    let settled = again.into_iter().filter(|change| {
+        !matches!(change, StateChange::StartIntended(it) if undone.contains(&it.key()))
+            && !matches!(change, StateChange::SetRun(9, _))
+    });
     running.keep(settled.collect()).await.unwrap();
     assert_eq!(running.events().await, events);
     assert_eq!(running.recovered().await, recovered);
@@ -141,17 +152,20 @@ async fn a_repeated_batch_is_stored_once() {
 }
 
 #[tokio::test]
-async fn ends_of_quarantines_and_suspensions_are_recorded() {
+async fn ends_of_quarantines_suspensions_and_runs_are_recorded() {
     let running = RunningJournal::claimed(InMemory::default()).await;
     running.keep(everything()).await.unwrap();
     let scope = SuspensionScope::Node("couchdb@a".into());
+    let (at, how, by, left_out) = (moment(70), RunEnding::Done, None, Vec::new());
+    let ended = Some(RunEnd { at, how, by, members: 3, left_out });
     let undo = vec![
         StateChange::SetTargetRecord(target(7), None),
         StateChange::Resume { scope, by: None },
+        StateChange::SetRun(10, Some(Run { ended, ..run(RunScope::Database("orders".into())) })),
     ];
     running.keep(undo.clone()).await.unwrap();
     running.keep(undo).await.unwrap();
-    assert_eq!(event_types(&running.events().await)[7..], ["released", "resumed"]);
+    assert_eq!(event_types(&running.events().await)[9..], ["released", "resumed", "run_ended"]);
     let found = running.recovered().await;
     assert!(found.remembered.is_empty() && found.suspensions.is_empty(), "{found:?}");
     running.stop_and_wait().await;
