@@ -71,7 +71,7 @@ impl Source for ClusterSource {
                     smoosh: NodeSmoosh::NoDirectAddress,
                 }),
             ],
-            Stage::Map => vec![
+            Stage::Map { .. } => vec![
                 Observation::MapPage(vec![MapEntry {
                     db: "orders".to_owned(),
                     suffix: ".1795222434".to_owned(),

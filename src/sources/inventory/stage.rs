@@ -17,16 +17,21 @@ pub enum Stage {
     /// The members of the cluster, and which nodes answer.
     Nodes,
     /// The shard map, page by page.
-    Map,
+    Map {
+        /// The node whose map is read, so that its feed reports all later changes; any node if unknown.
+        map_node: Option<String>,
+    },
     /// The files on these nodes' disks.
     Files {
         /// The nodes.
         nodes: Vec<String>,
     },
-    /// Databases that only stray files name.
+    /// The map entries of these databases.
     Strays {
         /// The databases.
         dbs: Vec<String>,
+        /// The node that is asked first, as for the map.
+        map_node: Option<String>,
         /// Nodes that are also asked before a database counts as unmapped.
         nodes: Vec<String>,
     },
@@ -65,7 +70,7 @@ impl Stage {
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Nodes => "nodes",
-            Self::Map => "map",
+            Self::Map { .. } => "map",
             Self::Files { .. } => "files",
             Self::Strays { .. } => "strays",
             Self::Disk => "disk",
