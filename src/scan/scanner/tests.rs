@@ -135,6 +135,7 @@ impl Cluster {
             built_by: None,
             functions: vec![],
             index: Ok(IndexAnswer {
+                copies: Vec::new(),
                 signature: Signature([self.signature; 16]),
                 facts: Facts { update_seq: self.view_seq.into(), ..facts(50, 5) },
                 collators: vec![],

@@ -93,6 +93,7 @@ impl Source for ClusterSource {
                     built_by: None,
                     functions: vec![],
                     index: Ok(IndexAnswer {
+                        copies: Vec::new(),
                         signature: signature().parse().unwrap(),
                         facts: crate::model::facts::Facts::default(),
                         collators: vec![],

@@ -302,6 +302,8 @@ pub struct IndexAnswer {
     pub collators: Vec<String>,
     /// The shard of the copy that was read; `None` for the cluster's sum.
     pub copy: Option<TargetIx>,
+    /// The facts of this and other copies that were read, if they differ; empty if one stands for all.
+    pub copies: Vec<Facts>,
 }
 
 /// One running task.
