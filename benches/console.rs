@@ -253,7 +253,9 @@ async fn cpu_and_memory(process: u32, over: Duration) -> Result<(f64, f64), Fail
 async fn open_pages() -> Result<(), Failure> {
     const OVER: Duration = Duration::from_secs(30);
     let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-    command.args(["demo", "--web.listen-address", "127.0.0.1:0"]).stderr(Stdio::piped());
+    command
+        .args(["demo", "--faults", "--web.listen-address", "127.0.0.1:0"])
+        .stderr(Stdio::piped());
     let mut demo = Running(command.spawn()?);
     let (process, stderr) = (demo.0.id(), demo.0.stderr.take().ok_or("it is not piped")?);
     let mut lines = BufReader::new(stderr).lines();

@@ -1,16 +1,17 @@
 //! A plan for a million waiting targets: where the limits allow a few starts, and where no disk has
 //! space, so that every target is considered. Also the comparison of such a plan with the previous
-//! one: where nothing is new, and where everything is.
+//! one: where nothing is new, and where everything is. And plans while a run is open, with its progress.
 
 mod numbers;
 
 use couchdb_names::Range;
-use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use numbers::mixed;
 use recliner::{
     model::{
         channel::{Channels, Mode},
         facts::{FactSource, Facts, Measurement, OptionalU64},
+        records::{Run, RunScope, Runs},
         settings::limits::Limits,
     },
     plan::{
@@ -59,7 +60,7 @@ fn conditions(snapshot: &Snapshot, available: u64) -> Conditions {
     let volumes = snapshot.nodes().iter().skip(1).map(|node| Volume {
         name: Arc::clone(&node.name),
         nodes: vec![Arc::clone(&node.name)],
-        space: Some(VolumeSpace { available, size: None, measured_at: NOW }),
+        space: Some(VolumeSpace { available, size: None, held: None, measured_at: NOW }),
         falling_since: None,
         problem: None,
     });
@@ -143,5 +144,55 @@ fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, bench);
+/// Plans while a run is open, and how far it has come, beside plans without a run.
+fn bench_runs(criterion: &mut Criterion) {
+    let snapshot = million(100);
+    let mut group = criterion.benchmark_group("runs");
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(2));
+    let db = RunScope::Database(format!("{:040}", TARGETS / 16));
+    let node = RunScope::Node("couchdb@50".to_owned());
+    for capacity in [9_999, 999] {
+        let mut channels = Channels::default();
+        channels.list.iter_mut().for_each(|channel| channel.capacity = capacity);
+        let mut queues = Queues::new(Arc::new(channels));
+        queues.apply_snapshot(&snapshot, NOW);
+        for (name, scope, force) in [
+            ("none", None, false),
+            ("a database", Some(&db), false),
+            ("a database, forced", Some(&db), true),
+            ("a node", Some(&node), false),
+            ("everything", Some(&RunScope::All), false),
+            ("everything, forced", Some(&RunScope::All), true),
+        ] {
+            let run = scope.map(|scope| Run::beginning(scope.clone(), force, "x".into(), NOW));
+            let mut conditions = conditions(&snapshot, u64::MAX);
+            let runs = Runs(run.iter().map(|run| (1, run.clone())).collect());
+            Arc::make_mut(&mut conditions.constraints).runs = runs;
+            let rules = Arc::new(Rules { mode: Mode::Enforce, ..Rules::default() });
+            let mut make = || queues.make_plan(&snapshot, &conditions, &rules, NOW);
+            let plan = make();
+            group.bench_function(format!("{name}, capacity {capacity}/plan"), |bencher| {
+                bencher.iter(&mut make);
+            });
+            if let Some(run) = run {
+                let progress = || plan.run_progress(1, &run, |_, _| None);
+                assert!(progress().remaining() > 0);
+                group.bench_function(format!("{name}, capacity {capacity}/progress"), |bencher| {
+                    bencher.iter(progress);
+                });
+                // What progress would cost with a decision about each member.
+                group.bench_function(format!("{name}, capacity {capacity}/members"), |bencher| {
+                    bencher.iter(|| plan.run_members(1, &run).count());
+                });
+                group.bench_function(format!("{name}, capacity {capacity}/end"), |bencher| {
+                    bencher.iter(|| plan.run_end(1, &run, NOW));
+                });
+            }
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bench, bench_runs);
 criterion_main!(benches);

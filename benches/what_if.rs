@@ -18,13 +18,14 @@ use recliner::{
     plan::{Conditions, Plan, Queues, Rules},
     table::{DbName, Draft, NodeIx},
     what_if::{
-        Answer, Policy, Present, Proposal, outlooks,
+        Forecast, Policy, Present, Proposal,
         scorecard::{CompactionTotals, Scorecard},
     },
 };
 use seeded::random_numbers;
 use std::{fs, io::Write as _, process, sync::Arc, time::Duration};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
 const NOW: u64 = 1_795_222_434;
@@ -148,20 +149,19 @@ fn main() -> Result<(), Failure> {
             fs::write("/proc/self/clear_refs", "5")?;
             let (before, _) = resident(process::id())?;
             let began = Instant::now();
-            let Answer { outlooks, .. } = outlooks(&present, &[proposal], WEEK)?;
+            let stop = CancellationToken::new();
+            let outlook = Forecast::new(&present, WEEK, &stop)?.outlook(&proposal);
             let took = began.elapsed();
             let (_, peak) = resident(process::id())?;
-            for outlook in outlooks {
-                say(&format!(
-                    "{targets} targets, {name}: {:.2} s, {:.0} MB more than {before:.0}; mean waste {:.0} GB, {:.0} GB written, {} compactions{}",
-                    took.as_secs_f64(),
-                    peak - before,
-                    outlook.mean_waste() as f64 / 1e9,
-                    outlook.rewritten_bytes as f64 / 1e9,
-                    outlook.compactions,
-                    if outlook.is_coarse { ", in batches" } else { "" },
-                ))?;
-            }
+            say(&format!(
+                "{targets} targets, {name}: {:.2} s, {:.0} MB more than {before:.0}; mean waste {:.0} GB, {:.0} GB written, {} compactions{}",
+                took.as_secs_f64(),
+                peak - before,
+                outlook.mean_waste() as f64 / 1e9,
+                outlook.rewritten_bytes as f64 / 1e9,
+                outlook.compactions,
+                if outlook.is_coarse { ", in batches" } else { "" },
+            ))?;
         }
     }
     Ok(())

@@ -218,10 +218,7 @@ async fn open_journal(
         journal::JournalTask::open(DirectoryStorage::new(directory), Clock::System, settings);
     let (task, journal) = opened.map_err(std::io::Error::other)?;
     let stopped = stop.clone();
-    tasks.spawn_on_own_thread(async move {
-        task.run(stopped).await;
-        "journal"
-    });
+    tasks.spawn_on_own_thread("journal", task.run(stopped));
     let identity = ClusterIdentity { nodes: args.nodes().collect(), ..ClusterIdentity::default() };
     journal.claim(identity).await.map_err(std::io::Error::other)?;
     let blocks = journal.load_measurements().await.map_err(std::io::Error::other)?;
@@ -278,26 +275,18 @@ async fn main() -> std::io::Result<()> {
             measurement_archive::ArchiveTask::new(status, snapshots, settled, journal),
             stop.clone(),
         );
-        tasks.spawn_on_own_thread(async move {
-            task.run(stopped).await;
-            "archive"
-        });
+        tasks.spawn_on_own_thread("archive", task.run(stopped));
     }
     let (restored, began) = (!before.is_empty(), Instant::now());
     let stopped = stop.clone();
-    tasks.spawn_on_own_thread(async move {
-        let before = scan::EarlierProcess { blocks: before, marks: Vec::new() };
-        scanner.run_after(std::future::ready(before), stopped).await;
-        "scanner"
-    });
+    let before = scan::EarlierProcess { blocks: before, marks: Vec::new() };
+    let before = std::future::ready(before);
+    tasks.spawn_on_own_thread("scanner", scanner.run_after(before, stopped));
     if restored && handle.snapshots.clone().changed().await.is_ok() {
         writeln!(std::io::stdout().lock(), "shown after {:?}", began.elapsed())?;
     }
     let stopped = stop.clone();
-    tasks.spawn_on_own_thread(async move {
-        planner.run(stopped).await;
-        "planner"
-    });
+    tasks.spawn_on_own_thread("planner", planner.run(stopped));
     let mut status = handle.status.clone();
     for sweep in 1..=args.sweeps {
         if status.wait_for(|status| status.sweeps >= sweep).await.is_err() {

@@ -32,6 +32,7 @@ pub use remedy::{Remedy, RemedyKind};
 pub use rule::{Family, Rule};
 pub use rules::{FAMILIES, rule_of_code, rules};
 pub use situation::{AdviceInputs, Situation};
+use situation::{grouped_by, total};
 pub use survey::{DbSurvey, GrowthSums, NodeSurvey, Survey};
 pub use task::{AdviceHandle, AdviceSources, AdviceTask, MuteChange, MuteError};
 pub use view::{AdviceView, Piece};
@@ -50,7 +51,6 @@ pub struct RuleResult {
 }
 
 /// Runs every rule. Results are in the order of the rules, without rules that find nothing.
-#[must_use]
 pub fn check(inputs: &AdviceInputs, now: Moment) -> Vec<RuleResult> {
     check_surveyed(inputs, &Survey::of(&inputs.plan.snapshot, now), now)
 }
@@ -59,7 +59,7 @@ pub fn check(inputs: &AdviceInputs, now: Moment) -> Vec<RuleResult> {
 fn check_surveyed(inputs: &AdviceInputs, survey: &Survey, now: Moment) -> Vec<RuleResult> {
     let situation = Situation { inputs, survey, now };
     let results = rules().map(|rule| {
-        let mut findings = Findings::default();
+        let mut findings = Findings::of(rule);
         (rule.check)(&situation, &mut findings);
         let (findings, surplus) = findings.into_parts();
         RuleResult { rule, findings, surplus }

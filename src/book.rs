@@ -24,14 +24,12 @@ pub fn file_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The bytes of a file, such as `images/page.png`.
-#[must_use]
 pub fn file(name: &str) -> Option<&'static [u8]> {
     let at = FILES.binary_search_by_key(&name, |(name, _)| name).ok()?;
     FILES.get(at).map(|(_, bytes)| *bytes)
 }
 
 /// The source of a page, such as `alerts.md`.
-#[must_use]
 pub fn source(page: &str) -> Option<&'static str> {
     std::str::from_utf8(file(page)?).ok()
 }
@@ -45,7 +43,6 @@ pub fn contents() -> &'static Contents {
 
 /// The source of a page for readers outside the book: links to other pages and images begin with
 /// `base`.
-#[must_use]
 pub fn with_links_to(page: &str, base: &str) -> Option<String> {
     source(page).map(|source| render::with_links_to(source, base))
 }

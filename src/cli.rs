@@ -6,6 +6,7 @@
 mod address;
 mod admin_socket;
 mod advise;
+mod answer;
 mod args;
 mod backup;
 mod check;
@@ -43,7 +44,7 @@ pub use demo::CONFIG as DEMO_CONFIG;
 use crate::{config, serve::report::Conflict};
 use args::{Args, Command};
 use clap::{CommandFactory as _, FromArgMatches as _};
-use output::{print, print_error, print_json, print_note, printable};
+use output::{print, print_error, print_note, printable};
 use std::{
     ffi::OsString,
     io::{self, Write},
@@ -88,36 +89,27 @@ impl Exit {
     /// Every exit, in the order of the manual.
     const ALL: [Self; 5] = [Self::Done, Self::Failed, Self::Incomplete, Self::Found, Self::Usage];
 
-    /// The exit status of the process.
-    const fn code(self) -> u8 {
+    /// The exit status of the process, and what it tells a caller.
+    const fn status(self) -> (u8, &'static str) {
         match self {
-            Self::Done => 0,
-            Self::Failed => 1,
-            Self::Incomplete => 2,
-            Self::Found => 3,
-            Self::Usage => 64,
-        }
-    }
-
-    /// What the status tells a caller.
-    const fn meaning(self) -> &'static str {
-        match self {
-            Self::Done => "Done.",
-            Self::Failed => "Failed, or refused by the service.",
-            Self::Incomplete => {
-                "Done, but part of the cluster could not be read, or tidy left something; the output says what and why."
-            }
-            Self::Found => {
-                "Done, and there is advice as bad as --fail-on names, or nothing to do with --fail-if-idle."
-            }
-            Self::Usage => "Wrong usage or configuration. Nothing was sent.",
+            Self::Done => (0, "Done."),
+            Self::Failed => (1, "Failed, or refused by the service."),
+            Self::Incomplete => (
+                2,
+                "Done, but part of the cluster could not be read, or tidy left something; the output says what and why.",
+            ),
+            Self::Found => (
+                3,
+                "Done, and there is advice as bad as --fail-on names, or nothing to do with --fail-if-idle.",
+            ),
+            Self::Usage => (64, "Wrong usage or configuration. Nothing was sent."),
         }
     }
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit.code())
+        Self::from(exit.status().0)
     }
 }
 
@@ -151,7 +143,6 @@ impl CommandError {
 }
 
 /// The commands and flags, for manual pages, completions and documentation.
-#[must_use]
 pub fn command_line() -> clap::Command {
     Args::command()
 }

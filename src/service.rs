@@ -126,11 +126,7 @@ pub struct Service {
 /// Runs the journal apart from all other tasks, so that it can end last.
 fn start_journal(journal: journal::JournalTask) -> (TaskSet, CancellationToken) {
     let (mut storage_tasks, stop) = (TaskSet::new(), CancellationToken::new());
-    let stopped = stop.clone();
-    storage_tasks.spawn_on_own_thread(async move {
-        journal.run(stopped).await;
-        "journal"
-    });
+    storage_tasks.spawn_on_own_thread("journal", journal.run(stop.clone()));
     (storage_tasks, stop)
 }
 
@@ -159,21 +155,6 @@ fn dependencies(
     }
 }
 
-/// Checks after each reload that the journal is still the cluster's own.
-fn start_claim_guard(
-    monitor: &ClusterMonitor,
-    journal: &Journal,
-    tasks: &mut TaskSet,
-    stop: &CancellationToken,
-) {
-    let guard = journal_claim::keep_claimed(journal.clone(), monitor.clients());
-    let stopped = stop.clone();
-    tasks.spawn(async move {
-        stopped.run_until_cancelled(guard).await;
-        "journal's claim"
-    });
-}
-
 /// The listeners that HTTP clients connect to.
 #[derive(Debug)]
 struct HttpEntrances {
@@ -188,17 +169,10 @@ impl HttpEntrances {
     fn serve(self, router: Router, tasks: &mut TaskSet, stop: &CancellationToken) {
         let Self { listener, socket, web, limits } = self;
         if let Some(socket) = socket {
-            let (stopped, router) = (stop.clone(), router.clone());
-            tasks.spawn(async move {
-                http::serve_socket(socket, router, stopped).await;
-                "admin socket"
-            });
+            let served = http::serve_socket(socket, router.clone(), stop.clone());
+            tasks.spawn("admin socket", served);
         }
-        let stopped = stop.clone();
-        tasks.spawn(async move {
-            http::serve(listener, router, web, limits, stopped).await;
-            "web server"
-        });
+        tasks.spawn("web server", http::serve(listener, router, web, limits, stop.clone()));
     }
 }
 
@@ -246,7 +220,7 @@ impl Service {
         let mut monitor = ClusterMonitor::start(
             &settings, transport, clock, &registry, &mut tasks, &stop, needs,
         )?;
-        start_claim_guard(&monitor, &journal, &mut tasks, &stop);
+        monitor.start_claim_guard(journal.clone(), &mut tasks);
         monitor.start_enforcer(&mut tasks);
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);
@@ -263,10 +237,7 @@ impl Service {
             limits.max_feed_readers(),
             stop.clone(),
         );
-        tasks.spawn(async move {
-            feed_task.run().await;
-            "feed"
-        });
+        tasks.spawn("feed", feed_task.run());
         let changes = monitor.start_feed_client(Some(journal.clone()), &mut tasks);
         let couchdb = monitor.start_operator_log(&mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
@@ -320,25 +291,21 @@ impl Service {
     }
 
     /// The address it listens on.
-    #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Authentication and TLS of the web server.
-    #[must_use]
     pub const fn web(&self) -> &http::WebAccess {
         &self.web
     }
 
     /// The client, scanner and planner.
-    #[must_use]
     pub const fn monitor(&self) -> &ClusterMonitor {
         &self.monitor
     }
 
     /// A token that stops the service as a signal would.
-    #[must_use]
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
     }

@@ -32,7 +32,8 @@ pub use index_set::IndexSet;
 pub use indexes::{DbIx, TargetIx};
 pub use name_table::DbName;
 pub use node::{
-    CompactionFiles, DiskUsage, Node, NodeIx, NodeSmoosh, PriorityRange, SmooshChannel, VolumeUsage,
+    CompactionFiles, DiskUsage, FoundShards, Node, NodeIx, NodeSmoosh, PriorityRange,
+    SmooshChannel, VolumeUsage,
 };
 pub use persisted::{DamagedBlock, TableBlock, UncompressedBlock};
 pub use projection::Projection;

@@ -84,7 +84,6 @@ impl Policy {
     /// after looking at a file ignores it for `[smoosh] staleness` (five minutes by default); here
     /// it sees every file at every time. A job that a strict window suspends is assumed to run to
     /// its end.
-    #[must_use]
     pub fn smoosh(channels: &Channels) -> Self {
         let limits = Limits {
             per_node: usize::MAX,
@@ -208,31 +207,26 @@ pub struct Outlook {
 
 impl Outlook {
     /// Mean of the wasted bytes.
-    #[must_use]
     pub fn mean_waste(&self) -> u64 {
         mean(&self.samples, |sample| sample.waste_bytes)
     }
 
     /// Mean of the wasted bytes of databases or of views.
-    #[must_use]
     pub fn mean_waste_of(&self, kind: TargetKind) -> u64 {
         mean(&self.samples, |sample| sample.waste_of(kind))
     }
 
     /// Number of targets that wait at the end.
-    #[must_use]
     pub fn undone_targets(&self) -> u64 {
         self.undone.iter().map(|undone| undone.targets).sum()
     }
 
     /// Bytes that compacting the targets that wait at the end would free.
-    #[must_use]
     pub fn undone_bytes(&self) -> u64 {
         self.undone.iter().map(|undone| undone.bytes).fold(0, u64::saturating_add)
     }
 
     /// The largest waste of any sample, in bytes.
-    #[must_use]
     pub fn peak_waste(&self) -> u64 {
         self.samples.iter().map(|sample| sample.waste_bytes).max().unwrap_or_default()
     }
@@ -268,21 +262,6 @@ pub struct Answer {
     "there is not enough history yet: growth rates need at least ten minutes of observation; try again later"
 )]
 pub struct NoRates;
-
-/// Simulates each proposal for this time.
-///
-/// # Errors
-/// While no growth is known.
-pub fn outlooks(
-    present: &Present,
-    proposals: &[Proposal],
-    span: Duration,
-) -> Result<Answer, NoRates> {
-    let stop = CancellationToken::new();
-    let forecast = Forecast::new(present, span, &stop)?;
-    let outlooks = proposals.iter().map(|proposal| forecast.outlook(proposal)).collect();
-    Ok(forecast.answer(outlooks))
-}
 
 /// A forecast from one present: what outlooks under different rules have in common.
 #[derive(Debug)]
@@ -321,7 +300,6 @@ impl<'a> Forecast<'a> {
     }
 
     /// Simulates one proposal.
-    #[must_use]
     pub fn outlook(&self, proposal: &Proposal) -> Outlook {
         match &proposal.policy {
             None => self.unchecked.outlook(self.present, &proposal.name, self.span),
@@ -334,7 +312,6 @@ impl<'a> Forecast<'a> {
     }
 
     /// The answer with these outlooks.
-    #[must_use]
     pub const fn answer(&self, outlooks: Vec<Outlook>) -> Answer {
         let Self { present, span, evidence, .. } = self;
         Answer { from: present.now, span: *span, evidence: *evidence, outlooks }
@@ -379,7 +356,7 @@ impl Unchecked {
             (0..SAMPLES).map(|at| TimeAhead::after(sample_time(span, at))).collect();
         for target in files(&present.snapshot).take_while(|_| !stop.is_cancelled()) {
             let count = u64::from(target.file_count());
-            let places = nodes_of(&present.snapshot, target);
+            let places = nodes_of(&present.snapshot, target.node_ix());
             let course = TargetCourse::of(present, target);
             let always = course.is_idle().then(|| course.sizes_after(TimeAhead::default()));
             for ((sample, row), after) in samples.iter_mut().zip(&mut by_node).zip(&times) {

@@ -6,7 +6,7 @@
 
 use cap::Cap;
 use couchdb_client::Transport;
-use couchdb_sim::{Cluster, Config, Database, Deploy, Design, Node, demo_config};
+use couchdb_sim::{Cluster, Config, Database, Deploy, Design, Node, faulty_demo_config};
 use recliner::{
     cli::DEMO_CONFIG,
     config::{self, Flags},
@@ -72,7 +72,7 @@ impl Watched {
         let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
         let cluster = Cluster::new(world, 1, clock).expect("the configuration is valid");
         let transport = Transport::in_process(cluster.by_host());
-        let about = ProcessInfo { version: "0", revision: "0", date: "0", simulated: true };
+        let about = ProcessInfo::of_this_build(true);
         let directories = SimulatedDirectories(cluster.clone());
         let machine = HostAccess {
             meter: Arc::new(SimulatedDisks(cluster.clone())),
@@ -115,7 +115,7 @@ fn assert_levels_off(hours: &[usize], but_for: usize) {
 
 async fn demo(count: usize, yaml: &str) -> Vec<usize> {
     let _alone = ALONE.acquire().await;
-    let watched = Watched::start(demo_config(), yaml, InMemory, true).await;
+    let watched = Watched::start(faulty_demo_config(), yaml, InMemory::default(), true).await;
     watched.hours(count, |_, _| {}).await
 }
 

@@ -262,7 +262,6 @@ impl JobStateHandle {
 }
 
 /// The task that owns jobs and remembered state.
-#[derive(Debug)]
 pub(crate) struct JobStateTask {
     clock: Clock,
     state: JobState,

@@ -30,7 +30,7 @@ pub use config_api::{ConfigApi, ConfigKey, ConfigResult, smoosh_channels};
 pub use mark::{StoppedChannel, TakeoverMark, undo_takeovers};
 pub use node::its_channels;
 pub use restore::{RestoredChannel, restore_node};
-pub use takeover_store::{InMemoryTakeoverStore, TakeoverRecord, TakeoverStore};
+pub use takeover_store::{TakeoverRecord, TakeoverStore};
 pub use task::{TakeoverHandle, TakeoverSettings, TakeoverTask};
 
 use std::collections::{BTreeMap, BTreeSet};

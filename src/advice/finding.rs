@@ -54,7 +54,6 @@ impl Subject {
     pub const KINDS: &[&str] = Self::VARIANTS;
 
     /// The label of its kind.
-    #[must_use]
     pub fn kind(&self) -> &'static str {
         self.into()
     }
@@ -99,13 +98,11 @@ impl Gain {
     pub const KINDS: &[&str] = Self::VARIANTS;
 
     /// The label of its kind.
-    #[must_use]
     pub fn kind(self) -> &'static str {
         self.into()
     }
 
     /// The number of bytes or seconds, if known.
-    #[must_use]
     pub const fn value(self) -> Option<u64> {
         match self {
             Self::Bytes(value) | Self::Seconds(value) | Self::Risk(value) => Some(value),
@@ -114,7 +111,6 @@ impl Gain {
     }
 
     /// Bytes that become free; zero for all other kinds.
-    #[must_use]
     pub const fn freed_bytes(self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -123,7 +119,6 @@ impl Gain {
     }
 
     /// The gain in bytes, for comparing gains of different kinds.
-    #[must_use]
     pub fn weight(self) -> u64 {
         match self {
             Self::Bytes(bytes) | Self::Risk(bytes) => bytes,
@@ -203,7 +198,6 @@ pub struct Wording {
 
 impl Finding {
     /// The order in which findings are shown: by severity, then by gain.
-    #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
         let rank = |it: &Self| rank(it.severity, it.gain);
         rank(other).cmp(&rank(self)).then_with(|| self.subject.cmp(&other.subject))

@@ -3,7 +3,7 @@
 //! Owns the choice of the findings that are shown in full. A rule may find a hundred thousand shards; only the
 //! most valuable are put into words, and the rest is counted.
 
-use super::{Finding, Gain, Severity, Wording, finding::rank};
+use super::{Finding, Gain, Rule, Severity, Wording, finding::rank};
 use crate::text::Label;
 use std::cmp::Reverse;
 
@@ -21,7 +21,6 @@ pub struct Surplus {
 
 impl Surplus {
     /// Number of findings that are not shown.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -33,16 +32,29 @@ impl Surplus {
 }
 
 /// Collects what a rule finds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Findings {
+    /// The severity of findings for which the rule gives no other.
+    severity: Severity,
     /// At most [`MAX_SHOWN`].
     shown: Vec<Finding>,
     surplus: Surplus,
 }
 
 impl Findings {
+    /// No findings of a rule yet.
+    pub fn of(rule: &Rule) -> Self {
+        let severity = rule.severities.first().copied().unwrap_or(Severity::Info);
+        Self { severity, shown: Vec::new(), surplus: Surplus::default() }
+    }
+
+    /// Adds a finding with the rule's own severity.
+    pub fn offer(&mut self, gain: Gain, wording: impl FnOnce() -> Wording) {
+        self.offer_as(self.severity, gain, wording);
+    }
+
     /// Adds a finding. It is put into words only if it is among the most valuable so far.
-    pub fn offer(&mut self, severity: Severity, gain: Gain, wording: impl FnOnce() -> Wording) {
+    pub fn offer_as(&mut self, severity: Severity, gain: Gain, wording: impl FnOnce() -> Wording) {
         let finding = || {
             let Wording { subject, says, evidence, remedy } = wording();
             Finding { severity, subject, says, evidence, gain, remedy }
@@ -75,7 +87,7 @@ mod tests {
     use crate::advice::Subject;
 
     fn offer(findings: &mut Findings, severity: Severity, bytes: u64) {
-        findings.offer(severity, Gain::Bytes(bytes), || Wording {
+        findings.offer_as(severity, Gain::Bytes(bytes), || Wording {
             subject: Subject::Database(format!("db{bytes}")),
             says: String::new(),
             evidence: Vec::new(),
@@ -85,7 +97,7 @@ mod tests {
 
     #[test]
     fn shows_worst_and_most_valuable_and_counts_the_rest() {
-        let mut findings = Findings::default();
+        let mut findings = Findings::of(&Rule::info(|_, _| {}));
         for bytes in 1..=100 {
             offer(&mut findings, Severity::Info, bytes);
         }
@@ -99,9 +111,9 @@ mod tests {
 
     #[test]
     fn findings_that_are_not_shown_are_not_worded() {
-        let mut findings = Findings::default();
+        let mut findings = Findings::of(&Rule::info(|_, _| {}));
         (0..MAX_SHOWN).for_each(|_| offer(&mut findings, Severity::Info, 5));
-        findings.offer(Severity::Info, Gain::Bytes(4), || panic!("nobody reads it"));
+        findings.offer(Gain::Bytes(4), || panic!("nobody reads it"));
         assert_eq!(findings.into_parts().1.count(), 1);
     }
 }

@@ -52,7 +52,6 @@ pub struct LagChange {
 
 impl LagChange {
     /// By how much it grew; zero if it did not.
-    #[must_use]
     pub const fn growth(&self) -> u64 {
         self.now.saturating_sub(self.before)
     }
@@ -60,7 +59,6 @@ impl LagChange {
 
 impl LagHistory {
     /// The history with new readings of these indexes; all others are forgotten.
-    #[must_use]
     pub fn updated(&self, snapshot: &Snapshot, lagging: &[TargetIx]) -> Self {
         let readings = lagging.iter().take(MAX_INDEXES).filter_map(|ix| {
             let reading = Reading::of(snapshot.target(*ix)?)?;
@@ -74,7 +72,6 @@ impl LagHistory {
     }
 
     /// How the lag of an index changed over an hour or more; none if that is not known.
-    #[must_use]
     pub fn change(&self, index: TargetRef<'_>) -> Option<LagChange> {
         let (before, now) = (self.0.get(&index.ix())?.earlier, Reading::of(index)?);
         let span = before.at.age(now.at);

@@ -12,7 +12,7 @@ mod node_space;
 mod spread;
 
 pub use design::{DesignDocument, DesignProblem, ViewChange};
-pub use index_size::{IndexSize, Sibling, SizeBasis};
+pub use index_size::{IndexSize, MeasuredIndex, SizeBasis};
 pub use node_space::{NodeNeed, SpaceVerdict};
 pub use spread::Spread;
 
@@ -45,7 +45,6 @@ pub enum PresentDesign {
 impl PresentDesign {
     /// From the result of reading the document: its JSON text, `None` if there is none, or why it
     /// could not be read.
-    #[must_use]
     pub fn of(read: Result<Option<String>, String>) -> Self {
         match read {
             Ok(None) => Self::Absent,
@@ -94,7 +93,6 @@ pub enum BuildKind {
 
 impl BuildKind {
     /// Whether an index is built.
-    #[must_use]
     pub const fn builds(self) -> bool {
         match self {
             Self::New | Self::Rebuild | Self::Unknown => true,
@@ -143,7 +141,6 @@ pub struct Preflight {
 
 /// The database with this name that has files in the cluster's shard map; of several instances, the
 /// one with the most files.
-#[must_use]
 pub fn database_called(snapshot: &Snapshot, name: &str, now: Moment) -> Option<DbIx> {
     let survey = Survey::of(snapshot, now);
     let instances =
@@ -155,7 +152,6 @@ pub fn database_called(snapshot: &Snapshot, name: &str, now: Moment) -> Option<D
 }
 
 /// Languages that CouchDB supports out of the box, and those of indexes that this cluster has.
-#[must_use]
 pub fn built_languages(snapshot: &Snapshot) -> BTreeSet<String> {
     let languages =
         snapshot.targets().filter_map(TargetRef::view).map(|view| view.language.to_string());
@@ -163,55 +159,56 @@ pub fn built_languages(snapshot: &Snapshot) -> BTreeSet<String> {
     Warmer::default().languages.into_iter().chain(languages).collect()
 }
 
+/// The document to deploy beside the present one and the indexes of the database.
+struct Comparison<'a> {
+    design: &'a DesignDocument,
+    present: &'a PresentDesign,
+    indexes: Vec<TargetRef<'a>>,
+    /// The signature of the present document, if it is known.
+    present_signature: Option<Signature>,
+}
+
 /// Estimates what deploying a design document costs.
-#[must_use]
 pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     let PreflightInputs { plan, db, design, present, now } = *inputs;
     let snapshot = &plan.snapshot;
     let survey = Survey::of(snapshot, now);
     let name = snapshot.db_name(db).map_or("", |name| name.db).to_owned();
-    let indexes: Vec<TargetRef<'_>> =
-        survey.views_of(db).filter_map(|row| snapshot.target_at(row)).collect();
-    let present_signature = present_signature(present, design, &indexes);
+    let indexes = survey.views_of(db).filter_map(|row| snapshot.target_at(row)).collect();
+    let compared = Comparison::of(design, present, indexes);
     let signature = (!design.views.is_empty()).then_some(design.signature);
-    let sharing = signature.map_or_else(Vec::new, |it| sharing(&indexes, it, &design.id));
-    let kind = build_kind(signature, present, present_signature, !sharing.is_empty());
+    let shared_with = signature.map_or_else(Vec::new, |signature| compared.sharing(signature));
+    let kind = compared.build_kind(signature, !shared_with.is_empty());
+    let known = match present {
+        PresentDesign::Known(present) => Some(&**present),
+        PresentDesign::Absent | PresentDesign::Unread(_) => None,
+    };
     let difference = match present {
-        PresentDesign::Known(present) => design.difference(Some(present)),
-        PresentDesign::Absent => design.difference(None),
         PresentDesign::Unread(_) => Difference::default(),
+        PresentDesign::Absent | PresentDesign::Known(_) => design.difference(known),
     };
-    let old = old_index(&indexes, kind, present_signature, &design.id);
+    let old = compared.old_index().filter(|_| kind != BuildKind::Unchanged);
     let placed = placements(&survey, snapshot, db);
-    let kept_index = kept_views(&indexes, present, design, present_signature);
-    let size = kind
-        .builds()
-        .then(|| IndexSize::of(&survey, snapshot, db, design, kept_index.as_ref()))
-        .flatten();
-    let seconds =
-        kind.builds().then(|| build_time::seconds(plan, &name, design, &placed)).flatten();
-    let nodes = match kind.builds() {
-        true => node_space::needs(plan, &placed, size.as_ref(), old),
-        false => Vec::new(),
-    };
-    let (seconds, measured_builds) =
-        seconds.map_or((None, 0), |(seconds, builds)| (Some(seconds), builds));
+    let kept = compared.kept_views();
+    let (mut size, mut time, mut nodes) = (None, None, Vec::new());
+    if kind.builds() {
+        size = IndexSize::of(&survey, snapshot, db, design, kept.as_ref());
+        time = build_time::seconds(plan, &name, design, &placed);
+        nodes = node_space::needs(plan, &placed, size.as_ref(), old);
+    }
     let mut answer = Preflight {
         design: design.id.clone(),
         kind,
         signature,
-        present_signature,
-        shared_with: sharing,
+        present_signature: compared.present_signature,
+        shared_with,
         document_changes: difference.document,
         views: difference.views,
-        search_indexes: design.new_searches(match present {
-            PresentDesign::Known(present) => Some(&**present),
-            PresentDesign::Absent | PresentDesign::Unread(_) => None,
-        }),
+        search_indexes: design.new_searches(known),
         docs: docs(&placed, snapshot, db),
         size,
-        seconds,
-        measured_builds,
+        seconds: time.map(|(seconds, _)| seconds),
+        measured_builds: time.map_or(0, |(_, builds)| builds),
         nodes,
         notes: Vec::new(),
         remedy: Vec::new(),
@@ -222,74 +219,66 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     answer
 }
 
-/// The signature of the present document: computed from it or, if it could not be read, from the
-/// cluster's indexes.
-fn present_signature(
-    present: &PresentDesign,
-    design: &DesignDocument,
-    indexes: &[TargetRef<'_>],
-) -> Option<Signature> {
-    match present {
-        PresentDesign::Absent => None,
-        PresentDesign::Known(present) => (!present.views.is_empty()).then_some(present.signature),
-        PresentDesign::Unread(_) => indexes.iter().find_map(|index| {
-            let view = index.view()?;
-            view.designs.iter().any(|id| **id == *design.id).then_some(view.signature)
-        }),
+impl<'a> Comparison<'a> {
+    fn of(
+        design: &'a DesignDocument,
+        present: &'a PresentDesign,
+        indexes: Vec<TargetRef<'a>>,
+    ) -> Self {
+        // If the present document could not be read, its signature is that of the index which it has.
+        let present_signature = match present {
+            PresentDesign::Absent => None,
+            PresentDesign::Known(known) => (!known.views.is_empty()).then_some(known.signature),
+            PresentDesign::Unread(_) => indexes.iter().find_map(|index| {
+                let view = index.view()?;
+                view.designs.iter().any(|id| **id == *design.id).then_some(view.signature)
+            }),
+        };
+        Self { design, present, indexes, present_signature }
     }
-}
 
-/// The other documents that use an index with this signature.
-fn sharing(indexes: &[TargetRef<'_>], signature: Signature, id: &str) -> Vec<String> {
-    let views = indexes.iter().filter_map(|index| index.view());
-    let same = views.filter(|view| view.signature == signature);
-    let designs = same.flat_map(|view| view.designs.iter().map(ToString::to_string));
-    designs.filter(|design| design != id).collect()
-}
-
-fn build_kind(
-    signature: Option<Signature>,
-    present: &PresentDesign,
-    present_signature: Option<Signature>,
-    is_shared: bool,
-) -> BuildKind {
-    match (signature, present) {
-        (None, _) => BuildKind::NoViews,
-        (Some(_), _) if signature == present_signature => BuildKind::Unchanged,
-        (Some(_), _) if is_shared => BuildKind::Shared,
-        (Some(_), PresentDesign::Unread(_)) if present_signature.is_none() => BuildKind::Unknown,
-        (Some(_), PresentDesign::Absent) => BuildKind::New,
-        (Some(_), PresentDesign::Known(_)) if present_signature.is_none() => BuildKind::New,
-        (Some(_), PresentDesign::Known(_) | PresentDesign::Unread(_)) => BuildKind::Rebuild,
+    /// The other documents that use an index with this signature.
+    fn sharing(&self, signature: Signature) -> Vec<String> {
+        let views = self.indexes.iter().filter_map(|index| index.view());
+        let same = views.filter(|view| view.signature == signature);
+        let designs = same.flat_map(|view| view.designs.iter().map(ToString::to_string));
+        designs.filter(|design| *design != self.design.id).collect()
     }
-}
 
-/// The index of the present document, with those of its views that stay.
-fn kept_views<'a>(
-    indexes: &[TargetRef<'a>],
-    present: &PresentDesign,
-    design: &DesignDocument,
-    signature: Option<Signature>,
-) -> Option<KeptViews<'a>> {
-    let PresentDesign::Known(present) = present else { return None };
-    let names = design.views_of(present);
-    let index = indexes.iter().find(|it| it.view().map(|view| view.signature) == signature)?;
-    (!names.is_empty()).then_some(KeptViews { index: *index, names })
-}
-
-/// The index that nothing uses after the change.
-fn old_index<'a>(
-    indexes: &[TargetRef<'a>],
-    kind: BuildKind,
-    present: Option<Signature>,
-    id: &str,
-) -> Option<TargetRef<'a>> {
-    if kind == BuildKind::Unchanged {
-        return None;
+    fn build_kind(&self, signature: Option<Signature>, is_shared: bool) -> BuildKind {
+        let is_known = self.present_signature.is_some();
+        match (signature, self.present) {
+            (None, _) => BuildKind::NoViews,
+            (Some(_), _) if signature == self.present_signature => BuildKind::Unchanged,
+            (Some(_), _) if is_shared => BuildKind::Shared,
+            (Some(_), PresentDesign::Unread(_)) if !is_known => BuildKind::Unknown,
+            (Some(_), PresentDesign::Absent) => BuildKind::New,
+            (Some(_), PresentDesign::Known(_)) if !is_known => BuildKind::New,
+            (Some(_), PresentDesign::Known(_) | PresentDesign::Unread(_)) => BuildKind::Rebuild,
+        }
     }
-    let old = indexes.iter().find(|index| index.view().map(|view| view.signature) == present)?;
-    let others = old.view()?.designs.iter().any(|design| **design != *id);
-    (present.is_some() && !others).then_some(*old)
+
+    fn present_index(&self) -> Option<TargetRef<'a>> {
+        let has_signature =
+            |it: &&TargetRef<'_>| it.view().map(|view| view.signature) == self.present_signature;
+        self.indexes.iter().find(has_signature).copied()
+    }
+
+    /// The index of the present document, with those of its views that stay.
+    fn kept_views(&self) -> Option<KeptViews<'a>> {
+        let PresentDesign::Known(present) = self.present else { return None };
+        let names = self.design.views_of(present);
+        let index = self.present_index()?;
+        (!names.is_empty()).then_some(KeptViews { index, names })
+    }
+
+    /// The index of the present document, if no other document uses it.
+    fn old_index(&self) -> Option<TargetRef<'a>> {
+        self.present_signature?;
+        let old = self.present_index()?;
+        let has_others = old.view()?.designs.iter().any(|design| **design != *self.design.id);
+        (!has_others).then_some(old)
+    }
 }
 
 /// Number of documents, counting one copy of each range.
@@ -303,43 +292,31 @@ fn docs(placed: &[Placement], snapshot: &Snapshot, db: DbIx) -> Option<u64> {
 
 /// Remarks for the reader besides the numbers.
 fn notes(found: &Preflight, inputs: &PreflightInputs<'_>) -> Vec<String> {
-    let mut notes = Vec::new();
     let PreflightInputs { design, present, .. } = inputs;
-    if let PresentDesign::Unread(why) = present {
-        notes.push(format!(
+    let unread = match present {
+        PresentDesign::Unread(why) => Some(format!(
             "The present document could not be read, so it is not known which views change: {why}."
-        ));
-    }
+        )),
+        PresentDesign::Absent | PresentDesign::Known(_) => None,
+    };
     if !found.kind.builds() {
-        return notes;
+        return unread.into_iter().collect();
     }
-    match &found.size {
-        None => notes.push(
-            "How large the index becomes is unknown: no built index in this cluster tells what a document costs. Build the document in a copy of a part of the data, or in a test cluster that recliner reads, and ask there."
-                .to_owned(),
-        ),
-        Some(size) => notes.push(size.says()),
-    }
-    if found.seconds.is_none() {
-        notes.push(
-            "How long it takes is unknown: recliner has seen no build of an index in this language for ten seconds or longer. It measures every build that it sees, whoever started it; a running recliner remembers them."
-                .to_owned(),
-        );
-    }
-    if design.language == "erlang" {
-        notes.push(
-            "CouchDB builds Erlang views only if [native_query_servers] enable_erlang_query_server is true."
-                .to_owned(),
-        );
-    }
-    if !design.is_updated_automatically {
-        notes.push(
-            "The document has autoupdate false, so CouchDB builds the index at the first query."
-                .to_owned(),
-        );
-    }
-    notes
+    let size = found.size.as_ref().map_or_else(|| UNKNOWN_SIZE.to_owned(), IndexSize::says);
+    let others = [
+        (found.seconds.is_none(), UNKNOWN_TIME),
+        (design.language == "erlang", ERLANG),
+        (!design.is_updated_automatically, BUILT_BY_QUERY),
+    ];
+    let others = others.into_iter().filter(|(is_so, _)| *is_so);
+    unread.into_iter().chain([size]).chain(others.map(|(_, says)| says.to_owned())).collect()
 }
+
+const UNKNOWN_SIZE: &str = "How large the index becomes is unknown: no built index in this cluster tells what a document costs. Build the document in a copy of a part of the data, or in a test cluster that recliner reads, and ask there.";
+const UNKNOWN_TIME: &str = "How long it takes is unknown: recliner has seen no build of an index in this language for ten seconds or longer. It measures every build that it sees, whoever started it; a running recliner remembers them.";
+const ERLANG: &str = "CouchDB builds Erlang views only if [native_query_servers] enable_erlang_query_server is true.";
+const BUILT_BY_QUERY: &str =
+    "The document has autoupdate false, so CouchDB builds the index at the first query.";
 
 /// The commands to paste, one after the other.
 fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {

@@ -33,20 +33,17 @@ pub struct Remedy {
 
 impl Remedy {
     /// Something that a person decides or does elsewhere.
-    #[must_use]
     pub fn choice(says: impl Into<String>) -> Self {
         Self { kind: RemedyKind::Choice, says: says.into(), text: None }
     }
 
     /// Lines of a configuration file.
-    #[must_use]
     pub fn configuration(says: impl Into<String>, lines: impl Into<String>) -> Self {
         let (says, text) = (says.into(), Some(lines.into()));
         Self { kind: RemedyKind::Configuration, says, text }
     }
 
     /// A command of recliner's with these arguments, which are quoted.
-    #[must_use]
     pub fn recliner(says: impl Into<String>, arguments: &[&str]) -> Self {
         let words = std::iter::once("recliner".to_owned());
         let words: Vec<String> = words
@@ -56,20 +53,17 @@ impl Remedy {
     }
 
     /// The order to a running recliner to compact a target that no channel may take.
-    #[must_use]
     pub fn compact(says: impl Into<String>, target: &str) -> Self {
         Self::recliner(says, &["compact", "--force", target])
     }
 
     /// A line for a shell; names in it are [`shell_word`]s.
-    #[must_use]
     pub fn command(says: impl Into<String>, line: impl Into<String>) -> Self {
         Self { kind: RemedyKind::Command, says: says.into(), text: Some(line.into()) }
     }
 
     /// A search in the directories of a node, with `find`'s own tests; in the reader's
     /// `$COUCHDB_DATA` if the directories are unknown.
-    #[must_use]
     pub fn find_files(says: impl Into<String>, directories: &[&str], tests: &str) -> Self {
         let roots = match directories {
             [] => "\"$COUCHDB_DATA\"".to_owned(),
@@ -79,13 +73,11 @@ impl Remedy {
     }
 
     /// The request that makes CouchDB delete a database's index files that no design document uses.
-    #[must_use]
     pub fn view_cleanup(says: impl Into<String>, db: &str) -> Self {
         Self::couchdb(says, "POST", &[db, "_view_cleanup"], None)
     }
 
     /// The request that sets a configuration value of a node.
-    #[must_use]
     pub fn set_config(
         says: impl Into<String>,
         node: &str,
@@ -97,36 +89,18 @@ impl Remedy {
     }
 
     /// The request that resets a configuration value of a node to its default.
-    #[must_use]
     pub fn unset_config(says: impl Into<String>, node: &str, place: (&str, &str)) -> Self {
         let path = ["_node", node, "_config", place.0, place.1];
         Self::couchdb(says, "DELETE", &path, None)
     }
 
-    /// The requests that copy what is at one path to another; nothing is written if it cannot be
-    /// read.
-    #[must_use]
-    pub fn copy_document(says: impl Into<String>, from: &[&str], to: &[&str]) -> Self {
-        let line = |method, path| Self::couchdb("", method, path, None).text.unwrap_or_default();
-        Self::command(
-            says,
-            format!(
-                "{} | {} -d @-",
-                line("GET", from).replacen("curl", "curl -f", 1),
-                line("PUT", to)
-            ),
-        )
-    }
-
     /// A read request to CouchDB; the parts of the path are encoded.
-    #[must_use]
     pub fn get(says: impl Into<String>, path: &[&str]) -> Self {
         Self::couchdb(says, "GET", path, None)
     }
 
     /// A request to CouchDB with a method, the parts of the path, which are encoded, and the JSON
     /// to send.
-    #[must_use]
     pub fn couchdb(
         says: impl Into<String>,
         method: &str,
@@ -138,7 +112,6 @@ impl Remedy {
     }
 
     /// A request to CouchDB whose path is already encoded.
-    #[must_use]
     pub fn couchdb_at(
         says: impl Into<String>,
         method: &str,
@@ -157,7 +130,6 @@ impl Remedy {
     }
 
     /// A request as [`Self::couchdb`] writes it, whose strings at these JSON pointers begin with a variable.
-    #[must_use]
     pub(super) fn couchdb_with_variables(
         says: impl Into<String>,
         path: &[&str],
@@ -182,6 +154,13 @@ impl Remedy {
             })
         });
         Self { kind, says, text }
+    }
+}
+
+/// A sentence alone is something that a person decides or does elsewhere.
+impl From<&str> for Remedy {
+    fn from(says: &str) -> Self {
+        Self::choice(says)
     }
 }
 

@@ -49,7 +49,6 @@ impl Rule {
     }
 
     /// Where the book explains it, as a path of recliner's own web server.
-    #[must_use]
     pub fn learn(&self) -> String {
         format!("/docs/advice.html#{}", self.code)
     }

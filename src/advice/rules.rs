@@ -165,7 +165,6 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
 }
 
 /// The rule with this code.
-#[must_use]
 pub fn rule_of_code(code: &str) -> Option<&'static Rule> {
     rules().find(|rule| rule.code == code)
 }

@@ -9,7 +9,7 @@ use crate::{
     table::{DbIx, NodeIx, Snapshot, TargetIx, TargetRef},
     what_if::VolumeDates,
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 use wall_clock::Moment;
 
 /// The inputs of the rules, as other tasks last published them.
@@ -44,25 +44,21 @@ pub struct Situation<'a> {
 
 impl<'a> Situation<'a> {
     /// All targets.
-    #[must_use]
     pub fn snapshot(&self) -> &'a Snapshot {
         &self.inputs.plan.snapshot
     }
 
     /// The thresholds.
-    #[must_use]
     pub const fn settings(&self) -> &'a AdviceSettings {
         &self.inputs.settings
     }
 
     /// Whether any channel ranks by rent.
-    #[must_use]
     pub fn has_rent_channel(&self) -> bool {
         self.inputs.plan.channels.by_rent().next().is_some()
     }
 
     /// Number of copies that each range of a database has on average, at least one.
-    #[must_use]
     pub fn copies_of(&self, db: DbIx) -> u64 {
         let map = self.snapshot().shard_map(db);
         u64::from(map.copies.checked_div(map.ranges).unwrap_or(1).max(1))
@@ -93,8 +89,21 @@ impl<'a> Situation<'a> {
     }
 
     /// The name of a database, without the suffix of its files.
-    #[must_use]
     pub fn db_name(&self, db: DbIx) -> &'a str {
         self.snapshot().db_name(db).map_or("", |name| name.db)
     }
+}
+
+/// Values by their keys, in the order in which they come.
+pub(super) fn grouped_by<K: Ord, V>(
+    pairs: impl IntoIterator<Item = (K, V)>,
+) -> BTreeMap<K, Vec<V>> {
+    let mut groups: BTreeMap<K, Vec<V>> = BTreeMap::new();
+    pairs.into_iter().for_each(|(key, value)| groups.entry(key).or_default().push(value));
+    groups
+}
+
+/// A sum that stays at the largest number.
+pub(super) fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
 }

@@ -24,8 +24,6 @@ pub struct DbSurvey {
     pub file_bytes: u64,
     /// Their live bytes.
     pub active_bytes: u64,
-    /// What compacting them would free.
-    pub reclaimable_bytes: u64,
     /// Number of those shards whose documents are counted.
     pub counted_shards: u32,
     /// Documents in them that are not deleted, each copy counted.
@@ -68,8 +66,6 @@ pub struct NodeSurvey {
     pub written_shards: u64,
     /// Bytes of files.
     pub file_bytes: u64,
-    /// What compacting them would free.
-    pub reclaimable_bytes: u64,
     /// Growth over the last days.
     pub growth: GrowthSums,
 }
@@ -114,7 +110,6 @@ impl GrowthSums {
 
     /// How long the files were watched, as a mean over their bytes; none if the growth of most of
     /// them is unknown.
-    #[must_use]
     pub fn watched(&self) -> Option<Duration> {
         if self.watched_bytes <= 0.0 || self.watched_bytes < self.file_bytes / 2.0 {
             return None;
@@ -153,7 +148,6 @@ pub struct Survey {
 
 impl Survey {
     /// Surveys every target of a snapshot.
-    #[must_use]
     pub fn of(snapshot: &Snapshot, now: Moment) -> Self {
         let mut survey = Self { now, ..Self::default() };
         snapshot.targets().for_each(|target| survey.add(snapshot, target));
@@ -167,7 +161,6 @@ impl Survey {
     }
 
     /// The sums of a node, or of the views of the whole cluster for the pseudo node.
-    #[must_use]
     pub fn node(&self, node: NodeIx) -> NodeSurvey {
         self.nodes.get(node.as_usize()).copied().unwrap_or_default()
     }
@@ -188,7 +181,6 @@ impl Survey {
     }
 
     /// The growth of all files.
-    #[must_use]
     pub fn growth(&self) -> GrowthSums {
         self.nodes.iter().fold(GrowthSums::default(), |mut sums, node| {
             sums.add(&node.growth, 1.0);
@@ -222,8 +214,8 @@ impl Survey {
         &mut self.dbs[at]
     }
 
-    /// Adds the bytes of a target's files: all of them, and what compacting it would free.
-    fn add_to_node(&mut self, target: TargetRef<'_>, file: Option<u64>, reclaimable: Option<u64>) {
+    /// Adds the bytes of a target's files.
+    fn add_to_node(&mut self, target: TargetRef<'_>, file: Option<u64>) {
         let at = target.node_ix().as_usize();
         if self.nodes.len() <= at {
             self.nodes.resize(at + 1, NodeSurvey::default());
@@ -231,8 +223,6 @@ impl Survey {
         let (now, node) = (self.now, &mut self.nodes[at]);
         let file = file.unwrap_or_default();
         node.file_bytes = node.file_bytes.saturating_add(file);
-        node.reclaimable_bytes =
-            node.reclaimable_bytes.saturating_add(reclaimable.unwrap_or_default());
         let is_written = node.growth.add_file(target, file, now);
         if target.kind() == TargetKind::Db {
             let active = target.active_bytes();
@@ -260,7 +250,6 @@ impl Survey {
             .map_or(0, |(all, uncorrected)| all.saturating_sub(uncorrected));
         db.hidden_bytes = db.hidden_bytes.saturating_add(hidden);
         db.most_hidden = db.most_hidden.max((hidden > 0).then_some((hidden, target.ix())));
-        db.reclaimable_bytes = db.reclaimable_bytes.saturating_add(reclaimable.unwrap_or_default());
         db.largest = db.largest.max(active.map(|bytes| (bytes, target.ix())));
         let counted = facts.docs.get().zip(facts.deleted_docs.get()).zip(active);
         if let Some(((docs, deleted), active)) = counted {
@@ -269,7 +258,7 @@ impl Survey {
             db.deleted_docs = db.deleted_docs.saturating_add(deleted);
             db.counted_bytes = db.counted_bytes.saturating_add(active);
         }
-        self.add_to_node(target, file, reclaimable);
+        self.add_to_node(target, file);
     }
 
     fn add_view(&mut self, target: TargetRef<'_>) {
@@ -286,7 +275,7 @@ impl Survey {
         db.most_views = db.most_views.max(functions);
         db.view_file_bytes = db.view_file_bytes.saturating_add(file.unwrap_or_default());
         db.largest_view = db.largest_view.max(active.map(|bytes| (bytes, target.ix())));
-        self.add_to_node(target, file, target.reclaimable_bytes());
+        self.add_to_node(target, file);
     }
 }
 

@@ -179,7 +179,6 @@ impl VolumeOutlook {
 
 impl AdviceTask {
     /// Creates the task and its handle.
-    #[must_use]
     pub fn new(
         clock: Clock,
         sources: AdviceSources,

@@ -58,13 +58,11 @@ pub struct AdviceView {
 
 impl AdviceView {
     /// What the rules found, without any records.
-    #[must_use]
     pub fn found(results: Vec<RuleResult>, now: Moment) -> Self {
         Self { checked_at: Some(now), results, ..Self::default() }
     }
 
     /// Every finding that is shown, ordered by severity and gain.
-    #[must_use]
     pub fn pieces(&self, now: Moment) -> Vec<Piece<'_>> {
         let of_result = |result| self.pieces_of(result, now);
         let mut pieces: Vec<Piece<'_>> = self.results.iter().flat_map(of_result).collect();
@@ -87,7 +85,6 @@ impl AdviceView {
 
     /// Number of a rule's findings that nobody muted, by severity, and the bytes that acting on
     /// them would free.
-    #[must_use]
     pub fn open_of(&self, code: &str, now: Moment) -> ([u64; Severity::ALL.len()], u64) {
         let (mut counts, mut freed) = ([0; Severity::ALL.len()], 0_u64);
         for result in self.results.iter().filter(|result| result.rule.code == code) {
@@ -196,7 +193,6 @@ impl AdviceView {
     }
 
     /// The answer to an order to end a mute that does not exist.
-    #[must_use]
     pub fn not_muted(&self, key: &AdviceKey) -> String {
         let words = |key: &AdviceKey| match &key.subject {
             Some(subject) => format!("{} about {subject}", key.code),

@@ -18,7 +18,6 @@ pub struct Chapter {
 
 impl Chapter {
     /// The name under which the page is served, such as `alerts.html`.
-    #[must_use]
     pub fn html_name(&self) -> String {
         format!("{}.html", self.source.trim_end_matches(".md"))
     }
@@ -81,7 +80,6 @@ impl Contents {
 
     /// Finds a chapter by the name under which it is served, with the previous and the next
     /// chapter.
-    #[must_use]
     pub fn find(&self, html_name: &str) -> Option<(&Chapter, Option<&Chapter>, Option<&Chapter>)> {
         let all: Vec<&Chapter> = self.chapters().collect();
         let at = all.iter().position(|chapter| chapter.html_name() == html_name)?;

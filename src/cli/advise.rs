@@ -3,10 +3,9 @@
 use super::{
     CommandError, Exit,
     address::{UNKNOWN_URL, address},
-    args::{AdviseArgs, Format},
+    args::{AdviseArgs, SourceArgs},
     orders::give_to,
-    output::WithMemory,
-    print, print_error, print_json, printable,
+    print_error, printable,
     read_once::{self, ClusterReading},
     service_client::ServiceClient,
     table,
@@ -30,42 +29,29 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
     if let Some(by) = &args.by {
         return usage(&args, by).await;
     }
-    let mut direct = None;
-    let (advice, unseen) = match args.from.recliner()? {
-        Some(client) => {
-            let base = client.name().to_owned();
-            (addressed(ask_service(&client).await?, &base), None)
-        }
-        None => {
-            let (reading, settings, unseen) = read_cluster(&args, true).await?;
-            for why in reading.node_settings.problems.values() {
-                print_error(&printable(&format!("how a node is set could not be read: {why}")));
-            }
-            direct = Some(DIRECT_NOTE);
-            // Only the user knows which recliner watches this cluster.
-            (addressed(advice_of(reading, &settings), UNKNOWN_URL), Some(unseen))
-        }
+    let ask = async |client: &ServiceClient| {
+        let advice: Advice = client.get("/api/v1/advice", &[]).await?;
+        Ok(addressed(advice, client.name()))
     };
-    let memory = unseen.is_none();
-    match args.from.format {
-        Format::Json => print_json(&WithMemory { answer: &advice, memory })?,
-        Format::Table => {
-            let mut text = table::advice(&advice, table::width());
-            if let Some(note) = direct {
-                text.push('\n');
-                text.push_str(&table::paragraph(note, table::width()));
-            }
-            print(&text)?;
+    let read = async |source: &SourceArgs| {
+        let (reading, settings) = read_cluster(source, true).await?;
+        for why in reading.node_settings.problems.values() {
+            print_error(&printable(&format!("how a node is set could not be read: {why}")));
         }
-    }
+        let exit = reading.exit();
+        // Only the user knows which recliner watches this cluster.
+        Ok((addressed(advice_of(reading, &settings), UNKNOWN_URL), exit))
+    };
+    let answered = args.from.answer(ask, read).await?;
+    let exit = answered.print(args.from.format, table::advice, UNKNOWN)?;
     Ok(match &args.fail_on {
-        Some(severity) if has_severity(&advice, severity) => Exit::Found,
-        _ => unseen.unwrap_or(Exit::Done),
+        Some(severity) if has_severity(&answered.answer, severity) => Exit::Found,
+        _ => exit,
     })
 }
 
-/// What a direct read does not show.
-const DIRECT_NOTE: &str = "Read directly, without a running recliner: growth, since when, and what was muted are unknown. $RECLINER_URL is the address of a running recliner.";
+/// What a direct read does not show, and how to complete its commands.
+const UNKNOWN: &str = "growth, since when, and what was muted are unknown. $RECLINER_URL is the address of a running recliner";
 
 fn addressed(mut advice: Advice, url: &str) -> Advice {
     advice.advice.iter_mut().for_each(|line| address(&mut line.remedy, url));
@@ -77,24 +63,13 @@ const NAMED: usize = 20;
 
 /// Prints which databases or design documents use the disks.
 async fn usage(args: &AdviseArgs, by: &str) -> Result<Exit, CommandError> {
-    let query = [("by", by)];
-    let ask = async |client: &ServiceClient| -> Result<Usage, CommandError> {
-        client.get("/api/v1/usage", &query).await
+    let ask = async |client: &ServiceClient| client.get("/api/v1/usage", &[("by", by)]).await;
+    let read = async |source: &SourceArgs| {
+        let (reading, _) = read_cluster(source, false).await?;
+        let by = AttributeBy::from_label(by).unwrap_or(AttributeBy::Database);
+        Ok((Usage::of(&reading.plan.snapshot, by, NAMED), reading.exit()))
     };
-    let (usage, exit) = match args.from.recliner()? {
-        Some(client) => (ask(&client).await?, Exit::Done),
-        None => {
-            let (reading, _, exit) = read_cluster(args, false).await?;
-            let by = AttributeBy::from_label(by);
-            let by = by.unwrap_or(AttributeBy::Database);
-            (Usage::of(&reading.plan.snapshot, by, NAMED), exit)
-        }
-    };
-    match args.from.format {
-        Format::Json => print_json(&usage)?,
-        Format::Table => print(&table::usage(&usage, table::width()))?,
-    }
-    Ok(exit)
+    args.from.answer(ask, read).await?.print_plain(args.from.format, table::usage)
 }
 
 /// Whether there is advice of this severity or worse that nobody muted.
@@ -103,27 +78,16 @@ fn has_severity(advice: &Advice, least: &str) -> bool {
     worse.into_iter().any(|label| advice.open().any(|line| line.severity == label))
 }
 
-async fn ask_service(client: &ServiceClient) -> Result<Advice, CommandError> {
-    client.get("/api/v1/advice", &[]).await
-}
-
-/// Reads the cluster; also returns the settings, and whether part of it could not be read.
+/// Reads the cluster; also returns the settings.
 async fn read_cluster(
-    args: &AdviseArgs,
+    source: &SourceArgs,
     and_node_settings: bool,
-) -> Result<(ClusterReading, Settings, Exit), CommandError> {
-    let loaded =
-        read_once::load(&args.from.source.flags(), args.from.source.config_file.as_deref())?;
-    read_once::start_log_if_asked(&args.from.source.log, &loaded.settings)?;
-    let reading = match and_node_settings {
-        true => read_once::read_cluster_and_settings(&loaded.settings).await?,
-        false => read_once::read_cluster(&loaded.settings).await?,
-    };
+) -> Result<(ClusterReading, Settings), CommandError> {
+    let settings = source.load()?;
+    let reading = read_once::read_cluster(&settings, and_node_settings).await?;
     read_once::print_read_errors(&reading.status);
-    check_not_empty(&reading, &loaded.settings)?;
-    let unseen = !reading.status.errors.is_empty();
-    let exit = if unseen { Exit::Incomplete } else { Exit::Done };
-    Ok((reading, loaded.settings, exit))
+    check_not_empty(&reading, &settings)?;
+    Ok((reading, settings))
 }
 
 /// Fails if a directory has no shard file: it is most likely the wrong one.

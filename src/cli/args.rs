@@ -76,7 +76,7 @@ pub(super) enum Command {
     ///
     /// Each start comes with what it would free, write and take. In advise mode the request is a curl
     /// line to paste.
-    Plan(PlanArgs),
+    Plan(AnswerArgs),
     /// Explain why a target is or is not a candidate.
     ///
     /// It prints the measurements of a database, view or shard, which channel takes it, why the others
@@ -88,7 +88,7 @@ pub(super) enum Command {
     /// sorted with o and filtered with /; Enter explains a target; S, R and c suspend, resume and
     /// compact, after a confirmation that shows the exact request. The key ? shows all keys, q quits.
     /// NO_COLOR switches colours off.
-    Top(TopArgs),
+    Top(ReachArgs),
     /// Print what to do about the cluster, the worst first.
     ///
     /// Each piece of advice has its numbers, what it is worth and what to type. A running recliner also
@@ -219,14 +219,14 @@ pub(super) struct SourceArgs {
     pub(super) password_file: Option<PathBuf>,
     /// Only the databases on this node, given by CouchDB's name for it, such as couchdb@couch-a;
     /// the same as nodes in the file
-    #[arg(long = "node", value_name = "NODE")]
+    #[arg(long, value_name = "NODE")]
     pub(super) node: Option<String>,
     /// CouchDB's database_dir on the node that --node names, if recliner runs there: its files are
     /// read in addition to CouchDB, or without it
-    #[arg(long = "data-dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) data_dir: Option<PathBuf>,
     /// CouchDB's view_index_dir [default: the data directory]
-    #[arg(long = "view-index-dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) view_index_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(super) log: LogArgs,
@@ -293,12 +293,7 @@ pub(super) struct ServeArgs {
     pub(super) web: WebArgs,
     /// advise starts nothing and is a ceiling: neither the file nor a reload lifts it; enforce starts
     /// compactions, within limits and gates [default: advise]
-    #[arg(
-        long = "mode",
-        value_name = "MODE",
-        value_parser = MODES,
-        hide_possible_values = true
-    )]
+    #[arg(long, value_name = "MODE", value_parser = MODES, hide_possible_values = true)]
     pub(super) mode: Option<String>,
     /// The directory of the journal; created if only its last component is missing [default: data/]
     #[arg(long = "storage.path", value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -315,12 +310,7 @@ pub(super) struct CheckArgs {
     #[command(flatten)]
     pub(super) web: WebArgs,
     /// advise or enforce [default: advise]
-    #[arg(
-        long = "mode",
-        value_name = "MODE",
-        value_parser = MODES,
-        hide_possible_values = true
-    )]
+    #[arg(long, value_name = "MODE", value_parser = MODES, hide_possible_values = true)]
     pub(super) mode: Option<String>,
 }
 
@@ -330,13 +320,12 @@ pub(super) struct DemoArgs {
     #[command(flatten)]
     pub(super) web: WebArgs,
     /// advise starts nothing; enforce starts compactions in the simulation [default: enforce]
-    #[arg(
-        long = "mode",
-        value_name = "MODE",
-        value_parser = MODES,
-        hide_possible_values = true
-    )]
+    #[arg(long, value_name = "MODE", value_parser = MODES, hide_possible_values = true)]
     pub(super) mode: Option<String>,
+    /// Simulate a cluster with faults of every kind, from now on; without it, a plausible cluster that has lived for
+    /// a week
+    #[arg(long)]
+    pub(super) faults: bool,
     /// Let the simulated nodes answer like CouchDB, on 127.0.0.1 from this port upward, to try other
     /// commands or curl on them
     #[arg(
@@ -395,6 +384,9 @@ pub(super) struct TidyArgs {
     /// Exit with status 3 if there is nothing to do
     #[arg(long)]
     pub(super) fail_if_idle: bool,
+    /// A table for people, or JSON for programs, once at the end
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
     #[command(flatten)]
     pub(super) source: SourceArgs,
 }
@@ -430,14 +422,8 @@ pub(super) struct DatabasesArgs {
     )]
     pub(super) sort: String,
     /// The maximum number of databases; at most 10000
-    #[arg(long = "limit", value_name = "COUNT", default_value_t = 25)]
+    #[arg(long, value_name = "COUNT", default_value_t = 25)]
     pub(super) limit: usize,
-    #[command(flatten)]
-    pub(super) from: AnswerArgs,
-}
-
-#[derive(Debug, Flags)]
-pub(super) struct PlanArgs {
     #[command(flatten)]
     pub(super) from: AnswerArgs,
 }
@@ -528,21 +514,16 @@ pub(super) struct HistoryArgs {
     pub(super) node: Option<String>,
     /// Only jobs with this result: freed, nothing_freed, grew, unmeasured (it succeeded, but its
     /// size before or after is unknown), failed or lost
-    #[arg(
-        long = "result",
-        value_name = "RESULT",
-        value_parser = RESULTS,
-        hide_possible_values = true
-    )]
+    #[arg(long, value_name = "RESULT", value_parser = RESULTS, hide_possible_values = true)]
     pub(super) result: Option<String>,
     /// Only jobs that ended since this timestamp, 2026-11-21T00:54:00Z, or age, such as 2h or 7d
-    #[arg(long = "since", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(super) since: Option<String>,
     /// Only jobs that ended before this timestamp or age
-    #[arg(long = "until", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(super) until: Option<String>,
     /// The maximum number of jobs, the newest first; at most 10000
-    #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,
     /// A table for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
@@ -569,10 +550,10 @@ pub(super) struct EventsArgs {
     pub(super) all: bool,
     /// Only events since this timestamp, 2026-11-21T00:54:00Z, or age, such as 2h or 7d, or after the
     /// event with this number; without it, the newest
-    #[arg(long = "since", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(super) since: Option<String>,
     /// The maximum number of events, at most 10000; with --follow, of those printed first
-    #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,
     /// Keep printing new events until ctrl-c; as JSON, one event per line. It waits up to five
     /// minutes for a service that does not answer, and resumes after the last event
@@ -612,13 +593,13 @@ pub(super) struct ImportArgs {
     #[command(flatten)]
     pub(super) service: ServiceArgs,
     /// Read this ini file instead of asking CouchDB; repeat it in the order CouchDB reads them
-    #[arg(long = "ini", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(super) ini: Vec<PathBuf>,
     /// The CouchDB version of the ini files [default: 3.5.0; for compaction-daemon: 2.3.1]
     #[arg(long = "ini.version", value_name = "VERSION")]
     pub(super) version: Option<String>,
     /// The time zone of the servers' clocks, in which the compaction daemon's windows are given
-    #[arg(long = "zone", value_name = "ZONE", default_value = "UTC")]
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub(super) zone: String,
     #[command(flatten)]
     pub(super) source: SourceArgs,
@@ -660,13 +641,6 @@ pub(super) struct OrderArgs {
     /// Text for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
-}
-
-/// Flags of `recliner top`.
-#[derive(Debug, Flags)]
-pub(super) struct TopArgs {
-    #[command(flatten)]
-    pub(super) reach: ReachArgs,
 }
 
 #[derive(Debug, Flags)]
@@ -752,10 +726,10 @@ pub(super) struct ReleaseArgs {
 pub(super) struct FlushArgs {
     /// Only queues of this node, given by CouchDB's name for it; _cluster has those of views and
     /// cleanups
-    #[arg(long = "node", value_name = "NODE")]
+    #[arg(long, value_name = "NODE")]
     pub(super) node: Option<String>,
     /// Only queues of this channel
-    #[arg(long = "channel", value_name = "CHANNEL")]
+    #[arg(long, value_name = "CHANNEL")]
     pub(super) channel: Option<String>,
     #[command(flatten)]
     pub(super) order: OrderArgs,
@@ -799,24 +773,24 @@ pub(super) struct MixinArgs {
     #[arg(value_enum, value_name = "PART")]
     pub(super) part: MixinPart,
     /// Write the files into this directory instead; created if it is missing
-    #[arg(long = "out", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) out: Option<PathBuf>,
     /// The address of recliner's book, to which alerts and the runbook link
     /// [default: http://127.0.0.1:10984/docs]
-    #[arg(long = "runbook-url", value_name = "BASE", value_hint = ValueHint::Url)]
+    #[arg(long, value_name = "BASE", value_hint = ValueHint::Url)]
     pub(super) runbook_url: Option<LinkBase>,
     /// The address of your Grafana, to which alerts link [default: http://127.0.0.1:3000]
-    #[arg(long = "dashboard-url", value_name = "BASE", value_hint = ValueHint::Url)]
+    #[arg(long, value_name = "BASE", value_hint = ValueHint::Url)]
     pub(super) dashboard_url: Option<LinkBase>,
     /// The labels by which your Prometheus knows recliner's targets
     /// [default: job="recliner" in rules, any job in dashboards]
-    #[arg(long = "selector", value_name = "MATCHERS", value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "MATCHERS", value_hint = ValueHint::Other)]
     pub(super) selector: Option<Selector>,
     /// Leave out all alerts but these
-    #[arg(long = "only", value_enum, value_name = "ALERTS")]
+    #[arg(long, value_enum, value_name = "ALERTS")]
     pub(super) only: Option<AlertSet>,
     /// The program that reads the rules or dashboards
-    #[arg(long = "format", value_enum, value_name = "FORMAT")]
+    #[arg(long, value_enum, value_name = "FORMAT")]
     pub(super) format: Option<MixinFormat>,
 }
 
@@ -845,7 +819,7 @@ pub(super) struct CompletionArgs {
 #[derive(Debug, Flags)]
 pub(super) struct ManArgs {
     /// Write recliner.1 and a page for each command into this directory; created if it is missing
-    #[arg(long = "out", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) out: Option<PathBuf>,
 }
 

@@ -3,12 +3,7 @@
 //! Owns the file: it gets its final name only after the copy in it was checked, so that an
 //! interrupted command leaves the previous backup unchanged.
 
-use super::{
-    CommandError, Exit,
-    args::{BackupArgs, Format},
-    output::print_bytes,
-    print, print_json, print_note, printable,
-};
+use super::{CommandError, Exit, args::BackupArgs, output::print_bytes, print_note, printable};
 use crate::{
     store::journal::{self, CopySummary},
     text::{counted, size::format_size_short},
@@ -51,22 +46,17 @@ pub(super) async fn run(args: BackupArgs) -> Result<Exit, CommandError> {
     let (summary, bytes) = part.finish(&args.file, args.force)?;
     let CopySummary { events, outcomes, last_seq, last_at } = summary;
     let last_at = last_at.map(wall_clock::Moment::rfc3339);
-    match args.order.format {
-        Format::Json => {
-            let file = &args.file;
-            print_json(&BackupOutput { file, bytes, events, outcomes, last_seq, last_at })?;
-        }
-        Format::Table => {
-            let (file, size) = (args.file.display().to_string(), format_size_short(bytes));
-            let last_at = last_at.map(|at| format!(" at {at}")).unwrap_or_default();
-            let (events, outcomes) =
-                (counted(events, "event", "events"), counted(outcomes, "outcome", "outcomes"));
-            print(&format!(
-                "Wrote {} ({size}): {events} and {outcomes}, through sequence {last_seq}{last_at}.\n",
-                printable(&file)
-            ))?;
-        }
-    }
+    let output = BackupOutput { file: &args.file, bytes, events, outcomes, last_seq, last_at };
+    args.order.format.print(&output, |output, _| {
+        let (file, size) =
+            (printable(&output.file.display().to_string()), format_size_short(bytes));
+        let at = output.last_at.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
+        let (events, outcomes) =
+            (counted(events, "event", "events"), counted(outcomes, "outcome", "outcomes"));
+        format!(
+            "Wrote {file} ({size}): {events} and {outcomes}, through sequence {last_seq}{at}.\n"
+        )
+    })?;
     Ok(Exit::Done)
 }
 

@@ -2,9 +2,8 @@
 
 use super::{
     CommandError, Exit,
-    args::{DatabasesArgs, Format},
-    output::WithMemory,
-    print, print_json, printable,
+    args::{DatabasesArgs, SourceArgs},
+    printable,
     service_client::ServiceClient,
     table,
 };
@@ -15,30 +14,22 @@ use crate::{
 use wall_clock::Clock;
 
 pub(super) async fn run(args: DatabasesArgs) -> Result<Exit, CommandError> {
-    let (mut found, unseen) = match args.from.recliner()? {
-        Some(client) => (ask_service(&client, &args).await?, None),
-        None => read_cluster(&args).await.map(|(found, unseen)| (found, Some(unseen)))?,
+    let ask = async |client: &ServiceClient| {
+        let limit = limit(&args).to_string();
+        let mut query = vec![("sort", &*args.sort), ("limit", &*limit)];
+        query.extend(args.name.as_deref().map(|name| ("search", name)));
+        client.get("/api/v1/databases", &query).await
     };
+    let read = async |source: &SourceArgs| read_cluster(source, &args).await;
+    let mut found = args.from.answer(ask, read).await?;
     let name = args.name.as_deref();
-    let is_exact = keep_exact(&mut found, name);
-    if let Some(name) = name.filter(|_| found.databases.is_empty()) {
+    let is_exact = keep_exact(&mut found.answer, name);
+    if let Some(name) = name.filter(|_| found.answer.databases.is_empty()) {
         let why = format!("no database is named {name:?}, and none has this text in its name");
         return Err(CommandError::failed(printable(&why)));
     }
-    let memory = unseen.is_none();
-    match args.from.format {
-        Format::Json => print_json(&WithMemory { answer: &found, memory })?,
-        Format::Table => {
-            let mut text = table::databases(&found, is_exact, table::width());
-            if !memory {
-                text.push_str(
-                    "\nRead directly, without a running recliner: growth and last compactions are unknown.\n",
-                );
-            }
-            print(&text)?;
-        }
-    }
-    Ok(unseen.unwrap_or(Exit::Done))
+    let table = |found: &Databases, width| table::databases(found, is_exact, width);
+    found.print(args.from.format, table, "growth and last compactions are unknown")
 }
 
 /// Keeps only the database of this name, if there is one; returns whether there is.
@@ -51,17 +42,6 @@ fn keep_exact(found: &mut Databases, name: Option<&str>) -> bool {
     is_exact
 }
 
-/// Asks a running recliner.
-async fn ask_service(
-    client: &ServiceClient,
-    args: &DatabasesArgs,
-) -> Result<Databases, CommandError> {
-    let limit = limit(args).to_string();
-    let mut query = vec![("sort", &*args.sort), ("limit", &*limit)];
-    query.extend(args.name.as_deref().map(|name| ("search", name)));
-    client.get("/api/v1/databases", &query).await
-}
-
 /// With a name, more databases are read than are printed: the one of that name may not be among the first.
 fn limit(args: &DatabasesArgs) -> usize {
     const NAMED: usize = 10_000;
@@ -69,18 +49,17 @@ fn limit(args: &DatabasesArgs) -> usize {
 }
 
 /// Reads the cluster; also returns whether part of it could not be read.
-async fn read_cluster(args: &DatabasesArgs) -> Result<(Databases, Exit), CommandError> {
+async fn read_cluster(
+    source: &SourceArgs,
+    args: &DatabasesArgs,
+) -> Result<(Databases, Exit), CommandError> {
     let sort = DatabaseSort::from_label(&args.sort).ok_or_else(|| {
         let known = DatabaseSort::labels().join(", ");
         CommandError::usage(format!("--sort={:?} is not one of {known}", args.sort))
     })?;
-    let (reading, exit) = args.from.source.read().await?;
-    let wanted = WantedDatabases {
-        search: args.name.as_deref(),
-        sort,
-        limit: limit(args),
-        ..WantedDatabases::default()
-    };
-    let now = Clock::System.now();
-    Ok((Databases::of(&reading.plan, &wanted, &LastCompactions::new(), now), exit))
+    let reading = source.read().await?;
+    let (search, limit) = (args.name.as_deref(), limit(args));
+    let wanted = WantedDatabases { search, sort, limit, ..WantedDatabases::default() };
+    let (now, last) = (Clock::System.now(), LastCompactions::new());
+    Ok((Databases::of(&reading.plan, &wanted, &last, now), reading.exit()))
 }

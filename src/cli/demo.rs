@@ -1,5 +1,7 @@
 //! `recliner demo`: a simulated cluster inside the process, to explore recliner.
 
+mod past;
+
 use super::{
     CommandError, Exit, args::DemoArgs, next_step::program_name, print_note, read_once, serve,
     service_client::DEFAULT_URL,
@@ -7,18 +9,21 @@ use super::{
 use crate::{
     config::{self, Flags},
     model::channel::Mode,
-    serve::http::ProcessInfo,
-    service::{HostAccess, ReloadFn, Service},
-    simulated::{SimulatedDirectories, SimulatedDisks},
+    serve::{
+        http::{self, ProcessInfo},
+        report::SimulatedWeek,
+    },
+    service::{ReloadFn, Service, StartError},
     store::journal,
 };
 use couchdb_client::Transport;
-use couchdb_sim::{Cluster, demo_config};
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
+use couchdb_sim::{Cluster, demo_config, faulty_demo_config};
+use past::Past;
+use std::net::{Ipv4Addr, SocketAddr};
+use tokio::{
+    net::TcpListener,
+    task::{self, JoinSet},
 };
-use tokio::{net::TcpListener, task::JoinSet};
 use wall_clock::Clock;
 
 /// Intervals are shorter than is sensible for a real CouchDB, so that a newcomer sees numbers
@@ -45,7 +50,7 @@ couchdb: {cold_reads_per_second: off}
 advice: {min_watched: 10m, max_backlog: 5m, surplus_shards: 20, untaken_waste: 0.5%}
 journal:
   events: {keep: 1d, max_size: 4MiB}
-  outcomes: {keep: 7d, max_size: 2MiB}
+  outcomes: {keep: 30d, max_size: 2MiB}
 warmer: {enabled: true, grace: 30s}
 headroom:
   volumes:
@@ -57,8 +62,14 @@ headroom:
       prometheus: {url: 'http://simulation', query: couchdb@sim-3.local}
 ";
 
+/// The configuration for the cluster without faults: channels that weigh waste against writing, and room for a view
+/// with four files on a node.
+fn config_without_faults() -> String {
+    CONFIG.replace("limits: {", "channels: rent\nlimits: {per_node: 4, cluster: 12, ")
+}
+
 pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
-    let world = demo_config();
+    let world = if args.faults { faulty_demo_config() } else { demo_config() };
     let Some(user) = world.users.first().cloned() else {
         return Err(CommandError::failed("the simulated cluster has no user"));
     };
@@ -83,26 +94,41 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
         web_admin_socket: flags.web_admin_socket.or_else(|| Some("none".into())),
         ..flags
     };
+    let config = if args.faults { CONFIG.to_owned() } else { config_without_faults() };
     let load = move || {
-        let file = config::File { name: "demo".as_ref(), bytes: CONFIG.as_bytes() };
+        let file = config::File { name: "demo".as_ref(), bytes: config.as_bytes() };
         config::load(&flags, Some(file))
     };
     let loaded = load().map_err(CommandError::usage)?;
     read_once::start_log(&loaded.settings)?;
     let mode = loaded.settings.mode;
-    let cluster = Cluster::new(world, args.seed, Clock::System).map_err(CommandError::failed)?;
-    let transport = Transport::in_process(cluster.by_host());
-    let (about, place) = (ProcessInfo::of_this_build(true), journal::InMemory);
-    let machine = HostAccess {
-        meter: Arc::new(SimulatedDisks(cluster.clone())),
-        directories: Some(Arc::new(SimulatedDirectories(cluster.clone()))),
+    let mut about = ProcessInfo::of_this_build(true);
+    let place = journal::InMemory::default();
+    let cluster = if args.faults {
+        Cluster::new(world, args.seed, Clock::System).map_err(CommandError::failed)?
+    } else {
+        // A port in use is reported before the week, not after it.
+        let address = loaded.settings.web.listen_address;
+        let free = http::listen(address);
+        drop(free.map_err(|why| serve::start_error(StartError::Listen { address, why }))?);
+        print_note("A week is simulated first, which takes some seconds.");
+        let (seed, settings, storage) = (args.seed, loaded.settings.clone(), place.clone());
+        let live = move || Past::live(&world, seed, settings, storage, Clock::System.now());
+        let Past { cluster, weeks } =
+            task::spawn_blocking(live).await.map_err(CommandError::failed)??;
+        cluster.continue_on(Clock::System);
+        about.simulated_weeks = weeks;
+        cluster
     };
+    let weeks = about.simulated_weeks.clone();
+    let transport = Transport::in_process(cluster.by_host());
+    let machine = past::machine(&cluster);
     let service = Service::start(loaded.settings, transport, about, Clock::System, place, machine)
         .await
         .map_err(serve::start_error)?;
     let mut servers = JoinSet::new();
     let own = serve::own_url(&service);
-    let mut lines = opening_lines(mode, &own);
+    let mut lines = opening_lines(mode, &own, &weeks);
     if let Some(first) = args.port {
         for (node, port) in cluster_nodes.iter().zip(first..=u16::MAX) {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -124,7 +150,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
 }
 
 /// The first lines: what the demo is, what to try next, and what else it offers.
-fn opening_lines(mode: Mode, own: &str) -> Vec<String> {
+fn opening_lines(mode: Mode, own: &str, weeks: &[SimulatedWeek]) -> Vec<String> {
     let acts: &[&str] = match mode {
         Mode::Enforce => &[
             "It enforces, but only inside its simulation: it compacts simulated files and",
@@ -140,6 +166,13 @@ fn opening_lines(mode: Mode, own: &str) -> Vec<String> {
     let what = "A simulated cluster: three CouchDB nodes inside this process, without real data.";
     let mut lines = vec![what.to_owned()];
     lines.extend(acts.iter().map(|line| (*line).to_owned()));
+    if !weeks.is_empty() {
+        lines.extend([
+            String::new(),
+            "It has lived for a week, and so has its twin, which smoosh compacts:".to_owned(),
+        ]);
+        lines.extend(weeks.iter().map(|week| info_line(&week.by, &week.says())));
+    }
     lines.extend([
         String::new(),
         format!("Open {own}/ in a browser, then try in another terminal:"),
@@ -169,8 +202,9 @@ mod tests {
         advice::{AdviceInputs, FAMILIES, Family, check},
         model::{settings::Settings, settings::advice::RemedySettings},
         service::{ClusterMonitor, Dependencies, TaskSet},
+        simulated::{SimulatedDirectories, SimulatedDisks},
     };
-    use std::{collections::BTreeSet, time::Duration};
+    use std::{collections::BTreeSet, sync::Arc, time::Duration};
     use tokio::time::sleep;
     use tokio_util::sync::CancellationToken;
     use wall_clock::Moment;
@@ -178,7 +212,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn settings() -> Settings {
-        let world = demo_config();
+        let world = faulty_demo_config();
         let user = &world.users[0];
         let flags = Flags {
             couchdb_urls: world
@@ -198,7 +232,7 @@ mod tests {
     async fn every_advice_family_appears_within_minutes() {
         let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
         let settings = settings();
-        let cluster = Cluster::new(demo_config(), 1, clock).unwrap();
+        let cluster = Cluster::new(faulty_demo_config(), 1, clock).unwrap();
         let transport = Transport::in_process(cluster.by_host());
         let (registry, stop) = (prometheus::Registry::new(), CancellationToken::new());
         let mut tasks = TaskSet::new();

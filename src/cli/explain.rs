@@ -2,9 +2,8 @@
 
 use super::{
     CommandError, Exit,
-    args::{ExplainArgs, Format},
+    args::{ExplainArgs, SourceArgs},
     next_step::{AFTER_EXPLAIN, AFTER_EXPLAIN_OF_SERVICE, print_next_step},
-    print, print_json,
     service_client::ServiceClient,
     table,
 };
@@ -12,54 +11,46 @@ use crate::serve::report::{self, Explained, Explanations, WholeViews};
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct ExplainAnswer<'a> {
-    targets: &'a [Explained],
-    /// Whether a running recliner answered, which also knows the past.
-    memory: bool,
+struct ExplainAnswer {
+    targets: Vec<Explained>,
+    /// The cluster's only node, if it is one.
+    #[serde(skip)]
+    only_node: Option<String>,
 }
 
 pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
-    let format = args.from.format;
-    let (targets, unseen) = match args.from.recliner()? {
-        Some(client) => (ask_service(&client, &args.target).await?, None),
-        None => read_cluster(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
+    let (target, format) = (&*args.target, args.from.format);
+    let ask = async |client: &ServiceClient| {
+        let query = [("target", target), ("limit", "10000")];
+        let explanations: Explanations = client.get("/api/v1/explain", &query).await?;
+        let Explanations { targets, only_node, .. } = explanations;
+        Ok(ExplainAnswer { targets, only_node })
     };
-    let memory = unseen.is_none();
-    match format {
-        Format::Json => {
-            print_json(&ExplainAnswer { targets: &targets, memory })?;
-        }
-        Format::Table => {
-            let mut text = table::explained(&args.target, &targets, args.all, table::width());
-            if !memory {
-                text.push_str(
-                    "\nRead directly, without a running recliner: waiting times are unknown.\n",
-                );
-            }
-            print(&text)?;
-        }
-    }
-    print_next_step(format, if memory { AFTER_EXPLAIN_OF_SERVICE } else { AFTER_EXPLAIN });
-    Ok(unseen.unwrap_or(Exit::Done))
+    let answered = args.from.answer(ask, async |source| read_cluster(source, target).await).await?;
+    let table = |answer: &ExplainAnswer, width| {
+        let only_node = answer.only_node.as_deref();
+        table::explained(target, &answer.targets, only_node, args.all, width)
+    };
+    let exit = answered.print(format, table, "waiting times are unknown")?;
+    let next = answered.recliner.map_or(AFTER_EXPLAIN, |_| AFTER_EXPLAIN_OF_SERVICE);
+    print_next_step(format, next);
+    Ok(exit)
 }
 
 /// Reads the cluster; also returns whether part of it could not be read.
-async fn read_cluster(args: &ExplainArgs) -> Result<(Vec<Explained>, Exit), CommandError> {
-    let (reading, exit) = args.from.source.read().await?;
+async fn read_cluster(
+    source: &SourceArgs,
+    target: &str,
+) -> Result<(ExplainAnswer, Exit), CommandError> {
+    let reading = source.read().await?;
     let plan = &reading.plan;
-    let found = report::find(plan, &args.target).all();
+    let found = report::find(plan, target).all();
     if found.is_empty() {
-        return Err(CommandError::failed(report::no_match(plan, &args.target)));
+        return Err(CommandError::failed(report::no_match(plan, target)));
     }
     let views = WholeViews::of(plan, &found);
-    let explained = |target| Explained::of(plan, target, &views);
-    let targets =
-        found.into_iter().filter_map(|ix| plan.snapshot.target(ix)).map(explained).collect();
-    Ok((targets, exit))
-}
-
-async fn ask_service(client: &ServiceClient, target: &str) -> Result<Vec<Explained>, CommandError> {
-    let query = [("target", target), ("limit", "10000")];
-    let explanations: Explanations = client.get("/api/v1/explain", &query).await?;
-    Ok(explanations.targets)
+    let found = found.into_iter().filter_map(|ix| plan.snapshot.target(ix));
+    let targets = found.map(|target| Explained::of(plan, target, &views)).collect();
+    let only_node = plan.snapshot.only_node().map(|node| node.name.to_string());
+    Ok((ExplainAnswer { targets, only_node }, reading.exit()))
 }

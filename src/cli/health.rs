@@ -5,7 +5,7 @@
 
 use super::{
     CommandError, Exit,
-    service_client::{DEFAULT_URL, ServiceArgs},
+    service_client::{DEFAULT_URL, ServiceArgs, url_in_environment},
 };
 use std::time::Duration;
 use tokio::time;
@@ -15,8 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Prints nothing on success, because this runs every few seconds.
 pub(super) async fn run(args: ServiceArgs) -> Result<Exit, CommandError> {
-    let url = args.url.as_deref().unwrap_or(DEFAULT_URL);
-    let client = args.login.client(url)?;
+    let url = args.url.or_else(url_in_environment).unwrap_or_else(|| DEFAULT_URL.to_owned());
+    let client = args.login.client(&url)?;
     let probe = time::timeout(PATIENCE, client.probe("/-/healthy")).await;
     probe.unwrap_or_else(|_| {
         let patience = PATIENCE.as_secs();

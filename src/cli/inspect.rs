@@ -4,11 +4,7 @@
 
 pub(super) mod file;
 
-use super::{
-    CommandError, Exit,
-    args::{Format, InspectArgs},
-    print, print_json, table,
-};
+use super::{CommandError, Exit, args::InspectArgs, table};
 use file::InspectedFile;
 use serde::Serialize;
 
@@ -19,10 +15,8 @@ struct InspectAnswer<'a> {
 
 pub(super) fn run(args: &InspectArgs) -> Result<Exit, CommandError> {
     let files: Vec<InspectedFile> = args.files.iter().map(|path| InspectedFile::of(path)).collect();
-    match args.format {
-        Format::Table => print(&table::inspected(&files, table::width()))?,
-        Format::Json => print_json(&InspectAnswer { files: &files })?,
-    }
+    let answer = InspectAnswer { files: &files };
+    args.format.print(&answer, |answer, width| table::inspected(answer.files, width))?;
     let failed = files.iter().any(|file| file.error.is_some());
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }

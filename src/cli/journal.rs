@@ -6,7 +6,7 @@ use super::{
     CommandError, Exit,
     args::{EventsArgs, Format, HistoryArgs},
     output::{print_json_lines, print_part},
-    print, print_error, print_json, print_note, table,
+    print_error, print_note, table,
 };
 use crate::{
     serve::report::{EventLine, Events, Outcomes},
@@ -27,10 +27,7 @@ pub(super) async fn history(args: HistoryArgs) -> Result<Exit, CommandError> {
     ];
     let answer: Outcomes =
         args.service.client()?.get("/api/v1/history", &present_params(query)).await?;
-    match args.format {
-        Format::Json => print_json(&answer)?,
-        Format::Table => print(&table::outcomes(&answer.outcomes, table::width()))?,
-    }
+    args.format.print(&answer, |answer, width| table::outcomes(&answer.outcomes, width))?;
     if answer.next_before.is_some() {
         print_note("There are older jobs: raise --limit.");
     }
@@ -59,11 +56,10 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, CommandError> {
     ];
     let answer: Events = client.get("/api/v1/events", &present_params(query)).await?;
     let rows = &answer.events;
-    match args.format {
-        Format::Json => print_json(&answer)?,
-        Format::Table if rows.is_empty() => print("No matching events.\n")?,
-        Format::Table => print(&table::Events::new(table::width()).rows(rows))?,
-    }
+    args.format.print(&answer, |_, width| match &**rows {
+        [] => "No matching events.\n".to_owned(),
+        rows => table::Events::new(width).rows(rows),
+    })?;
     if let (true, Some(last)) = (answer.more, rows.last()) {
         print_note(&format!(
             "There are more events: continue with --since {}, or raise --limit.",

@@ -79,7 +79,8 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     }
     let mut rest = Roff::new();
     definitions(&mut rest, "ENVIRONMENT", ENVIRONMENT.map(|(name, says)| (name.to_owned(), says)));
-    let statuses = Exit::ALL.map(|exit| (exit.code().to_string(), exit.meaning()));
+    let statuses = Exit::ALL.map(Exit::status);
+    let statuses = statuses.map(|(code, meaning)| (code.to_string(), meaning));
     definitions(&mut rest, "EXIT STATUS", statuses);
     rest.control("SH", ["SEE ALSO"]);
     if is_program {

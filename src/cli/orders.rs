@@ -7,7 +7,7 @@ use super::{
     args::{
         CompactArgs, FlushArgs, Format, OrderArgs, ReleaseArgs, ResumeArgs, RunsArgs, SuspendArgs,
     },
-    print, print_json, print_note, printable,
+    print_note, printable,
     service_client::ServiceClient,
     table,
 };
@@ -47,10 +47,7 @@ pub(super) async fn compact(args: CompactArgs) -> Result<Exit, CommandError> {
         && !Conflict::requests(conflict).is_empty()
     {
         let lines = conflict.requests().iter().map(|request| printable(request) + "\n");
-        match order.format {
-            Format::Json => print_json(conflict)?,
-            Format::Table => print(&lines.collect::<String>())?,
-        }
+        order.format.print(conflict, |_, _| lines.collect())?;
     }
     ordered
 }
@@ -69,10 +66,7 @@ pub(super) async fn runs(args: RunsArgs) -> Result<Exit, CommandError> {
         return give(&order, OrderRequest::ChangeRun(ChangeRunOrder { run, to })).await;
     }
     let answer: RunList = order.reach.client().await?.get("/api/v1/runs", &[]).await?;
-    match order.format {
-        Format::Json => print_json(&answer)?,
-        Format::Table => print(&table::runs(&answer.runs, table::width()))?,
-    }
+    order.format.print(&answer, |answer, width| table::runs(&answer.runs, width))?;
     Ok(Exit::Done)
 }
 
@@ -108,10 +102,7 @@ pub(super) async fn give_to(
     order: &OrderRequest,
 ) -> Result<Exit, CommandError> {
     let answer = until_carried_out(async || send(client, order).await).await?;
-    match format {
-        Format::Json => print_json(&answer)?,
-        Format::Table => print(&(what_it_did(order, &answer) + "\n"))?,
-    }
+    format.print(&answer, |answer, _| what_it_did(order, answer) + "\n")?;
     Ok(Exit::Done)
 }
 

@@ -5,7 +5,7 @@
 //! value within one line is passed through [`printable`] first, which escapes line breaks too.
 
 use super::CommandError;
-use crate::text::escape;
+use crate::text::{counted, escape};
 use rustix::fs::OFlags;
 use serde::Serialize;
 use std::{
@@ -14,14 +14,6 @@ use std::{
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
-
-/// An answer as JSON, with whether a running recliner gave it, which remembers.
-#[derive(Serialize)]
-pub(super) struct WithMemory<'a, T> {
-    #[serde(flatten)]
-    pub(super) answer: &'a T,
-    pub(super) memory: bool,
-}
 
 /// Prints on standard error why a command ends; ignores write errors.
 pub(super) fn print_error(why: &str) {
@@ -79,10 +71,7 @@ pub(super) fn write_files(
             .and_then(|mut file| file.write_all(content.as_ref()));
         written.map_err(|why| failed(&path, why))?;
     }
-    let count = match files.len() {
-        1 => "1 file".to_owned(),
-        many => format!("{many} files"),
-    };
+    let count = counted(files.len() as u64, "file", "files");
     print_note(&format!("Wrote {count} to {}.", directory.display()));
     Ok(())
 }

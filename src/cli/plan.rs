@@ -2,51 +2,30 @@
 
 use super::{
     CommandError, Exit,
-    args::{Format, PlanArgs},
+    args::{AnswerArgs, Format, SourceArgs},
     next_step::{AFTER_PLAN, print_next_step},
-    output::WithMemory,
-    print, print_json,
     service_client::ServiceClient,
     table,
 };
 use crate::serve::report::{Planned, Wanted};
 
-/// Maximum number of refused targets in the JSON, as in a service's answer.
+/// Maximum number of refused targets in the JSON; a table shows none of them.
 const MAX_REFUSED_TARGETS: usize = 10_000;
 
-pub(super) async fn run(args: PlanArgs) -> Result<Exit, CommandError> {
-    let format = args.from.format;
-    let (plan, unseen) = match args.from.recliner()? {
-        Some(client) => (ask_service(&client, format).await?, None),
-        None => read_cluster(&args).await.map(|(plan, unseen)| (plan, Some(unseen)))?,
+/// What a direct read does not show.
+const UNKNOWN: &str = "earlier failures, suspensions and waiting times are unknown";
+
+pub(super) async fn run(args: AnswerArgs) -> Result<Exit, CommandError> {
+    let limit = if args.format == Format::Json { MAX_REFUSED_TARGETS } else { 0 };
+    let ask = async |client: &ServiceClient| {
+        client.get::<Planned>("/api/v1/plan", &[("limit", &limit.to_string())]).await
     };
-    let memory = unseen.is_none();
-    match format {
-        Format::Json => {
-            print_json(&WithMemory { answer: &plan, memory })?;
-        }
-        Format::Table => {
-            let mut text = table::planned(&plan, table::width());
-            if !memory {
-                text.push_str(
-                    "\nRead directly, without a running recliner: earlier failures, suspensions and\nwaiting times are unknown.\n",
-                );
-            }
-            print(&text)?;
-        }
-    }
-    print_next_step(format, AFTER_PLAN);
-    Ok(unseen.unwrap_or(Exit::Done))
-}
-
-async fn ask_service(client: &ServiceClient, format: Format) -> Result<Planned, CommandError> {
-    let limit = if format == Format::Json { "10000" } else { "0" };
-    client.get("/api/v1/plan", &[("limit", limit)]).await
-}
-
-/// Reads the cluster; also returns whether part of it could not be read.
-async fn read_cluster(args: &PlanArgs) -> Result<(Planned, Exit), CommandError> {
-    let (reading, exit) = args.from.source.read().await?;
-    let wanted = Wanted { limit: MAX_REFUSED_TARGETS, ..Wanted::default() };
-    Ok((Planned::of(&reading.plan, wanted), exit))
+    let read = async |source: &SourceArgs| {
+        let reading = source.read().await?;
+        let wanted = Wanted { limit, ..Wanted::default() };
+        Ok((Planned::of(&reading.plan, wanted), reading.exit()))
+    };
+    let exit = args.answer(ask, read).await?.print(args.format, table::planned, UNKNOWN)?;
+    print_next_step(args.format, AFTER_PLAN);
+    Ok(exit)
 }

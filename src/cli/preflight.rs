@@ -3,8 +3,8 @@
 use super::{
     CommandError, Exit,
     address::{UNKNOWN_URL, address},
-    args::{Format, PreflightArgs},
-    print, print_json, printable, read_once,
+    args::{PreflightArgs, SourceArgs},
+    printable, read_once,
     service_client::ServiceClient,
     table,
 };
@@ -23,22 +23,12 @@ const MAX_FILE: u64 = 8 << 20;
 
 pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
     let question = question(&args)?;
-    let (mut answer, exit, url) = match args.from.recliner()? {
-        Some(client) => {
-            let url = client.name().to_owned();
-            (ask_service(&client, &question).await?, Exit::Done, url)
-        }
-        None => {
-            let (answer, exit) = ask_cluster(&args, &question).await?;
-            (answer, exit, UNKNOWN_URL.to_owned())
-        }
-    };
-    address(&mut answer.remedy, &url);
-    match args.from.format {
-        Format::Json => print_json(&answer)?,
-        Format::Table => print(&table::preflight(&answer, table::width()))?,
-    }
-    Ok(exit)
+    let ask = async |client: &ServiceClient| client.post("/api/v1/preflight", &question).await;
+    let read = async |source: &SourceArgs| ask_cluster(source, &question).await;
+    let mut answered = args.from.answer(ask, read).await?;
+    let url = answered.recliner.as_deref().unwrap_or(UNKNOWN_URL);
+    address(&mut answered.answer.remedy, url);
+    answered.print_plain(args.from.format, table::preflight)
 }
 
 /// The document in the file, checked before any request is sent.
@@ -65,35 +55,25 @@ fn id_of_file(file: &Path) -> Option<String> {
     Some(format!("_design/{stem}"))
 }
 
-async fn ask_service(
-    client: &ServiceClient,
-    question: &PreflightQuestion,
-) -> Result<Preflight, CommandError> {
-    client.post("/api/v1/preflight", question).await
-}
-
 /// Reads the cluster, and the current version of the document.
 async fn ask_cluster(
-    args: &PreflightArgs,
+    source: &SourceArgs,
     question: &PreflightQuestion,
 ) -> Result<(Preflight, Exit), CommandError> {
-    let loaded =
-        read_once::load(&args.from.source.flags(), args.from.source.config_file.as_deref())?;
-    read_once::start_log_if_asked(&args.from.source.log, &loaded.settings)?;
-    let reading = read_once::read_cluster(&loaded.settings).await?;
+    let settings = source.load()?;
+    let reading = read_once::read_cluster(&settings, false).await?;
     read_once::print_read_errors(&reading.status);
     let now = Clock::System.now();
     let resolved = question.resolve(&reading.plan, now).map_err(CommandError::failed)?;
-    let read = match loaded.settings.couchdb.urls.is_empty() {
+    let read = match settings.couchdb.urls.is_empty() {
         true => Err("only files were read; name a CouchDB with --couchdb.url".to_owned()),
         false => {
-            let connected = read_once::connect_with(loaded.settings)?;
+            let connected = read_once::connect_with(settings)?;
             read_design(&connected.client, &question.db, &resolved.design.id).await
         }
     };
-    let unseen = !reading.status.errors.is_empty();
-    let exit = if unseen { Exit::Incomplete } else { Exit::Done };
-    Ok((resolved.answer(&reading.plan, &PresentDesign::of(read), now), exit))
+    let answer = resolved.answer(&reading.plan, &PresentDesign::of(read), now);
+    Ok((answer, reading.exit()))
 }
 
 #[cfg(test)]

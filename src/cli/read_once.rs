@@ -2,7 +2,7 @@
 
 use super::{
     CommandError, Exit,
-    args::{AnswerArgs, LogArgs, SourceArgs},
+    args::{AnswerArgs, SourceArgs},
     print_error, printable,
     service_client::ServiceClient,
 };
@@ -33,6 +33,13 @@ pub(super) struct ClusterReading {
     pub(super) node_settings: Arc<NodeSettings>,
 }
 
+impl ClusterReading {
+    /// How a command ends after this reading: incomplete if part of the cluster could not be read.
+    pub(super) fn exit(&self) -> Exit {
+        if self.status.errors.is_empty() { Exit::Done } else { Exit::Incomplete }
+    }
+}
+
 impl AnswerArgs {
     /// The recliner to ask: the one at the given URL; without it, the named cluster itself (`None`); if nothing is named,
     /// the recliner of the environment or at the default address.
@@ -41,26 +48,35 @@ impl AnswerArgs {
     ///
     /// If the address, the login or a TLS file cannot be used.
     pub(super) fn recliner(&self) -> Result<Option<ServiceClient>, CommandError> {
-        let SourceArgs { urls, config_file, data_dir, view_index_dir, .. } = &self.source;
-        let paths = [config_file, data_dir, view_index_dir];
-        let names_a_cluster = !urls.is_empty() || paths.iter().any(|path| path.is_some());
         match &self.recliner {
             Some(url) => self.login.client(url).map(Some),
-            None if names_a_cluster => Ok(None),
+            None if self.source.names_a_cluster() => Ok(None),
             None => Ok(Some(self.login.default_client()?.into_fallback())),
         }
     }
 }
 
 impl SourceArgs {
-    /// Reads the cluster once; also returns whether part of it could not be read, which it prints.
-    pub(super) async fn read(&self) -> Result<(ClusterReading, Exit), CommandError> {
-        let loaded = load(&self.flags(), self.config_file.as_deref())?;
-        start_log_if_asked(&self.log, &loaded.settings)?;
-        let reading = read_cluster(&loaded.settings).await?;
+    /// Whether it names a cluster or a directory to read.
+    pub(super) fn names_a_cluster(&self) -> bool {
+        let paths = [&self.config_file, &self.data_dir, &self.view_index_dir];
+        !self.urls.is_empty() || paths.iter().any(|path| path.is_some())
+    }
+
+    /// The settings; also starts the log if a level is given: such commands print their own errors.
+    pub(super) fn load(&self) -> Result<Settings, CommandError> {
+        let settings = load(&self.flags(), self.config_file.as_deref())?.settings;
+        if self.log.level.is_some() {
+            start_log(&settings)?;
+        }
+        Ok(settings)
+    }
+
+    /// Reads the cluster once, and prints what could not be read.
+    pub(super) async fn read(&self) -> Result<ClusterReading, CommandError> {
+        let reading = read_cluster(&self.load()?, false).await?;
         print_read_errors(&reading.status);
-        let is_complete = reading.status.errors.is_empty();
-        Ok((reading, if is_complete { Exit::Done } else { Exit::Incomplete }))
+        Ok(reading)
     }
 
     /// The flags in the form that the configuration takes.
@@ -97,12 +113,6 @@ pub(super) fn start_log(settings: &Settings) -> Result<(), CommandError> {
     log::init(settings.log.level, settings.log.format).map_err(CommandError::failed)
 }
 
-/// Starts logging for a command that ends by itself and prints its own errors: only if a level was
-/// given.
-pub(super) fn start_log_if_asked(args: &LogArgs, settings: &Settings) -> Result<(), CommandError> {
-    if args.level.is_some() { start_log(settings) } else { Ok(()) }
-}
-
 /// A client without scanner and planner, for commands that send few requests.
 pub(super) struct Connected {
     pub(super) settings: Settings,
@@ -113,9 +123,7 @@ pub(super) struct Connected {
 
 /// Sets up a client without sending a request.
 pub(super) fn connect(source: &SourceArgs) -> Result<Connected, CommandError> {
-    let settings = load(&source.flags(), source.config_file.as_deref())?.settings;
-    start_log_if_asked(&source.log, &settings)?;
-    connect_with(settings)
+    connect_with(source.load()?)
 }
 
 /// Like [`connect`], but with given settings.
@@ -128,19 +136,8 @@ pub(super) fn connect_with(settings: Settings) -> Result<Connected, CommandError
     Ok(Connected { settings, client, _task: tasks })
 }
 
-/// Reads the cluster once. All tasks that it needs end with it.
-pub(super) async fn read_cluster(settings: &Settings) -> Result<ClusterReading, CommandError> {
-    read(settings, false).await
-}
-
-/// Like [`read_cluster`], and also reads each node's settings.
-pub(super) async fn read_cluster_and_settings(
-    settings: &Settings,
-) -> Result<ClusterReading, CommandError> {
-    read(settings, true).await
-}
-
-async fn read(
+/// Reads the cluster once, and each node's settings if wanted. All tasks that it needs end with it.
+pub(super) async fn read_cluster(
     settings: &Settings,
     and_node_settings: bool,
 ) -> Result<ClusterReading, CommandError> {

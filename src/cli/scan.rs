@@ -2,9 +2,9 @@
 
 use super::{
     CommandError, Exit,
-    args::{Format, ScanArgs},
+    args::ScanArgs,
     next_step::{AFTER_SCAN, print_next_step},
-    print, print_json, read_once, table,
+    read_once, table,
 };
 use crate::{
     plan::Plan,
@@ -27,36 +27,28 @@ fn serialize_targets<S: Serializer>(plan: &Plan, out: S) -> Result<S::Ok, S::Err
 }
 
 pub(super) async fn run(args: ScanArgs) -> Result<Exit, CommandError> {
-    let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
-    let mut settings = loaded.settings;
+    let mut settings = args.source.load()?;
     if args.no_pace {
         settings.couchdb.cold_reads_per_second = 0;
     }
-    read_once::start_log_if_asked(&args.source.log, &settings)?;
-    let reading = read_once::read_cluster(&settings).await?;
+    let reading = read_once::read_cluster(&settings, false).await?;
     let plan = &reading.plan;
-    match args.format {
-        Format::Table => {
-            let width = table::width();
-            let parts = [
-                table::headline(plan, false),
-                table::nodes(plan, width) + &table::disks(plan, width),
-                table::queues(plan, width),
-                table::targets(plan, width),
-            ];
-            print(&parts.join("\n"))?;
-        }
-        Format::Json => {
-            print_json(&ScanAnswer {
-                generated_at: plan.snapshot.generated_at().rfc3339(),
-                nodes: report::nodes(plan).collect(),
-                targets: plan,
-            })?;
-        }
-    }
+    let answer = ScanAnswer {
+        generated_at: plan.snapshot.generated_at().rfc3339(),
+        nodes: report::nodes(plan).collect(),
+        targets: plan,
+    };
+    args.format.print(&answer, |_, width| {
+        let parts = [
+            table::headline(plan),
+            table::nodes(plan, width) + &table::disks(plan, width),
+            table::queues(plan, width),
+            table::targets(plan, width),
+        ];
+        parts.join("\n")
+    })?;
     read_once::print_node_findings(plan);
     read_once::print_read_errors(&reading.status);
     print_next_step(args.format, AFTER_SCAN);
-    let unseen = !reading.status.errors.is_empty();
-    Ok(if unseen { Exit::Incomplete } else { Exit::Done })
+    Ok(reading.exit())
 }

@@ -7,7 +7,7 @@
 
 use super::{CommandError, Exit, print_error, printable};
 use crate::{
-    serve::report::{Failed, Success},
+    serve::report::{CLUSTER_HEADER, Failed, Success},
     sources::fetch,
 };
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 use tokio::time::{self, Instant};
@@ -121,6 +122,8 @@ pub(super) struct ServiceClient {
     login: Option<(String, SecretString)>,
     /// Whether it is asked only because no CouchDB was named.
     is_fallback: bool,
+    /// Whether it has answered: the first answer names its cluster.
+    has_answered: AtomicBool,
 }
 
 /// The address of a recliner in the environment, if there is one.
@@ -200,7 +203,8 @@ impl ServiceLogin {
             CommandError::usage(format!("cannot set up the client for {base}: {}", causes(&why)))
         })?;
         let (name, login) = (base.to_string(), self.login()?);
-        Ok(ServiceClient { name, base, client, login, is_fallback: false })
+        let has_answered = AtomicBool::new(false);
+        Ok(ServiceClient { name, base, client, login, is_fallback: false, has_answered })
     }
 
     /// The user and the password, each from its flag, otherwise from the environment.
@@ -265,7 +269,8 @@ impl ServiceClient {
         let base = "http://localhost".parse::<Address>().map_err(|why| failed(&why))?;
         let client = fetch::build(|| builder().unix_socket(path));
         let client = client.map_err(|why| failed(&causes(&why)))?;
-        Ok(Self { base, name, client, login: None, is_fallback: false })
+        let (login, has_answered) = (None, AtomicBool::new(false));
+        Ok(Self { base, name, client, login, is_fallback: false, has_answered })
     }
 
     /// The base URL of requests.
@@ -423,14 +428,19 @@ impl ServiceClient {
         if let Some((user, password)) = &self.login {
             request = request.basic_auth(user, Some(password.expose_secret()));
         }
-        request.send().await.map_err(|why| {
+        let answer = request.send().await.map_err(|why| {
             let hint = if why.is_connect() {
                 "; is recliner running there? Start it with recliner serve, or give its address with --recliner.url"
             } else {
                 ""
             };
             self.unanswered(&format!("{}{hint}", causes(&why)))
-        })
+        })?;
+        if !self.has_answered.swap(true, Ordering::Relaxed) {
+            let cluster = answer.headers().get(CLUSTER_HEADER).and_then(|it| it.to_str().ok());
+            cluster.iter().for_each(|name| print_error(&format!("answered for {name}")));
+        }
+        Ok(answer)
     }
 
     /// The error that an unsuccessful response describes.

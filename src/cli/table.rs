@@ -13,7 +13,8 @@ mod runs;
 mod scanned;
 mod scorecard;
 #[cfg(test)]
-mod sums;
+#[path = "table/tests/sums.rs"]
+pub(super) mod sums;
 pub(super) mod tidy;
 mod usage;
 
@@ -22,7 +23,7 @@ pub(super) use databases::databases;
 pub(super) use explained::explained;
 pub(super) use inspected::inspected;
 pub(super) use journal::{Events, event_cells, outcomes};
-pub(super) use layout::{elided, paragraph, short_node, width};
+pub(super) use layout::{elided, paragraph, place, width};
 pub(super) use outlook::what_if;
 pub(super) use planned::planned;
 pub(super) use preflight::preflight;

@@ -3,10 +3,12 @@
 //! Adapts the settings to one pass over the cluster, and follows the pass of the service's own
 //! planner and enforcer to its end.
 
+pub(super) mod answer;
+
 use super::{
     CommandError, Exit,
-    args::TidyArgs,
-    output::{print, print_note},
+    args::{Format, TidyArgs},
+    output::{print, print_json, print_note},
     read_once::{self, await_first_sweep, progress_bar},
     table,
 };
@@ -22,13 +24,14 @@ use crate::{
         target::TargetKind,
     },
     plan::{Plan, TidyOutlook, disk::SystemMeter},
+    serve::report,
     service::{ClusterMonitor, Dependencies, TaskSet, TidyEnd, TidyScope},
     sources::couchdb::{SetupError, USER_AGENT},
     text::pattern::{self, NameFilter},
 };
+use answer::TidyAnswer;
 use couchdb_client::Transport;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
-use table::tidy::Begin;
 use tokio::{
     signal::unix::{SignalKind, signal},
     time,
@@ -46,8 +49,7 @@ const POLL: Duration = Duration::from_secs(1);
 pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
     let began = time::Instant::now();
     let file = args.source.config_file.as_deref();
-    let mut settings = read_once::load(&args.source.flags(), file)?.settings;
-    read_once::start_log_if_asked(&args.source.log, &settings)?;
+    let mut settings = args.source.load()?;
     if settings.couchdb.urls.is_empty() {
         return Err(CommandError::usage("tidy needs a CouchDB: name it with --couchdb.url"));
     }
@@ -86,21 +88,21 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
         return Err(CommandError::usage(why));
     }
     let outlook = plan.tidy_outlook(args.until_free);
-    let begin = Begin {
-        plan: &plan,
-        outlook: &outlook,
-        databases: &args.databases,
-        until_free: args.until_free,
-    };
-    print(&table::tidy::begin(&begin, args.yes, table::width()))?;
-    let is_unread = !seen.status.errors.is_empty();
-    if !args.yes {
-        let leaves = begin.leaves_something() || is_unread;
-        return Ok(exit(leaves, outlook.starts.is_empty() && args.fail_if_idle));
+    let mut answer = TidyAnswer::new(&plan, &outlook, &args.databases, args.until_free);
+    let is_text = args.format == Format::Table;
+    if is_text {
+        print(&table::tidy::begin(&answer, args.yes, table::width()))?;
     }
-    let scope = TidyScope { until: args.max_duration.map(|most| began + most), ..scope(&begin) };
-    if scope.targets.is_empty() || begin.has_enough() {
-        return Ok(exit(begin.leaves_something() || is_unread, args.fail_if_idle));
+    let is_unread = seen.exit() != Exit::Done;
+    let until = args.max_duration.map(|most| began + most);
+    let scope = TidyScope { until, ..scope(&plan, &outlook, &answer) };
+    if !args.yes || scope.targets.is_empty() || answer.has_enough() {
+        if !is_text {
+            print_json(&answer)?;
+        }
+        let is_idle = outlook.starts.is_empty() || args.yes;
+        let leaves = answer.leaves_something() || is_unread;
+        return Ok(exit(leaves, is_idle && args.fail_if_idle));
     }
     let enforcing = Settings { mode: Mode::Enforce, ..adapted.clone() };
     monitor.reconfigure(&adapted, &enforcing, &mut tasks).map_err(CommandError::usage)?;
@@ -108,16 +110,17 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
     monitor.start_enforcer(&mut tasks);
     let interrupted = interrupted()?;
     let observe = |plan: &Plan, event: crate::service::TidyEvent<'_>| {
-        if let Some(line) = table::tidy::event(plan, &event) {
-            print_note(&line);
-        }
+        print_note(&table::tidy::event(plan, &event));
     };
     let report = monitor.run_to_end(|| store.kept(), &scope, interrupted, observe).await;
     let report = report.map_err(CommandError::failed)?;
-    let (text, leaves) = table::tidy::end(&begin, &scope, &report, began.elapsed(), table::width());
-    print(&text)?;
+    answer.ended(&report, &scope, began.elapsed());
+    match args.format {
+        Format::Table => print(&table::tidy::end(&answer, table::width()))?,
+        Format::Json => print_json(&answer)?,
+    }
     let is_idle = report.end == TidyEnd::Finished && outlook.starts.is_empty();
-    Ok(exit(leaves || is_unread, is_idle && args.fail_if_idle))
+    Ok(exit(answer.leaves_something() || is_unread, is_idle && args.fail_if_idle))
 }
 
 const fn exit(leaves: bool, fails_idle: bool) -> Exit {
@@ -145,7 +148,7 @@ fn only_databases(channel: &Channel, names: &[String]) -> Channel {
 fn check_names(names: &[String], plan: &Plan) -> Result<(), CommandError> {
     let known: BTreeSet<&str> = plan.snapshot.databases().map(|(_, name)| name.db).collect();
     match names.iter().find(|name| !known.contains(name.as_str())) {
-        Some(name) => Err(CommandError::usage(format!("there is no database {name:?}"))),
+        Some(name) => Err(CommandError::usage(report::no_database(plan, name))),
         None => Ok(()),
     }
 }
@@ -216,15 +219,15 @@ fn keep_free_percent(plan: &Plan) -> f64 {
 }
 
 /// What the pass works on: everything that waits, and a cleanup of each database with indexes.
-fn scope(begin: &Begin<'_>) -> TidyScope {
-    let Begin { plan, outlook: TidyOutlook { starts, .. }, .. } = begin;
-    let queued = plan.queued_targets().map(|(_, ix, ..)| ix).chain(starts.iter().map(|it| it.ix));
-    let cleanups = begin.unproven_cleanups();
+fn scope(plan: &Plan, outlook: &TidyOutlook, answer: &TidyAnswer) -> TidyScope {
+    let starts = outlook.starts.iter().map(|it| it.ix);
+    let queued = plan.queued_targets().map(|(_, ix, ..)| ix).chain(starts);
+    let cleanups = answer.unproven_cleanups.clone();
     let targets = queued.filter_map(|ix| Some(plan.snapshot.target(ix)?.id()));
     TidyScope {
         targets: targets.chain(cleanups.iter().cloned()).collect(),
         cleanups,
-        until_free: begin.until_free,
+        until_free: answer.until_free,
         until: None,
     }
 }

@@ -7,6 +7,7 @@
 
 mod answers;
 #[cfg(test)]
+#[path = "top/tests/fixture.rs"]
 mod fixture;
 mod follow;
 mod key;
@@ -17,7 +18,9 @@ mod rows;
 mod terminal;
 mod view;
 
-use super::{CommandError, Exit, args::TopArgs, orders, printable, service_client::ServiceClient};
+use super::{
+    CommandError, Exit, args::ReachArgs, orders, printable, service_client::ServiceClient,
+};
 use crate::{
     serve::report::{Explained, Explanations},
     tasks::unwrap_join,
@@ -51,13 +54,13 @@ const TICK: Duration = Duration::from_secs(1);
 /// Maximum number of targets to explain for one name.
 const EXPLAINED: &str = "1000";
 
-pub(super) async fn run(args: TopArgs) -> Result<Exit, CommandError> {
+pub(super) async fn run(args: ReachArgs) -> Result<Exit, CommandError> {
     if !io::stdout().is_terminal() {
         return Err(CommandError::usage(
             "top needs a terminal on standard output; recliner plan, recliner explain and recliner events print the same as text or JSON",
         ));
     }
-    let client = Arc::new(args.reach.client().await?);
+    let client = Arc::new(args.client().await?);
     // Errors up to here are printed before the alternate screen would hide them.
     let answers = Answers::read(&client, None).await?;
     let mut signals = Signals::new().map_err(broken)?;

@@ -1,14 +1,7 @@
 //! `recliner what-if`: what would happen under several rules, or what would have happened if
 //! recliner had enforced. A running recliner simulates it.
 
-use super::{
-    CommandError, Exit,
-    args::{Format, WhatIfArgs},
-    journal::present_params,
-    print, print_json, print_note,
-    service_client::WORK,
-    table,
-};
+use super::{CommandError, Exit, args::WhatIfArgs, print_note, service_client::WORK, table};
 use crate::{
     config::{self, File},
     serve::report::{Scorecard, WhatIf, WhatIfQuestion},
@@ -25,10 +18,7 @@ pub(super) async fn run(args: WhatIfArgs) -> Result<Exit, CommandError> {
     let client = args.service.client()?;
     note_simulating();
     let answer: WhatIf = client.post_within("/api/v1/what-if", &question, WORK).await?;
-    match args.format {
-        Format::Json => print_json(&answer)?,
-        Format::Table => print(&table::what_if(&answer, table::width()))?,
-    }
+    args.format.print(&answer, table::what_if)?;
     Ok(Exit::Done)
 }
 
@@ -42,12 +32,8 @@ pub(super) fn note_simulating() {
 /// Prints what recliner would have done while it only advised.
 async fn look_back(args: &WhatIfArgs, since: &str) -> Result<Exit, CommandError> {
     let client = args.service.client()?;
-    let query = present_params([("since", Some(since))]);
-    let answer: Scorecard = client.get("/api/v1/scorecard", &query).await?;
-    match args.format {
-        Format::Json => print_json(&answer)?,
-        Format::Table => print(&table::scorecard(&answer, table::width()))?,
-    }
+    let answer: Scorecard = client.get("/api/v1/scorecard", &[("since", since)]).await?;
+    args.format.print(&answer, table::scorecard)?;
     Ok(Exit::Done)
 }
 

@@ -87,20 +87,8 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// A remark about a valid configuration.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    /// The place of the finding.
-    pub place: Place,
-    /// The finding as a sentence.
-    pub text: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.place, self.text)
-    }
-}
+/// What is noted without being refused, and where.
+pub type Finding = Problem;
 
 /// A text for use in a message: quoted, shortened, and without the secret parts of a URL.
 pub(crate) fn quoted(text: &str) -> String {

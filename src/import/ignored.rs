@@ -97,22 +97,10 @@ fn covers_all(ranges: &mut [Range]) -> bool {
     reached.is_some_and(|next| next > u64::from(u32::MAX))
 }
 
-/// A pattern that matches only `name`.
-pub(super) fn escaped(name: &str) -> String {
-    let mut pattern = String::with_capacity(name.len());
-    for letter in name.chars() {
-        if matches!(letter, '*' | '?' | '[' | ']' | '{' | '}' | '!' | '\\' | ',') {
-            pattern.push('\\');
-        }
-        pattern.push(letter);
-    }
-    pattern
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::pattern::NamePatterns;
+    use crate::text::pattern::{NamePatterns, escaped};
     use proptest::prelude::*;
 
     #[test]

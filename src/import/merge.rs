@@ -5,14 +5,14 @@ mod differences;
 
 use super::{
     Finding, ImportError, NodeChannels, TranslatedChannel, finding,
-    ignored::{self, IgnoredByAll, escaped},
+    ignored::{self, IgnoredByAll},
 };
 use crate::{
     model::{
         channel::{Channel, Channels},
         target::TargetKind,
     },
-    text::pattern::{NameFilter, NamePatterns, PatternError},
+    text::pattern::{NameFilter, NamePatterns, PatternError, escaped},
 };
 use compaction_settings::Severity;
 use std::collections::BTreeSet;
@@ -44,19 +44,16 @@ pub(crate) struct Group {
 
 impl Imported {
     /// Whether the channels have the same effect as CouchDB's settings on every node.
-    #[must_use]
     pub(crate) fn is_equal(&self) -> bool {
         self.count(Severity::Error) == 0
     }
 
     /// The number of findings with this severity.
-    #[must_use]
     pub(crate) fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
     /// A summary in a few lines, without the findings themselves.
-    #[must_use]
     pub(crate) fn summary(&self) -> Vec<String> {
         let mut lines: Vec<_> = self
             .groups

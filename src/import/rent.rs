@@ -23,7 +23,6 @@ pub(crate) struct AsRent {
 }
 
 /// Channels by rent that compact what these channels of smoosh compact.
-#[must_use]
 pub(crate) fn as_rent(smoosh: &Channels) -> AsRent {
     let mut findings = Vec::new();
     let preset = ChannelPreset::Rent.channels().into_iter();

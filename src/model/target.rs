@@ -6,7 +6,7 @@
 mod id;
 mod selector;
 
-pub use id::{TargetId, database_of};
+pub use id::{TargetId, database_of, file_name};
 pub use selector::TargetSelector;
 
 use serde::{Deserialize, Serialize};

@@ -13,7 +13,7 @@ use super::{
     refusal::{Refusal, RefusalClass, RefusalReason},
 };
 use crate::{
-    jobs::Job,
+    jobs::{Job, TargetConstraints},
     model::{
         channel::Channels,
         records::{CompactionOrder, LeftOut, LeftOutMember, Run, RunEnd, RunEnding, RunScope},
@@ -41,30 +41,58 @@ const MAX_EXAMPLES: usize = 20;
 /// The number of a run that is only supposed.
 pub const SUPPOSED_RUN: u64 = u64::MAX;
 
-/// Whether a target is in the scope of a run and was not compacted since it began. Names are looked
-/// up once, because there are far more targets than names.
-fn to_do(
+/// A run whose names were looked up: there are far more targets than names.
+struct OpenRun<'a> {
     number: u64,
-    run: &Run,
-    conditions: &Conditions,
-    snapshot: &Snapshot,
-) -> impl Fn(TargetRef<'_>) -> bool + use<> {
-    let (scope, constraints) = (run.scope.clone(), Arc::clone(&conditions.constraints));
-    let (wanted_db, wanted_node) = match &scope {
-        RunScope::Database(name) => (Some(&**name), None),
-        RunScope::Node(name) => (None, Some(&**name)),
-        RunScope::All => (None, None),
-    };
-    let dbs = snapshot.databases().filter(|(_, db)| Some(db.db) == wanted_db);
-    let dbs: Vec<DbIx> = dbs.map(|(ix, _)| ix).collect();
-    let node = snapshot.nodes().iter().position(|node| Some(&*node.name) == wanted_node);
-    let node = node.and_then(NodeIx::from_usize);
-    move |target| {
-        let is_db = |_: &str| dbs.contains(&target.db());
-        let is_node = |_: &str| node == Some(target.node_ix());
-        scope.covers(target.kind(), is_db, is_node)
+    run: &'a Run,
+    /// The instances of its database, if it is about one.
+    dbs: Option<Vec<DbIx>>,
+    /// Its node, if it is about one that is known.
+    node: Option<NodeIx>,
+    constraints: &'a TargetConstraints,
+}
+
+impl<'a> OpenRun<'a> {
+    fn new(number: u64, run: &'a Run, conditions: &'a Conditions, snapshot: &Snapshot) -> Self {
+        let (wanted_db, wanted_node) = run.scope.names();
+        let dbs = wanted_db.map(|wanted| {
+            let dbs = snapshot.databases().filter(|(_, db)| db.db == wanted);
+            dbs.map(|(ix, _)| ix).collect()
+        });
+        let node = snapshot.nodes().iter().position(|node| Some(&*node.name) == wanted_node);
+        let node = node.and_then(NodeIx::from_usize);
+        Self { number, run, dbs, node, constraints: &conditions.constraints }
+    }
+
+    /// Whether a target of this database may be in the scope.
+    fn covers_db(&self, db: DbIx) -> bool {
+        self.dbs.as_ref().is_none_or(|dbs| dbs.contains(&db))
+    }
+
+    /// Whether a target is in the scope and was not compacted since the run began.
+    fn is_to_do(&self, target: TargetRef<'_>) -> bool {
+        let is_db = |_: &str| self.covers_db(target.db());
+        let is_node = |_: &str| self.node == Some(target.node_ix());
+        self.run.scope.covers(target.kind(), is_db, is_node)
             && !target.is_part()
-            && constraints.done_in_run.get(&target.ix()).is_none_or(|done| *done < number)
+            && self.constraints.done_in_run.get(&target.ix()).is_none_or(|it| *it < self.number)
+    }
+
+    /// The channel that a target counts towards if an order of this run may start it.
+    fn offers(
+        &self,
+        channels: &Channels,
+        placed: Option<usize>,
+        target: TargetRef<'_>,
+        blocker: impl FnOnce() -> Blocker,
+    ) -> Option<usize> {
+        let force = self.run.force;
+        let is_wanted = self.is_to_do(target)
+            && !self.constraints.orders.contains_key(&target.ix())
+            && (force || !self.constraints.backoffs.contains_key(&target.ix()));
+        let channel = channel_of(self.run, channels, placed, target).filter(|_| is_wanted)?;
+        let blocker = blocker();
+        (blocker == Blocker::None || force && blocker == Blocker::FreesLittle).then_some(channel)
     }
 }
 
@@ -85,30 +113,72 @@ pub(super) fn with_members_ordered(
     waiting: &PublishedQueues,
     snapshot: &Snapshot,
 ) -> Conditions {
-    let constraints = &conditions.constraints;
-    let active = constraints.runs.active();
-    let runs: Vec<(u64, &Run, _)> = active
-        .map(|(number, run)| (number, run, to_do(number, run, conditions, snapshot)))
-        .collect();
+    let active = conditions.constraints.runs.active();
+    let runs: Vec<OpenRun<'_>> =
+        active.map(|(number, run)| OpenRun::new(number, run, conditions, snapshot)).collect();
     if runs.is_empty() {
         return conditions.clone();
     }
+    let mut offered = Vec::new();
+    // Queues of which targets that did not fit into them may be offered too.
+    let mut overflowing = BTreeSet::new();
+    for queue in waiting.queues.iter() {
+        let channel = queue.channel_index;
+        let of_candidate = |candidate: &CandidateSummary| {
+            let mut covering = runs.iter().filter(|run| run.covers_db(candidate.db));
+            let by = |run: &OpenRun<'_>| {
+                let target = snapshot.target(candidate.ix)?;
+                run.offers(&waiting.channels, Some(channel), target, || candidate.blocker)
+            };
+            covering.find_map(|run| by(run).map(|_| (candidate.ix, run.number)))
+        };
+        let best: Vec<_> =
+            queue.summaries.iter().filter_map(of_candidate).take(MAX_ORDERED).collect();
+        if queue.overflow > 0 && best.len() < MAX_ORDERED {
+            overflowing.insert((queue.node, channel));
+        } else {
+            offered.extend(best);
+        }
+    }
+    if !overflowing.is_empty() || runs.iter().any(|run| run.run.force) {
+        offered.extend(best_outside_queues(&runs, waiting, &overflowing, snapshot));
+    }
+    let orders: Vec<(TargetIx, CompactionOrder)> = offered
+        .into_iter()
+        .filter_map(|(ix, number)| {
+            let run = conditions.constraints.runs.0.get(&number)?;
+            let by = format!("{} (run {number})", run.by);
+            let (at, until, force) = (run.at, run.stalls_at(), run.force);
+            Some((ix, CompactionOrder { at, until, by, force, run: Some(number) }))
+        })
+        .collect();
+    drop(runs);
+    let mut conditions = conditions.clone();
+    Arc::make_mut(&mut conditions.constraints).orders.extend(orders);
+    conditions
+}
+
+/// The best members, with the numbers of their runs, among targets that no channel takes and those of
+/// overflowing queues. It looks at every target.
+fn best_outside_queues(
+    runs: &[OpenRun<'_>],
+    waiting: &PublishedQueues,
+    overflowing: &BTreeSet<QueueKey>,
+    snapshot: &Snapshot,
+) -> Vec<(TargetIx, u64)> {
     let mut best: HashMap<QueueKey, BTreeSet<_>> = HashMap::new();
-    for target in snapshot.targets().filter(|it| !constraints.orders.contains_key(&it.ix())) {
-        let mut covering = runs.iter().filter(|(_, run, is_to_do)| {
-            is_to_do(target) && (run.force || !constraints.backoffs.contains_key(&target.ix()))
-        });
+    for target in snapshot.targets() {
         let placement = waiting.placements.get(target.ix().as_usize());
         let placed = placement.and_then(|it| it.channel_index());
-        let Some((number, run, channel)) = covering.find_map(|(number, run, _)| {
-            Some((*number, run, channel_of(run, &waiting.channels, placed, target)?))
+        if placed.is_some_and(|channel| !overflowing.contains(&(target.node_ix(), channel))) {
+            continue;
+        }
+        let blocker = || CandidateSummary::of(target).blocker;
+        let Some((number, channel)) = runs.iter().find_map(|run| {
+            Some((run.number, run.offers(&waiting.channels, placed, target, blocker)?))
         }) else {
             continue;
         };
-        let blocker = CandidateSummary::of(target).blocker;
-        if blocker != Blocker::None && !(run.force && blocker == Blocker::FreesLittle) {
-            continue;
-        }
         let priority = placement.map_or(0.0, |it| it.priority);
         let queue = best.entry((target.node_ix(), channel)).or_default();
         queue.insert((Reverse(OrderedFloat(priority)), target.ix(), number));
@@ -116,33 +186,21 @@ pub(super) fn with_members_ordered(
             queue.pop_last();
         }
     }
-    let orders: Vec<(TargetIx, CompactionOrder)> = best
-        .into_values()
-        .flatten()
-        .filter_map(|(_, ix, number)| {
-            let run = constraints.runs.0.get(&number)?;
-            let by = format!("{} (run {number})", run.by);
-            let (at, until, force) = (run.at, run.stalls_at(), run.force);
-            Some((ix, CompactionOrder { at, until, by, force, run: Some(number) }))
-        })
-        .collect();
-    let mut conditions = conditions.clone();
-    Arc::make_mut(&mut conditions.constraints).orders.extend(orders);
-    conditions
+    best.into_values().flatten().map(|(_, ix, number)| (ix, number)).collect()
 }
 
 /// What a run does about a target of its scope that was not compacted since it began.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Member {
     /// It is being compacted.
     Runs,
     /// It starts now.
     Starts,
     /// It starts once this passes.
-    Waits(Refusal),
+    Waits(RefusalReason),
     /// Nothing but a change of the settings, of the target or by an operator ends this, so that the
     /// run goes on without it.
-    LeftOut(Refusal),
+    LeftOut(RefusalReason),
     /// An index of which nobody can say whether it is worth it: its size is unknown.
     Unmeasured,
 }
@@ -222,20 +280,42 @@ fn unnamed(reason: &str, members: u64) -> Option<LeftOut> {
     (members > 0).then(|| LeftOut { reason: reason.to_owned(), members, examples: Vec::new() })
 }
 
-/// Adds a member to those that wait, or are left out, for the same reason.
-fn add(
-    groups: &mut BTreeMap<RefusalReason, LeftOut>,
-    refusal: &Refusal,
-    member: impl FnOnce() -> LeftOutMember,
-) {
-    let group = groups.entry(refusal.reason).or_insert_with(|| LeftOut {
-        reason: refusal.reason.label().to_owned(),
-        members: 0,
-        examples: Vec::new(),
-    });
-    group.members += 1;
-    if group.examples.len() < MAX_EXAMPLES {
-        group.examples.push(member());
+/// Why each queued target does not start, by row: looking it up is far cheaper than deciding again.
+struct QueuedReasons {
+    by_row: Vec<Option<Option<RefusalReason>>>,
+    /// Whether a run goes on without the members of a queue that are refused for a reason: slots that
+    /// no job ever frees are known only from a refusal's numbers, and are the same for a whole queue.
+    left_out: BTreeMap<(QueueKey, RefusalReason), bool>,
+}
+
+impl QueuedReasons {
+    fn of(plan: &Plan) -> Self {
+        let mut by_row = vec![None; plan.snapshot.row_count()];
+        let mut left_out = BTreeMap::new();
+        for (node, ix, channel, reason) in plan.queued_targets() {
+            if let Some(place) = by_row.get_mut(ix.as_usize()) {
+                *place = Some(reason);
+            }
+            if let (Some(reason), Some(target)) = (reason, plan.snapshot.target(ix)) {
+                left_out.entry(((node, channel), reason)).or_insert_with(
+                    || matches!(plan.decision(target), Decision::Refused(it) if is_left_out(&it)),
+                );
+            }
+        }
+        Self { by_row, left_out }
+    }
+
+    /// What a run does about a queued member; `None` if the target is not queued.
+    fn member(&self, plan: &Plan, target: TargetRef<'_>) -> Option<Member> {
+        let reason = *self.by_row.get(target.ix().as_usize())?;
+        let Some(reason) = reason? else { return Some(Member::Starts) };
+        let channel = plan.placements.get(target.ix().as_usize())?.channel_index()?;
+        let is_left_out = *self.left_out.get(&((target.node_ix(), channel), reason))?;
+        Some(match reason {
+            RefusalReason::Running => Member::Runs,
+            _ if is_left_out => Member::LeftOut(reason),
+            _ => Member::Waits(reason),
+        })
     }
 }
 
@@ -247,46 +327,60 @@ impl Plan {
         number: u64,
         run: &'a Run,
     ) -> impl Iterator<Item = (TargetRef<'a>, Member)> {
+        self.members_with(number, run, None)
+    }
+
+    fn members_with<'a>(
+        &'a self,
+        number: u64,
+        run: &'a Run,
+        queued: Option<&'a QueuedReasons>,
+    ) -> impl Iterator<Item = (TargetRef<'a>, Member)> {
         let jobs = self.conditions.jobs.compactions();
         let running: BTreeSet<TargetIx> = jobs.filter_map(|job: &Job| job.target).collect();
-        let is_to_do = to_do(number, run, &self.conditions, &self.snapshot);
-        let constraints = &self.conditions.constraints;
-        // For most targets this is known without a decision.
-        let is_untaken = |ix: TargetIx| {
-            let placement = self.placements.get(ix.as_usize());
-            placement.is_none_or(|it| it.channel_index().is_none())
-                && !constraints.orders.contains_key(&ix)
-                && !constraints.partly_compacted_views.contains_key(&ix)
-        };
-        self.snapshot.targets().filter(move |it| is_to_do(*it)).filter_map(move |target| {
+        let run = OpenRun::new(number, run, &self.conditions, &self.snapshot);
+        self.snapshot.targets().filter_map(move |target| {
+            if !run.is_to_do(target) {
+                return None;
+            }
             if running.contains(&target.ix()) {
                 return Some((target, Member::Runs));
             }
-            let decision =
-                if is_untaken(target.ix()) { Decision::NotTaken } else { self.decision(target) };
-            let member = match decision {
-                Decision::Start => Member::Starts,
-                Decision::Refused(refusal) if refusal.reason == RefusalReason::Running => {
-                    Member::Runs
-                }
-                Decision::Refused(refusal) if is_left_out(&refusal) => Member::LeftOut(refusal),
-                Decision::Refused(refusal) => Member::Waits(refusal),
-                Decision::NotTaken => {
-                    let is_unknown = target.file_bytes().is_none()
-                        && matches!(target.state(), TargetState::Ok | TargetState::Resharding);
-                    let waits = |reason| Member::Waits(Refusal::without_numbers(reason));
-                    match channel_of(run, &self.channels, None, target) {
-                        // Better members of its queue are ordered before it.
-                        Some(_) => waits(RefusalReason::ChannelLimit),
-                        None if !is_unknown => return None,
-                        // Its node has not answered yet.
-                        None if target.kind() == TargetKind::Db => waits(RefusalReason::Stale),
-                        None => Member::Unmeasured,
-                    }
-                }
-            };
-            Some((target, member))
+            let known = queued.and_then(|queued| queued.member(self, target));
+            Some((target, known.or_else(|| self.member_of(run.run, target))?))
         })
+    }
+
+    /// What a run does about a target that is not being compacted, and that it has to look at.
+    fn member_of(&self, run: &Run, target: TargetRef<'_>) -> Option<Member> {
+        let (ix, constraints) = (target.ix(), &self.conditions.constraints);
+        // For most targets this is known without a decision.
+        let is_untaken =
+            self.placements.get(ix.as_usize()).is_none_or(|it| it.channel_index().is_none())
+                && !constraints.orders.contains_key(&ix)
+                && !constraints.partly_compacted_views.contains_key(&ix);
+        match if is_untaken { Decision::NotTaken } else { self.decision(target) } {
+            Decision::Start => Some(Member::Starts),
+            Decision::Refused(refusal) => Some(match refusal.reason {
+                RefusalReason::Running => Member::Runs,
+                reason if is_left_out(&refusal) => Member::LeftOut(reason),
+                reason => Member::Waits(reason),
+            }),
+            Decision::NotTaken => {
+                let is_unknown = target.file_bytes().is_none()
+                    && matches!(target.state(), TargetState::Ok | TargetState::Resharding);
+                match channel_of(run, &self.channels, None, target) {
+                    // Better members of its queue are ordered before it.
+                    Some(_) => Some(Member::Waits(RefusalReason::ChannelLimit)),
+                    None if !is_unknown => None,
+                    // Its node has not answered yet.
+                    None if target.kind() == TargetKind::Db => {
+                        Some(Member::Waits(RefusalReason::Stale))
+                    }
+                    None => Some(Member::Unmeasured),
+                }
+            }
+        }
     }
 
     /// How far a run has come; `why` says in a sentence why a member does not start.
@@ -298,19 +392,39 @@ impl Plan {
         why: impl Fn(TargetRef<'_>, &Refusal) -> Option<String>,
     ) -> RunProgress {
         let mut progress = RunProgress::default();
-        for (target, member) in self.run_members(number, run) {
-            let named = |refusal: &Refusal| {
-                let (id, why) = (target.id().to_string(), why(target, refusal));
-                LeftOutMember { id, why }
-            };
+        let add = |groups: &mut BTreeMap<_, LeftOut>, reason: RefusalReason, target| {
+            let label = reason.label().to_owned();
+            let group = groups.entry(reason).or_insert_with(|| LeftOut {
+                reason: label,
+                members: 0,
+                examples: Vec::new(),
+            });
+            group.members += 1;
+            if group.examples.len() < MAX_EXAMPLES {
+                let refusal = match self.decision(target) {
+                    Decision::Refused(refusal) if refusal.reason == reason => refusal,
+                    Decision::Refused(_) | Decision::Start | Decision::NotTaken => {
+                        Refusal::without_numbers(reason)
+                    }
+                };
+                let design = target.view().and_then(|view| view.designs.first());
+                group.examples.push(LeftOutMember {
+                    id: target.id().to_string(),
+                    name: target.id().title(design.map(AsRef::as_ref)),
+                    why: why(target, &refusal),
+                });
+            }
+        };
+        // Of one database, deciding about its few targets takes less.
+        let queued = !matches!(run.scope, RunScope::Database(_));
+        let queued = queued.then(|| QueuedReasons::of(self));
+        for (target, member) in self.members_with(number, run, queued.as_ref()) {
             match member {
                 Member::Runs => progress.running += 1,
                 Member::Starts => progress.starting += 1,
-                Member::Waits(refusal) => {
-                    add(&mut progress.waiting, &refusal, || named(&refusal));
-                }
-                Member::LeftOut(refusal) => {
-                    add(&mut progress.left_out, &refusal, || named(&refusal));
+                Member::Waits(reason) => add(&mut progress.waiting, reason, target),
+                Member::LeftOut(reason) => {
+                    add(&mut progress.left_out, reason, target);
                     continue;
                 }
                 Member::Unmeasured => {

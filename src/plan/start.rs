@@ -130,12 +130,11 @@ impl PlannedStart {
         let per_file = candidate.predicted_bytes.get();
         let seconds =
             per_file.zip(estimate.bytes_per_second).map(|(bytes, rate)| bytes as f64 / rate);
-        let facts = target.facts();
         let cleanup = candidate.unit == CompactionUnit::Cleanup;
         let caveats = [
             (Caveat::UnknownDisk, !cleanup && !estimate.is_space_known),
             (Caveat::LowConfidence, target.confidence() == Confidence::Low),
-            (Caveat::Estimated, facts.flags.estimated),
+            (Caveat::Estimated, target.is_estimated()),
             (Caveat::EveryCopy, candidate.unit == CompactionUnit::AllCopies),
             (Caveat::UnknownRate, !cleanup && estimate.bytes_per_second.is_none()),
         ];

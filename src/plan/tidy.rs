@@ -137,9 +137,8 @@ impl Plan {
     /// nodes have the file, it is unknown which one gains; and a number that the operator states
     /// stays what it is.
     fn free_space(&self, start: &PlannedStart, conditions: &mut Conditions) {
-        let only = || self.snapshot.members().next().filter(|_| self.is_single_node());
         let node = match start.node {
-            NodeIx::CLUSTER => only().map(|(_, node)| node),
+            NodeIx::CLUSTER => self.snapshot.only_node(),
             node => self.snapshot.node(node),
         };
         let (Some(node), Some(gain)) = (node, start.gain_bytes) else { return };
@@ -156,12 +155,6 @@ impl Plan {
                 space.available = space.available.saturating_add(gain);
             }
         }
-    }
-
-    /// Whether the cluster is one node.
-    #[must_use]
-    pub fn is_single_node(&self) -> bool {
-        self.snapshot.members().count() == 1
     }
 
     /// The queued targets that do not start, for reasons that do not pass by themselves and leave

@@ -254,6 +254,18 @@ impl Followed {
         }
     }
 
+    /// Queues a shard in which a compaction may have ended, unless it waits to be read already. It stays
+    /// confirmed: nothing says that it changed.
+    pub(super) fn check(&mut self, draft: &Draft, ix: TargetIx, now: Instant) {
+        let Some(target) = draft.current().target(ix) else { return };
+        let there = !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable);
+        let node = target.node_ix();
+        let is_up = draft.current().node(node).is_some_and(|node| node.is_up == Some(true));
+        if there && is_up && !self.shards.contains(&ix) {
+            self.shards.name_urgent(node, ix, now);
+        }
+    }
+
     /// Takes the databases of the views that jobs changed, if there are any.
     pub(super) fn take_changed_views(&mut self, snapshot: &Snapshot) -> Option<BTreeSet<DbIx>> {
         if self.voided_views.is_empty() {

@@ -13,7 +13,7 @@ mod steps;
 use super::{
     DbEventBatch, EarlierProcess, FeedUpdate, ScanCommand, ScanSettings, ScanStatus, disk::Disk,
     followed::Followed, listing::Listing, running_jobs::RunningJobs, sweep::Sweep,
-    targets::TargetTables, views::IndexTables,
+    targets::TargetTables, unseen_compactions::UnseenCompactions, views::IndexTables,
 };
 use crate::{
     jobs::Running,
@@ -176,6 +176,7 @@ pub(super) struct Scanner {
     listing: Listing,
     views: IndexTables,
     jobs: RunningJobs,
+    unseen: UnseenCompactions,
     disk: Disk,
     followed: Followed,
     sweep: Sweep,
@@ -197,6 +198,7 @@ impl Scanner {
             listing: Listing::default(),
             views: IndexTables::default(),
             jobs: RunningJobs::default(),
+            unseen: UnseenCompactions::default(),
             disk: Disk::default(),
             followed: Followed::new(now.at),
             sweep: Sweep::new(now),
@@ -483,6 +485,9 @@ impl Scanner {
         self.emit(ended, swept, effects);
         if ended && slot == Slot::Poll {
             effects.push(Effect::PublishRunning(Arc::new(self.jobs.end_poll())));
+            for ix in self.unseen.take_due(self.targets.now(), now) {
+                self.followed.check(&self.targets.draft, ix, now.at);
+            }
         }
         if swept || (ended && matches!(slot, Slot::Sweep | Slot::Late)) {
             self.timers.sweep = self.timers.sweep.max(now.at + MIN_SWEEP_PAUSE);

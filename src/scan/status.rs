@@ -1,6 +1,8 @@
 //! The state that the scanner publishes.
 
 use crate::sources::inventory::ReadError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -112,14 +114,15 @@ impl ScanStatus {
     }
 }
 
-/// The shards of one sweep, by the source of their facts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Number of shards of one sweep, by the source of their facts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SweptShards {
-    /// Requested from CouchDB.
+    /// Shards about which CouchDB was asked.
     pub asked: u64,
-    /// Not requested: their headers were read and contain what CouchDB would report.
+    /// Shards about which CouchDB was not asked, because the files' headers say the same.
+    #[serde(rename = "spared")]
     pub covered: u64,
-    /// Not requested: feeds confirm their facts, or they are read outside of the sweep.
+    /// Shards about which CouchDB was not asked, because the feeds report changes.
     pub followed: u64,
 }
 

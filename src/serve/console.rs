@@ -19,6 +19,7 @@ mod jobs;
 mod nodes;
 mod overview;
 mod paging;
+mod preflight;
 mod queue;
 mod runs;
 mod status;
@@ -32,12 +33,12 @@ pub(super) use configuration::configuration;
 pub(super) use confirm::{AskedCompaction, Confirmation, confirmation, done};
 pub(super) use database::{DatabaseAnswers, SHOWN as SHOWN_OF_ONE, database};
 pub(super) use databases::databases;
-pub(super) use events::{EventFilter, events};
-use frame::Screen;
+pub(super) use events::events;
 pub(super) use frame::{Around, asset, assets_version, book_document, document, failed};
 pub(super) use jobs::{JobAnswers, jobs};
 pub(super) use nodes::nodes;
 pub(super) use overview::{OverviewAnswers, SHOWN as SHOWN_WAITING, overview};
+pub(super) use preflight::preflight;
 pub(super) use queue::{QueueAnswers, SHOWN as SHOWN_IN_QUEUE, queue, suspended};
 pub(super) use status::status;
 pub(super) use target::{TargetAnswers, target};
@@ -86,6 +87,71 @@ impl Given {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// A page of the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Screen {
+    Overview,
+    Databases,
+    Targets,
+    Queue,
+    Jobs,
+    Events,
+    Nodes,
+    Advice,
+    WhatIf,
+    Preflight,
+    Configuration,
+    Status,
+}
+
+/// The places of the navigation, each with its screens.
+const PLACES: [(&str, &[Screen]); 5] = [
+    ("Overview", &[Screen::Overview]),
+    ("Databases", &[Screen::Databases, Screen::Targets]),
+    ("Activity", &[Screen::Jobs, Screen::Queue, Screen::Events]),
+    ("Advice", &[Screen::Advice]),
+    (
+        "Settings",
+        &[Screen::Nodes, Screen::Configuration, Screen::WhatIf, Screen::Preflight, Screen::Status],
+    ),
+];
+
+impl Screen {
+    /// All of them, place by place.
+    fn all() -> impl Iterator<Item = Self> {
+        PLACES.iter().flat_map(|(_, screens)| screens.iter().copied())
+    }
+
+    /// The screens of its place.
+    fn beside(self) -> &'static [Self] {
+        let own = PLACES.iter().find(|(_, screens)| screens.contains(&self));
+        own.map_or(&[], |(_, screens)| screens)
+    }
+
+    /// Its relative link.
+    const fn link(self) -> &'static str {
+        self.entry().1
+    }
+
+    /// The name in the navigation, the relative link, and the letter to press after `g`.
+    const fn entry(self) -> (&'static str, &'static str, char) {
+        match self {
+            Self::Overview => ("Overview", "./", 'o'),
+            Self::Databases => ("Databases", "databases", 'd'),
+            Self::Targets => ("Targets", "targets", 't'),
+            Self::Queue => ("Queue", "queue", 'q'),
+            Self::Jobs => ("Jobs", "jobs", 'j'),
+            Self::Events => ("Events", "events", 'e'),
+            Self::Nodes => ("Nodes", "nodes", 'n'),
+            Self::Advice => ("Advice", "advice", 'a'),
+            Self::WhatIf => ("What if", "what-if", 'w'),
+            Self::Preflight => ("New index", "preflight", 'p'),
+            Self::Configuration => ("Configuration", "configuration", 'c'),
+            Self::Status => ("Status", "status", 's'),
+        }
     }
 }
 

@@ -50,11 +50,11 @@ pub use socket::{AdminSocket, SocketError};
 pub use state::{Allow, AppState, ConfigStatus, ProcessInfo};
 pub use web::WebAccess;
 
-use crate::tasks::unwrap_join;
+use crate::{serve::report, tasks::unwrap_join};
 use axum::{
     Router,
-    extract::OriginalUri,
-    http::StatusCode,
+    extract::{OriginalUri, State},
+    http::{HeaderValue, StatusCode},
     middleware,
     response::{IntoResponse, Response},
     routing::{any, get},
@@ -98,7 +98,6 @@ fn routes() -> Vec<Route> {
 }
 
 /// The OpenAPI document of a service with these channels.
-#[must_use]
 pub fn openapi(channels: &[&str]) -> Value {
     let operations: Vec<Operation> = routes().into_iter().map(|route| route.operation).collect();
     openapi::document(&operations, channels)
@@ -118,7 +117,10 @@ pub fn router(state: AppState) -> Router {
         }
     }
     let no_route = async move |OriginalUri(uri): OriginalUri| route::no_route(&uri, &route_names);
-    let api = api.fallback(no_route.clone()).method_not_allowed_fallback(route::wrong_method);
+    let api = api
+        .fallback(no_route.clone())
+        .method_not_allowed_fallback(route::wrong_method)
+        .layer(middleware::map_response_with_state(state.clone(), name_cluster));
     let pages = console::routes().layer(middleware::from_fn(compression::compress));
     all.merge(pages)
         .route("/docs", get(docs::with_slash))
@@ -134,6 +136,15 @@ pub fn router(state: AppState) -> Router {
         .layer(middleware::from_fn_with_state(web, web::authenticate))
         .layer(middleware::map_response(guard::add_security_headers))
         .with_state(state)
+}
+
+/// Says which cluster an answer is about, so that whoever asked the wrong recliner sees it.
+async fn name_cluster(State(state): State<AppState>, mut response: Response) -> Response {
+    let name = report::cluster_name(&state.plan.borrow().snapshot, state.about.simulated);
+    if let Some(name) = name.and_then(|name| HeaderValue::from_str(&name).ok()) {
+        response.headers_mut().insert(report::CLUSTER_HEADER, name);
+    }
+    response
 }
 
 /// The response when a request's task has ended without an answer. A panic of the task is resumed

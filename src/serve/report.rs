@@ -18,11 +18,11 @@ mod journal;
 mod limits;
 mod lists;
 mod miss;
+mod nodes;
 mod ordered;
 pub mod orders;
 mod planned;
 mod preflight;
-mod pressure;
 mod rent;
 mod runs;
 mod scorecard;
@@ -31,7 +31,6 @@ mod status;
 mod suspension;
 mod usage;
 pub(crate) mod vocabulary;
-mod volume;
 mod what_if;
 mod why;
 
@@ -52,25 +51,25 @@ pub use journal::{
     EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes, event_type_in_words, result_in_words,
 };
 pub use limits::{ChannelWeek, DutyLine, LimitLine};
-pub use lists::{Explanations, Listing, Queue, Queues, Targets};
+pub use lists::{Explanations, Queue, Queues, Targets};
 pub use miss::{ChannelScore, MissLine, not_taken, not_taken_meaning};
+pub use nodes::{DiskLine, NodeLine, PressureLine, SmooshChannelLine, VolumeLine, nodes};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
 pub use preflight::{
-    MeasuredIndex, Preflight, PreflightNode, PreflightQuestion, PreflightView, QuestionError,
-    ResolvedQuestion, SpreadLine,
+    Preflight, PreflightNode, PreflightQuestion, PreflightView, QuestionError, ResolvedQuestion,
+    SpreadLine,
 };
-pub use pressure::{PressureLine, SmooshChannelLine};
 pub use rent::RentLine;
 pub use runs::{RunLine, RunList, left_out_says, requests_of_run, run_progress};
 pub use scorecard::{Scorecard, ScorecardLine};
 pub use space::{Space, VolumeSpaceLine};
 pub use status::{
-    ConfigLine, Configuration, EntryLine, Feeds, PeerLine, ReadErrors, Status, Sweep, TakeoverLine,
+    ConfigLine, Configuration, EntryLine, Feeds, PeerLine, ReadErrors, SimulatedWeek, Status,
+    Sweep, TakeoverLine,
 };
 pub use suspension::SuspensionLine;
 pub use usage::{AttributeBy, Usage, UsageBytes, UsageLine};
-pub use volume::VolumeLine;
 pub use what_if::{
     MAX_DAYS, OutlookLine, ProposedHorizon, RentProposal, SmooshRules, UndoneLine,
     VolumeOutlookLine, WhatIf, WhatIfQuestion,
@@ -80,20 +79,47 @@ pub use why::why;
 use crate::{
     model::{
         facts::{FactKind, Facts},
-        target::{TargetId, TargetKind, TargetState},
+        target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
     },
     plan::{Decision, Plan, Refusal, RefusalClass},
-    table::{DbIx, DiskUsage, Node, NodeIx, NodeSmoosh, TargetIx, TargetRef, Totals},
-    text::Label,
+    table::{DbIx, Snapshot, TargetIx, TargetRef},
+    text::{Label, listed},
 };
-use couchdb_client::OwnAddress;
-use couchdb_names::{Build, Signature};
+use couchdb_names::Signature;
 use hashbrown::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocabulary::Word;
 use wall_clock::Moment;
+
+/// The header of every answer of the API that says which cluster it is about.
+pub const CLUSTER_HEADER: &str = "recliner-cluster";
+
+/// Nodes that the name of a cluster has.
+const NAMED_NODES: usize = 3;
+
+/// What people call the cluster: its nodes; `None` before they are known.
+#[must_use]
+pub fn cluster_name(snapshot: &Snapshot, is_simulated: bool) -> Option<String> {
+    let nodes: Vec<String> = snapshot.members().map(|(_, node)| node.name.to_string()).collect();
+    let shown = nodes.get(..NAMED_NODES).filter(|_| nodes.len() > NAMED_NODES + 1);
+    let names = match shown {
+        None => listed(&nodes),
+        Some(shown) => format!("{} and {} more nodes", shown.join(", "), nodes.len() - shown.len()),
+    };
+    let simulated = if is_simulated { "simulated " } else { "" };
+    (!nodes.is_empty()).then(|| match nodes.len() {
+        1 => format!("the {simulated}node {names}"),
+        _ => format!("the {simulated}cluster of {names}"),
+    })
+}
+
+/// Where something is, for people: what belongs to the whole cluster is on its only node, or on all.
+#[must_use]
+pub fn place<'a>(node: &'a str, only_node: Option<&'a str>) -> &'a str {
+    if node == CLUSTER_NODE { only_node.unwrap_or("all nodes") } else { node }
+}
 
 /// One target. Bytes are those on disk: a view of the whole cluster counts all its copies.
 /// Unknown is null.
@@ -213,7 +239,6 @@ pub struct WholeViews(HashMap<(DbIx, Signature), TargetId>);
 impl WholeViews {
     /// The views of a plan to which some of these targets belong; passes over all targets once if
     /// any of them is a part.
-    #[must_use]
     pub fn of(plan: &Plan, found: &[TargetIx]) -> Self {
         let found = found.iter().filter_map(|ix| plan.snapshot.target(*ix));
         let parts = found.filter(|target| target.is_part()).filter_map(key);
@@ -235,7 +260,6 @@ fn key(target: TargetRef<'_>) -> Option<(DbIx, Signature)> {
 
 impl Explained {
     /// Explains the decision of `plan` about `target`, which may be a part of one of `views`.
-    #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>, views: &WholeViews) -> Self {
         let why = match plan.decision(target) {
             Decision::Refused(refusal) => {
@@ -287,89 +311,8 @@ pub struct RefusalLine {
     pub since: Option<String>,
 }
 
-/// One node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct NodeLine {
-    /// The node's name.
-    pub node: String,
-    /// Whether the node answered when it was last asked; null if it was not asked yet.
-    pub up: Option<bool>,
-    /// Whether the node is a member of the cluster.
-    pub member: bool,
-    /// Whether this process reads the node's shards; it knows nothing about the shards of other nodes.
-    pub served: bool,
-    /// The node's CouchDB version; null unless the node's own address is known.
-    pub version: Option<String>,
-    /// Whether the node is asked at its own address.
-    pub own_address: bool,
-    /// What an operator could do about the node, in sentences.
-    pub findings: Vec<Word>,
-    /// When all of the node's targets were last read without a failure.
-    pub last_success: Option<String>,
-    /// What is known of the node's smoosh: `no_direct_address`, `not_offered`, `failed` or `up`.
-    #[schemars(with = "vocabulary::Smoosh")]
-    pub smoosh: Word,
-    /// The channels of the node's smoosh; empty if they are not known.
-    #[serde(default)]
-    pub smoosh_channels: Vec<SmooshChannelLine>,
-    /// The node's load, by each signal under `pressure` that could be read.
-    #[serde(default)]
-    pub pressure: Vec<PressureLine>,
-    /// What the node's directories hold besides targets; null if they are not read.
-    pub disk: Option<DiskLine>,
-    /// Number of targets for which CouchDB and the file's header report different facts; null unless both were
-    /// read.
-    pub source_disagreements: Option<u64>,
-}
-
-/// What a node's directories hold besides targets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct DiskLine {
-    /// Number of files found.
-    pub files: u64,
-    /// Bytes of view index files that nothing uses.
-    pub stale_index_bytes: u64,
-    /// Whether design documents were known: without them, only index files whose shard is gone count as stale.
-    pub designs_known: bool,
-    /// Bytes of files that compactions left behind.
-    pub leftover_bytes: u64,
-    /// Bytes of files that CouchDB deleted and that are still on the disk.
-    pub trash_bytes: u64,
-    /// Bytes of Nouveau's indexes in these directories.
-    pub nouveau_bytes: u64,
-    /// Bytes of Clouseau's indexes in these directories.
-    pub clouseau_bytes: u64,
-    /// Bytes of files that do not belong to CouchDB.
-    pub other_bytes: u64,
-    /// The file systems of these directories, and what can be freed on each.
-    pub volumes: Vec<VolumeLine>,
-    /// Duration of the last walk through the directories, in seconds.
-    pub duration_seconds: f64,
-    /// When a walk last read everything; null if none has.
-    pub last_success: Option<String>,
-}
-
-impl DiskLine {
-    fn of(disk: DiskUsage, volumes: Vec<VolumeLine>) -> Self {
-        Self {
-            files: disk.files,
-            stale_index_bytes: disk.stale_index_bytes,
-            designs_known: disk.designs_known,
-            leftover_bytes: disk.leftover_bytes,
-            trash_bytes: disk.trash_bytes,
-            nouveau_bytes: disk.nouveau_bytes,
-            clouseau_bytes: disk.clouseau_bytes,
-            other_bytes: disk.other_bytes,
-            volumes,
-            duration_seconds: disk.took_ms as f64 / 1e3,
-            last_success: disk.last_success.map(Moment::rfc3339),
-        }
-    }
-}
-
 impl Target {
     /// Describes `target` with its facts and the decision of `plan`.
-    #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Self {
         let facts = target.facts();
         let view = target.view();
@@ -458,66 +401,7 @@ impl From<Refusal> for RefusalLine {
     }
 }
 
-impl NodeLine {
-    /// The state of the node's own smoosh, in words.
-    #[must_use]
-    pub fn smoosh_says(&self) -> &str {
-        match &*self.smoosh {
-            "no_direct_address" => "no direct address",
-            "not_offered" => "needs CouchDB 3.4",
-            other => other,
-        }
-    }
-
-    /// Describes the node at `at`, given a snapshot's totals.
-    fn of(node: &Node, totals: &Totals, at: NodeIx) -> Self {
-        let volumes =
-            || node.volume_usage.iter().map(|on| VolumeLine::of(on, totals, at)).collect();
-        Self {
-            node: node.name.to_string(),
-            up: node.is_up,
-            member: node.is_member,
-            served: node.is_served,
-            version: node.build.as_ref().map(Build::to_string),
-            own_address: node.own_address.found().is_some(),
-            findings: findings(node),
-            last_success: node.last_success.map(Moment::rfc3339),
-            smoosh: Word::Borrowed(match node.smoosh {
-                NodeSmoosh::NoDirectAddress => "no_direct_address",
-                NodeSmoosh::Unsupported => "not_offered",
-                NodeSmoosh::Failed => "failed",
-                NodeSmoosh::Channels(_) => "up",
-            }),
-            smoosh_channels: SmooshChannelLine::all(&node.smoosh),
-            pressure: Vec::new(),
-            disk: node.disk_usage.map(|disk| DiskLine::of(disk, volumes())),
-            source_disagreements: node.disagreements,
-        }
-    }
-}
-
-/// Advice about a node for the operator.
-fn findings(node: &Node) -> Vec<Word> {
-    let needs_address = node.is_served && matches!(node.own_address, OwnAddress::NotConfigured);
-    let finding = Word::Borrowed(
-        "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it",
-    );
-    needs_address.then_some(finding).into_iter().collect()
-}
-
-/// The nodes of a plan, without the pseudo node.
-pub fn nodes(plan: &Plan) -> impl Iterator<Item = NodeLine> {
-    let (nodes, totals) = (plan.snapshot.nodes().iter(), plan.snapshot.totals());
-    let nodes = nodes.enumerate().skip(1);
-    nodes.filter_map(|(at, node)| {
-        let ix = NodeIx::from_usize(at)?;
-        let pressure = PressureLine::all(&plan.conditions.pressures, ix);
-        Some(NodeLine { pressure, ..NodeLine::of(node, totals, ix) })
-    })
-}
-
 /// The title of a target in a sentence: its shard, its view, or its database.
-#[must_use]
 pub fn title(target: TargetRef<'_>) -> String {
     let design = target.view().and_then(|view| view.designs.first());
     target.id().title(design.map(AsRef::as_ref))

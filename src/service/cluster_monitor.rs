@@ -4,7 +4,7 @@
 
 mod couch_handles;
 
-use super::{StartError, TaskSet, operator_log};
+use super::{StartError, TaskSet, journal_claim, operator_log};
 use crate::{
     act::{enforcer, job_state, runs, takeover, warmer},
     advice::{AdviceHandle, AdviceSources, AdviceTask},
@@ -77,7 +77,6 @@ impl std::fmt::Debug for Dependencies {
 
 impl Dependencies {
     /// For a command that looks once: stores nothing and measures nothing.
-    #[must_use]
     pub fn none() -> Self {
         Self {
             state_store: Arc::new(InMemoryStore::default()),
@@ -182,7 +181,10 @@ impl ClusterMonitor {
         let reach = CouchHandles::new(current_client, settings, clock, directories);
         let scan = settings_channel(scan_settings(settings));
         let plan = settings_channel(plan_settings(settings));
-        let follow = settings_channel(first_follow_settings(settings, meter.is_some()));
+        // A command that looks once starts no jobs, so its plan must not ramp up.
+        let mut follow = follow_settings(settings);
+        follow.acting &= meter.is_some();
+        let follow = settings_channel(follow);
         let disk = settings_channel(disk::DiskSettings::of(settings, datadir::directory_owner));
         let pressure = settings_channel(settings.pressure);
 
@@ -191,16 +193,8 @@ impl ClusterMonitor {
         let (task, follower) =
             job_state::JobStateTask::new(clock, scanner.clone(), follow.subscribe(), state_store);
         let scan_task = scan_task.correcting(follower.corrections.clone());
-        let ended = stop.clone();
-        tasks.spawn_on_own_thread(async move {
-            scan_task.run_after(previous_facts, ended).await;
-            "scanner"
-        });
-        let ended = stop.clone();
-        tasks.spawn(async move {
-            task.run(recovery, ended).await;
-            "job state task"
-        });
+        tasks.spawn_on_own_thread("scanner", scan_task.run_after(previous_facts, stop.clone()));
+        tasks.spawn("job state task", task.run(recovery, stop.clone()));
 
         let mut inputs = planner::Inputs {
             jobs: follower.jobs.clone(),
@@ -212,11 +206,7 @@ impl ClusterMonitor {
             let (task, disks) =
                 disk::DiskTask::new(clock, meter, disk.subscribe(), snapshots, jobs);
             inputs.disks = disks;
-            let ended = stop.clone();
-            tasks.spawn(async move {
-                task.run(ended).await;
-                "free space monitor"
-            });
+            tasks.spawn("free space monitor", task.run(stop.clone()));
             let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
             let (task, pressures) = pressure::PressureTask::new(
                 clock,
@@ -226,20 +216,12 @@ impl ClusterMonitor {
                 jobs,
             );
             inputs.pressures = pressures;
-            let ended = stop.clone();
-            tasks.spawn(async move {
-                task.run(ended).await;
-                "pressure monitor"
-            });
+            tasks.spawn("pressure monitor", task.run(stop.clone()));
         }
 
         let pressures = inputs.pressures.clone();
         let (task, planner) = planner::PlannerTask::new(clock, inputs, plan.subscribe());
-        let ended = stop.clone();
-        tasks.spawn_on_own_thread(async move {
-            task.run(ended).await;
-            "planner"
-        });
+        tasks.spawn_on_own_thread("planner", task.run(stop.clone()));
         let (stop, ends) = (stop.clone(), stop.clone().drop_guard());
         Ok(Self {
             scanner,
@@ -281,22 +263,15 @@ impl ClusterMonitor {
             scanner: self.scanner.clone(),
             scan_settings: self.scan_settings.subscribe(),
         };
-        let (task, ended) = (enforcer::EnforcerTask::new(self.clock, inputs), self.stop.clone());
-        tasks.spawn(self.client_users.track_future(async move {
-            task.run(ended).await;
-            "enforcer"
-        }));
+        let task = enforcer::EnforcerTask::new(self.clock, inputs).run(self.stop.clone());
+        tasks.spawn("enforcer", self.client_users.track_future(task));
         let task = runs::RunTask {
             clock: self.clock,
             plans: self.planner.plan.clone(),
             status: self.scanner.status.clone(),
             job_state: self.job_state.clone(),
         };
-        let ended = self.stop.clone();
-        tasks.spawn(async move {
-            task.run(ended).await;
-            "runs"
-        });
+        tasks.spawn("runs", task.run(self.stop.clone()));
     }
 
     /// Starts the task that writes the operator's log lines; returns a receiver for the state of
@@ -309,34 +284,30 @@ impl ClusterMonitor {
         let (client, pressures) = (self.handles.client.subscribe(), self.pressures.clone());
         let (task, entries) =
             operator_log::OperatorLogTask::new(client, status, snapshots, pressures);
-        let ended = self.stop.clone();
-        tasks.spawn(async move {
-            task.run(ended).await;
-            "operator log"
-        });
+        tasks.spawn("operator log", task.run(self.stop.clone()));
         entries
     }
 
     /// Starts the task that saves facts for the next process.
     pub fn start_archive(&self, journal: Journal, tasks: &mut TaskSet) {
-        let (settled, ended) = (self.scanner.confirmed_events(), self.stop.clone());
+        let settled = self.scanner.confirmed_events();
         let scan::ScanHandle { status, snapshots, .. } = self.scanner.clone();
         let task = measurement_archive::ArchiveTask::new(status, snapshots, settled, journal);
-        tasks.spawn_on_own_thread(async move {
-            task.run(ended).await;
-            "measurement archive"
-        });
+        tasks.spawn_on_own_thread("measurement archive", task.run(self.stop.clone()));
+    }
+
+    /// Starts the task that checks after each reload that the journal is still the cluster's own.
+    pub fn start_claim_guard(&self, journal: Journal, tasks: &mut TaskSet) {
+        let guard = journal_claim::keep_claimed(journal, self.clients());
+        let guard = self.stop.clone().run_until_cancelled_owned(guard).map(drop);
+        tasks.spawn("journal's claim", guard);
     }
 
     /// Starts the task that records queue events.
     pub fn start_recorder(&self, journal: Journal, tasks: &mut TaskSet) {
         let task =
             queue_recorder::RecorderTask::new(self.clock, self.planner.plan.clone(), journal);
-        let ended = self.stop.clone();
-        tasks.spawn_on_own_thread(async move {
-            task.run(ended).await;
-            "queue recorder"
-        });
+        tasks.spawn_on_own_thread("queue recorder", task.run(self.stop.clone()));
     }
 
     /// Starts the scorecard of advice, once.
@@ -346,11 +317,7 @@ impl ClusterMonitor {
         let (plans, totals) = (self.planner.plan.clone(), self.job_state.totals.clone());
         let (task, scorecard) = ScorecardTask::new(self.clock, plans, totals, store);
         self.scorecard = scorecard;
-        let ended = self.stop.clone();
-        tasks.spawn_on_own_thread(async move {
-            task.run(recovered, ended).await;
-            "scorecard"
-        });
+        tasks.spawn_on_own_thread("scorecard", task.run(recovered, self.stop.clone()));
     }
 
     /// Starts the task that works out advice, once.
@@ -369,11 +336,7 @@ impl ClusterMonitor {
         };
         let (task, handle) = AdviceTask::new(self.clock, sources, Arc::clone(&self.store));
         if let Some(recovered) = self.left_records.advice.take() {
-            let ended = self.stop.clone();
-            tasks.spawn_on_own_thread(async move {
-                task.run(recovered, ended).await;
-                "advice"
-            });
+            tasks.spawn_on_own_thread("advice", task.run(recovered, self.stop.clone()));
         }
         handle
     }
@@ -395,11 +358,7 @@ impl ClusterMonitor {
             seed,
         };
         let (task, handle) = warmer::WarmerTask::new(self.clock, inputs);
-        let ended = self.stop.clone();
-        tasks.spawn(async move {
-            task.run(ended).await;
-            "warmer"
-        });
+        tasks.spawn("warmer", task.run(self.stop.clone()));
         handle
     }
 
@@ -414,22 +373,16 @@ impl ClusterMonitor {
         let scanner = self.scanner.clone();
         let (task, handle) =
             feed_client::FeedClientTask::new(self.clock, feeds, settings, scanner, journal);
-        let ended = self.stop.clone();
-        tasks.spawn(async move {
-            task.run(ended).await;
-            "feed client"
-        });
+        tasks.spawn("feed client", task.run(self.stop.clone()));
         handle
     }
 
     /// The current client of CouchDB, sent again after each reload.
-    #[must_use]
     pub fn clients(&self) -> latest::Receiver<Client> {
         self.handles.client.subscribe()
     }
 
     /// Reads design documents with the current client.
-    #[must_use]
     pub fn design_reader(&self) -> Arc<dyn DesignReader> {
         Arc::new(CurrentClient(self.handles.client.subscribe()))
     }
@@ -443,11 +396,7 @@ impl ClusterMonitor {
     ) -> latest::Receiver<Arc<NodeSettings>> {
         let (client, snapshots) = (self.clients(), self.scanner.snapshots.clone());
         let (task, settings) = NodeSettingsTask::new(client, snapshots);
-        let ended = self.stop.clone();
-        tasks.spawn(async move {
-            task.run(writer, ended).await;
-            "reader of node settings"
-        });
+        tasks.spawn("reader of node settings", task.run(writer, self.stop.clone()));
         settings
     }
 
@@ -462,11 +411,8 @@ impl ClusterMonitor {
         let snapshots = self.scanner.snapshots.clone();
         let (task, handle) =
             takeover::TakeoverTask::new(self.clock, config_api, store, settings, snapshots);
-        let ended = self.stop.clone();
-        tasks.spawn(self.client_users.track_future(async move {
-            task.run(ended).await;
-            "smoosh takeover"
-        }));
+        let task = self.client_users.track_future(task.run(self.stop.clone()));
+        tasks.spawn("smoosh takeover", task);
         handle
     }
 
@@ -519,7 +465,7 @@ fn spawn_client(
     carried: TaskTracker,
     tasks: &mut TaskSet,
 ) {
-    tasks.spawn(async move {
+    tasks.spawn("couchdb client", async move {
         let over = async {
             stop.cancelled().await;
             carried.wait().await;
@@ -531,7 +477,6 @@ fn spawn_client(
         if replaced.is_cancelled() {
             stop.cancelled().await;
         }
-        "couchdb client"
     });
 }
 
@@ -599,14 +544,6 @@ fn databases_named_in_full(settings: &Settings) -> Vec<String> {
 
 fn settings_channel<T>(settings: T) -> latest::Sender<Arc<T>> {
     latest::channel(Arc::new(settings)).0
-}
-
-/// The settings of the job state task at start. A command that looks once starts no jobs, so its plan must
-/// not ramp up.
-fn first_follow_settings(settings: &Settings, is_service: bool) -> job_state::JobStateSettings {
-    let mut following = follow_settings(settings);
-    following.acting &= is_service;
-    following
 }
 
 fn follow_settings(settings: &Settings) -> job_state::JobStateSettings {

@@ -233,67 +233,42 @@ fn first_sweep(observed: &ObservedState<'_>) -> Option<OperatorLogLine> {
 impl OperatorLogLine {
     fn log(&self) {
         match self {
-            Self::CouchDbOutage { urls, why, notice, before } => match notice {
-                OutageNotice::Down => tracing::warn!(
-                    urls,
-                    why,
-                    "CouchDB gives no usable answer: nothing is read and nothing is started until it does"
-                ),
-                OutageNotice::StillDown(lasts) => {
-                    let down_for = duration::format_rounded(*lasts);
-                    tracing::warn!(urls, down_for, why, "CouchDB still gives no usable answer");
-                }
-                OutageNotice::Up(lasted) if *before => {
-                    tracing::info!(
-                        urls,
-                        after = duration::format_rounded(*lasted),
-                        "CouchDB answers again"
-                    );
-                }
-                OutageNotice::Up(lasted) => {
-                    tracing::info!(
-                        urls,
-                        after = duration::format_rounded(*lasted),
-                        "CouchDB answers"
-                    );
-                }
-            },
-            Self::ReadOutage { why, notice } => match notice {
-                OutageNotice::Down => {
-                    tracing::warn!(why, "CouchDB answers, but the cluster cannot be read");
-                }
-                OutageNotice::StillDown(lasts) => {
-                    tracing::warn!(
-                        why,
-                        lasts = duration::format_rounded(*lasts),
-                        "the cluster still cannot be read"
-                    );
-                }
-                OutageNotice::Up(lasted) => {
-                    tracing::info!(
-                        after = duration::format_rounded(*lasted),
-                        "the cluster can be read"
-                    );
-                }
-            },
-            Self::UrlOutage { url, why, notice } => log_url_outage(url, why, *notice),
-            Self::NodeOutage { node, notice } => match notice {
-                OutageNotice::Down => tracing::warn!(
-                    node,
-                    "this CouchDB node does not answer: its facts get stale, and nothing is started there"
-                ),
-                OutageNotice::StillDown(lasts) => {
-                    let down_for = duration::format_rounded(*lasts);
-                    tracing::warn!(node, down_for, "this CouchDB node still does not answer");
-                }
-                OutageNotice::Up(lasted) => {
-                    tracing::info!(
-                        node,
-                        after = duration::format_rounded(*lasted),
-                        "this CouchDB node answers again"
-                    );
-                }
-            },
+            Self::CouchDbOutage { urls, why, notice, before } => {
+                let subject = Subject { urls: Some(urls), ..Subject::default() };
+                let again = if *before { "CouchDB answers again" } else { "CouchDB answers" };
+                let says = [
+                    "CouchDB gives no usable answer: nothing is read and nothing is started until it does",
+                    "CouchDB still gives no usable answer",
+                    again,
+                ];
+                notice.log(subject, Some(why), says);
+            }
+            Self::ReadOutage { why, notice } => {
+                let says = [
+                    "CouchDB answers, but the cluster cannot be read",
+                    "the cluster still cannot be read",
+                    "the cluster can be read",
+                ];
+                notice.log(Subject::default(), Some(why), says);
+            }
+            Self::UrlOutage { url, why, notice } => {
+                let subject = Subject { url: Some(url), ..Subject::default() };
+                let says = [
+                    "this URL of CouchDB gives no usable answer, but others do",
+                    "this URL of CouchDB still gives no usable answer",
+                    "this URL of CouchDB answers again",
+                ];
+                notice.log(subject, Some(why), says);
+            }
+            Self::NodeOutage { node, notice } => {
+                let subject = Subject { node: Some(node), ..Subject::default() };
+                let says = [
+                    "this CouchDB node does not answer: its facts get stale, and nothing is started there",
+                    "this CouchDB node still does not answer",
+                    "this CouchDB node answers again",
+                ];
+                notice.log(subject, None, says);
+            }
             Self::MissingRight(right) => {
                 tracing::warn!(why = right, "recliner may not read everything");
             }
@@ -312,21 +287,28 @@ impl OperatorLogLine {
     }
 }
 
-fn log_url_outage(url: &str, why: &str, notice: OutageNotice) {
-    match notice {
-        OutageNotice::Down => {
-            tracing::warn!(url, why, "this URL of CouchDB gives no usable answer, but others do");
-        }
-        OutageNotice::StillDown(lasts) => {
-            let down_for = duration::format_rounded(lasts);
-            tracing::warn!(url, down_for, why, "this URL of CouchDB still gives no usable answer");
-        }
-        OutageNotice::Up(lasted) => {
-            tracing::info!(
-                url,
-                after = duration::format_rounded(lasted),
-                "this URL of CouchDB answers again"
-            );
+/// What is down; fields without a value are left out of the line.
+#[derive(Clone, Copy, Default)]
+struct Subject<'a> {
+    urls: Option<&'a str>,
+    url: Option<&'a str>,
+    node: Option<&'a str>,
+}
+
+impl OutageNotice {
+    /// Logs one of three sentences: for the begin of the outage, a reminder, and its end.
+    fn log(self, Subject { urls, url, node }: Subject<'_>, why: Option<&str>, says: [&str; 3]) {
+        let [down, still, up] = says;
+        match self {
+            Self::Down => tracing::warn!(urls, url, node, why, "{down}"),
+            Self::StillDown(lasts) => {
+                let down_for = duration::format_rounded(lasts);
+                tracing::warn!(urls, url, node, down_for, why, "{still}");
+            }
+            Self::Up(lasted) => {
+                let after = duration::format_rounded(lasted);
+                tracing::info!(urls, url, node, after, "{up}");
+            }
         }
     }
 }

@@ -99,16 +99,13 @@ impl OrderTasks {
                 OrderAnswer::Resumed(resume(follower, &plan, scope, by).await?)
             }
             Action::Release { selector, text } => {
-                let targets = quarantined(follower, &plan, Some(&selector));
+                let targets = self.quarantined(&plan, Some(&selector));
                 if targets.is_empty() {
                     return Err(Denied::Unknown(format!("{text} is not in quarantine")));
                 }
-                OrderAnswer::Released(release(follower, targets).await?)
+                self.release(targets).await?
             }
-            Action::ReleaseAll => {
-                let targets = quarantined(follower, &plan, None);
-                OrderAnswer::Released(release(follower, targets).await?)
-            }
+            Action::ReleaseAll => self.release(self.quarantined(&plan, None)).await?,
             Action::MuteAdvice { key, mute_for, why } => {
                 let order = MuteChange { key, mute_for, why, by: Some(by) };
                 OrderAnswer::Muted(mute(&self.advice, order).await?)
@@ -124,7 +121,7 @@ impl OrderTasks {
             }
             Action::BeginRun { scope, force } => {
                 let run = Run::beginning(scope, force, by, now);
-                OrderAnswer::Run(Box::new(begin_run(follower, &plan, run).await?))
+                OrderAnswer::Run(Box::new(self.begin_run(&plan, run).await?))
             }
             Action::ChangeRun(ChangeRunOrder { run, to }) => {
                 OrderAnswer::Run(Box::new(change_run(follower, &plan, (run, to), by, now).await?))
@@ -226,38 +223,6 @@ async fn resume(
     Ok(Resumed { lifted: texts(&lifted), remaining: texts(&remaining) })
 }
 
-async fn release(
-    follower: &job_state::JobStateHandle,
-    targets: Vec<TargetId>,
-) -> Result<Released, Denied> {
-    for target in &targets {
-        follower.release(Some(target.clone())).await.map_err(order_failed)?;
-    }
-    Ok(Released { targets: targets.iter().map(ToString::to_string).collect() })
-}
-
-/// Begins a run, if one of its members may start at some time.
-async fn begin_run(
-    follower: &job_state::JobStateHandle,
-    plan: &Plan,
-    run: Run,
-) -> Result<RunLine, Denied> {
-    let refused = |why: String, left_out| Denied::Run { why, requests: Vec::new(), left_out };
-    let open = follower.constraints.borrow().runs.check_new(&run.scope);
-    open.map_err(|why| refused(why.to_string(), Vec::new()))?;
-    let (line, impossible) = RunLine::if_ordered(plan, &run);
-    if let Some(why) = impossible {
-        return Err(refused(why, line.left_out));
-    }
-    if plan.rules.mode == Mode::Advise {
-        let why = "recliner runs in advise mode and sends nothing; set mode: enforce to let it, or send the requests yourself".to_owned();
-        let requests = report::requests_of_run(plan, &run);
-        return Err(Denied::Run { why, requests, left_out: line.left_out });
-    }
-    let run = follower.change_run(RunCommand::Begin(run)).await.map_err(run_failed)?;
-    Ok(RunLine { run, ..line })
-}
-
 /// Pauses, resumes or ends a run.
 async fn change_run(
     follower: &job_state::JobStateHandle,
@@ -296,22 +261,42 @@ fn run_failed(why: job_state::RunNotChanged) -> Denied {
     }
 }
 
-/// Targets in quarantine, optionally only those that match `only`.
-fn quarantined(
-    follower: &job_state::JobStateHandle,
-    plan: &Plan,
-    only: Option<&TargetSelector>,
-) -> Vec<TargetId> {
-    let history = follower.constraints.borrow();
-    let rests = history.backoffs.iter();
-    let quarantines = rests.filter(|(_, rest)| matches!(rest, Backoff::Quarantined { .. }));
-    quarantines
-        .filter_map(|(ix, _)| plan.snapshot.target(*ix).map(TargetRef::id))
-        .filter(|id| only.is_none_or(|only| only.selects(id, None)))
-        .collect()
-}
-
 impl OrderTasks {
+    async fn release(&self, targets: Vec<TargetId>) -> Result<OrderAnswer, Denied> {
+        for target in &targets {
+            self.follower.release(Some(target.clone())).await.map_err(order_failed)?;
+        }
+        let targets = targets.iter().map(ToString::to_string).collect();
+        Ok(OrderAnswer::Released(Released { targets }))
+    }
+
+    /// Targets in quarantine, optionally only those that match `only`.
+    fn quarantined(&self, plan: &Plan, only: Option<&TargetSelector>) -> Vec<TargetId> {
+        let constraints = self.follower.constraints.borrow();
+        let backoffs = constraints.backoffs.iter();
+        let quarantined = backoffs.filter(|(_, it)| matches!(it, Backoff::Quarantined { .. }));
+        let ids = quarantined.filter_map(|(ix, _)| plan.snapshot.target(*ix).map(TargetRef::id));
+        ids.filter(|id| only.is_none_or(|only| only.selects(id, None))).collect()
+    }
+
+    /// Begins a run, if one of its members may start at some time.
+    async fn begin_run(&self, plan: &Plan, run: Run) -> Result<RunLine, Denied> {
+        let refused = |why: String, left_out| Denied::Run { why, requests: Vec::new(), left_out };
+        let open = self.follower.constraints.borrow().runs.check_new(&run.scope);
+        open.map_err(|why| refused(why.to_string(), Vec::new()))?;
+        let (line, impossible) = RunLine::if_ordered(plan, &run);
+        if let Some(why) = impossible {
+            return Err(refused(why, line.left_out));
+        }
+        if plan.rules.mode == Mode::Advise {
+            let why = "recliner runs in advise mode and sends nothing; set mode: enforce to let it, or send the requests yourself".to_owned();
+            let requests = report::requests_of_run(plan, &run);
+            return Err(Denied::Run { why, requests, left_out: line.left_out });
+        }
+        let run = self.follower.change_run(RunCommand::Begin(run)).await.map_err(run_failed)?;
+        Ok(RunLine { run, ..line })
+    }
+
     /// Orders the compaction of a target, if a plan that includes the order starts it, or only a limit
     /// delays it.
     async fn compact(

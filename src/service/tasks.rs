@@ -1,29 +1,29 @@
 //! The tasks of a process, and how the end of one is noticed.
 
 use crate::tasks::unwrap_join;
+use futures::FutureExt as _;
 use std::future::Future;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     task::JoinSet,
 };
 
-/// The tasks of a process; each returns its name when it ends.
+/// The tasks of a process, each with its name.
 #[derive(Debug, Default)]
 pub struct TaskSet(JoinSet<&'static str>);
 
 impl TaskSet {
     /// Creates an empty set.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Runs a task.
-    pub fn spawn(&mut self, task: impl Future<Output = &'static str> + Send + 'static) {
-        self.0.spawn(task);
+    /// Runs a task with this name.
+    pub fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task.map(move |()| name));
     }
 
-    /// Runs a task on its own thread.
+    /// Runs a task with this name on its own thread.
     ///
     /// For tasks that own tables of a million rows: their work delays no other task, and one thread
     /// allocates and frees all their memory. Allocators keep memory separate per thread, so tables
@@ -33,13 +33,14 @@ impl TaskSet {
     /// anyway, and the paused clock of tests does not advance while another thread works.
     pub fn spawn_on_own_thread(
         &mut self,
-        task: impl Future<Output = &'static str> + Send + 'static,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
     ) {
         let runtime = Handle::current();
         if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
-            self.0.spawn(task);
+            self.spawn(name, task);
         } else {
-            self.0.spawn_blocking(move || runtime.block_on(task));
+            self.0.spawn_blocking(move || runtime.block_on(task.map(|()| name)));
         }
     }
 

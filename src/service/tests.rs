@@ -9,7 +9,7 @@ use crate::{
     config::{File, Flags},
     simulated::SimulatedDisks,
 };
-use couchdb_sim::{Cluster, demo_config};
+use couchdb_sim::{Cluster, faulty_demo_config};
 use std::{collections::VecDeque, path::Path};
 use tokio::task::JoinSet;
 
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FILE: &str = "scan: {interval: 1h}\npoll: 1h\ncouchdb: {cold_reads_per_second: off}\n";
 
 fn flags() -> Flags {
-    let world = demo_config();
+    let world = faulty_demo_config();
     let user = &world.users[0];
     Flags {
         couchdb_urls: ["sim-1", "sim-2", "sim-3"]
@@ -40,17 +40,16 @@ fn loaded(flags: &Flags, file: &str) -> Result<Loaded, String> {
 }
 
 async fn start(settings: Settings) -> Result<Service, StartError> {
-    start_with(settings, journal::InMemory).await
+    start_with(settings, journal::InMemory::default()).await
 }
 
 async fn start_with(
     settings: Settings,
     storage: impl Storage + 'static,
 ) -> Result<Service, StartError> {
-    let cluster = Cluster::new(demo_config(), 1, Clock::System).unwrap();
+    let cluster = Cluster::new(faulty_demo_config(), 1, Clock::System).unwrap();
     let transport = Transport::in_process(cluster.by_host());
-    let about =
-        ProcessInfo { version: "0.1.0", revision: "unknown", date: "unknown", simulated: true };
+    let about = ProcessInfo::of_this_build(true);
     let machine = HostAccess { meter: Arc::new(SimulatedDisks(cluster)), directories: None };
     Service::start(settings, transport, about, Clock::System, storage, machine).await
 }
@@ -68,7 +67,7 @@ impl RunningService {
     /// Starts a service whose reloads read the given configurations one after the other.
     async fn start(reloads: impl IntoIterator<Item = (Flags, String)>) -> Self {
         let settings = loaded(&flags(), FILE).unwrap().settings;
-        Self::start_with(settings, journal::InMemory, reloads).await
+        Self::start_with(settings, journal::InMemory::default(), reloads).await
     }
 
     /// Starts a service with these settings and this journal.

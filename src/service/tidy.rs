@@ -17,6 +17,7 @@ use crate::{
     table::TargetIx,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::time::{self, Instant};
 use wall_clock::Moment;
 
@@ -50,6 +51,8 @@ pub struct TidyScope {
 }
 
 /// Why a pass ended.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TidyEnd {
     /// Nothing is left that it can do.

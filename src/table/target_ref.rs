@@ -236,10 +236,12 @@ impl<'a> TargetRef<'a> {
         self.reclaimable_bytes_with(&self.facts())
     }
 
-    /// Whether some of its copies were not measured and are assumed to be as large as the one that
-    /// was.
+    /// Whether some of its copies were not measured and are assumed to be as large as the one of their
+    /// range that was.
     pub fn is_estimated(self) -> bool {
-        self.file_count() > self.part_sums().count.max(1)
+        let of_every_range = self.view().is_some_and(|view| !view.exact_range);
+        let measured = if of_every_range { self.shard_map().ranges.max(1) } else { 1 };
+        self.file_count() > self.part_sums().count.max(measured)
     }
 
     fn part_sums(self) -> PartSums {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// An index: a cluster-wide view, identified by database and signature, or the part of a view in
 /// one file, identified by shard and signature. All other fields are attributes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     /// The MD5 hash that names its files.
     pub signature: Signature,
@@ -49,24 +49,6 @@ pub struct IndexQuery {
     pub design: Arc<str>,
     /// Its name in the design document.
     pub view: Arc<str>,
-}
-
-impl Default for View {
-    /// An empty index.
-    fn default() -> Self {
-        Self {
-            signature: Signature([0; 16]),
-            range: None,
-            part_sums: PartSums::default(),
-            designs: Arc::new([]),
-            language: Arc::from(""),
-            collators: Arc::new([]),
-            exact_range: false,
-            build_query: None,
-            functions: Arc::default(),
-            search_index: None,
-        }
-    }
 }
 
 /// Sums over those parts of a view whose sizes are all known, in bytes.

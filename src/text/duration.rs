@@ -28,20 +28,17 @@ const ROUNDING_STEPS: [(u128, u128); 6] = [
 ];
 
 /// Parses a duration such as `30s`, `2h`, `7d` or `1h 30m`; `None` if the text is not a duration.
-#[must_use]
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     humantime::parse_duration(text.trim()).ok()
 }
 
 /// Formats a duration exactly, in the notation that [`parse`] accepts: `400d`, `1h 30m`, `25ms`.
-#[must_use]
 pub(crate) fn format_exact(span: Duration) -> String {
     format_nanos(span.as_nanos())
 }
 
 /// Formats a duration for people, rounded to at most two units: `340ms`, `2.3s`, `12m 30s`, `4d
 /// 7h`, `400d`.
-#[must_use]
 pub(crate) fn format_rounded(span: Duration) -> String {
     let nanos = span.as_nanos();
     let rounded = ROUNDING_STEPS.iter().find_map(|(below, grain)| {
@@ -57,7 +54,6 @@ pub(crate) fn format_rounded(span: Duration) -> String {
 }
 
 /// Formats a duration for a sentence, rounded to one unit: `11 minutes`, `45 hours`, `1 day`.
-#[must_use]
 pub(crate) fn in_words(span: Duration) -> String {
     let seconds = span.as_secs();
     let (unit, length) = match seconds {

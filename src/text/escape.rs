@@ -41,7 +41,6 @@ const HIDDEN_RANGES: [(char, char); 25] = [
 ];
 
 /// Whether a character is a control character or invisible, and therefore escaped.
-#[must_use]
 pub(crate) fn is_hidden(letter: char) -> bool {
     let beyond_ascii = || {
         let after = HIDDEN_RANGES.partition_point(|(first, _)| *first <= letter);
@@ -52,20 +51,17 @@ pub(crate) fn is_hidden(letter: char) -> bool {
 }
 
 /// Escapes a text for use on one line; line breaks are escaped too.
-#[must_use]
 pub(crate) fn escape_line(text: &str) -> Cow<'_, str> {
     escape_where(text, is_hidden)
 }
 
 /// Escapes a text that may span several lines, such as a table; line breaks are kept.
-#[must_use]
 pub(crate) fn escape_lines(text: &str) -> Cow<'_, str> {
     escape_where(text, |letter| letter != '\n' && is_hidden(letter))
 }
 
 /// Escapes a line of JSON that is already serialised. Outside of strings, JSON contains none of
 /// these characters except whitespace, so the line need not be parsed.
-#[must_use]
 pub(crate) fn escape_json_line(text: &str) -> Cow<'_, str> {
     // Most texts are ASCII, where only DEL needs escaping; this check is fast.
     let plain = text.is_ascii() && !text.as_bytes().contains(&0x7f);

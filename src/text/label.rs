@@ -17,7 +17,6 @@ pub trait Label: Copy + Into<&'static str> + FromStr + VariantArray {
     }
 
     /// The name of this variant.
-    #[must_use]
     fn label(self) -> &'static str {
         self.into()
     }
@@ -29,7 +28,6 @@ pub trait Label: Copy + Into<&'static str> + FromStr + VariantArray {
     }
 
     /// Every name.
-    #[must_use]
     fn labels() -> Vec<&'static str> {
         Self::each().map(Self::label).collect()
     }

@@ -23,19 +23,16 @@ impl NameFilter {
     }
 
     /// Whether `name` passes the filter.
-    #[must_use]
     pub fn accepts(&self, name: &str) -> bool {
         (self.include.texts.is_empty() || self.include.matches(name)) && !self.exclude.matches(name)
     }
 
     /// Whether every name passes, so that callers can skip the check.
-    #[must_use]
     pub fn accepts_all(&self) -> bool {
         self.include.texts.is_empty() && self.exclude.texts.is_empty()
     }
 
     /// The patterns as written in the configuration: included, excluded.
-    #[must_use]
     pub fn texts(&self) -> (&[String], &[String]) {
         (&self.include.texts, &self.exclude.texts)
     }
@@ -78,27 +75,23 @@ impl NamePatterns {
     }
 
     /// Whether any pattern matches the whole of `name`.
-    #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.names.contains(name) || self.wildcards.iter().any(|pattern| pattern.matches(name))
     }
 
     /// The patterns as written in the configuration.
-    #[must_use]
     pub fn texts(&self) -> &[String] {
         &self.texts
     }
 }
 
 /// The pattern that matches only this name.
-#[must_use]
 pub(crate) fn escaped(name: &str) -> String {
     let special = |letter: char| "*?[{}\\".contains(letter);
     name.chars().flat_map(|it| special(it).then_some('\\').into_iter().chain([it])).collect()
 }
 
 /// Whether a pattern may match several names.
-#[must_use]
 pub(crate) fn has_wildcard(text: &str) -> bool {
     Wildcard::parse(text).is_some_and(|pattern| pattern.name().is_none())
 }

@@ -34,15 +34,22 @@ pub(crate) const fn bound(unknown: u64, estimated: u64) -> &'static str {
     }
 }
 
+/// The same in words.
+pub(crate) const fn bound_in_words(unknown: u64, estimated: u64) -> &'static str {
+    match (unknown, estimated) {
+        (0, 0) => "",
+        (0, _) => "about ",
+        (..) => "at least ",
+    }
+}
+
 /// Formats bytes for tables: `873 B`, `1.5 MiB`, `12.0 GiB`.
-#[must_use]
 pub(crate) fn format_size(bytes: u64) -> impl fmt::Display {
     bytesize::ByteSize(bytes).display().iec()
 }
 
 /// Formats bytes for a sentence, with at most three digits and no trailing zero: `1.5 MiB`, `512
 /// MiB`.
-#[must_use]
 pub(crate) fn format_size_short(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes as f64;
@@ -62,7 +69,6 @@ pub(crate) fn format_size_short(bytes: u64) -> String {
 
 /// Formats a part of a number of bytes for a sentence, with the unit only once if both have the
 /// same one: `2.2 of 2.3 TiB`, `12 MiB of 2.3 TiB`.
-#[must_use]
 pub(crate) fn format_part(part: u64, whole: u64) -> String {
     let (part, whole) = (format_size_short(part), format_size_short(whole));
     let same = part.split_once(' ').zip(whole.split_once(' '));

@@ -122,13 +122,8 @@ impl NodeBytes {
     }
 }
 
-/// The nodes that hold a target's files: for a view of the cluster, all of them.
-pub(super) fn nodes_of(snapshot: &Snapshot, target: TargetRef<'_>) -> Vec<NodeIx> {
-    nodes_of_start(snapshot, target.node_ix())
-}
-
-/// The nodes on which a start compacts files.
-pub(super) fn nodes_of_start(snapshot: &Snapshot, node: NodeIx) -> Vec<NodeIx> {
+/// The nodes with the files of a target, or of a start, on this node: of the whole cluster, all of them.
+pub(super) fn nodes_of(snapshot: &Snapshot, node: NodeIx) -> Vec<NodeIx> {
     if node != NodeIx::CLUSTER {
         return vec![node];
     }

@@ -77,7 +77,6 @@ pub struct KeptWaste {
 impl Forecast<'_> {
     /// Sets the horizons of a policy's channels by rent so that its mean waste equals that of
     /// `other`.
-    #[must_use]
     pub fn keep_waste(&self, other: &Outlook, policy: &Policy, name: &str) -> KeptWaste {
         let kinds = [TargetKind::Db, TargetKind::View].into_iter();
         let mut searches: Vec<Search> = kinds

@@ -42,7 +42,7 @@ use crate::{
         channel::Mode,
         records::{
             AdvisedJob, HourNumber, ScorecardChange, ScorecardHour, ScorecardRecords,
-            ScorecardSide, hour_of, take_surplus_hours,
+            ScorecardSide, hour_begin, hour_of, take_surplus_hours,
         },
         target::TargetKind,
     },
@@ -54,8 +54,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use targets::{AdvisedTargets, Savings};
 use wall_clock::Moment;
 
-/// A longer time between two steps is a gap, about which nothing is known.
+/// A longer time between two steps is a gap, about which nothing is known, unless facts count as fresh for more than
+/// [`STEPS_OF_FRESH_FACTS`] times as long.
 const MAX_STEP: Duration = Duration::from_secs(300);
+
+/// The number of intervals between two readings after which facts are usually no longer fresh.
+const STEPS_OF_FRESH_FACTS: u32 = 4;
 
 /// Maximum number of times within a step at which the planner is asked.
 const MAX_LOOKS: usize = 60;
@@ -87,7 +91,6 @@ pub struct Scorecard {
 
 impl Scorecard {
     /// Continues from the records of an earlier process.
-    #[must_use]
     pub fn new(records: ScorecardRecords) -> Self {
         let ScorecardRecords { hours, targets, jobs } = records;
         let stored_jobs = jobs.clone();
@@ -125,14 +128,15 @@ impl Scorecard {
             return self.take_changes();
         };
         // Nothing is known about a gap, except that jobs that ran continue.
-        let elapsed = if elapsed <= MAX_STEP { elapsed } else { Duration::ZERO };
+        let longest = MAX_STEP.max(plan.rules.fresh_for / STEPS_OF_FRESH_FACTS);
+        let elapsed = if elapsed <= longest { elapsed } else { Duration::ZERO };
         self.targets.update(&plan.snapshot, &mut self.changes);
         let mut sums = ScorecardHour::default();
         if enforces_everything(plan) {
             self.state = ScorecardState::Enforcing;
             self.advised_waste_bytes = None;
             self.jobs.clear();
-            sums.enforced_seconds = elapsed.as_secs();
+            self.count_enforced(elapsed.as_secs(), now);
         } else {
             self.state = ScorecardState::Advising;
             let savings = self.advance(plan, (now, elapsed), &mut sums);
@@ -154,7 +158,6 @@ impl Scorecard {
     }
 
     /// The sums so far, for readers.
-    #[must_use]
     pub fn view(&self, now: Moment) -> ScorecardView {
         ScorecardView {
             hours: self.hours.clone(),
@@ -182,6 +185,18 @@ impl Scorecard {
         if off > CLOCK_TOLERANCE {
             self.jobs.shift(expected, now);
             self.targets.shift(expected, now);
+        }
+    }
+
+    /// Counts time in which recliner enforced, in every hour of it.
+    fn count_enforced(&mut self, seconds: u64, now: Moment) {
+        let (mut left, mut end) = (seconds, now.unix());
+        while left > 0 {
+            let last = Moment::from_unix(end.saturating_sub(1));
+            let part = left.min(end - hour_begin(hour_of(last)).unix()).max(1);
+            let sums = ScorecardHour { enforced_seconds: part, ..ScorecardHour::default() };
+            self.count(&sums, last);
+            (left, end) = (left - part, end.saturating_sub(part));
         }
     }
 

@@ -4,7 +4,7 @@ use super::{
     Forecast, Outlook, Policy, Present, SAMPLES, Sample, Unchecked, Undone,
     batch_slots::{BatchSlots, SlotNeed},
     course::{CompactedCourse, Courses, undisturbed_tables},
-    imagined::{self, ImaginedJob, NodeBytes, nodes_of, nodes_of_start},
+    imagined::{self, ImaginedJob, NodeBytes, nodes_of},
     volume_outlooks,
 };
 use crate::{
@@ -227,7 +227,7 @@ impl<'a> Simulation<'a> {
             self.waiting = Arc::clone(&plan.queues);
             return next_batch;
         }
-        let plan = self.plan_at(at);
+        let plan = self.plan_between(at, at);
         for start in plan.starts.iter() {
             self.begin(start, &plan, (at, next_batch));
         }
@@ -260,12 +260,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Makes the plan of a time from what is due, running and free then.
-    fn plan_at(&mut self, at: Duration) -> Plan {
-        self.plan_between(at, at)
-    }
-
-    /// Makes a plan that also decides about targets that become due before `next`.
+    /// Makes the plan of a time from what is due, running and free then; it also decides about targets that
+    /// become due before `next`.
     fn plan_between(&mut self, at: Duration, next: Duration) -> Plan {
         self.apply_due(at, next);
         let now = self.moment(at);
@@ -377,7 +373,7 @@ impl<'a> Simulation<'a> {
     ) -> Option<Duration> {
         let target = self.target(start.ix)?;
         let (now, kind) = (self.moment(at), target.kind());
-        let nodes = nodes_of_start(&self.present.snapshot, start.node);
+        let nodes = nodes_of(&self.present.snapshot, start.node);
         let takes = imagined::duration_of(start, &self.conditions.constraints);
         let begins = match &mut self.batches {
             Some(slots) if kind != TargetKind::Cleanup => {
@@ -480,7 +476,7 @@ impl<'a> Simulation<'a> {
         let freed = file.saturating_sub(left).saturating_mul(count);
         self.sums.freed_bytes = self.sums.freed_bytes.saturating_add(freed);
         let change = (file as f64 - left as f64) * count as f64;
-        self.freed_on.spread(change, &nodes_of(&self.present.snapshot, target));
+        self.freed_on.spread(change, &nodes_of(&self.present.snapshot, target.node_ix()));
         self.read_again(ix, job.ends);
         Some(target)
     }
@@ -623,7 +619,7 @@ impl<'a> Simulation<'a> {
         self.rules = Arc::new(always_fresh(&self.policy.rules));
         self.channels = Arc::clone(&self.policy.channels);
         self.queues.reconfigure(Arc::clone(&self.channels));
-        let plan = self.plan_at(self.span);
+        let plan = self.plan_between(self.span, self.span);
         let (end, time) = (self.moment(self.span), TimeAhead::after(self.span));
         let mut by_reason = RefusalReason::each()
             .map(|reason| Undone { reason, targets: 0, bytes: 0 })

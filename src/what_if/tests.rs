@@ -36,6 +36,14 @@ fn facts(file: u64, active: u64, read: u64) -> Facts {
     }
 }
 
+/// Simulates each proposal for this time.
+fn outlooks(present: &Present, proposals: &[Proposal], span: Duration) -> Result<Answer, NoRates> {
+    let stop = CancellationToken::new();
+    let forecast = Forecast::new(present, span, &stop)?;
+    let outlooks = proposals.iter().map(|proposal| forecast.outlook(proposal)).collect();
+    Ok(forecast.answer(outlooks))
+}
+
 /// A node with databases: name, live bytes, garbage and new live bytes a day; watched for ten days,
 /// all in MiB. Each was compacted at the last reading but one.
 fn present(dbs: &[(&str, u64, u64, u64)], space: Option<(u64, u64)>) -> Present {
@@ -71,6 +79,7 @@ fn published(mut draft: Draft, space: Option<(u64, u64)>) -> Present {
         space: Some(VolumeSpace {
             available: available * MIB,
             size: Some(size * MIB),
+            held: None,
             measured_at: at(NOW),
         }),
         falling_since: None,

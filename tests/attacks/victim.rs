@@ -76,13 +76,18 @@ impl Victim {
     /// Starts a demo with these flags.
     pub(crate) async fn demo(flags: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        Self::start(dir, &[&["demo", "--log.level", "info"], flags].concat(), "127.0.0.1").await
+        Self::start(
+            dir,
+            &[&["demo", "--faults", "--log.level", "info"], flags].concat(),
+            "127.0.0.1",
+        )
+        .await
     }
 
     /// Starts a demo that listens on this address.
     pub(crate) async fn demo_on(listen: &str) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        Self::start(dir, &["demo", "--log.level", "info"], listen).await
+        Self::start(dir, &["demo", "--faults", "--log.level", "info"], listen).await
     }
 
     /// Starts a service for these URLs with a configuration, logged in as `adm`.

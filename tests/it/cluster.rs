@@ -5,7 +5,7 @@ use crate::support::{
     small, target, targets, view_there, views_seen,
 };
 use couchdb_names::{ShardName, Version};
-use couchdb_sim::{Config, Database, Design, Fleet, Node, Orphan, demo_config};
+use couchdb_sim::{Config, Database, Design, Fleet, Node, Orphan, faulty_demo_config};
 use recliner::{
     model::target::{TargetKind, TargetState},
     table::NodeSmoosh,
@@ -423,7 +423,7 @@ async fn exported_top_databases_stay_stable_during_compactions() {
     const TOP: usize = 3;
     // CouchDB's own compactor is active.
     let yaml = "scan: {interval: 10s, top: 3}\npoll: 10s\ncouchdb: {cold_reads_per_second: off}\n";
-    let mut rig = Rig::new(demo_config(), yaml);
+    let mut rig = Rig::new(faulty_demo_config(), yaml);
     rig.until(|status| status.sweeps > 0).await;
     let (mut exported, mut best) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..60 {

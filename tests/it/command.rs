@@ -10,6 +10,7 @@ mod follow;
 mod hostile;
 mod inspect;
 mod killed;
+mod lived;
 mod manual;
 mod mixin;
 mod orders;
@@ -141,7 +142,10 @@ fn seed() -> u64 {
 struct Ran {
     code: i32,
     out: String,
+    /// Standard error without the line that names the cluster.
     err: String,
+    /// The line on standard error that names the cluster that answered.
+    about: String,
 }
 
 impl Ran {
@@ -195,7 +199,10 @@ async fn recliner_in(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> Ran {
     let output = output.expect("it ends in time").expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints UTF-8");
     let code = output.status.code().expect("no signal ended it");
-    let ran = Ran { code, out: text(output.stdout), err: text(output.stderr) };
+    let (lines, out) = (text(output.stderr), text(output.stdout));
+    let (about, err) =
+        lines.split_inclusive('\n').partition(|line| line.starts_with("recliner: answered for "));
+    let ran = Ran { code, out, err, about };
     for printed in [&ran.out, &ran.err] {
         assert!(!printed.contains("panicked"), "{words:?}: {printed}");
         let login = base64::prelude::BASE64_STANDARD.encode(format!("adm:{PASSWORD}"));

@@ -5,13 +5,20 @@
 //! and enforce mode keeps every law of [`crate::scenario::judge`].
 
 pub(crate) mod recording_store;
+#[path = "../takeover_store/mod.rs"]
+mod takeover_store;
+
+pub(crate) use takeover_store::InMemoryTakeoverStore;
 
 use crate::scenario::judge::{self, Life, Record};
 use couchdb_client::Transport;
 use couchdb_sim::{Cluster, Config, Database, Exchange};
 use futures::FutureExt as _;
 use recliner::{
-    act::{takeover, warmer},
+    act::{
+        takeover::{self, TakeoverRecord, TakeoverStore},
+        warmer,
+    },
     config::{self, Flags},
     feeds::feed_client,
     model::{
@@ -92,7 +99,7 @@ pub(crate) struct Rig {
     pub(crate) smoosh: Option<takeover::TakeoverHandle>,
     /// The warmer's handle, if the whole service runs.
     pub(crate) warmer: Option<warmer::WarmerHandle>,
-    ledger: takeover::InMemoryTakeoverStore,
+    ledger: InMemoryTakeoverStore,
     clock: Clock,
     adjusted: &'static AdjustedClock,
     /// Whether the whole service runs, or only its observing part.
@@ -158,7 +165,7 @@ impl Rig {
         let cluster = Cluster::new(world, 1, clock).expect("the configuration is valid");
         let settings = load(&flags, yaml);
         let store = RecordingStore::of(&cluster);
-        let ledger = takeover::InMemoryTakeoverStore::default();
+        let ledger = InMemoryTakeoverStore::default();
         let whole = whole || settings.mode == Mode::Enforce;
         let earlier = EarlierProcess::default();
         let (watch, smoosh, warmer, tasks, stop) =
@@ -351,7 +358,7 @@ fn run(
     settings: &Settings,
     clock: Clock,
     store: &RecordingStore,
-    ledger: Option<&takeover::InMemoryTakeoverStore>,
+    ledger: Option<&InMemoryTakeoverStore>,
     earlier: &EarlierProcess,
 ) -> Running {
     let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
@@ -386,13 +393,10 @@ impl Rig {
         &mut self,
     ) -> (feed_client::FeedClientHandle, Journal) {
         let settings = tokio::sync::watch::channel(self.settings.journal).1;
-        let (task, journal) = journal::JournalTask::open(InMemory, self.clock, settings)
+        let (task, journal) = journal::JournalTask::open(InMemory::default(), self.clock, settings)
             .expect("an in-memory journal opens");
         let ended = self.stop.clone();
-        self.tasks.spawn(async move {
-            task.run(ended).await;
-            "journal"
-        });
+        self.tasks.spawn("journal", task.run(ended));
         let nodes = NODES.map(ToOwned::to_owned).into();
         journal
             .claim(ClusterIdentity { nodes, ..ClusterIdentity::default() })

@@ -1,13 +1,11 @@
 //! Taking smoosh over and restoring it over HTTP: always against the simulator, and against a real
 //! cluster if `RECLINER_TEST_COUCHDB_URL` names one (see `live.rs`).
 
-use crate::support::{A, B, NODES, START, nodes};
+use crate::support::{A, B, InMemoryTakeoverStore, NODES, START, nodes};
 use couchdb_client::{Address, Client, ClientSettings, Login, Transport};
 use couchdb_sim::{Cluster, Config, Effect, Fault};
 use recliner::{
-    act::takeover::{
-        self, ConfigApi, InMemoryTakeoverStore, TakeoverStore, Takeovers, restore_node,
-    },
+    act::takeover::{self, ConfigApi, TakeoverStore, Takeovers, restore_node},
     table::{Draft, Snapshot},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

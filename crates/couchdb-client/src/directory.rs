@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{OnceCell, Semaphore},
+    sync::{Notify, OnceCell, Semaphore},
     time::Instant,
 };
 
@@ -83,6 +83,8 @@ pub(super) struct Node {
     pace: Option<TokenBucket>,
     /// The node's own address, once the server there has told that name.
     pub(super) own: ArcSwapOption<Server>,
+    /// Notified when `own` is set.
+    pub(super) found: Notify,
     /// Set once the node's own address has been searched for.
     pub(super) searched: OnceCell<()>,
     /// Whether the settings give no address for the node, and none may be guessed.
@@ -94,6 +96,15 @@ impl Node {
     pub(super) async fn wait_for_pace(&self) {
         if let Some(pace) = &self.pace {
             pace.wait_for_turn().await;
+        }
+    }
+
+    /// Waits until the node's own address is known.
+    pub(super) async fn is_found(&self) {
+        let mut found = std::pin::pin!(self.found.notified());
+        found.as_mut().enable();
+        if self.own.load().is_none() {
+            found.await;
         }
     }
 
@@ -248,6 +259,7 @@ impl Directory {
             auth: EndpointAuth::new(),
             pace: TokenBucket::new(self.cold),
             own: ArcSwapOption::empty(),
+            found: Notify::new(),
             searched: OnceCell::new(),
             no_address_given: AtomicBool::new(false),
         });

@@ -18,7 +18,6 @@ pub struct DbNameTooLong {
 }
 
 /// Whether a clustered database can have this name (`couch_db:validate_dbname/1`).
-#[must_use]
 pub fn is_db_name(name: &str) -> bool {
     let is_system = |part: &str| {
         ["_dbs", "_global_changes", "_metadata", "_nodes", "_replicator", "_users"].contains(&part)

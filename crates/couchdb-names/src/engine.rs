@@ -17,7 +17,6 @@ impl Engine {
     pub const ALL: [Self; 2] = [Self::Nouveau, Self::Clouseau];
 
     /// The word in ids and JSON.
-    #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
             Self::Nouveau => "nouveau",

@@ -23,25 +23,21 @@ impl NameList {
     }
 
     /// The number of names.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// Whether the list contains no names.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
     /// The total length of all names, in bytes.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.text.len()
     }
 
     /// The name at this index; `None` beyond the end.
-    #[must_use]
     pub fn get(&self, at: usize) -> Option<&str> {
         let &end = self.ends.get(at)?;
         let from = match at.checked_sub(1) {

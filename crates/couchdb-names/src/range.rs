@@ -13,19 +13,16 @@ pub struct Range {
 
 impl Range {
     /// Whether documents whose id hashes to `hash` belong to this range.
-    #[must_use]
     pub const fn contains(self, hash: u32) -> bool {
         self.from <= hash && hash <= self.to
     }
 
     /// Whether it is the only range of its database.
-    #[must_use]
     pub const fn is_whole(self) -> bool {
         self.from == 0 && self.to == u32::MAX
     }
 
     /// The first digits of both ends, as many as tell the ranges of a database apart: `80-9f` for up to 256 ranges.
-    #[must_use]
     pub fn short(self) -> String {
         let digits = match self.to - self.from {
             0x00ff_ffff.. => 2,
@@ -44,7 +41,6 @@ pub struct RangeText([u8; 17]);
 
 impl RangeText {
     /// The text, `00000000-7fffffff`.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
@@ -53,7 +49,6 @@ impl RangeText {
 impl Range {
     /// Formats the range without `fmt`, which takes ten times as long: every series and every
     /// request contains a range.
-    #[must_use]
     pub fn text(self) -> RangeText {
         let mut text = [b'-'; 17];
         for (part, mut hash) in text.chunks_mut(9).zip([self.from, self.to]) {
@@ -126,7 +121,6 @@ impl<'a> ShardName<'a> {
     /// Whether the name has a form that CouchDB gives: its only instance suffix is the last one. A
     /// name such as `db.1795222434.1` is left out of a node's `_all_dbs`, and no request can carry
     /// it.
-    #[must_use]
     pub fn has_a_known_form(&self) -> bool {
         let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let last = self.db.rsplit_once('.').map(|(_, last)| last);

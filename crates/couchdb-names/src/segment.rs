@@ -9,7 +9,6 @@ const PART: &AsciiSet =
 
 /// Percent-encodes one part, so that `/`, `%`, quotes, newlines and Unicode are preserved both in
 /// an id and in a URL path.
-#[must_use]
 pub fn encode_part(part: &str) -> PercentEncode<'_> {
     utf8_percent_encode(part, PART)
 }

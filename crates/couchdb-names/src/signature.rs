@@ -1,7 +1,7 @@
 //! The signature of a view index.
 
 /// A view index's signature: the MD5 that names its file. Shown as 32 hex digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signature(pub [u8; 16]);
 
 impl std::fmt::Display for Signature {

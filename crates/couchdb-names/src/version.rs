@@ -33,13 +33,11 @@ impl Version {
     }
 
     /// The release series, that is the major and the minor number: 3.5 for 3.5.2.
-    #[must_use]
     pub const fn series(self) -> (u16, u16) {
         (self.major, self.minor)
     }
 
     /// Whether this version deletes stale index files by itself, without smoosh.
-    #[must_use]
     pub fn cleans_indexes(self) -> bool {
         self >= Self::CLEANS_INDEXES
     }
@@ -60,7 +58,6 @@ pub struct Build {
 
 impl Build {
     /// The version, by which builds are compared.
-    #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }

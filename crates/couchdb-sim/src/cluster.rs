@@ -26,13 +26,32 @@ pub struct Cluster {
 
 #[derive(Debug)]
 struct Shared {
-    /// Wall time at the start; after that, tokio's clock is used.
-    wall: Moment,
-    started: tokio::time::Instant,
+    timeline: std::sync::Mutex<Timeline>,
     /// A lock instead of a task: computing a shard's numbers takes about a microsecond, a task's channel
     /// several, and benches compare clients with this server. It is held for one synchronous closure and
     /// never over an await.
     inner: std::sync::Mutex<Inner>,
+}
+
+/// How the world's time follows from tokio's clock.
+#[derive(Clone, Copy, Debug)]
+struct Timeline {
+    /// Wall time at the world's start.
+    wall: Moment,
+    /// The world's age when it was last connected to a clock, and when that was.
+    age: Duration,
+    since: tokio::time::Instant,
+}
+
+impl Timeline {
+    fn of(age: Duration, clock: Clock) -> Self {
+        let wall = Moment::from_unix(clock.now().unix().saturating_sub(age.as_secs()));
+        Self { wall, age, since: tokio::time::Instant::now() }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.age.saturating_add(self.since.elapsed())
+    }
 }
 
 /// The state under the lock.
@@ -55,11 +74,17 @@ impl Cluster {
             Inner { world: World::new(config, seed)?, planned: Planned::default(), access, log };
         Ok(Self {
             shared: Arc::new(Shared {
-                wall: clock.now(),
-                started: tokio::time::Instant::now(),
+                timeline: std::sync::Mutex::new(Timeline::of(Duration::ZERO, clock)),
                 inner: std::sync::Mutex::new(inner),
             }),
         })
+    }
+
+    /// Lets the world's time continue from its last access with another clock and runtime, as after a time that was
+    /// simulated ahead.
+    pub fn continue_on(&self, clock: Clock) {
+        let age = locked(&self.shared.inner).world.now();
+        *locked(&self.shared.timeline) = Timeline::of(age, clock);
     }
 
     /// The latest requests, oldest first.
@@ -94,7 +119,7 @@ impl Cluster {
 
     /// The time since the start.
     pub fn elapsed(&self) -> Duration {
-        self.shared.started.elapsed()
+        locked(&self.shared.timeline).elapsed()
     }
 
     /// What a walk over a node's directories finds; `None`: no such node.
@@ -105,19 +130,24 @@ impl Cluster {
 
     /// Wall time at the start.
     pub(super) fn wall_at_start(&self) -> Moment {
-        self.shared.wall
+        locked(&self.shared.timeline).wall
     }
 
     /// Wall time now, as the nodes' clocks show it.
     pub fn wall(&self) -> Moment {
-        self.shared.wall.plus(self.elapsed())
+        let timeline = *locked(&self.shared.timeline);
+        timeline.wall.plus(timeline.elapsed())
     }
 
     pub(super) fn locked<T>(&self, read: impl FnOnce(&mut Inner) -> T) -> T {
         let now = self.elapsed();
-        // A panic inside a closure leaves only plain numbers, and tests want to continue.
-        let mut inner = self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = locked(&self.shared.inner);
         inner.world.advance(now);
         read(&mut inner)
     }
+}
+
+/// A panic inside a closure leaves only plain numbers, and tests want to continue.
+fn locked<T>(state: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -142,6 +142,9 @@ pub struct Database {
     /// The ratio of the file size after a compaction to the active size, which depends on the shape of
     /// the documents (0.70 to 1.19 was measured on real shards).
     pub compacts_to: f64,
+    /// Whether compactions of all its copies leave nearly what active bytes and rewrites say, as of documents that are
+    /// alike.
+    pub even: bool,
     /// The average number of writes per second, in bursts.
     pub writes_per_second: f64,
     /// The share of writes that create a document.
@@ -203,6 +206,7 @@ impl Database {
             bloat: 1.5,
             compacted: 0.0,
             compacts_to: 1.0,
+            even: false,
             writes_per_second: 0.0,
             new_share: 0.3,
             delete_share: 0.1,
@@ -249,6 +253,19 @@ pub struct Deploy {
     /// The document, with everything that does not change.
     pub design: Design,
     /// The time between two changes.
+    pub every: Duration,
+}
+
+/// Documents that a job writes at once, again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// An individually described database.
+    pub db: String,
+    /// The number of documents.
+    pub documents: u64,
+    /// The time of the first batch, since the start.
+    pub first: Duration,
+    /// The time between two batches.
     pub every: Duration,
 }
 
@@ -311,6 +328,10 @@ pub struct Config {
     pub recoverable: Vec<Orphan>,
     /// Design documents that are changed repeatedly.
     pub deploys: Vec<Deploy>,
+    /// Jobs that write many documents at once.
+    pub batches: Vec<Batch>,
+    /// How often a built-in compactor looks at what was written to.
+    pub smoosh_every: Duration,
     /// How often a compaction is killed, with the nodes taking turns; `None`: never.
     pub killed_every: Option<Duration>,
     /// How many deleted bytes a disk frees per second; `None`: all at once.
@@ -343,6 +364,8 @@ impl Config {
             orphan_indexes: Vec::new(),
             recoverable: Vec::new(),
             deploys: Vec::new(),
+            batches: Vec::new(),
+            smoosh_every: Duration::from_secs(5),
             killed_every: None,
             delete_rate: None,
             users: vec![User {

@@ -7,8 +7,8 @@
 //! recordings of real servers.
 //!
 //! Used by `recliner demo`, tests and benches. [`Config`] describes a world; [`demo_config`] is the one
-//! of the demo. The numbers of unchanged shards are computed on request, so a [`Fleet`] of a million
-//! databases needs no memory per shard.
+//! of the demo, [`faulty_demo_config`] the one with faults. The numbers of unchanged shards are computed on
+//! request, so a [`Fleet`] of a million databases needs no memory per shard.
 
 mod access;
 mod catalog;
@@ -18,6 +18,7 @@ mod demo;
 mod design;
 mod fault;
 mod faults;
+mod faulty_demo;
 mod growth;
 mod http;
 mod session;
@@ -26,16 +27,17 @@ mod world;
 
 pub use cluster::{Cluster, ConnectionRefused};
 pub use config::{
-    Config, ConfigError, Database, Deploy, Design, Fleet, Interrupted, Node, Orphan, Role,
+    Batch, Config, ConfigError, Database, Deploy, Design, Fleet, Interrupted, Node, Orphan, Role,
     SYSTEM_DATABASES, Search, User,
 };
 pub use demo::demo_config;
 pub use fault::{Effect, Fault};
 pub use faults::Faults;
+pub use faulty_demo::faulty_demo_config;
 pub use wire::Exchange;
 pub use world::{
     Compaction, CompactionEnd, DiskFile, DiskUse, DiskWalk, Obstacle, SearchInfo, ShardInfo, Sizes,
-    StartedBy, Task, TaskKind, ViewFile, ViewInfo, World,
+    StartedBy, Tally, Task, TaskKind, ViewFile, ViewInfo, World,
 };
 
 /// Compiles and runs the examples of the crate's README.

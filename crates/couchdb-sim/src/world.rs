@@ -18,12 +18,14 @@ mod node;
 mod scheduled_events;
 mod search;
 mod smoosh;
+mod tally;
 mod updates;
 
 pub use compaction_log::{Compaction, CompactionEnd, Obstacle, StartedBy};
 pub(super) use database::{DatabaseInfo, LookupError, ShardMapEntry};
 pub use disk_files::{DiskFile, DiskWalk, ViewFile};
 pub use info::{DiskUse, SearchInfo, ShardInfo, Sizes, Task, TaskKind, ViewInfo};
+pub use tally::Tally;
 pub(super) use updates::{DbEvent, EventKind, Update, WRITE_DELAY};
 
 use super::{
@@ -76,6 +78,8 @@ pub struct World {
     /// The configuration without its databases, which are in the catalog.
     config: Config,
     seed: u64,
+    /// Whether any database is written to.
+    is_written: bool,
     now: Duration,
     catalog: Catalog,
     nodes: Vec<NodeState>,
@@ -94,6 +98,8 @@ pub struct World {
     /// When the current `_global_changes` was created.
     global_changes_since: Duration,
     next_smoosh: Duration,
+    /// The most bytes that any disk had to hold.
+    peak_disk: u64,
     /// When events are due.
     scheduled: BTreeSet<(Duration, ScheduledEvent)>,
     trash: Vec<disk_files::DeletedFile>,
@@ -116,10 +122,14 @@ impl World {
         config.check()?;
         let catalog = Catalog::new(&config, seed);
         let nodes = config.nodes.drain(..).map(|node| NodeState::new(node, seed)).collect();
+        let templates = config.fleets.iter().map(|fleet| &fleet.template);
+        let is_written =
+            config.databases.iter().chain(templates).any(|db| db.writes_per_second > 0.0);
         config.databases.clear();
         config.fleets.clear();
         let mut world = Self {
             seed,
+            is_written,
             now: Duration::ZERO,
             catalog,
             nodes,
@@ -132,7 +142,8 @@ impl World {
             written: BTreeMap::new(),
             db_events: Vec::new(),
             global_changes_since: Duration::ZERO,
-            next_smoosh: smoosh::PERIOD,
+            next_smoosh: config.smoosh_every,
+            peak_disk: 0,
             scheduled: BTreeSet::new(),
             trash: Vec::new(),
             config,
@@ -153,7 +164,7 @@ impl World {
             match next {
                 Next::End(key) => self.end(key),
                 Next::Smoosh => {
-                    self.next_smoosh = at + smoosh::PERIOD;
+                    self.next_smoosh = self.now + self.config.smoosh_every;
                     self.smoosh();
                 }
                 Next::Event(what) => self.run_event(at, what),
@@ -163,11 +174,17 @@ impl World {
     }
 
     fn next(&self) -> Option<(Duration, Next)> {
-        let smooshing = self.nodes.iter().any(|node| node.node.smoosh);
+        let smooshing = (0..self.nodes.len()).any(|node| self.smoosh_is_on(node));
         let end = self.ends.first().map(|(at, key)| (*at, Next::End(*key)));
         let tick = smooshing.then_some((self.next_smoosh, Next::Smoosh));
         let happens = self.scheduled.first().map(|(at, what)| (*at, Next::Event(*what)));
         [end, tick, happens].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    /// When the world next changes otherwise than by steady writes.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Duration> {
+        self.next().map(|(at, _)| at)
     }
 
     /// The time since the start.

@@ -170,6 +170,33 @@ impl Writer {
         }
     }
 
+    /// Writes a family with these samples, each with its label values in the order of the family's
+    /// labels.
+    #[expect(single_use_lifetimes, reason = "an anonymous one is not stable here")]
+    pub fn write<'a, const N: usize, V: Into<Value>>(
+        &mut self,
+        family: &Family<N>,
+        samples: impl IntoIterator<Item = ([&'a str; N], V)>,
+    ) {
+        let mut out = self.family(family);
+        for (labels, value) in samples {
+            out.sample(&labels, value);
+        }
+    }
+
+    /// Writes families about the same rows, each with the value that its function reads of a row, where
+    /// it is known.
+    pub fn write_each<const N: usize, R: Copy, V: Into<Value>>(
+        &mut self,
+        rows: &[([&str; N], R)],
+        families: &[(&Family<N>, fn(R) -> Option<V>)],
+    ) {
+        for (family, read) in families {
+            let samples = rows.iter().filter_map(|(labels, row)| Some((*labels, read(*row)?)));
+            self.write(family, samples);
+        }
+    }
+
     /// Reserves memory for this many more bytes. Text that is passed on in pieces needs none.
     pub fn reserve(&mut self, bytes: usize) {
         if self.gzip.is_none() && self.pieces.is_none() {

@@ -25,14 +25,12 @@ impl Moment {
     }
 
     /// Seconds since 1970.
-    #[must_use]
     pub const fn unix(self) -> u64 {
         self.0 as u64
     }
 
     /// The time since this moment at `now`; zero if it is in the future, as after a clock was set
     /// back.
-    #[must_use]
     pub fn age(self, now: Self) -> Duration {
         Duration::from_secs(u64::from(now.0.saturating_sub(self.0)))
     }
@@ -58,14 +56,12 @@ impl Moment {
     }
 
     /// RFC 3339 in UTC with whole seconds, as in JSON and tables.
-    #[must_use]
     pub fn rfc3339(self) -> String {
         jiff::Timestamp::from_second(i64::from(self.0))
             .map_or_else(|_| self.0.to_string(), |stamp| stamp.to_string())
     }
 
     /// The date in UTC, such as `2026-11-21`.
-    #[must_use]
     pub fn date(self) -> String {
         self.rfc3339().chars().take(10).collect()
     }
@@ -102,7 +98,6 @@ impl Clock {
     }
 
     /// The current time.
-    #[must_use]
     pub fn now(self) -> Moment {
         match self {
             Self::System => {

@@ -39,15 +39,6 @@ pub(super) struct PendingWrites {
     retry_at: Instant,
 }
 
-impl std::fmt::Debug for PendingWrites {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Outbox")
-            .field("next", &self.next)
-            .field("trouble", &self.failure)
-            .finish_non_exhaustive()
-    }
-}
-
 impl PendingWrites {
     pub(super) fn new(keeper: Arc<dyn StateStore>) -> Self {
         Self {

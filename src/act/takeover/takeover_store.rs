@@ -3,10 +3,6 @@
 use super::{CONCURRENCY_KEY, channel_section};
 use crate::store::journal::{Journal, OverriddenSetting};
 use futures::{FutureExt as _, future::BoxFuture};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
 
 /// A smoosh channel that is stopped on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,33 +60,5 @@ impl TakeoverStore for Journal {
     fn remove(&self, record: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
         async move { self.record_restored(vec![record.into()]).await.map_err(|why| why.to_string()) }
             .boxed()
-    }
-}
-
-type RecordMap = BTreeMap<(String, String), TakeoverRecord>;
-
-/// Records that are kept in memory only, for the demo and for tests.
-#[derive(Clone, Debug, Default)]
-pub struct InMemoryTakeoverStore(Arc<Mutex<RecordMap>>);
-
-impl InMemoryTakeoverStore {
-    fn records_mut(&self) -> MutexGuard<'_, RecordMap> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl TakeoverStore for InMemoryTakeoverStore {
-    fn records(&self) -> BoxFuture<'_, Result<Vec<TakeoverRecord>, String>> {
-        std::future::ready(Ok(self.records_mut().values().cloned().collect())).boxed()
-    }
-
-    fn insert(&self, record: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
-        self.records_mut().entry((record.node.clone(), record.channel.clone())).or_insert(record);
-        std::future::ready(Ok(())).boxed()
-    }
-
-    fn remove(&self, record: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
-        self.records_mut().remove(&(record.node, record.channel));
-        std::future::ready(Ok(())).boxed()
     }
 }

@@ -36,43 +36,20 @@ pub struct DesignDocument {
     pub(super) searches: Vec<SearchIndex>,
 }
 
-/// Why a text is not a design document that CouchDB could index. Each message follows the name of
-/// the file.
+/// Why a text is not a design document that CouchDB could index; it follows the name of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DesignProblem {
-    /// It is not JSON.
-    #[error("is not JSON: {0}")]
-    NotJson(String),
-    /// It is not an object.
-    #[error("is not a design document: it is not a JSON object")]
-    NotAnObject,
-    /// Nothing in it says that it is a design document.
-    #[error(
-        "is not a design document: it has neither views nor search indexes nor an _id that begins with _design/"
-    )]
-    NoDesign,
-    /// It is another kind of document.
-    #[error(
-        "is not a design document: its _id is {0:?}; ids of design documents begin with _design/"
-    )]
-    OtherId(String),
-    /// Its id is missing, and nothing else names it.
-    #[error("has no _id; add \"_id\": \"_design/NAME\"")]
-    NoId,
-    /// CouchDB has nothing that runs its functions.
-    #[error("has views in the language {language:?}, which CouchDB does not build; it builds {}", listed(.built))]
-    Language {
-        /// The language.
-        language: String,
-        /// Those that are built.
-        built: Vec<String>,
-    },
-    /// It would take far more memory than its text.
-    #[error("has more than {MAX_VALUES} lists, objects, texts and numbers")]
-    TooManyValues,
-    /// A part of it is something that CouchDB does not accept.
-    #[error("is not a design document that CouchDB takes: {0}")]
-    Invalid(String),
+#[error("{0}")]
+pub struct DesignProblem(String);
+
+impl DesignProblem {
+    fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+
+    /// A part of the document is something that CouchDB does not accept.
+    fn invalid(why: &str) -> Self {
+        Self(format!("is not a design document that CouchDB takes: {why}"))
+    }
 }
 
 /// How a view differs from the present document.
@@ -95,7 +72,6 @@ impl ViewChange {
     pub const LABELS: &[&str] = Self::VARIANTS;
 
     /// The label in JSON.
-    #[must_use]
     pub fn label(&self) -> &'static str {
         self.into()
     }
@@ -132,19 +108,23 @@ impl DesignDocument {
     /// If CouchDB would not take it as a design document.
     pub fn parse(text: &str, id: Option<&str>) -> Result<Self, DesignProblem> {
         if has_too_many_values(text) {
-            return Err(DesignProblem::TooManyValues);
+            let why = format!("has more than {MAX_VALUES} lists, objects, texts and numbers");
+            return Err(DesignProblem(why));
         }
-        let document: Value =
-            serde_json::from_str(text).map_err(|why| DesignProblem::NotJson(why.to_string()))?;
-        let Value::Object(document) = document else { return Err(DesignProblem::NotAnObject) };
+        let document = serde_json::from_str(text)
+            .map_err(|why| DesignProblem(format!("is not JSON: {why}")))?;
+        let Value::Object(document) = document else {
+            return Err(DesignProblem::new("is not a design document: it is not a JSON object"));
+        };
         let id = id_of(&document, id)?;
         let (views, lib) = views_of(&document)?;
         let language = match document.get("language") {
             None => "javascript".to_owned(),
             Some(Value::String(language)) => language.clone(),
-            Some(_) => return Err(invalid("language is not a string")),
+            Some(_) => return Err(DesignProblem::invalid("language is not a string")),
         };
-        let signature = Design::parse(text).map_err(|why| invalid(&why.to_string()))?.signature;
+        let signature =
+            Design::parse(text).map_err(|why| DesignProblem::invalid(&why.to_string()))?.signature;
         let autoupdate = document.get("autoupdate");
         let off = |value: &Value| *value == false || value.get("views") == Some(&false.into());
         Ok(Self {
@@ -175,8 +155,11 @@ impl DesignDocument {
         if self.views.is_empty() || built.contains(&self.language) {
             return Ok(());
         }
-        let built = built.iter().cloned().collect();
-        Err(DesignProblem::Language { language: self.language.clone(), built })
+        let built = listed(&built.iter().cloned().collect::<Vec<_>>());
+        Err(DesignProblem(format!(
+            "has views in the language {:?}, which CouchDB does not build; it builds {built}",
+            self.language
+        )))
     }
 
     /// The views that another document also has, under any name; none if anything else differs that
@@ -206,20 +189,15 @@ impl DesignDocument {
         });
         let mut difference = Difference { views: views.collect(), document: Vec::new() };
         let Some(present) = present else { return difference };
-        if self.language != present.language {
-            difference.document.push(format!(
-                "The language changes from {} to {}.",
-                present.language, self.language
-            ));
-        }
-        if self.options != present.options {
-            difference.document.push("The options of the document change.".to_owned());
-        }
-        if self.lib != present.lib {
-            difference
-                .document
-                .push("The library (views.lib) changes, which all views share.".to_owned());
-        }
+        let language =
+            format!("The language changes from {} to {}.", present.language, self.language);
+        let changes = [
+            (self.language != present.language, &*language),
+            (self.options != present.options, "The options of the document change."),
+            (self.lib != present.lib, "The library (views.lib) changes, which all views share."),
+        ];
+        let changes = changes.into_iter().filter(|(differs, _)| *differs);
+        difference.document = changes.map(|(_, says)| says.to_owned()).collect();
         let are_same = difference.views.iter().all(|(_, change)| *change == ViewChange::Same);
         if self.signature != present.signature && are_same && difference.document.is_empty() {
             difference.document.push(
@@ -231,20 +209,23 @@ impl DesignDocument {
     }
 }
 
-fn invalid(why: &str) -> DesignProblem {
-    DesignProblem::Invalid(why.to_owned())
-}
-
 fn id_of(document: &Map<String, Value>, given: Option<&str>) -> Result<String, DesignProblem> {
     let is_named = |id: &str| id.len() > PREFIX.len() && id.starts_with(PREFIX);
+    let other_id = |id: &str| {
+        DesignProblem(format!(
+            "is not a design document: its _id is {id:?}; ids of design documents begin with _design/"
+        ))
+    };
     match (document.get("_id"), given) {
         (Some(Value::String(id)), _) if is_named(id) => Ok(id.clone()),
-        (Some(Value::String(id)), _) => Err(DesignProblem::OtherId(id.clone())),
-        (Some(_), _) => Err(invalid("_id is not a string")),
-        (None, _) if !has_indexes(document) => Err(DesignProblem::NoDesign),
+        (Some(Value::String(id)), _) => Err(other_id(id)),
+        (Some(_), _) => Err(DesignProblem::invalid("_id is not a string")),
+        (None, _) if !has_indexes(document) => Err(DesignProblem::new(
+            "is not a design document: it has neither views nor search indexes nor an _id that begins with _design/",
+        )),
         (None, Some(id)) if is_named(id) => Ok(id.to_owned()),
-        (None, Some(id)) => Err(DesignProblem::OtherId(id.to_owned())),
-        (None, None) => Err(DesignProblem::NoId),
+        (None, Some(id)) => Err(other_id(id)),
+        (None, None) => Err(DesignProblem::new("has no _id; add \"_id\": \"_design/NAME\"")),
     }
 }
 
@@ -261,18 +242,20 @@ fn views_of(
     let views = match document.get("views") {
         None => return Ok((found, None)),
         Some(Value::Object(views)) => views,
-        Some(_) => return Err(invalid("views is not an object")),
+        Some(_) => return Err(DesignProblem::invalid("views is not an object")),
     };
     for (name, view) in views.iter().filter(|(name, _)| *name != "lib") {
         let Value::Object(parts) = view else {
-            return Err(invalid(&format!("the view {name:?} is not an object")));
+            return Err(DesignProblem::invalid(&format!("the view {name:?} is not an object")));
         };
         match parts.get("map") {
             Some(Value::String(_) | Value::Object(_)) => found.insert(name.clone(), view.clone()),
             Some(_) => {
-                return Err(invalid(&format!("the map of the view {name:?} is not a string")));
+                return Err(DesignProblem::invalid(&format!(
+                    "the map of the view {name:?} is not a string"
+                )));
             }
-            None => return Err(invalid(&format!("the view {name:?} has no map"))),
+            None => return Err(DesignProblem::invalid(&format!("the view {name:?} has no map"))),
         };
     }
     Ok((found, views.get("lib").cloned()))
@@ -336,7 +319,7 @@ mod tests {
         assert_eq!(design.new_searches(Some(&parse(present).unwrap())), ["by_text"]);
         let unnamed = r#"{"indexes":{"a":{}}}"#;
         assert_eq!(DesignDocument::parse(unnamed, Some("_design/y")).unwrap().id, "_design/y");
-        assert_eq!(parse(unnamed).unwrap_err(), DesignProblem::NoId);
+        assert!(parse(unnamed).unwrap_err().to_string().starts_with("has no _id"));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::{
     table::{DbIx, Snapshot, TargetRef},
     text::{counted, size::format_size_short},
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
@@ -94,25 +96,26 @@ impl KeptViews<'_> {
     /// its views are dropped.
     fn row(&self, sums: &DbSurvey) -> Option<Spread> {
         let present = sibling(self.index, sums)?;
-        if 2 * self.names.len() < present.views {
+        if 2 * (self.names.len() as u64) < present.views {
             return None;
         }
-        let are_all = self.names.len() >= present.views;
+        let are_all = self.names.len() as u64 >= present.views;
         let factor = if are_all { AROUND_ALL_KEPT } else { AROUND_SOME_KEPT };
         Spread::around(&mut [present.bytes_per_row], factor)
     }
 }
 
-/// A built index that the estimate is based on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sibling {
-    /// Its database.
+/// A built index from which the sizes are predicted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasuredIndex {
+    /// The index's database.
     pub db: String,
-    /// Its design documents.
+    /// The index's design documents.
     pub designs: Vec<String>,
-    /// Number of its views.
-    pub views: usize,
-    /// Its live bytes per document and view.
+    /// Number of views in the index.
+    pub views: u64,
+    /// Live bytes per document and view.
+    #[serde(rename = "bytes_per_doc_and_view")]
     pub bytes_per_row: f64,
 }
 
@@ -128,7 +131,7 @@ pub struct IndexSize {
     /// Number of indexes that it is based on.
     pub measured: usize,
     /// Some of these indexes, the most typical ones first.
-    pub siblings: Vec<Sibling>,
+    pub siblings: Vec<MeasuredIndex>,
     /// Live bytes per document, all views together.
     pub bytes_per_doc: Spread,
 }
@@ -144,7 +147,7 @@ impl IndexSize {
         kept: Option<&KeptViews<'_>>,
     ) -> Option<Self> {
         let (_, sums) = survey.dbs().find(|(ix, _)| *ix == db)?;
-        let own: Vec<Sibling> =
+        let own: Vec<MeasuredIndex> =
             survey.views_of(db).filter_map(|row| sibling(snapshot.target_at(row)?, sums)).collect();
         let (basis, measured) = match own.is_empty() {
             false => (SizeBasis::Siblings, own),
@@ -181,7 +184,6 @@ impl IndexSize {
     }
 
     /// What the estimate is based on, as a sentence.
-    #[must_use]
     pub fn says(&self) -> String {
         let Spread { low, high, .. } = self.bytes_per_doc;
         let cost = format!(
@@ -295,17 +297,18 @@ fn emitted_values(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The cost of a built index; none if it is not built, or what it costs is unknown.
-fn sibling(index: TargetRef<'_>, sums: &DbSurvey) -> Option<Sibling> {
+fn sibling(index: TargetRef<'_>, sums: &DbSurvey) -> Option<MeasuredIndex> {
     let view = index.view()?;
     let (live, docs) = (index.active_bytes()?, copies_of_docs(sums)?);
     let is_index = index.kind() == TargetKind::View && index.state() == TargetState::Ok;
     if !is_index || view.functions.is_empty() || docs < 1.0 || !is_built(index) {
         return None;
     }
-    let views = view.functions.len();
+    let views = view.functions.len() as u64;
     let bytes_per_row = live as f64 / (docs * views as f64);
     let designs = view.designs.iter().map(ToString::to_string).collect();
-    let sibling = Sibling { db: index.db_name().db.to_owned(), designs, views, bytes_per_row };
+    let sibling =
+        MeasuredIndex { db: index.db_name().db.to_owned(), designs, views, bytes_per_row };
     (bytes_per_row > 0.0).then_some(sibling)
 }
 
@@ -319,7 +322,7 @@ fn is_built(index: TargetRef<'_>) -> bool {
 }
 
 /// The built indexes of all databases.
-fn others(survey: &Survey, snapshot: &Snapshot) -> Vec<Sibling> {
+fn others(survey: &Survey, snapshot: &Snapshot) -> Vec<MeasuredIndex> {
     let of_db = |(db, sums): (DbIx, &DbSurvey)| {
         let sums = *sums;
         survey.views_of(db).filter_map(move |row| sibling(snapshot.target_at(row)?, &sums))
@@ -328,8 +331,8 @@ fn others(survey: &Survey, snapshot: &Snapshot) -> Vec<Sibling> {
 }
 
 /// Some of these indexes, those closest to the likely cost first.
-fn nearest(mut measured: Vec<Sibling>, likely: f64) -> Vec<Sibling> {
-    let distance = |it: &Sibling| (it.bytes_per_row / likely).ln().abs();
+fn nearest(mut measured: Vec<MeasuredIndex>, likely: f64) -> Vec<MeasuredIndex> {
+    let distance = |it: &MeasuredIndex| (it.bytes_per_row / likely).ln().abs();
     measured.sort_by(|one, other| distance(one).total_cmp(&distance(other)));
     measured.truncate(MAX_SIBLINGS);
     measured

@@ -17,7 +17,6 @@ impl Spread {
 
     /// A range around samples: from the smallest divided by `factor` to the largest times `factor`,
     /// with the median as the likely value; `None` without samples.
-    #[must_use]
     pub fn around(samples: &mut [f64], factor: f64) -> Option<Self> {
         samples.sort_by(f64::total_cmp);
         let (first, last) = (*samples.first()?, *samples.last()?);
@@ -52,24 +51,25 @@ impl Spread {
         Self { low: self.low * factor, likely: self.likely * factor, high: self.high * factor }
     }
 
+    /// Each value combined with that of another range.
+    fn each(self, other: Self, with: fn(f64, f64) -> f64) -> Self {
+        Self {
+            low: with(self.low, other.low),
+            likely: with(self.likely, other.likely),
+            high: with(self.high, other.high),
+        }
+    }
+
     /// Each value plus that of another range.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self {
-            low: self.low + other.low,
-            likely: self.likely + other.likely,
-            high: self.high + other.high,
-        }
+        self.each(other, |one, other| one + other)
     }
 
     /// The larger value at each point of the two ranges.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        Self {
-            low: self.low.max(other.low),
-            likely: self.likely.max(other.likely),
-            high: self.high.max(other.high),
-        }
+        self.each(other, f64::max)
     }
 }
 

@@ -286,6 +286,7 @@ impl TestCluster {
             space: available.map(|available| VolumeSpace {
                 available,
                 size: None,
+                held: None,
                 measured_at: NOW,
             }),
             falling_since: None,
@@ -379,7 +380,7 @@ impl TestCluster {
     pub(crate) fn findings_of(self, rule: &Rule) -> Vec<Finding> {
         let inputs = self.inputs();
         let survey = Survey::of(&inputs.plan.snapshot, NOW);
-        let mut findings = Findings::default();
+        let mut findings = Findings::of(rule);
         (rule.check)(&Situation { inputs: &inputs, survey: &survey, now: NOW }, &mut findings);
         findings.into_parts().0
     }

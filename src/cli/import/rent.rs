@@ -70,11 +70,8 @@ fn check(args: &ImportArgs) -> Result<(), CommandError> {
         ));
     }
     let source = &args.source;
-    let names_couchdb = !source.urls.is_empty()
-        || source.config_file.is_some()
-        || source.data_dir.is_some()
-        || source.view_index_dir.is_some();
-    if names_couchdb || !args.ini.is_empty() || args.version.is_some() || source.node.is_some() {
+    let names_files = !args.ini.is_empty() || args.version.is_some();
+    if source.names_a_cluster() || source.node.is_some() || names_files {
         return Err(CommandError::usage(
             "--as rent asks a running recliner, which reads smoosh's settings itself: name it with --recliner.url, and leave out flags of CouchDB, its files and --config.file",
         ));

@@ -31,12 +31,10 @@ impl FromStr for Selector {
         let text = text.trim();
         let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(text);
         if text.contains(char::is_control) {
-            return Err(SelectorError("it has a line break or another control character".into()));
+            return wrong("it has a line break or another control character");
         }
         if text.contains("{{") || text.contains("}}") {
-            return Err(SelectorError(
-                "it has two braces in a row, which begin or end a template in an alert".into(),
-            ));
+            return wrong("it has two braces in a row, which begin or end a template in an alert");
         }
         let (mut rest, mut matchers, mut is_positive) = (inner.trim(), Vec::new(), false);
         while !rest.is_empty() {
@@ -46,16 +44,20 @@ impl FromStr for Selector {
             rest = match after.strip_prefix(',') {
                 Some(next) => next.trim_start(),
                 None if after.is_empty() => after,
-                None => return Err(SelectorError(format!("a comma is missing before {after}"))),
+                None => return wrong(format!("a comma is missing before {after}")),
             };
         }
         if !is_positive {
-            return Err(SelectorError(
-                "no matcher says which targets are recliner's: at least one needs = or =~ and a value".into(),
-            ));
+            return wrong(
+                "no matcher says which targets are recliner's: at least one needs = or =~ and a value",
+            );
         }
         Ok(Self(matchers.join(", ")))
     }
+}
+
+fn wrong<T>(why: impl Into<String>) -> Result<T, SelectorError> {
+    Err(SelectorError(why.into()))
 }
 
 struct Matcher {
@@ -69,22 +71,20 @@ fn matcher(text: &str) -> Result<(Matcher, &str), SelectorError> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
     let (label, rest) = text.split_at_checked(end).unwrap_or((text, ""));
     if label.is_empty() || label.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(SelectorError(format!("{text} does not begin with the name of a label")));
+        return wrong(format!("{text} does not begin with the name of a label"));
     }
     if label == "__name__" {
-        return Err(SelectorError(
-            "__name__ is the metric's name, and not a target's label".into(),
-        ));
+        return wrong("__name__ is the metric's name, and not a target's label");
     }
     let rest = rest.trim_start();
     let operators = ["=~", "!~", "!=", "="];
     let matched = operators.iter().find_map(|it| rest.strip_prefix(it).map(|rest| (*it, rest)));
     let Some((operator, rest)) = matched else {
-        return Err(SelectorError(format!("after {label} comes none of =, !=, =~ and !~")));
+        return wrong(format!("after {label} comes none of =, !=, =~ and !~"));
     };
     let rest = rest.trim_start();
     let Some(quoted) = rest.strip_prefix('"') else {
-        return Err(SelectorError(format!("the value of {label} is not in double quotes")));
+        return wrong(format!("the value of {label} is not in double quotes"));
     };
     let mut is_escaped = false;
     let end = quoted.find(|c: char| {
@@ -93,12 +93,12 @@ fn matcher(text: &str) -> Result<(Matcher, &str), SelectorError> {
         is_end
     });
     let Some((value, rest)) = end.and_then(|end| quoted.split_at_checked(end)) else {
-        return Err(SelectorError(format!("the value of {label} has no closing quote")));
+        return wrong(format!("the value of {label} has no closing quote"));
     };
     if let Some(letter) = unknown_escape(value) {
-        return Err(SelectorError(format!(
+        return wrong(format!(
             "\\{letter} in the value of {label} means nothing in PromQL, where a backslash is written twice"
-        )));
+        ));
     }
     let matcher = Matcher {
         text: format!("{label}{operator}\"{value}\""),

@@ -54,10 +54,7 @@ fn piece(line: &AdviceLine, width: u16) -> String {
         wrap(&mut text, &name("gain"), &gain, width.into());
     }
     for remedy in &line.remedy {
-        wrap(&mut text, &name("do"), &printable(&remedy.says), width.into());
-        for pasted in lines_to_paste(remedy) {
-            text.push_str(&format!("    {pasted}\n"));
-        }
+        add_remedy(&mut text, &name("do"), remedy, width);
     }
     let since = line.since.as_deref().map(|since| format!(", since {}", printable(since)));
     let subject = match &*line.subject.kind {
@@ -75,8 +72,12 @@ fn piece(line: &AdviceLine, width: u16) -> String {
     text
 }
 
-fn lines_to_paste(remedy: &AdviceRemedy) -> impl Iterator<Item = String> {
-    remedy.text.iter().flat_map(|text| text.lines()).map(printable)
+/// Adds what to do, after `head`. Lines to paste are never wrapped.
+pub(super) fn add_remedy(text: &mut String, head: &str, remedy: &AdviceRemedy, width: u16) {
+    wrap(text, head, &printable(&remedy.says), width.into());
+    for pasted in remedy.text.iter().flat_map(|text| text.lines()) {
+        text.push_str(&format!("    {}\n", printable(pasted)));
+    }
 }
 
 /// What following the advice gains, as far as it is known.

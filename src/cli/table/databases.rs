@@ -1,6 +1,6 @@
 //! Databases: as a table, or one of them in sentences.
 
-use super::layout::{Grid, WIDE, bytes, paragraph};
+use super::layout::{Grid, bytes, paragraph};
 use crate::{
     cli::printable,
     plan::RefusalReason,
@@ -14,7 +14,7 @@ pub(in crate::cli) fn databases(found: &Databases, is_named: bool, width: u16) -
         [] => "There are no databases.\n".to_owned(),
         [line] if is_named => paragraphs(line, width),
         lines => {
-            let mut text = if width < WIDE { narrow(lines, width) } else { wide(lines, width) };
+            let mut text = table(lines, width);
             let more = found.total.saturating_sub(lines.len());
             if more > 0 {
                 let more = counted(more as u64, "more database", "more databases");
@@ -25,66 +25,34 @@ pub(in crate::cli) fn databases(found: &Databases, is_named: bool, width: u16) -
     }
 }
 
-/// Columns of every table.
-struct Row {
-    db: String,
-    file: String,
-    reclaimable: String,
-    growth: String,
-    why: String,
+fn table(lines: &[DatabaseLine], width: u16) -> String {
+    let last = |line: &DatabaseLine| {
+        line.last_compaction.as_deref().map_or_else(|| "?".to_owned(), printable)
+    };
+    Grid::of(width, lines)
+        .text("database", |it| printable(&it.db))
+        .number("on disk", |it| bounded(it, it.file_bytes))
+        .wide_number("documents", |it| bounded(it, it.document_bytes))
+        .wide_number("indexes", |it| bounded(it, it.index_bytes))
+        .number("reclaimable", |it| bounded(it, it.reclaimable_bytes))
+        .number("grows a day", |it| bytes(it.growth_day_bytes))
+        .wide_number("in 7 days", |it| bytes(it.growth_week_bytes))
+        .wide_text("last compaction", last)
+        .text("why it stays", why)
+        .one_line_each()
 }
 
-fn row(line: &DatabaseLine) -> Row {
-    let why = match (&line.reason, &line.why) {
-        (Some(reason), _) => RefusalReason::words_of(reason),
+fn why(line: &DatabaseLine) -> String {
+    match (&line.reason, &line.why) {
+        (Some(reason), _) => printable(&RefusalReason::words_of(reason)),
         (None, Some(_)) => "no channel".to_owned(),
         (None, None) => String::new(),
-    };
-    Row {
-        db: printable(&line.db),
-        file: bounded(line, line.file_bytes),
-        reclaimable: bounded(line, line.reclaimable_bytes),
-        growth: bytes(line.growth_day_bytes),
-        why: printable(&why),
     }
 }
 
 /// A sum, marked where it is a lower bound or an estimate.
 fn bounded(line: &DatabaseLine, sum: u64) -> String {
     format!("{}{}", size::bound(line.unmeasured, line.estimated), bytes(Some(sum)))
-}
-
-fn narrow(lines: &[DatabaseLine], width: u16) -> String {
-    let head = ["database", "on disk", "reclaimable", "grows a day", "why it stays"];
-    let mut table = Grid::new(head, &[1, 2, 3]);
-    for Row { db, file, reclaimable, growth, why } in lines.iter().map(row) {
-        table.push([db, file, reclaimable, growth, why]);
-    }
-    table.one_line_each(width, |most| most * 2 / 3)
-}
-
-fn wide(lines: &[DatabaseLine], width: u16) -> String {
-    let head = [
-        "database",
-        "on disk",
-        "documents",
-        "indexes",
-        "reclaimable",
-        "grows a day",
-        "in 7 days",
-        "last compaction",
-        "why it stays",
-    ];
-    let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6]);
-    for line in lines {
-        let Row { db, file, reclaimable, growth, why } = row(line);
-        let (documents, indexes) =
-            (bounded(line, line.document_bytes), bounded(line, line.index_bytes));
-        let last = line.last_compaction.as_deref().map_or_else(|| "?".to_owned(), printable);
-        let week = bytes(line.growth_week_bytes);
-        table.push([db, file, documents, indexes, reclaimable, growth, week, last, why]);
-    }
-    table.one_line_each(width, |most| most * 2 / 3)
 }
 
 /// One database in sentences.

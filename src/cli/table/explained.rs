@@ -3,18 +3,18 @@
 
 use super::{
     super::printable,
-    layout::{Grid, Lines, WIDE, bytes, paragraph, short_node, short_range},
+    layout::{Grid, Lines, bytes, paragraph, place, short_range},
     planned::pasted,
     scanned::no_channel_legend,
 };
 use crate::{
-    model::rounding::to_bytes,
+    model::{rounding::to_bytes, target::TargetId},
     plan::RefusalReason,
     serve::report::{self, Explained, MissLine, OrderLine, Target},
     text::Label,
     text::{counted, listed, three_digits},
 };
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::cmp::Reverse;
 
 /// Width of the labels before the text.
 const INDENT: usize = 14;
@@ -26,11 +26,12 @@ const ROWS: usize = 25;
 pub(in crate::cli) fn explained(
     asked: &str,
     targets: &[Explained],
+    only_node: Option<&str>,
     all: bool,
     width: u16,
 ) -> String {
     match targets {
-        [_, _, ..] if !all => summary(asked, targets, width),
+        [_, _, ..] if !all => summary(asked, targets, only_node, width),
         _ => {
             let blocks: Vec<String> = targets.iter().map(|target| whole(target, width)).collect();
             blocks.join("\n")
@@ -39,12 +40,13 @@ pub(in crate::cli) fn explained(
 }
 
 /// A sentence and a table about several targets, and everything about the one with most to reclaim.
-fn summary(asked: &str, targets: &[Explained], width: u16) -> String {
+fn summary(asked: &str, targets: &[Explained], only_node: Option<&str>, width: u16) -> String {
     let mut rows: Vec<&Explained> = targets.iter().filter(|it| !in_another_row(it)).collect();
     rows.sort_by_key(|target| Reverse(target.target.reclaimable_bytes));
-    let mut text = paragraph(&sentence(asked, &rows), width);
+    let places = Places::of(&rows, only_node);
+    let mut text = paragraph(&sentence(asked, &rows, places), width);
     text.push('\n');
-    text.push_str(&if width < WIDE { narrow(&rows, width) } else { wide(&rows, width) });
+    text.push_str(&table(&rows, places, width));
     if let Some(more) = rows.len().checked_sub(ROWS).filter(|more| *more > 0) {
         text.push_str(&format!("and {more} more, which --all prints too\n"));
     }
@@ -63,22 +65,24 @@ const fn in_another_row(target: &Explained) -> bool {
 }
 
 /// The total sizes of all targets, and the number of targets for each decision.
-fn sentence(asked: &str, rows: &[&Explained]) -> String {
+fn sentence(asked: &str, rows: &[&Explained], places: Places<'_>) -> String {
     let count = |wanted: &dyn Fn(&Explained) -> bool| rows.iter().filter(|it| wanted(it)).count();
     let of_kind = |kind: &'static str| count(&|it: &Explained| it.target.kind == kind);
-    let (one, many) = match Places::of(rows).is_one_node() {
+    let (one, many) = match places.only_node.is_some() {
         true => ("file of documents", "files of documents"),
         false => ("shard copy", "shard copies"),
     };
-    let kinds = [
+    let tally = |counts: &[(usize, &str, &str)]| {
+        let some = counts.iter().filter(|(count, ..)| *count > 0);
+        let some = some.map(|(count, one, many)| counted(*count as u64, one, many));
+        listed(&some.collect::<Vec<_>>())
+    };
+    let kinds = tally(&[
         (of_kind("db"), one, many),
         (of_kind("view"), "view", "views"),
         (of_kind("search"), "search index", "search indexes"),
         (of_kind("cleanup"), "index cleanup", "index cleanups"),
-    ];
-    let kinds = kinds.into_iter().filter(|(count, ..)| *count > 0);
-    let kinds: Vec<String> =
-        kinds.map(|(count, one, many)| counted(count as u64, one, many)).collect();
+    ]);
     let sum = |size: fn(&Target) -> Option<u64>| {
         let files = rows.iter().filter(|it| it.target.kind != "cleanup");
         let sizes: Vec<Option<u64>> = files.map(|it| size(&it.target)).collect();
@@ -92,120 +96,66 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
     let starts = count(&|it| it.start.is_some());
     let waits = count(&|it| it.start.is_none() && it.target.channel.is_some());
     let others = rows.len() - starts - waits;
-    let decided = [
+    let decided = tally(&[
         (starts, "would start now", "would start now"),
         (waits, "is queued", "are queued"),
         (others, "is not a candidate", "are not candidates"),
-    ];
-    let decided = decided.into_iter().filter(|(count, ..)| *count > 0);
-    let decided: Vec<String> =
-        decided.map(|(count, one, many)| counted(count as u64, one, many)).collect();
+    ]);
     format!(
-        "{}: {}; {} on disk, {} reclaimable. {}.",
+        "{}: {kinds}; {} on disk, {} reclaimable. {decided}.",
         printable(asked),
-        listed(&kinds),
         sum(|it| it.file_bytes),
         sum(|it| it.reclaimable_bytes),
-        listed(&decided)
     )
 }
 
-fn narrow(rows: &[&Explained], width: u16) -> String {
-    let head = ["range or view", "node", "on disk", "ratio", "reclaimable", "decision"];
-    let mut table = Grid::new(head, &[2, 3, 4]);
-    let places = Places::of(rows);
-    for target in rows.iter().take(ROWS) {
-        let [what, node] = what_and_where(target, &places);
-        table.push([
-            what,
-            node,
-            size(target, target.target.file_bytes),
-            ratio(target),
-            compacted_size(target, target.target.reclaimable_bytes),
-            decision(target),
-        ]);
-    }
-    table.wrapped(width)
+fn table(rows: &[&Explained], places: Places<'_>, width: u16) -> String {
+    let none = || "none".to_owned();
+    Grid::of(width, rows.get(..ROWS).unwrap_or(rows))
+        .text("range or view", |it| what_and_where(it, places).0)
+        .text("node", |it| what_and_where(it, places).1)
+        .number("on disk", |it| size(it, it.target.file_bytes))
+        .wide_number("active", |it| compacted_size(it, it.target.active_bytes))
+        .number("ratio", |it| it.target.ratio.map_or_else(String::new, |it| format!("{it:.2}")))
+        .number("reclaimable", |it| compacted_size(it, it.target.reclaimable_bytes))
+        .wide_text("channel", |it| word(&it.target.channel).unwrap_or_else(none))
+        .text("decision", |it| decision(it))
+        .wrapped()
 }
 
-fn wide(rows: &[&Explained], width: u16) -> String {
-    let head = [
-        "range or view",
-        "node",
-        "on disk",
-        "active",
-        "ratio",
-        "reclaimable",
-        "channel",
-        "decision",
-    ];
-    let mut table = Grid::new(head, &[2, 3, 4, 5]);
-    let places = Places::of(rows);
-    for target in rows.iter().take(ROWS) {
-        let [what, place] = what_and_where(target, &places);
-        table.push([
-            what,
-            place,
-            size(target, target.target.file_bytes),
-            compacted_size(target, target.target.active_bytes),
-            ratio(target),
-            compacted_size(target, target.target.reclaimable_bytes),
-            word(&target.target.channel).unwrap_or_else(|| "none".to_owned()),
-            decision(target),
-        ]);
-    }
-    table.wrapped(width)
-}
-
-/// Where the targets are: with all files on one node, neither copies nor the range of an only file
-/// tell anything apart.
-struct Places {
-    nodes: BTreeSet<String>,
+/// Where the targets are: on a cluster of one node neither copies nor the range of an only file tell
+/// anything apart.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    only_node: Option<&'a str>,
     shards: usize,
 }
 
-impl Places {
-    fn of(rows: &[&Explained]) -> Self {
-        let targets = || rows.iter().map(|it| &it.target);
-        let nodes = targets().filter(|it| it.kind == "db" || it.range.is_some());
-        let shards = targets().filter(|it| it.kind == "db").count();
-        Self { nodes: nodes.map(|it| it.node.clone()).collect(), shards }
-    }
-
-    fn is_one_node(&self) -> bool {
-        self.nodes.len() == 1
-    }
-
-    /// A node's name, in short.
-    fn short(&self, node: &str) -> String {
-        short_node(&printable(node)).to_owned()
-    }
-
-    /// The place of files that may be on several nodes.
-    fn of_all(&self, otherwise: impl FnOnce() -> String) -> String {
-        match self.nodes.first().filter(|_| self.is_one_node()) {
-            Some(node) => self.short(node),
-            None => otherwise(),
-        }
+impl<'a> Places<'a> {
+    fn of(rows: &[&Explained], only_node: Option<&'a str>) -> Self {
+        Self { only_node, shards: rows.iter().filter(|it| it.target.kind == "db").count() }
     }
 }
 
 /// The name of a target within its database, and its node or the number of its copies.
-fn what_and_where(target: &Explained, places: &Places) -> [String; 2] {
+fn what_and_where(target: &Explained, places: Places<'_>) -> (String, String) {
     let target = &target.target;
-    let node = places.short(&target.node);
+    let node = place(&target.node, places.only_node);
     let range = target.range.as_deref().map(short_range);
-    let copies = || places.of_all(|| counted(target.copies.into(), "copy", "copies"));
+    let copies = || match places.only_node {
+        Some(_) => node.clone(),
+        None => counted(target.copies.into(), "copy", "copies"),
+    };
     let design = word(&target.ddoc).or_else(|| word(&target.signature)).unwrap_or_default();
     match &*target.kind {
-        "cleanup" => ["index cleanup".to_owned(), places.of_all(|| "all".to_owned())],
-        "search" => [format!("{design}/{}", word(&target.name).unwrap_or_default()), copies()],
-        "view" if range.is_none() => [design, copies()],
-        "view" => [format!("{} {design}", range.unwrap_or_default()), node],
+        "cleanup" => ("index cleanup".to_owned(), node),
+        "search" => (format!("{design}/{}", word(&target.name).unwrap_or_default()), copies()),
+        "view" if range.is_none() => (design, copies()),
+        "view" => (format!("{} {design}", range.unwrap_or_default()), node),
         // The files of node-local databases have no range.
         _ => {
-            let range = range.filter(|_| places.shards != 1 || !places.is_one_node());
-            [range.unwrap_or_else(|| printable(&target.db)), node]
+            let range = range.filter(|_| places.shards != 1 || places.only_node.is_none());
+            (range.unwrap_or_else(|| printable(&target.db)), node)
         }
     }
 }
@@ -223,10 +173,6 @@ fn compacted_size(target: &Explained, size: Option<u64>) -> String {
         "search" => String::new(),
         _ => self::size(target, size),
     }
-}
-
-fn ratio(target: &Explained) -> String {
-    target.target.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
 }
 
 /// The decision, in a few words.
@@ -266,8 +212,10 @@ fn word(word: &Option<impl AsRef<str>>) -> Option<String> {
 
 /// Everything about one target.
 fn whole(target: &Explained, width: u16) -> String {
-    let id = printable(&target.target.id);
-    let mut lines = Lines::new(format!("{id}\n"), INDENT, width);
+    let Target { id, ddoc, .. } = &target.target;
+    let title = id.parse::<TargetId>().map_or_else(|_| id.clone(), |it| it.title(ddoc.as_deref()));
+    let mut lines = Lines::new(format!("{}\n", printable(&title)), INDENT, width);
+    lines.add_unwrapped("id", &printable(id));
     add_measurements(target, &mut lines);
     add_decision(target, &mut lines);
     lines.into_text()
@@ -295,8 +243,8 @@ fn add_measurements(explained: &Explained, lines: &mut Lines) {
     if target.kind != "cleanup" {
         let copies = match target.copies {
             1 => String::new(),
-            copies if target.estimated => format!(" in {copies} copies, estimated"),
-            copies => format!(" in {copies} copies"),
+            copies if target.estimated => format!(" in {copies} files, estimated"),
+            copies => format!(" in {copies} files"),
         };
         lines.add("on disk", &format!("{}{copies}", size_or_unknown(target.file_bytes)));
     }
@@ -333,7 +281,7 @@ fn priority(Explained { target, scores, .. }: &Explained) -> String {
     let in_bytes = scores.iter().any(|score| score.in_bytes && is_own(&score.channel));
     match target.priority {
         Some(priority) if in_bytes => bytes(Some(to_bytes(priority))),
-        other => number(other),
+        other => in_digits(other),
     }
 }
 
@@ -342,7 +290,7 @@ fn add_decision(explained: &Explained, lines: &mut Lines) {
     let Explained { target, start, ordered, .. } = explained;
     if let Some(view) = word(&explained.part_of) {
         lines.add_unwrapped("part of", &view);
-        lines.add("decision", "see that view: CouchDB compacts all its copies at once");
+        lines.add("decision", "see that view: CouchDB compacts it as a whole");
         return;
     }
     let reason = target.refusal.as_ref().map(|refusal| printable(&refusal.reason));
@@ -390,7 +338,7 @@ fn add_decision(explained: &Explained, lines: &mut Lines) {
     }
 }
 
-fn number(value: Option<f64>) -> String {
+fn in_digits(value: Option<f64>) -> String {
     match value {
         None => "?".to_owned(),
         Some(value) if value.fract() == 0.0 => format!("{value}"),
@@ -508,13 +456,13 @@ mod tests {
 
     /// Whether a line may be longer than the terminal, because people copy it.
     fn is_copied(line: &str) -> bool {
-        line.starts_with("db:") || line.starts_with("view:") || line.starts_with("  shard")
+        line.starts_with("  id ") || line.starts_with("  shard")
     }
 
     #[test]
     fn database_shows_summary_table_and_worst_copy() {
         for width in [80, 160] {
-            let text = explained("telemetry", &database(), false, width);
+            let text = explained("telemetry", &database(), None, false, width);
             let wide = |line: &&str| line.chars().count() > width.into() && !is_copied(line);
             assert_eq!(text.lines().find(wide), None, "{text}");
             let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -523,7 +471,8 @@ mod tests {
                 "{text}"
             );
             // The row of the view stands for its parts too.
-            assert_eq!(text.lines().filter(|line| line.contains("_design/daily")).count(), 1);
+            let table = text.split("Most reclaimable").next().unwrap();
+            assert_eq!(table.lines().filter(|line| line.contains("_design/daily")).count(), 1);
             assert_eq!(text.lines().filter(|line| line.starts_with("  reclaimable")).count(), 1);
             let row = text.lines().find(|line| line.contains("00-3f") && line.contains("sim-1"));
             assert!(
@@ -538,19 +487,19 @@ mod tests {
 
     #[test]
     fn single_target_and_all_show_full_details() {
-        let text = explained("telemetry", &database(), true, 80);
+        let text = explained("telemetry", &database(), None, true, 80);
         assert_eq!(text.lines().filter(|line| line.starts_with("  reclaimable")).count(), 13);
-        let part = explained("x", &database()[10..11], false, 80);
+        let part = explained("x", &database()[10..11], None, false, 80);
         assert!(part.contains(&format!("  part of     {VIEW}\n  decision    see that view")));
         assert!(!part.contains("excluded"), "{part}");
-        let lean = explained("x", &[shard(1, "00000000-3fffffff", 6 << 30)], false, 80);
+        let lean = explained("x", &[shard(1, "00000000-3fffffff", 6 << 30)], None, false, 80);
         for line in [
             "  channels    ratio_dbs: ratio is 1.15; the threshold is 2",
             "              slack_dbs: slack is 1.5 MiB; the threshold is 512 MiB",
         ] {
             assert!(lean.lines().any(|it| it == line), "{lean}");
         }
-        let waits = explained("x", &[shard(1, "00000000-3fffffff", 20 << 30)], false, 80);
+        let waits = explained("x", &[shard(1, "00000000-3fffffff", 20 << 30)], None, false, 80);
         assert!(waits.contains("  decision    not before: longer window: it would take 3h"));
         assert!(waits.lines().all(|it| it.chars().count() <= 80 || is_copied(it)), "{waits}");
     }

@@ -37,7 +37,9 @@ fn narrow(rows: &[OutcomeLine], width: u16) -> String {
         };
         let ended = short(&printable(&row.ended_at));
         let minute = ended.get(..11).map_or_else(|| ended.clone(), ToOwned::to_owned);
-        table.push([named(&row.target), minute, took(row), bytes(row.after_bytes), result]);
+        let by = if row.ended_after.is_some() { format!("by {minute}") } else { minute };
+        let name = named(&row.target, row.ddoc.as_deref());
+        table.push([name, by, took(row), bytes(row.after_bytes), result]);
     }
     table.one_line_each(width, |most| most * 2 / 3)
 }
@@ -52,10 +54,14 @@ fn wide(rows: &[OutcomeLine], width: u16) -> String {
             None => String::new(),
         };
         let why = row.why.as_deref().map(printable).unwrap_or_default();
-        let result = [result_in_words(&printable(&row.result)), by, why];
-        let name = named(&row.target);
+        let ended = short(&printable(&row.ended_at));
+        let between = row.ended_after.as_ref().map_or_else(String::new, |since| {
+            format!("between {} and {ended}", short(&printable(since)))
+        });
+        let result = [result_in_words(&printable(&row.result)), by, between, why];
+        let name = named(&row.target, row.ddoc.as_deref());
         table.push([
-            short(&printable(&row.ended_at)),
+            if row.ended_after.is_some() { format!("by {ended}") } else { ended },
             took(row),
             bytes(row.before_bytes),
             bytes(row.after_bytes),
@@ -109,7 +115,7 @@ impl Events {
 /// Sequence number, time, type, and description of an event.
 pub(in crate::cli) fn event_cells(row: &EventLine) -> [String; 4] {
     let of = match (row.target.as_ref().or(row.db.as_ref()), &row.scope) {
-        (Some(target), _) => named(target) + &others(row),
+        (Some(target), _) => named(target, row.ddoc.as_deref()) + &others(row),
         (None, Some(scope)) => printable(scope),
         (None, None) => row.node.as_deref().map(printable).unwrap_or_default(),
     };
@@ -142,6 +148,7 @@ fn details(row: &EventLine) -> Vec<String> {
     let more = row.of.as_deref().zip(row.targets);
     let was = row.was.as_ref().and_then(Option::as_deref);
     [
+        row.run_in_words(),
         word(row.code.as_deref()),
         word(row.subject.as_deref()),
         row.until.as_deref().map(|until| format!("until {}", printable(until))),
@@ -199,10 +206,10 @@ pub(super) fn short(moment: &str) -> String {
 }
 
 /// A target in readable form; a text that is not an id stays as it is.
-fn named(id: &str) -> String {
+fn named(id: &str, ddoc: Option<&str>) -> String {
     let Ok(id) = id.parse::<TargetId>() else { return printable(id) };
     let on_node = id.node().map_or_else(String::new, |node| format!(" on {}", short_node(node)));
-    printable(&(id.name(None) + &on_node))
+    printable(&(id.name(ddoc) + &on_node))
 }
 
 #[cfg(test)]
@@ -211,7 +218,8 @@ mod tests {
 
     #[test]
     fn a_node_has_one_short_name_whatever_else_is_shown() {
-        let named = |node| named(&format!("db:{node}/shards%2F00000000-7fffffff%2Forders.17"));
+        let id = |node| format!("db:{node}/shards%2F00000000-7fffffff%2Forders.17");
+        let named = |node| named(&id(node), None);
         assert_eq!(named("couchdb@a.example"), "orders 00-7f on a.example");
         assert_eq!(named("node1@127.0.0.1"), "orders 00-7f on node1@127.0.0.1");
     }
@@ -228,6 +236,7 @@ mod tests {
             owner: "recliner".into(),
             ordered_by: None,
             started_at: "2026-11-21T00:54:00Z".into(),
+            ended_after: None,
             ended_at: "2026-11-21T00:55:30Z".into(),
             duration_seconds: Some(90),
             before_bytes: Some(10 << 20),

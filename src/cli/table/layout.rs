@@ -1,7 +1,7 @@
 //! Layout of tables and lines: as wide as the terminal, with breaks only between words.
 
 use super::super::printable;
-use crate::{model::rounding::to_bytes, table::PartialSum, text::size};
+use crate::{model::rounding::to_bytes, serve::report, table::PartialSum, text::size};
 use comfy_table::{
     CellAlignment, ColumnConstraint::LowerBoundary, ContentArrangement, Table, Width, presets,
 };
@@ -23,30 +23,101 @@ pub(in crate::cli) fn width() -> u16 {
     columns.or_else(terminal).unwrap_or(80).clamp(60, 240)
 }
 
-/// A table under construction.
-#[derive(Clone, Debug)]
-pub(super) struct Grid<const N: usize> {
-    head: [String; N],
-    /// Indexes of the columns with numbers, which are aligned to the right.
-    numbers: &'static [usize],
-    /// The minimum width of each column.
-    least: [usize; N],
-    rows: Vec<[String; N]>,
+/// A table with a row for each value, built column by column.
+pub(super) struct Columns<'a, T> {
+    width: u16,
+    values: &'a [T],
+    grid: Grid,
 }
 
-impl<const N: usize> Grid<N> {
-    pub(super) fn new(head: [&str; N], numbers: &'static [usize]) -> Self {
-        Self { head: head.map(str::to_uppercase), numbers, least: [0; N], rows: Vec::new() }
+impl<'a, T> Columns<'a, T> {
+    /// Adds a column of texts.
+    pub(super) fn text(self, head: &str, cell: impl Fn(&'a T) -> String) -> Self {
+        self.add(head, cell)
     }
 
-    /// Sets minimum column widths, for rows that are added later.
-    pub(super) const fn with_room(mut self, least: [usize; N]) -> Self {
-        self.least = least;
+    /// Adds a column of numbers, which are aligned to the right.
+    pub(super) fn number(mut self, head: &str, cell: impl Fn(&'a T) -> String) -> Self {
+        self.grid.numbers.push(self.grid.head.len());
+        self.add(head, cell)
+    }
+
+    /// Adds a column of texts if the terminal is wide.
+    pub(super) fn wide_text(self, head: &str, cell: impl Fn(&'a T) -> String) -> Self {
+        if self.width < WIDE { self } else { self.text(head, cell) }
+    }
+
+    /// Adds a column of numbers if the terminal is wide.
+    pub(super) fn wide_number(self, head: &str, cell: impl Fn(&'a T) -> String) -> Self {
+        if self.width < WIDE { self } else { self.number(head, cell) }
+    }
+
+    fn add(mut self, head: &str, cell: impl Fn(&'a T) -> String) -> Self {
+        self.grid.head.push(head.to_owned());
+        self.grid.least.push(0);
+        for (row, value) in self.grid.rows.iter_mut().zip(self.values) {
+            row.push(cell(value));
+        }
         self
     }
 
-    pub(super) fn push(&mut self, row: [String; N]) {
-        self.rows.push(row);
+    pub(super) fn into_grid(self) -> Grid {
+        self.grid
+    }
+
+    /// Renders the table; cells with several words may take several lines.
+    pub(super) fn wrapped(self) -> String {
+        self.grid.wrapped(self.width)
+    }
+
+    /// Renders the table with its first column cut in the middle, so that each row takes one line.
+    pub(super) fn one_line_each(self) -> String {
+        self.grid.one_line_each(self.width, |most| most * 2 / 3)
+    }
+}
+
+/// A table under construction.
+#[derive(Clone, Debug)]
+pub(super) struct Grid {
+    head: Vec<String>,
+    /// Indexes of the columns with numbers, which are aligned to the right.
+    numbers: Vec<usize>,
+    /// The minimum width of each column.
+    least: Vec<usize>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    pub(super) fn new<const N: usize>(head: [&str; N], numbers: &[usize]) -> Self {
+        let head = head.map(str::to_owned).into();
+        Self { head, numbers: numbers.into(), least: vec![0; N], rows: Vec::new() }
+    }
+
+    /// A table with a row for each value, for a terminal with this width; its columns follow.
+    pub(super) fn of<T>(width: u16, values: &[T]) -> Columns<'_, T> {
+        let rows = vec![Vec::new(); values.len()];
+        let grid = Self { head: Vec::new(), numbers: Vec::new(), least: Vec::new(), rows };
+        Columns { width, values, grid }
+    }
+
+    /// Sets minimum column widths, for rows that are added later.
+    pub(super) fn with_room<const N: usize>(mut self, least: [usize; N]) -> Self {
+        self.least = least.into();
+        self
+    }
+
+    pub(super) fn push<const N: usize>(&mut self, row: [String; N]) {
+        self.rows.push(row.into());
+    }
+
+    /// Exchanges rows and columns; all columns but the first get numbers.
+    pub(super) fn transposed(&self) -> Self {
+        let rows = || std::iter::once(&self.head).chain(&self.rows);
+        let column = |at: usize| rows().filter_map(|row| row.get(at).cloned()).collect();
+        let mut columns = (0..self.head.len()).map(column);
+        let head: Vec<String> = columns.next().unwrap_or_default();
+        let (numbers, least) = ((1..head.len()).collect(), vec![0; head.len()]);
+        Self { numbers, least, rows: columns.collect(), head }
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -58,7 +129,7 @@ impl<const N: usize> Grid<N> {
     /// enough, the table exceeds the width.
     pub(super) fn wrapped(mut self, width: u16) -> String {
         let (least, all) = loop {
-            let least: [usize; N] = std::array::from_fn(|at| self.least_of(at));
+            let least: Vec<usize> = (0..self.head.len()).map(|at| self.least_of(at)).collect();
             let all: usize = least.iter().map(|least| least + GAP).sum();
             let texts = least.iter().enumerate().filter(|(at, _)| !self.numbers.contains(at));
             let widest = texts.max_by_key(|(_, least)| **least);
@@ -106,7 +177,7 @@ impl<const N: usize> Grid<N> {
     /// Renders the table with its first column cut so that no row needs two lines, if that is
     /// enough. `first` returns how many leading characters of a cut cell remain.
     pub(super) fn one_line_each(mut self, width: u16, first: impl Fn(usize) -> usize) -> String {
-        let others: usize = (1..N).map(|at| self.widest(at) + GAP).sum();
+        let others: usize = (1..self.head.len()).map(|at| self.widest(at) + GAP).sum();
         let most = usize::from(width).saturating_sub(others + GAP).max(NARROWEST);
         self.cut_first(most, first(most));
         self.wrapped(width)
@@ -114,7 +185,7 @@ impl<const N: usize> Grid<N> {
 
     /// Whether no cell needs a second line.
     pub(super) fn fits(&self, width: u16) -> bool {
-        let all: usize = (0..N).map(|at| self.widest(at) + GAP).sum();
+        let all: usize = (0..self.head.len()).map(|at| self.widest(at) + GAP).sum();
         all <= usize::from(width) + GAP
     }
 
@@ -137,7 +208,7 @@ impl<const N: usize> Grid<N> {
             .load_style(presets::NOTHING)
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_width(width)
-            .set_header(&self.head);
+            .set_header(self.head.iter().map(|head| head.to_uppercase()));
         for (at, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
             if self.numbers.contains(&at) {
@@ -258,6 +329,11 @@ pub(super) fn partial(sum: PartialSum) -> String {
 /// name, so that a node has one short name everywhere, and no two nodes have the same.
 pub(in crate::cli) fn short_node(name: &str) -> &str {
     name.strip_prefix("couchdb@").unwrap_or(name)
+}
+
+/// Where something is, in short.
+pub(in crate::cli) fn place(node: &str, only_node: Option<&str>) -> String {
+    printable(short_node(report::place(node, only_node)))
 }
 
 /// Two digits of each end of a range, enough to distinguish the shards of one database up to q=256.

@@ -51,29 +51,16 @@ pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
 }
 
 fn rules(answer: &WhatIf, width: u16) -> String {
-    let head = [
-        "rules",
-        "mean waste",
-        "peak waste",
-        "rewritten per day",
-        "compactions per day",
-        "longest wait",
-        "still waiting",
-    ];
-    let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6]);
-    for outlook in &answer.outlooks {
-        let wait = outlook.longest_wait_seconds.map(Duration::from_secs);
-        table.push([
-            printable(outlook.title()),
-            bytes(Some(outlook.mean_waste_bytes)),
-            bytes(Some(outlook.peak_waste_bytes)),
-            sum(Some(outlook.rewritten_bytes_per_day)),
-            rounded(outlook.compactions_per_day),
-            wait.map_or_else(String::new, duration::format_rounded),
-            undone(outlook),
-        ]);
-    }
-    table.wrapped(width)
+    let wait = |outlook: &OutlookLine| outlook.longest_wait_seconds.map(Duration::from_secs);
+    Grid::of(width, &answer.outlooks)
+        .text("rules", |it| printable(it.title()))
+        .number("mean waste", |it| bytes(Some(it.mean_waste_bytes)))
+        .number("peak waste", |it| bytes(Some(it.peak_waste_bytes)))
+        .number("rewritten per day", |it| sum(Some(it.rewritten_bytes_per_day)))
+        .number("compactions per day", |it| rounded(it.compactions_per_day))
+        .number("longest wait", |it| wait(it).map_or_else(String::new, duration::format_rounded))
+        .number("still waiting", undone)
+        .wrapped()
 }
 
 fn undone(outlook: &OutlookLine) -> String {

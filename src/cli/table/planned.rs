@@ -3,7 +3,7 @@
 use super::{
     super::printable,
     journal::short,
-    layout::{Grid, WIDE, bytes, paragraph, short_node, short_range, shortened, wrap},
+    layout::{Grid, bytes, paragraph, place, short_range, shortened, wrap},
 };
 use crate::{
     act::warmer,
@@ -12,10 +12,7 @@ use crate::{
     text::Label,
     text::duration,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 /// Maximum number of rows in the list of indexes.
 const ROWS: usize = 25;
@@ -45,43 +42,42 @@ fn enforces(plan: &Planned) -> bool {
 /// Indexes that are behind, and their builds.
 fn builds(plan: &Planned, width: u16) -> String {
     let Some(builds) = &plan.builds else { return String::new() };
-    let mut table = Grid::new(["index that lags", "behind", "since", "state", "why"], &[1]);
-    let (mut requests, mut meanings) = (String::new(), BTreeMap::new());
-    for index in builds.indexes.iter().take(ROWS) {
-        let starts = index.decision == "starts";
-        let decision = match (&*index.decision, builds.acting) {
-            ("builds", _) => "building",
-            ("starts", true) => "builds now",
-            ("starts", false) => "would build",
-            _ => "waits",
-        };
-        let stalled = if index.stalled_since.is_some() { "stalled, " } else { "" };
-        let design = printable(&index.ddoc);
-        let name = design.strip_prefix("_design/").unwrap_or(&design);
-        // A search index also has a name of its own.
-        let own = index.name.as_deref().map(|own| format!("/{}", printable(own)));
-        let name = format!("{}/{name}{}", printable(&index.db), own.unwrap_or_default());
-        let behind = index.updates_pending;
-        let reason = word(index.reason.as_deref()).replace('_', " ");
-        let refusal = index.reason.as_deref().and_then(warmer::BuildRefusal::from_label);
-        meanings.extend(refusal.map(|refusal| (reason.clone(), refusal.meaning())));
-        table.push([
-            shortened(&name),
-            behind.map_or_else(|| "?".to_owned(), |behind| behind.to_string()),
-            short(&word(index.since.as_deref())),
-            decision.to_owned(),
-            format!("{stalled}{reason}"),
-        ]);
-        if starts {
-            requests.push_str(&build_request(plan, index));
-        }
-    }
-    if table.is_empty() {
+    let shown = builds.indexes.get(..ROWS).unwrap_or(&builds.indexes);
+    if shown.is_empty() {
         return String::new();
     }
-    let legend = legend(&meanings, width);
-    let requests = if requests.is_empty() { requests } else { format!("\n{requests}") };
-    format!("{}{requests}{legend}", table.wrapped(width))
+    let decision = |index: &BuildLine| match (&*index.decision, builds.acting) {
+        ("builds", _) => "building".to_owned(),
+        ("starts", true) => "builds now".to_owned(),
+        ("starts", false) => "would build".to_owned(),
+        _ => "waits".to_owned(),
+    };
+    let behind = |index: &BuildLine| index.updates_pending.map(|behind| behind.to_string());
+    let reason = |index: &BuildLine| word(index.reason.as_deref()).replace('_', " ");
+    let stalled = |index: &BuildLine| if index.stalled_since.is_some() { "stalled, " } else { "" };
+    let table = Grid::of(width, shown)
+        .text("index that lags", index_name)
+        .number("behind", |it| behind(it).unwrap_or_else(|| "?".to_owned()))
+        .text("since", |it| short(&word(it.since.as_deref())))
+        .text("state", decision)
+        .text("why", |it| format!("{}{}", stalled(it), reason(it)))
+        .wrapped();
+    let starts = shown.iter().filter(|index| index.decision == "starts");
+    let requests: String = starts.map(|index| build_request(plan, index)).collect();
+    let gap = if requests.is_empty() { "" } else { "\n" };
+    let meanings = shown.iter().filter_map(|index| {
+        let refusal = warmer::BuildRefusal::from_label(index.reason.as_deref()?)?;
+        Some((reason(index), refusal.meaning()))
+    });
+    format!("{table}{gap}{requests}{}", legend(&meanings.collect(), width))
+}
+
+/// An index by its database and design document; a search index also has a name of its own.
+fn index_name(index: &BuildLine) -> String {
+    let design = printable(&index.ddoc);
+    let name = design.strip_prefix("_design/").unwrap_or(&design);
+    let own = index.name.as_deref().map(|own| format!("/{}", printable(own)));
+    shortened(&format!("{}/{name}{}", printable(&index.db), own.unwrap_or_default()))
 }
 
 fn word(word: Option<&str>) -> String {
@@ -115,78 +111,41 @@ fn starts(plan: &Planned, width: u16) -> String {
             if enforces(plan) { "Nothing starts now." } else { "Nothing would start now." };
         return format!("{nothing}\n");
     }
-    let wide = width >= WIDE;
     let head = if enforces(plan) { "starts now" } else { "would start" };
-    let table = if wide {
-        wide_starts_table(starts, head, width)
-    } else {
-        starts_table(starts, head, width)
-    };
+    let table = starts_table(plan, head, width);
     let gain: u64 = starts.iter().filter_map(|start| start.gain_bytes).sum();
-    let verb = match (enforces(plan), starts.len()) {
-        (true, 1) => "starts",
-        (true, _) | (false, _) => "start",
-    };
     let count = starts.len();
+    let verb = if enforces(plan) && count == 1 { "starts" } else { "start" };
     let mut text =
         format!("{count} {would}{verb} now; {} reclaimable.\n\n{table}\n", bytes(Some(gain)));
     for start in starts {
         text.push_str(&request(plan, &start.request, start.url.as_deref()));
-        for caveat_text in start.caveats.iter().filter_map(|caveat| caveat_text(caveat)) {
+        for caveat_text in start.caveats.iter().filter_map(|caveat| caveat_text(plan, caveat)) {
             text.push_str(&format!("  {caveat_text}\n"));
         }
     }
     text
 }
 
-/// A table of starts, for a terminal with eighty columns.
-fn starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
-    let head = [head, "node", "range", "on disk", "reclaimable", "writes", "takes"];
-    let mut table = Grid::new(head, &[3, 4, 5, 6]);
-    for row in starts.iter().map(row) {
-        table.push([row.what, row.node, row.range, row.file, row.gain, row.writes, row.takes]);
-    }
-    table.one_line_each(width, |most| most * 2 / 3)
-}
-
-/// A table of starts, with the channel of each.
-fn wide_starts_table(starts: &[StartLine], head: &str, width: u16) -> String {
-    let head = [head, "node", "range", "channel", "on disk", "reclaimable", "writes", "takes"];
-    let mut table = Grid::new(head, &[4, 5, 6, 7]);
-    for (start, row) in starts.iter().map(|start| (start, row(start))) {
-        let channel = printable(&start.channel);
-        table.push([
-            row.what, row.node, row.range, channel, row.file, row.gain, row.writes, row.takes,
-        ]);
-    }
-    table.one_line_each(width, |most| most * 2 / 3)
-}
-
-/// The cells of a start.
-struct Row {
-    what: String,
-    node: String,
-    range: String,
-    file: String,
-    gain: String,
-    writes: String,
-    takes: String,
-}
-
-fn row(start: &StartLine) -> Row {
-    let (db, ddoc) = (printable(&start.db), word(start.ddoc.as_deref()));
-    let cleans = start.kind == "cleanup";
-    let sized = |size: Option<u64>| if cleans { "-".to_owned() } else { bytes(size) };
-    let node = printable(&start.node);
-    Row {
-        what: shortened(&if ddoc.is_empty() { db } else { format!("{db}/{ddoc}") }),
-        node: if node == "_cluster" { "all".to_owned() } else { short_node(&node).to_owned() },
-        range: start.range.as_deref().map_or_else(|| "-".to_owned(), short_range),
-        file: sized(start.file_bytes),
-        gain: sized(start.gain_bytes),
-        writes: sized(start.rewrite_bytes),
-        takes: start.duration_seconds.map_or_else(|| "?".to_owned(), span),
-    }
+fn starts_table(plan: &Planned, head: &str, width: u16) -> String {
+    let sized = |start: &StartLine, size: Option<u64>| match &*start.kind {
+        "cleanup" => "-".to_owned(),
+        _ => bytes(size),
+    };
+    let what = |start: &StartLine| match start.ddoc.as_deref().map(printable) {
+        Some(ddoc) => shortened(&format!("{}/{ddoc}", printable(&start.db))),
+        None => shortened(&printable(&start.db)),
+    };
+    Grid::of(width, &plan.starts)
+        .text(head, what)
+        .text("node", |it| place(&it.node, plan.only_node.as_deref()))
+        .text("range", |it| it.range.as_deref().map_or_else(|| "-".to_owned(), short_range))
+        .wide_text("channel", |it| printable(&it.channel))
+        .number("on disk", |it| sized(it, it.file_bytes))
+        .number("reclaimable", |it| sized(it, it.gain_bytes))
+        .number("writes", |it| sized(it, it.rewrite_bytes))
+        .number("takes", |it| it.duration_seconds.map_or_else(|| "?".to_owned(), span))
+        .one_line_each()
 }
 
 /// A request in one line: as recliner sends it in enforce mode, otherwise as a command to paste.
@@ -214,11 +173,12 @@ pub(super) fn pasted(request: &str, url: Option<&str>) -> String {
 }
 
 /// Explains a caveat; `None` if the table itself shows it.
-fn caveat_text(caveat: &str) -> Option<&'static str> {
+fn caveat_text(plan: &Planned, caveat: &str) -> Option<&'static str> {
     match caveat {
         "unknown_disk" => Some("free space there is unknown"),
         "low_confidence" => Some("active bytes are misleading on this server: it may free more"),
-        "estimated" => Some("sizes are estimated from one copy"),
+        "estimated" => Some("sizes are estimated from one file"),
+        "every_copy" if plan.only_node.is_some() => Some("compacts all files of the view at once"),
         "every_copy" => Some("compacts every copy on every node at once"),
         _ => None,
     }
@@ -230,26 +190,17 @@ fn span(seconds: f64) -> String {
 
 /// The closed gates with their nodes, one per line. Mode and suspensions are printed above.
 fn gates(plan: &Planned, width: u16) -> String {
-    let names: BTreeSet<&str> = plan
-        .gates
-        .iter()
-        .map(|gate| &*gate.gate)
-        .filter(|gate| !["mode", "suspended"].contains(gate))
-        .collect();
-    let nodes = |name: &str| -> Vec<String> {
-        plan.gates
-            .iter()
-            .filter(|gate| gate.gate == name)
-            .map(|gate| printable(&gate.node))
-            .collect()
-    };
-    let line = |name: &&str| {
+    let mut closed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for gate in plan.gates_of_nodes().filter(|gate| !["mode", "suspended"].contains(&&*gate.gate)) {
+        closed.entry(&gate.gate).or_default().push(printable(&gate.node));
+    }
+    let line = |(name, nodes): (&str, Vec<String>)| {
         let meaning = RefusalReason::from_label(name).map(RefusalReason::meaning);
         let meaning = meaning.map_or_else(String::new, |meaning| format!(" ({meaning})"));
-        let nodes = nodes(name).join(", ");
+        let nodes = nodes.join(", ");
         paragraph(&format!("Gate {} is closed{meaning}: {nodes}", printable(name)), width)
     };
-    names.iter().map(line).collect()
+    closed.into_iter().map(line).collect()
 }
 
 fn rest(plan: &Planned, width: u16) -> String {
@@ -264,7 +215,8 @@ fn rest(plan: &Planned, width: u16) -> String {
             meanings.extend(class.map(|class| (class.words(), class.meaning())));
         }
         for (words, count) in waiting {
-            let (channel, node) = (printable(&queue.channel), printable(&queue.node));
+            let (channel, node) =
+                (printable(&queue.channel), place(&queue.node, plan.only_node.as_deref()));
             table.push([channel, node, count.to_string(), printable(&words)]);
         }
     }
@@ -383,6 +335,7 @@ mod tests {
                 ..Builds::default()
             }),
             simulated: Some(false),
+            only_node: None,
             total: 4,
             offset: 0,
             limit: 0,

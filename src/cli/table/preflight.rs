@@ -1,10 +1,12 @@
 //! What a design document will cost: a sentence, a table by node, the changes, and what to do.
 
-use super::layout::{Grid, bytes, paragraph, short_node, wrap};
+use super::{
+    advice::add_remedy,
+    layout::{Grid, bytes, paragraph, short_node, wrap},
+};
 use crate::{
     cli::printable,
-    serve::report::{AdviceRemedy, Preflight, SpreadLine},
-    text::grouped,
+    serve::report::{Preflight, SpreadLine},
 };
 
 /// The answer as text.
@@ -15,15 +17,10 @@ pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
         text.push_str(&nodes(answer, width));
     }
     section(&mut text, "What changes:", &answer.changes(), width);
-    section(
-        &mut text,
-        "What this rests on:",
-        &[facts(answer), answer.notes.clone()].concat(),
-        width,
-    );
+    section(&mut text, "What this rests on:", &answer.rests_on(), width);
     if !answer.remedy.is_empty() {
         text.push_str("\nWhat to do:\n");
-        answer.remedy.iter().for_each(|remedy| add_remedy(&mut text, remedy, width));
+        answer.remedy.iter().for_each(|remedy| add_remedy(&mut text, "  ", remedy, width));
     }
     text
 }
@@ -38,65 +35,26 @@ fn section(text: &mut String, title: &str, lines: &[String], width: u16) {
 
 /// What each node needs, and whether it fits there.
 fn nodes(answer: &Preflight, width: u16) -> String {
-    let head = ["node", "files", "compacted", "peak", "old index", "free", "verdict"];
-    let mut grid = Grid::new(head, &[1, 2, 3, 4, 5]);
     let spread = |spread: Option<SpreadLine>| {
         spread.map_or_else(|| "?".to_owned(), |spread| spread.says_bytes())
     };
-    for node in &answer.nodes {
-        grid.push([
-            printable(short_node(&node.node)),
-            node.copies.to_string(),
-            spread(node.live_bytes),
-            spread(node.peak_bytes),
-            node.old_bytes.map_or_else(|| "-".to_owned(), |old| bytes(Some(old))),
-            bytes(node.free_bytes),
-            printable(&node.verdict.replace('_', " ")),
-        ]);
-    }
-    let mut text = grid.wrapped(width);
-    text.push_str(&paragraph(
-        "peak: the index as it is built, with the new file of its first compaction, beside all that is there now. free: without headroom.keep_free and what compactions may still write.",
-        width,
-    ));
+    let mut text = Grid::of(width, &answer.nodes)
+        .text("node", |it| printable(short_node(&it.node)))
+        .number("files", |it| it.copies.to_string())
+        .number("compacted", |it| spread(it.live_bytes))
+        .number("peak", |it| spread(it.peak_bytes))
+        .number("old index", |it| it.old_bytes.map_or_else(|| "-".to_owned(), |it| bytes(Some(it))))
+        .number("free", |it| bytes(it.free_bytes))
+        .text("verdict", |it| printable(&it.verdict.replace('_', " ")))
+        .wrapped();
+    text.push_str(&paragraph(Preflight::COLUMNS, width));
     text
-}
-
-/// The numbers for the whole cluster.
-fn facts(answer: &Preflight) -> Vec<String> {
-    let mut facts = Vec::new();
-    if let (Some(docs), Some(live), Some(built)) =
-        (answer.docs, answer.live_bytes, answer.built_bytes)
-    {
-        facts.push(format!(
-            "{} documents; in all copies {} when it is built, {} after its compaction.",
-            grouped(docs),
-            built.says_bytes(),
-            live.says_bytes()
-        ));
-    }
-    if answer.seconds.is_some() {
-        let builds = answer.measured_builds;
-        facts.push(format!(
-            "The time is scaled to these documents from {builds} measured {}, one for each index and node.",
-            if builds == 1 { "build" } else { "builds" }
-        ));
-    }
-    facts
-}
-
-/// Adds one remedy. Lines to paste are never wrapped.
-fn add_remedy(text: &mut String, remedy: &AdviceRemedy, width: u16) {
-    wrap(text, "  ", &printable(&remedy.says), width.into());
-    for line in remedy.text.iter().flat_map(|lines| lines.lines()) {
-        text.push_str(&format!("    {}\n", printable(line)));
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::report::{PreflightNode, PreflightView};
+    use crate::serve::report::{AdviceRemedy, PreflightNode, PreflightView};
 
     const COMMAND: &str = "curl -u \"$COUCHDB_USER\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders/_view_cleanup";
 

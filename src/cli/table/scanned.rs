@@ -24,19 +24,18 @@ use wall_clock::Moment;
 const ROWS: usize = 25;
 
 /// What was read and when, in one line.
-pub(in crate::cli) fn headline(plan: &Plan, simulated: bool) -> String {
+pub(in crate::cli) fn headline(plan: &Plan) -> String {
     let nodes = plan.snapshot.nodes().iter().skip(1).filter(|node| node.is_member).count();
     let down = plan.snapshot.nodes().iter().filter(|node| node.is_up == Some(false)).count();
     let down = if down > 0 { format!(", {down} of them down") } else { String::new() };
     let alone = plan.snapshot.nodes().iter().skip(1).all(|node| node.files_only);
-    let what = match (simulated, alone) {
-        (true, _) => "a simulated cluster",
-        (false, true) if nodes > 0 => "the files",
-        (false, false) if nodes == 1 => "a CouchDB node",
-        (false, _) => "a CouchDB cluster",
+    let what = match (alone, nodes) {
+        (true, 1..) => "the files",
+        (false, 1) => "a CouchDB node",
+        (true, 0) | (false, _) => "a CouchDB cluster",
     };
-    let nodes = match (simulated, alone, nodes) {
-        (false, false, 1) => String::new(),
+    let nodes = match (alone, nodes) {
+        (false, 1) => String::new(),
         _ => format!(" of {}", counted(nodes as u64, "node", "nodes")),
     };
     let at: Moment = plan.snapshot.generated_at();
@@ -50,7 +49,7 @@ pub(in crate::cli) fn nodes(plan: &Plan, width: u16) -> String {
     table.wrapped(width)
 }
 
-fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7> {
+fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid {
     let totals = plan.snapshot.totals();
     let head = ["node", "up", "version", "shards", "on disk", "reclaimable", "smoosh"];
     let mut table = Grid::new(head, &[3, 4, 5]);
@@ -80,7 +79,7 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
         (0, 1) => Some(("1 view index".to_owned(), parts)),
         (0, more) => Some((format!("{more} view indexes"), parts)),
         (views, _) => {
-            let copies = if has_one_node(plan) { "" } else { ", all copies" };
+            let copies = if plan.snapshot.only_node().is_some() { "" } else { ", all copies" };
             Some((format!("{}{copies}", counted(views, "view", "views")), vec![of_cluster]))
         }
     };
@@ -108,22 +107,21 @@ fn sums_row(name: String, shards: String, sums: [PartialSum; 2]) -> [String; 7] 
 
 /// Other files in the nodes' directories; empty if no directory is read.
 pub(in crate::cli) fn disks(plan: &Plan, width: u16) -> String {
-    let head = ["on disk", "files", "stale indexes", "leftovers", "trash", "search", "other"];
-    let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6]);
-    let mut volumes = Vec::new();
-    for (node, disk) in report::nodes(plan).filter_map(|line| Some((line.node, line.disk?))) {
-        volumes.extend(disk.volumes.into_iter().map(|volume| (node.clone(), volume)));
-        let searched = disk.nouveau_bytes.saturating_add(disk.clouseau_bytes);
-        table.push([
-            printable(&node),
-            disk.files.to_string(),
-            bytes(Some(disk.stale_index_bytes)),
-            bytes(Some(disk.leftover_bytes)),
-            bytes(Some(disk.trash_bytes)),
-            bytes(Some(searched)),
-            bytes(Some(disk.other_bytes)),
-        ]);
-    }
+    let disks: Vec<_> =
+        report::nodes(plan).filter_map(|line| Some((line.node, line.disk?))).collect();
+    let volumes: Vec<(&String, &VolumeLine)> = disks
+        .iter()
+        .flat_map(|(node, disk)| disk.volumes.iter().map(move |volume| (node, volume)))
+        .collect();
+    let table = Grid::of(width, &disks)
+        .text("on disk", |(node, _)| printable(node))
+        .number("files", |(_, it)| it.files.to_string())
+        .number("stale indexes", |(_, it)| bytes(Some(it.stale_index_bytes)))
+        .number("leftovers", |(_, it)| bytes(Some(it.leftover_bytes)))
+        .number("trash", |(_, it)| bytes(Some(it.trash_bytes)))
+        .number("search", |(_, it)| bytes(Some(it.nouveau_bytes.saturating_add(it.clouseau_bytes))))
+        .number("other", |(_, it)| bytes(Some(it.other_bytes)))
+        .into_grid();
     if table.is_empty() {
         return String::new();
     }
@@ -133,22 +131,21 @@ pub(in crate::cli) fn disks(plan: &Plan, width: u16) -> String {
 
 /// What each kind of cleanup would free on the nodes' file systems. Node names are left out if
 /// there is only one node.
-fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
-    let head = ["volume", "size", "free", "stale", "leftovers", "trash", "compaction"];
+fn volumes(volumes: &[(&String, &VolumeLine)], width: u16) -> String {
     let one_node = volumes.iter().all(|(node, _)| volumes.first().is_some_and(|it| it.0 == *node));
-    let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6]);
-    for (node, volume) in volumes {
-        let directory = printable(&volume.directory);
-        table.push([
-            if one_node { directory } else { format!("{} {directory}", printable(node)) },
-            bytes(volume.size_bytes),
-            bytes(volume.available_bytes),
-            bytes(Some(volume.stale_index_bytes)),
-            bytes(Some(volume.leftover_bytes)),
-            bytes(Some(volume.trash_bytes)),
-            bytes(volume.reclaimable_bytes),
-        ]);
-    }
+    let name = |(node, volume): &(&String, &VolumeLine)| match one_node {
+        true => printable(&volume.directory),
+        false => format!("{} {}", printable(node), printable(&volume.directory)),
+    };
+    let table = Grid::of(width, volumes)
+        .text("volume", name)
+        .number("size", |(_, it)| bytes(it.size_bytes))
+        .number("free", |(_, it)| bytes(it.available_bytes))
+        .number("stale", |(_, it)| bytes(Some(it.stale_index_bytes)))
+        .number("leftovers", |(_, it)| bytes(Some(it.leftover_bytes)))
+        .number("trash", |(_, it)| bytes(Some(it.trash_bytes)))
+        .number("compaction", |(_, it)| bytes(it.reclaimable_bytes))
+        .into_grid();
     // The end of a directory is its most significant part.
     format!("\n{}", table.one_line_each(width, |_| 0))
 }
@@ -211,30 +208,24 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
     });
     let mut best: Vec<TargetRef<'_>> = targets.collect();
     best.sort_by_key(|target| std::cmp::Reverse(target.reclaimable_bytes()));
-    let head = ["target", "range", "node", "on disk", "ratio", "reclaimable", "channel"];
-    let mut table = Grid::new(head, &[3, 4, 5]);
-    let mut words = BTreeSet::new();
-    for target in best.iter().take(ROWS) {
-        let [what, range, node] = what_and_where(plan, *target);
-        words.extend(no_channel_word(plan, *target));
-        table.push([
-            shortened(&printable(&what)),
-            range,
-            printable(&node),
-            bytes(target.file_bytes()),
-            target.facts().ratio().map_or_else(|| "?".to_owned(), |ratio| format!("{ratio:.2}")),
-            bytes(target.reclaimable_bytes()),
-            channel(plan, *target),
-        ]);
-    }
-    let mut text = match table.is_empty() {
-        true if Waste::of(&plan.snapshot).unmeasured() > 0 => {
+    let shown = best.get(..ROWS).unwrap_or(&best);
+    let words = shown.iter().filter_map(|it| no_channel_word(plan, *it)).collect();
+    let ratio = |it: &TargetRef<'_>| it.facts().ratio().map(|ratio| format!("{ratio:.2}"));
+    let table = Grid::of(width, shown)
+        .text("target", |it| shortened(&printable(&what_and_where(plan, *it)[0])))
+        .text("range", |it| what_and_where(plan, *it)[1].clone())
+        .text("node", |it| printable(&what_and_where(plan, *it)[2]))
+        .number("on disk", |it| bytes(it.file_bytes()))
+        .number("ratio", |it| ratio(it).unwrap_or_else(|| "?".to_owned()))
+        .number("reclaimable", |it| bytes(it.reclaimable_bytes()))
+        .text("channel", |it| channel(plan, *it))
+        .one_line_each();
+    let mut text = match shown {
+        [] if Waste::of(&plan.snapshot).unmeasured() > 0 => {
             "Nothing known to reclaim: not every size could be read.\n".to_owned()
         }
-        true => "Nothing to reclaim.\n".to_owned(),
-        false => {
-            format!("Most reclaimable:\n\n{}", table.one_line_each(width, |most| most * 2 / 3))
-        }
+        [] => "Nothing to reclaim.\n".to_owned(),
+        _ => format!("Most reclaimable:\n\n{table}"),
     };
     if best.len() > ROWS {
         text.push_str(&format!("and {} more; --format json has all\n", best.len() - ROWS));
@@ -280,20 +271,9 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// The short name of a node; with a single node its part before the `@`, which also has what belongs to
-/// the whole cluster.
+/// Where something is, in short.
 fn place<'a>(plan: &'a Plan, name: &'a str) -> &'a str {
-    if !has_one_node(plan) {
-        return short_node(name);
-    }
-    let only = plan.snapshot.members().next().filter(|_| name == CLUSTER_NODE);
-    let name = only.map_or(name, |(_, node)| &node.name);
-    name.split_once('@').map_or(name, |(before, _)| before)
-}
-
-/// Whether there is only one node besides the cluster itself.
-fn has_one_node(plan: &Plan) -> bool {
-    plan.snapshot.nodes().len() <= 2
+    short_node(report::place(name, plan.snapshot.only_node().map(|node| &*node.name)))
 }
 
 /// A target in three short columns: name, range and node, such as `app/orders`, `00-7f` and `host`;
@@ -303,14 +283,14 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> [String; 3] {
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
         (TargetKind::View, Some(design)) if !target.is_part() => {
             let copies = match target.file_count() {
-                _ if has_one_node(plan) => place(plan, CLUSTER_NODE).to_owned(),
+                _ if plan.snapshot.only_node().is_some() => place(plan, CLUSTER_NODE).to_owned(),
                 1 => "1 copy".to_owned(),
                 more => format!("{more} copies"),
             };
             [format!("{db}/{design}"), "-".to_owned(), copies]
         }
         (kind, design) => {
-            let whole = has_one_node(plan) && target.shard_map().ranges == 1;
+            let whole = plan.snapshot.only_node().is_some() && target.shard_map().ranges == 1;
             let range = target.range().filter(|_| !whole).map(Range::short);
             let what = match (kind, design, target.view()) {
                 (TargetKind::View, Some(design), _) => format!("{db}/{design}"),

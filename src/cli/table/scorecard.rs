@@ -29,51 +29,21 @@ pub(in crate::cli) fn scorecard(answer: &Scorecard, width: u16) -> String {
     text
 }
 
-/// The titles of the two sides.
-const SIDES: [&str; 2] = ["as it was", "had recliner enforced"];
-
 /// Both sides as a table with one row each; if that does not fit, with one column each.
 fn sides(answer: &Scorecard, real: &ScorecardLine, advised: &ScorecardLine, width: u16) -> String {
     let conflicts = answer.conflicts.map_or_else(String::new, |count| count.to_string());
-    let (real, advised) = (values(real, String::new()), values(advised, conflicts));
-    let [a, b, c, d, e, f, g] = VALUES;
-    let mut rows = Grid::new(["", a, b, c, d, e, f, g], &[1, 2, 3, 4, 5, 6, 7]);
-    for (name, values) in SIDES.into_iter().zip([&real, &advised]) {
-        let [a, b, c, d, e, f, g] = values.clone();
-        rows.push([name.to_owned(), a, b, c, d, e, f, g]);
-    }
-    if rows.fits(width) {
-        return rows.wrapped(width);
-    }
-    let [was, had] = SIDES;
-    let mut columns = Grid::new(["", was, had], &[1, 2]);
-    for ((name, real), advised) in VALUES.into_iter().zip(real).zip(advised) {
-        columns.push([name.to_owned(), real, advised]);
-    }
-    columns.wrapped(width)
-}
-
-/// The titles of the values.
-const VALUES: [&str; 7] = [
-    "mean waste",
-    "peak waste",
-    "freed",
-    "written",
-    "compactions",
-    "peak extra space",
-    "conflicts",
-];
-
-fn values(line: &ScorecardLine, conflicts: String) -> [String; 7] {
-    [
-        bytes(Some(line.mean_waste_bytes)),
-        bytes(Some(line.peak_waste_bytes)),
-        bytes(Some(line.freed_bytes)),
-        bytes(Some(line.rewritten_bytes)),
-        line.compactions.to_string(),
-        bytes(Some(line.peak_extra_bytes)),
-        conflicts,
-    ]
+    let sides = [("as it was", real, String::new()), ("had recliner enforced", advised, conflicts)];
+    let rows = Grid::of(width, &sides)
+        .text("", |(name, ..)| (*name).to_owned())
+        .number("mean waste", |(_, it, _)| bytes(Some(it.mean_waste_bytes)))
+        .number("peak waste", |(_, it, _)| bytes(Some(it.peak_waste_bytes)))
+        .number("freed", |(_, it, _)| bytes(Some(it.freed_bytes)))
+        .number("written", |(_, it, _)| bytes(Some(it.rewritten_bytes)))
+        .number("compactions", |(_, it, _)| it.compactions.to_string())
+        .number("peak extra space", |(_, it, _)| bytes(Some(it.peak_extra_bytes)))
+        .number("conflicts", |(.., conflicts)| conflicts.clone())
+        .into_grid();
+    if rows.fits(width) { rows.wrapped(width) } else { rows.transposed().wrapped(width) }
 }
 
 #[cfg(test)]

@@ -3,40 +3,35 @@
 use super::layout::{Grid, bytes};
 use crate::{
     cli::printable,
-    serve::report::{Usage, UsageBytes},
+    serve::report::{Usage, UsageBytes, UsageLine},
     text::{grouped, size},
 };
 
 /// The disk usage as text.
 pub(in crate::cli) fn usage(answer: &Usage, width: u16) -> String {
     let by_design = answer.by == "design";
-    let name = if by_design { "design document" } else { "database" };
-    let mut rows = Grid::new([name, "on disk", "views", "reclaimable", "unknown"], &[1, 2, 3, 4]);
-    let mut push = |name: String, sums: &UsageBytes| {
-        let unknown = if sums.unmeasured == 0 { String::new() } else { grouped(sums.unmeasured) };
-        let bound = size::bound(sums.unmeasured, sums.estimated);
-        let of = |sum: u64| format!("{bound}{}", bytes(Some(sum)));
-        rows.push([
-            printable(&name),
-            of(sums.file_bytes),
-            of(sums.view_bytes),
-            of(sums.reclaimable_bytes),
-            unknown,
-        ]);
+    let name = |line: &UsageLine| match (by_design, line.designs.is_empty()) {
+        (false, _) => line.db.clone(),
+        (true, true) => format!("{} (no design document)", line.db),
+        (true, false) => format!("{}/{}", line.db, line.designs.join(" ")),
     };
-    for line in &answer.largest {
-        let name = match (by_design, line.designs.is_empty()) {
-            (false, _) => line.db.clone(),
-            (true, true) => format!("{} (no design document)", line.db),
-            (true, false) => format!("{}/{}", line.db, line.designs.join(" ")),
-        };
-        push(name, &line.bytes);
-    }
+    let mut rows: Vec<(String, &UsageBytes)> =
+        answer.largest.iter().map(|line| (name(line), &line.bytes)).collect();
     if answer.others > 0 {
-        push(format!("{} others", grouped(answer.others)), &answer.other_bytes);
+        rows.push((format!("{} others", grouped(answer.others)), &answer.other_bytes));
     }
     if rows.is_empty() {
         return "There are no files.\n".to_owned();
     }
-    rows.one_line_each(width, |most| most * 2 / 3)
+    let sum = |it: &UsageBytes, sum| {
+        format!("{}{}", size::bound(it.unmeasured, it.estimated), bytes(Some(sum)))
+    };
+    let unknown = |it: &UsageBytes| Some(it.unmeasured).filter(|count| *count > 0).map(grouped);
+    Grid::of(width, &rows)
+        .text(if by_design { "design document" } else { "database" }, |it| printable(&it.0))
+        .number("on disk", |(_, it)| sum(it, it.file_bytes))
+        .number("views", |(_, it)| sum(it, it.view_bytes))
+        .number("reclaimable", |(_, it)| sum(it, it.reclaimable_bytes))
+        .number("unknown", |(_, it)| unknown(it).unwrap_or_default())
+        .one_line_each()
 }

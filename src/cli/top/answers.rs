@@ -4,7 +4,9 @@
 
 use crate::{
     cli::{CommandError, service_client::ServiceClient},
-    serve::report::{Advice, EventLine, Jobs, Planned, Queues, Space, Status, orders::Permissions},
+    serve::report::{
+        Advice, EventLine, Jobs, Planned, Queues, RunList, Space, Status, orders::Permissions,
+    },
     text::capital,
 };
 use std::collections::VecDeque;
@@ -21,6 +23,7 @@ pub(super) struct Answers {
     pub(super) status: Status,
     pub(super) space: Space,
     pub(super) jobs: Jobs,
+    pub(super) runs: RunList,
     pub(super) planned: Planned,
     pub(super) queues: Queues,
     /// Answers that change rarely.
@@ -49,6 +52,7 @@ impl Answers {
             status: client.get("/api/v1/status", &[]).await?,
             space: client.get("/api/v1/space", &[]).await?,
             jobs: client.get("/api/v1/jobs", &[]).await?,
+            runs: client.get("/api/v1/runs", &[]).await?,
             planned: client.get("/api/v1/plan", &[("limit", &waiting)]).await?,
             queues: client.get("/api/v1/queue", &[("limit", "0")]).await?,
             slow: match slow {

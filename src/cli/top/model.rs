@@ -17,7 +17,7 @@ use wall_clock::Moment;
 const MAX_FILTER: usize = 80;
 
 /// Number of lines that a page key scrolls.
-const PAGE: usize = 10;
+const PAGE: isize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Screen {
@@ -55,22 +55,18 @@ impl Screen {
 pub(super) enum Popup {
     Help,
     /// All current problems.
-    Wrong {
-        scroll: usize,
-    },
+    Wrong,
     /// Waits for an answer.
     Waiting(String),
     Explained {
         asked: String,
         targets: Vec<Explained>,
-        scroll: usize,
     },
     Confirm(Box<Confirmation>),
     /// The result of an order, or a message.
     Said {
         title: String,
         text: String,
-        scroll: usize,
     },
 }
 
@@ -130,6 +126,8 @@ pub(super) struct Model {
     /// Whether keys edit the filter.
     pub(super) typing: bool,
     pub(super) popup: Option<Popup>,
+    /// Number of lines by which the popup is scrolled.
+    pub(super) scroll: usize,
     pub(super) now: Moment,
 }
 
@@ -144,29 +142,18 @@ impl Model {
             lists: std::array::from_fn(|_| ListState::default()),
             typing: false,
             popup: None,
+            scroll: 0,
             now,
         }
     }
 
     /// The list of the current screen.
     pub(super) fn list(&self) -> &ListState {
-        let [overview, jobs, queue, events] = &self.lists;
-        match self.screen {
-            Screen::Overview => overview,
-            Screen::Jobs => jobs,
-            Screen::Queue => queue,
-            Screen::Events => events,
-        }
+        &self.lists[self.screen.index()]
     }
 
     fn list_mut(&mut self) -> &mut ListState {
-        let [overview, jobs, queue, events] = &mut self.lists;
-        match self.screen {
-            Screen::Overview => overview,
-            Screen::Jobs => jobs,
-            Screen::Queue => queue,
-            Screen::Events => events,
-        }
+        &mut self.lists[self.screen.index()]
     }
 
     /// The rows of the current screen, filtered and sorted.
@@ -193,37 +180,34 @@ impl Model {
             Update::Events(lines) => self.events.add(lines),
             Update::EventsRestart => self.events = RecentEvents::default(),
             Update::NoEvents(why) => self.events.problem = Some(why),
-            Update::Explained { asked, found } => self.show_explanation(asked, found),
-            Update::Weighed { asked, found } => self.show_confirmation(asked, found),
+            Update::Explained { asked, found } => self.show_found(match found {
+                Ok(targets) => Popup::Explained { asked, targets },
+                Err(why) => said("Not explained", why),
+            }),
+            Update::Weighed { asked, found } => self.show_found(match found {
+                Ok(found) => self.confirm(Order::compact(asked, found.into_iter().next())),
+                Err(why) => said("Not done", why),
+            }),
             Update::Ordered { order, answer } => {
                 let (title, text) = match answer {
                     Ok(text) => ("Done", text),
                     Err(why) => ("Not done", why),
                 };
                 let title = format!("{title}: {}", order.request().name().label());
-                self.popup = Some(Popup::Said { title, text, scroll: 0 });
+                self.show(said(title, text));
             }
         }
     }
 
-    fn show_explanation(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
-        if !matches!(self.popup, Some(Popup::Waiting(_))) {
-            return;
-        }
-        self.popup = Some(match found {
-            Ok(targets) => Popup::Explained { asked, targets, scroll: 0 },
-            Err(text) => Popup::Said { title: "Not explained".to_owned(), text, scroll: 0 },
-        });
+    fn show(&mut self, popup: Popup) {
+        (self.popup, self.scroll) = (Some(popup), 0);
     }
 
-    fn show_confirmation(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
-        if !matches!(self.popup, Some(Popup::Waiting(_))) {
-            return;
+    /// Shows the answer to a question, unless the user left it.
+    fn show_found(&mut self, popup: Popup) {
+        if matches!(self.popup, Some(Popup::Waiting(_))) {
+            self.show(popup);
         }
-        self.popup = Some(match found {
-            Ok(targets) => self.confirm(Order::compact(asked, targets.into_iter().next())),
-            Err(text) => Popup::Said { title: "Not done".to_owned(), text, scroll: 0 },
-        });
     }
 
     fn confirm(&self, order: Order) -> Popup {
@@ -242,11 +226,7 @@ impl Model {
             return Some(Request::Pause);
         }
         match self.popup.take() {
-            Some(popup) => {
-                let (popup, request) = press_in_popup(popup, key);
-                self.popup = popup;
-                request
-            }
+            Some(popup) => self.press_in_popup(popup, key),
             None if self.typing => {
                 self.type_filter(key);
                 None
@@ -257,6 +237,7 @@ impl Model {
 
     fn type_filter(&mut self, key: Key) {
         let list = self.list_mut();
+        #[expect(clippy::wildcard_enum_match_arm, reason = "most keys mean nothing here")]
         match key {
             Key::Char(letter) if list.filter.chars().count() < MAX_FILTER => {
                 list.filter.push(letter)
@@ -269,24 +250,21 @@ impl Model {
                 self.typing = false;
             }
             Key::Enter | Key::Tab | Key::Up | Key::Down => self.typing = false,
-            Key::Char(_)
-            | Key::PageUp
-            | Key::PageDown
-            | Key::Home
-            | Key::End
-            | Key::Left
-            | Key::Right
-            | Key::Interrupt
-            | Key::Pause => {}
+            _ => {}
         }
     }
 
     fn press_on_screen(&mut self, key: Key) -> Option<Request> {
         let listed = self.listed();
+        if let Some(by) = steps(key) {
+            self.list_mut().select(&listed, by);
+            return None;
+        }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "most keys mean nothing here")]
         match key {
             Key::Char('q') => return Some(Request::Quit),
-            Key::Char('?' | 'h') => self.popup = Some(Popup::Help),
-            Key::Char('w') => self.popup = Some(Popup::Wrong { scroll: 0 }),
+            Key::Char('?' | 'h') => self.show(Popup::Help),
+            Key::Char('w') => self.show(Popup::Wrong),
             Key::Char('1') => self.screen = Screen::Overview,
             Key::Char('2') => self.screen = Screen::Jobs,
             Key::Char('3') => self.screen = Screen::Queue,
@@ -297,20 +275,14 @@ impl Model {
             Key::Escape => self.list_mut().filter.clear(),
             Key::Char('o') => self.list_mut().sort_by_next(listed.columns.len()),
             Key::Char('O') => self.list_mut().reverse(),
-            Key::Up | Key::Char('k') => self.list_mut().select(&listed, -1),
-            Key::Down | Key::Char('j') => self.list_mut().select(&listed, 1),
-            Key::PageUp => self.list_mut().select(&listed, -(PAGE as isize)),
-            Key::PageDown => self.list_mut().select(&listed, PAGE as isize),
-            Key::Home | Key::Char('g') => self.list_mut().select(&listed, isize::MIN),
-            Key::End | Key::Char('G') => self.list_mut().select(&listed, isize::MAX),
             Key::Enter => return self.ask_about(&listed, Request::Explain),
             Key::Char('c') => return self.ask_about(&listed, Request::Weigh),
             Key::Char('S') => {
                 let scopes = listed.selected().map(|row| row.scopes.clone()).unwrap_or_default();
-                self.popup = Some(self.confirm(Order::suspend(scopes)));
+                self.show(self.confirm(Order::suspend(scopes)));
             }
             Key::Char('R') => self.resume(),
-            Key::Char(_) | Key::Backspace | Key::Interrupt | Key::Pause => {}
+            _ => {}
         }
         None
     }
@@ -320,7 +292,7 @@ impl Model {
     fn ask_about(&mut self, listed: &Listed, request: fn(String) -> Request) -> Option<Request> {
         let row = listed.selected()?;
         if let Some(id) = row.id.clone() {
-            self.popup = Some(Popup::Waiting(row.title()));
+            self.show(Popup::Waiting(row.title()));
             return Some(request(id));
         }
         if self.screen == Screen::Overview {
@@ -333,49 +305,48 @@ impl Model {
     fn resume(&mut self) {
         let scopes = self.answers.status.suspensions.iter().map(|line| line.scope.clone());
         let scopes: Vec<String> = scopes.collect();
-        self.popup = Some(match scopes.is_empty() {
-            true => Popup::Said {
-                title: "Resume starts".to_owned(),
-                text: "Nothing is suspended.".to_owned(),
-                scroll: 0,
-            },
+        self.show(match scopes.is_empty() {
+            true => said("Resume starts", "Nothing is suspended.".to_owned()),
             false => self.confirm(Order::resume(scopes)),
         });
     }
+
+    /// Applies a key to a popup, which stays or goes; returns a request, if any.
+    fn press_in_popup(&mut self, mut popup: Popup, key: Key) -> Option<Request> {
+        let (stays, request) = match &mut popup {
+            Popup::Confirm(confirmation) => {
+                let request = confirmation.press(key).map(Request::Send);
+                (confirmation.sending || key != Key::Escape, request)
+            }
+            Popup::Wrong | Popup::Explained { .. } | Popup::Said { .. } => {
+                let steps = if key == Key::Char(' ') { Some(PAGE) } else { steps(key) };
+                self.scroll = self.scroll.saturating_add_signed(steps.unwrap_or(0));
+                (steps.is_some(), None)
+            }
+            Popup::Help => (false, None),
+            Popup::Waiting(_) => (!matches!(key, Key::Escape | Key::Char('q')), None),
+        };
+        self.popup = stays.then_some(popup);
+        request
+    }
 }
 
-/// Applies a key to a popup; returns what remains of the popup, and a request, if any.
-fn press_in_popup(mut popup: Popup, key: Key) -> (Option<Popup>, Option<Request>) {
-    match &mut popup {
-        Popup::Confirm(confirmation) => {
-            let request = confirmation.press(key).map(Request::Send);
-            let stays = confirmation.sending || key != Key::Escape;
-            return (stays.then_some(popup), request);
-        }
-        Popup::Wrong { scroll } | Popup::Explained { scroll, .. } | Popup::Said { scroll, .. } => {
-            match key {
-                Key::Up | Key::Char('k') => *scroll = scroll.saturating_sub(1),
-                Key::Down | Key::Char('j') => *scroll = scroll.saturating_add(1),
-                Key::PageUp => *scroll = scroll.saturating_sub(PAGE),
-                Key::PageDown | Key::Char(' ') => *scroll = scroll.saturating_add(PAGE),
-                Key::Home | Key::Char('g') => *scroll = 0,
-                Key::End | Key::Char('G') => *scroll = usize::MAX,
-                Key::Char(_)
-                | Key::Enter
-                | Key::Escape
-                | Key::Tab
-                | Key::Backspace
-                | Key::Left
-                | Key::Right
-                | Key::Interrupt
-                | Key::Pause => return (None, None),
-            }
-        }
-        Popup::Help => return (None, None),
-        Popup::Waiting(_) if matches!(key, Key::Escape | Key::Char('q')) => return (None, None),
-        Popup::Waiting(_) => {}
-    }
-    (Some(popup), None)
+/// By how many rows or lines a key moves, if it does.
+fn steps(key: Key) -> Option<isize> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most keys move nothing")]
+    Some(match key {
+        Key::Up | Key::Char('k') => -1,
+        Key::Down | Key::Char('j') => 1,
+        Key::PageUp => -PAGE,
+        Key::PageDown => PAGE,
+        Key::Home | Key::Char('g') => isize::MIN,
+        Key::End | Key::Char('G') => isize::MAX,
+        _ => return None,
+    })
+}
+
+fn said(title: impl Into<String>, text: String) -> Popup {
+    Popup::Said { title: title.into(), text }
 }
 
 #[cfg(test)]

@@ -18,70 +18,54 @@ const MAX_WHY: usize = 200;
 
 /// An order with the user's choices.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Order {
-    Suspend { scopes: Scopes, why: String },
-    Resume { scopes: Scopes },
-    Compact { target: String, force: bool, weighed: Option<Box<Explained>> },
+pub(super) struct Order {
+    request: OrderRequest,
+    /// The scopes to choose from, first everything; empty for a compaction.
+    scopes: Vec<String>,
+    /// What the service knows about the target of a compaction.
+    weighed: Option<Box<Explained>>,
 }
 
-/// The scopes to choose from; the first is everything.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Scopes {
-    all: Vec<String>,
-    chosen: usize,
-}
-
-impl Scopes {
-    fn new(more: Vec<String>) -> Self {
-        let mut all = vec!["all".to_owned()];
-        all.extend(more.into_iter().filter(|scope| scope != "all"));
-        Self { all, chosen: 0 }
-    }
-
-    fn chosen(&self) -> &str {
-        self.all.get(self.chosen).map_or("all", |scope| scope)
-    }
-
-    fn choose_next(&mut self) {
-        self.chosen = (self.chosen + 1) % self.all.len();
-    }
-}
+/// The scope of everything.
+const ALL: &str = "all";
 
 impl Order {
     /// Suspends everything, or one of these scopes.
     pub(super) fn suspend(scopes: Vec<String>) -> Self {
-        Self::Suspend { scopes: Scopes::new(scopes), why: String::new() }
+        let (scope, why) = (Some(ALL.to_owned()), Some(String::new()));
+        Self::with_scopes(OrderRequest::Suspend(SuspendOrder { scope, why }), scopes)
     }
 
     /// Resumes everything, or one of these scopes.
     pub(super) fn resume(scopes: Vec<String>) -> Self {
-        Self::Resume { scopes: Scopes::new(scopes) }
+        let scope = Some(ALL.to_owned());
+        Self::with_scopes(OrderRequest::Resume(ResumeOrder { scope }), scopes)
+    }
+
+    fn with_scopes(request: OrderRequest, more: Vec<String>) -> Self {
+        let more = more.into_iter().filter(|scope| scope != ALL);
+        let scopes = std::iter::once(ALL.to_owned()).chain(more).collect();
+        Self { request, scopes, weighed: None }
     }
 
     /// Compacts a target; `weighed` is what the service knows about it.
     pub(super) fn compact(target: String, weighed: Option<Explained>) -> Self {
-        Self::Compact { target, force: false, weighed: weighed.map(Box::new) }
+        let request = OrderRequest::Compact(CompactOrder { target, force: false });
+        Self { request, scopes: Vec::new(), weighed: weighed.map(Box::new) }
     }
 
     /// The request to send.
     pub(super) fn request(&self) -> OrderRequest {
-        match self {
-            Self::Suspend { scopes, why } => {
-                let why = Some(why.trim().to_owned()).filter(|why| !why.is_empty());
-                OrderRequest::Suspend(SuspendOrder { scope: Some(scopes.chosen().to_owned()), why })
-            }
-            Self::Resume { scopes } => {
-                OrderRequest::Resume(ResumeOrder { scope: Some(scopes.chosen().to_owned()) })
-            }
-            Self::Compact { target, force, .. } => {
-                OrderRequest::Compact(CompactOrder { target: target.clone(), force: *force })
-            }
+        let mut request = self.request.clone();
+        if let OrderRequest::Suspend(SuspendOrder { why, .. }) = &mut request {
+            *why = why.take().map(|why| why.trim().to_owned()).filter(|why| !why.is_empty());
         }
+        request
     }
 
     /// The expected effect, as pairs of a label and a text.
     fn effect(&self) -> Vec<(&'static str, String)> {
-        let Self::Compact { weighed: Some(weighed), .. } = self else { return Vec::new() };
+        let Some(weighed) = &self.weighed else { return Vec::new() };
         match &weighed.start {
             Some(start) => effect_of_start(start),
             None => effect_of_waiting(weighed),
@@ -135,7 +119,7 @@ impl Confirmation {
     }
 
     pub(super) fn question(&self) -> &'static str {
-        self.order.request().name().question()
+        self.order.request().name().question().0
     }
 
     /// The confirmation's text, one entry per paragraph or line.
@@ -145,16 +129,17 @@ impl Confirmation {
         for (name, says) in self.order.effect() {
             out.push(format!("{name:<7} {}", printable(&says)));
         }
-        match &self.order {
-            Order::Suspend { scopes, why } => {
-                out.push(scope_line(scopes));
-                out.push(format!("why     {}▏", printable(why)));
-            }
-            Order::Resume { scopes } => out.push(scope_line(scopes)),
-            Order::Compact { force, .. } => {
-                let force = if *force { "yes" } else { "no" };
-                out.push(format!("force   {force}, Tab changes it: even if no channel takes it, or while it is paused"));
-            }
+        if let OrderRequest::Suspend(SuspendOrder { scope, .. })
+        | OrderRequest::Resume(ResumeOrder { scope }) = &self.order.request
+        {
+            out.push(scope_line(scope.as_deref().unwrap_or(ALL), &self.order.scopes));
+        }
+        if let OrderRequest::Suspend(SuspendOrder { why, .. }) = &self.order.request {
+            out.push(format!("why     {}▏", printable(why.as_deref().unwrap_or_default())));
+        }
+        if let OrderRequest::Compact(CompactOrder { force, .. }) = self.order.request {
+            let force = if force { "yes" } else { "no" };
+            out.push(format!("force   {force}, Tab changes it: even if no channel takes it, or while it is paused"));
         }
         out.extend([String::new(), printable(&request.http_request()), String::new()]);
         out.push(match (&self.refused, self.sending) {
@@ -170,19 +155,27 @@ impl Confirmation {
         if self.sending {
             return None;
         }
-        match (key, &mut self.order) {
-            (Key::Enter, order) if self.refused.is_none() => {
+        let Order { request, scopes, .. } = &mut self.order;
+        match (key, request) {
+            (Key::Enter, _) if self.refused.is_none() => {
                 self.sending = true;
-                return Some(order.clone());
+                return Some(self.order.clone());
             }
-            (Key::Tab, Order::Suspend { scopes, .. } | Order::Resume { scopes }) => {
-                scopes.choose_next();
+            (
+                Key::Tab,
+                OrderRequest::Suspend(SuspendOrder { scope, .. })
+                | OrderRequest::Resume(ResumeOrder { scope }),
+            ) => {
+                let at = scopes.iter().position(|it| Some(it) == scope.as_ref()).unwrap_or(0);
+                *scope = scopes.get((at + 1) % scopes.len()).cloned();
             }
-            (Key::Tab, Order::Compact { force, .. }) => *force = !*force,
-            (Key::Char(letter), Order::Suspend { why, .. }) if why.chars().count() < MAX_WHY => {
+            (Key::Tab, OrderRequest::Compact(CompactOrder { force, .. })) => *force = !*force,
+            (Key::Char(letter), OrderRequest::Suspend(SuspendOrder { why: Some(why), .. }))
+                if why.chars().count() < MAX_WHY =>
+            {
                 why.push(letter);
             }
-            (Key::Backspace, Order::Suspend { why, .. }) => {
+            (Key::Backspace, OrderRequest::Suspend(SuspendOrder { why: Some(why), .. })) => {
                 why.pop();
             }
             _ => {}
@@ -191,14 +184,12 @@ impl Confirmation {
     }
 }
 
-fn scope_line(scopes: &Scopes) -> String {
-    let chosen = printable(scopes.chosen());
-    match scopes.all.as_slice() {
-        [_] => format!("scope   {chosen}"),
-        all => {
-            let others = all.iter().filter(|scope| *scope != scopes.chosen());
-            let others: Vec<String> = others.map(|scope| printable(scope)).collect();
-            format!("scope   {chosen}; Tab changes it: {}", others.join(", "))
-        }
+fn scope_line(chosen: &str, all: &[String]) -> String {
+    let others = all.iter().filter(|scope| *scope != chosen);
+    let others: Vec<String> = others.map(|scope| printable(scope)).collect();
+    let chosen = printable(chosen);
+    match others.is_empty() {
+        true => format!("scope   {chosen}"),
+        false => format!("scope   {chosen}; Tab changes it: {}", others.join(", ")),
     }
 }

@@ -9,9 +9,9 @@ use super::{
 use crate::{
     cli::{
         printable,
-        table::{event_cells, short_node},
+        table::{event_cells, place},
     },
-    model::target::TargetId,
+    model::target::{CLUSTER_NODE, TargetId},
     plan::RefusalReason,
     serve::report::{EventLine, JobLine, Queue, RefusedLine, StartLine},
     text::{Label, duration, size},
@@ -125,12 +125,12 @@ pub(super) fn jobs(answers: &Answers, now: Moment) -> Table {
         text("channel").on_wide(110),
         text("started by").on_wide(90),
     ];
-    let rows = answers.jobs.jobs.iter().map(|line| job(line, now)).collect();
+    let rows = answers.jobs.jobs.iter().map(|line| job(answers, line, now)).collect();
     Table { columns, rows, more: 0 }
 }
 
-fn job(line: &JobLine, now: Moment) -> Row {
-    let place = Place::of_job(line);
+fn job(answers: &Answers, line: &JobLine, now: Moment) -> Row {
+    let place = Place::of_job(answers, line);
     let done = Cell {
         text: match line.progress {
             Some(done) => format!("{} {:>3.0}%", bar(done, BAR), (done * 100.0).clamp(0.0, 100.0)),
@@ -139,7 +139,7 @@ fn job(line: &JobLine, now: Moment) -> Row {
         rank: line.progress.map_or(Rank::Unknown, Rank::Number),
     };
     let since = Moment::parse(&line.since).map(|since| since.age(now).as_secs_f64());
-    let node = line.node.as_deref().filter(|node| *node != CLUSTER);
+    let node = line.node.as_deref().filter(|node| *node != CLUSTER_NODE);
     let scopes = line.channel.iter().map(|channel| format!("channel:{channel}"));
     Row {
         key: format!("{} {} {:?} {:?}", line.work, line.shard, line.ddoc, line.node),
@@ -178,24 +178,24 @@ pub(super) fn queue(answers: &Answers, now: Moment) -> Table {
     ];
     let planned = &answers.planned;
     let starts = planned.starts.iter().map(|line| start(answers, line, now));
-    let waits = planned.refused.iter().map(|line| refused(line, now));
+    let waits = planned.refused.iter().map(|line| refused(answers, line, now));
     let more = planned.total.saturating_sub(planned.offset + planned.refused.len());
     Table { columns, rows: starts.chain(waits).collect(), more }
 }
 
 fn start(answers: &Answers, line: &StartLine, now: Moment) -> Row {
     let design = line.ddoc.as_deref().map_or_else(String::new, |ddoc| format!("/{ddoc}"));
-    let place = Place::of_id(&line.id, &format!("{}{design}", line.db), &line.node);
+    let place = Place::of_id(answers, &line.id, &format!("{}{design}", line.db), &line.node);
     let word = if answers.enforces() { "starts now" } else { "would start" };
     let says = format!("{word}: {}", line.request);
     queued(place, &line.id, &line.node, &line.channel, line.gain_bytes, line.since.as_deref(), now)
         .saying(word, &says)
 }
 
-fn refused(line: &RefusedLine, now: Moment) -> Row {
+fn refused(answers: &Answers, line: &RefusedLine, now: Moment) -> Row {
     // An older recliner gives no name.
     let name = if line.name.is_empty() { &line.title } else { &line.name };
-    let place = Place::of_id(&line.id, name, &line.node);
+    let place = Place::of_id(answers, &line.id, name, &line.node);
     let label = &line.refusal.reason;
     let reason = RefusalReason::from_label(label);
     let word = reason.map_or_else(|| label.replace('_', " "), |reason| reason.class().words());
@@ -213,7 +213,7 @@ fn queued(
     since: Option<&str>,
     now: Moment,
 ) -> Row {
-    let of_node = (node != CLUSTER).then(|| format!("node:{node}"));
+    let of_node = (node != CLUSTER_NODE).then(|| format!("node:{node}"));
     let waits = since.and_then(Moment::parse).map(|since| since.age(now).as_secs_f64());
     Row {
         key: id.to_owned(),
@@ -259,9 +259,6 @@ pub(super) fn events(events: &RecentEvents) -> Table {
     }
 }
 
-/// The node name of targets that belong to the whole cluster.
-const CLUSTER: &str = "_cluster";
-
 /// A target in three columns: name, range and node.
 #[derive(Debug)]
 struct Place {
@@ -272,15 +269,17 @@ struct Place {
 
 impl Place {
     /// A target from its id; `name` is what people call it.
-    fn of_id(id: &str, name: &str, node: &str) -> Self {
+    fn of_id(answers: &Answers, id: &str, name: &str, node: &str) -> Self {
+        let node = in_cell(answers, node);
         match id.parse::<TargetId>() {
-            Ok(TargetId::Db { shard, .. }) => Self::of_shard(&shard, None, in_cell(node)),
-            _ => Self { what: printable(name), range: "-".to_owned(), node: in_cell(node) },
+            Ok(TargetId::Db { shard, .. }) => Self::of_shard(&shard, None, node),
+            _ => Self { what: printable(name), range: "-".to_owned(), node },
         }
     }
 
-    fn of_job(line: &JobLine) -> Self {
-        let node = line.node.as_deref().map_or_else(|| "?".to_owned(), in_cell);
+    fn of_job(answers: &Answers, line: &JobLine) -> Self {
+        let node = line.node.as_deref();
+        let node = node.map_or_else(|| "?".to_owned(), |node| in_cell(answers, node));
         Self::of_shard(&line.shard, line.ddoc.as_deref(), node)
     }
 
@@ -295,9 +294,9 @@ impl Place {
     }
 }
 
-/// The short name of a node; `all` for targets of the whole cluster.
-fn in_cell(node: &str) -> String {
-    if node == CLUSTER { "all".to_owned() } else { printable(short_node(node)) }
+/// Where something is, in short.
+fn in_cell(answers: &Answers, node: &str) -> String {
+    place(node, answers.planned.only_node.as_deref())
 }
 
 fn bytes(bytes: Option<u64>) -> Cell {

@@ -6,7 +6,7 @@ use crate::{
     config_format::{
         form::{Form, Key, keys, list, section, settings},
         output::{Output, exact_bytes, text as written},
-        problem::quoted,
+        problem::{alternatives, quoted},
         section::{Report, Section, Spanned},
         tree::{Node, Value},
         values::{
@@ -230,22 +230,20 @@ fn check(channel: &mut Channel, section: &mut Section<'_, '_>) {
 /// Whether the priority can rank targets of the channel's kind.
 fn priority_fits(channel: &Channel, section: &mut Section<'_, '_>) -> bool {
     let Channel { kind, priority, .. } = channel;
-    let fits = (*kind == TargetKind::Cleanup) == (*priority == PriorityKind::Cleanup);
-    if !fits {
-        let allowed = match kind {
-            TargetKind::Db | TargetKind::View | TargetKind::Search => {
-                "`priority: ratio`, `slack`, `upgrade` or `rent`, or `kind: cleanup`"
-            }
-            TargetKind::Cleanup => "`priority: cleanup`, or `kind: db` or `view`",
-        };
+    let fits = |it: PriorityKind| (*kind == TargetKind::Cleanup) == (it == PriorityKind::Cleanup);
+    if !fits(*priority) {
+        let fitting = PriorityKind::ALL.iter().filter(|it| fits(**it));
+        let words: Vec<String> = fitting.map(|it| format!("`{}`", it.label())).collect();
+        let words = alternatives(&words).replacen('`', "`priority: ", 1);
+        let kinds = if *kind == TargetKind::Cleanup { "db` or `view" } else { "cleanup" };
         let says = format!(
-            "{} cannot be used in a {} channel; use {allowed}",
+            "{} cannot be used in a {} channel; use {words}, or `kind: {kinds}`",
             priority.label(),
             kind.label()
         );
         section.refuse_value("priority", says);
     }
-    fits
+    fits(*priority)
 }
 
 /// Reports keys without effect as findings instead of problems: smoosh accepts them silently, and

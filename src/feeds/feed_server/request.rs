@@ -6,6 +6,7 @@
 use super::sequence;
 use crate::store::journal::FeedStart;
 use std::time::Duration;
+use strum::EnumString;
 
 /// Default and maximum time without events after which a feed without heartbeats ends (CouchDB's
 /// `[chttpd] changes_timeout`), and the heartbeat interval for `heartbeat=true`.
@@ -15,7 +16,8 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 const MIN_HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// Type of a feed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// All existing events, at once.
     Normal,
@@ -25,18 +27,6 @@ pub enum Kind {
     Continuous,
     /// One message per event, as they happen, in the format of browser event sources.
     EventSource,
-}
-
-impl Kind {
-    fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "normal" => Self::Normal,
-            "longpoll" => Self::Longpoll,
-            "continuous" => Self::Continuous,
-            "eventsource" => Self::EventSource,
-            _ => return None,
-        })
-    }
 }
 
 /// A request for a feed.
@@ -96,7 +86,7 @@ impl FeedRequest {
                 _ => {}
             }
         }
-        let kind = Kind::from_name(first("feed").unwrap_or("normal")).ok_or(BadRequest::Feed)?;
+        let kind: Kind = first("feed").unwrap_or("normal").parse().map_err(|_| BadRequest::Feed)?;
         let descending = parameters.clone().any(|it| it == ("descending", "true"));
         let since = last_event_id.filter(|_| kind == Kind::EventSource).or_else(|| first("since"));
         let since = match since {

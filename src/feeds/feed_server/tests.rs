@@ -35,7 +35,8 @@ impl Fixture {
     async fn new(settings: work::JournalRetention, room: usize) -> Self {
         let clock = Clock::anchored(Moment::from_unix(1_800_000_000));
         let settings = watch::channel(settings).1;
-        let (task, journal) = journal::JournalTask::open(InMemory, clock, settings).unwrap();
+        let (task, journal) =
+            journal::JournalTask::open(InMemory::default(), clock, settings).unwrap();
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
         journal.claim(ClusterIdentity::default()).await.unwrap();

@@ -38,28 +38,20 @@ pub(super) fn between(groups: &[Group], node_channels: &[NodeChannels]) -> Vec<F
         });
     };
     for (name, section) in &sections {
-        let of = |group: &Group| group.channels.find(name).map(|(_, channel)| channel.clone());
-        let present: Vec<_> = groups
-            .iter()
-            .map(|group| {
-                let word = if of(group).is_some() { "in use" } else { "missing" };
-                (word.to_owned(), nodes(group))
-            })
-            .collect();
-        compare(section, None, present);
-        let with: Vec<_> =
-            groups.iter().filter_map(|group| Some((nodes(group), of(group)?))).collect();
-        let Some((_, any)) = with.first() else { continue };
-        for (at, (key, _)) in settings(any).into_iter().enumerate() {
-            let values = with
-                .iter()
-                .filter_map(|(on, channel)| {
-                    let (_, value) = settings(channel).into_iter().nth(at)?;
-                    Some((value, on.clone()))
-                })
-                .collect();
-            compare(section, Some(key), values);
+        let of = |group: &Group| group.channels.find(name).map(|(_, channel)| settings(channel));
+        let present = groups.iter().map(|group| {
+            let word = if of(group).is_some() { "in use" } else { "missing" };
+            (word.to_owned(), nodes(group))
+        });
+        compare(section, None, present.collect());
+        let with = groups.iter().filter_map(|group| Some((nodes(group), of(group)?)));
+        let mut values: BTreeMap<usize, (&str, Vec<(String, Vec<String>)>)> = BTreeMap::new();
+        for (on, settings) in with {
+            for (at, (key, value)) in settings.into_iter().enumerate() {
+                values.entry(at).or_insert((key, Vec::new())).1.push((value, on.clone()));
+            }
         }
+        values.into_values().for_each(|(key, values)| compare(section, Some(key), values));
     }
     let shared: BTreeSet<&str> = sections
         .keys()

@@ -34,6 +34,16 @@ pub enum RunScope {
 }
 
 impl RunScope {
+    /// The names of its database and of its node, where it has one.
+    #[must_use]
+    pub fn names(&self) -> (Option<&str>, Option<&str>) {
+        match self {
+            Self::Database(name) => (Some(name), None),
+            Self::Node(name) => (None, Some(name)),
+            Self::All => (None, None),
+        }
+    }
+
     /// Whether a target of this kind is in the scope, given whether its database and its node have
     /// a name.
     pub fn covers(
@@ -93,6 +103,9 @@ pub struct LeftOut {
 pub struct LeftOutMember {
     /// The target's id.
     pub id: String,
+    /// Its name for people.
+    #[serde(default)]
+    pub name: String,
     /// Why, as a sentence; null if that is not kept.
     pub why: Option<String>,
 }

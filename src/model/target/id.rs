@@ -61,7 +61,7 @@ impl TargetId {
     /// missing, the signature stands for it.
     pub fn name(&self, design: Option<&str>) -> String {
         match self {
-            Self::Db { shard, .. } => with_range(database_of(shard).to_owned(), shard),
+            Self::Db { shard, .. } => file_name(shard, None),
             Self::View { db, signature, .. } => {
                 let name = design.map_or_else(
                     || {
@@ -206,6 +206,14 @@ impl FromStr for TargetId {
 }
 
 /// A name with the range of the shard file that it is about, if that is one of several.
+/// The name for people of a shard's file, or of the file of an index on it: `orders 80-9f`,
+/// `orders/_design/clients 80-9f`.
+#[must_use]
+pub fn file_name(shard: &str, design: Option<&str>) -> String {
+    let db = database_of(shard);
+    with_range(design.map_or_else(|| db.to_owned(), |design| format!("{db}/{design}")), shard)
+}
+
 fn with_range(name: String, file: &str) -> String {
     match ShardName::split(file).filter(|shard| !shard.range.is_whole()) {
         Some(shard) => format!("{name} {}", shard.range.short()),

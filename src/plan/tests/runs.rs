@@ -2,6 +2,7 @@
 
 use super::{
     orders::{enforcing, of, order, three},
+    world::any_spec,
     *,
 };
 use crate::{
@@ -67,6 +68,46 @@ fn members_of_active_runs_start_first_and_the_best_of_them_before_the_others() {
     let plan = of(&mut draft, with(all()), enforcing(), |_| {});
     let order = plan.starts[0].order.clone().unwrap();
     assert_eq!((order.run, &*order.by), (Some(7), "ann (run 7)"));
+}
+
+#[test]
+fn member_that_did_not_fit_into_its_queue_starts_if_the_better_one_may_not() {
+    let cooling = Backoff::CoolDown { since: at(NOW - 5), until: at(NOW + 99) };
+    for (run, expected) in [(None, &[][..]), (Some(run(RunScope::All)), &["good"])] {
+        let (mut draft, ids) = three();
+        let history = run.map(with).unwrap_or_default();
+        let history = TargetConstraints { backoffs: [(ids[1], cooling)].into(), ..history };
+        let plan = of(&mut draft, history, enforcing(), |channels| {
+            channels.list.iter_mut().for_each(|channel| channel.capacity = 1);
+        });
+        assert_eq!(names(&plan, &starts(&plan)), expected);
+    }
+}
+
+proptest! {
+    /// Progress looks up in the queues what is decided about most members.
+    #[test]
+    fn progress_counts_what_is_decided_about_each_member(spec in any_spec(), force in any::<bool>()) {
+        let plan = spec.build().plan(0);
+        let run = Run { force, ..run(RunScope::All) };
+        let progress = plan.run_progress(SUPPOSED_RUN, &run, |_, _| None);
+        let mut counts = [0; 3];
+        let [mut waiting, mut left_out] = [BTreeMap::new(), BTreeMap::new()];
+        for (_, member) in plan.run_members(SUPPOSED_RUN, &run) {
+            match member {
+                Member::Runs => counts[0] += 1,
+                Member::Starts => counts[1] += 1,
+                Member::Unmeasured => counts[2] += 1,
+                Member::Waits(reason) => *waiting.entry(reason).or_insert(0) += 1,
+                Member::LeftOut(reason) => *left_out.entry(reason).or_insert(0) += 1,
+            }
+        }
+        let of = |groups: &BTreeMap<RefusalReason, LeftOut>| -> BTreeMap<_, _> {
+            groups.iter().map(|(reason, group)| (*reason, group.members)).collect()
+        };
+        prop_assert_eq!(counts, [progress.running, progress.starting, progress.unmeasured]);
+        prop_assert_eq!([of(&progress.waiting), of(&progress.left_out)], [waiting, left_out]);
+    }
 }
 
 #[test]

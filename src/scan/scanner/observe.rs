@@ -89,7 +89,7 @@ impl Scanner {
                 };
                 self.views_answer(slot, db, answer, now);
             }
-            Observation::Tasks { node, tasks } => self.tasks(&node, tasks, now),
+            Observation::Tasks { node, tasks, flushes } => self.tasks(&node, tasks, flushes, now),
             Observation::Disk { node, files } => self.files(&node, files),
             Observation::DiskEnd { node, disk } => self.walked(&node, disk),
             Observation::PeerFiles { node, dbs, parts } => {
@@ -341,9 +341,16 @@ impl Scanner {
             && members.all(|node| node.version().is_some_and(Version::cleans_indexes))
     }
 
-    fn tasks(&mut self, node: &str, tasks: Result<Vec<ActiveTask>, ReadError>, now: Now) {
+    fn tasks(
+        &mut self,
+        node: &str,
+        tasks: Result<Vec<ActiveTask>, ReadError>,
+        flushes: Option<u64>,
+        now: Now,
+    ) {
         let draft = &mut self.targets.draft;
         let at = draft.get_or_add_node(node);
+        self.unseen.polled(at, flushes);
         self.followed.node_answered(draft, at, tasks.is_ok());
         match tasks {
             Ok(tasks) => {

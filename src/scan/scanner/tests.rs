@@ -56,6 +56,8 @@ struct Cluster {
     /// The sequence that the view has indexed, according to CouchDB.
     view_seq: Option<u64>,
     compacting: Vec<&'static str>,
+    /// How often each node flushed a file to disk.
+    flushes: Option<u64>,
     /// Whether the second node fails to report its tasks.
     tasks_fail: bool,
     /// Observations of the directories.
@@ -83,6 +85,7 @@ impl Default for Cluster {
             views_fail: false,
             view_seq: None,
             compacting: vec![],
+            flushes: Some(1),
             tasks_fail: false,
             disk: vec![],
             signatures: None,
@@ -219,14 +222,18 @@ impl Cluster {
                 .into_iter()
                 .map(|node| {
                     if self.tasks_fail && node == NODES[1] {
-                        return Observation::Tasks { node, tasks: Err(unread("timeout")) };
+                        return Observation::Tasks {
+                            node,
+                            tasks: Err(unread("timeout")),
+                            flushes: None,
+                        };
                     }
                     let shards = if node == NODES[0] { &*self.compacting } else { &[] };
                     let tasks = shards
                         .iter()
                         .map(|shard| ActiveTask::bare(TaskKind::Compacts, (*shard).into()))
                         .collect();
-                    Observation::Tasks { node, tasks: Ok(tasks) }
+                    Observation::Tasks { node, tasks: Ok(tasks), flushes: self.flushes }
                 })
                 .collect(),
         }
@@ -548,6 +555,24 @@ fn a_target_is_read_again_when_a_job_on_it_ends() {
     let sweeps = harness.status.sweeps;
     harness.snapshot_where(|snapshot| of(snapshot) == Some((false, Some(99))));
     assert_eq!(harness.status.sweeps, sweeps, "no sweep was needed");
+}
+
+#[test]
+fn a_shard_is_read_again_when_its_node_flushed_files() {
+    let mut harness = Harness::after_one_sweep(Cluster::default());
+    let all = |snapshot: &Arc<Snapshot>, active| {
+        let shards = snapshot.targets().filter(|target| target.kind() == TargetKind::Db);
+        shards.map(|target| target.facts().active_bytes.get()).all(|bytes| bytes == Some(active))
+    };
+    let polls = harness.running.poll_count;
+    harness.cluster.send_modify(|cluster| cluster.active = 99);
+    harness.until(|it| it.running.poll_count >= polls + 5);
+    assert!(all(&harness.snapshot, 10), "nothing says that it changed");
+    harness.cluster.send_modify(|cluster| cluster.flushes = Some(11));
+    let (sweeps, polls) = (harness.status.sweeps, harness.running.poll_count);
+    harness.snapshot_where(|snapshot| all(snapshot, 99));
+    assert_eq!(harness.status.sweeps, sweeps, "no sweep was needed");
+    assert!(harness.running.poll_count <= polls + 1, "the next poll told");
 }
 
 #[test]

@@ -4,8 +4,9 @@ use super::{
     Page, Part, Screen,
     cells::{
         ago, bytes, count, database_link, id_link, link, name, number, seconds, target_link,
-        to_copy, with_code, words,
+        with_code, words,
     },
+    preflight,
 };
 use crate::{
     serve::report::{Advice, AdviceLine, AdviceSubject},
@@ -88,10 +89,7 @@ fn piece(line: &AdviceLine, now: Moment) -> Markup {
         }
         details {
             summary { "What to do" }
-            @for step in &line.remedy {
-                p { (with_code(&step.says)) }
-                @if let Some(text) = &step.text { (to_copy(text)) }
-            }
+            (preflight::steps(&line.remedy))
             h3 { "Evidence" }
             dl.facts { @for (key, value) in &line.evidence {
                 dt { (words(key)) }

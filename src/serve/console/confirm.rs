@@ -54,7 +54,7 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
         })
         .filter(|(key, _)| asked.asks.iter().all(|(asked, ..)| asked != key))
         .collect();
-    let back = back(&fields);
+    let (back, (question, verb)) = (back(&fields), name_of_order.question());
     let is_impossible = asked.compaction.as_ref().is_some_and(|it| it.start.is_none());
     let html = html! {
         @if !is_impossible { p { (name(&order.does())) } }
@@ -71,11 +71,11 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
                         _ => { input name=(key) placeholder=(example) required[*key == "for"] maxlength="1000" size="40"; }
                     } } }
                 }
-                p.actions { button.do { (action(name_of_order)) } a.button href=(back) { "Cancel" } }
+                p.actions { button.do { (verb) } a.button href=(back) { "Cancel" } }
             }
         }
     };
-    Page::still(None, name_of_order.question(), vec![Part::new("confirm", html)])
+    Page::still(None, question, vec![Part::new("confirm", html)])
 }
 
 /// The page on which the order was chosen, as far as its fields show.
@@ -89,21 +89,6 @@ fn back(fields: &[(String, String)]) -> String {
             _ => None,
         })
         .unwrap_or_else(|| "./".to_owned())
-}
-
-/// The text of the order's button.
-const fn action(order: OrderName) -> &'static str {
-    match order {
-        OrderName::Suspend => "Suspend",
-        OrderName::Resume => "Resume",
-        OrderName::Compact | OrderName::Run => "Compact",
-        OrderName::ChangeRun => "Change",
-        OrderName::Release => "Release",
-        OrderName::Rescan => "Rescan",
-        OrderName::Flush => "Clear queues",
-        OrderName::Mute => "Mute",
-        OrderName::Unmute => "Unmute",
-    }
 }
 
 fn effect(AskedCompaction { start, waits, needs_force, .. }: &AskedCompaction) -> Markup {

@@ -10,8 +10,12 @@ use crate::{
     model::records::JobResult,
     plan::RefusalClass,
     serve::report::{AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, RunLine, Target},
-    text::{Label, capital, counted, duration, size::format_size_short},
+    text::{
+        Label, capital, counted, duration,
+        size::{bound_in_words, format_size_short},
+    },
 };
+use couchdb_names::Range;
 use maud::{Markup, html};
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
@@ -32,6 +36,8 @@ pub(in crate::serve) struct DatabaseAnswers {
     pub(in crate::serve) advice: Vec<AdviceLine>,
     /// The open runs that compact it.
     pub(in crate::serve) runs: Vec<RunLine>,
+    /// Whether the cluster is one node: then nothing has copies.
+    pub(in crate::serve) has_one_node: bool,
     /// Whether this server accepts orders.
     pub(in crate::serve) takes_orders: bool,
     pub(in crate::serve) now: Moment,
@@ -39,11 +45,10 @@ pub(in crate::serve) struct DatabaseAnswers {
 
 /// The page at `/database`.
 pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
-    let now = answers.now;
     let parts = vec![
         Part::new(
             "sums",
-            html! { @if let Some(line) = &answers.line { p.note { (name(&opening(line, answers))) } (sums(line)) } },
+            html! { @if let Some(line) = &answers.line { p.note { (name(&opening(line, answers))) } (sums(line, answers.has_one_node)) } },
         ),
         Part::new(
             "advice",
@@ -51,14 +56,8 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
         ),
         Part::new("runs", run(answers)),
         Part::new("copies", copies(answers)),
-        Part::new(
-            "jobs",
-            html! { h2 { "How its jobs ended" } (jobs::ended(&answers.outcomes, now)) },
-        ),
-        Part::new(
-            "events",
-            html! { h2 { "What happened" } (events::list(&answers.events, now, Some(&answers.db))) },
-        ),
+        jobs::of_one(&answers.outcomes, answers.now),
+        events::of_one(&answers.events, answers.now, &answers.db),
     ];
     Page::live(Screen::Databases, answers.db.clone(), parts)
 }
@@ -67,7 +66,11 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
 /// grows, and when what waits will be done.
 fn opening(line: &DatabaseLine, answers: &DatabaseAnswers) -> String {
     let [size, reclaimable] = [line.file_bytes, line.reclaimable_bytes].map(format_size_short);
-    let mut text = format!("{}: {}{size}, {reclaimable} reclaimable", line.db, bound(line));
+    let mut text = format!(
+        "{}: {}{size}, {reclaimable} reclaimable",
+        line.db,
+        bound_in_words(line.unmeasured, line.estimated)
+    );
     if let Some(growth) = line.growth_day_bytes {
         text.push_str(&format!("; it grows by {} a day", format_size_short(growth)));
     }
@@ -85,7 +88,8 @@ fn opening(line: &DatabaseLine, answers: &DatabaseAnswers) -> String {
         let files = counted(waiting as u64, "file waits", "files wait");
         // More jobs may have ended than are shown.
         let [least, most] = if done < SHOWN { ["", "about"] } else { ["at least ", "at most"] };
-        text.push_str(&format!("; {files}, {least}{done} freed space within a day"));
+        let freed = if done > 0 { done.to_string() } else { "none".to_owned() };
+        text.push_str(&format!("; {files}, {least}{freed} freed space within a day"));
         // A pace needs a day of history; an open run says its own.
         let ended = answers.outcomes.iter().filter_map(|job| Moment::parse(&job.ended_at));
         let covers_a_day = ended.min().is_some_and(|ended| ended.age(answers.now) >= a_day);
@@ -102,23 +106,15 @@ fn is_never(target: &Target) -> bool {
     target.refusal.as_ref().is_some_and(|refusal| refusal.class == RefusalClass::Never.label())
 }
 
-/// What its sums are, if some sizes are unknown or estimated.
-const fn bound(line: &DatabaseLine) -> &'static str {
-    match (line.unmeasured, line.estimated) {
-        (0, 0) => "",
-        (0, _) => "about ",
-        (..) => "at least ",
-    }
-}
-
 /// The database's line of the list in sentences, and as a bar.
-fn sums(line: &DatabaseLine) -> Markup {
+fn sums(line: &DatabaseLine, has_one_node: bool) -> Markup {
     let DatabaseLine { document_bytes, index_bytes, reclaimable_bytes, unmeasured, .. } = line;
     let [documents, indexes, reclaimable] =
         [document_bytes, index_bytes, reclaimable_bytes].map(|bytes| format_size_short(*bytes));
+    let copies = if has_one_node { "" } else { ", in all copies" };
     let says = format!(
-        "{}{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable, in all copies",
-        bound(line)
+        "{}{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable{copies}",
+        bound_in_words(line.unmeasured, line.estimated)
     );
     let says = capital(&says);
     let segments = [("live", document_bytes), ("other", index_bytes), ("waste", reclaimable_bytes)];
@@ -127,7 +123,7 @@ fn sums(line: &DatabaseLine) -> Markup {
         p { (says) @if *unmeasured > 0 { "; " (counted(*unmeasured, "size is", "sizes are")) " unknown" } "." }
         p.quiet { span.key.live {} "documents" span.key.other {} "indexes" span.key.waste {} "reclaimable" }
         (chart::stacked("volume", &segments, line.file_bytes as f64, &says))
-        p { a href=(link("targets", &[("db", &line.db), ("sort", "reclaimable_bytes")])) { "As a list of targets" } }
+        p { a href=(link("targets", &[("db", &line.db), ("sort", "reclaimable_bytes")])) { "As a list of targets" } ", " a href=(link("preflight", &[("db", &line.db)])) { "what would a new index cost?" } }
     }
 }
 
@@ -142,6 +138,9 @@ fn run(answers: &DatabaseAnswers) -> Markup {
 
 /// Targets by range and design document: the copies of one stand together.
 fn copies(answers: &DatabaseAnswers) -> Markup {
+    // On a single node, the only file of documents is told apart by nothing.
+    let shards = answers.targets.iter().filter(|it| it.target.kind == "db").count();
+    let has_files = answers.has_one_node && shards <= 1;
     let mut groups: BTreeMap<(u8, String), Vec<&Target>> = BTreeMap::new();
     for Explained { target, .. } in &answers.targets {
         let order = match &*target.kind {
@@ -151,7 +150,9 @@ fn copies(answers: &DatabaseAnswers) -> Markup {
             _ => 3,
         };
         let title = match order {
+            0 if has_files => "documents".to_owned(),
             0 => target.range.clone().unwrap_or_else(|| "whole".to_owned()),
+            3 => "index files".to_owned(),
             _ => target.ddoc.clone().unwrap_or_else(|| target.kind.to_string()),
         };
         groups.entry((order, title)).or_default().push(target);
@@ -161,14 +162,14 @@ fn copies(answers: &DatabaseAnswers) -> Markup {
         group.sort_by(|one, other| (&one.range, &one.node).cmp(&(&other.range, &other.node)));
     }
     html! {
-        h2 { "Copies, ranges and design documents" }
+        h2 { @if answers.has_one_node { "Files" } @else { "Copies, ranges and design documents" } }
         @if answers.total > answers.targets.len() { p.quiet { "The first " (count(answers.targets.len())) " of " (count(answers.total)) " targets." } }
         div.wide { table {
-            thead { tr { th { "range or design document" } th { "node" } th.n { "on disk" } th.n { "reclaimable" } th.n.rest { "ratio" } th.n.rest { "documents" } th.n.rest { "deleted" } th.rest { "channel" } th.rest { "why it waits" } } }
+            thead { tr { th { @if has_files { "file or design document" } @else { "range or design document" } } th { "node" } th.n { "on disk" } th.n { "reclaimable" } th.n.rest { "ratio" } th.n.rest { "documents" } th.n.rest { "deleted" } th.rest { "channel" } th.rest { "why it waits" } } }
             @for ((_, title), group) in &groups { tbody {
                 @for (at, line) in group.iter().enumerate() { tr {
-                    td.named { @if at == 0 { b { (name(title)) } } @else if line.kind == "db" { span.quiet { (name(title)) } }
-                        @if let Some(range) = line.range.as_ref().filter(|_| line.kind != "db") { " " span.quiet { (name(range)) } } }
+                    td.named title=[line.range.as_ref()] { @if at == 0 { b { (name(&short(title))) } } @else if line.kind == "db" { span.quiet { (name(&short(title))) } }
+                        @if let Some(range) = line.range.as_ref().filter(|_| line.kind != "db") { " " span.quiet { (name(&short(range))) } } }
                     td { (target_link(&line.id, &line.node)) @if line.state != "ok" { " " span.warn { (line.state) } } }
                     td.n { (bytes(line.file_bytes)) (differs(group, line)) }
                     td.n { (bytes(line.reclaimable_bytes)) }
@@ -181,8 +182,13 @@ fn copies(answers: &DatabaseAnswers) -> Markup {
             } }
         } }
         (targets::meanings(&mut answers.targets.iter().map(|it| &it.target)))
-        p.quiet { span.warn { "≠" } " marks a copy whose file is more than half larger than the smallest of its range, and counts of documents that differ at the same last sequence." }
+        @if !answers.has_one_node { p.quiet { span.warn { "≠" } " marks a copy whose file is more than half larger than the smallest of its range, and counts of documents that differ at the same last sequence." } }
     }
+}
+
+/// A range in short; another text as it is.
+fn short(text: &str) -> String {
+    text.parse().map_or_else(|_| text.to_owned(), Range::short)
 }
 
 /// Marks a copy that is more than half larger than its smallest sibling: of a range, or of a view's part where

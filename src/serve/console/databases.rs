@@ -3,7 +3,7 @@
 use super::{
     Given, Page, Part, Screen,
     cells::{ago, bytes, database_link, unknown},
-    paging::{Column, heading, summary, turn},
+    paging::{Column, heading, kept, summary, turn},
 };
 use crate::{
     plan::RefusalReason,
@@ -30,9 +30,7 @@ pub(in crate::serve) fn databases(given: &Given, found: &Databases, now: Moment)
     let filter = html! {
         form.filter action="databases" {
             label { "search" input type="search" name="search" value=(given.get("search")) placeholder="name"; }
-            @for key in ["sort", "order"] {
-                @if !given.get(key).is_empty() { input type="hidden" name=(key) value=(given.get(key)); }
-            }
+            (kept(given, &["sort", "order"]))
             button { "Show" }
             @if !given.get("search").is_empty() { a href="databases" { "Clear" } }
         }
@@ -70,7 +68,7 @@ fn table(given: &Given, lines: &[DatabaseLine], now: Moment) -> Markup {
                 td.rest { (why(line)) }
             } } }
         } }
-        p.quiet { "All copies count, and all indexes. Growth is expected at the present rate, if nothing is compacted. " i { "Why it stays" } " is about the file with most to reclaim." }
+        p.quiet { "All files count, of documents and of indexes. Growth is expected at the present rate, if nothing is compacted. " i { "Why it stays" } " is about the file with most to reclaim." }
     }
 }
 

@@ -8,50 +8,43 @@ use super::{
 use crate::{
     plan::RefusalReason,
     serve::report::{EventLine, Events, event_type_in_words, result_in_words},
+    store::journal::EventType,
+    text::Label as _,
 };
 use maud::{Markup, html};
 use wall_clock::Moment;
 
-/// The active filter, with the parameters of `/api/v1/events`.
-pub(in crate::serve) struct EventFilter {
-    pub(in crate::serve) given: Given,
-    pub(in crate::serve) types: Vec<&'static str>,
-}
-
-/// The page at `/events`, newest first.
-pub(in crate::serve) fn events(
-    filter: &EventFilter,
-    found: &Result<Events, String>,
-    now: Moment,
-) -> Page {
+/// The page at `/events`, newest first; `given` is the active filter, with the parameters of
+/// `/api/v1/events`.
+pub(in crate::serve) fn events(given: &Given, found: &Result<Events, String>, now: Moment) -> Page {
     let shown = match found {
         Err(why) => html! { p.note { (why) } },
         Ok(found) => html! {
             (list(&found.events.iter().rev().cloned().collect::<Vec<_>>(), now, None))
-            @if let Some(older) = older(filter, found) { p.turn { a rel="next" href=(older) { "Older →" } } }
-            @if found.more { p.quiet { "There are more since then: choose a later time, or read " a href=(filter.given.link("api/v1/events", &[])) { "all of them as JSON" } "." } }
+            @if let Some(older) = older(given, found) { p.turn { a rel="next" href=(older) { "Older →" } } }
+            @if found.more { p.quiet { "There are more since then: choose a later time, or read " a href=(given.link("api/v1/events", &[])) { "all of them as JSON" } "." } }
         },
     };
     Page::live(
         Screen::Events,
         "Events",
-        vec![Part::new("filter", form(filter)), Part::new("list", shown)],
+        vec![Part::new("filter", form(given)), Part::new("list", shown)],
     )
 }
 
 /// A link to the events before those shown, if there may be any.
-fn older(filter: &EventFilter, found: &Events) -> Option<String> {
+fn older(given: &Given, found: &Events) -> Option<String> {
     let first = found.events.first().filter(|_| found.events.len() >= found.limit)?;
-    Some(filter.given.link("events", &[("before", &first.seq.to_string()), ("since", "")]))
+    Some(given.link("events", &[("before", &first.seq.to_string()), ("since", "")]))
 }
 
-fn form(filter: &EventFilter) -> Markup {
-    let get = |key| filter.given.get(key);
+fn form(given: &Given) -> Markup {
+    let get = |key| given.get(key);
     html! {
         form.filter action="events" {
             label { "type" select name="types" {
                 option value="" { "hide database updates" }
-                @for kind in &filter.types { option value=(kind) selected[get("types") == *kind] { (event_type_in_words(kind)) } }
+                @for kind in EventType::labels() { option value=(kind) selected[get("types") == kind] { (event_type_in_words(kind)) } }
             } }
             label { "target" input name="target" value=(get("target")) placeholder="database or id"; }
             label { "since" input name="since" value=(get("since")) placeholder="2h" size="8"; }
@@ -60,9 +53,14 @@ fn form(filter: &EventFilter) -> Markup {
     }
 }
 
+/// The last events about one database or target.
+pub(super) fn of_one(events: &[EventLine], now: Moment, of: &str) -> Part {
+    Part::new("events", html! { h2 { "What happened" } (list(events, now, Some(of))) })
+}
+
 /// A table of events, in the order given. On the page of one database or target, `of` is its name,
 /// which replaces the name in events that concern several targets.
-pub(super) fn list(events: &[EventLine], now: Moment, of: Option<&str>) -> Markup {
+fn list(events: &[EventLine], now: Moment, of: Option<&str>) -> Markup {
     html! {
         @if events.is_empty() { p.quiet { "No events recorded." } } @else {
             div.wide { table {
@@ -81,7 +79,7 @@ pub(super) fn list(events: &[EventLine], now: Moment, of: Option<&str>) -> Marku
 fn about(event: &EventLine, of: Option<&str>) -> Markup {
     html! {
         @if let Some(of) = of.filter(|_| event.targets.is_some()) { (name(of)) }
-        @else if let Some(target) = &event.target { (id_link(target, None)) }
+        @else if let Some(target) = &event.target { (id_link(target, event.ddoc.as_deref())) }
         @else if let Some(db) = &event.db { (super::cells::database_link(db)) }
         @else if let Some(scope) = &event.scope { (name(scope)) }
         @else if let Some(subject) = &event.subject { (name(subject)) }
@@ -115,6 +113,7 @@ fn details(event: &EventLine) -> Markup {
     let is_unknown = event.freed_bytes.flatten().is_none();
     let result = result.filter(|it| is_unknown || !matches!(*it, "freed" | "grew"));
     let labels = [
+        ("", event.run_in_words()),
         ("", event.reason.as_deref().map(RefusalReason::words_of)),
         ("of ", event.of.as_deref().map(event_type_in_words)),
         ("", event.owner.as_deref().map(started_by)),

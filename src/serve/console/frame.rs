@@ -1,74 +1,13 @@
 //! The frame of every page: navigation, search, keys, footer; and the files that pages load.
 
 use super::{
-    Page,
+    PLACES, Page, Screen,
     cells::{name, with_code},
 };
 use crate::text::escape;
 use maud::{DOCTYPE, Markup, html};
 use std::sync::LazyLock;
 use xxhash_rust::xxh3::xxh3_64;
-
-/// A page of the navigation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Screen {
-    Overview,
-    Databases,
-    Targets,
-    Queue,
-    Jobs,
-    Events,
-    Nodes,
-    Advice,
-    WhatIf,
-    Configuration,
-    Status,
-}
-
-/// The places of the navigation, each with its screens.
-const PLACES: [(&str, &[Screen]); 5] = [
-    ("Overview", &[Screen::Overview]),
-    ("Databases", &[Screen::Databases, Screen::Targets]),
-    ("Activity", &[Screen::Jobs, Screen::Queue, Screen::Events]),
-    ("Advice", &[Screen::Advice]),
-    ("Settings", &[Screen::Nodes, Screen::Configuration, Screen::WhatIf, Screen::Status]),
-];
-
-impl Screen {
-    /// All of them, place by place.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        PLACES.iter().flat_map(|(_, screens)| screens.iter().copied())
-    }
-
-    /// The screens of its place.
-    fn beside(self) -> &'static [Self] {
-        let own = PLACES.iter().find(|(_, screens)| screens.contains(&self));
-        own.map_or(&[], |(_, screens)| screens)
-    }
-
-    /// Its relative link.
-    pub(super) const fn link(self) -> &'static str {
-        self.entry().1
-    }
-
-    /// The name in the navigation, the relative link, and the letter to press after `g`, which the
-    /// script repeats.
-    pub(super) const fn entry(self) -> (&'static str, &'static str, char) {
-        match self {
-            Self::Overview => ("Overview", "./", 'o'),
-            Self::Databases => ("Databases", "databases", 'd'),
-            Self::Targets => ("Targets", "targets", 't'),
-            Self::Queue => ("Queue", "queue", 'q'),
-            Self::Jobs => ("Jobs", "jobs", 'j'),
-            Self::Events => ("Events", "events", 'e'),
-            Self::Nodes => ("Nodes", "nodes", 'n'),
-            Self::Advice => ("Advice", "advice", 'a'),
-            Self::WhatIf => ("What if", "what-if", 'w'),
-            Self::Configuration => ("Configuration", "configuration", 'c'),
-            Self::Status => ("Status", "status", 's'),
-        }
-    }
-}
 
 /// Information about the process for every page.
 #[derive(Clone, Debug)]
@@ -214,8 +153,8 @@ fn keys() -> Markup {
             dl {
                 dt { kbd { "/" } } dd { "search" }
                 @for screen in Screen::all() {
-                    @let (title, _, letter) = screen.entry();
-                    dt { kbd { "g" } " " kbd { (letter) } } dd { (title.to_lowercase()) }
+                    @let (title, link, letter) = screen.entry();
+                    dt { kbd { "g" } " " kbd data-to=(link) { (letter) } } dd { (title.to_lowercase()) }
                 }
                 dt { kbd { "?" } } dd { "this list" }
             }

@@ -8,7 +8,11 @@ use super::{
     },
     chart, runs,
 };
-use crate::serve::report::{JobLine, Jobs, OutcomeLine, Outcomes, RunLine, result_in_words};
+use crate::{
+    model::records::JobResult,
+    serve::report::{JobLine, Jobs, OutcomeLine, Outcomes, RunLine, result_in_words},
+    text::Label as _,
+};
 use maud::{Markup, html};
 use wall_clock::Moment;
 
@@ -22,7 +26,6 @@ pub(in crate::serve) struct JobAnswers {
     pub(in crate::serve) outcomes: Result<Outcomes, String>,
     /// The active filter, with the parameters of `/api/v1/history`.
     pub(in crate::serve) given: Given,
-    pub(in crate::serve) results: Vec<&'static str>,
     pub(in crate::serve) now: Moment,
 }
 
@@ -65,7 +68,7 @@ fn form(answers: &JobAnswers) -> Markup {
             label { "target" input name="target" value=(get("target")) placeholder="database or id"; }
             label { "result" select name="result" {
                 option value="" { "any" }
-                @for result in &answers.results { option value=(result) selected[get("result") == *result] { (result_in_words(result)) } }
+                @for result in JobResult::labels() { option value=(result) selected[get("result") == result] { (result_in_words(result)) } }
             } }
             label { "node" input name="node" value=(get("node")); }
             label { "since" input name="since" value=(get("since")) placeholder="7d" size="8"; }
@@ -87,19 +90,11 @@ pub(super) fn running(jobs: &Jobs, now: Moment) -> Markup {
 }
 
 fn row(line: &JobLine, now: Moment) -> Markup {
-    let what = match &line.ddoc {
-        Some(ddoc) => format!("{}/{ddoc}", line.shard),
-        None => line.shard.clone(),
-    };
+    // Of a view, the task is about one shard's file.
     html! { tr {
-        td.named {
+        td.named title=(line.shard) {
             @if line.work == "build" { "build of " }
-            // Of a view, the task is about one shard's file.
-            @match (&line.target, &line.ddoc) {
-                (Some(id), None) => { (id_link(id, None)) }
-                (Some(id), Some(_)) => { (target_link(id, &what)) }
-                (None, _) => { (name(&what)) }
-            }
+            @match &line.target { Some(id) => { (target_link(id, &line.name())) } None => { (name(&line.name())) } }
         }
         td { @match &line.node { Some(node) => { (name(node)) } None => { (unknown()) } } }
         td.one { @match line.progress {
@@ -122,14 +117,19 @@ fn remaining(line: &JobLine, now: Moment) -> Markup {
     }
 }
 
+/// How the last jobs of one database or target ended.
+pub(super) fn of_one(outcomes: &[OutcomeLine], now: Moment) -> Part {
+    Part::new("jobs", html! { h2 { "How its jobs ended" } (ended(outcomes, now)) })
+}
+
 /// A table of ended jobs, newest first.
-pub(super) fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
+fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
     html! {
         @if outcomes.is_empty() { p.quiet { "No finished jobs recorded." } } @else {
             div.wide { table {
                 thead { tr { th { "ended" } th { "target" } th.rest { "node" } th { "result" } th.n { "before" } th.n.rest { "after" } th.n { "freed" } th.n.rest { "took" } th.n.rest title="bytes after the compaction, divided by the predicted bytes" { "actual ÷ predicted size" } th.rest { "started by" } } }
                 tbody { @for line in outcomes { tr {
-                    td.one { (ago(&line.ended_at, now)) }
+                    td.one { (ago(&line.ended_at, now)) @if let Some(since) = &line.ended_after { span.quiet { " or before, since " (ago(since, now)) } } }
                     td.named { (id_link(&line.target, line.ddoc.as_deref())) span.narrow.quiet { (name(&line.node)) } }
                     td.rest { (name(&line.node)) }
                     td { span class=(class_of(&line.result)) { (result_in_words(&line.result)) } @if let Some(why) = &line.why { details { summary { "why" } (name(why)) } } }

@@ -29,23 +29,25 @@ pub(in crate::serve) fn nodes(status: &Status, planned: &Planned, now: Moment) -
 }
 
 fn table(status: &Status, now: Moment) -> Markup {
+    // A single node is always asked at the address that was given.
+    let has_several = status.nodes.len() > 1;
     html! {
         div.wide tabindex="0" role="region" aria-label="Nodes" { table {
-            thead { tr { th { "node" } th { "answers" } th { "version" } th.rest { "last full read" } th.rest { "smoosh" } th.rest { "direct address" } th { "starts" } } }
+            thead { tr { th { "node" } th { "answers" } th { "version" } th.rest { "last full read" } th.rest { "smoosh" } @if has_several { th.rest { "direct address" } } th { "starts" } } }
             tbody { @for node in &status.nodes { tr {
                 td.named { (name(&node.node)) @if !node.member { span.warn { " no member" } } @if !node.served { span.quiet { " read by another process" } } }
                 td { (answers(node)) }
                 td { @match &node.version { Some(version) => { (version) } None => { (unknown()) } } }
                 td.rest { @match &node.last_success { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
                 td.rest { (node.smoosh_says()) (work(&node.smoosh_channels)) }
-                td.rest { @if node.own_address { "yes" } @else { "no" } }
+                @if has_several { td.rest { @if node.own_address { "yes" } @else { "no" } } }
                 td { (suspend_or_resume(&status.suspensions, &node.node, None)) }
             } } }
         } }
         @if status.nodes.iter().any(|node| !node.findings.is_empty()) {
             ul { @for node in &status.nodes { @for finding in &node.findings { li { (name(&node.node)) ": " (with_code(finding)) } } } }
         }
-        h2 { "Addresses of CouchDB" }
+        h2 { @if has_several { "Addresses of CouchDB" } @else { "Address of CouchDB" } }
         ul { @for entry in &status.couchdb { li {
             code { (name(&entry.url)) } " "
             @match entry.up { Some(true) => { span.good { "answers" } } Some(false) => { span.bad { "does not answer" } } None => { span.quiet { "not asked yet" } } }
@@ -75,8 +77,9 @@ fn answers(node: &NodeLine) -> Markup {
 fn gates(planned: &Planned, now: Moment) -> Markup {
     // The mode is the same on all nodes, so it is shown once.
     let mode = RefusalReason::Mode.label();
-    let closed: Vec<&GateLine> = planned.gates.iter().filter(|gate| gate.gate != mode).collect();
-    let advises = closed.len() < planned.gates.len();
+    let closed: Vec<&GateLine> =
+        planned.gates_of_nodes().filter(|gate| gate.gate != mode).collect();
+    let advises = planned.gates.iter().any(|gate| gate.gate == mode);
     html! {
         h2 { "Closed gates" }
         @if advises { p.quiet { "recliner only advises (" code { "mode: advise" } "), so nothing starts on any node." } }
@@ -216,15 +219,18 @@ fn disk(status: &Status, now: Moment) -> Markup {
 
 fn feeds(status: &Status, now: Moment) -> Markup {
     let feeds = &status.feeds;
+    // On a single node, sweeps without a feed are the normal case.
+    let is_alone = status.nodes.len() == 1;
+    let shown: Vec<_> = feeds.list.iter().filter(|feed| !is_alone || !feed.absent).collect();
     html! {
         h2 { "Feeds of changes" }
-        @if feeds.list.is_empty() { p.quiet { "No feed is followed." } } @else {
+        @if shown.is_empty() { p.quiet { "No feed is followed: sweeps find the changes." } } @else {
             p.quiet {
                 @match &feeds.followed_since { Some(since) => { "Followed without a gap for " (span_since(Some(since), now)) ". " } None => { "Not followed yet. " } }
                 @if let Some(last) = &feeds.last_event { "The last event came " (ago(last, now)) "." }
             }
-            ul { @for feed in &feeds.list { li {
-                @match &feed.node { Some(node) => { (name(node)) } None => { "the cluster" } }
+            ul { @for feed in shown { li {
+                @match &feed.node { Some(node) => { (name(node)) } None if is_alone => { "the node" } None => { "the cluster" } }
                 ": " (feed.failures) " failures, " (feed.rewinds) " rewinds"
                 @if feed.absent { "; CouchDB has no database " code { "_global_changes" } ", so sweeps find the changes" }
                 @else if let Some(problem) = &feed.problem { "; " span.bad { (with_code(problem)) } }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     serve::report::{
-        Advice, Concern, HourLine, Jobs, Planned, RefusedLine, Scorecard, Space, Status,
-        VolumeSpaceLine,
+        Advice, Concern, HourLine, Jobs, Planned, RefusedLine, Scorecard, SimulatedWeek, Space,
+        Status, VolumeSpaceLine,
     },
     text::{
         counted, listed,
@@ -53,6 +53,7 @@ pub(in crate::serve) fn overview(answers: &OverviewAnswers) -> Page {
         Part::new("next", next(answers)),
         Part::new("hours", hours(&answers.hours)),
         Part::new("advice", advice(&answers.advice)),
+        Part::new("weeks", weeks(&answers.status.simulated_weeks)),
         Part::new("scorecard", scorecard(&answers.scorecard)),
     ];
     Page::live(Screen::Overview, "Overview", parts)
@@ -88,7 +89,7 @@ fn sums(answers: &OverviewAnswers) -> Markup {
     let [of_files, of_waste, of_unused] = space.bounds();
     html! {
         div.cards {
-            div.card { b { (of_files) (bytes(space.file_bytes)) } span { "on disk: " (space.summed()) @if space.unmeasured > 0 { "; " (counted(space.unmeasured, "size is", "sizes are")) " unknown" } @if space.estimated > 0 { "; " (counted(space.estimated, "view is", "views are")) " estimated from one copy" } } }
+            div.card { b { (of_files) (bytes(space.file_bytes)) } span { "on disk: " (space.summed()) @if space.unmeasured > 0 { "; " (counted(space.unmeasured, "size is", "sizes are")) " unknown" } @if space.estimated > 0 { "; " (counted(space.estimated, "view is", "views are")) " estimated from one file" } } }
             div.card { b { (of_waste) (bytes(space.reclaimable_bytes)) } span { "reclaimable by compaction" } }
             div.card { b { @if space.unused_bytes.is_some() { (of_unused) } (bytes(space.unused_bytes)) } span { "in unused files" @if space.unread_directories > 0 { "; " (counted(space.unread_directories, "node's directories are", "nodes' directories are")) " not read" } } }
             div.card { b { (count(space.targets)) } span { "targets: shards, views, cleanups" } }
@@ -239,6 +240,25 @@ fn advice(advice: &Advice) -> Markup {
         p { (advice.says) }
         @if !open.is_empty() {
             ol { @for line in open.iter().take(SHOWN) { li { span class=(super::advice::class_of(&line.severity)) { (line.severity) } " " (with_code(&line.says)) } } }
+        }
+    }
+}
+
+/// A simulated week under recliner beside the same week under smoosh.
+fn weeks(weeks: &[SimulatedWeek]) -> Markup {
+    html! {
+        @if !weeks.is_empty() {
+            h2 { "The same week under recliner and under smoosh" }
+            p.quiet { "Simulated from the same start with the same writes. smoosh rewrites a file soon after its waste passes a fixed limit, and never looks at what nobody writes to." }
+            div.wide tabindex="0" role="region" aria-label="The same week" { table {
+                thead { tr { th { "by" } th.n { "compactions" } th.n { "for nothing" } th.n { "rewritten" } th.n { "freed" } th.n { "still reclaimable" } th.n { "fullest disk" } } }
+                tbody { @for week in weeks { tr {
+                    td { (week.by) }
+                    td.n { (count(week.compactions)) }
+                    td.n { (count(week.futile)) }
+                    @for size in [week.rewritten_bytes, week.freed_bytes, week.reclaimable_bytes, week.peak_disk_bytes] { td.n { (bytes(Some(size))) } }
+                } } }
+            } }
         }
     }
 }

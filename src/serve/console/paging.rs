@@ -75,6 +75,13 @@ pub(super) fn heading(given: &Given, screen: Screen, column: &Column) -> Markup 
     }
 }
 
+/// The given parameters that a form sends again unseen.
+pub(super) fn kept(given: &Given, keys: &[&str]) -> Markup {
+    html! {
+        @for key in keys.iter().filter(|key| !given.get(key).is_empty()) { input type="hidden" name=(key) value=(given.get(key)); }
+    }
+}
+
 /// Links to the pages before and after this one.
 pub(super) fn turn(
     given: &Given,

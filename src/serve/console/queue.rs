@@ -8,10 +8,10 @@ use super::{
     chart,
 };
 use crate::{
-    model::target::CLUSTER_NODE,
     plan::{RefusalClass, RefusalReason},
     serve::report::{
-        ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, StartLine, SuspensionLine,
+        self, ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, StartLine,
+        SuspensionLine,
     },
     text::{Label, capital, counted, three_digits_short},
 };
@@ -46,7 +46,7 @@ pub(in crate::serve) fn queue(answers: &QueueAnswers) -> Page {
         Part::new("queues", queues(answers)),
         Part::new("starts", starts),
         Part::new("why", why_not(planned)),
-        Part::new("limits", limits(&answers.queues, *now)),
+        Part::new("limits", limits(answers)),
         Part::new("windows", windows(&answers.queues.windows)),
         Part::new("refused", refused(answers)),
     ];
@@ -54,14 +54,7 @@ pub(in crate::serve) fn queue(answers: &QueueAnswers) -> Page {
 }
 
 fn queues(answers: &QueueAnswers) -> Markup {
-    let nodes: BTreeSet<&str> = answers.queues.queues.iter().map(|it| &*it.node).collect();
-    let mut own = nodes.iter().copied().filter(|node| *node != CLUSTER_NODE);
-    // On a single node, what belongs to the cluster is on that node.
-    let only = own.next().filter(|_| own.next().is_none());
-    let place = |queue: &Queue| match only {
-        Some(only) if queue.node == CLUSTER_NODE => name(only),
-        _ => name(&queue.node),
-    };
+    let only = answers.planned.only_node.as_deref();
     let waiting: Vec<&Queue> =
         answers.queues.queues.iter().filter(|queue| queue.size > 0 || queue.active > 0).collect();
     html! {
@@ -69,17 +62,17 @@ fn queues(answers: &QueueAnswers) -> Markup {
             div.wide { table {
                 thead { tr { th { "node" } th { "channel" } th.n { "waiting" } th.n { "running" } th.n { "reclaimable" } th.n.rest { "priorities" } th.rest { "longest wait" } th.rest { "starts" } } }
                 tbody { @for queue in waiting { tr {
-                    td { (place(queue)) }
+                    td { (name(report::place(&queue.node, only))) }
                     td { a href=(link("targets", &[("channel", &queue.channel), ("node", &queue.node), ("sort", "priority")])) { (name(&queue.channel)) } }
                     td.n { (count(queue.size)) @if queue.overflow > 0 { span.warn { " + " (count(queue.overflow)) " over capacity" } } }
                     td.n { (queue.active) }
                     td.n { (bytes(Some(queue.reclaimable_bytes))) }
                     td.n.rest { @let in_bytes = answers.in_bytes.contains(&queue.channel); (score(queue.priority_min, in_bytes)) " to " (score(queue.priority_max, in_bytes)) }
                     td.rest { (span_since(queue.oldest.as_deref(), answers.now)) }
-                    td.rest { (suspend_or_resume(&answers.planned.suspensions, &queue.node, Some(&queue.channel))) }
+                    td.rest { (suspend_or_resume(&answers.planned.suspensions, report::place(&queue.node, only), Some((&queue.channel, only)))) }
                 } } }
             } }
-            @if only.is_none() { p.quiet { "Views and index cleanups wait once for the whole cluster, under " code { "_cluster" } "." } }
+            @if only.is_none() { p.quiet { "Views and index cleanups wait once for all nodes." } }
         }
         p.actions {
             (all_starts(&answers.planned.suspensions))
@@ -109,17 +102,20 @@ pub(in crate::serve) fn suspended(suspensions: &[SuspensionLine]) -> Part {
     Part::new("suspended", lines)
 }
 
-/// A link to the order that suspends the starts of a node, or of a channel on all nodes; or that
-/// resumes them. Neither is offered if they are suspended by another scope.
+/// A link to the order that suspends the starts of a node, or of a channel on all nodes or the only one;
+/// or that resumes them. Neither is offered if they are suspended by another scope.
 pub(super) fn suspend_or_resume(
     suspensions: &[SuspensionLine],
     node: &str,
-    channel: Option<&str>,
+    channel: Option<(&str, Option<&str>)>,
 ) -> Markup {
     let is_suspended = |scope: &str| suspensions.iter().any(|line| line.scope == scope);
     let of_node = format!("node:{node}");
-    let scope = channel.map_or_else(|| of_node.clone(), |channel| format!("channel:{channel}"));
-    let what = channel.map_or_else(|| "this node".to_owned(), |it| format!("{it} on all nodes"));
+    let (scope, what) = match channel {
+        None => (of_node.clone(), "this node".to_owned()),
+        Some((channel, Some(_))) => (format!("channel:{channel}"), channel.to_owned()),
+        Some((channel, None)) => (format!("channel:{channel}"), format!("{channel} on all nodes")),
+    };
     let to = |order: &str| link("act", &[("order", order), ("scope", scope.as_str())]);
     html! {
         @if is_suspended(&scope) { a href=(to("resume")) { "Resume " (name(&what)) " …" } " " span.warn.one { "suspended" } }
@@ -128,14 +124,15 @@ pub(super) fn suspend_or_resume(
     }
 }
 
-fn limits(queues: &Queues, now: Moment) -> Markup {
+fn limits(answers: &QueueAnswers) -> Markup {
+    let QueueAnswers { planned, queues, now, .. } = answers;
     html! {
         h2 { "Limits" }
         p.quiet { "Every compaction counts, whatever started it." }
         div.wide tabindex="0" role="region" aria-label="Limits" { table {
             thead { tr { th { "limit" } th.n { "used" } th.n { "allowed" } th.rest { "share" } } }
             tbody { @for line in fullest(&queues.limits) { tr {
-                td.named { code { (name(&line.key)) } (on_node(line)) }
+                td.named { code { (name(&line.key)) } @if planned.only_node.is_none() { (on_node(line)) } }
                 td.n { (amount(line, line.used)) }
                 td.n { (amount(line, line.allowed)) }
                 td.rest { (chart::share(line.used as f64 / line.allowed.max(1) as f64, &format!("{} of {}", line.used, line.allowed))) }
@@ -144,7 +141,7 @@ fn limits(queues: &Queues, now: Moment) -> Markup {
         @for line in &queues.duty { p {
             code { "limits.duty" } " on " (name(&line.node)) ": "
             @match &line.rests_until {
-                Some(until) => { "after " (seconds(Some(line.busy_seconds as f64))) " of recliner's compactions the node rests; the next may start " (ago(until, now)) }
+                Some(until) => { "after " (seconds(Some(line.busy_seconds as f64))) " of recliner's compactions the node rests; the next may start " (ago(until, *now)) }
                 None => { "recliner's compactions have run for " (seconds(Some(line.busy_seconds as f64))) "; the node rests afterwards" }
             }
             " (at most " (three_digits_short(line.allowed_percent)) "% of its time)."

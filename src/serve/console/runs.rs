@@ -19,7 +19,7 @@ pub(super) fn list(runs: &[RunLine], takes_orders: bool, now: Moment) -> Markup 
         @if !shown.is_empty() {
             h2 { "Runs" }
             div.wide { table {
-                thead { tr { th { "run" } th { "of" } th { "progress" } th.rest { "ordered by" } th.rest { "when" } th {} } }
+                thead { tr { th { "run" } th { "of" } th { "progress" } th.rest { "ordered by" } th.rest { "when" } } }
                 tbody { @for run in shown { (row(run, takes_orders, now)) } }
             } }
         }
@@ -36,13 +36,13 @@ fn row(run: &RunLine, takes_orders: bool, now: Moment) -> Markup {
             (name(&run.says))
             @if let Some(why) = &run.waits { br; span.quiet { "waits: " (name(why)) } }
             (left_out(&run.left_out))
+            @if takes_orders && run.is_open() { p.actions {
+                @if run.state == "paused" { a.button href=(change("running")) { "Resume …" } } @else { a.button href=(change("paused")) { "Pause …" } }
+                a.button href=(change("cancelled")) { "Cancel …" }
+            } }
         }
         td.rest { (name(&run.by)) }
         td.rest { (ago(&run.since, now)) }
-        td.one { @if takes_orders && run.is_open() {
-            @if run.state == "paused" { a.button href=(change("running")) { "Resume …" } } @else { a.button href=(change("paused")) { "Pause …" } }
-            " " a.button href=(change("cancelled")) { "Cancel …" }
-        } }
     } }
 }
 
@@ -51,7 +51,7 @@ fn left_out(groups: &[LeftOut]) -> Markup {
         summary { "Left out: " (group.members) " (" (group.reason) ")" }
         p.quiet { (name(&left_out_says(group))) }
         ul { @for member in &group.examples { li {
-            (target_link(&member.id, &super::cells::target_name(&member.id, None)))
+            (target_link(&member.id, if member.name.is_empty() { &member.id } else { &member.name }))
             @if let Some(why) = &member.why { ": " (name(why)) }
         } } }
     } } }

@@ -52,7 +52,7 @@ fn sweep(status: &Status, now: Moment) -> Markup {
             dt { "the last took" } dd { (seconds(sweep.last_duration_seconds)) }
             @if let Some(since) = &sweep.running_since { dt { "running for" } dd { (span_since(Some(since), now)) @if let (Some(done), Some(total)) = (sweep.done, sweep.total) { ": " (count(done)) " of " (count(total)) } } }
             dt { "shards read from CouchDB" } dd { (count(sweep.shards.asked)) }
-            dt { "unchanged according to their files" } dd { (count(sweep.shards.spared)) }
+            dt { "unchanged according to their files" } dd { (count(sweep.shards.covered)) }
             dt { "unchanged according to feeds" } dd { (count(sweep.shards.followed)) }
         }
     }

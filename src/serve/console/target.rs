@@ -44,14 +44,8 @@ pub(in crate::serve) fn target(answers: &TargetAnswers) -> Page {
         Part::new("decision", decision(answers)),
         Part::new("measured", measured(target, answers.now)),
         Part::new("scores", scores(target, &answers.explained.scores)),
-        Part::new(
-            "jobs",
-            html! { h2 { "How its jobs ended" } (jobs::ended(&answers.outcomes, answers.now)) },
-        ),
-        Part::new(
-            "events",
-            html! { h2 { "What happened" } (events::list(&answers.events, answers.now, Some(&heading))) },
-        ),
+        jobs::of_one(&answers.outcomes, answers.now),
+        events::of_one(&answers.events, answers.now, &heading),
     ];
     Page::live(Screen::Targets, heading, parts)
 }

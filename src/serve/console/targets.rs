@@ -3,11 +3,11 @@
 use super::{
     Given, Page, Part, Screen,
     cells::{bytes, database_link, id_link, meaning, name, number, reason, score, words},
-    paging::{Column, heading, summary, turn},
+    paging::{Column, heading, kept, summary, turn},
 };
 use crate::{
     plan::RefusalReason,
-    serve::report::{Target, Targets, not_taken, not_taken_meaning},
+    serve::report::{self, Target, Targets, not_taken, not_taken_meaning},
     text::escape,
 };
 use maud::{Markup, html};
@@ -60,13 +60,11 @@ fn form(filter: &TargetFilter) -> Markup {
                     }
                 }
             }
-            @if !filter.given.get("reason").is_empty() { input type="hidden" name="reason" value=(filter.given.get("reason")); }
+            (kept(&filter.given, &["reason"]))
             label { "database" input name="db" value=(filter.given.get("db")); }
             label { "min file size" input name="min_size" value=(filter.given.get("min_size")) placeholder="100MiB" size="8"; }
             label { "max file size" input name="max_size" value=(filter.given.get("max_size")) placeholder="10GiB" size="8"; }
-            @for key in ["sort", "order"] {
-                @if !filter.given.get(key).is_empty() { input type="hidden" name=(key) value=(filter.given.get(key)); }
-            }
+            (kept(&filter.given, &["sort", "order"]))
             button { "Show" }
             @if !filter.given.is_empty() { a href="targets" { "Clear" } }
         }
@@ -77,6 +75,7 @@ fn form(filter: &TargetFilter) -> Markup {
 fn shown(key: &str, word: &str) -> String {
     match key {
         "class" => words(word),
+        "node" => report::place(word, None).to_owned(),
         _ => word.to_owned(),
     }
 }

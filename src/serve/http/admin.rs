@@ -10,6 +10,7 @@ use super::{
     guard::{self, OrderRefused, Permission},
     orders::{Action, Command, Denied, Order},
     query::{NoQuery, ValidQuery},
+    queues::check_channel,
     route::Route,
     state::AppState,
     turn::{Place, Turn, in_turn},
@@ -422,11 +423,7 @@ pub(super) fn known_scope(plan: &Plan, scope: &RunScope) -> Result<(), ApiError>
 }
 
 fn known_channel(plan: &Plan, name: &str) -> Result<(), ApiError> {
-    if plan.channels.find(name).is_some() {
-        return Ok(());
-    }
-    let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
-    Err(ApiError::absent(format!("no channel is called {name:?}; channels: {}", names.join(", "))))
+    check_channel(plan, Some(name)).map_err(ApiError::absent)
 }
 
 /// All targets that a text matches. A deleted target may still be in quarantine, so any id is

@@ -6,11 +6,7 @@
 //! chunk, and the plan that it was rendered from.
 
 use super::concurrency_limit::ConcurrencyLimit;
-use crate::{
-    serve::report::{Listing, Success},
-    tasks::unwrap_join,
-    text::escape,
-};
+use crate::{serve::report::Success, tasks::unwrap_join, text::escape};
 use axum::{
     body::{Body, Bytes},
     http::{HeaderValue, header},
@@ -55,27 +51,29 @@ impl<A> IntoResponse for Answer<A> {
 pub(super) struct StreamedData(Box<dyn Iterator<Item = Vec<u8>> + Send>);
 
 impl StreamedData {
-    /// A response with these items as its list, which is empty in `head`.
-    pub(super) fn with_list<L: Listing>(
-        head: &L,
-        items: impl Iterator<Item = L::Item> + Send + 'static,
+    /// A response with these items as the list of this name, which is empty in `head`. No other field of the
+    /// response has this name.
+    pub(super) fn with_list(
+        name: &str,
+        head: &(impl Serialize + 'static),
+        items: impl Iterator<Item: Serialize> + Send + 'static,
     ) -> Self {
-        Self(Box::new(list_parts(head, items)))
+        Self(Box::new(list_parts(name, head, items)))
     }
 
     /// A response whose items each have a list of their own; both lists are empty in the heads.
-    pub(super) fn with_lists<L, I>(
-        head: &L,
-        items: impl Iterator<Item = (L::Item, I)> + Send + 'static,
-    ) -> Self
-    where
-        L: Listing<Item: Listing>,
-        I: Iterator<Item = <L::Item as Listing>::Item> + Send + 'static,
-    {
-        let (before, after) = around_list(head);
-        let items = items.enumerate().flat_map(|(at, (head, items))| {
+    pub(super) fn with_lists<
+        H: Serialize + 'static,
+        I: Iterator<Item: Serialize> + Send + 'static,
+    >(
+        [name, inner]: [&'static str; 2],
+        head: &impl Serialize,
+        items: impl Iterator<Item = (H, I)> + Send + 'static,
+    ) -> Self {
+        let (before, after) = around_list(name, head);
+        let items = items.enumerate().flat_map(move |(at, (head, items))| {
             let comma = (at > 0).then(|| b",".to_vec());
-            comma.into_iter().chain(list_parts(&head, items))
+            comma.into_iter().chain(list_parts(inner, &head, items))
         });
         Self(Box::new(iter::once(before).chain(items).chain(iter::once(after))))
     }
@@ -165,22 +163,22 @@ pub(super) fn closed(data: &[u8]) -> Vec<u8> {
 
 /// The JSON of a response before the first item and after the last item of its list, which is empty
 /// here.
-pub(super) fn around_list<L: Listing>(answer: &L) -> (Vec<u8>, Vec<u8>) {
+pub(super) fn around_list(name: &str, answer: &impl Serialize) -> (Vec<u8>, Vec<u8>) {
     let mut before = text(answer);
     // Quotation marks inside strings are escaped, so only the field itself matches.
-    let list = format!("\"{}\":[", L::LIST);
+    let list = format!("\"{name}\":[");
     let starts = before.windows(list.len()).rposition(|window| window == list.as_bytes());
     let after = before.split_off(starts.map_or(before.len(), |at| at + list.len()));
     (before, after)
 }
 
 /// The JSON of a response with these items in its list, part by part.
-fn list_parts<L, I>(head: &L, items: I) -> impl Iterator<Item = Vec<u8>> + use<L, I>
-where
-    L: Listing,
-    I: Iterator<Item = L::Item>,
-{
-    let (before, after) = around_list(head);
+fn list_parts<H: Serialize, I: Iterator<Item: Serialize>>(
+    name: &str,
+    head: &H,
+    items: I,
+) -> impl Iterator<Item = Vec<u8>> + use<H, I> {
+    let (before, after) = around_list(name, head);
     let items = items.enumerate().map(|(at, item)| {
         let mut item = text(&item);
         if at > 0 {
@@ -229,21 +227,11 @@ mod tests {
         more: bool,
     }
 
-    impl Listing for Numbers {
-        const LIST: &'static str = "list";
-        type Item = Value;
-    }
-
     #[derive(Serialize)]
     struct Lists {
         #[serde(rename = "\"lists\":[]")]
         odd: &'static str,
         lists: Vec<Numbers>,
-    }
-
-    impl Listing for Lists {
-        const LIST: &'static str = "lists";
-        type Item = Numbers;
     }
 
     const fn head(total: u64) -> Numbers {
@@ -261,14 +249,16 @@ mod tests {
     async fn streamed_chunks_form_the_complete_response() {
         let numbers = |upto: u64| (0..upto).map(|number| json!({ "n": number }));
         for (upto, whole) in [(0, true), (1, true), (2, true), (100_000, false)] {
-            let (length, body) = sent(StreamedData::with_list(&head(upto), numbers(upto))).await;
+            let (length, body) =
+                sent(StreamedData::with_list("list", &head(upto), numbers(upto))).await;
             assert_eq!(length.is_some(), whole, "{upto}");
             let list: Vec<_> = numbers(upto).collect();
             let data = json!(Numbers { list, ..head(upto) });
             assert_eq!(body, json!({ "status": "success", "data": data }));
             let lists = [2, 0, upto].map(|upto| (head(upto), numbers(upto)));
             let all = Lists { odd: "\"lists\":[]", lists: Vec::new() };
-            let (_, body) = sent(StreamedData::with_lists(&all, lists.into_iter())).await;
+            let (_, body) =
+                sent(StreamedData::with_lists(["lists", "list"], &all, lists.into_iter())).await;
             let list = body["data"]["lists"].as_array().unwrap();
             assert_eq!(list.len(), 3);
             assert_eq!(list[2]["list"].as_array().unwrap().len() as u64, upto);
@@ -284,7 +274,7 @@ mod tests {
             counts.fetch_add(1, Ordering::Relaxed);
             json!("1".repeat(10_000 - 2))
         });
-        let answer = StreamedData::with_list(&head(1_000), items);
+        let answer = StreamedData::with_list("list", &head(1_000), items);
         let mut body = answer.begin().sent(ConcurrencyLimit::new(1)).into_body();
         assert_eq!(rendered.load(Ordering::Relaxed), WHOLE.div_ceil(10_000));
         for taken in 0..3 {

@@ -5,12 +5,14 @@
 
 mod act;
 mod live;
+mod preflight;
 mod what_if;
 
 use super::{
     admin::read_body,
     advice::advice_of,
     compression,
+    concurrency_limit::QuestionLimits,
     databases::{DatabaseQuery, last_compactions},
     docs,
     error::ApiError,
@@ -22,22 +24,21 @@ use super::{
     state::AppState,
     status::status_of,
     targets::TargetQuery,
-    turn::in_turn,
+    turn::{Place, Turn, in_turn},
 };
 use crate::{
     config,
     model::{
         channel::Mode,
         priority::PriorityUnit,
-        records::JobResult,
         settings::Settings,
         target::{TargetKind, TargetSelector, TargetState},
     },
     plan::{Plan, RefusalClass},
     serve::{
         console::{
-            self, Around, AskedCompaction, DatabaseAnswers, EventFilter, Given, JobAnswers,
-            OverviewAnswers, Page, QueueAnswers, TargetAnswers, TargetFilter,
+            self, Around, AskedCompaction, DatabaseAnswers, Given, JobAnswers, OverviewAnswers,
+            Page, QueueAnswers, TargetAnswers, TargetFilter,
         },
         report::{
             self, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found, Jobs,
@@ -58,7 +59,7 @@ use axum::{
     routing::get,
 };
 use couchdb_client::ClientSettings;
-use maud::Markup;
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use std::{collections::BTreeSet, sync::Arc};
 use wall_clock::Moment;
@@ -75,7 +76,7 @@ const MAX_FORM: usize = 1 << 16;
 const WEEK: u64 = 7 * 86_400;
 
 /// The pages but the first, by path.
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "/databases",
     "/targets",
     "/target",
@@ -86,6 +87,7 @@ const PAGES: [&str; 13] = [
     "/nodes",
     "/advice",
     "/what-if",
+    "/preflight",
     "/configuration",
     "/status",
     "/act",
@@ -106,6 +108,7 @@ pub(super) fn routes() -> Router<AppState> {
         let page = match path {
             "/act" => get(act::ask).post(act::act),
             "/what-if" => get(what_if::show).post(what_if::ask),
+            "/preflight" => get(preflight::show).post(preflight::ask),
             _ => get(show),
         };
         router = router.route(path, page);
@@ -147,7 +150,7 @@ fn response(state: &AppState, code: StatusCode, page: &Page) -> Response {
         mode: mode.label(),
         simulation: state.about.simulation(mode),
     };
-    html(code, &console::document(page, &around))
+    guard::page(code, console::document(page, &around))
 }
 
 /// The page that says why there is no page.
@@ -157,13 +160,6 @@ fn failed(state: &AppState, refused: &ApiError) -> Response {
     if let Some(pause) = &refused.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, pause.clone());
     }
-    response
-}
-
-fn html(code: StatusCode, text: &Markup) -> Response {
-    let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
-    let mut response = (code, content_type, text.0.clone()).into_response();
-    guard::allow_own_files(response.headers_mut());
     response
 }
 
@@ -230,12 +226,32 @@ fn given(uri: &Uri) -> Result<Given, ApiError> {
     Ok(Given::new(given))
 }
 
-/// The fields of a form.
-async fn form_of(body: Body) -> Result<Given, ApiError> {
-    let form = read_body(Request::new(body), MAX_FORM).await?;
+/// The fields of a form of at most `max` bytes.
+async fn form_of(body: Body, max: usize) -> Result<Given, ApiError> {
+    let form = read_body(Request::new(body), max).await?;
     let text = std::str::from_utf8(&form).map_err(ApiError::bad)?;
-    let uri: Uri = ["/?", text].concat().parse().map_err(ApiError::bad)?;
-    given(&uri)
+    let decoded = |part: &str| -> Result<String, ApiError> {
+        let spaced = part.replace('+', " ");
+        Ok(percent_decode_str(&spaced).decode_utf8().map_err(ApiError::bad)?.into_owned())
+    };
+    let pairs = text.split('&').map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Ok((decoded(key)?, decoded(value)?))
+    });
+    Ok(Given::new(pairs.collect::<Result<_, ApiError>>()?))
+}
+
+/// A question that a form of this server asks, once it is its turn, and its permits.
+async fn asked_in_turn(
+    limits: &QuestionLimits,
+    request: Request,
+    max: usize,
+) -> Result<(Place, Turn, Given), ApiError> {
+    guard::check_question_form(&request).map_err(ApiError::from)?;
+    let place = limits.place().await?;
+    let given = form_of(request.into_body(), max).await?;
+    let turn = place.turn().await?;
+    Ok((place, turn, given))
 }
 
 fn wanted<'a>(given: &'a Given, key: &str) -> Result<&'a str, ApiError> {
@@ -250,6 +266,19 @@ fn parsed<Q: DeserializeOwned>(given: &Given) -> Result<Q, ApiError> {
     let uri: Uri = given.link("/", &[]).parse().map_err(ApiError::bad)?;
     let Query(query) = Query::try_from_uri(&uri).map_err(ApiError::bad_query)?;
     Ok(query)
+}
+
+/// Puts what belongs to the whole cluster where people find it.
+fn put_in_place(plan: &Plan) -> impl Fn(&mut String) {
+    let only_node = plan.snapshot.only_node().map(|node| node.name.to_string());
+    move |node| *node = report::place(node, only_node.as_deref()).to_owned()
+}
+
+/// Puts outcomes and events of the whole cluster where people find them.
+fn for_people(plan: &Plan, outcomes: &mut [OutcomeLine], events: &mut [EventLine]) {
+    let put = put_in_place(plan);
+    outcomes.iter_mut().for_each(|line| put(&mut line.node));
+    events.iter_mut().filter_map(|line| line.node.as_mut()).for_each(put);
 }
 
 /// A page made of the plan alone, on a blocking thread.
@@ -271,12 +300,13 @@ async fn overview(state: &AppState) -> Result<Page, ApiError> {
     let week = Moment::from_unix(now.unix().saturating_sub(WEEK));
     let scorecard = Scorecard::of(&state.scorecard.borrow(), week, now);
     let page = move |plan: &Plan, state: &AppState| {
+        let (planned, waiting) = planned_for_people(plan, console::SHOWN_WAITING);
         console::overview(&OverviewAnswers {
             status: status_of(state, plan),
             space: Space::of(plan, &state.advice.borrow()),
             jobs: Jobs::of(plan),
-            planned: Planned::outline(plan, Wanted::default()).0,
-            waiting: RefusedLine::best(plan, console::SHOWN_WAITING),
+            planned,
+            waiting,
             advice,
             scorecard,
             hours,
@@ -284,6 +314,16 @@ async fn overview(state: &AppState) -> Result<Page, ApiError> {
         })
     };
     with_plan(state, page).await
+}
+
+/// The plan, and the best of what waits.
+fn planned_for_people(plan: &Plan, shown: usize) -> (Planned, Vec<RefusedLine>) {
+    let mut planned = Planned::outline(plan, Wanted::default()).0;
+    let mut waiting = RefusedLine::best(plan, shown);
+    let put = put_in_place(plan);
+    planned.starts.iter_mut().for_each(|line| put(&mut line.node));
+    waiting.iter_mut().for_each(|line| put(&mut line.node));
+    (planned, waiting)
 }
 
 async fn databases(state: &AppState, mut given: Given) -> Result<Page, ApiError> {
@@ -301,17 +341,13 @@ async fn targets(state: &AppState, mut given: Given) -> Result<Page, ApiError> {
     given.set_default("sort", "reclaimable_bytes");
     let query: TargetQuery = parsed(&given)?;
     in_turn(state, move |plan| {
-        let page = query.page().map_err(ApiError::bad)?;
-        let (total, shown) = query.select(&plan).map_err(ApiError::bad)?;
+        let (head, shown) = query.select(&plan).map_err(ApiError::bad)?;
         let lines =
             shown.iter().filter_map(|ix| Some(Target::of(&plan, plan.snapshot.target(*ix)?)));
-        let found = Targets {
-            generated_at: plan.snapshot.generated_at().rfc3339(),
-            total,
-            offset: page.offset,
-            limit: page.limit,
-            targets: lines.collect(),
-        };
+        let mut lines: Vec<Target> = lines.collect();
+        let put = put_in_place(&plan);
+        lines.iter_mut().for_each(|line| put(&mut line.node));
+        let found = Targets { targets: lines, ..head };
         let filter =
             TargetFilter { given, choices: choices(&plan), in_bytes: ranked_by_bytes(&plan) };
         Ok(console::targets(&filter, &found))
@@ -321,14 +357,17 @@ async fn targets(state: &AppState, mut given: Given) -> Result<Page, ApiError> {
 
 /// What the filter offers to choose from.
 fn choices(plan: &Plan) -> Vec<(&'static str, Vec<String>)> {
+    let has_one_node = plan.snapshot.only_node().is_some();
     let words = |list: &mut dyn Iterator<Item = &str>| list.map(ToOwned::to_owned).collect();
-    vec![
+    let mut choices = vec![
         ("kind", words(&mut TargetKind::labels().into_iter())),
         ("node", words(&mut plan.snapshot.nodes().iter().map(|node| &*node.name))),
         ("channel", words(&mut plan.channels.list.iter().map(|channel| &*channel.name))),
         ("state", words(&mut TargetState::labels().into_iter())),
         ("class", words(&mut RefusalClass::labels().into_iter())),
-    ]
+    ];
+    choices.retain(|(key, _)| *key != "node" || !has_one_node);
+    choices
 }
 
 fn ranked_by_bytes(plan: &Plan) -> BTreeSet<String> {
@@ -361,7 +400,9 @@ async fn find(state: &AppState, text: &str, limit: usize) -> Result<Meant, ApiEr
         let only = if let [only] = *shown { plan.snapshot.target(only) } else { None };
         let only = only.filter(|it| it.kind() != TargetKind::Search);
         let of = |ix: &_| Some(Explained::of(&plan, plan.snapshot.target(*ix)?, &views));
-        let explained: Vec<Explained> = shown.iter().filter_map(of).collect();
+        let mut explained: Vec<Explained> = shown.iter().filter_map(of).collect();
+        let put = put_in_place(&plan);
+        explained.iter_mut().for_each(|it| put(&mut it.target.node));
         Ok(Meant {
             subjects: explained.iter().map(|it| it.target.id.clone()).collect(),
             selector: report::selector(&plan, text),
@@ -387,9 +428,12 @@ async fn remembered(
     };
     let outcomes = journal::in_turn(state, kept.history(query)).await?;
     let outcomes = outcomes.entries.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome));
+    let mut outcomes: Vec<OutcomeLine> = outcomes.collect();
     let query = EventsQuery { target, limit: console::SHOWN_OF_ONE, ..EventsQuery::default() };
-    let events = newest_events(state, query).await?;
-    Ok((outcomes.collect(), events.events.into_iter().rev().collect()))
+    let mut events = newest_events(state, query).await?.events;
+    events.reverse();
+    for_people(&state.plan.borrow(), &mut outcomes, &mut events);
+    Ok((outcomes, events))
 }
 
 /// The events of a query; without a time or number, the newest. Where no type is asked for, that a database
@@ -403,8 +447,8 @@ async fn newest_events(state: &AppState, mut query: EventsQuery) -> Result<Event
     let newest = journal::start_at_newest(state, &mut query).await?;
     let limit = query.limit;
     let found = journal::in_turn(state, kept.events(query)).await?;
-    let events = found.entries.iter().map(|(seq, event)| EventLine::of(*seq, event));
-    Ok(Events { limit, events: events.collect(), more: found.has_more && !newest, last_seq })
+    let events = EventLine::all(&found.entries, &state.plan.borrow().snapshot);
+    Ok(Events { limit, events, more: found.has_more && !newest, last_seq })
 }
 
 async fn target(state: &AppState, id: &str) -> Result<Page, ApiError> {
@@ -448,6 +492,7 @@ async fn database(state: &AppState, db: &str) -> Result<Page, ApiError> {
         events,
         advice,
         runs,
+        has_one_node: state.plan.borrow().snapshot.only_node().is_some(),
         takes_orders: state.allow.admin,
         now,
     }))
@@ -462,8 +507,7 @@ async fn queue(state: &AppState) -> Result<Page, ApiError> {
             Some(Queue::of(&node.name, &channel.name, (queue, waiting)))
         });
         let queues = Queues { queues: queues.collect(), ..Queues::head(plan, 0, 0, now) };
-        let planned = Planned::outline(plan, Wanted::default()).0;
-        let waiting = RefusedLine::best(plan, console::SHOWN_IN_QUEUE);
+        let (planned, waiting) = planned_for_people(plan, console::SHOWN_IN_QUEUE);
         let in_bytes = ranked_by_bytes(plan);
         console::queue(&QueueAnswers { planned, waiting, queues, in_bytes, now })
     };
@@ -491,15 +535,15 @@ async fn jobs(state: &AppState, given: Given) -> Result<Page, ApiError> {
             let found = journal::in_turn(state, kept.history(query)).await?;
             let last = found.entries.last().map(|(seq, _)| *seq);
             let lines = found.entries.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome));
-            let next_before = last.filter(|_| found.has_more);
-            Ok(Outcomes { limit, outcomes: lines.collect(), next_before })
+            let mut outcomes: Vec<OutcomeLine> = lines.collect();
+            for_people(&state.plan.borrow(), &mut outcomes, &mut []);
+            Ok(Outcomes { limit, outcomes, next_before: last.filter(|_| found.has_more) })
         }
     };
-    let results = JobResult::labels();
     let jobs = Jobs::of(&state.plan.borrow().clone());
     let RunList { runs } = in_turn(state, |plan| Ok(RunList::of(&plan))).await?;
     let takes_orders = state.allow.admin;
-    Ok(console::jobs(&JobAnswers { jobs, runs, takes_orders, outcomes, given, results, now }))
+    Ok(console::jobs(&JobAnswers { jobs, runs, takes_orders, outcomes, given, now }))
 }
 
 async fn events(state: &AppState, given: Given) -> Result<Page, ApiError> {
@@ -510,8 +554,11 @@ async fn events(state: &AppState, given: Given) -> Result<Page, ApiError> {
     let query = EventsQuery { target, ..query };
     let found = match journal_of(state) {
         Err(none) => Err(none.why),
-        Ok(_) => Ok(newest_events(state, query).await?),
+        Ok(_) => {
+            let mut found = newest_events(state, query).await?;
+            for_people(&state.plan.borrow(), &mut [], &mut found.events);
+            Ok(found)
+        }
     };
-    let types = EventType::labels();
-    Ok(console::events(&EventFilter { given, types }, &found, now))
+    Ok(console::events(&given, &found, now))
 }

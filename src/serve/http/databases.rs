@@ -76,7 +76,7 @@ async fn databases(state: AppState, query: DatabaseQuery) -> Result<Answer<Datab
         let wanted = query.wanted().map_err(ApiError::bad)?;
         let mut found = Databases::of(&plan, &wanted, &last, now);
         let lines = std::mem::take(&mut found.databases);
-        Ok(StreamedData::with_list(&found, lines.into_iter()))
+        Ok(StreamedData::with_list("databases", &found, lines.into_iter()))
     })
     .await
 }

@@ -184,11 +184,7 @@ fn no_such_page() -> Response {
         h1 { "This page is not in the book" }
         p { "Perhaps the link is from another version of recliner. " a href="./" { "The book begins here" } "." }
     };
-    let text = with_frame("not found", None, &body, &[]).into_string();
-    let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
-    let mut response = (StatusCode::NOT_FOUND, content_type, text).into_response();
-    guard::allow_own_files(response.headers_mut());
-    response
+    guard::page(StatusCode::NOT_FOUND, with_frame("not found", None, &body, &[]))
 }
 
 /// A page with its frame.

@@ -80,13 +80,14 @@ async fn explain(
             total: found.len(),
             offset: page.offset,
             limit: page.limit,
+            only_node: plan.snapshot.only_node().map(|node| node.name.to_string()),
             targets: Vec::new(),
         };
         let views = WholeViews::of(&plan, page.of(&found));
         let shown = page.of(&found).to_vec().into_iter();
         let lines = shown
             .filter_map(move |ix| Some(Explained::of(&plan, plan.snapshot.target(ix)?, &views)));
-        Ok(StreamedData::with_list(&head, lines))
+        Ok(StreamedData::with_list("targets", &head, lines))
     })
     .await
 }

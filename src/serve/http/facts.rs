@@ -18,7 +18,6 @@ use crate::{
         target::{TargetId, TargetKind, TargetState},
     },
     plan::Plan,
-    serve::report::Listing,
     sources::inventory::{FactsLine, FactsPage},
     table::{Snapshot, TargetIx, TargetRef},
 };
@@ -53,11 +52,6 @@ pub(super) struct FactsQuery {
     /// The maximum number of entries; default 2000.
     #[schemars(range(min = 1, max = LARGEST))]
     limit: Option<usize>,
-}
-
-impl Listing for FactsPage {
-    const LIST: &'static str = "facts";
-    type Item = FactsLine;
 }
 
 /// The position of a file in the list.
@@ -154,7 +148,7 @@ fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<StreamedData, ApiError>
         let target = plan.snapshot.target(ix)?;
         FactsLine::of(target)
     });
-    Ok(StreamedData::with_list(&head, lines))
+    Ok(StreamedData::with_list("facts", &head, lines))
 }
 
 #[cfg(test)]

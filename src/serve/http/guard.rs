@@ -14,10 +14,11 @@ pub(super) use order_check::{
 use super::{error::ApiError, state::Allow};
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::Next,
-    response::{IntoResponse as _, Response},
+    response::{Html, IntoResponse as _, Response},
 };
+use maud::Markup;
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
@@ -38,6 +39,13 @@ const NOTHING: HeaderValue = HeaderValue::from_static(
 pub(super) fn allow_own_files(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+}
+
+/// A page as it is sent.
+pub(super) fn page(code: StatusCode, text: Markup) -> Response {
+    let mut response = (code, Html(text.into_string())).into_response();
+    allow_own_files(response.headers_mut());
+    response
 }
 
 /// Adds the security headers that a response, or the web configuration file, has not set. A response without a caching

@@ -3,7 +3,7 @@
 //! A long list is read page by page while it is sent, so a slow reader holds only one page.
 
 use super::{
-    answer::{self, Answer, text},
+    answer::{self, Answer},
     error::ApiError,
     explain::{meant, no_match},
     query::{LARGEST, Named, NamedList, PageRange, ValidQuery, time as read_time},
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{
     model::{
-        records::{JobResult, Outcome, StoreError},
+        records::{JobResult, StoreError},
         target::TargetSelector,
     },
-    serve::report::{self, EventLine, Events, Found, Hours, Listing, OutcomeLine, Outcomes},
+    serve::report::{self, EventLine, Events, Found, Hours, OutcomeLine, Outcomes},
     store::journal::{
         EventType, EventsQuery, HistoryQuery, Journal, JournalEvent, Page, StoredEvents,
     },
@@ -28,9 +28,9 @@ use axum::{
     response::Response,
     routing::get,
 };
-use futures::stream;
+use futures::{future::BoxFuture, stream};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     sync::broadcast,
@@ -223,17 +223,31 @@ async fn history(
     let text = parameters.target.clone();
     let mut query = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
     let journal = journal_of(&state)?;
-    if let Some(named) = named(&state, text, raw).await? {
-        query.target = Some(named.selector.clone());
-        // A deleted target counts as known if the journal has any entry about it.
-        let any = HistoryQuery { target: query.target.clone(), limit: 1, ..Default::default() };
-        if named.unknown.is_some() {
-            let ever = in_turn(&state, journal.history(any)).await?;
-            named.check(!ever.entries.is_empty())?;
-        }
-    }
-    let mut reading =
-        ListReader::new(&state, query.limit, |limit| OutcomeList { limit, query, next: None })?;
+    let ever = async |target| {
+        let any = HistoryQuery { target: Some(target), limit: 1, ..HistoryQuery::default() };
+        Ok(!in_turn(&state, journal.history(any)).await?.entries.is_empty())
+    };
+    query.target = known_targets(&state, text, raw, ever).await?;
+    let (kept, limit) = (journal.clone(), query.limit);
+    let mut reading = ListReader {
+        name: "outcomes",
+        read: Box::new(move |limit, last| {
+            let before = last.or(query.before);
+            let (kept, query) = (kept.clone(), HistoryQuery { limit, before, ..query.clone() });
+            Box::pin(async move { kept.history(query).await })
+        }),
+        lines: Box::new(|outcomes: &[_]| {
+            let lines = outcomes.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome));
+            lines.map(|line| answer::text(&line)).collect()
+        }),
+        answer: Box::new(move |last, more| {
+            let next_before = last.filter(|_| more);
+            Outcomes { limit, outcomes: Vec::new(), next_before }
+        }),
+        left: limit,
+        last: None,
+        state: state.clone(),
+    };
     let page = reading.page().await?;
     Ok(reading.begun(&page).into())
 }
@@ -261,14 +275,11 @@ async fn events(
     let text = parameters.target.clone();
     let (mut query, wait) = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
     let journal = journal_of(&state)?;
-    if let Some(named) = named(&state, text, raw).await? {
-        query.target = Some(named.selector.clone());
-        let any = EventsQuery { target: query.target.clone(), limit: 1, ..Default::default() };
-        if named.unknown.is_some() {
-            let ever = in_turn(&state, journal.events(any)).await?;
-            named.check(!ever.entries.is_empty())?;
-        }
-    }
+    let ever = async |target| {
+        let any = EventsQuery { target: Some(target), limit: 1, ..EventsQuery::default() };
+        Ok(!in_turn(&state, journal.events(any)).await?.entries.is_empty())
+    };
+    query.target = known_targets(&state, text, raw, ever).await?;
     let deadline = Instant::now() + wait;
     // Subscribed before the first read, so that no event is missed in between.
     let mut subscription = (!wait.is_zero()).then(|| journal.subscribe());
@@ -279,9 +290,30 @@ async fn events(
         // immediate response.
         let ahead = query.after_seq.is_some_and(|since| since > last_seq);
         let newest = start_at_newest(&state, &mut query).await?;
-        let asked = query.clone();
-        let list = |limit| EventList { limit, query: asked, newest, last_seq, more: false };
-        let mut reading = ListReader::new(&state, query.limit, list)?;
+        let (kept, asked, limit) = (journal.clone(), query.clone(), query.limit);
+        let tables = Arc::clone(&state.plan.borrow().snapshot);
+        let mut reading = ListReader {
+            name: "events",
+            read: Box::new(move |limit, last| {
+                let after_seq = last.or(asked.after_seq);
+                let (kept, query) =
+                    (kept.clone(), EventsQuery { limit, after_seq, ..asked.clone() });
+                Box::pin(async move { kept.events(query).await })
+            }),
+            lines: Box::new(move |events: &[_]| {
+                EventLine::all(events, &tables).iter().map(answer::text).collect()
+            }),
+            // If the newest events are requested, those that arrive meanwhile are left out.
+            answer: Box::new(move |last, more| Events {
+                limit,
+                events: Vec::new(),
+                more: more && !newest,
+                last_seq: last_seq.max(last.unwrap_or(0)),
+            }),
+            left: limit,
+            last: None,
+            state: state.clone(),
+        };
         let page = reading.page().await?;
         if let Some(subscription) = subscription.as_mut().filter(|_| page.entries.is_empty())
             && !ahead
@@ -310,122 +342,33 @@ pub(super) async fn start_at_newest(
     Ok(newest)
 }
 
-/// A list in the journal that is read page by page.
-trait List: Send + 'static {
-    /// An entry of the journal.
-    type Entry: Send;
-    /// The response that contains the list.
-    type Answer: Listing;
-
-    /// Reads the next page of up to `limit` entries.
-    fn page(
-        &self,
-        journal: &Journal,
-        limit: usize,
-    ) -> impl Future<Output = Result<Page<Self::Entry>, StoreError>> + Send;
-
-    /// The line that shows an entry.
-    fn line(seq: u64, entry: &Self::Entry) -> <Self::Answer as Listing>::Item;
-
-    /// Moves the position after a page, and records whether there are more entries.
-    fn take(&mut self, last: Option<u64>, more: bool);
-
-    /// The response with an empty list, from what is known now. Fields after the list are known
-    /// only when the list ends.
-    fn answer(&self) -> Self::Answer;
-}
-
-struct OutcomeList {
-    limit: usize,
-    query: HistoryQuery,
-    /// Where the next page continues: only entries with a lower number follow.
-    next: Option<u64>,
-}
-
-impl List for OutcomeList {
-    type Entry = Outcome;
-    type Answer = Outcomes;
-
-    async fn page(&self, journal: &Journal, limit: usize) -> Result<Page<Outcome>, StoreError> {
-        journal.history(HistoryQuery { limit, ..self.query.clone() }).await
-    }
-
-    fn line(seq: u64, outcome: &Outcome) -> OutcomeLine {
-        OutcomeLine::of(seq, outcome)
-    }
-
-    fn take(&mut self, last: Option<u64>, more: bool) {
-        self.query.before = last.or(self.query.before);
-        self.next = last.filter(|_| more);
-    }
-
-    fn answer(&self) -> Outcomes {
-        Outcomes { limit: self.limit, outcomes: Vec::new(), next_before: self.next }
-    }
-}
-
-struct EventList {
-    limit: usize,
-    query: EventsQuery,
-    /// Whether the newest events are requested; events that arrive meanwhile are then left out.
-    newest: bool,
-    /// The journal's last number when the list began, or the number of a later entry in the list.
-    last_seq: u64,
-    more: bool,
-}
-
-impl List for EventList {
-    type Entry = JournalEvent;
-    type Answer = Events;
-
-    async fn page(
-        &self,
-        journal: &Journal,
-        limit: usize,
-    ) -> Result<Page<JournalEvent>, StoreError> {
-        journal.events(EventsQuery { limit, ..self.query.clone() }).await
-    }
-
-    fn line(seq: u64, event: &JournalEvent) -> EventLine {
-        EventLine::of(seq, event)
-    }
-
-    fn take(&mut self, last: Option<u64>, more: bool) {
-        self.query.after_seq = last.or(self.query.after_seq);
-        self.last_seq = self.last_seq.max(last.unwrap_or(0));
-        self.more = more && !self.newest;
-    }
-
-    fn answer(&self) -> Events {
-        let events = Vec::new();
-        Events { limit: self.limit, events, more: self.more, last_seq: self.last_seq }
-    }
-}
-
-/// A list that is being sent.
-struct ListReader<L> {
+/// A list in the journal that is read page by page while it is sent.
+struct ListReader<E, A> {
     state: AppState,
-    journal: Journal,
-    list: L,
+    /// The name of the list in the response.
+    name: &'static str,
+    /// Reads up to so many entries that follow the one with this number.
+    read: Box<ReadPage<E>>,
+    /// The lines that show the entries of a page.
+    lines: Box<Lines<E>>,
+    /// The response with an empty list, given the number of the last entry and whether there are more.
+    answer: Box<dyn Fn(Option<u64>, bool) -> A + Send>,
     /// The remaining limit of entries.
     left: usize,
-    /// Whether any entry was rendered.
-    any: bool,
+    /// The number of the last entry that was rendered.
+    last: Option<u64>,
 }
 
-impl<L: List> ListReader<L> {
-    fn new(
-        state: &AppState,
-        limit: usize,
-        list: impl FnOnce(usize) -> L,
-    ) -> Result<Self, ApiError> {
-        let (journal, state) = (journal_of(state)?.clone(), state.clone());
-        Ok(Self { state, journal, list: list(limit), left: limit, any: false })
-    }
+type Lines<E> = dyn Fn(&[(u64, E)]) -> Vec<Vec<u8>> + Send;
 
+type ReadPage<E> =
+    dyn Fn(usize, Option<u64>) -> BoxFuture<'static, Result<Page<E>, StoreError>> + Send;
+
+impl<E: Send + 'static, A: Serialize + 'static> ListReader<E, A> {
     /// The response: the first page has been read, and further pages are read on demand.
-    fn begun(mut self, page: &Page<L::Entry>) -> Response {
-        let (before, _) = answer::around_list(&self.list.answer());
+    fn begun(mut self, page: &Page<E>) -> Response {
+        // Fields after the list are known only when it ends.
+        let (before, _) = answer::around_list(self.name, &(self.answer)(None, false));
         let mut first = answer::opened(&before);
         if self.rendered(page, &mut first) {
             return answer::json(Body::from(first));
@@ -441,24 +384,25 @@ impl<L: List> ListReader<L> {
         answer::json(answer::in_pieces(first, others))
     }
 
-    async fn page(&mut self) -> Result<Page<L::Entry>, ApiError> {
-        in_turn(&self.state, self.list.page(&self.journal, self.left.min(PAGE))).await
+    async fn page(&mut self) -> Result<Page<E>, ApiError> {
+        let page = (self.read)(self.left.min(PAGE), self.last);
+        in_turn(&self.state, page).await
     }
 
     /// Appends a page to `out`, and after the last page the end of the response; returns whether it
     /// was the last.
-    fn rendered(&mut self, page: &Page<L::Entry>, out: &mut Vec<u8>) -> bool {
-        for (seq, entry) in &page.entries {
-            if std::mem::replace(&mut self.any, true) {
+    fn rendered(&mut self, page: &Page<E>, out: &mut Vec<u8>) -> bool {
+        for ((seq, _), line) in page.entries.iter().zip((self.lines)(&page.entries)) {
+            if self.last.replace(*seq).is_some() {
                 out.push(b',');
             }
-            out.extend(text(&L::line(*seq, entry)));
+            out.extend(line);
         }
         self.left = self.left.saturating_sub(page.entries.len());
-        self.list.take(page.entries.last().map(|(seq, _)| *seq), page.has_more);
         let ends = self.left == 0 || !page.has_more;
         if ends {
-            let (_, after) = answer::around_list(&self.list.answer());
+            let answer = (self.answer)(self.last, page.has_more);
+            let (_, after) = answer::around_list(self.name, &answer);
             out.extend(answer::closed(&after));
         }
         ends
@@ -490,37 +434,25 @@ async fn wait_for_event(
     }
 }
 
-/// The targets that a text matches.
-struct Meant {
-    selector: TargetSelector,
-    /// The error if the journal has no entry about them either; `None` if a target matches now.
-    unknown: Option<ApiError>,
-}
-
-impl Meant {
-    /// Refuses a name without targets and without journal entries.
-    fn check(self, remembered: bool) -> Result<(), ApiError> {
-        match self.unknown.filter(|_| !remembered) {
-            Some(refused) => Err(refused),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Finds the targets that a text matches, on a blocking thread.
-async fn named(
+/// The targets that a text matches. Deleted ones count as known if the journal has `ever` had an entry about
+/// them.
+async fn known_targets(
     state: &AppState,
     text: Option<String>,
     raw: Option<String>,
-) -> Result<Option<Meant>, ApiError> {
+    ever: impl AsyncFnOnce(TargetSelector) -> Result<bool, ApiError>,
+) -> Result<Option<TargetSelector>, ApiError> {
     let Some(text) = text else { return Ok(None) };
     let status = Arc::clone(&state.status.borrow());
-    turn::in_turn(state, move |plan| {
+    let named = turn::in_turn(state, move |plan| {
         let (text, found) = meant(&plan, &text, raw.as_deref());
         let unknown = (found == Found::None).then(|| no_match(&plan, &status, text));
-        Ok(Some(Meant { selector: report::selector(&plan, text), unknown }))
-    })
-    .await
+        Ok((report::selector(&plan, text), unknown))
+    });
+    match named.await? {
+        (selector, Some(refused)) if !ever(selector.clone()).await? => Err(refused),
+        (selector, _) => Ok(Some(selector)),
+    }
 }
 
 pub(super) fn journal_of(state: &AppState) -> Result<&Journal, ApiError> {

@@ -55,7 +55,7 @@ use axum::{
 use couchdb_client::{self, CertificateEnds};
 use futures::stream;
 use metrics_text::{
-    self, Encoding, Family, PieceSink, TextFormat, Writer, accepts_gzip, negotiate,
+    self, Encoding, FamilyDescription, PieceSink, TextFormat, Writer, accepts_gzip, negotiate,
 };
 use serde_json::json;
 use std::{io, sync::Arc, time::Duration};
@@ -237,10 +237,6 @@ pub(super) fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(","))
 }
 
-/// Families with the same labels, each with the function that reads its value.
-type FamilyReaders<S, V, const LABELS: usize, const FAMILIES: usize> =
-    [(&'static Family<LABELS>, fn(S) -> V); FAMILIES];
-
 /// The nodes whose targets this process serves, with their index, including the pseudo node.
 fn served_nodes(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
     let nodes = plan.snapshot.nodes().iter().enumerate();
@@ -252,6 +248,41 @@ fn served_nodes(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
 /// The cluster's nodes, without the pseudo node.
 fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
     plan.snapshot.nodes().iter().skip(1).map(AsRef::as_ref).filter(|node| node.is_member)
+}
+
+/// The families of a subject, and what writes them.
+type Subject = (&'static [FamilyDescription], fn(&mut Writer, &Scrape));
+
+/// Every subject, in the order of the book and of a scrape.
+fn subjects() -> [Subject; 18] {
+    [
+        (program::ALL, program::write),
+        (couchdb::ALL, |writer, scrape| couchdb::write(writer, &scrape.couchdb)),
+        (nodes::ALL, |writer, scrape| nodes::write(writer, &scrape.plan)),
+        (scans::ALL, |writer, scrape| scans::write(writer, &scrape.plan, &scrape.status)),
+        (sizes::ALL, |writer, scrape| sizes::write(writer, &scrape.plan)),
+        (databases::ALL, |writer, scrape| databases::write(writer, &scrape.plan)),
+        (files::ALL, |writer, scrape| files::write(writer, &scrape.plan)),
+        (queues::ALL, |writer, scrape| queues::write(writer, &scrape.plan)),
+        (decisions::ALL, |writer, scrape| decisions::write(writer, &scrape.plan)),
+        (smoosh::ALL, |writer, scrape| smoosh::write(writer, &scrape.plan, &scrape.takeovers)),
+        (builds::ALL, |writer, scrape| builds::write(writer, &scrape.builds)),
+        (pressure::ALL, |writer, Scrape { plan, .. }| {
+            pressure::write(writer, &plan.conditions.pressures, &plan.snapshot);
+        }),
+        (disks::ALL, |writer, Scrape { plan, .. }| {
+            disks::write(writer, &plan.conditions.disks, &plan.conditions.jobs, &plan.snapshot);
+        }),
+        (feeds::ALL, |writer, scrape| feeds::write(writer, &scrape.changes, scrape.feed.as_ref())),
+        (journal::ALL, |writer, Scrape { plan, journal, .. }| {
+            if let Some(journal) = journal {
+                journal::write(writer, plan, journal);
+            }
+        }),
+        (jobs::ALL, |writer, scrape| jobs::write(writer, &scrape.plan, &scrape.counts)),
+        (advised::ALL, |writer, scrape| advised::write(writer, &scrape.scorecard)),
+        (advice::ALL, |writer, scrape| advice::write(writer, &scrape.advice, scrape.now)),
+    ]
 }
 
 /// The state that other tasks published last, read once per scrape, so that the whole scrape shows
@@ -301,28 +332,9 @@ impl Scrape {
 
     /// Writes every family, in the order of [`families::all`].
     pub(super) fn write(&self, writer: &mut Writer) {
-        let plan = &*self.plan;
-        let conditions = &plan.conditions;
-        program::write(writer, self);
-        couchdb::write(writer, &self.couchdb);
-        nodes::write(writer, plan);
-        scans::write(writer, plan, &self.status);
-        sizes::write(writer, plan);
-        databases::write(writer, plan);
-        files::write(writer, plan);
-        queues::write(writer, plan);
-        decisions::write(writer, plan);
-        smoosh::write(writer, plan, &self.takeovers);
-        builds::write(writer, &self.builds);
-        pressure::write(writer, &conditions.pressures, &plan.snapshot);
-        disks::write(writer, &conditions.disks, &conditions.jobs, &plan.snapshot);
-        feeds::write(writer, &self.changes, self.feed.as_ref());
-        if let Some(journal) = &self.journal {
-            journal::write(writer, plan, journal);
+        for (_, write) in subjects() {
+            write(writer, self);
         }
-        jobs::write(writer, plan, &self.counts);
-        advised::write(writer, &self.scorecard);
-        advice::write(writer, &self.advice, self.now);
         metrics_text::write_gathered(writer, &self.registry.gather());
     }
 

@@ -3,7 +3,7 @@
 //! It changes nothing, so it needs the same rights as other reads; it is a POST because the
 //! question is a document. recliner reads one design document with its own login, and shows the
 //! names of views but not their code, just as other responses show names of databases. A page of
-//! another site cannot send the question, because the body is JSON.
+//! another site cannot send the question, because the body is JSON; the console has a form for it.
 
 use super::{
     admin::{parse_object, read_question},
@@ -11,6 +11,7 @@ use super::{
     error::ApiError,
     route::{self, Route},
     state::AppState,
+    turn::Turn,
 };
 use crate::{
     advice::preflight::PresentDesign,
@@ -25,7 +26,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// The maximum size of a question, in bytes.
-const MAX_BODY: usize = 2 << 20;
+pub(super) const MAX_BODY: usize = 2 << 20;
 
 /// The route.
 pub(super) fn routes() -> Vec<Route> {
@@ -62,9 +63,18 @@ async fn preflight(
     request: Request,
 ) -> Result<Answer<Preflight>, ApiError> {
     let (_place, turn, body) = read_question(&state.limits.preflights, request, MAX_BODY).await?;
+    Ok(Answer::of(&predict(&state, &turn, move || parse_object(&body)).await?))
+}
+
+/// Answers a question.
+pub(super) async fn predict(
+    state: &AppState,
+    turn: &Turn,
+    question: impl FnOnce() -> Result<PreflightQuestion, ApiError> + Send + 'static,
+) -> Result<Preflight, ApiError> {
     let (now, status) = (state.clock.now(), Arc::clone(&state.status.borrow()));
     let resolve = move |plan: Arc<Plan>| {
-        let question: PreflightQuestion = parse_object(&body)?;
+        let question = question()?;
         if !status.is_ready(plan.snapshot.version()) {
             // A database that was not read yet would look as if it did not exist.
             let why = "the first sweep has not ended yet; try again in a moment";
@@ -76,8 +86,7 @@ async fn preflight(
         })?;
         Ok((question.db, resolved))
     };
-    let (db, resolved) = turn.work(&state, resolve).await?;
+    let (db, resolved) = turn.work(state, resolve).await?;
     let present = PresentDesign::of(state.designs.design(&db, &resolved.design.id).await);
-    let work = move |plan: Arc<Plan>| Ok(resolved.answer(&plan, &present, now));
-    Ok(Answer::of(&turn.work(&state, work).await?))
+    turn.work(state, move |plan| Ok(resolved.answer(&plan, &present, now))).await
 }

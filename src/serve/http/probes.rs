@@ -1,7 +1,7 @@
 //! Probes for supervisors, and the lifecycle orders.
 
 use super::{
-    guard::{self, OrderRefused, Permission},
+    guard::{self, Permission},
     orders::Command,
     route::{self, Operation, Route},
     state::AppState,
@@ -10,14 +10,10 @@ use crate::{model::records::JournalFailure, plan::Plan, store::journal::Journal}
 use axum::{
     extract::{self, Request},
     http::{Method, StatusCode},
-    response::{IntoResponse, Response},
     routing::{get, post},
 };
 use std::sync::Arc;
-use tokio::sync::{
-    mpsc::{Sender, error::TrySendError},
-    oneshot,
-};
+use tokio::sync::{mpsc::error::TrySendError, oneshot};
 
 pub(super) fn routes() -> Vec<Route> {
     const LIFECYCLE: &[(u16, &str)] = &[route::FORBIDDEN, route::WRONG_TYPE, route::NOT_TRIED];
@@ -29,7 +25,7 @@ pub(super) fn routes() -> Vec<Route> {
     ];
     const NOT_READY: &[(u16, &str)] = &[(503, "Not ready, and why.")];
     let open = |operation| Operation { is_open: true, ..operation };
-    let order = |operation| Operation { method: "post", tag: "order", ..operation };
+    let of_order = |operation| Operation { method: "post", tag: "order", ..operation };
     let flag = "403 without `--web.enable-lifecycle`.";
     vec![
         Route::plain("/-/healthy", "healthy", get(healthy), "Whether the process answers.", &[])
@@ -39,9 +35,9 @@ pub(super) fn routes() -> Vec<Route> {
             .described(open)
             .detail("200 after the first sweep over the nodes that answer, otherwise 503 with the reason; also 503 while the journal belongs to another cluster."),
         Route::plain("/-/reload", "reload", post(reload), "Read the configuration again.", RELOAD)
-            .described(order)
+            .described(of_order)
             .detail(flag),
-        Route::plain("/-/quit", "quit", post(quit), "Stop recliner.", LIFECYCLE).described(order).detail(flag),
+        Route::plain("/-/quit", "quit", post(quit), "Stop recliner.", LIFECYCLE).described(of_order).detail(flag),
     ]
 }
 
@@ -82,40 +78,29 @@ pub(super) fn unready(state: &AppState) -> Option<TextResponse> {
 }
 
 /// Reads the configuration again; if it is invalid, the old one stays active.
-pub(super) async fn reload(
+async fn reload(
     extract::State(state): extract::State<AppState>,
     request: Request,
-) -> Response {
-    let orders = match allowed(&state, &request) {
-        Ok(orders) => orders,
-        Err(refused) => return refused.into_response(),
-    };
+) -> Result<&'static str, TextResponse> {
     let (answer, answered) = oneshot::channel();
-    if let Err(why) = orders.try_send(Command::Reload(answer)) {
-        return LifecycleRefused::from(why).into_response();
-    }
+    order(&state, &request, Command::Reload(answer))?;
     match answered.await {
-        Ok(Ok(())) => "the new configuration is active\n".into_response(),
-        Ok(Err(why)) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("{why}\nthe old configuration stays active\n"),
-        )
-            .into_response(),
-        Err(_) => LifecycleRefused::Stopping.into_response(),
+        Ok(Ok(())) => Ok("the new configuration is active\n"),
+        Ok(Err(why)) => {
+            let why = format!("{why}\nthe old configuration stays active\n");
+            Err((StatusCode::INTERNAL_SERVER_ERROR, why))
+        }
+        Err(_) => Err(stopping()),
     }
 }
 
 /// Stops the program.
-pub(super) async fn quit(
+async fn quit(
     extract::State(state): extract::State<AppState>,
     request: Request,
-) -> Response {
-    let sent = allowed(&state, &request)
-        .and_then(|orders| orders.try_send(Command::Quit).map_err(LifecycleRefused::from));
-    match sent {
-        Ok(()) => "recliner is stopping\n".into_response(),
-        Err(refused) => refused.into_response(),
-    }
+) -> Result<&'static str, TextResponse> {
+    order(&state, &request, Command::Quit)?;
+    Ok("recliner is stopping\n")
 }
 
 /// The response to any other path.
@@ -128,48 +113,20 @@ pub(super) async fn wrong_method(method: Method) -> TextResponse {
     (StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not supported here\n"))
 }
 
-/// Why a lifecycle order is refused.
-enum LifecycleRefused {
-    NotTaken(OrderRefused),
-    Busy,
-    Stopping,
-}
-
-impl From<OrderRefused> for LifecycleRefused {
-    fn from(why: OrderRefused) -> Self {
-        Self::NotTaken(why)
-    }
-}
-
-impl<T> From<TrySendError<T>> for LifecycleRefused {
-    fn from(why: TrySendError<T>) -> Self {
-        match why {
-            TrySendError::Full(_) => Self::Busy,
-            TrySendError::Closed(_) => Self::Stopping,
-        }
-    }
-}
-
-impl IntoResponse for LifecycleRefused {
-    fn into_response(self) -> Response {
-        let (code, why) = match self {
-            Self::NotTaken(why) => (why.status(), why.to_string()),
-            Self::Busy => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "another order is being processed; try again".to_owned(),
-            ),
-            Self::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping".to_owned()),
-        };
-        (code, why + "\n").into_response()
-    }
-}
-
-/// The channel for commands, if this order is allowed.
-fn allowed<'a>(
-    state: &'a AppState,
-    request: &Request,
-) -> Result<&'a Sender<Command>, LifecycleRefused> {
-    let by = guard::authorize_order(&state.allow, Permission::Lifecycle, request)?;
+/// Passes a lifecycle order on, if it is allowed.
+fn order(state: &AppState, request: &Request, order: Command) -> Result<(), TextResponse> {
+    let by = guard::authorize_order(&state.allow, Permission::Lifecycle, request)
+        .map_err(|why| (why.status(), format!("{why}\n")))?;
     tracing::info!(order = request.uri().path(), by, "received an order");
-    Ok(&state.orders)
+    state.orders.try_send(order).map_err(|why| match why {
+        TrySendError::Full(_) => {
+            let busy = "another order is being processed; try again\n";
+            (StatusCode::SERVICE_UNAVAILABLE, busy.to_owned())
+        }
+        TrySendError::Closed(_) => stopping(),
+    })
+}
+
+fn stopping() -> TextResponse {
+    (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n".to_owned())
 }

@@ -87,7 +87,7 @@ async fn queue(state: AppState, query: QueueQuery) -> Result<Answer<Queues>, Api
         let head = Queues::head(&plan, page.offset, page.limit, now);
         let queues = (0..plan.queues.len())
             .filter_map(move |at| one_queue(Arc::clone(&plan), at, &query, page));
-        Ok(StreamedData::with_lists(&head, queues))
+        Ok(StreamedData::with_lists(["queues", "targets"], &head, queues))
     })
     .await
 }
@@ -128,7 +128,7 @@ async fn plan(state: AppState, query: QueueQuery) -> Result<Answer<Planned>, Api
         let lines = refused
             .into_iter()
             .filter_map(move |ix| RefusedLine::of(&plan, plan.snapshot.target(ix)?));
-        Ok(StreamedData::with_list(&head, lines))
+        Ok(StreamedData::with_list("refused", &head, lines))
     })
     .await
 }

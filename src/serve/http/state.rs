@@ -8,6 +8,7 @@ use crate::{
     model::channel::Mode,
     plan::Plan,
     scan,
+    serve::report::SimulatedWeek,
     sources::{node_settings::NodeSettings, present_design::DesignReader},
     store::journal::Journal,
     what_if::scorecard::ScorecardView,
@@ -29,22 +30,23 @@ pub struct ProcessInfo {
     pub date: &'static str,
     /// Whether the cluster is a simulation.
     pub simulated: bool,
+    /// What the week before came to in a simulation, by program.
+    pub simulated_weeks: Vec<SimulatedWeek>,
 }
 
 impl ProcessInfo {
     /// This build, as the build script recorded it.
-    #[must_use]
     pub const fn of_this_build(simulated: bool) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             revision: env!("RECLINER_BUILD_REVISION"),
             date: env!("RECLINER_BUILD_DATE"),
             simulated,
+            simulated_weeks: Vec::new(),
         }
     }
 
     /// The date of the source; `None` if it is unknown.
-    #[must_use]
     pub fn known_date(&self) -> Option<&'static str> {
         // The build script writes `unknown` for a missing date.
         (self.date != "unknown").then_some(self.date)
@@ -52,13 +54,11 @@ impl ProcessInfo {
 
     /// Whether it is a developer's build, which does not record its revision, so that a commit does
     /// not force a rebuild.
-    #[must_use]
     pub fn is_development(&self) -> bool {
         cfg!(debug_assertions) && self.revision == "unknown"
     }
 
     /// The notice that the cluster is simulated, if it is; the text depends on the mode.
-    #[must_use]
     pub fn simulation(&self, mode: Mode) -> Option<&'static str> {
         self.simulated.then_some(match mode {
             Mode::Enforce => {

@@ -71,6 +71,7 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
         book: "/docs/".to_owned(),
         simulated: state.about.simulated,
         simulation: state.about.simulation(config.mode).map(ToOwned::to_owned),
+        simulated_weeks: state.about.simulated_weeks.clone(),
         mode: config.mode.label().into(),
         ready: status.is_ready(plan.snapshot.version()) && is_ours,
         generated_at: plan.snapshot.generated_at().rfc3339(),

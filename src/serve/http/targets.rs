@@ -28,18 +28,10 @@ pub(super) fn routes() -> Vec<Route> {
 /// Lists targets, filtered, sorted and paged.
 async fn targets(state: AppState, query: TargetQuery) -> Result<Answer<Targets>, ApiError> {
     worked_out(&state, move |plan| {
-        let PageRange { offset, limit } = query.page().map_err(ApiError::bad)?;
-        let (total, shown) = query.select(&plan).map_err(ApiError::bad)?;
-        let head = Targets {
-            generated_at: plan.snapshot.generated_at().rfc3339(),
-            total,
-            offset,
-            limit,
-            targets: Vec::new(),
-        };
+        let (head, shown) = query.select(&plan).map_err(ApiError::bad)?;
         let lines = shown.into_iter();
         let lines = lines.filter_map(move |ix| Some(Target::of(&plan, plan.snapshot.target(ix)?)));
-        Ok(StreamedData::with_list(&head, lines))
+        Ok(StreamedData::with_list("targets", &head, lines))
     })
     .await
 }
@@ -107,20 +99,17 @@ impl SortKey {
 }
 
 impl TargetQuery {
-    pub(super) fn page(&self) -> Result<PageRange, String> {
-        PageRange::new(self.offset, self.limit)
-    }
-
-    /// The number of matching targets, and the targets of the requested page, sorted.
+    /// The targets of the requested page, sorted, and the list without them.
     ///
     /// # Errors
     /// If a filter has an invalid value.
-    pub(super) fn select(&self, plan: &Plan) -> Result<(usize, Vec<TargetIx>), String> {
-        let page = self.page()?;
+    pub(super) fn select(&self, plan: &Plan) -> Result<(Targets, Vec<TargetIx>), String> {
+        let page @ PageRange { offset, limit } = PageRange::new(self.offset, self.limit)?;
         let found = self.filter(plan)?;
-        let total = found.len();
+        let generated_at = plan.snapshot.generated_at().rfc3339();
+        let head = Targets { generated_at, total: found.len(), offset, limit, targets: Vec::new() };
         let Some((sort, ascending)) = self.sort() else {
-            return Ok((total, page.of(&found).to_vec()));
+            return Ok((head, page.of(&found).to_vec()));
         };
         let ranks = Ranks::of(plan, sort);
         let mut keyed: Vec<(f64, TargetIx)> = found
@@ -131,14 +120,14 @@ impl TargetQuery {
         let order = |one: &(f64, TargetIx), other: &(f64, TargetIx)| {
             one.0.total_cmp(&other.0).then(one.1.cmp(&other.1))
         };
-        let end = page.offset.saturating_add(page.limit);
+        let end = offset.saturating_add(limit);
         // Only the entries up to the end of the page need to be sorted.
         if end < keyed.len() {
             keyed.select_nth_unstable_by(end, order);
             keyed.truncate(end);
         }
         keyed.sort_unstable_by(order);
-        Ok((total, page.of(&keyed).iter().map(|(_, ix)| *ix).collect()))
+        Ok((head, page.of(&keyed).iter().map(|(_, ix)| *ix).collect()))
     }
 
     /// The sort key, and whether the least comes first.

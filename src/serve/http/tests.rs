@@ -273,6 +273,7 @@ impl Surface {
             revision: "unknown",
             date: "unknown",
             simulated: false,
+            simulated_weeks: Vec::new(),
         };
         let state = AppState {
             plan: plan_rx,

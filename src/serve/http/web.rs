@@ -93,19 +93,16 @@ impl WebAccess {
     }
 
     /// Whether requests need a user.
-    #[must_use]
     pub fn has_users(&self) -> bool {
         self.0.as_ref().is_some_and(|file| !file.loaded.load().active.users.is_empty())
     }
 
     /// Whether connections are encrypted.
-    #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.0.as_ref().is_some_and(|file| file.loaded.load().active.tls.is_some())
     }
 
     /// When the active certificates expire.
-    #[must_use]
     pub fn certificate_ends(&self) -> CertificateEnds {
         let loaded = self.0.as_ref().map(|file| file.loaded.load());
         let tls = loaded.as_ref().and_then(|loaded| loaded.active.tls.as_ref());
@@ -113,7 +110,6 @@ impl WebAccess {
     }
 
     /// Why the newest file is not active, if it is not.
-    #[must_use]
     pub fn problem(&self) -> Option<Arc<str>> {
         self.0.as_ref()?.loaded.load().problem.clone()
     }

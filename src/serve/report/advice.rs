@@ -6,7 +6,10 @@ use crate::{
     model::{channel::Mode, records::Mute},
     plan::Plan,
     table::Waste,
-    text::{Label, capital, counted, size::format_size_short},
+    text::{
+        Label, capital, counted,
+        size::{bound_in_words, format_size_short},
+    },
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -170,7 +173,6 @@ impl AdviceLine {
 
 impl Advice {
     /// The advice of a view, with the waste of a plan's snapshot.
-    #[must_use]
     pub fn of(view: &AdviceView, plan: &Plan, now: Moment) -> Self {
         let waste = Waste::of(&plan.snapshot);
         let gain_bytes = rules().map(|rule| view.open_of(rule.code, now).1);
@@ -246,12 +248,7 @@ fn in_words(waste: Waste, mode: Mode) -> String {
     };
     let (unmeasured, estimated) = (waste.unmeasured(), waste.estimated());
     let bounded = |unknown, estimated, bytes| {
-        let bound = match (unknown, estimated) {
-            (0, 0) => "",
-            (0, _) => "about ",
-            (..) => "at least ",
-        };
-        format!("{bound}{}", format_size_short(bytes))
+        bound_in_words(unknown, estimated).to_owned() + &format_size_short(bytes)
     };
     let unread = unmeasured + waste.unread_directories();
     let unused = match waste.unused_bytes() {

@@ -3,7 +3,7 @@
 //! One pass over all targets makes the sums; sentences are made for the databases of a page alone.
 
 use super::{
-    Listing, Target, not_taken, not_taken_meaning,
+    Target, not_taken, not_taken_meaning,
     vocabulary::{self, Word},
     why,
 };
@@ -39,11 +39,6 @@ pub struct Databases {
     pub limit: usize,
     /// The databases.
     pub databases: Vec<DatabaseLine>,
-}
-
-impl Listing for Databases {
-    const LIST: &'static str = "databases";
-    type Item = DatabaseLine;
 }
 
 /// One database. Bytes are those of all copies; files of unknown size are counted in `unmeasured` and add no
@@ -128,7 +123,6 @@ pub type LastCompactions = HashMap<String, Moment>;
 
 impl Databases {
     /// The databases of a plan.
-    #[must_use]
     pub fn of(
         plan: &Plan,
         wanted: &WantedDatabases<'_>,
@@ -166,7 +160,6 @@ impl Databases {
 
 impl DatabaseLine {
     /// The line of the database of this name in the list of all; `None` if it has no files.
-    #[must_use]
     pub fn of(plan: &Plan, name: &str, last: &LastCompactions, now: Moment) -> Option<Self> {
         let wanted = WantedDatabases { name: Some(name), limit: 1, ..WantedDatabases::default() };
         Databases::of(plan, &wanted, last, now).databases.pop()

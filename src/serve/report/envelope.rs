@@ -87,7 +87,6 @@ pub enum Conflict {
 
 impl Conflict {
     /// The requests that would be sent, if recliner only advises.
-    #[must_use]
     pub fn requests(&self) -> &[String] {
         match self {
             Self::Refused { request, .. } => request.as_slice(),
@@ -97,7 +96,6 @@ impl Conflict {
     }
 
     /// The ids of the targets to choose from.
-    #[must_use]
     pub fn candidates(&self) -> &[String] {
         match self {
             Self::Ambiguous { candidates } => candidates,

@@ -23,7 +23,6 @@ pub enum Found {
 
 impl Found {
     /// Every target that matches.
-    #[must_use]
     pub fn all(self) -> Vec<TargetIx> {
         match self {
             Self::One(ix) => vec![ix],
@@ -34,7 +33,6 @@ impl Found {
 }
 
 /// A selector for what a text names, among the targets of a plan and those that no longer exist.
-#[must_use]
 pub fn selector(plan: &Plan, text: &str) -> TargetSelector {
     // Other texts select targets by their ids alone.
     let found = if text.contains("/_design/") { find(plan, text).all() } else { Vec::new() };
@@ -44,7 +42,6 @@ pub fn selector(plan: &Plan, text: &str) -> TargetSelector {
 }
 
 /// The error that no target has a name or id, with a suggestion.
-#[must_use]
 pub fn no_match(plan: &Plan, text: &str) -> String {
     let kind = text.split_once(':').and_then(|(kind, _)| TargetKind::from_label(kind));
     if kind.is_some() {
@@ -57,7 +54,6 @@ pub fn no_match(plan: &Plan, text: &str) -> String {
 }
 
 /// The error that no database has a name, with a suggestion.
-#[must_use]
 pub fn no_database(plan: &Plan, text: &str) -> String {
     format!("no database is called {text:?}{}", hint(nearest(plan, text, false)))
 }
@@ -148,7 +144,6 @@ fn matching(
 ///
 /// A text that is an id matches only that id. A database may itself be called `app/_design/x`: then
 /// the text names the database, and its views must be named by their ids.
-#[must_use]
 pub fn find(plan: &Plan, text: &str) -> Found {
     if let Ok(id) = text.parse::<TargetId>() {
         let is_it = |target: TargetRef<'_>| target.kind() == id.kind() && target.id() == id;

@@ -27,13 +27,11 @@ impl Concern {
 
 impl Status {
     /// The problems that prevent recliner from working.
-    #[must_use]
     pub fn problems(&self) -> Vec<String> {
         self.of_severity(true)
     }
 
     /// What an operator should look at soon.
-    #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.of_severity(false)
     }
@@ -142,15 +140,16 @@ impl Status {
     }
 
     /// The sentence that nothing is wrong, if that is true.
-    #[must_use]
     pub fn all_clear(&self) -> Option<&'static str> {
-        (self.ready && self.suspensions.is_empty() && self.concerns().is_empty())
-            .then_some("Nothing is wrong: all nodes answer, and the last sweep was complete.")
+        let is_fine = self.ready && self.suspensions.is_empty() && self.concerns().is_empty();
+        is_fine.then_some(match *self.nodes {
+            [_] => "Nothing is wrong: the node answers, and the last sweep was complete.",
+            _ => "Nothing is wrong: all nodes answer, and the last sweep was complete.",
+        })
     }
 
     /// Every problem, worst first. Suspensions are not problems: see
     /// [`suspensions`](Self::suspensions).
-    #[must_use]
     pub fn all_concerns(&self, space: &Space, planned: &Planned, advice: &Advice) -> Vec<Concern> {
         let mut out = self.concerns();
         out.extend(advice_concerns(advice));

@@ -3,6 +3,7 @@
 use super::{vocabulary, vocabulary::Word};
 use crate::{
     jobs::{Job, JobKind},
+    model::target::file_name,
     plan::Plan,
     table::NodeIx,
     text::Label,
@@ -70,9 +71,16 @@ pub struct JobLine {
     pub reserved_bytes: u64,
 }
 
+impl JobLine {
+    /// The name of its file for people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        file_name(&self.shard, self.ddoc.as_deref())
+    }
+}
+
 impl Jobs {
     /// The jobs that a plan is based on.
-    #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let jobs = &plan.conditions.jobs;
         let polled = jobs
@@ -114,7 +122,6 @@ impl JobLine {
     }
 
     /// The remaining time of the job in seconds, at its mean pace.
-    #[must_use]
     pub fn remaining_seconds(&self, now: Moment) -> Option<f64> {
         let done = self.progress.filter(|done| *done > 0.01)?;
         let taken = Moment::parse(&self.since)?.age(now).as_secs_f64();

@@ -1,14 +1,17 @@
 //! The journal's outcomes and events, as the API shows them.
 
-use super::{Listing, vocabulary, vocabulary::Word};
+use super::{vocabulary, vocabulary::Word};
 use crate::{
     model::{
         records::{JobOwner, JobResult, Outcome},
-        target::TargetKind,
+        target::{TargetId, TargetKind},
     },
-    store::journal::{EventDetails, EventSummary, JournalEvent, OverriddenSetting},
+    store::journal::JournalEvent,
+    table::Snapshot,
     text::{Label, counted, grouped, size::format_size_short},
 };
+use couchdb_names::Signature;
+use hashbrown::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use wall_clock::Moment;
@@ -24,11 +27,6 @@ pub struct Outcomes {
     pub outcomes: Vec<OutcomeLine>,
     /// The `before` that gives the next page; null on the last page.
     pub next_before: Option<u64>,
-}
-
-impl Listing for Outcomes {
-    const LIST: &'static str = "outcomes";
-    type Item = OutcomeLine;
 }
 
 /// How one job ended. Unknown is null.
@@ -54,7 +52,10 @@ pub struct OutcomeLine {
     pub ordered_by: Option<String>,
     /// When the job was started, or first seen.
     pub started_at: String,
-    /// When the job ended, or when its end was noticed.
+    /// Since when the job may have ended, if that was more than a minute before its end was noticed.
+    #[serde(default)]
+    pub ended_after: Option<String>,
+    /// When the end of the job was noticed: it ended then, or at some time since `ended_after`.
     pub ended_at: String,
     /// How long the job took; null if it was never seen running and only its file shows that it was compacted.
     pub duration_seconds: Option<u64>,
@@ -77,7 +78,6 @@ pub struct OutcomeLine {
 
 impl OutcomeLine {
     /// The line of a journal entry.
-    #[must_use]
     pub fn of(seq: u64, outcome: &Outcome) -> Self {
         Self {
             seq,
@@ -89,6 +89,7 @@ impl OutcomeLine {
             owner: outcome.owner.label().into(),
             ordered_by: outcome.ordered_by.clone(),
             started_at: outcome.started_at.rfc3339(),
+            ended_after: outcome.ended_since().map(Moment::rfc3339),
             ended_at: outcome.ended_at.rfc3339(),
             duration_seconds: outcome.took().map(|took| took.as_secs()),
             before_bytes: outcome.before_bytes,
@@ -139,7 +140,6 @@ pub struct HourLine {
 
 impl HourLine {
     /// The sums over jobs, whenever they ended.
-    #[must_use]
     pub fn of_jobs(jobs: &[OutcomeLine]) -> Self {
         let mut sums = Self::default();
         for job in jobs {
@@ -176,7 +176,6 @@ impl HourLine {
     }
 
     /// The sums of several hours, beginning with the first of them.
-    #[must_use]
     pub fn sum(hours: &[Self]) -> Self {
         let mut sum = Self {
             from: hours.first().map_or_else(String::new, |hour| hour.from.clone()),
@@ -196,7 +195,6 @@ impl HourLine {
 
     /// What compactions did, in a sentence: how many there were, by whom, what they freed and wrote, and what went
     /// wrong.
-    #[must_use]
     pub fn says(&self) -> String {
         if self.compactions == 0 {
             return "no compaction ended".to_owned();
@@ -229,7 +227,6 @@ impl HourLine {
 impl Hours {
     /// The hours beginning with that of `since`. `outcomes` are the jobs that ended in them, newest
     /// first; unless they are `all`, hours that may lack some jobs are left out.
-    #[must_use]
     pub fn of(outcomes: &[(u64, Outcome)], all: bool, since: Moment, now: Moment) -> Self {
         let hour = |at: Moment| at.unix() / HOUR;
         let oldest = outcomes.last().filter(|_| !all).map(|(_, oldest)| hour(oldest.ended_at) + 1);
@@ -263,17 +260,13 @@ pub struct Events {
     pub last_seq: u64,
 }
 
-impl Listing for Events {
-    const LIST: &'static str = "events";
-    type Item = EventLine;
-}
-
 /// One event. Fields that do not apply to its type are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EventLine {
     /// The event's number in the journal.
     pub seq: u64,
     /// When the event was recorded.
+    #[serde(deserialize_with = "time")]
     pub at: String,
     /// The type of the event.
     #[serde(rename = "type")]
@@ -282,6 +275,9 @@ pub struct EventLine {
     /// The target's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// The design document of a view, if the view still exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ddoc: Option<String>,
     /// Further targets of the same queue to which the same happened at the same time, as far as they are
     /// listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -308,10 +304,10 @@ pub struct EventLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
     /// When the first repetition happened.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_time")]
     pub first: Option<String>,
     /// When the last repetition happened.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_time")]
     pub last: Option<String>,
     /// Who started the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -320,12 +316,21 @@ pub struct EventLine {
     /// The operator who ordered the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered_by: Option<String>,
-    /// How the job or the index build ended.
+    /// How the job, the index build or the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Word>,
     /// Bytes freed, negative if the file grew; null if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
     pub freed_bytes: Option<Option<i64>>,
+    /// The number of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+    /// Number of targets that were compacted since the run began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<u64>,
+    /// Number of those, and of those that the run still could compact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<u64>,
     /// What is suspended or resumed: `all`, `node:<name>` or `channel:<name>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
@@ -357,12 +362,31 @@ pub struct EventLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// When the mute ends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_time")]
     pub until: Option<String>,
     /// Whether the index lagged far behind or a little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<vocabulary::BuildClass>")]
     pub class: Option<Word>,
+}
+
+/// A time, as the API writes it or as the journal stores it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Time {
+    Written(String),
+    Stored(Moment),
+}
+
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(match Time::deserialize(from)? {
+        Time::Written(text) => text,
+        Time::Stored(at) => at.rfc3339(),
+    })
+}
+
+fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    time(from).map(Some)
 }
 
 /// Distinguishes `null` from an absent field.
@@ -375,7 +399,6 @@ where
 }
 
 /// A type of events for people. Advice is found by a rule, so it is not called given.
-#[must_use]
 pub fn event_type_in_words(label: &str) -> String {
     match label {
         "advice_given" => "new recommendation".to_owned(),
@@ -387,7 +410,6 @@ pub fn event_type_in_words(label: &str) -> String {
 }
 
 /// How a job ended, for people.
-#[must_use]
 pub fn result_in_words(label: &str) -> String {
     match label {
         "unmeasured" => "size unknown".to_owned(),
@@ -397,102 +419,62 @@ pub fn result_in_words(label: &str) -> String {
 
 impl EventLine {
     /// The type of the event for people.
-    #[must_use]
     pub fn type_in_words(&self) -> String {
         event_type_in_words(&self.event_type)
     }
 
-    /// The line of a journal entry.
-    #[must_use]
-    pub fn of(seq: u64, event: &JournalEvent) -> Self {
-        let JournalEvent { at, details: what } = event;
-        let head = Self {
-            seq,
-            at: at.rfc3339(),
-            event_type: what.event_type().label().into(),
-            target: what.target().map(ToString::to_string),
-            db: what.database_change().map(|(_, db)| db.to_owned()),
-            ..Self::default()
-        };
-        match what.clone() {
-            EventDetails::Queued { channel, summary, .. } => {
-                Self { channel: Some(channel), ..head.summed_up(&summary) }
-            }
-            EventDetails::Refused { channel, reason, summary, .. } => {
-                Self { channel: Some(channel), reason: Some(reason), ..head.summed_up(&summary) }
-            }
-            EventDetails::Omitted { of, targets } => {
-                Self { of: Some(of), targets: Some(targets), ..head }
-            }
-            EventDetails::Started { node, channel, ordered_by, .. } => {
-                Self { node: Some(node), channel: Some(channel), ordered_by, ..head }
-            }
-            EventDetails::NotStarted { node, why, .. } => Self { node: Some(node), why, ..head },
-            EventDetails::Finished { node, owner, result, freed_bytes, .. } => Self {
-                node: Some(node),
-                owner: Some(owner.label().into()),
-                result: Some(result.label().into()),
-                freed_bytes: Some(freed_bytes),
-                ..head
-            },
-            EventDetails::Suspended { scope, by, why } => {
-                Self { scope: Some(scope.to_string()), by, why, ..head }
-            }
-            EventDetails::Resumed { scope, by } => {
-                Self { scope: Some(scope.to_string()), by, ..head }
-            }
-            EventDetails::Ordered { by, force, .. } => {
-                Self { by: Some(by), force: Some(force), ..head }
-            }
-            EventDetails::Lapsed { by, .. } => Self { by: Some(by), ..head },
-            EventDetails::Quarantined { failures, .. } => Self { failures: Some(failures), ..head },
-            EventDetails::TakenOver(OverriddenSetting { node, section, key, was })
-            | EventDetails::Restored(OverriddenSetting { node, section, key, was }) => Self {
-                node: Some(node),
-                section: Some(section),
-                key: Some(key),
-                was: Some(was),
-                ..head
-            },
-            EventDetails::IndexBuildStarted { class, .. } => {
-                Self { class: Some(class.into()), ..head }
-            }
-            EventDetails::IndexBuildFinished { result, .. } => {
-                Self { result: Some(result.into()), ..head }
-            }
-            EventDetails::AdviceGiven { code, subject }
-            | EventDetails::AdviceGone { code, subject } => {
-                Self { code: Some(code), subject: Some(subject), ..head }
-            }
-            EventDetails::AdviceMuted { code, subject, until, by, why } => {
-                Self { code: Some(code), subject, until: Some(until.rfc3339()), by, why, ..head }
-            }
-            EventDetails::AdviceUnmuted { code, subject } => {
-                Self { code: Some(code), subject, ..head }
-            }
-            EventDetails::Released { .. }
-            | EventDetails::Created { .. }
-            | EventDetails::Updated { .. }
-            | EventDetails::Deleted { .. } => head,
-        }
+    /// The run that the event is about, with what it covers if that is everything, and its progress.
+    pub fn run_in_words(&self) -> Option<String> {
+        let covers = if self.db.is_none() && self.node.is_none() { " over everything" } else { "" };
+        let progress = self.done.zip(self.members);
+        let progress = progress.map(|(done, members)| format!(": {done} of {members}"));
+        Some(format!("run {}{covers}{}", self.run?, progress.unwrap_or_default()))
     }
 
-    fn summed_up(self, summary: &EventSummary) -> Self {
-        Self {
-            also: summary.also.iter().map(ToString::to_string).collect(),
-            targets: summary.targets,
-            count: summary.count,
-            first: summary.first.map(Moment::rfc3339),
-            last: summary.last.map(Moment::rfc3339),
-            ..self
-        }
+    /// The lines of journal entries, with the names that the views have now.
+    pub fn all(entries: &[(u64, JournalEvent)], tables: &Snapshot) -> Vec<Self> {
+        let views = entries.iter().filter_map(|(_, event)| event.details.target());
+        let views: HashSet<&TargetId> = views.filter(|id| id.kind() == TargetKind::View).collect();
+        let designs = designs(&views, tables);
+        let named = |(seq, event): &(u64, JournalEvent)| {
+            let ddoc = event.details.target().and_then(|id| designs.get(id)).cloned();
+            Self { ddoc, ..Self::of(*seq, event) }
+        };
+        entries.iter().map(named).collect()
     }
+
+    /// The line of a journal entry, which is stored under the same names: only times differ.
+    pub fn of(seq: u64, event: &JournalEvent) -> Self {
+        let mut stored = serde_json::to_value(event).unwrap_or_default();
+        stored["seq"] = seq.into();
+        serde_json::from_value(stored).unwrap_or_default()
+    }
+}
+
+/// The first design document of each of these views, where it is known.
+fn designs(views: &HashSet<&TargetId>, tables: &Snapshot) -> HashMap<TargetId, String> {
+    if views.is_empty() {
+        return HashMap::new();
+    }
+    let signatures: HashSet<Signature> = views
+        .iter()
+        .filter_map(|id| match id {
+            TargetId::View { signature, .. } => Some(*signature),
+            TargetId::Db { .. } | TargetId::Cleanup { .. } | TargetId::Search { .. } => None,
+        })
+        .collect();
+    // Building an id allocates text, so ids are compared only if the signature matches.
+    let named = tables.targets().filter(|it| it.kind() == TargetKind::View).filter_map(|it| {
+        let view = it.view().filter(|view| signatures.contains(&view.signature))?;
+        Some((it.id(), view.designs.first()?.to_string()))
+    });
+    named.filter(|(id, _)| views.contains(id)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::target::TargetId;
+    use crate::store::journal::{EventDetails, EventSummary, OverriddenSetting};
     use serde_json::json;
 
     #[test]
@@ -589,6 +571,23 @@ mod tests {
                 scope: crate::model::records::SuspensionScope::Node("couchdb@a".into()),
                 by: Some("ann".into()),
                 why: None,
+            },
+            EventDetails::RunBegan {
+                run: 3,
+                db: None,
+                node: Some("couchdb@a".into()),
+                by: "ann".into(),
+                force: true,
+            },
+            EventDetails::RunEnded {
+                run: 3,
+                db: Some("orders".into()),
+                node: None,
+                result: crate::model::records::RunEnding::Done,
+                by: None,
+                done: 5,
+                members: 5,
+                freed_bytes: Some(41),
             },
             EventDetails::Ordered { target: target.clone(), by: "ann".into(), force: false },
             EventDetails::Quarantined { target: target.clone(), failures: 5 },

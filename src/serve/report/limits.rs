@@ -55,7 +55,6 @@ pub struct ChannelWeek {
 
 impl LimitLine {
     /// Every limit of a plan: of the cluster, of each node, and of each channel on each node.
-    #[must_use]
     pub fn all(plan: &Plan) -> Vec<Self> {
         let (limits, usage) = (&plan.rules.limits, plan.limit_usage());
         let mut lines = vec![
@@ -89,7 +88,6 @@ impl LimitLine {
 
 impl DutyLine {
     /// Every node that works or rests; empty if the limit allows all of its time.
-    #[must_use]
     pub fn all(plan: &Plan, now: Moment) -> Vec<Self> {
         let is_limited = plan.rules.limits.duty_percent < 100.0;
         let members = plan.snapshot.members().filter(|_| is_limited);
@@ -110,7 +108,6 @@ impl DutyLine {
 
 impl ChannelWeek {
     /// The week of every channel.
-    #[must_use]
     pub fn all(plan: &Plan, now: Moment) -> Vec<Self> {
         let channels = plan.channels.list.iter();
         channels.map(|channel| Self::of(&channel.name, &channel.windows, now)).collect()

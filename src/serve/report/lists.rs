@@ -1,18 +1,10 @@
 //! Responses with one long list, of which the reader gets a part.
 
-use super::{ChannelWeek, DutyLine, Explained, LimitLine, Planned, RefusedLine, Target};
+use super::{ChannelWeek, DutyLine, Explained, LimitLine, Target};
 use crate::plan::{Plan, QueueView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
-
-/// A response with one long list, which the server sends while it renders it.
-pub trait Listing: Serialize + 'static {
-    /// The name of the list's field. No other field of the response has this name.
-    const LIST: &'static str;
-    /// An item of the list.
-    type Item: Serialize + 'static;
-}
 
 /// A page of the list of targets, in the requested order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,11 +21,6 @@ pub struct Targets {
     pub targets: Vec<Target>,
 }
 
-impl Listing for Targets {
-    const LIST: &'static str = "targets";
-    type Item = Target;
-}
-
 /// The targets that a name matches, each with the decision about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanations {
@@ -45,13 +32,11 @@ pub struct Explanations {
     pub offset: usize,
     /// Maximum number of targets on a page.
     pub limit: usize,
+    /// The cluster's only node; null if it has several.
+    #[serde(default)]
+    pub only_node: Option<String>,
     /// The targets.
     pub targets: Vec<Explained>,
-}
-
-impl Listing for Explanations {
-    const LIST: &'static str = "targets";
-    type Item = Explained;
 }
 
 /// Queues with their targets, and what limits them.
@@ -74,14 +59,8 @@ pub struct Queues {
     pub queues: Vec<Queue>,
 }
 
-impl Listing for Queues {
-    const LIST: &'static str = "queues";
-    type Item = Queue;
-}
-
 impl Queues {
     /// The limits and windows of a plan, without the queues.
-    #[must_use]
     pub fn head(plan: &Plan, offset: usize, limit: usize, now: Moment) -> Self {
         Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
@@ -122,14 +101,8 @@ pub struct Queue {
     pub targets: Vec<Target>,
 }
 
-impl Listing for Queue {
-    const LIST: &'static str = "targets";
-    type Item = Target;
-}
-
 impl Queue {
     /// A queue of a plan, without its targets.
-    #[must_use]
     pub fn of(node: &str, channel: &str, (queue, waiting): (&QueueView, usize)) -> Self {
         Self {
             node: node.to_owned(),
@@ -145,9 +118,4 @@ impl Queue {
             targets: Vec::new(),
         }
     }
-}
-
-impl Listing for Planned {
-    const LIST: &'static str = "refused";
-    type Item = RefusedLine;
 }

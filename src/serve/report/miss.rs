@@ -59,7 +59,6 @@ pub struct ChannelScore {
 
 impl ChannelScore {
     /// The scores of a target in every channel for its kind, in the channels' order.
-    #[must_use]
     pub fn all(plan: &Plan, target: TargetRef<'_>) -> Vec<Self> {
         let taken = plan.placement(target.ix());
         let misses: Vec<(&Channel, Miss)> = plan.misses(target).collect();
@@ -90,7 +89,6 @@ impl ChannelScore {
 
 impl MissLine {
     /// The line of a channel's miss.
-    #[must_use]
     pub fn new(channel: &Channel, miss: Miss) -> Self {
         Self {
             channel: channel.name.to_string().into(),
@@ -102,30 +100,7 @@ impl MissLine {
         }
     }
 
-    /// The reason, in one or two words.
-    #[must_use]
-    pub fn word(&self) -> &str {
-        let Some(reason) = MissReason::from_label(&self.reason) else { return &self.reason };
-        match reason {
-            MissReason::NotThisKind => "other",
-            MissReason::BelowMinSize => "small",
-            MissReason::AboveMaxSize => "large",
-            MissReason::BelowMinPriority if self.priority == PriorityKind::Rent.label() => {
-                "not due"
-            }
-            MissReason::BelowMinPriority => "little waste",
-            MissReason::AboveMaxPriority => "excessive",
-            MissReason::TooFewChanges => "unchanged",
-            MissReason::NoUpgradeNeeded => "current",
-            MissReason::Excluded => "excluded",
-            MissReason::Ignored => "ignored",
-            MissReason::UnknownSize => "size unknown",
-            MissReason::UnknownRent => "rent unknown",
-        }
-    }
-
     /// The reason, phrased to follow the channel's name and a colon.
-    #[must_use]
     pub fn says(&self) -> String {
         let Some(reason) = MissReason::from_label(&self.reason) else {
             return self.reason.replace('_', " ");
@@ -161,7 +136,6 @@ impl MissLine {
 impl MissLine {
     /// The condition under which the channel would take the file, phrased to follow "when"; `None`
     /// if no write to the file would help.
-    #[must_use]
     pub fn would_take(&self) -> Option<String> {
         let (value, limit) = (self.number(self.value), self.number(self.limit));
         match MissReason::from_label(&self.reason)? {
@@ -204,43 +178,48 @@ impl MissLine {
     }
 }
 
+/// Why no channel takes a target, in one or two words with their meaning, the most telling reason first.
+const NOT_TAKEN: [(MissReason, &str, &str); 10] = [
+    (MissReason::Ignored, "ignored", "ignore names it"),
+    (MissReason::Excluded, "excluded", "the channels exclude its name or its state"),
+    (MissReason::UnknownSize, "size unknown", "its size has not been measured yet"),
+    (
+        MissReason::UnknownRent,
+        "rent unknown",
+        "it was read only once so far, and rent counts from the first reading",
+    ),
+    (MissReason::TooFewChanges, "unchanged", "too little was written since the last compaction"),
+    (MissReason::BelowMinSize, "small", "the file is smaller than any that a channel takes"),
+    (MissReason::AboveMaxSize, "large", "the file is larger than any that a channel takes"),
+    (
+        MissReason::BelowMinPriority,
+        "little waste",
+        "there is too little waste in the file for any channel",
+    ),
+    (MissReason::AboveMaxPriority, "excessive", "it exceeds max_priority of the channels"),
+    (MissReason::NoUpgradeNeeded, "current", "the file needs no upgrade"),
+];
+
+/// The word for a priority below the threshold of a channel by rent.
+const NOT_DUE: (&str, &str) =
+    ("not due", "its waste has not yet cost as much as a compaction would");
+
 /// Why no channel takes a target, in one or two words. Each channel has its own reason; this is the most
 /// telling one.
-#[must_use]
-pub fn not_taken(misses: &[MissLine]) -> Option<&str> {
-    const TELLING: [MissReason; 10] = [
-        MissReason::Ignored,
-        MissReason::Excluded,
-        MissReason::UnknownSize,
-        MissReason::UnknownRent,
-        MissReason::TooFewChanges,
-        MissReason::BelowMinSize,
-        MissReason::AboveMaxSize,
-        MissReason::BelowMinPriority,
-        MissReason::AboveMaxPriority,
-        MissReason::NoUpgradeNeeded,
-    ];
-    let of = |reason: &MissReason| misses.iter().find(|miss| miss.reason == reason.label());
-    TELLING.iter().find_map(of).map(MissLine::word)
+pub fn not_taken(misses: &[MissLine]) -> Option<&'static str> {
+    let word = |(reason, word, _): &(MissReason, &'static str, _)| {
+        let miss = misses.iter().find(|miss| miss.reason == reason.label())?;
+        let is_not_due =
+            *reason == MissReason::BelowMinPriority && miss.priority == PriorityKind::Rent.label();
+        Some(if is_not_due { NOT_DUE.0 } else { *word })
+    };
+    NOT_TAKEN.iter().find_map(word)
 }
 
 /// The meaning of a word from [`not_taken`]; `None` for a word of a newer service.
-#[must_use]
 pub fn not_taken_meaning(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "small" => "the file is smaller than any that a channel takes",
-        "large" => "the file is larger than any that a channel takes",
-        "little waste" => "there is too little waste in the file for any channel",
-        "not due" => "its waste has not yet cost as much as a compaction would",
-        "excessive" => "it exceeds max_priority of the channels",
-        "unchanged" => "too little was written since the last compaction",
-        "current" => "the file needs no upgrade",
-        "excluded" => "the channels exclude its name or its state",
-        "ignored" => "ignore names it",
-        "size unknown" => "its size has not been measured yet",
-        "rent unknown" => "it was read only once so far, and rent counts from the first reading",
-        _ => return None,
-    })
+    let words = NOT_TAKEN.iter().map(|(_, word, meaning)| (*word, *meaning)).chain([NOT_DUE]);
+    words.into_iter().find_map(|(known, meaning)| (known == word).then_some(meaning))
 }
 
 /// The unit of the numbers of a miss.
@@ -294,7 +273,7 @@ mod tests {
                 "3 changes since the last compaction; the minimum is 1000",
             ),
         ] {
-            assert_eq!((line.word(), line.says().as_str()), (word, says));
+            assert_eq!((not_taken(std::slice::from_ref(&line)), &*line.says()), (Some(word), says));
             let json = serde_json::to_value(&line).unwrap();
             assert_eq!(serde_json::from_value::<MissLine>(json).unwrap(), line);
         }
@@ -308,7 +287,10 @@ mod tests {
         let early = Miss { reason, value: Some(0.25), limit: Some(1.0) };
         let early = MissLine::new(&rent, early);
         let says = "rent is 0.25; the threshold is 1";
-        assert_eq!((early.word(), early.says().as_str()), ("not due", says));
+        assert_eq!(
+            (not_taken(std::slice::from_ref(&early)), &*early.says()),
+            (Some("not due"), says)
+        );
         let when = "its rent exceeds 1; it is 0.25";
         assert_eq!(early.would_take().as_deref(), Some(when));
         assert_eq!((current.would_take(), clean.would_take()), (None, None));

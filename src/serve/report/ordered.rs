@@ -34,7 +34,6 @@ pub struct OrderLine {
 
 impl OrderLine {
     /// The waiting order to compact a target, if there is one.
-    #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
         let CompactionOrder { at, until, by, force, run: _ } =
             plan.conditions.constraints.orders.get(&target.ix())?.clone();

@@ -103,32 +103,29 @@ impl OrderName {
         })
     }
 
-    /// The question that a person must confirm first.
-    #[must_use]
-    pub const fn question(self) -> &'static str {
+    /// The question that a person must confirm first, and the verb that confirms it.
+    pub const fn question(self) -> (&'static str, &'static str) {
         match self {
-            Self::Suspend => "Suspend starts?",
-            Self::Resume => "Resume starts?",
-            Self::Compact | Self::Run => "Compact now?",
-            Self::ChangeRun => "Change this run?",
-            Self::Release => "Release from quarantine?",
-            Self::Rescan => "Rescan now?",
-            Self::Flush => "Clear queues?",
-            Self::Mute => "Mute this advice?",
-            Self::Unmute => "Unmute this advice?",
+            Self::Suspend => ("Suspend starts?", "Suspend"),
+            Self::Resume => ("Resume starts?", "Resume"),
+            Self::Compact | Self::Run => ("Compact now?", "Compact"),
+            Self::ChangeRun => ("Change this run?", "Change"),
+            Self::Release => ("Release from quarantine?", "Release"),
+            Self::Rescan => ("Rescan now?", "Rescan"),
+            Self::Flush => ("Clear queues?", "Clear queues"),
+            Self::Mute => ("Mute this advice?", "Mute"),
+            Self::Unmute => ("Unmute this advice?", "Unmute"),
         }
     }
 }
 
 impl OrderRequest {
     /// The name of the order.
-    #[must_use]
     pub fn name(&self) -> OrderName {
         self.into()
     }
 
     /// The fields of its body, without those that have their default value.
-    #[must_use]
     pub fn fields(&self) -> Map<String, Value> {
         let body = serde_json::to_value(self).unwrap_or_default();
         let Value::Object(mut fields) = body else { return Map::new() };
@@ -137,13 +134,11 @@ impl OrderRequest {
     }
 
     /// The same order as a request to the API.
-    #[must_use]
     pub fn http_request(&self) -> String {
         format!("POST /api/v1/{} {}", self.name().label(), Value::Object(self.fields()))
     }
 
     /// What the order will do, as a sentence.
-    #[must_use]
     pub fn does(&self) -> String {
         match self {
             Self::Suspend(SuspendOrder { scope, .. }) => {
@@ -187,7 +182,6 @@ impl OrderRequest {
     }
 
     /// What the order did, in lines.
-    #[must_use]
     pub fn says(&self, answer: &OrderAnswer) -> Vec<String> {
         match (self, answer) {
             (Self::Suspend(order), OrderAnswer::Suspended(done)) => done.says(order),
@@ -243,7 +237,6 @@ pub struct Permissions {
 
 impl Permissions {
     /// Why an order would be refused; `None` if it is allowed.
-    #[must_use]
     pub fn refused(&self, order: &str) -> Option<&str> {
         self.orders.iter().find(|line| line.order == order)?.refused.as_deref()
     }

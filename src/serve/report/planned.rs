@@ -5,6 +5,7 @@ use super::{
     why::why_gate,
 };
 use crate::{
+    model::target::CLUSTER_NODE,
     plan::{Decision, Plan, PlannedStart, Refusal, RefusalClass, RefusalReason},
     table::{NodeIx, TargetIx, TargetRef},
     text::Label,
@@ -58,6 +59,9 @@ pub struct Planned {
     /// Whether the cluster is simulated; absent if a command read the cluster itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<bool>,
+    /// The cluster's only node; null if it has several.
+    #[serde(default)]
+    pub only_node: Option<String>,
     /// Number of waiting targets that do not start.
     pub total: usize,
     /// Number of these targets before this page.
@@ -186,7 +190,6 @@ pub struct WaitingGroup<'a> {
 
 impl Planned {
     /// The waiting targets by group of reasons, the largest group first.
-    #[must_use]
     pub fn waiting_groups(&self) -> Vec<WaitingGroup<'_>> {
         let mut by_reason: BTreeMap<&str, u64> = BTreeMap::new();
         for (reason, refused) in self.candidates.iter().flat_map(|line| &line.refused) {
@@ -209,7 +212,6 @@ impl Planned {
     }
 
     /// The requested part of a plan.
-    #[must_use]
     pub fn of(plan: &Plan, wanted: Wanted<'_>) -> Self {
         let (outline, refused) = Self::outline(plan, wanted);
         let lines = refused.into_iter();
@@ -219,7 +221,6 @@ impl Planned {
 
     /// The plan without the lines of refused targets, and the targets themselves: there may be
     /// many.
-    #[must_use]
     pub fn outline(plan: &Plan, wanted: Wanted<'_>) -> (Self, Vec<TargetIx>) {
         let node_name = |at: NodeIx| plan.snapshot.node(at).map_or("", |node| &node.name);
         let fits = |node: &str, channel: &str| {
@@ -272,6 +273,7 @@ impl Planned {
             suspensions: SuspensionLine::all(plan),
             builds: None,
             simulated: None,
+            only_node: plan.snapshot.only_node().map(|node| node.name.to_string()),
             total: waiting.len(),
             offset: wanted.offset,
             limit: wanted.limit,
@@ -279,6 +281,14 @@ impl Planned {
         };
         let page = waiting.into_iter().skip(wanted.offset).take(wanted.limit);
         (outline, page.collect())
+    }
+}
+
+impl Planned {
+    /// The closed gates by node; on one node, none is that of the cluster.
+    pub fn gates_of_nodes(&self) -> impl Iterator<Item = &GateLine> {
+        let is_shown = |gate: &&GateLine| self.only_node.is_none() || gate.node != CLUSTER_NODE;
+        self.gates.iter().filter(is_shown)
     }
 }
 
@@ -307,7 +317,6 @@ fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
 
 impl StartLine {
     /// The line of a planned start.
-    #[must_use]
     pub fn of(plan: &Plan, start: &PlannedStart) -> Option<Self> {
         let target = plan.snapshot.target(start.ix)?;
         let channel = plan.channels.list.get(start.channel)?;
@@ -340,7 +349,6 @@ impl StartLine {
 impl RefusedLine {
     /// Up to `limit` waiting targets, those that would free most first. Only the best `limit` of
     /// each queue are considered, because priorities of different channels cannot be compared.
-    #[must_use]
     pub fn best(plan: &Plan, limit: usize) -> Vec<Self> {
         let starting: HashSet<TargetIx> = plan.starts.iter().map(|start| start.ix).collect();
         let waiting = plan
@@ -362,7 +370,6 @@ impl RefusedLine {
     }
 
     /// The line of a target that waits and does not start; `None` for any other target.
-    #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
         let (channel, placed) = plan.placement(target.ix())?;
         let Decision::Refused(refusal) = plan.decision(target) else { return None };

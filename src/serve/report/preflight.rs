@@ -6,15 +6,15 @@ use super::{
 };
 use crate::{
     advice::preflight::{
-        BuildKind, DesignDocument, DesignProblem, IndexSize, NodeNeed, Preflight as Found,
-        PreflightInputs, PresentDesign, Sibling, SpaceVerdict, Spread, ViewChange, built_languages,
-        database_called, preflight,
+        BuildKind, DesignDocument, DesignProblem, IndexSize, MeasuredIndex, NodeNeed,
+        Preflight as Found, PreflightInputs, PresentDesign, SpaceVerdict, Spread, ViewChange,
+        built_languages, database_called, preflight,
     },
     model::rounding::to_bytes,
     plan::Plan,
     table::DbIx,
     text::Label,
-    text::{counted, duration, listed, size::format_size_short},
+    text::{counted, duration, grouped, listed, size::format_size_short},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,6 @@ impl PreflightQuestion {
 
 impl ResolvedQuestion {
     /// The answer, given the document that the database has at present.
-    #[must_use]
     pub fn answer(&self, plan: &Plan, present: &PresentDesign, now: Moment) -> Preflight {
         let (db, design) = (self.db, &self.design);
         Preflight::of(&preflight(&PreflightInputs { plan, db, design, present, now }))
@@ -150,19 +149,6 @@ pub struct PreflightView {
     pub parts: Vec<String>,
 }
 
-/// A built index from which the sizes are predicted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MeasuredIndex {
-    /// The index's database.
-    pub db: String,
-    /// The index's design documents.
-    pub designs: Vec<String>,
-    /// Number of views in the index.
-    pub views: u64,
-    /// Live bytes per document and view.
-    pub bytes_per_doc_and_view: f64,
-}
-
 /// What a new index needs on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PreflightNode {
@@ -200,13 +186,11 @@ impl From<Spread> for SpreadLine {
 
 impl SpreadLine {
     /// The range as bytes: `12 to 31 GiB`.
-    #[must_use]
     pub fn says_bytes(&self) -> String {
         between(&format_size_short(self.low), &format_size_short(self.high))
     }
 
     /// The range as a time: `3h to 5h`.
-    #[must_use]
     pub fn says_seconds(&self) -> String {
         let text = |seconds: u64| duration::format_rounded(Duration::from_secs(seconds.max(1)));
         between(&text(rounded(self.low)), &text(rounded(self.high)))
@@ -251,17 +235,6 @@ impl From<&NodeNeed> for PreflightNode {
     }
 }
 
-impl From<&Sibling> for MeasuredIndex {
-    fn from(sibling: &Sibling) -> Self {
-        Self {
-            db: sibling.db.clone(),
-            designs: sibling.designs.clone(),
-            views: sibling.views as u64,
-            bytes_per_doc_and_view: sibling.bytes_per_row,
-        }
-    }
-}
-
 impl PreflightView {
     fn of((name, change): &(String, ViewChange)) -> Self {
         let parts = match change {
@@ -274,10 +247,9 @@ impl PreflightView {
 
 impl Preflight {
     /// The answer as the API shows it.
-    #[must_use]
     pub fn of(found: &Found) -> Self {
         let spread = |of: fn(&IndexSize) -> Spread| found.size.as_ref().map(|it| of(it).into());
-        let measured = found.size.iter().flat_map(|size| &size.siblings);
+        let measured = found.size.as_ref().map(|size| size.siblings.clone());
         let mut answer = Self {
             says: String::new(),
             db: found.db.clone(),
@@ -293,7 +265,7 @@ impl Preflight {
             live_bytes: spread(|size| size.live),
             built_bytes: spread(|size| size.built),
             basis: found.size.as_ref().map(|size| size.basis.label().into()),
-            measured_indexes: measured.map(MeasuredIndex::from).collect(),
+            measured_indexes: measured.unwrap_or_default(),
             seconds: found.seconds.map(SpreadLine::from),
             measured_builds: found.measured_builds as u64,
             nodes: found.nodes.iter().map(PreflightNode::from).collect(),
@@ -399,8 +371,34 @@ impl Preflight {
         if parts.is_empty() { "it fits".to_owned() } else { listed(&parts) }
     }
 
-    /// The changes to views and document, as sentences.
+    /// What two columns of the table of nodes mean.
+    pub const COLUMNS: &str = "peak: the index as it is built, with the new file of its first compaction, beside all that is there now. free: without headroom.keep_free and what compactions may still write.";
+
+    /// The numbers for the whole cluster that the prediction rests on, and further remarks, as sentences.
     #[must_use]
+    pub fn rests_on(&self) -> Vec<String> {
+        let mut facts = Vec::new();
+        if let (Some(docs), Some(live), Some(built)) =
+            (self.docs, self.live_bytes, self.built_bytes)
+        {
+            facts.push(format!(
+                "{} documents; in all copies {} when it is built, {} after its compaction.",
+                grouped(docs),
+                built.says_bytes(),
+                live.says_bytes()
+            ));
+        }
+        if self.seconds.is_some() {
+            facts.push(format!(
+                "The time is scaled to these documents from {}, one for each index and node.",
+                counted(self.measured_builds, "measured build", "measured builds")
+            ));
+        }
+        facts.extend(self.notes.iter().cloned());
+        facts
+    }
+
+    /// The changes to views and document, as sentences.
     pub fn changes(&self) -> Vec<String> {
         let named = |label: &str| {
             let views = self.views.iter().filter(|view| view.change == label);

@@ -65,7 +65,6 @@ impl RentLine {
     }
 
     /// The rent and its horizon, as a sentence.
-    #[must_use]
     pub fn says(&self) -> String {
         let horizon = Duration::try_from_secs_f64(self.horizon_seconds).unwrap_or_default();
         let horizon = match &self.horizon_says {

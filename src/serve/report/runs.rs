@@ -2,7 +2,7 @@
 
 use super::{vocabulary, vocabulary::Word, why};
 use crate::{
-    model::records::{LeftOut, Run, RunScope},
+    model::records::{LeftOut, LeftOutMember, Run, RunScope},
     plan::{Member, Plan, RefusalReason, RunProgress, SUPPOSED_RUN},
     text::{Label, counted, duration, size::format_size_short},
 };
@@ -65,7 +65,6 @@ pub struct RunLine {
 }
 
 /// What a group of targets that a run goes on without is, and what would change it.
-#[must_use]
 pub fn left_out_says(group: &LeftOut) -> String {
     let LeftOut { reason, members, .. } = group;
     let says = match (RefusalReason::from_label(reason), &**reason) {
@@ -80,20 +79,17 @@ pub fn left_out_says(group: &LeftOut) -> String {
 }
 
 /// How far a run is in a plan, with sentences.
-#[must_use]
 pub fn run_progress(plan: &Plan, number: u64, run: &Run) -> RunProgress {
     plan.run_progress(number, run, |target, refusal| Some(why(plan, target, refusal)))
 }
 
 impl RunList {
     /// The runs of a plan.
-    #[must_use]
     pub fn of(plan: &Plan) -> Self {
         Self::filtered(plan, |_| true)
     }
 
     /// The open runs that compact a database, or everything.
-    #[must_use]
     pub fn of_database(plan: &Plan, db: &str) -> Self {
         Self::filtered(plan, |run| {
             let covers = match &run.scope {
@@ -114,7 +110,6 @@ impl RunList {
 
 impl RunLine {
     /// A run with its progress in a plan.
-    #[must_use]
     pub fn of(plan: &Plan, number: u64, run: &Run) -> Self {
         let progress = match run.ended {
             None => run_progress(plan, number, run),
@@ -124,7 +119,6 @@ impl RunLine {
     }
 
     /// A run that would begin now, and why it would be refused, if it would.
-    #[must_use]
     pub fn if_ordered(plan: &Plan, run: &Run) -> (Self, Option<String>) {
         let line = Self::of(plan, SUPPOSED_RUN, run);
         let refused = (line.members == 0).then(|| {
@@ -143,11 +137,7 @@ impl RunLine {
     }
 
     fn with_progress(plan: &Plan, number: u64, run: &Run, progress: &RunProgress) -> Self {
-        let (db, node) = match &run.scope {
-            RunScope::Database(name) => (Some(name.clone()), None),
-            RunScope::Node(name) => (None, Some(name.clone())),
-            RunScope::All => (None, None),
-        };
+        let (db, node) = run.scope.names();
         let (state, changed_by) = match (&run.ended, &run.paused) {
             (Some(end), _) => (end.how.label(), end.by.clone()),
             (None, Some(pause)) => ("paused", pause.by.clone()),
@@ -160,8 +150,8 @@ impl RunLine {
         let members = run.done() + progress.remaining();
         let mut line = Self {
             run: number,
-            db,
-            node,
+            db: db.map(ToOwned::to_owned),
+            node: node.map(ToOwned::to_owned),
             force: run.force,
             by: run.by.clone(),
             since: run.at.rfc3339(),
@@ -184,7 +174,6 @@ impl RunLine {
     }
 
     /// What it compacts, as part of a sentence.
-    #[must_use]
     pub fn scope(&self) -> String {
         match (&self.db, &self.node) {
             (Some(db), _) => RunScope::Database(db.clone()),
@@ -195,7 +184,6 @@ impl RunLine {
     }
 
     /// Whether it has not ended.
-    #[must_use]
     pub const fn is_open(&self) -> bool {
         self.ended_at.is_none()
     }
@@ -246,14 +234,14 @@ impl RunLine {
     }
 
     /// What it leaves out, one line for each reason and target.
-    #[must_use]
     pub fn left_out_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for group in &self.left_out {
             lines.push(format!("Left out: {}", left_out_says(group)));
-            lines.extend(group.examples.iter().map(|member| match &member.why {
-                Some(why) => format!("  {}: {why}", member.id),
-                None => format!("  {}", member.id),
+            lines.extend(group.examples.iter().map(|LeftOutMember { id, name, why }| {
+                // An earlier release kept no name.
+                let name = if name.is_empty() { id } else { name };
+                why.as_ref().map_or_else(|| format!("  {name}"), |why| format!("  {name}: {why}"))
             }));
         }
         lines
@@ -261,7 +249,6 @@ impl RunLine {
 }
 
 /// The requests that a run would send first, for a person who sends them.
-#[must_use]
 pub fn requests_of_run(plan: &Plan, run: &Run) -> Vec<String> {
     let members = plan.run_members(SUPPOSED_RUN, run);
     let members = members.filter(|(_, member)| matches!(member, Member::Starts | Member::Waits(_)));

@@ -95,7 +95,6 @@ impl ScorecardLine {
 
 impl Scorecard {
     /// The scorecard from the hour of `since` up to `now`.
-    #[must_use]
     pub fn of(view: &ScorecardView, since: Moment, now: Moment) -> Self {
         let sum = view.sum(since, now);
         let ScorecardHour { advised_seconds, enforced_seconds, .. } = sum.sums;

@@ -84,7 +84,6 @@ pub struct VolumeSpaceLine {
 
 impl Space {
     /// The space according to a plan, with the fill dates of the advice.
-    #[must_use]
     pub fn of(plan: &Plan, advice: &AdviceView) -> Self {
         let waste = Waste::of(&plan.snapshot);
         let disks = &plan.conditions.disks;
@@ -115,7 +114,6 @@ impl Space {
 impl Space {
     /// The signs before the bytes of all files, of waste and of unused files, where these are lower bounds or
     /// estimates.
-    #[must_use]
     pub fn bounds(&self) -> [&'static str; 3] {
         let unread = self.unmeasured.saturating_add(self.unread_directories);
         let files = if self.unused_bytes.is_some() { unread } else { self.unmeasured };
@@ -124,7 +122,6 @@ impl Space {
     }
 
     /// What `file_bytes` is the size of.
-    #[must_use]
     pub const fn summed(&self) -> &'static str {
         if self.unused_bytes.is_some() {
             "shards, views and unused files"

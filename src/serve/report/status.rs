@@ -1,7 +1,12 @@
 //! The state of recliner: what it is, what it sees, and what it cannot see.
 
 use super::{NodeLine, SuspensionLine, vocabulary, vocabulary::Word};
-use crate::{act::takeover::Takeovers, feeds::feed_client, scan};
+use crate::{
+    act::takeover::Takeovers,
+    feeds::feed_client,
+    scan,
+    text::{counted, size::format_size_short},
+};
 use couchdb_client::EntryStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,6 +28,9 @@ pub struct Status {
     pub simulated: bool,
     /// What is simulated, as a sentence; null if nothing is.
     pub simulation: Option<String>,
+    /// What the week before came to in the simulation, under each program; empty if nothing is simulated.
+    #[serde(default)]
+    pub simulated_weeks: Vec<SimulatedWeek>,
     /// The mode in force.
     #[schemars(with = "vocabulary::Mode")]
     pub mode: Word,
@@ -65,7 +73,6 @@ pub struct Status {
 
 impl Status {
     /// Who starts compactions, in a sentence.
-    #[must_use]
     pub fn who_compacts(&self) -> String {
         if self.mode != "enforce" {
             return "recliner only advises: smoosh and people start compactions.".to_owned();
@@ -84,6 +91,40 @@ impl Status {
     }
 }
 
+/// What a simulated week came to under one program's compactions, from the same start and with the same writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SimulatedWeek {
+    /// The program: `recliner` or `smoosh`.
+    pub by: String,
+    /// Compactions that ended.
+    pub compactions: u64,
+    /// Compactions that freed less than a twentieth of their file.
+    pub futile: u64,
+    /// Bytes that compactions wrote.
+    pub rewritten_bytes: u64,
+    /// Bytes that compactions freed.
+    pub freed_bytes: u64,
+    /// Bytes that compactions would still free at the end.
+    pub reclaimable_bytes: u64,
+    /// The most bytes that any disk had to hold.
+    pub peak_disk_bytes: u64,
+}
+
+impl SimulatedWeek {
+    /// The week in a sentence.
+    #[must_use]
+    pub fn says(&self) -> String {
+        format!(
+            "{}, {} of them for almost nothing: wrote {}, freed {}; {} still reclaimable",
+            counted(self.compactions, "compaction", "compactions"),
+            self.futile,
+            format_size_short(self.rewritten_bytes),
+            format_size_short(self.freed_bytes),
+            format_size_short(self.reclaimable_bytes)
+        )
+    }
+}
+
 /// A sidecar that reads the files of some nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PeerLine {
@@ -99,7 +140,6 @@ pub struct PeerLine {
 
 impl PeerLine {
     /// Every sidecar that was polled.
-    #[must_use]
     pub fn all(status: &scan::ScanStatus) -> Vec<Self> {
         let line = |(url, peer): (&Arc<str>, &scan::PeerStatus)| Self {
             url: url.to_string(),
@@ -140,24 +180,13 @@ pub struct Sweep {
     /// Number of targets that the running sweep has to read.
     pub total: Option<usize>,
     /// Where the facts of shards came from in the last sweep.
-    pub shards: SweptShards,
+    pub shards: scan::SweptShards,
     /// When the last sweep ended.
     pub last_end: Option<String>,
     /// When a sweep was last complete.
     pub last_success: Option<String>,
     /// Duration of the last sweep, in seconds.
     pub last_duration_seconds: Option<f64>,
-}
-
-/// Number of shards of one sweep, by the source of their facts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SweptShards {
-    /// Shards about which CouchDB was asked.
-    pub asked: u64,
-    /// Shards about which CouchDB was not asked, because the files' headers say the same.
-    pub spared: u64,
-    /// Shards about which CouchDB was not asked, because the feeds report changes.
-    pub followed: u64,
 }
 
 impl From<&scan::ScanStatus> for Sweep {
@@ -167,11 +196,7 @@ impl From<&scan::ScanStatus> for Sweep {
             running_since: status.progress.map(|progress| progress.since.rfc3339()),
             done: status.progress.map(|progress| progress.done),
             total: status.progress.and_then(|progress| progress.total),
-            shards: SweptShards {
-                asked: status.shards.asked,
-                spared: status.shards.covered,
-                followed: status.shards.followed,
-            },
+            shards: status.shards,
             last_end: status.last_end.map(Moment::rfc3339),
             last_success: status.last_success.map(Moment::rfc3339),
             last_duration_seconds: status.last_duration.map(|took| took.as_secs_f64()),
@@ -192,7 +217,6 @@ pub struct ReadErrors {
 
 impl ReadErrors {
     /// Every read that failed since the start, counted by node and reason.
-    #[must_use]
     pub fn all(status: &scan::ScanStatus) -> Vec<Self> {
         let errors = status.errors.iter();
         let line = |((node, reason), count): (&(_, &'static str), &u64)| Self {
@@ -279,7 +303,6 @@ pub struct TakeoverLine {
 
 impl TakeoverLine {
     /// Every node whose smoosh was checked.
-    #[must_use]
     pub fn all(takeovers: &Takeovers) -> Vec<Self> {
         let line = |(node, state): (&String, &crate::act::takeover::NodeTakeover)| Self {
             node: node.clone(),

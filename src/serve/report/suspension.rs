@@ -25,7 +25,6 @@ pub struct SuspensionLine {
 
 impl SuspensionLine {
     /// Every suspension in force, widest first.
-    #[must_use]
     pub fn all(plan: &Plan) -> Vec<Self> {
         let in_force = plan.conditions.constraints.suspensions.0.iter();
         in_force.map(|(scope, suspension)| Self::of(scope, suspension)).collect()

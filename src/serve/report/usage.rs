@@ -77,7 +77,6 @@ impl From<&Sums> for UsageBytes {
 
 impl Usage {
     /// The disk usage of a snapshot, with at most `limit` lines.
-    #[must_use]
     pub fn of(snapshot: &Snapshot, by: AttributeBy, limit: usize) -> Self {
         let sums: HashMap<(&str, Vec<&str>), Sums> = match by {
             AttributeBy::Database => {

@@ -113,7 +113,6 @@ pub struct ProposedHorizon {
 
 impl OutlookLine {
     /// The name of the rules, for people.
-    #[must_use]
     pub fn title(&self) -> &str {
         if self.name == "in force" { "current rules" } else { &self.name }
     }
@@ -179,7 +178,6 @@ pub struct VolumeOutlookLine {
 
 impl WhatIf {
     /// How far to trust the forecast, as a sentence.
-    #[must_use]
     pub fn trust(&self) -> String {
         let part = size::format_part(self.watched_bytes, self.file_bytes);
         let watched = duration::in_words(Duration::from_secs(self.watched_seconds));
@@ -199,13 +197,11 @@ impl WhatIf {
     pub const SMOOSH_AT_ITS_BEST: &str = "The real smoosh does less: it looks at a file only after somebody wrote to it, and then ignores it for [smoosh] staleness (5 minutes by default). As shown here, it ignores free space";
 
     /// The outlook with this name.
-    #[must_use]
     pub fn outlook(&self, name: &str) -> Option<&OutlookLine> {
         self.outlooks.iter().find(|outlook| outlook.name == name)
     }
 
     /// Builds the response; `smoosh` are the settings under which smoosh is shown.
-    #[must_use]
     pub fn new(answer: &Answer, smoosh: SmooshRules, as_rent: Option<RentProposal>) -> Self {
         let Answer { from, span, evidence, outlooks } = answer;
         let Evidence { watched_bytes, file_bytes, watched } = *evidence;
@@ -225,7 +221,6 @@ impl WhatIf {
 
 impl ProposedHorizon {
     /// A line for each channel by rent.
-    #[must_use]
     pub fn all(channels: &Channels, kept: &[KeptHorizon]) -> Vec<Self> {
         let of = |name: &str, kind| {
             kept.iter().find(|kept| kept.kind == kind).map(|kept| Self::of(name, kept))

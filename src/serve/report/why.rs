@@ -17,7 +17,6 @@ use std::time::Duration;
 use wall_clock::Moment;
 
 /// Why a target does not start, and what must change for it to start.
-#[must_use]
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if let Some((holder, reservation)) = plan.reservation_behind(refusal) {
         return reserved_for_another(refusal, holder, reservation);
@@ -114,7 +113,6 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
 }
 
 /// Why a gate of a node is closed, in a sentence; `None` if its meaning says it all.
-#[must_use]
 pub(super) fn why_gate(plan: &Plan, node: &str, refusal: &Refusal) -> Option<String> {
     let suspensions = &plan.conditions.constraints.suspensions.0;
     if refusal.reason == RefusalReason::Suspended {

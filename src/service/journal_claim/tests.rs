@@ -23,7 +23,7 @@ fn client(host: &str, seed: u64) -> Client {
 fn journal() -> (Journal, JoinSet<()>) {
     let (_settings, settings) = latest::channel(JournalSettings::default());
     let clock = Clock::anchored(Moment::from_unix(1_800_000_000));
-    let (task, journal) = JournalTask::open(InMemory, clock, settings).unwrap();
+    let (task, journal) = JournalTask::open(InMemory::default(), clock, settings).unwrap();
     let mut tasks = JoinSet::new();
     tasks.spawn(task.run(CancellationToken::new()));
     (journal, tasks)

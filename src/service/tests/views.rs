@@ -51,11 +51,10 @@ async fn reported(directories: bool) -> ReportedViews {
         meter: Arc::new(SimulatedDisks(cluster.clone())),
         directories: directories.then_some(read),
     };
-    let about =
-        ProcessInfo { version: "0.1.0", revision: "unknown", date: "unknown", simulated: true };
+    let about = ProcessInfo::of_this_build(true);
     let transport = Transport::in_process(cluster.by_host());
     let settings = loaded(&flags(), FILE).unwrap().settings;
-    let place = journal::InMemory;
+    let place = journal::InMemory::default();
     let service =
         Service::start(settings, transport, about, Clock::System, place, machine).await.unwrap();
     let url = format!("http://{}", service.address());

@@ -278,9 +278,14 @@ impl HttpSource {
                 let client = self.client.clone();
                 async move {
                     let tasks = client.active_tasks(&node).await.map_err(ReadError::from);
-                    let tasks =
+                    let tasks: Result<Vec<ActiveTask>, ReadError> =
                         tasks.map(|tasks| tasks.iter().filter_map(ActiveTask::of).collect());
-                    Observation::Tasks { node, tasks }
+                    // Read after the tasks: a compaction that ends in between moves it.
+                    let flushes = match tasks {
+                        Ok(_) => client.flush_count(&node).await.ok().flatten(),
+                        Err(_) => None,
+                    };
+                    Observation::Tasks { node, tasks, flushes }
                 }
             })
             .buffer_unordered(32)

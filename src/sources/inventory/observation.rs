@@ -125,6 +125,8 @@ pub enum Observation {
         node: String,
         /// The tasks.
         tasks: Result<Vec<ActiveTask>, ReadError>,
+        /// How often the node flushed a file to disk since it started.
+        flushes: Option<u64>,
     },
     /// Some of the files in a node's directories.
     Disk {

@@ -4,6 +4,7 @@ use super::Observation;
 use crate::table::{Snapshot, TargetIx};
 use futures::stream::BoxStream;
 use std::{fmt::Debug, sync::Arc};
+use strum::IntoStaticStr;
 
 /// A source of observations.
 pub trait Source: Debug + Send + Sync + 'static {
@@ -12,7 +13,8 @@ pub trait Source: Debug + Send + Sync + 'static {
 }
 
 /// What to read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Stage {
     /// The members of the cluster, and which nodes answer.
     Nodes,
@@ -67,19 +69,8 @@ pub enum Stage {
 
 impl Stage {
     /// The name in the log.
-    pub const fn label(&self) -> &'static str {
-        match self {
-            Self::Nodes => "nodes",
-            Self::Map { .. } => "map",
-            Self::Files { .. } => "files",
-            Self::Strays { .. } => "strays",
-            Self::Disk => "disk",
-            Self::Shards { .. } => "shards",
-            Self::Views { .. } => "views",
-            Self::Splits => "splits",
-            Self::Poll { .. } => "poll",
-            Self::Away { .. } => "away",
-        }
+    pub fn label(&self) -> &'static str {
+        self.into()
     }
 }
 

@@ -5,7 +5,7 @@ mod summary;
 pub use summary::EventSummary;
 
 use crate::model::{
-    records::{JobOwner, JobResult, SuspensionScope},
+    records::{JobOwner, JobResult, RunEnding, SuspensionScope},
     target::TargetId,
 };
 use couchdb_client::wire::DbChange;
@@ -117,6 +117,43 @@ pub enum EventDetails {
         /// Who resumed them, and from where.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
+    },
+    /// An operator began a run.
+    RunBegan {
+        /// The run's number.
+        run: u64,
+        /// Its database, if it is about one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        db: Option<String>,
+        /// Its node, if it is about one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+        /// Who ordered it, and from where.
+        by: String,
+        /// Whether it overrides thresholds and rest periods.
+        force: bool,
+    },
+    /// A run ended.
+    RunEnded {
+        /// The run's number.
+        run: u64,
+        /// Its database, if it is about one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        db: Option<String>,
+        /// Its node, if it is about one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+        /// How it ended.
+        result: RunEnding,
+        /// Who ended it, if an operator did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// Number of targets that were compacted since it began.
+        done: u64,
+        /// Number of those, and of those that it still could compact.
+        members: u64,
+        /// Bytes that were freed, as far as sizes are known; negative if files grew.
+        freed_bytes: Option<i64>,
     },
     /// An operator ordered the compaction of a target.
     Ordered {
@@ -271,6 +308,8 @@ impl EventDetails {
             Self::Omitted { .. }
             | Self::Suspended { .. }
             | Self::Resumed { .. }
+            | Self::RunBegan { .. }
+            | Self::RunEnded { .. }
             | Self::TakenOver(_)
             | Self::Restored(_)
             | Self::AdviceGiven { .. }
@@ -371,6 +410,23 @@ pub(crate) mod tests {
                 why: Some("disk".into()),
             },
             EventDetails::Resumed { scope: SuspensionScope::All, by: None },
+            EventDetails::RunBegan {
+                run: 3,
+                db: Some("orders".into()),
+                node: None,
+                by: "ann".into(),
+                force: false,
+            },
+            EventDetails::RunEnded {
+                run: 3,
+                db: None,
+                node: Some("n".into()),
+                result: RunEnding::Cancelled,
+                by: Some("ann".into()),
+                done: 5,
+                members: 24,
+                freed_bytes: Some(41),
+            },
             EventDetails::Ordered { target: target.clone(), by: "ann".into(), force: true },
             EventDetails::Lapsed { target: target.clone(), by: "ann".into() },
             EventDetails::Quarantined { target: target.clone(), failures: 5 },

@@ -1,7 +1,7 @@
 //! Storage locations of the database and how it is opened.
 
 use redb::{
-    Builder, Database, DatabaseError, StorageError,
+    Builder, Database, DatabaseError, StorageBackend, StorageError,
     backends::{FileBackend, InMemoryBackend},
 };
 use std::{
@@ -11,7 +11,10 @@ use std::{
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     process,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Name of the database file.
@@ -271,9 +274,32 @@ impl Storage for DirectoryStorage {
     }
 }
 
-/// In-memory storage for a demo; lost when the process ends.
-#[derive(Clone, Copy, Debug)]
-pub struct InMemory;
+/// In-memory storage for a demo; lost when the process ends. Clones are the same storage, which a journal can open
+/// after another has closed it.
+#[derive(Clone, Debug, Default)]
+pub struct InMemory(Arc<InMemoryBackend>);
+
+impl StorageBackend for InMemory {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
+}
 
 impl Storage for InMemory {
     fn name(&self) -> String {
@@ -283,7 +309,7 @@ impl Storage for InMemory {
     fn open(&self, _create: bool) -> Result<Database, JournalOpenError> {
         let mut builder = database_builder();
         builder.set_cache_size(IN_MEMORY_CACHE_BYTES);
-        let opened = builder.create_with_backend(InMemoryBackend::new());
+        let opened = builder.create_with_backend(self.clone());
         opened.map_err(|why| JournalOpenError::from_database_error(self.name(), why))
     }
 

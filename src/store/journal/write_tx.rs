@@ -18,8 +18,8 @@ use crate::{
     model::{
         records::{
             AdviceKey, AdviceRecord, CompactionOrder, CorrectionKey, CorrectionRecord, Intent,
-            IntentKey, Mute, Outcome, ScorecardChange, StateChange, Suspension, SuspensionScope,
-            TargetRecord,
+            IntentKey, Mute, Outcome, Run, ScorecardChange, StateChange, Suspension,
+            SuspensionScope, TargetRecord,
         },
         settings::work::{self, Keep},
         target::TargetId,
@@ -138,10 +138,7 @@ impl<'tx> WriteTx<'tx> {
             StateChange::SetCorrection(key, record) => self.set_correction(key, record.as_ref()),
             StateChange::Scorecard(change) => self.change_scorecard(change),
             StateChange::SetAdvice(key, record) => self.set_advice(key, record.as_ref()),
-            StateChange::SetRun(number, run) => {
-                let name = format!("{META_RUN_PREFIX}{number:020}");
-                self.set_meta(&name, run.as_ref().map(|run| (number, run)).as_ref())
-            }
+            StateChange::SetRun(number, run) => self.set_run(*number, run.as_ref()),
         }
     }
 
@@ -191,6 +188,35 @@ impl<'tx> WriteTx<'tx> {
             }
             (Some(_), None) => self.insert_event(EventDetails::AdviceUnmuted { code, subject }),
             (Some(_) | None, Some(_) | None) => Ok(()),
+        }
+    }
+
+    fn set_run(&mut self, number: u64, run: Option<&Run>) -> Result<(), Error> {
+        let name = format!("{META_RUN_PREFIX}{number:020}");
+        let before = self.meta.get(name.as_str())?.map(|json| parse_entry(json.value()));
+        let before: Option<(u64, Run)> = before.transpose()?;
+        self.set_meta(&name, run.map(|run| (number, run)).as_ref())?;
+        let Some(run) = run else { return Ok(()) };
+        let (db, node) = run.scope.names();
+        let (db, node) = (db.map(ToOwned::to_owned), node.map(ToOwned::to_owned));
+        match (before, &run.ended) {
+            (None, None) => {
+                let (by, force) = (run.by.clone(), run.force);
+                self.insert_event(EventDetails::RunBegan { run: number, db, node, by, force })
+            }
+            (Some((_, Run { ended: None, .. })), Some(end)) => {
+                self.insert_event(EventDetails::RunEnded {
+                    run: number,
+                    db,
+                    node,
+                    result: end.how,
+                    by: end.by.clone(),
+                    done: run.done(),
+                    members: end.members,
+                    freed_bytes: Some(run.freed_bytes),
+                })
+            }
+            (Some(_), _) | (None, Some(_)) => Ok(()),
         }
     }
 

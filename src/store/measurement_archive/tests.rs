@@ -38,7 +38,8 @@ impl Fixture {
     async fn of(databases: usize) -> Self {
         let clock = Clock::anchored(Moment::from_unix(NOW));
         let settings = watch::channel(work::JournalRetention::default()).1;
-        let (task, journal) = journal::JournalTask::open(InMemory, clock, settings).unwrap();
+        let (task, journal) =
+            journal::JournalTask::open(InMemory::default(), clock, settings).unwrap();
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         tasks.spawn(task.run(stop.clone()));
         let nodes = ["couchdb@a".to_owned()].into();

@@ -41,7 +41,8 @@ fn planned(nodes: usize, each: usize) -> Arc<Plan> {
 async fn queue_events_are_recorded_once_and_bounded() {
     let settings = watch::channel(journal::JournalSettings::default()).1;
     let clock = Clock::anchored(NOW);
-    let (keeps, journal) = journal::JournalTask::open(InMemory, clock, settings).unwrap();
+    let (keeps, journal) =
+        journal::JournalTask::open(InMemory::default(), clock, settings).unwrap();
     let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
     tasks.spawn(keeps.run(stop.clone()));
     let nodes = ["couchdb@0".to_owned()].into();

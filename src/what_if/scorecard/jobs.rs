@@ -11,7 +11,7 @@ use crate::{
     },
     plan::{Conditions, Plan, PlannedStart, disk::Disks},
     table::{DbIx, NodeIx, Snapshot, TargetIndex, TargetIx, TargetRef},
-    what_if::imagined::{self, ImaginedJob, nodes_of_start},
+    what_if::imagined::{self, ImaginedJob, nodes_of},
 };
 use couchdb_names::Range;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -163,7 +163,7 @@ impl AdvisedJobs {
             job.ix = index.position(&job.record.target);
             let node = snapshot.nodes().iter().position(|node| *node.name == *job.record.node);
             let node = node.and_then(NodeIx::from_usize).unwrap_or(NodeIx::CLUSTER);
-            job.nodes = nodes_of_start(snapshot, node);
+            job.nodes = nodes_of(snapshot, node);
         }
     }
 
@@ -217,7 +217,7 @@ impl AdvisedJobs {
     /// Begins the job of a start.
     pub(super) fn begin(&mut self, plan: &Plan, start: &PlannedStart, now: Moment) {
         let Some(target) = plan.snapshot.target(start.ix) else { return };
-        let nodes = nodes_of_start(&plan.snapshot, start.node);
+        let nodes = nodes_of(&plan.snapshot, start.node);
         let takes = imagined::duration_of(start, &plan.conditions.constraints);
         self.memory.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_PERIOD);
         imagined::remember_start(&mut self.memory, start, &nodes, now);

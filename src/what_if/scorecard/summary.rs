@@ -76,7 +76,6 @@ impl ScorecardView {
     ///
     /// Nothing counts as missing before the first hour of the scorecard. Hours that are still to
     /// come, as after a clock that was set back, count with what they have.
-    #[must_use]
     pub fn sum(&self, since: Moment, now: Moment) -> ScorecardSum {
         let Some(begun) = self.hours.keys().next().copied() else { return ScorecardSum::default() };
         let (first, this) = (hour_of(since).max(begun), hour_of(now));

@@ -277,7 +277,7 @@ impl AdvisedTargets {
             let sizes = real.file_bytes.get().zip(facts.and_then(|facts| facts.file_bytes.get()));
             let Some((file, smaller)) = sizes else { continue };
             let freed = (file.saturating_sub(smaller) * count) as f64;
-            savings.freed_on.spread(freed, &nodes_of(snapshot, target));
+            savings.freed_on.spread(freed, &nodes_of(snapshot, target.node_ix()));
         }
         savings
     }

@@ -7,10 +7,7 @@ use super::{Scorecard, ScorecardView};
 use crate::{
     jobs::CompactionTotals,
     model::{
-        records::{
-            AdvisedJob, AdvisedTarget, HourNumber, ScorecardChange, ScorecardHour,
-            ScorecardRecords, StateChange, StateStore,
-        },
+        records::{HourNumber, ScorecardChange, ScorecardRecords, StateChange, StateStore},
         target::TargetId,
     },
     plan::Plan,
@@ -25,32 +22,21 @@ use wall_clock::Clock;
 
 const STEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Changes that wait to be stored, only the latest of each record.
-#[derive(Debug, Default)]
-struct WaitingChanges {
-    hours: BTreeMap<HourNumber, Option<ScorecardHour>>,
-    targets: BTreeMap<TargetId, Option<AdvisedTarget>>,
-    jobs: Option<Vec<AdvisedJob>>,
+/// Which record a change replaces.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum RecordKey {
+    Hour(HourNumber),
+    Target(TargetId),
+    Jobs,
 }
 
-impl WaitingChanges {
-    fn push(&mut self, change: ScorecardChange) {
+impl RecordKey {
+    fn of(change: &ScorecardChange) -> Self {
         match change {
-            ScorecardChange::Hour(number, hour) => {
-                self.hours.insert(number, hour);
-            }
-            ScorecardChange::Target(id, target) => {
-                self.targets.insert(id, target);
-            }
-            ScorecardChange::Jobs(jobs) => self.jobs = Some(jobs),
+            ScorecardChange::Hour(number, _) => Self::Hour(*number),
+            ScorecardChange::Target(id, _) => Self::Target(id.clone()),
+            ScorecardChange::Jobs(_) => Self::Jobs,
         }
-    }
-
-    fn changes(&self) -> Vec<StateChange> {
-        let hours = self.hours.iter().map(|(number, it)| ScorecardChange::Hour(*number, *it));
-        let targets = self.targets.iter().map(|(id, it)| ScorecardChange::Target(id.clone(), *it));
-        let jobs = self.jobs.clone().map(ScorecardChange::Jobs);
-        hours.chain(targets).chain(jobs).map(StateChange::Scorecard).collect()
     }
 }
 
@@ -63,7 +49,8 @@ pub(crate) struct ScorecardTask {
     published: watch::Sender<Arc<ScorecardView>>,
     scorecard: Scorecard,
     stepped_at: Option<Instant>,
-    waiting: WaitingChanges,
+    /// Changes that wait to be stored, only the latest of each record.
+    waiting: BTreeMap<RecordKey, ScorecardChange>,
 }
 
 impl ScorecardTask {
@@ -76,7 +63,7 @@ impl ScorecardTask {
     ) -> (Self, watch::Receiver<Arc<ScorecardView>>) {
         let (published, view) = watch::channel(Arc::default());
         let scorecard = Scorecard::default();
-        let (stepped_at, waiting) = (None, WaitingChanges::default());
+        let (stepped_at, waiting) = (None, BTreeMap::new());
         let task = Self { clock, plans, totals, store, published, scorecard, stepped_at, waiting };
         (task, view)
     }
@@ -130,7 +117,7 @@ impl ScorecardTask {
         let elapsed = self.stepped_at.replace(at).map(|last| at - last);
         let totals = *self.totals.borrow();
         let changes = self.scorecard.step(&plan, totals, self.clock.now(), elapsed);
-        changes.into_iter().for_each(|change| self.waiting.push(change));
+        self.waiting.extend(changes.into_iter().map(|change| (RecordKey::of(&change), change)));
         self.publish();
     }
 
@@ -140,9 +127,9 @@ impl ScorecardTask {
 
     /// Stores the waiting changes. The job state task reports a journal that cannot be written.
     async fn store_changes(&mut self) {
-        let changes = self.waiting.changes();
-        if !changes.is_empty() && self.store.store(changes).await.is_ok() {
-            self.waiting = WaitingChanges::default();
+        let changes = self.waiting.values().cloned().map(StateChange::Scorecard).collect();
+        if !self.waiting.is_empty() && self.store.store(changes).await.is_ok() {
+            self.waiting.clear();
         }
     }
 }

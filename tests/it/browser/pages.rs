@@ -43,6 +43,7 @@ async fn pages(served: &Served) -> Vec<(&'static str, String)> {
         ("nodes", of("nodes")),
         ("advice", of("advice")),
         ("what-if", of("what-if")),
+        ("preflight", of("preflight")),
         ("configuration", of("configuration")),
         ("status", of("status")),
         ("suspend", of("act?order=suspend&scope=all")),

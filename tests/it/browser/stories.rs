@@ -344,6 +344,7 @@ async fn pages_can_be_used_by_keyboard_alone() {
         ('n', "/nodes"),
         ('a', "/advice"),
         ('w', "/what-if"),
+        ('p', "/preflight"),
         ('c', "/configuration"),
         ('s', "/status"),
     ] {
@@ -392,6 +393,17 @@ async fn pages_work_without_scripts() {
     browser.until("document.querySelector('.banner.worst')").await;
     let refused = browser.text(".banner.worst").await;
     assert!(refused.contains("no-such-list"), "{refused}");
+    served.open(&browser, "database?name=db07").await;
+    browser.click("a[href^=preflight]").await;
+    browser.until("location.search === '?db=db07'").await;
+    browser.write("input[name=id]", "_design/by_day").await;
+    browser
+        .write("textarea", r#"{"views": {"by_day": {"map": "function (doc) { emit(1); }"}}}"#)
+        .await;
+    browser.click("form.what-if button").await;
+    browser.until("document.querySelector('#cost .note')").await;
+    let cost = browser.text("#cost").await;
+    assert!(cost.contains("Building db07/_design/by_day takes"), "{cost}");
     browser.close().await;
 }
 

@@ -13,7 +13,7 @@ struct Operator {
 impl Operator {
     async fn start() -> Option<Self> {
         let browser = Browser::start().await?;
-        let demo = Demo::with_flags(&["--web.enable-admin-api"]).await;
+        let demo = Demo::start_with(&["--faults", "--web.enable-admin-api"]).await;
         Some(Self { browser, demo, clicks: 0 })
     }
 

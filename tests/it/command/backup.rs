@@ -149,7 +149,7 @@ async fn in_memory_journal_can_be_backed_up_to_stdout() {
     crate::watchdog::start();
     let dir = tempfile::tempdir().unwrap();
     let mut demo = Command::new(env!("CARGO_BIN_EXE_recliner"));
-    demo.args(["demo", "--web.listen-address", "127.0.0.1:0"]);
+    demo.args(["demo", "--faults", "--web.listen-address", "127.0.0.1:0"]);
     let mut demo = demo
         .env_clear()
         .stderr(Stdio::piped())

@@ -158,6 +158,8 @@ async fn read_journal(dir: &Path) -> Option<Kept> {
             | EventDetails::Omitted { .. }
             | EventDetails::Suspended { .. }
             | EventDetails::Resumed { .. }
+            | EventDetails::RunBegan { .. }
+            | EventDetails::RunEnded { .. }
             | EventDetails::Quarantined { .. }
             | EventDetails::Released { .. }
             | EventDetails::TakenOver(_)

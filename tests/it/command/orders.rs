@@ -413,6 +413,7 @@ fn run_line(state: &str) -> RunLine {
             members: 1,
             examples: vec![LeftOutMember {
                 id: "db:a/b".to_owned(),
+                name: "b on a".to_owned(),
                 why: Some("it would free 1%".to_owned()),
             }],
         }],
@@ -422,7 +423,7 @@ fn run_line(state: &str) -> RunLine {
 
 #[tokio::test]
 async fn run_is_begun_changed_and_listed() {
-    let left = "Left out: 1 (futile): a compaction would free too little of the file; it ends when enough of the file is new waste\n  db:a/b: it would free 1%\n";
+    let left = "Left out: 1 (futile): a compaction would free too little of the file; it ends when enough of the file is new waste\n  b on a: it would free 1%\n";
     let new = RunLine { done: 0, ..run_line("running") };
     let body = |db: Option<&str>, node: Option<&str>, all: bool, force: bool| json!({ "db": db, "node": node, "all": all, "force": force });
     let begun = "Run 7 over database orders compacts 24 targets, which frees about 100 GiB.\n";
@@ -470,7 +471,7 @@ async fn run_is_begun_changed_and_listed() {
         "{}",
         ran.out
     );
-    assert!(ran.out.ends_with("Run 7:   db:a/b: it would free 1%\n"), "{}", ran.out);
+    assert!(ran.out.ends_with("Run 7:   b on a: it would free 1%\n"), "{}", ran.out);
     let none = Fake::of(json!(RunList { runs: Vec::new() })).await;
     let ran = recliner(&["runs", "--recliner.url", &none.url], &[]).await;
     assert_eq!(ran.out, "No runs. recliner compact DATABASE begins one.\n");

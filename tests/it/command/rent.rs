@@ -106,7 +106,8 @@ headroom: {{volumes: [{{nodes: [{nodes}], available: 3TB}}]}}
         let about = ProcessInfo::of_this_build(true);
         let machine =
             HostAccess { meter: Arc::new(SimulatedDisks(cluster.clone())), directories: None };
-        let service = Service::start(settings, transport, about, clock, InMemory, machine).await;
+        let service =
+            Service::start(settings, transport, about, clock, InMemory::default(), machine).await;
         let service = service.expect("it starts");
         let (url, stop) = (format!("http://{}", service.address()), service.stop_token());
         let mut tasks = JoinSet::new();

@@ -161,7 +161,7 @@ async fn demo_states_its_mode_and_that_it_is_simulated() {
     assert!(help.contains("[default: enforce]") && help.contains(expected), "{help}");
     for (mode, expected) in [("enforce", "It enforces"), ("advise", "It advises")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-        command.args(["demo", "--web.listen-address", "127.0.0.1:0"]);
+        command.args(["demo", "--faults", "--web.listen-address", "127.0.0.1:0"]);
         if mode == "advise" {
             command.args(["--mode", mode]);
         }

@@ -96,6 +96,9 @@ async fn socket_allows_suspend_and_resume_but_tcp_does_not() {
     let words = ["plan", "--recliner.url", &base];
     let ran = own(&words).await;
     assert!(ran.out.contains(&format!("\n{says}\n")), "{ran:?}");
+    // Whoever asks the wrong recliner sees it, however the recliner was named.
+    let of = |ran: &Ran| ran.about.starts_with("recliner: answered for the cluster of node1@");
+    assert!(of(&ran) && of(&own(&["resume", "node:couchdb@typo"]).await), "{ran:?}");
     let again: Suspended = own(&["suspend", "--format", "json"]).await.answer();
     assert_eq!((again.already, again.by.as_ref()), (true, Some(&by)));
 

@@ -2,6 +2,7 @@
 
 use super::{PASSWORD, PATIENCE, Ran, Site};
 use couchdb_sim::{Config, Database, Design, Node, Role, User};
+use serde_json::Value;
 use std::{process::Stdio, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
@@ -49,6 +50,16 @@ async fn looks_first_then_does_it_then_finds_nothing_to_do() {
         assert!(!ran.out.contains(word), "{word}: {}", ran.out);
     }
 
+    let ran = tidy(&site, &["--assume-free", "10GiB", "--format", "json"]).await;
+    let found = ran.json();
+    assert_eq!((ran.code, &found["done"]), (0, &Value::Null), "{ran:?}");
+    let named = |list: &Value| -> Vec<String> {
+        let each = list.as_array().expect("a list").iter();
+        each.map(|it| it["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(named(&found["starts"]).len(), 4, "{found}");
+    assert!(named(&found["starts"]).contains(&"orders/_design/d".to_owned()), "{found}");
+
     let ran = tidy(&site, &["--assume-free", "10GiB", "--yes"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.contains("Compacted 4 files in ") && ran.out.contains("After:"), "{}", ran.out);
@@ -72,7 +83,7 @@ async fn only_named_databases_are_compacted() {
     // Without a data directory nothing is known of free space, which one sentence says.
     assert_eq!(ran.out.matches("--data-dir").count(), 1, "{}", ran.out);
     let ran = tidy(&site, &["--database", "cart"]).await;
-    ran.refuses(64, &["there is no database \"cart\""]);
+    ran.refuses(64, &["no database is called \"cart\"; did you mean \"carts\"?"]);
 }
 
 #[tokio::test]
@@ -83,9 +94,14 @@ async fn what_does_not_fit_is_left_with_its_reason() {
     assert!(ran.out.contains("Left:") && ran.out.contains("Nothing fits"), "{}", ran.out);
     assert_eq!(compactions(&site), 0);
     // The small database fits, the others do not.
-    let ran = tidy(&site, &["--assume-free", "5MB", "--yes"]).await;
+    let ran = tidy(&site, &["--assume-free", "5MB", "--yes", "--format", "json"]).await;
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.out.contains("  orders: "), "{}", ran.out);
+    let done = &ran.json()["done"];
+    assert_eq!(done["end"], "finished", "{done}");
+    let before = |it: &Value| it["reason"] == "headroom" && it["name"] == "orders";
+    assert!(done["left"].as_array().is_some_and(|left| left.iter().any(before)), "{done}");
+    let outcomes = done["outcomes"].as_array().expect("a list");
+    assert!(outcomes.iter().any(|it| it["result"] == "freed"), "{done}");
     assert!(compactions(&site) > 0, "{ran:?}");
 }
 

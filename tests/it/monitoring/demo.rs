@@ -18,13 +18,13 @@ pub(crate) struct Demo {
 }
 
 impl Demo {
-    /// Starts a demo and waits until it serves.
+    /// Starts a demo with faults of every kind, and waits until it serves.
     pub(crate) async fn start() -> Self {
-        Self::with_flags(&[]).await
+        Self::start_with(&["--faults"]).await
     }
 
-    /// Starts a demo with more flags.
-    pub(crate) async fn with_flags(flags: &[&str]) -> Self {
+    /// Starts a demo with these flags, and waits until it serves.
+    pub(crate) async fn start_with(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
         command.args(["demo", "--web.listen-address", "127.0.0.1:0"]).args(flags);
         command.env_clear().stderr(Stdio::piped()).kill_on_drop(true);

@@ -39,7 +39,7 @@ impl Client {
             if nodes.is_empty() {
                 continue;
             }
-            self.name_entries().await;
+            self.name_entries(true).await;
             stream::iter(&nodes)
                 .for_each_concurrent(MAX_CONCURRENT, async |node| match node.own.load_full() {
                     Some(own) => self.confirm(node, &own).await,
@@ -51,15 +51,23 @@ impl Client {
 
     /// Searches for `node`'s own address for the first time.
     pub(super) async fn find_own_address(&self, node: &Arc<Node>) {
-        self.shared.entries_named.get_or_init(|| self.name_entries()).await;
+        let naming = self.shared.entries_named.get_or_init(|| self.name_entries(false));
+        // Another caller goes on with the other entries: one that hangs delays only its own node.
+        tokio::select! {
+            biased;
+            () = node.is_found() => {}
+            _ = naming => {}
+        }
         if node.own.load().is_none() {
             self.try_candidates(node).await;
         }
     }
 
-    /// Asks every entry for its name.
-    async fn name_entries(&self) {
-        let named = self.shared.directory.entries.iter().map(async |entry| {
+    /// Asks every entry for its name; those that have told it only if `again`.
+    async fn name_entries(&self, again: bool) {
+        let entries = self.shared.directory.entries.iter();
+        let unnamed = entries.filter(|entry| again || !entry.named.load(Ordering::Relaxed));
+        let named = unnamed.map(async |entry| {
             if let Ok(name) = self.name_at(entry).await {
                 entry.named.store(true, Ordering::Relaxed);
                 self.adopt(&self.shared.directory.node(&name), entry);
@@ -116,6 +124,7 @@ impl Client {
         if !is_known {
             tracing::debug!(node = %node.name, address = %server.address, "own address found");
             node.own.store(Some(Arc::clone(server)));
+            node.found.notify_waiters();
         }
     }
 

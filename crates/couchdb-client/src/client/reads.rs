@@ -450,6 +450,16 @@ impl Client {
         self.get(Route::System { node }, ServerChoice::Node(node)).await
     }
 
+    /// How often `node` flushed a file to disk since it started; `None` if it does not say.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn flush_count(&self, node: &str) -> Result<Option<u64>, Error> {
+        let counter: wire::Counter =
+            self.get(Route::FlushCount { node }, ServerChoice::Node(node)).await?;
+        Ok(counter.value)
+    }
+
     /// The shard splits of the whole cluster.
     ///
     /// # Errors

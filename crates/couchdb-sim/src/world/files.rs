@@ -306,6 +306,7 @@ impl ShardModel {
             bloat: description.bloat,
             compacted: description.compacted,
             compacts_to: description.compacts_to,
+            even: description.even,
             new_share: description.new_share,
             delete_share: description.delete_share,
             replaced_bytes: description.replaced_bytes,

@@ -99,7 +99,10 @@ impl World {
         let stock = self.stock(file);
         let indexed = stock.doc_counts(seq.saturating_sub(stock.seq_at_start()));
         let compacted = self.compacted_view(file, place)?;
-        Some(view_sizes(self.design(file, place)?, indexed, seq, compacted))
+        let sizes = view_sizes(self.design(file, place)?, indexed, seq, compacted);
+        // Rows that compress as well as their tree leave nothing of it to lose.
+        let external = if stock.even { sizes.active } else { sizes.external };
+        Some(Sizes { external, ..sizes })
     }
 
     /// The actual state of a design document's index on one copy, of any range; `None`: no such

@@ -235,6 +235,8 @@ impl World {
     }
 
     fn record_end(&mut self, key: JobKey, swapped: bool) {
+        let node = self.node_of(key.file);
+        self.nodes[node].flushes += 10;
         let after = self.bytes_of(key);
         let clean = match key.kind {
             JobKind::Shard => self.stock(key.file).clean(self.held(key.file)).min(after),
@@ -285,6 +287,7 @@ impl World {
 
     /// Ends a job at its end time.
     pub(super) fn end(&mut self, key: JobKey) {
+        self.note_peak(key);
         let Some(job) = self.remove_job(key) else { return };
         let held = self.held(key.file);
         match key.kind {
@@ -296,7 +299,9 @@ impl World {
             JobKind::View(place) => {
                 let seq = self.index_seq(key.file, Index::View(place), held);
                 let active = self.view_sizes(key.file, place).map_or(0, |sizes| sizes.active);
-                let factor = between(mix(place as u64, held.docs), 0.97, 1.02);
+                let (low, high) =
+                    if self.stock(key.file).even { (0.995, 1.005) } else { (0.97, 1.02) };
+                let factor = between(mix(place as u64, held.docs), low, high);
                 self.discard(key.file, self.bytes_of(key));
                 let compacted = CompactedView { seq, file: times(active, factor) };
                 self.changed.entry(key.file).or_default().compacted.insert(place, compacted);

@@ -1,4 +1,4 @@
-//! Events that occur at fixed times: deployments of design documents and killed compactions.
+//! Events that occur at fixed times: deployments of design documents, batches of writes and killed compactions.
 
 use super::{World, keys::JobKind};
 use crate::config::Deploy;
@@ -18,6 +18,8 @@ const MAX_LEFTOVER: u64 = 4 << 30;
 pub(super) enum ScheduledEvent {
     /// The deployment at this position in the configuration.
     Deploy(usize, u32),
+    /// The batch at this position in the configuration.
+    Batch(usize),
     /// A compaction is killed.
     Kill(u32),
 }
@@ -26,6 +28,9 @@ impl World {
     pub(super) fn schedule_first_events(&mut self) {
         let deploys = (0..self.config.deploys.len()).map(|at| ScheduledEvent::Deploy(at, 0));
         self.scheduled.extend(deploys.map(|what| (FIRST_DEPLOY, what)));
+        let batches = self.config.batches.iter().enumerate();
+        let batches = batches.map(|(at, batch)| (batch.first, ScheduledEvent::Batch(at)));
+        self.scheduled.extend(batches);
         if self.config.killed_every.is_some() {
             self.scheduled.insert((FIRST_KILL, ScheduledEvent::Kill(0)));
         }
@@ -40,6 +45,11 @@ impl World {
                 let every = deploy.every;
                 self.deploy(deploy, count);
                 Some((every, ScheduledEvent::Deploy(place, count.wrapping_add(1))))
+            }
+            ScheduledEvent::Batch(place) => {
+                let Some(batch) = self.config.batches.get(place).cloned() else { return };
+                self.write(&batch.db, batch.documents);
+                Some((batch.every, what))
             }
             ScheduledEvent::Kill(count) => {
                 self.kill_one(count);

@@ -9,11 +9,8 @@ use super::{
     keys::File,
     keys::{JobKey, JobKind},
 };
-use std::time::Duration;
+use crate::config::Node;
 use strum::{IntoStaticStr, VariantArray};
-
-/// How often a node looks for something to compact.
-pub(super) const PERIOD: Duration = Duration::from_secs(5);
 
 /// Files up to this size are not compacted.
 const MIN_SIZE: u64 = 1 << 20;
@@ -117,10 +114,21 @@ impl World {
         Channel::VARIANTS.iter().map(waiting).collect()
     }
 
+    fn channel_is_on(&self, node: &str, channel: Channel) -> bool {
+        let section = format!("smoosh.{}", <&str>::from(channel));
+        self.setting(node, &section, "concurrency") != Some("0")
+    }
+
+    /// Whether a node's built-in compactor may start anything.
+    pub(super) fn smoosh_is_on(&self, place: usize) -> bool {
+        let Node { name, smoosh, .. } = &self.nodes[place].node;
+        *smoosh && Channel::VARIANTS.iter().any(|channel| self.channel_is_on(name, *channel))
+    }
+
     /// Starts the best candidate of every idle built-in compactor.
     pub(super) fn smoosh(&mut self) {
         for place in 0..self.nodes.len() {
-            if !(self.nodes[place].node.smoosh && self.is_up(place)) {
+            if !(self.smoosh_is_on(place) && self.is_up(place)) {
                 continue;
             }
             let candidates = self.candidates(place);
@@ -128,10 +136,7 @@ impl World {
                 continue;
             }
             let node = &self.nodes[place].node.name;
-            let is_on = |candidate: &Candidate| {
-                let section = format!("smoosh.{}", <&str>::from(candidate.channel));
-                self.setting(node, &section, "concurrency") != Some("0")
-            };
+            let is_on = |candidate: &Candidate| self.channel_is_on(node, candidate.channel);
             // Ratio channels first, because their names sort first.
             let best = candidates
                 .into_iter()

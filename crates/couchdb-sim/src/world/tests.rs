@@ -1,7 +1,7 @@
 use super::{smoosh::Channel, *};
 use crate::{
-    config::{Design, Fleet, Node, Orphan},
-    demo_config,
+    config::{Batch, Design, Fleet, Node, Orphan},
+    faulty_demo_config,
 };
 
 const A: &str = "couchdb@a";
@@ -52,7 +52,7 @@ fn render(world: &World) -> String {
 #[test]
 fn state_depends_on_seed_and_time_not_on_reads() {
     let run = |step: u64| {
-        let mut world = World::new(demo_config(), 3).unwrap();
+        let mut world = World::new(faulty_demo_config(), 3).unwrap();
         let node = "couchdb@sim-1.local";
         let file = first_file_of(&world, node);
         for at in (0..=120_000).step_by(usize::try_from(step).unwrap()) {
@@ -76,7 +76,7 @@ fn state_depends_on_seed_and_time_not_on_reads() {
 
 #[test]
 fn only_compaction_shrinks_files_and_never_below_active() {
-    let mut world = World::new(demo_config(), 11).unwrap();
+    let mut world = World::new(faulty_demo_config(), 11).unwrap();
     let mut before = BTreeMap::new();
     let mut shrunk = 0;
     for minute in 0..15 {
@@ -456,4 +456,27 @@ fn million_shards_cost_little_memory_and_time() {
     let held = resident().saturating_sub(before);
     println!("{asked} shards in {took:?}, {each:?} each; {held} B held after {names} B of names");
     assert_eq!(world.changed.len(), 0, "reading changes nothing");
+}
+
+#[test]
+fn batches_repeat_and_the_tally_counts_what_compactions_did() {
+    let batch = Batch { db: "a".to_owned(), documents: 500, first: secs(10), every: secs(100) };
+    let database =
+        Database { docs: 1_000_000, bloat: 3.0, q: 1, n: 1, even: true, ..Database::new("a") };
+    let config = Config { batches: vec![batch], ..Config::new(&[A]).with(database) };
+    let mut world = World::new(config, 7).unwrap();
+    let file = first_file(&world);
+    let seq = |world: &World| world.shard(A, &file).unwrap().update_seq;
+    let before = seq(&world);
+    world.advance(secs(111));
+    assert_eq!(seq(&world), before + 1_000);
+    let waste = world.tally().waste_bytes;
+    world.compact(A, &file);
+    world.advance(secs(190));
+    let tally = world.tally();
+    assert_eq!((tally.compactions, tally.futile), (1, 0));
+    assert!(tally.freed_bytes > 0 && tally.waste_bytes < waste / 10, "{waste} {tally:?}");
+    world.compact(A, &file);
+    world.advance(secs(270));
+    assert_eq!(world.tally().futile, 1, "nothing was left to free");
 }

@@ -1,13 +1,15 @@
 //! The task on paused time, with simulated nodes and records in memory.
 
+#[path = "../../../../tests/takeover_store/mod.rs"]
+mod takeover_store;
+
 use super::*;
 use crate::{
-    act::takeover::{
-        ConfigKey, ConfigResult, InMemoryTakeoverStore, MARK_SECTION, RestoredChannel, restore_node,
-    },
+    act::takeover::{ConfigKey, ConfigResult, MARK_SECTION, RestoredChannel, restore_node},
     table::Draft,
 };
 use futures::{FutureExt as _, future::BoxFuture};
+use takeover_store::InMemoryTakeoverStore;
 use tokio::{task::JoinSet, time::Instant};
 use wall_clock::Moment;
 

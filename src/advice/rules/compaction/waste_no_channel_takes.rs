@@ -2,7 +2,7 @@
 
 use super::super::queues::queues;
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording, total},
     table::Waste,
     text::size::format_size_short,
 };
@@ -20,8 +20,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
     let waste = Waste::of(situation.snapshot());
     let Some((all, waste)) = waste.file_bytes().zip(waste.reclaimable_bytes()) else { return };
-    let queued_bytes = queues(situation)
-        .fold(0_u64, |bytes, (queue, _)| bytes.saturating_add(queue.reclaimable_bytes));
+    let queued_bytes = total(queues(situation).map(|(queue, _)| queue.reclaimable_bytes));
     let is_complete = queues(situation).all(|(queue, _)| queue.overflow == 0);
     let untaken = waste.saturating_sub(queued_bytes);
     let share = untaken as f64 / all.max(1) as f64;
@@ -33,7 +32,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     {
         return;
     }
-    findings.offer(Severity::Info, Gain::Bytes(untaken), || Wording {
+    findings.offer(Gain::Bytes(untaken), || Wording {
         subject: Subject::Cluster,
         says: format!(
             "{} ({:.0} % of all files) are wasted in files that no channel takes.",

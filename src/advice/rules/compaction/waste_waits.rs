@@ -2,7 +2,7 @@
 
 use super::super::queues::queues;
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     model::{channel::Mode, settings::work::EnforceViews},
     plan::{Plan, RefusalReason},
     table::NodeIx,
@@ -33,7 +33,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         enforce(is_enforcing),
     ];
     remedy.extend(allow_whole_views(plan));
-    findings.offer(Severity::Info, Gain::Bytes(bytes), || Wording {
+    findings.offer(Gain::Bytes(bytes), || Wording {
         subject: Subject::Cluster,
         says: format!(
             "{} waiting; compacting {} would free {}, but {} in advise mode.",
@@ -68,9 +68,7 @@ fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
 /// How to let recliner do it; while it enforces, single channels may still only advise.
 fn enforce(is_enforcing: bool) -> Remedy {
     if is_enforcing {
-        return Remedy::choice(
-            "When you agree, remove mode: advise from these channels: recliner then compacts what waits in them, within limits and only while space and load allow.",
-        );
+        return "When you agree, remove mode: advise from these channels: recliner then compacts what waits in them, within limits and only while space and load allow.".into();
     }
     Remedy::configuration(
         "When you agree, let recliner do it, within limits and only while space and load allow:",

@@ -28,7 +28,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             continue;
         }
         let severity = if db.docs == 0 { Severity::Warning } else { Severity::Info };
-        findings.offer(severity, Gain::Bytes(bytes), || finding(situation, ix, db, (share, bytes)));
+        findings.offer_as(severity, Gain::Bytes(bytes), || finding(situation, ix, db, bytes));
     }
 }
 
@@ -38,12 +38,8 @@ fn deleted_share(db: &DbSurvey) -> Option<f64> {
     (db.counted_shards > 0 && all > 0).then(|| db.deleted_docs as f64 / all as f64)
 }
 
-fn finding(
-    situation: &Situation<'_>,
-    ix: DbIx,
-    db: &DbSurvey,
-    (share, bytes): (f64, u64),
-) -> Wording {
+fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey, bytes: u64) -> Wording {
+    let share = deleted_share(db).unwrap_or_default();
     let name = situation.db_name(ix);
     // A process may see only some of the copies, such as those on its node.
     let ranges = situation.snapshot().shard_map(ix).ranges.max(1);
@@ -71,9 +67,7 @@ fn finding(
         "Decide whether any client still has to learn of these deletions; a replica that never hears of one keeps its document. {into} also lacks the _local documents of {name} (checkpoints), its purges and old revisions, and its sequences begin anew: each replication, each client of _changes and each index begins again."
     ))];
     if docs == 0 {
-        remedy.push(Remedy::choice(
-            "If the database is not needed any more, delete it, once a backup of its design documents and its security object is kept.",
-        ));
+        remedy.push("If the database is not needed any more, delete it, once a backup of its design documents and its security object is kept.".into());
     }
     remedy.push(copy_script(name, &into));
     remedy.push(Remedy::get(

@@ -1,7 +1,7 @@
 //! Dead data that CouchDB counts as live.
 
 use crate::{
-    advice::{DbSurvey, Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{DbSurvey, Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     table::DbIx,
     text::size::format_size_short,
 };
@@ -33,7 +33,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     // No finding has a gain of its own: the rules about compaction count the waste.
     dbs.sort_by_key(|(ix, db)| (Reverse(db.hidden_bytes), *ix));
     for (ix, db) in dbs {
-        findings.offer(Severity::Info, NO_GAIN, || finding(situation, ix, db));
+        findings.offer(NO_GAIN, || finding(situation, ix, db));
     }
 }
 
@@ -57,9 +57,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Wording {
             "channels: rent",
         ));
     }
-    remedy.push(Remedy::choice(
-        "Where CouchDB is older than 3.4.3, upgrade it: each shard's live bytes are right after its next compaction.",
-    ));
+    remedy.push("Where CouchDB is older than 3.4.3, upgrade it: each shard's live bytes are right after its next compaction.".into());
     Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(

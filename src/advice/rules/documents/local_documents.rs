@@ -1,7 +1,7 @@
 //! Live bytes that are `_local` documents.
 
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     table::DbIx,
     text::size::format_size_short,
 };
@@ -43,7 +43,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
     for (ix, db) in dbs {
         if db.bytes >= situation.settings().min_bytes && db.share() >= MIN_SHARE {
-            findings.offer(Severity::Info, Gain::Unknown, || finding(situation.db_name(ix), &db));
+            findings.offer(Gain::Unknown, || finding(situation.db_name(ix), &db));
         }
     }
 }
@@ -63,9 +63,7 @@ fn finding(name: &str, db: &LocalBytes) -> Wording {
         ],
         remedy: vec![
             Remedy::get("See whose they are:", &[name, "_local_docs"]),
-            Remedy::choice(
-                "Delete (DELETE /DB/_local/ID) those of replications and clients that are gone; whoever still uses a checkpoint that was deleted starts again from the beginning. CouchDB's own begin with `_local/shard-sync-` and `_local/purge-`: leave these. Then compact the database.",
-            ),
+            "Delete (DELETE /DB/_local/ID) those of replications and clients that are gone; whoever still uses a checkpoint that was deleted starts again from the beginning. CouchDB's own begin with `_local/shard-sync-` and `_local/purge-`: leave these. Then compact the database.".into(),
         ],
     }
 }
@@ -75,7 +73,10 @@ mod tests {
     use super::*;
     use crate::advice::Finding;
     use crate::{
-        advice::test_cluster::{Shard, TestCluster},
+        advice::{
+            Severity,
+            test_cluster::{Shard, TestCluster},
+        },
         model::facts::{OptionalU64, Overhead},
     };
 

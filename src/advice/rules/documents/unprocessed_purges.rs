@@ -1,7 +1,7 @@
 //! Purges that a view index has not processed.
 
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     model::facts::Overhead,
     sources::inventory::doc_hash,
     table::{DbIx, TargetRef},
@@ -45,8 +45,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         for index in situation.views_of(ix) {
             let behind = purges_behind(&made, index).filter(|it| *it > purges.kept_always);
             if let Some(behind) = behind {
-                findings
-                    .offer(Severity::Warning, Gain::Unknown, || finding(index, behind, &purges));
+                findings.offer(Gain::Unknown, || finding(index, behind, &purges));
             }
         }
     }
@@ -104,9 +103,7 @@ fn finding(index: TargetRef<'_>, behind: u64, purges: &Purges) -> Wording {
             "Have the index process them now. Purge nothing meanwhile, and wait until all copies have seen the purges: an index that is built before may keep rows of purged documents. The request may time out; the build goes on:",
             &[&db, &query.design, "_view", &query.view],
         ),
-        None => Remedy::choice(
-            "Query a view of the design document once: then CouchDB builds its index, which processes them.",
-        ),
+        None => "Query a view of the design document once: then CouchDB builds its index, which processes them.".into(),
     };
     Wording {
         says: format!(
@@ -130,7 +127,10 @@ fn finding(index: TargetRef<'_>, behind: u64, purges: &Purges) -> Wording {
 mod tests {
     use super::*;
     use crate::{
-        advice::test_cluster::{Index, Shard, TestCluster},
+        advice::{
+            Severity,
+            test_cluster::{Index, Shard, TestCluster},
+        },
         model::facts::OptionalU64,
     };
 

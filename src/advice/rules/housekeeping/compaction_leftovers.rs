@@ -2,7 +2,7 @@
 
 use super::files::directories_of;
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     model::target::{TargetId, TargetState},
     table::{DiskUsage, Node, NodeIx, TargetRef},
     text::{counted, size::format_size_short},
@@ -24,9 +24,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let Some((ix, disk)) = NodeIx::from_usize(at).zip(node.disk_usage) else { continue };
         if disk.leftover_bytes >= situation.settings().min_bytes {
             let gain = Gain::Bytes(disk.leftover_bytes);
-            findings.offer(Severity::Info, gain, || {
-                finding(node, &disk, &resharding_on(situation, ix))
-            });
+            findings.offer(gain, || finding(node, &disk, &resharding_on(situation, ix)));
         }
     }
 }
@@ -74,9 +72,7 @@ fn remedy(node: &Node, resharding: &BTreeSet<String>) -> Vec<Remedy> {
         &directories_of(node),
         "-name '*.compact*' -mmin +10 -size +1M -exec recliner inspect {} +",
     ));
-    remedy.push(Remedy::choice(
-        "Those that end in .compact.data, .compact.meta or .compact.view may be deleted while no compaction of their shard runs; the next one then starts over. Never delete one that ends in .compact: it is the database if the shard's own file is missing.",
-    ));
+    remedy.push("Those that end in .compact.data, .compact.meta or .compact.view may be deleted while no compaction of their shard runs; the next one then starts over. Never delete one that ends in .compact: it is the database if the shard's own file is missing.".into());
     remedy
 }
 

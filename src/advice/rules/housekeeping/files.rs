@@ -1,22 +1,17 @@
 //! Helpers of the rules about files.
 
 use crate::{
-    advice::Situation,
+    advice::{Situation, grouped_by},
     table::{DbIx, Node, TargetIx, TargetRef},
     text::listed,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Targets by their database instance.
-pub(super) fn by_database<'a>(
-    situation: &Situation<'a>,
-    list: &'a [TargetIx],
-) -> BTreeMap<DbIx, Vec<TargetRef<'a>>> {
-    let mut dbs: BTreeMap<DbIx, Vec<TargetRef<'a>>> = BTreeMap::new();
-    for target in situation.listed(list) {
-        dbs.entry(target.db()).or_default().push(target);
-    }
-    dbs
+pub(super) type ByDatabase<'a> = BTreeMap<DbIx, Vec<TargetRef<'a>>>;
+
+pub(super) fn by_database<'a>(situation: &Situation<'a>, list: &'a [TargetIx]) -> ByDatabase<'a> {
+    grouped_by(situation.listed(list).map(|target| (target.db(), target)))
 }
 
 /// The directories of a node, if known.

@@ -1,8 +1,10 @@
 //! Copies of shards that are not on their nodes' disks.
 
-use super::files::{by_database, nodes_of};
+use super::files::{ByDatabase, by_database, nodes_of};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{
+        Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording, grouped_by, total,
+    },
     model::target::{TargetKind, TargetState},
     table::{DbIx, TargetRef},
     text::{counted, size::format_size_short},
@@ -37,7 +39,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             Severity::Warning
         };
         let gain = loss.bytes_at_risk.map_or(Gain::Unknown, Gain::Risk);
-        findings.offer(severity, gain, || finding(*first, targets, &loss));
+        findings.offer_as(severity, gain, || finding(*first, targets, &loss));
     }
 }
 
@@ -65,14 +67,12 @@ impl Loss {
         let (unseen, lost): (Vec<&Option<Range>>, Vec<&Option<Range>>) =
             without_copy.partition(|range| unseen.iter().any(|copy| copy.range() == **range));
         let (unseen_ranges, lost) = (unseen.len() as u64, lost.len() as u64);
-        let remaining =
-            sizes.iter().try_fold(0_u64, |sum, bytes| Some(sum.saturating_add((*bytes)?)));
+        let known: Option<Vec<u64>> = sizes.iter().copied().collect();
+        let remaining = known.map(total);
         let largest = copies.iter().filter(|((of, _), _)| *of == db).filter_map(|it| *it.1).max();
-        let out_of_reach = lost + unseen_ranges;
-        let of_lost = if out_of_reach == 0 {
-            Some(0)
-        } else {
-            largest.map(|it| it.saturating_mul(out_of_reach))
+        let of_lost = match lost + unseen_ranges {
+            0 => Some(0),
+            out_of_reach => largest.map(|it| it.saturating_mul(out_of_reach)),
         };
         let bytes_at_risk = remaining.zip(of_lost).map(|(one, two)| one.saturating_add(two));
         let thin_ranges = sizes.len() as u64;
@@ -126,20 +126,13 @@ fn finding(first: TargetRef<'_>, targets: &[TargetRef<'_>], loss: &Loss) -> Word
 }
 
 /// Offers findings about copies on nodes that are not members, one per node.
-fn strangers(
-    unseen: &BTreeMap<DbIx, Vec<TargetRef<'_>>>,
-    copies: &Copies,
-    findings: &mut Findings,
-) {
-    let mut nodes: BTreeMap<&str, Vec<TargetRef<'_>>> = BTreeMap::new();
-    for target in unseen.values().flatten() {
-        nodes.entry(target.node()).or_default().push(*target);
-    }
-    for (node, targets) in nodes {
+fn strangers(unseen: &ByDatabase<'_>, copies: &Copies, findings: &mut Findings) {
+    let targets = unseen.values().flatten();
+    for (node, targets) in grouped_by(targets.map(|target| (target.node(), target))) {
         let alone =
             targets.iter().filter(|it| !copies.contains_key(&(it.db(), it.range()))).count();
         let severity = if alone > 0 { Severity::Critical } else { Severity::Warning };
-        findings.offer(severity, Gain::Unknown, || {
+        findings.offer_as(severity, Gain::Unknown, || {
             let dbs: BTreeSet<DbIx> = targets.iter().map(|target| target.db()).collect();
             let alone = match alone {
                 0 => String::new(),
@@ -179,20 +172,14 @@ fn remedy(db: &str, loss: &Loss) -> Vec<Remedy> {
     );
     let mut remedy = Vec::new();
     if loss.unseen_ranges > 0 {
-        remedy.push(Remedy::choice(
-            "First bring back the nodes that the shard map names and the cluster does not have: their copies are the only ones of some ranges.",
-        ));
+        remedy.push("First bring back the nodes that the shard map names and the cluster does not have: their copies are the only ones of some ranges.".into());
     }
     if loss.ranges > 0 {
-        remedy.push(Remedy::choice(
-            "If the files were moved, a disk is not mounted, or a node changed its name, put that right before anything else. If their documents can still be read, a node has the deleted files open: copy the database before that node restarts. Otherwise restore those ranges from a backup.",
-        ));
+        remedy.push("If the files were moved, a disk is not mounted, or a node changed its name, put that right before anything else. If their documents can still be read, a node has the deleted files open: copy the database before that node restarts. Otherwise restore those ranges from a backup.".into());
     }
     if loss.thin_ranges > 0 {
         remedy.push(sync);
-        remedy.push(Remedy::choice(
-            "If they are still missing a minute later, their node has the deleted files open: restart it, and it creates and fills them as it starts.",
-        ));
+        remedy.push("If they are still missing a minute later, their node has the deleted files open: restart it, and it creates and fills them as it starts.".into());
     }
     remedy
 }

@@ -1,8 +1,10 @@
 //! Shard files that no database owns.
 
-use super::files::{by_database, directories_of, nodes_of};
+use super::files::{ByDatabase, by_database, directories_of, nodes_of};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{
+        Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording, grouped_by, total,
+    },
     model::target::{TargetKind, TargetState},
     table::{DbIx, DbName, TargetRef},
     text::{counted, duration::format_rounded, quote::shell_word, size::format_size_short},
@@ -25,8 +27,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
     let live = live_instances(situation, &orphans);
     for (db, targets) in &orphans {
-        let sizes = targets.iter().filter_map(|target| target.file_bytes());
-        let bytes = sizes.fold(0_u64, u64::saturating_add);
+        let bytes = total(targets.iter().filter_map(|target| target.file_bytes()));
         let Some(first) = targets.first() else { continue };
         if bytes < situation.settings().min_bytes {
             continue;
@@ -37,13 +38,13 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 let is_same = other == db;
                 let severity = if is_same { Severity::Info } else { Severity::Warning };
                 let gain = if is_same { Gain::Unknown } else { Gain::Risk(bytes) };
-                findings.offer(severity, gain, || {
+                findings.offer_as(severity, gain, || {
                     let remedy = compare(situation, targets, is_same);
                     let has_copies = is_same.then_some(true);
                     finding(name, targets, bytes, has_copies, remedy)
                 });
             }
-            None => findings.offer(Severity::Info, Gain::Bytes(bytes), || {
+            None => findings.offer(Gain::Bytes(bytes), || {
                 finding(name, targets, bytes, Some(false), set_aside(situation, targets, None))
             }),
         }
@@ -53,7 +54,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 /// The databases in the shard map that have the name of an orphan.
 fn live_instances<'a>(
     situation: &Situation<'a>,
-    orphans: &BTreeMap<DbIx, Vec<TargetRef<'a>>>,
+    orphans: &ByDatabase<'a>,
 ) -> BTreeMap<&'a str, DbIx> {
     let snapshot = situation.snapshot();
     let names: BTreeSet<&str> = orphans.keys().map(|db| situation.db_name(*db)).collect();
@@ -100,7 +101,7 @@ fn finding(
 fn compare(situation: &Situation<'_>, targets: &[TargetRef<'_>], is_same: bool) -> Vec<Remedy> {
     if is_same {
         let mut remedy =
-            vec![Remedy::choice("Leave the files where they are while copies are being moved.")];
+            vec!["Leave the files where they are while copies are being moved.".into()];
         remedy.extend(set_aside(situation, targets, Some(&holders(situation, targets))));
         return remedy;
     }
@@ -109,9 +110,7 @@ fn compare(situation: &Situation<'_>, targets: &[TargetRef<'_>], is_same: bool) 
     vec![
         Remedy::get("See how many documents such a file has:", &["_node", first.node(), &shard]),
         Remedy::get("Compare with the live database:", &[situation.db_name(first.db())]),
-        Remedy::choice(
-            "Do not delete these files. If they have documents that the live database lacks, as after a new node created databases anew, restore them: start a CouchDB of its own on a copy of the files and replicate from there.",
-        ),
+        "Do not delete these files. If they have documents that the live database lacks, as after a new node created databases anew, restore them: start a CouchDB of its own on a copy of the files and replicate from there.".into(),
     ]
 }
 
@@ -139,16 +138,11 @@ fn set_aside(
     targets: &[TargetRef<'_>],
     holders: Option<&Holders<'_>>,
 ) -> Vec<Remedy> {
-    let mut remedy: Vec<Remedy> = targets
-        .first()
-        .map(|first| {
-            Remedy::recliner(
-                "See what is known of the files:",
-                &["explain", &first.id().to_string()],
-            )
-        })
-        .into_iter()
-        .collect();
+    let explain = |first: &TargetRef<'_>| {
+        let says = "See what is known of the files:";
+        Remedy::recliner(says, &["explain", &first.id().to_string()])
+    };
+    let mut remedy: Vec<Remedy> = targets.first().map(explain).into_iter().collect();
     let (since, age) = (situation.inputs.status.members_since, situation.settings().orphan_age);
     let span = format_rounded(age);
     if since.is_none_or(|since| since.age(situation.now) < age) {
@@ -161,9 +155,10 @@ fn set_aside(
         holders.is_none_or(|held| target.shard_name().is_some_and(|it| held.contains_key(&it)))
     };
     if !targets.iter().all(is_held) {
-        remedy.push(Remedy::choice(
-            "Keep the files: the shard map has no copy of the same ranges to compare them with.",
-        ));
+        remedy.push(
+            "Keep the files: the shard map has no copy of the same ranges to compare them with."
+                .into(),
+        );
         return remedy;
     }
     let (when, ground) = match holders {
@@ -175,10 +170,7 @@ fn set_aside(
             "no split has the database, no member's shard map places the files there, every copy elsewhere has as many documents, and",
         ),
     };
-    let nodes: BTreeSet<&str> = targets.iter().map(|target| target.node()).collect();
-    for node in nodes {
-        let of_node: Vec<TargetRef<'_>> =
-            targets.iter().copied().filter(|target| target.node() == node).collect();
+    for (node, of_node) in grouped_by(targets.iter().map(|target| (target.node(), *target))) {
         remedy.push(Remedy::command(
             format!(
                 "{when}: on {node}, set the files aside. It stops unless the members are the same, {ground} nothing was written for {span}:"
@@ -186,9 +178,7 @@ fn set_aside(
             set_aside_script(situation, &of_node, holders),
         ));
     }
-    remedy.push(Remedy::choice(
-        "Keep the files that end in .set-aside for 30 days, and until a backup holds them. To undo it, give them their names again. Only then delete them, which frees the space.",
-    ));
+    remedy.push("Keep the files that end in .set-aside for 30 days, and until a backup holds them. To undo it, give them their names again. Only then delete them, which frees the space.".into());
     remedy
 }
 
@@ -202,10 +192,8 @@ fn set_aside_script(
     let snapshot = situation.snapshot();
     let members: BTreeSet<&str> = snapshot.members().map(|(_, node)| &*node.name).collect();
     let quoted: Vec<String> = members.iter().map(|name| format!("\"{name}\"")).collect();
-    let paths: Vec<String> = members
-        .iter()
-        .map(|name| shell_word(&encode_part(name).to_string()).into_owned())
-        .collect();
+    let word = |part: &str| shell_word(&encode_part(part).to_string()).into_owned();
+    let paths: Vec<String> = members.iter().map(|name| word(name)).collect();
     let first = files.first();
     let db = first.map(|file| file.db_name().db).unwrap_or_default();
     let directories = first.and_then(|file| snapshot.node(file.node_ix())).map(directories_of);
@@ -217,7 +205,7 @@ fn set_aside_script(
     let names = files.iter().filter_map(|file| file.shard_name());
     let names: Vec<String> =
         names.map(|name| shell_word(&format!("{name}.couch")).into_owned()).collect();
-    let database = shell_word(&encode_part(db).to_string()).into_owned();
+    let database = word(db);
     let mut lines = vec![
         "(set -eu".to_owned(),
         ASK.to_owned(),

@@ -33,9 +33,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             let free = free_bytes(situation, node);
             let is_critical = bytes > 2.0 * limit || free.is_some_and(|free| free < files.bytes);
             let severity = if is_critical { Severity::Critical } else { Severity::Warning };
-            findings.offer(severity, Gain::Bytes(files.bytes), || {
-                finding(node, (files, shard_bytes), free)
-            });
+            findings.offer_as(severity, Gain::Bytes(files.bytes), || finding(node, files, free));
         }
     }
 }
@@ -48,11 +46,8 @@ fn free_bytes(situation: &Situation<'_>, node: &Node) -> Option<u64> {
     measured.chain(walked).min()
 }
 
-fn finding(
-    node: &Node,
-    (files, shard_bytes): (&CompactionFiles, u64),
-    free: Option<u64>,
-) -> Wording {
+fn finding(node: &Node, files: &CompactionFiles, free: Option<u64>) -> Wording {
+    let shard_bytes = files.shard_bytes.unwrap_or_default();
     let (name, shard) = (&*node.name, &*files.shard);
     let target = TargetId::Db { node: name.to_owned(), shard: shard.to_owned() };
     let mut evidence = vec![
@@ -80,9 +75,7 @@ fn remedy(node: &Node, shard: &str) -> Vec<Remedy> {
     let directories = directories_of(node);
     vec![
         Remedy::set_config("Keep smoosh from starting it again:", &node.name, ignored, "true"),
-        Remedy::choice(
-            "Restart CouchDB on the node: it offers no request that stops a compaction. If recliner enforces, add the shard to `ignore` first.",
-        ),
+        "Restart CouchDB on the node: it offers no request that stops a compaction. If recliner enforces, add the shard to `ignore` first.".into(),
         Remedy::find_files(
             "On the node, look at the compaction's files:",
             &directories,

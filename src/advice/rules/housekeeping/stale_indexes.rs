@@ -2,7 +2,7 @@
 
 use super::files::directories_of;
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     table::{Node, TargetRef},
     text::{counted, listed, size::format_size_short},
 };
@@ -23,7 +23,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     for cleanup in situation.listed(&situation.survey.cleanups) {
         match cleanup.file_bytes() {
             Some(bytes) if bytes >= min_bytes => {
-                findings.offer(Severity::Info, Gain::Bytes(bytes), || of_database(cleanup, bytes));
+                findings.offer(Gain::Bytes(bytes), || of_database(cleanup, bytes));
             }
             Some(_) => {}
             None => {
@@ -35,15 +35,13 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         }
     }
     if unsized_count > 0 {
-        findings.offer(Severity::Info, Gain::Unknown, || {
-            of_unknown_size(&unsized_cleanups, unsized_count)
-        });
+        findings.offer(Gain::Unknown, || of_unknown_size(&unsized_cleanups, unsized_count));
     }
     for node in situation.snapshot().nodes() {
         let Some(disk) = node.disk_usage else { continue };
         if disk.ownerless_index_bytes >= min_bytes {
             let bytes = disk.ownerless_index_bytes;
-            findings.offer(Severity::Info, Gain::Bytes(bytes), || of_node(node, bytes));
+            findings.offer(Gain::Bytes(bytes), || of_node(node, bytes));
         }
     }
 }
@@ -108,9 +106,7 @@ fn of_node(node: &Node, bytes: u64) -> Wording {
                 &directories_of(node),
                 "-path '*/mrview/*.view' -size +1M -ls",
             ),
-            Remedy::choice(
-                "Nothing in CouchDB removes such files. Delete the directories of shards that the node has no `.couch` file of, after you have made sure that their database is deleted or complete elsewhere.",
-            ),
+            "Nothing in CouchDB removes such files. Delete the directories of shards that the node has no `.couch` file of, after you have made sure that their database is deleted or complete elsewhere.".into(),
         ],
     }
 }

@@ -2,7 +2,7 @@
 
 use super::files::directories_of;
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     table::Node,
     text::size::format_size_short,
 };
@@ -21,9 +21,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let deleted = deleted.saturating_sub(disk.recent_trash_bytes);
         let bytes = deleted.saturating_add(disk.recoverable_bytes);
         if bytes >= situation.settings().min_bytes {
-            findings.offer(Severity::Info, Gain::Bytes(bytes), || {
-                finding(node, deleted, disk.recoverable_bytes)
-            });
+            findings.offer(Gain::Bytes(bytes), || finding(node, deleted, disk.recoverable_bytes));
         }
     }
 }
@@ -60,9 +58,7 @@ fn remedy(node: &Node, deleted: u64, recoverable: u64) -> Vec<Remedy> {
             &directories,
             "-type f -path '*.deleted*' -ls",
         ));
-        remedy.push(Remedy::choice(
-            "Delete those that nobody wants back. Nothing reads them; the name holds the time of deletion in UTC.",
-        ));
+        remedy.push("Delete those that nobody wants back. Nothing reads them; the name holds the time of deletion in UTC.".into());
     }
     if deleted > 0 {
         remedy.push(Remedy::find_files(
@@ -70,9 +66,7 @@ fn remedy(node: &Node, deleted: u64, recoverable: u64) -> Vec<Remedy> {
             &directories,
             "-type f -path '*/.delete/*' -ls",
         ));
-        remedy.push(Remedy::choice(
-            "Restart CouchDB on the node, which empties .delete, or delete these files; if [couchdb] delete_after_rename is false, set it to true.",
-        ));
+        remedy.push("Restart CouchDB on the node, which empties .delete, or delete these files; if [couchdb] delete_after_rename is false, set it to true.".into());
     }
     remedy
 }

@@ -33,7 +33,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         return;
     }
     let severity = if growth.is_some() { Severity::Warning } else { Severity::Info };
-    findings.offer(severity, Gain::Unknown, || finding(&backlog, &limit, (growth, takes)));
+    findings.offer_as(severity, Gain::Unknown, || finding(&backlog, &limit, (growth, takes)));
 }
 
 /// Sums over the waiting targets that may be started.

@@ -1,7 +1,7 @@
 //! Parts of the cluster that the login may not read.
 
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     sources::couchdb::NO_USER,
     text::counted,
 };
@@ -19,7 +19,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     if rights.is_empty() {
         return;
     }
-    findings.offer(Severity::Warning, Gain::Unknown, || {
+    findings.offer(Gain::Unknown, || {
         let refused: Vec<&str> = rights.iter().map(String::as_str).collect();
         let refused = refused.join("; ");
         let kinds = counted(rights.len() as u64, "reason", "reasons");
@@ -50,9 +50,7 @@ fn remedy(has_no_user: bool, refused: &str) -> Vec<Remedy> {
         ));
     }
     if refused.contains("member") {
-        remedy.push(Remedy::choice(
-            "If recliner should not be a server admin, add its login to the members in `_security` of each database that it should see.",
-        ));
+        remedy.push("If recliner should not be a server admin, add its login to the members in `_security` of each database that it should see.".into());
     }
     remedy
 }

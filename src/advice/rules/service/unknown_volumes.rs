@@ -2,7 +2,7 @@
 
 use super::super::queues::{gain_of_waste, queued, served_nodes};
 use crate::{
-    advice::{Findings, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Remedy, Rule, Situation, Subject, Wording},
     plan::Plan,
     table::NodeIx,
     text::{
@@ -44,7 +44,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         return;
     }
     let gain = gain_of_waste(plan, bytes);
-    findings.offer(Severity::Info, gain, || {
+    findings.offer(gain, || {
         let names: Vec<String> = nodes.iter().map(|(_, name)| (*name).to_owned()).collect();
         let targets = counted(count, "file or index waits", "files and indexes wait");
         Wording {
@@ -66,9 +66,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                     "Say where free space is known from, with the labels and the mount point of your node_exporter:",
                     configuration(&names),
                 ),
-                Remedy::choice(
-                    "Without Prometheus, run a recliner with files.data_dir beside each of these nodes, or give a fixed number with `available`.",
-                ),
+                "Without Prometheus, run a recliner with files.data_dir beside each of these nodes, or give a fixed number with `available`.".into(),
             ],
         }
     });

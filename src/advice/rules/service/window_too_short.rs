@@ -36,7 +36,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         if channel.strict_window && late.reclaimable < situation.settings().min_bytes {
             continue;
         }
-        findings.offer(severity, gain, || late.finding(plan, channel, opening));
+        findings.offer_as(severity, gain, || late.finding(plan, channel, opening));
     }
 }
 

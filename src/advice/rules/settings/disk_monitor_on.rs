@@ -1,7 +1,7 @@
 //! Nodes whose CouchDB watches its disks itself, which may fail silently.
 
-use super::nodes::{configs, nodes_in_words, on_nodes, value};
-use crate::advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording};
+use super::nodes::{nodes_in_words, nodes_with, on_nodes};
+use crate::advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording};
 
 pub(crate) const RULE: Rule = Rule {
     code: "disk_monitor_on",
@@ -11,13 +11,11 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    let is_on =
-        |config: &&_| value(config, "disk_monitor", "enable").is_some_and(|it| it.trim() == "true");
-    let nodes: Vec<String> = configs(situation).filter(is_on).map(|it| it.node.clone()).collect();
+    let nodes = nodes_with(situation, ("disk_monitor", "enable"), "true");
     if nodes.is_empty() {
         return;
     }
-    findings.offer(Severity::Info, Gain::Unknown, || Wording {
+    findings.offer(Gain::Unknown, || Wording {
         subject: Subject::Setting("[disk_monitor] enable".to_owned()),
         says: format!(
             "CouchDB watches its disks itself {} (disk_monitor); in a container it may not see the disk of the data, and then never refuses a write.",
@@ -29,9 +27,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 "In each container or on each node, look for the disk of the data in this list:",
                 "df -l",
             ),
-            Remedy::choice(
-                "If it is there, mute this advice. If not, mount the data so that df -l shows it, and rely on recliner's alerts about full volumes until then.",
-            ),
+            "If it is there, mute this advice. If not, mount the data so that df -l shows it, and rely on recliner's alerts about full volumes until then.".into(),
         ],
     });
 }

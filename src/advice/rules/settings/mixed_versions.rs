@@ -2,7 +2,7 @@
 
 use super::nodes::{versions, versions_in_words};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     text::listed,
 };
 
@@ -20,7 +20,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         return;
     };
     let words = versions_in_words(versions.iter());
-    findings.offer(Severity::Info, Gain::Unknown, || Wording {
+    findings.offer(Gain::Unknown, || Wording {
         subject: Subject::Cluster,
         says: format!("The nodes run different versions of CouchDB: {}.", words.join("; ")),
         evidence: vec![

@@ -1,8 +1,8 @@
 //! Nodes that write their files uncompressed.
 
-use super::nodes::{MAX_COMMANDS, configs, node, nodes_in_words, value};
+use super::nodes::{MAX_COMMANDS, node, nodes_in_words, nodes_with};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording, total},
     text::size::format_size_short,
 };
 
@@ -17,7 +17,7 @@ pub(super) const KEY: (&str, &str) = ("couchdb", "file_compression");
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let Some((nodes, bytes)) = uncompressed(situation) else { return };
-    findings.offer(Severity::Info, Gain::Unknown, || Wording {
+    findings.offer(Gain::Unknown, || Wording {
         subject: Subject::Setting("[couchdb] file_compression".to_owned()),
         says: format!(
             "{} without compression (file_compression is none), with {} of databases.",
@@ -37,12 +37,9 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 
 /// The nodes without compression and the bytes of their files, if that is worth advice.
 pub(super) fn uncompressed(situation: &Situation<'_>) -> Option<(Vec<String>, u64)> {
-    let is_off = |config: &&_| value(config, KEY.0, KEY.1).is_some_and(|it| it.trim() == "none");
-    let nodes: Vec<String> = configs(situation).filter(is_off).map(|it| it.node.clone()).collect();
-    let bytes = nodes
-        .iter()
-        .filter_map(|name| Some(node(situation, name)?.0))
-        .fold(0, |sum, ix| situation.survey.node(ix).file_bytes.saturating_add(sum));
+    let nodes = nodes_with(situation, KEY, "none");
+    let known = nodes.iter().filter_map(|name| Some(node(situation, name)?.0));
+    let bytes = total(known.map(|ix| situation.survey.node(ix).file_bytes));
     (!nodes.is_empty() && bytes >= situation.settings().min_bytes).then_some((nodes, bytes))
 }
 
@@ -52,9 +49,7 @@ fn remedy(nodes: &[String]) -> Vec<Remedy> {
         Remedy::set_config(says, node, KEY, "snappy")
     };
     let mut remedy: Vec<Remedy> = nodes.iter().take(MAX_COMMANDS).map(compress).collect();
-    remedy.push(Remedy::choice(
-        "Compact one shard first and compare its size before and after with `recliner history`, then decide about the rest.",
-    ));
+    remedy.push("Compact one shard first and compare its size before and after with `recliner history`, then decide about the rest.".into());
     remedy
 }
 

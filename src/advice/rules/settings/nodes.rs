@@ -2,7 +2,7 @@
 //! them.
 
 use crate::{
-    advice::{Findings, Gain, Remedy, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Situation, Subject, Wording, grouped_by},
     model::{
         channel::Mode,
         settings::work::{MARK_SECTION, SmooshMode, mark_key},
@@ -45,16 +45,14 @@ pub(super) fn takeover(situation: &Situation<'_>, channel: &str) -> Option<Remed
     let smoosh = &situation.inputs.remedy_settings.smoosh;
     let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
     let wins = "recliner then compacts in place of this channel, and what frees most first";
-    if smoosh.mode != SmooshMode::Takeover {
-        return Some(Remedy::choice(format!(
-            "Let recliner enforce with smoosh.mode: takeover; {wins}."
-        )));
-    }
-    if !smoosh.takeover.iter().any(|listed| listed == channel) {
-        return Some(Remedy::choice(format!("Add {channel} to smoosh.takeover; {wins}.")));
-    }
-    let enforce = || Remedy::choice(format!("Let recliner enforce (mode: enforce); {wins}."));
-    (!is_enforcing).then(enforce)
+    let is_listed = smoosh.takeover.iter().any(|listed| listed == channel);
+    let how = match (smoosh.mode, is_enforcing) {
+        (SmooshMode::Takeover, _) if !is_listed => format!("Add {channel} to smoosh.takeover"),
+        (SmooshMode::Takeover, true) => return None,
+        (SmooshMode::Takeover, false) => "Let recliner enforce (mode: enforce)".to_owned(),
+        _ => "Let recliner enforce with smoosh.mode: takeover".to_owned(),
+    };
+    Some(Remedy::choice(format!("{how}; {wins}.")))
 }
 
 /// The channels of smoosh with a fault: what is wrong, and the nodes.
@@ -84,7 +82,7 @@ pub(super) fn offer_faulty_channels(
     remedy: impl Fn(&str) -> Remedy,
 ) {
     for (channel, (why, nodes)) in channels_with(situation, fault) {
-        findings.offer(Severity::Info, Gain::Unknown, || Wording {
+        findings.offer(Gain::Unknown, || Wording {
             says: format!("smoosh's channel {channel} {} {why}.", on_nodes(situation, &nodes)),
             evidence: vec![("nodes", nodes_in_words(&nodes).into()), ("reason", why.into())],
             remedy: vec![
@@ -101,15 +99,23 @@ pub(super) fn offer_faulty_channels(
 
 /// The known versions of nodes.
 pub(super) fn versions(situation: &Situation<'_>) -> BTreeMap<Version, Vec<String>> {
-    let mut versions: BTreeMap<Version, Vec<String>> = BTreeMap::new();
-    for (_, node) in situation.snapshot().members() {
+    let versions = situation.snapshot().members().filter_map(|(_, node)| {
         let settings = situation.inputs.node_settings.nodes.get(&*node.name);
         let read = || settings.and_then(|config| config.version.parse().ok());
-        if let Some(version) = node.version().or_else(read) {
-            versions.entry(version).or_default().push(node.name.to_string());
-        }
-    }
-    versions
+        Some((node.version().or_else(read)?, node.name.to_string()))
+    });
+    grouped_by(versions)
+}
+
+/// The nodes on which a key has this value.
+pub(super) fn nodes_with(
+    situation: &Situation<'_>,
+    (section, key): (&str, &str),
+    wanted: &str,
+) -> Vec<String> {
+    let has =
+        |config: &&NodeConfig| value(config, section, key).is_some_and(|it| it.trim() == wanted);
+    configs(situation).filter(has).map(|config| config.node.clone()).collect()
 }
 
 /// `on a and b`, or `on every node` if these are all of several nodes whose settings were read.

@@ -1,9 +1,8 @@
 //! Rules of CouchDB 2's compaction daemon, which CouchDB 3 never reads.
 
 use super::nodes::{configs, nodes_in_words, on_nodes};
-use crate::advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording};
+use crate::advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording, grouped_by};
 use compaction_settings::{Fault, read_smoosh};
-use std::collections::BTreeMap;
 
 pub(crate) const RULE: Rule = Rule {
     code: "old_compaction_rules",
@@ -14,16 +13,12 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    let mut nodes_by_fault: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for config in configs(situation) {
-        for finding in read_smoosh(config).findings {
-            if finding.fault == Some(Fault::OldRules) {
-                let fault = (finding.section, finding.message);
-                nodes_by_fault.entry(fault).or_default().push(config.node.clone());
-            }
-        }
-    }
-    for ((section, why), nodes) in nodes_by_fault {
+    let faults = configs(situation).flat_map(|config| {
+        let found = read_smoosh(config).findings.into_iter();
+        let old = found.filter(|finding| finding.fault == Some(Fault::OldRules));
+        old.map(|finding| ((finding.section, finding.message), config.node.clone()))
+    });
+    for ((section, why), nodes) in grouped_by(faults) {
         let import = (section == "compactions").then(|| {
             Remedy::command(
                 "Print channels of recliner that follow the rules; --zone is that of the servers' clocks:",
@@ -38,7 +33,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 "Give smoosh's channels what you want of these settings, and delete the section from local.ini."
             }
         };
-        findings.offer(Severity::Warning, Gain::Unknown, || Wording {
+        findings.offer(Gain::Unknown, || Wording {
             subject: Subject::Setting(format!("[{section}]")),
             says: format!("[{section}] {} {why}.", on_nodes(situation, &nodes)),
             evidence: vec![("nodes", nodes_in_words(&nodes).into()), ("reason", why.into())],

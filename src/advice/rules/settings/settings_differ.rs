@@ -5,7 +5,7 @@ use super::{
     nodes::{MAX_COMMANDS, configs, is_taken_over, nodes_in_words, value},
 };
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     model::settings::work::MARK_SECTION,
 };
 use compaction_settings::{NodeConfig, read_smoosh};
@@ -41,7 +41,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             values.entry(value).or_default().push(node.node.clone());
         }
         if values.len() > 1 {
-            findings.offer(Severity::Info, Gain::Unknown, || finding(section, key, &values));
+            findings.offer(Gain::Unknown, || finding(section, key, &values));
         }
     }
 }

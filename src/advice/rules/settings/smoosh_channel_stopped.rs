@@ -2,13 +2,14 @@
 
 use super::nodes::{MAX_COMMANDS, configs, is_taken_over, node, nodes_in_words, on_nodes};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{
+        Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording, grouped_by, total,
+    },
     model::channel::Mode,
     table::NodeIx,
     text::size::format_size_short,
 };
 use compaction_settings::read_smoosh;
-use std::collections::BTreeMap;
 
 pub(crate) const RULE: Rule = Rule {
     code: "smoosh_channel_stopped",
@@ -19,20 +20,19 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    let mut stopped: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for config in configs(situation) {
+    let stopped = configs(situation).flat_map(|config| {
         let channels = read_smoosh(config).channels.into_iter();
-        for channel in channels.filter(|it| it.concurrency == 0 && it.never_starts.is_some()) {
-            if !is_taken_over(config, &channel.name) {
-                stopped.entry(channel.name).or_default().push(config.node.clone());
-            }
-        }
-    }
+        let stopped = channels.filter(|channel| {
+            let is_stopped = channel.concurrency == 0 && channel.never_starts.is_some();
+            is_stopped && !is_taken_over(config, &channel.name)
+        });
+        stopped.map(|channel| (channel.name, config.node.clone()))
+    });
     let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
     let severity = if is_enforcing { Severity::Info } else { Severity::Warning };
-    for (channel, nodes) in stopped {
+    for (channel, nodes) in grouped_by(stopped) {
         let bytes = waiting_bytes(situation, &channel, &nodes);
-        findings.offer(severity, Gain::Unknown, || {
+        findings.offer_as(severity, Gain::Unknown, || {
             let waits = match bytes {
                 0 => String::new(),
                 bytes => format!("; {} of what it would take can be freed", format_size_short(bytes)),
@@ -41,9 +41,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 let says = "Start it again, with the number of compactions that it ran before:";
                 Remedy::set_config(says, node, (&format!("smoosh.{channel}"), "concurrency"), "1")
             };
-            let mut remedy = vec![Remedy::choice(
-                "Ask who stopped it. If it is meant to be, because something else compacts, mute this advice.",
-            )];
+            let mut remedy = vec!["Ask who stopped it. If it is meant to be, because something else compacts, mute this advice.".into()];
             remedy.extend(nodes.iter().take(MAX_COMMANDS).map(start));
             Wording {
                 says: format!(
@@ -70,7 +68,7 @@ fn waiting_bytes(situation: &Situation<'_>, channel: &str, nodes: &[String]) -> 
     let Some((at, _)) = plan.channels.find(channel) else { return 0 };
     let named = nodes.iter().filter_map(|name| Some(node(situation, name)?.0));
     let queues = named.chain([NodeIx::CLUSTER]).filter_map(|node| plan.queue(node, at));
-    queues.fold(0, |sum, queue| sum.saturating_add(queue.reclaimable_bytes))
+    total(queues.map(|queue| queue.reclaimable_bytes))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::nodes::{MAX_COMMANDS, configs, is_taken_over, node, takeover};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording, total},
     table::{NodeIx, NodeSmoosh},
     text::{counted, duration::format_rounded, listed, size::format_size_short},
 };
@@ -18,23 +18,21 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    let plan = &situation.inputs.plan;
-    let Some(rate) = plan.conditions.constraints.measured_rate() else { return };
     let mut behind: BTreeMap<String, Vec<Behind>> = BTreeMap::new();
     for config in configs(situation) {
         for channel in read_smoosh(config).channels {
             if channel.concurrency == 0 || is_taken_over(config, &channel.name) {
                 continue;
             }
-            let Some(found) = Behind::of(situation, &config.node, &channel, rate) else { continue };
+            let Some(found) = Behind::of(situation, &config.node, &channel) else { continue };
             if found.takes > situation.settings().max_backlog {
                 behind.entry(channel.name).or_default().push(found);
             }
         }
     }
     for (channel, nodes) in behind {
-        let bytes = nodes.iter().fold(0_u64, |sum, it| sum.saturating_add(it.reclaimable));
-        findings.offer(Severity::Warning, Gain::Unknown, || {
+        let bytes = total(nodes.iter().map(|it| it.reclaimable));
+        findings.offer(Gain::Unknown, || {
             let remedy = takeover(situation, &channel);
             finding(channel, &nodes, bytes, remedy)
         });
@@ -52,12 +50,7 @@ struct Behind {
 
 impl Behind {
     /// The backlog of a channel; none if nothing waits, or if its bytes are unknown.
-    fn of(
-        situation: &Situation<'_>,
-        name: &str,
-        channel: &SmooshChannel,
-        rate: f64,
-    ) -> Option<Self> {
+    fn of(situation: &Situation<'_>, name: &str, channel: &SmooshChannel) -> Option<Self> {
         let plan = &situation.inputs.plan;
         let (ix, node) = node(situation, name)?;
         let NodeSmoosh::Channels(reported) = &node.smoosh else { return None };
@@ -73,6 +66,7 @@ impl Behind {
                 reclaimable += target.reclaimable_bytes().unwrap_or_default() as f64 * share;
             }
         }
+        let rate = plan.conditions.constraints.measured_rate()?;
         let seconds = rewritten / (rate * channel.concurrency as f64);
         Some(Self {
             node: name.to_owned(),

@@ -35,7 +35,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         // Half as many again, so that the limit does not soon need another change.
         let written = sums.written_shards + sums.written_shards / 2;
         let better = limit_with_room_for(written).div_ceil(100) * 100;
-        findings.offer(severity, Gain::Unknown, || Wording {
+        findings.offer_as(severity, Gain::Unknown, || Wording {
             subject: Subject::Node(config.node.clone()),
             says: format!(
                 "{} writes to {} of its {} shards {but}.",

@@ -2,7 +2,7 @@
 
 use super::nodes::{versions, versions_in_words};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     text::listed,
 };
 
@@ -28,7 +28,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         return;
     }
     let [current, previous] = [current, previous].map(|(major, minor)| format!("{major}.{minor}"));
-    findings.offer(Severity::Info, Gain::Unknown, || Wording {
+    findings.offer(Gain::Unknown, || Wording {
         subject: Subject::Cluster,
         says: format!(
             "CouchDB before {previous} gets no security fixes any more: {}.",

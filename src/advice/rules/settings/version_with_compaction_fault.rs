@@ -2,7 +2,7 @@
 
 use super::nodes::{nodes_in_words, versions};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     text::listed,
 };
 use couchdb_names::Version;
@@ -36,7 +36,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let Some((fixed, _)) = FAULTS.last().filter(|_| !faults.is_empty()) else { return };
     let nodes = versions.iter().filter(|(version, _)| *version < fixed);
     let nodes: Vec<String> = nodes.flat_map(|(_, nodes)| nodes.iter().cloned()).collect();
-    findings.offer(Severity::Info, Gain::Unknown, || Wording {
+    findings.offer(Gain::Unknown, || Wording {
         subject: Subject::Cluster,
         says: format!(
             "CouchDB {oldest} counts {}, so waste is hidden on {}.",

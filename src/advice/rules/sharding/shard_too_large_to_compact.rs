@@ -2,7 +2,7 @@
 
 use super::split::{split, split_progress};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording, total},
     model::target::TargetState,
     plan::UsableSpace,
     table::{DbIx, NodeIx, TargetRef, Waste},
@@ -96,15 +96,13 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
     for (volume, dbs) in by_volume {
         if dbs.len() > MAX_DATABASES_OF_A_VOLUME {
-            let bytes = dbs.iter().map(StuckDatabase::bytes).fold(0, u64::saturating_add);
-            findings.offer(Severity::Critical, Gain::Risk(bytes), || {
-                volume_finding(situation, volume, dbs)
-            });
+            let bytes = total(dbs.iter().map(StuckDatabase::bytes));
+            findings.offer(Gain::Risk(bytes), || volume_finding(situation, volume, dbs));
             continue;
         }
         for db in dbs {
             let gain = Gain::Risk(db.bytes());
-            findings.offer(Severity::Critical, gain, || finding(situation, &db));
+            findings.offer(gain, || finding(situation, &db));
         }
     }
 }
@@ -121,8 +119,7 @@ struct StuckDatabase<'a> {
 impl StuckDatabase<'_> {
     /// Bytes of these files, which can only grow.
     fn bytes(&self) -> u64 {
-        let bytes = self.stuck.iter().filter_map(|it| it.target.file_bytes());
-        bytes.fold(0, u64::saturating_add)
+        total(self.stuck.iter().filter_map(|it| it.target.file_bytes()))
     }
 }
 
@@ -196,11 +193,10 @@ fn freeable(situation: &Situation<'_>, usable: &UsableSpace<'_>) -> u64 {
     let (plan, snapshot) = (&situation.inputs.plan, situation.snapshot());
     let nodes = snapshot.members().filter(|(_, node)| usable.volume.nodes.contains(&node.name));
     let files = nodes.filter_map(|(ix, _)| Waste::on(snapshot, ix).wasted_bytes());
-    let bytes = files.fold(0, u64::saturating_add);
     // What a running compaction has written is not free now, and will be part of the file that it leaves.
     let running = usable.volume.jobs(&plan.conditions.jobs, snapshot);
     let written = running.filter_map(|job| job.predicted_bytes.or(job.file_bytes));
-    written.fold(bytes, u64::saturating_add)
+    total(files.chain(written))
 }
 
 fn finding(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Wording {
@@ -238,16 +234,12 @@ fn finding(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Wording {
         subject: Subject::Database(db.to_owned()),
         says,
         evidence,
-        remedy: remedy(situation, *ix, stuck, worst),
+        remedy: remedy(situation, found),
     }
 }
 
-fn remedy(
-    situation: &Situation<'_>,
-    ix: DbIx,
-    stuck: &[Stuck<'_>],
-    worst: &Stuck<'_>,
-) -> Vec<Remedy> {
+fn remedy(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Vec<Remedy> {
+    let StuckDatabase { ix, stuck, worst } = found;
     let volume = &worst.room.usable.volume.name;
     if worst.live_bytes > worst.room.limit() {
         return vec![Remedy::choice(format!(
@@ -260,10 +252,10 @@ fn remedy(
             "Compact everything else on the volume {volume} first: only then is there room for a split."
         )));
     }
-    let db = situation.db_name(ix);
+    let db = situation.db_name(*ix);
     let ranges: BTreeSet<Range> = stuck.iter().filter_map(|it| it.target.range()).collect();
     if ranges.len() > MAX_SPLITS
-        || ranges.len() == situation.snapshot().shard_map(ix).ranges as usize
+        || ranges.len() == situation.snapshot().shard_map(*ix).ranges as usize
     {
         steps.push(split("Split every range of the database in two:", db, None));
     } else {

@@ -2,7 +2,7 @@
 
 use super::split::{split, split_progress};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Rule, Situation, Subject, Wording},
     model::{rounding::to_bytes, target::TargetState},
     table::DbIx,
     text::{counted, size::format_size_short},
@@ -64,8 +64,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let skew = Skew::of(situation, ix).filter(|skew| skew.bytes as f64 >= limit(skew.mean));
         let Some(skew) = skew else { continue };
         let excess = to_bytes(skew.bytes as f64 - skew.mean).saturating_mul(copies);
-        findings
-            .offer(Severity::Info, Gain::Risk(excess), || finding(situation.db_name(ix), &skew));
+        findings.offer(Gain::Risk(excess), || finding(situation.db_name(ix), &skew));
     }
 }
 
@@ -92,9 +91,7 @@ fn finding(db: &str, skew: &Skew) -> Wording {
             ("siblings", skew.siblings.into()),
         ],
         remedy: vec![
-            Remedy::choice(
-                "If the database is partitioned, look for a partition that is too large first: a split does not divide it.",
-            ),
+            "If the database is partitioned, look for a partition that is too large first: a split does not divide it.".into(),
             split(
                 "Split the range; each node with a copy needs room for its live data once more:",
                 db,
@@ -109,7 +106,10 @@ fn finding(db: &str, skew: &Skew) -> Wording {
 mod tests {
     use super::*;
     use crate::advice::Finding;
-    use crate::advice::test_cluster::{Shard, TestCluster};
+    use crate::advice::{
+        Severity,
+        test_cluster::{Shard, TestCluster},
+    };
 
     const GIB: u64 = 1 << 30;
 

@@ -1,7 +1,7 @@
 //! Small databases with many ranges.
 
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     table::DbIx,
     text::{grouped, listed, size::format_size_short},
 };
@@ -61,7 +61,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         return;
     }
     let gain = Gain::Bytes(small.surplus.saturating_mul(EMPTY_SHARD_BYTES));
-    findings.offer(Severity::Info, gain, || finding(situation, &small));
+    findings.offer(gain, || finding(situation, &small));
 }
 
 fn finding(situation: &Situation<'_>, small: &SmallDatabases) -> Wording {
@@ -90,9 +90,7 @@ fn finding(situation: &Situation<'_>, small: &SmallDatabases) -> Wording {
                 "Give new databases one range, on every node, or create each with ?q=1:",
                 "[cluster]\nq = 1",
             ),
-            Remedy::choice(
-                "An existing database keeps its ranges: create another one with ?q=1, replicate it there, and switch clients. That is worth it for databases that are used often.",
-            ),
+            "An existing database keeps its ranges: create another one with ?q=1, replicate it there, and switch clients. That is worth it for databases that are used often.".into(),
         ],
     }
 }

@@ -2,7 +2,7 @@
 
 use super::moves::{Goal, Move, ShardCopy, find_moves};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     model::{rounding::to_bytes, target::TargetState},
     table::{DbIx, NodeIx, TargetRef},
     text::{counted, grouped, size::format_size_short},
@@ -137,7 +137,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         Measure::Bytes => Gain::Risk(imbalance.excess),
         Measure::Shards => Gain::Risk(0),
     };
-    findings.offer(Severity::Warning, gain, || finding(situation, &imbalance, &moves, &after));
+    findings.offer(gain, || finding(situation, &imbalance, &moves, &after));
 }
 
 fn finding(
@@ -159,9 +159,7 @@ fn finding(
         Measure::Shards => grouped(*mean),
     };
     let node = name(*fullest);
-    let mut remedy = vec![Remedy::choice(
-        "Move these copies one at a time, as CouchDB's manual says under \"Moving a shard\": copy the file, add the node to the range in the database's shard map, wait until it has caught up, then take the old node out.",
-    )];
+    let mut remedy = vec!["Move these copies one at a time, as CouchDB's manual says under \"Moving a shard\": copy the file, add the node to the range in the database's shard map, wait until it has caught up, then take the old node out.".into()];
     for it in moves {
         let (db, range) = it.copy.range;
         let size = match measure {

@@ -37,7 +37,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             if dates.is_simulated { severity_of(&dates, settings, now) } else { measured };
         // Once the volume is full, nothing more can be written to any of its files.
         let gain = Gain::Risk(course.live);
-        findings.offer(severity, gain, || course.finding(situation, volume, severity, &dates));
+        findings.offer_as(severity, gain, || course.finding(situation, volume, severity, &dates));
     }
 }
 
@@ -55,17 +55,17 @@ fn severity_of(dates: &FillDates, settings: &AdviceSettings, now: Moment) -> Sev
 
 /// The three dates in a sentence.
 fn dates_in_words(dates: &FillDates) -> String {
-    let on = |date: Option<Moment>| {
-        date.map_or_else(|| "never".to_owned(), |at| format!("on {}", at.date()))
+    let on = |date: Option<Moment>| match date {
+        Some(at) => format!("on {}", at.date()),
+        None => "never".to_owned(),
     };
     let first = match dates.uncompacted {
         Some(_) => format!("full {}", on(dates.uncompacted)),
         None => "never full".to_owned(),
     };
+    let [smoosh, own] = [dates.smoosh, dates.compacted].map(on);
     format!(
-        "Forecast: {first} without compaction, {} with smoosh, {} with recliner as configured.",
-        on(dates.smoosh),
-        on(dates.compacted),
+        "Forecast: {first} without compaction, {smoosh} with smoosh, {own} with recliner as configured."
     )
 }
 
@@ -183,9 +183,7 @@ fn remedy(volume: &Volume, severity: Severity) -> Vec<Remedy> {
     if severity == Severity::Info {
         return vec![
             ahead,
-            Remedy::choice(
-                "See that compaction never stalls for days: keep the alerts about growing queues and about recliner itself.",
-            ),
+            "See that compaction never stalls for days: keep the alerts about growing queues and about recliner itself.".into(),
         ];
     }
     let nodes: Vec<String> = volume.nodes.iter().map(ToString::to_string).collect();
@@ -225,7 +223,7 @@ mod tests {
 
     fn cluster_of(shard: Shard, available: u64) -> TestCluster {
         let mut cluster = TestCluster::with_shards(&[shard]);
-        let space = VolumeSpace { available, size: None, measured_at: NOW };
+        let space = VolumeSpace { available, size: None, held: None, measured_at: NOW };
         let volume = |name: &str, space| Volume {
             name: name.into(),
             nodes: vec![name.into()],
@@ -302,7 +300,7 @@ mod tests {
         let inputs = cluster.inputs();
         let survey = crate::advice::Survey::of(&inputs.plan.snapshot, NOW);
         let situation = Situation { inputs: &inputs, survey: &survey, now: NOW };
-        let mut findings = Findings::default();
+        let mut findings = Findings::of(&RULE);
         check(&situation, &mut findings);
         let found = findings.into_parts().0;
         let [only] = &found[..] else { panic!("{found:?}") };

@@ -1,14 +1,14 @@
 //! Helpers of the rules about views: names of design documents, and builds of their indexes.
 
 use crate::{
-    advice::{Remedy, Situation, Subject},
+    advice::{Remedy, Situation, Subject, grouped_by},
     jobs::{Job, JobKind},
     model::rounding::to_bytes,
     table::TargetRef,
     what_if::ASSUMED_RATE,
 };
 use couchdb_names::ShardName;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The first of the design documents that share an index, with its database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,9 +45,7 @@ pub(super) fn is_building(situation: &Situation<'_>, index: TargetRef<'_>) -> bo
     let designs = index.view().map_or(&[][..], |view| &view.designs);
     let builds = |job: &Job| {
         let JobKind::BuildView(design) = &job.key.kind else { return false };
-        designs.contains(design)
-            && ShardName::split(&job.key.shard).map_or(&*job.key.shard, |shard| shard.db)
-                == index.db_name().db
+        designs.contains(design) && db_of(job) == index.db_name().db
     };
     index.facts().flags.updater_running
         || situation.inputs.plan.conditions.jobs.list.iter().any(builds)
@@ -58,14 +56,24 @@ pub(super) fn builds_by_design<'a>(
     situation: &Situation<'a>,
     chosen: impl Fn(&Job) -> bool,
 ) -> BTreeMap<DesignName, Vec<&'a Job>> {
-    let mut builds: BTreeMap<DesignName, Vec<&Job>> = BTreeMap::new();
-    for job in situation.inputs.plan.conditions.jobs.list.iter().filter(|job| chosen(job)) {
-        let JobKind::BuildView(design) = &job.key.kind else { continue };
-        let db = ShardName::split(&job.key.shard).map_or(&*job.key.shard, |shard| shard.db);
-        let name = DesignName { db: db.to_owned(), design: design.to_string() };
-        builds.entry(name).or_default().push(job);
-    }
-    builds
+    let jobs = situation.inputs.plan.conditions.jobs.list.iter().filter(|job| chosen(job));
+    grouped_by(jobs.filter_map(|job| {
+        let JobKind::BuildView(design) = &job.key.kind else { return None };
+        let name = DesignName { db: db_of(job).to_owned(), design: design.to_string() };
+        Some((name, job))
+    }))
+}
+
+/// The database whose index a job is about.
+fn db_of(job: &Job) -> &str {
+    ShardName::split(&job.key.shard).map_or(&*job.key.shard, |shard| shard.db)
+}
+
+/// The names of the nodes on which jobs run.
+pub(super) fn nodes_of(situation: &Situation<'_>, jobs: &[&Job]) -> Vec<String> {
+    let node = |job: &&Job| situation.snapshot().node(job.key.node).map(|it| it.name.to_string());
+    let nodes: BTreeSet<String> = jobs.iter().filter_map(node).collect();
+    nodes.into_iter().collect()
 }
 
 /// Seconds that writing takes, at the measured rate of compactions or else the assumed one.

@@ -2,7 +2,7 @@
 
 use super::designs::DesignName;
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Wording},
     table::TargetRef,
     text::{counted, size::format_size_short},
 };
@@ -42,7 +42,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             let Some(other) = other.filter(|_| bytes >= min_bytes) else { continue };
             let Some(name) = DesignName::of(index) else { continue };
             let duplicate = Duplicate { index, other, bytes };
-            findings.offer(Severity::Info, Gain::Bytes(bytes), || finding(name, duplicate));
+            findings.offer(Gain::Bytes(bytes), || finding(name, duplicate));
         }
     }
 }
@@ -88,7 +88,10 @@ fn finding(name: DesignName, Duplicate { index, other, bytes }: Duplicate<'_>) -
 mod tests {
     use super::*;
     use crate::advice::Finding;
-    use crate::advice::test_cluster::{Index, Shard, TestCluster};
+    use crate::advice::{
+        Severity,
+        test_cluster::{Index, Shard, TestCluster},
+    };
 
     const MIB: u64 = 1 << 20;
 

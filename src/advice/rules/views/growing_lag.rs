@@ -2,7 +2,7 @@
 
 use super::designs::{DesignName, is_building};
 use crate::{
-    advice::{Findings, Gain, LagChange, Remedy, Rule, Severity, Situation, Wording},
+    advice::{Findings, Gain, LagChange, Rule, Situation, Wording},
     text::{duration::format_rounded, grouped},
 };
 
@@ -23,7 +23,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         }
         let Some(name) = DesignName::of(index) else { continue };
         let gain = Gain::Risk(index.file_bytes().unwrap_or_default());
-        findings.offer(Severity::Warning, gain, || finding(name, &change));
+        findings.offer(gain, || finding(name, &change));
     }
 }
 
@@ -44,9 +44,7 @@ fn finding(name: DesignName, change: &LagChange) -> Wording {
             name.show(
                 "Look for map functions that do more than they need, and for views that nobody reads: all of them run for each change:",
             ),
-            Remedy::choice(
-                "If all are needed, move views to design documents of their own, which are built side by side, write them in Erlang or as a Mango index, or split the ranges of the database: each range is built by a process of its own.",
-            ),
+            "If all are needed, move views to design documents of their own, which are built side by side, write them in Erlang or as a Mango index, or split the ranges of the database: each range is built by a process of its own.".into(),
         ],
         subject: name.subject(),
     }
@@ -57,7 +55,7 @@ mod tests {
     use super::*;
     use crate::{
         advice::{
-            LagHistory,
+            LagHistory, Severity,
             test_cluster::{Index, NOW, Shard, TestCluster, build_job},
         },
         model::facts::{FactSource, Measurement, OptionalU64},

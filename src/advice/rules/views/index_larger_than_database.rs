@@ -2,7 +2,7 @@
 
 use super::designs::DesignName;
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Wording},
     text::size::format_size_short,
 };
 
@@ -33,8 +33,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             if gain < settings.min_bytes {
                 continue;
             }
-            findings
-                .offer(Severity::Info, Gain::Bytes(gain), || finding(name, bytes, db.active_bytes));
+            findings.offer(Gain::Bytes(gain), || finding(name, bytes, db.active_bytes));
         }
     }
 }
@@ -54,9 +53,7 @@ fn finding(name: DesignName, index: u64, database: u64) -> Wording {
         ],
         remedy: vec![
             name.show("See what its views emit:"),
-            Remedy::choice(
-                "Emit null, or only the fields that readers need, and let them query with include_docs=true. The changed document builds a new index beside the old one, so do it while there is room, then clean up.",
-            ),
+            "Emit null, or only the fields that readers need, and let them query with include_docs=true. The changed document builds a new index beside the old one, so do it while there is room, then clean up.".into(),
             Remedy::view_cleanup(
                 "Delete the files of the old index once the new one is built:",
                 &name.db,

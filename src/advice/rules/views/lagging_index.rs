@@ -2,8 +2,9 @@
 
 use super::designs::{DesignName, is_building};
 use crate::{
-    advice::{Findings, Gain, LagChange, Remedy, Rule, Severity, Situation, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Wording},
     model::channel::Mode,
+    table::TargetRef,
     text::{duration::format_rounded, grouped, size::format_size_short},
 };
 
@@ -28,13 +29,10 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             let Some(pending) = pending.filter(|_| !is_building(situation, index)) else {
                 continue;
             };
-            let query = index.view().and_then(|view| view.build_query.as_ref());
-            let Some((name, query)) = DesignName::of(index).zip(query) else { continue };
-            let bytes = index.file_bytes().unwrap_or_default();
-            let change = situation.inputs.lags.change(index);
-            findings.offer(Severity::Warning, Gain::Risk(bytes), || {
-                finding(situation, name, &query.view, (pending, change), bytes)
-            });
+            let has_query = index.view().is_some_and(|view| view.build_query.is_some());
+            let Some(name) = DesignName::of(index).filter(|_| has_query) else { continue };
+            let gain = Gain::Risk(index.file_bytes().unwrap_or_default());
+            findings.offer(gain, || finding(situation, index, name, pending));
         }
     }
 }
@@ -48,13 +46,16 @@ fn knows_all_jobs(situation: &Situation<'_>) -> bool {
 
 fn finding(
     situation: &Situation<'_>,
+    index: TargetRef<'_>,
     name: DesignName,
-    view: &str,
-    (pending, change): (u64, Option<LagChange>),
-    bytes: u64,
+    pending: u64,
 ) -> Wording {
+    let bytes = index.file_bytes().unwrap_or_default();
+    let query = index.view().and_then(|view| view.build_query.as_ref());
+    let view = query.map_or("", |query| &query.view);
     let mut evidence = vec![("updates_pending", pending.into()), ("file_bytes", bytes.into())];
     let mut grew = String::new();
+    let change = situation.inputs.lags.change(index);
     if let Some(change) = change.filter(|change| change.growth() > 0) {
         let (growth, span) = (grouped(change.growth()), format_rounded(change.span));
         grew = format!(" It is {growth} more than {span} ago.");
@@ -98,7 +99,10 @@ fn warmer(situation: &Situation<'_>) -> Option<Remedy> {
 mod tests {
     use super::*;
     use crate::{
-        advice::test_cluster::{Index, Shard, TestCluster, build_job},
+        advice::{
+            Severity,
+            test_cluster::{Index, Shard, TestCluster, build_job},
+        },
         table::IndexQuery,
     };
 

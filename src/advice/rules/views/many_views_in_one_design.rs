@@ -2,7 +2,7 @@
 
 use super::designs::{DesignName, seconds_to_write};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Wording},
+    advice::{Findings, Gain, Rule, Situation, Wording},
     text::{duration::format_rounded, size::format_size_short},
 };
 use std::time::Duration;
@@ -28,9 +28,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             let Some(name) = DesignName::of(index) else { continue };
             let others = bytes - bytes / views;
             let seconds = seconds_to_write(situation, others);
-            findings.offer(Severity::Info, Gain::Seconds(seconds), || {
-                finding(name, views, bytes, seconds)
-            });
+            findings.offer(Gain::Seconds(seconds), || finding(name, views, bytes, seconds));
         }
     }
 }
@@ -55,9 +53,7 @@ fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Wording {
         ],
         remedy: vec![
             name.show("See its views:"),
-            Remedy::choice(
-                "At the next change, move the views that change often, and those that nobody waits for, to design documents of their own.",
-            ),
+            "At the next change, move the views that change often, and those that nobody waits for, to design documents of their own.".into(),
         ],
         subject: name.subject(),
     }
@@ -67,7 +63,10 @@ fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Wording {
 mod tests {
     use super::*;
     use crate::advice::Finding;
-    use crate::advice::test_cluster::{Index, Shard, TestCluster};
+    use crate::advice::{
+        Severity,
+        test_cluster::{Index, Shard, TestCluster},
+    };
 
     fn found(views: u64, bytes: Option<u64>) -> Vec<Finding> {
         let shard = |node| Shard::new("orders", node, 0, 500 << 20);

@@ -1,13 +1,12 @@
 //! Compactions of indexes that are being built.
 
-use super::designs::{DesignName, builds_by_design, seconds_to_write};
+use super::designs::{DesignName, builds_by_design, nodes_of, seconds_to_write};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Wording, total},
     jobs::{Job, JobKey, JobKind, Jobs},
     model::{channel::Mode, records::JobOwner, settings::work::SmooshMode},
     text::{counted, listed, quote::yaml_scalar},
 };
-use std::collections::BTreeSet;
 
 pub(crate) const RULE: Rule = Rule {
     code: "smoosh_compacts_building_index",
@@ -25,8 +24,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             continue;
         }
         let sizes = compactions.iter().filter_map(|job| job.predicted_bytes.or(job.file_bytes));
-        let gain = Gain::Seconds(seconds_to_write(situation, sizes.fold(0, u64::saturating_add)));
-        findings.offer(Severity::Warning, gain, || finding(situation, name, &compactions));
+        let gain = Gain::Seconds(seconds_to_write(situation, total(sizes)));
+        findings.offer(gain, || finding(situation, name, &compactions));
     }
 }
 
@@ -38,9 +37,7 @@ fn foreign_compaction<'a>(jobs: &'a Jobs, build: &Job) -> Option<&'a Job> {
 }
 
 fn finding(situation: &Situation<'_>, name: DesignName, compactions: &[&Job]) -> Wording {
-    let node = |job: &&Job| situation.snapshot().node(job.key.node).map(|it| it.name.to_string());
-    let nodes: BTreeSet<String> = compactions.iter().filter_map(node).collect();
-    let nodes = listed(&nodes.into_iter().collect::<Vec<_>>());
+    let nodes = listed(&nodes_of(situation, compactions));
     Wording {
         says: format!(
             "{} of the index of {name} on {nodes} that recliner did not start {} while the index is built.",
@@ -88,7 +85,10 @@ fn remedy(situation: &Situation<'_>) -> Vec<Remedy> {
 mod tests {
     use super::*;
     use crate::advice::Finding;
-    use crate::advice::test_cluster::{Shard, TestCluster, build_job};
+    use crate::advice::{
+        Severity,
+        test_cluster::{Shard, TestCluster, build_job},
+    };
 
     fn compaction(owner: JobOwner) -> Job {
         let build = build_job("orders", "_design/reports", 0);

@@ -1,12 +1,11 @@
 //! Index builds without progress.
 
-use super::designs::{DesignName, builds_by_design};
+use super::designs::{DesignName, builds_by_design, nodes_of};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Wording, total},
     jobs::{Job, JobPhase},
     text::{counted, duration::format_rounded, listed},
 };
-use std::{collections::BTreeSet, time::Duration};
 
 pub(crate) const RULE: Rule = Rule {
     code: "stalled_build",
@@ -21,24 +20,15 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         job.phase == JobPhase::Running && job.last_progress_at.age(situation.now) >= limit
     };
     for (name, jobs) in builds_by_design(situation, is_stalled) {
-        let ages = jobs.iter().map(|job| job.last_progress_at.age(situation.now));
-        let Some(longest) = ages.max() else { continue };
-        let bytes = jobs.iter().filter_map(|job| job.file_bytes).fold(0, u64::saturating_add);
-        findings.offer(Severity::Warning, Gain::Risk(bytes), || {
-            finding(situation, name, &jobs, longest)
-        });
+        let bytes = total(jobs.iter().filter_map(|job| job.file_bytes));
+        findings.offer(Gain::Risk(bytes), || finding(situation, name, &jobs));
     }
 }
 
-fn finding(
-    situation: &Situation<'_>,
-    name: DesignName,
-    jobs: &[&Job],
-    longest: Duration,
-) -> Wording {
-    let node = |job: &&Job| situation.snapshot().node(job.key.node).map(|it| it.name.to_string());
-    let nodes: BTreeSet<String> = jobs.iter().filter_map(node).collect();
-    let nodes: Vec<String> = nodes.into_iter().collect();
+fn finding(situation: &Situation<'_>, name: DesignName, jobs: &[&Job]) -> Wording {
+    let ages = jobs.iter().map(|job| job.last_progress_at.age(situation.now));
+    let longest = ages.max().unwrap_or_default();
+    let nodes = nodes_of(situation, jobs);
     let first = nodes.first().cloned().unwrap_or_default();
     Wording {
         says: format!(
@@ -59,9 +49,7 @@ fn finding(
                 &["_node", &first, "_active_tasks"],
             ),
             name.show("Look for a map function that takes long or loops:"),
-            Remedy::choice(
-                "Look in the node's log for os_process errors and timeouts of this design document, and at the load and the disks of the node. Ending the couchjs process makes CouchDB start the build again from its last checkpoint.",
-            ),
+            "Look in the node's log for os_process errors and timeouts of this design document, and at the load and the disks of the node. Ending the couchjs process makes CouchDB start the build again from its last checkpoint.".into(),
         ],
         subject: name.subject(),
     }
@@ -71,7 +59,10 @@ fn finding(
 mod tests {
     use super::*;
     use crate::advice::Finding;
-    use crate::advice::test_cluster::{Shard, TestCluster, build_job};
+    use crate::advice::{
+        Severity,
+        test_cluster::{Shard, TestCluster, build_job},
+    };
 
     fn found(seconds: u64, phase: JobPhase) -> Vec<Finding> {
         let shard = Shard::new("orders", "a", 0, 1 << 20);

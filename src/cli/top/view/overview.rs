@@ -1,4 +1,4 @@
-//! The first screen: disk space, running jobs, and channels.
+//! The first screen: disk space, open runs, running jobs, and channels.
 
 use super::{
     Theme, below, line, table,
@@ -31,6 +31,7 @@ pub(super) fn render(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffe
         rest = below(rest, 1);
     }
     rest = volumes(model, theme, below(rest, 1), buffer);
+    rest = open_run(model, theme, rest, buffer);
     // Leave room for the header and the three channels with most to reclaim.
     let jobs = MAX_JOBS.min(rest.height.saturating_sub(6));
     if jobs > 0 {
@@ -134,6 +135,20 @@ fn says_of(volume: &VolumeSpaceLine) -> String {
             format!("free space unknown{}", problem.unwrap_or_default())
         }
     }
+}
+
+/// Draws a line for the open run that was ordered last; returns the area below it.
+fn open_run(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) -> Rect {
+    let mut open = model.answers.runs.runs.iter().filter(|run| run.is_open());
+    let Some(run) = open.next() else { return area };
+    let others = match open.count() {
+        0 => String::new(),
+        others => format!(" (and {})", counted(others as u64, "other run", "other runs")),
+    };
+    let waits = run.waits.as_ref().map_or_else(String::new, |why| format!("; waits: {why}"));
+    let says = format!("Run {}{others} over {}: {}{waits}", run.run, run.scope(), run.says);
+    put(buffer, line(area, 0), &clipped(&printable(&says), area.width), theme.head());
+    below(area, 1)
 }
 
 /// Draws the jobs, one per line; returns the area below them.

@@ -35,7 +35,7 @@ Bars of volumes: █ live  ▒ reclaimable or unused  ▓ everything else  ░ f
 /// Draws a popup in the middle of an area.
 pub(super) fn render(model: &Model, popup: &Popup, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let room = area.width.min(MAX_WIDTH).saturating_sub(4);
-    let (title, lines, scroll) = content(model, popup, room);
+    let (title, lines) = content(model, popup, room);
     let widest = lines.iter().map(|line| width(line)).max().unwrap_or(0).max(width(&title) + 2);
     let most = area.height.saturating_sub(2);
     let height = u16::try_from(lines.len()).unwrap_or(most).saturating_add(2).min(most);
@@ -48,7 +48,7 @@ pub(super) fn render(model: &Model, popup: &Popup, theme: Theme, area: Rect, buf
     };
     Clear.render(frame, buffer);
     let shown = usize::from(height.saturating_sub(2));
-    let first = scroll.min(lines.len().saturating_sub(shown));
+    let first = model.scroll.min(lines.len().saturating_sub(shown));
     let mut block = Block::bordered().title(format!(" {title} ")).title_style(theme.head());
     if lines.len() > shown {
         let last = (first + shown).min(lines.len());
@@ -62,32 +62,29 @@ pub(super) fn render(model: &Model, popup: &Popup, theme: Theme, area: Rect, buf
     }
 }
 
-/// The title, the lines at this width, and the number of lines scrolled.
-fn content(model: &Model, popup: &Popup, room: u16) -> (String, Vec<String>, usize) {
+/// The title, and the lines at this width.
+fn content(model: &Model, popup: &Popup, room: u16) -> (String, Vec<String>) {
     match popup {
-        Popup::Help => ("Keys".to_owned(), fold(HELP, room), 0),
-        Popup::Wrong { scroll } => {
+        Popup::Help => ("Keys".to_owned(), fold(HELP, room)),
+        Popup::Wrong => {
             let wrong = model.answers.wrong();
             let fine = model.answers.status.all_clear().unwrap_or("Nothing is wrong.");
             let text = match wrong.is_empty() {
                 true => fine.to_owned(),
                 false => wrong.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n\n"),
             };
-            ("What is wrong".to_owned(), fold(&text, room), *scroll)
+            ("What is wrong".to_owned(), fold(&text, room))
         }
-        Popup::Waiting(what) => (what.clone(), vec!["Asking recliner …".to_owned()], 0),
-        Popup::Explained { asked, targets, scroll } => {
-            let text = printed::explained(asked, targets, false, room);
-            ("Explained".to_owned(), fold(&text, room), *scroll)
+        Popup::Waiting(what) => (what.clone(), vec!["Asking recliner …".to_owned()]),
+        Popup::Explained { asked, targets } => {
+            let only_node = model.answers.planned.only_node.as_deref();
+            let text = printed::explained(asked, targets, only_node, false, room);
+            ("Explained".to_owned(), fold(&text, room))
         }
         Popup::Confirm(confirmation) => {
-            let lines = confirmation.paragraphs();
-            let lines = lines.iter().flat_map(|line| match line.is_empty() {
-                true => vec![String::new()],
-                false => fold(line, room),
-            });
-            (confirmation.question().to_owned(), lines.collect(), 0)
+            let text = confirmation.paragraphs().join("\n");
+            (confirmation.question().to_owned(), fold(&text, room))
         }
-        Popup::Said { title, text, scroll } => (title.clone(), fold(text, room), *scroll),
+        Popup::Said { title, text } => (title.clone(), fold(text, room)),
     }
 }

@@ -6,6 +6,9 @@ use super::{
     },
     *,
 };
+use crate::{
+    advice::AdviceView, cli::table::sums::plan, serve::report::Space, text::size::format_size_short,
+};
 use insta::assert_snapshot;
 use ratatui::{Terminal, backend::TestBackend};
 
@@ -59,6 +62,23 @@ fn draws_each_screen_on_a_large_terminal() {
             format!("{name}_160"),
             shown(&after("advise", &[Key::Char(key)]), 160, 50)
         );
+    }
+}
+
+#[test]
+fn overview_shows_the_sums_of_the_api() {
+    let space = Space::of(&plan(), &AdviceView::default());
+    let mut model = fixture::model("advise");
+    model.answers.space = space.clone();
+    let text = shown(&model, 160, 50);
+    let [on_disk, reclaimable] =
+        [space.file_bytes, space.reclaimable_bytes].map(|bytes| format_size_short(bytes.unwrap()));
+    for says in [
+        format!("{on_disk} on disk in all copies, "),
+        format!("{reclaimable} reclaimable by compaction"),
+        format!("{} targets, {} waiting", space.targets, space.waiting),
+    ] {
+        assert!(text.contains(&says), "{says}: {text}");
     }
 }
 

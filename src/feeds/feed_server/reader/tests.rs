@@ -32,7 +32,7 @@ fn page(numbers: &[u64], highest_removed_seq: u64) -> FeedPage {
 fn live(feed_type: Kind, has_heartbeats: bool) -> FeedReader {
     let settings = watch::channel(work::JournalRetention::default()).1;
     let clock = Clock::anchored(Moment::from_unix(1_800_000_000));
-    let (_task, journal) = JournalTask::open(InMemory, clock, settings).unwrap();
+    let (_task, journal) = JournalTask::open(InMemory::default(), clock, settings).unwrap();
     let (_task, feed) = FeedServerTask::new(journal, 1, CancellationToken::new());
     FeedReader {
         feed,

@@ -182,9 +182,15 @@ document.addEventListener("click", (event) => {
   if (selection) selection.removeAllRanges();
 });
 
-/** The page for each letter that follows `g`. */
-/** @type {Record<string, string>} */
-const PLACES = { o: "./", d: "databases", t: "targets", q: "queue", j: "jobs", e: "events", n: "nodes", a: "advice", w: "what-if", c: "configuration", s: "status" };
+/**
+ * The page for a letter that follows `g`, according to the list of keys.
+ * @param {string} letter
+ */
+function placeOf(letter) {
+  const keys = Array.from(document.querySelectorAll("#page-keys [data-to]"));
+  const key = keys.find((key) => key.textContent === letter);
+  return key ? key.getAttribute("data-to") : null;
+}
 let going = false;
 
 document.addEventListener("keydown", (event) => {
@@ -192,8 +198,9 @@ document.addEventListener("keydown", (event) => {
   const typing = at instanceof HTMLElement && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName);
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   const help = document.getElementById("page-keys");
-  if (going && event.key in PLACES) {
-    location.href = (document.body.dataset.root || "") + PLACES[event.key];
+  const place = going ? placeOf(event.key) : null;
+  if (place) {
+    location.href = (document.body.dataset.root || "") + place;
   } else if (event.key === "/") {
     const search = document.getElementById("page-search");
     if (search) { search.focus(); event.preventDefault(); }

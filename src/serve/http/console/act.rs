@@ -4,7 +4,7 @@
 //! the guard checks more strictly than requests of programs; everything else, including
 //! permissions, is up to the API.
 
-use super::{failed, form_of, given, response};
+use super::{MAX_FORM, failed, form_of, given, response};
 use crate::{
     model::{
         channel::Mode,
@@ -217,7 +217,7 @@ pub(super) async fn act(
     }
     let (head, form) = request.into_parts();
     let read = async {
-        let given = form_of(form).await?;
+        let given = form_of(form, MAX_FORM).await?;
         Ok((name_of(&given)?, given))
     };
     let (name, given) = match read.await {

@@ -151,7 +151,7 @@ async fn render_while_followed(
     state: AppState,
     turn: Arc<Semaphore>,
 ) {
-    let mut changes = Changes::of(&state);
+    let mut changes = state.clone();
     loop {
         let Ok(own) = turn.acquire().await else { return };
         let begun = Instant::now();
@@ -185,7 +185,7 @@ async fn render_while_followed(
         }
         tokio::select! {
             () = state.stop.cancelled() => return,
-            () = changes.next() => {}
+            () = changed(&mut changes) => {}
             // Relative times on the page change even without events.
             () = time::sleep(BEAT) => {}
         }
@@ -207,33 +207,14 @@ impl LastRendering {
     }
 }
 
-/// Everything whose publication may change a page.
-struct Changes {
-    plan: watch::Receiver<Arc<crate::plan::Plan>>,
-    status: watch::Receiver<Arc<crate::scan::ScanStatus>>,
-    advice: watch::Receiver<Arc<crate::advice::AdviceView>>,
-    config: watch::Receiver<Arc<crate::serve::http::ConfigStatus>>,
-}
-
-impl Changes {
-    fn of(state: &AppState) -> Self {
-        Self {
-            plan: state.plan.clone(),
-            status: state.status.clone(),
-            advice: state.advice.clone(),
-            config: state.config.clone(),
-        }
-    }
-
-    /// Waits for the next publication. A task that has ended publishes nothing more.
-    async fn next(&mut self) {
-        tokio::select! {
-            Ok(()) = self.plan.changed() => {}
-            Ok(()) = self.status.changed() => {}
-            Ok(()) = self.advice.changed() => {}
-            Ok(()) = self.config.changed() => {}
-            else => std::future::pending().await,
-        }
+/// Waits for the next publication of what may change a page. A task that has ended publishes nothing more.
+async fn changed(state: &mut AppState) {
+    tokio::select! {
+        Ok(()) = state.plan.changed() => {}
+        Ok(()) = state.status.changed() => {}
+        Ok(()) = state.advice.changed() => {}
+        Ok(()) = state.config.changed() => {}
+        else => std::future::pending().await,
     }
 }
 

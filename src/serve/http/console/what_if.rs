@@ -3,10 +3,10 @@
 //! Passes a form to the API's own forecast, which runs on its own thread and in turn. A link only
 //! fills in the form: any page can contain the link, and a forecast is expensive.
 
-use super::{form_of, given, parsed, response};
+use super::{MAX_FORM, asked_in_turn, given, parsed, response};
 use crate::serve::{
     console::{self, Given},
-    http::{error::ApiError, guard, state::AppState, what_if},
+    http::{error::ApiError, state::AppState, what_if},
     report::WhatIf,
 };
 use axum::{
@@ -28,14 +28,7 @@ pub(super) async fn ask(
     extract::State(state): extract::State<AppState>,
     request: Request,
 ) -> Response {
-    let asked = async {
-        guard::check_question_form(&request).map_err(ApiError::from)?;
-        let place = state.limits.forecasts.place().await?;
-        let given = form_of(request.into_body()).await?;
-        let turn = place.turn().await?;
-        Ok((place, turn, given))
-    };
-    match asked.await {
+    match asked_in_turn(&state.limits.forecasts, request, MAX_FORM).await {
         Ok((_place, turn, given)) => {
             let question = given.clone();
             let answer = what_if::forecast(&state, &turn, move || parsed(&question)).await;

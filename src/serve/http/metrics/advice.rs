@@ -26,8 +26,5 @@ pub(super) fn write(writer: &mut Writer, view: &AdviceView, now: Moment) {
             family.sample(&[rule.code, severity.label()], count);
         }
     }
-    let mut family = writer.family(&ADVICE_GAIN_BYTES);
-    for (rule, (_, bytes)) in &open {
-        family.sample(&[rule.code], *bytes);
-    }
+    writer.write(&ADVICE_GAIN_BYTES, open.iter().map(|(rule, (_, bytes))| ([rule.code], *bytes)));
 }

@@ -6,6 +6,7 @@ use crate::{
 };
 use hashbrown::HashSet;
 use metrics_text::{Writer, families};
+use std::collections::BTreeMap;
 
 families! {
     VIEW_UPDATES_PENDING: Gauge None "recliner_view_updates_pending" ["db", "ddoc"]
@@ -48,19 +49,14 @@ pub(super) fn write(writer: &mut Writer, builds: &IndexBuilds) {
             samples.sample(&[&line.db, &line.design, engine, &search.index], pending);
         }
     }
-    for (family, counts) in
-        [(&INDEX_BUILDS_RUNNING, &builds.running), (&INDEX_BUILDS_WAITING, &builds.waiting)]
-    {
-        let mut samples = writer.family(family);
-        for class in BuildClass::each() {
-            samples.sample(&[class.label()], counts.get(&class).copied().unwrap_or_default());
-        }
-    }
-    writer.family(&INDEX_BUILDS_STALLED).sample(&[], builds.stalled);
-    let mut samples = writer.family(&INDEX_BUILDS_STARTED);
-    for class in BuildClass::each() {
-        samples.sample(&[class.label()], builds.started.get(&class).copied().unwrap_or_default());
-    }
+    let by_class = |counts: &BTreeMap<BuildClass, u64>| {
+        let count = |class| counts.get(&class).copied().unwrap_or_default();
+        BuildClass::each().map(|class| ([class.label()], count(class))).collect::<Vec<_>>()
+    };
+    writer.write(&INDEX_BUILDS_RUNNING, by_class(&builds.running));
+    writer.write(&INDEX_BUILDS_WAITING, by_class(&builds.waiting));
+    writer.write(&INDEX_BUILDS_STALLED, [([], builds.stalled)]);
+    writer.write(&INDEX_BUILDS_STARTED, by_class(&builds.started));
     let mut samples = writer.family(&INDEX_BUILDS_FINISHED);
     for class in BuildClass::each() {
         for ending in BuildResult::each() {

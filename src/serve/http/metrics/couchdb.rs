@@ -17,10 +17,6 @@ families! {
 }
 
 pub(super) fn write(writer: &mut Writer, entries: &[EntryStatus]) {
-    let mut samples = writer.family(&COUCHDB_UP);
-    for entry in entries {
-        if let Some(up) = entry.up {
-            samples.sample(&[entry.url.as_str()], up);
-        }
-    }
+    let up = entries.iter().filter_map(|entry| Some(([entry.url.as_str()], entry.up?)));
+    writer.write(&COUCHDB_UP, up);
 }

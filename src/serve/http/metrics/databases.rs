@@ -3,7 +3,6 @@
 //! The snapshot chooses the databases; this file ensures that each name has only one series. On a
 //! large cluster, most of a scrape comes from here.
 
-use super::FamilyReaders;
 use crate::{
     model::target::TargetKind,
     plan::Plan,
@@ -12,7 +11,7 @@ use crate::{
 };
 use couchdb_names::{Range, RangeText};
 use hashbrown::{HashMap, HashSet};
-use metrics_text::{LabelSets, Writer, families};
+use metrics_text::{Family, LabelSets, Writer, families};
 
 families! {
     DATABASE_COPIES: Gauge None "recliner_database_copies" ["db", "kind"]
@@ -42,6 +41,10 @@ families! {
         "Bytes predicted to come free in one file of a view index, which recliner_target_reclaimable_bytes counts too.";
 }
 
+/// Families with the same labels, each with the function that reads its value.
+type FamilyReaders<const LABELS: usize, const FAMILIES: usize> =
+    [(&'static Family<LABELS>, fn(Sizes) -> Option<u64>); FAMILIES];
+
 /// Characters reserved for the labels of one target, for longer names than most clusters have.
 const LABEL_CHARACTERS: usize = 256;
 
@@ -60,7 +63,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     };
     let (parts, targets): (Vec<TargetIx>, Vec<TargetIx>) =
         listed.into_iter().partition(|ix| snapshot.target(*ix).is_some_and(TargetRef::is_part));
-    let families: FamilyReaders<Sizes, Option<u64>, 6, 3> = [
+    let families: FamilyReaders<6, 3> = [
         (&TARGET_FILE_BYTES, |sizes| sizes.file),
         (&TARGET_ACTIVE_BYTES, |sizes| sizes.active),
         (&TARGET_RECLAIMABLE_BYTES, |sizes| sizes.reclaimable),
@@ -75,7 +78,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
             names.signature(),
         ]
     });
-    let families: FamilyReaders<Sizes, Option<u64>, 5, 2> = [
+    let families: FamilyReaders<5, 2> = [
         (&VIEW_PART_FILE_BYTES, |sizes| sizes.file),
         (&VIEW_PART_RECLAIMABLE_BYTES, |sizes| sizes.reclaimable),
     ];
@@ -124,11 +127,9 @@ fn databases(writer: &mut Writer, snapshot: &Snapshot, superseded: &HashSet<DbIx
     let sees_shards =
         members.peek().is_some() && members.all(|node| node.is_served && !node.files_only);
     let sees_views = snapshot.node(NodeIx::CLUSTER).is_some_and(|node| node.is_served);
-    let top = || snapshot.top().databases.iter().filter(|top| !superseded.contains(&top.db));
-    let mut labels = LabelSets::with_capacity(&DATABASE_COPIES, 2 * top().count(), 0);
-    let mut rows: Vec<FileSums> = Vec::new();
-    let mut row_of: HashMap<(&str, &str), usize> = HashMap::new();
-    for top in top() {
+    let mut rows: Vec<([&str; 2], FileSums)> = Vec::new();
+    let mut row_of: HashMap<[&str; 2], usize> = HashMap::new();
+    for top in snapshot.top().databases.iter().filter(|top| !superseded.contains(&top.db)) {
         let Some(name) = snapshot.db_name(top.db) else { continue };
         for (kind, seen, sums) in [
             (TargetKind::Db, sees_shards, &top.sums.shards),
@@ -137,32 +138,23 @@ fn databases(writer: &mut Writer, snapshot: &Snapshot, superseded: &HashSet<DbIx
             if !seen || sums.file_count == 0 {
                 continue;
             }
-            let at = *row_of.entry((name.db, kind.label())).or_insert(rows.len());
-            if let Some(row) = rows.get_mut(at) {
-                *row = row.and(sums);
-            } else {
-                labels.push(&[name.db, kind.label()]);
-                rows.push(*sums);
+            let labels = [name.db, kind.label()];
+            let at = *row_of.entry(labels).or_insert(rows.len());
+            match rows.get_mut(at) {
+                Some((_, row)) => *row = row.and(sums),
+                None => rows.push((labels, *sums)),
             }
         }
     }
-    let mut samples = writer.family(&DATABASE_COPIES);
-    for (labels, sums) in labels.iter().zip(&rows) {
-        samples.sample_of(labels, sums.file_count);
-    }
-    let families: FamilyReaders<&FileSums, Option<f64>, 2, 3> = [
-        (&DATABASE_FILE_BYTES, |sums| sums.file_bytes.get()),
-        (&DATABASE_ACTIVE_BYTES, |sums| sums.active_bytes.get()),
-        (&DATABASE_RECLAIMABLE_BYTES, |sums| sums.reclaimable_bytes.get()),
-    ];
-    for (family, read) in families {
-        let mut samples = writer.family(family);
-        for (labels, sums) in labels.iter().zip(&rows) {
-            if let Some(bytes) = read(sums) {
-                samples.sample_of(labels, bytes);
-            }
-        }
-    }
+    writer.write_each(&rows, &[(&DATABASE_COPIES, |sums| Some(sums.file_count))]);
+    writer.write_each(
+        &rows,
+        &[
+            (&DATABASE_FILE_BYTES, |sums| sums.file_bytes.get()),
+            (&DATABASE_ACTIVE_BYTES, |sums| sums.active_bytes.get()),
+            (&DATABASE_RECLAIMABLE_BYTES, |sums| sums.reclaimable_bytes.get()),
+        ],
+    );
     // Before the first scan the number is unknown, not zero.
     if members_known(snapshot) {
         writer.family(&DATABASES_NOT_EXPORTED).sample(&[], snapshot.top().incomplete_count);
@@ -181,7 +173,7 @@ fn targets_of<const LABELS: usize, const FAMILIES: usize>(
     writer: &mut Writer,
     snapshot: &Snapshot,
     targets: &[TargetIx],
-    families: &FamilyReaders<Sizes, Option<u64>, LABELS, FAMILIES>,
+    families: &FamilyReaders<LABELS, FAMILIES>,
     named: impl for<'a> Fn(TargetRef<'a>, &'a Names<'a>) -> [&'a str; LABELS],
 ) {
     let [(first, read), others @ ..] = families.as_slice() else { return };

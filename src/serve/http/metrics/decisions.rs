@@ -3,7 +3,7 @@
 use super::served_nodes;
 use crate::{
     model::records::SuspensionScope,
-    plan::{Plan, RefusalReason},
+    plan::{Plan, Refusal, RefusalReason},
     table::NodeIx,
     text::Label,
 };
@@ -60,29 +60,21 @@ fn runs(writer: &mut Writer, plan: &Plan) {
         left_out += progress.left_out_groups().iter().map(|group| group.members).sum::<u64>();
     }
     let active = open().filter(|(_, run)| run.is_active()).count();
-    let mut samples = writer.family(&RUNS);
-    samples.sample(&["running"], active);
-    samples.sample(&["paused"], open().count() - active);
-    let mut samples = writer.family(&RUN_MEMBERS);
+    writer.write(&RUNS, [(["running"], active), (["paused"], open().count() - active)]);
     let states =
         [("done", done), ("running", running), ("waiting", waiting), ("left_out", left_out)];
-    for (state, members) in states {
-        samples.sample(&[state], members);
-    }
+    writer.write(&RUN_MEMBERS, states.map(|(state, members)| ([state], members)));
 }
 
 fn limits(writer: &mut Writer, plan: &Plan) {
     let limits = &plan.rules.limits;
-    let mut samples = writer.family(&CHANNEL_CONCURRENCY_LIMIT);
-    for channel in &plan.channels.list {
-        samples.sample(&[&channel.name], channel.concurrency);
-    }
-    writer.family(&NODE_CONCURRENCY_LIMIT).sample(&[], limits.per_node);
-    writer.family(&CLUSTER_CONCURRENCY_LIMIT).sample(&[], limits.cluster);
-    let mut samples = writer.family(&CHANNEL_WINDOW_OPEN);
-    for (channel, opening) in plan.channels.list.iter().zip(plan.window_states.iter()) {
-        samples.sample(&[&channel.name], opening.is_open);
-    }
+    let channels = || plan.channels.list.iter();
+    let concurrency = channels().map(|channel| ([&*channel.name], channel.concurrency));
+    writer.write(&CHANNEL_CONCURRENCY_LIMIT, concurrency);
+    writer.write(&NODE_CONCURRENCY_LIMIT, [([], limits.per_node)]);
+    writer.write(&CLUSTER_CONCURRENCY_LIMIT, [([], limits.cluster)]);
+    let open = channels().zip(plan.window_states.iter());
+    writer.write(&CHANNEL_WINDOW_OPEN, open.map(|(of, state)| ([&*of.name], state.is_open)));
 }
 
 /// Every queue has a sample for `start`, even if it is zero. A reason has a sample only where it
@@ -106,21 +98,13 @@ fn gates(writer: &mut Writer, plan: &Plan) {
         !matches!(gate, RefusalReason::Pressure | RefusalReason::Maintenance)
             || plan.conditions.pressures.nodes.contains_key(&ix)
     };
-    let states: Vec<_> = served_nodes(plan)
+    let states: Vec<([&str; 2], Option<Refusal>)> = served_nodes(plan)
         .flat_map(|(ix, node)| RefusalReason::gates().map(move |gate| (ix, node, gate)))
         .filter(|(ix, _, gate)| is_measured(*gate, *ix))
-        .map(|(ix, node, gate)| (&node.name, gate, plan.gate_refusal(gate, ix)))
+        .map(|(ix, node, gate)| ([&*node.name, gate.label()], plan.gate_refusal(gate, ix)))
         .collect();
-    let mut samples = writer.family(&GATE_OPEN);
-    for (node, gate, closed) in &states {
-        samples.sample(&[node, gate.label()], closed.is_none());
-    }
-    let mut samples = writer.family(&GATE_CLOSED_SINCE_TIMESTAMP);
-    for (node, gate, closed) in &states {
-        if let Some(since) = closed.and_then(|closed| closed.since) {
-            samples.sample(&[node, gate.label()], since);
-        }
-    }
+    writer.write_each(&states, &[(&GATE_OPEN, |closed| Some(closed.is_none()))]);
+    writer.write_each(&states, &[(&GATE_CLOSED_SINCE_TIMESTAMP, |closed| closed?.since)]);
 }
 
 fn suspensions(writer: &mut Writer, plan: &Plan) {

@@ -1,12 +1,11 @@
 //! Volumes: their size, free space, and the space reserved for running compactions.
 
-use super::FamilyReaders;
 use crate::{
     jobs::Jobs,
     plan::disk::{Disks, Volume},
     table::Snapshot,
 };
-use metrics_text::{Family, Writer, families};
+use metrics_text::{Writer, families};
 
 families! {
     DISK_KNOWN: Gauge None "recliner_disk_known" ["node", "volume"]
@@ -18,41 +17,31 @@ families! {
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
         "Bytes that any running compactions may still write to the volume.";
     DISK_HELD_BYTES: Gauge Bytes "recliner_disk_held_bytes" ["node", "volume"]
-        "Bytes of running compactions' unfinished files, estimated from progress and predicted sizes.";
+        "Bytes of running compactions' unfinished files: read with the free space in local directories, elsewhere estimated from progress and predicted sizes.";
 }
 
 /// A volume shared by several nodes is written once, with its first node, so that sums count it
 /// once.
 pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &Snapshot) {
-    let volumes = || {
-        let node = |volume: &Volume| volume.nodes.first().cloned();
-        disks.volumes.iter().filter_map(move |volume| Some((node(volume)?, volume)))
-    };
-    let families: FamilyReaders<&Volume, Option<u64>, 2, 3> = [
-        (&DISK_KNOWN, |volume| Some(volume.space.is_some().into())),
-        (&DISK_SIZE_BYTES, |volume| volume.space?.size),
-        (&DISK_AVAILABLE_BYTES, |volume| Some(volume.space?.available)),
-    ];
-    for (family, read) in families {
-        let mut samples = writer.family(family);
-        for (node, volume) in volumes() {
-            if let Some(value) = read(volume) {
-                samples.sample(&[&node, &volume.name], value);
-            }
-        }
-    }
+    let volumes = disks.volumes.iter();
+    let volumes = volumes.filter_map(|it| Some(([&**it.nodes.first()?, &*it.name], it)));
+    let volumes: Vec<([&str; 2], &Volume)> = volumes.collect();
+    writer.write_each(
+        &volumes,
+        &[
+            (&DISK_KNOWN, |volume| Some(volume.space.is_some().into())),
+            (&DISK_SIZE_BYTES, |volume| volume.space?.size),
+            (&DISK_AVAILABLE_BYTES, |volume| Some(volume.space?.available)),
+        ],
+    );
     // Before the first poll, it is unknown which jobs run.
     if jobs.polled_nodes.is_empty() {
         return;
     }
-    let mut of_jobs = |family: &Family<2>, bytes: fn(&Volume, &Jobs, &Snapshot) -> u64| {
-        let mut samples = writer.family(family);
-        for (node, volume) in volumes() {
-            samples.sample(&[&node, &volume.name], bytes(volume, jobs, snapshot));
-        }
-    };
-    of_jobs(&DISK_RESERVED_BYTES, Volume::reserved_bytes);
-    of_jobs(&DISK_HELD_BYTES, Volume::held_bytes);
+    let reserved = volumes.iter().map(|(of, volume)| (*of, volume.reserved_bytes(jobs, snapshot)));
+    writer.write(&DISK_RESERVED_BYTES, reserved);
+    let held = volumes.iter().map(|(of, volume)| (*of, volume.held_bytes(jobs, snapshot)));
+    writer.write(&DISK_HELD_BYTES, held);
 }
 
 #[cfg(test)]
@@ -75,7 +64,8 @@ mod tests {
         let mut draft = Draft::new(5);
         let node = draft.get_or_add_node("couchdb@a");
         let snapshot = draft.publish(Moment::from_unix(7));
-        let space = VolumeSpace { available: 5, size: None, measured_at: Moment::from_unix(7) };
+        let space =
+            VolumeSpace { available: 5, size: None, held: None, measured_at: Moment::from_unix(7) };
         let volume = |name: &str, space| Volume {
             name: name.into(),
             nodes: vec!["couchdb@a".into(), "couchdb@b".into()],

@@ -6,36 +6,11 @@
 //!
 //! A family without a known value is omitted from the scrape; a value known to be zero is written.
 
-use super::{
-    advice, advised, builds, couchdb, databases, decisions, disks, feeds, files, jobs, journal,
-    nodes, pressure, program, queues, scans, sizes, smoosh,
-};
 use metrics_text::FamilyDescription;
 
 /// Every family, in the order of the book and of a scrape.
 pub fn all() -> impl Iterator<Item = &'static FamilyDescription> {
-    [
-        program::ALL,
-        couchdb::ALL,
-        nodes::ALL,
-        scans::ALL,
-        sizes::ALL,
-        databases::ALL,
-        files::ALL,
-        queues::ALL,
-        decisions::ALL,
-        smoosh::ALL,
-        builds::ALL,
-        pressure::ALL,
-        disks::ALL,
-        feeds::ALL,
-        journal::ALL,
-        jobs::ALL,
-        advised::ALL,
-        advice::ALL,
-    ]
-    .into_iter()
-    .flatten()
+    super::subjects().into_iter().flat_map(|(families, _)| families)
 }
 
 #[cfg(test)]

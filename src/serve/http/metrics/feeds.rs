@@ -17,20 +17,11 @@ families! {
 /// Writes nothing about CouchDB's feeds if they are not followed, nor about recliner's own feed if
 /// it is off.
 pub(super) fn write(writer: &mut Writer, status: &FeedClientStatus, own: Option<&FeedHandle>) {
-    let mut samples = writer.family(&FEED_CONNECTED);
-    for (name, feed) in &status.feeds {
-        samples.sample(&[name], u64::from(feed.connected));
-    }
-    let mut samples = writer.family(&FEED_EVENTS);
-    for (change, count) in &status.events {
-        samples.sample(&[change.label()], *count);
-    }
-    let mut samples = writer.family(&FEED_PENDING_EVENTS);
-    if !status.feeds.is_empty() {
-        samples.sample(&[], status.pending_events as u64);
-    }
-    let mut samples = writer.family(&FEED_SUBSCRIBERS);
-    if let Some(feed) = own {
-        samples.sample(&[], feed.subscribers() as u64);
-    }
+    let connected = status.feeds.iter().map(|(name, feed)| ([*name], feed.connected));
+    writer.write(&FEED_CONNECTED, connected);
+    let events = status.events.iter().map(|(change, count)| ([change.label()], *count));
+    writer.write(&FEED_EVENTS, events);
+    let pending = (!status.feeds.is_empty()).then_some(([], status.pending_events));
+    writer.write(&FEED_PENDING_EVENTS, pending);
+    writer.write(&FEED_SUBSCRIBERS, own.map(|feed| ([], feed.subscribers())));
 }

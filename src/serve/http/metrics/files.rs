@@ -4,11 +4,11 @@
 //! The view index files are the copies that `recliner_file_bytes{node="_cluster"}` already counts;
 //! they have families of their own, so that no sum counts them twice.
 
-use super::{FamilyReaders, served_nodes};
+use super::served_nodes;
 use crate::{
     model::target::{TargetKind, TargetState},
     plan::Plan,
-    table::{DiskUsage, Node, TargetSums},
+    table::{DiskUsage, TargetSums},
     text::Label,
 };
 use metrics_text::{Writer, families};
@@ -34,50 +34,38 @@ families! {
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     view_files(writer, plan);
-    let families: FamilyReaders<DiskUsage, u64, 1, 3> = [
-        (&STALE_INDEX_BYTES, |disk| disk.stale_index_bytes),
-        (&LEFTOVER_BYTES, |disk| disk.leftover_bytes),
-        (&TRASH_BYTES, |disk| disk.trash_bytes),
-    ];
-    for (family, read) in families {
-        let mut samples = writer.family(family);
-        for (_, node) in served_nodes(plan) {
-            if let Some(disk) = node.disk_usage {
-                samples.sample(&[&node.name], read(disk));
-            }
-        }
-    }
-    let mut samples = writer.family(&SOURCE_DISAGREEMENTS);
-    for (_, node) in served_nodes(plan) {
-        if let Some(count) = node.disagreements {
-            samples.sample(&[&node.name], count);
-        }
-    }
+    let disks = served_nodes(plan).filter_map(|(_, node)| Some(([&*node.name], node.disk_usage?)));
+    let disks: Vec<([&str; 1], DiskUsage)> = disks.collect();
+    writer.write_each(
+        &disks,
+        &[
+            (&STALE_INDEX_BYTES, |disk| Some(disk.stale_index_bytes)),
+            (&LEFTOVER_BYTES, |disk| Some(disk.leftover_bytes)),
+            (&TRASH_BYTES, |disk| Some(disk.trash_bytes)),
+        ],
+    );
+    let nodes = served_nodes(plan);
+    let odd = nodes.filter_map(|(_, node)| Some(([&*node.name], node.disagreements?)));
+    writer.write(&SOURCE_DISAGREEMENTS, odd);
 }
 
 fn view_files(writer: &mut Writer, plan: &Plan) {
     let totals = plan.snapshot.totals();
-    let views: Vec<(&Node, TargetSums)> = served_nodes(plan)
-        .map(|(ix, node)| (node, totals.sums_of(ix, TargetKind::View)))
-        .filter(|(node, _)| node.disk_usage.is_some())
+    let views: Vec<([&str; 1], TargetSums)> = served_nodes(plan)
+        .filter(|(_, node)| node.disk_usage.is_some())
+        .map(|(ix, node)| ([&*node.name], totals.sums_of(ix, TargetKind::View)))
         .collect();
-    let mut samples = writer.family(&NODE_VIEW_FILES);
-    for (node, sums) in &views {
-        for state in [TargetState::Ok, TargetState::Orphan] {
-            samples.sample(&[&node.name, state.label()], sums.counts_by_state[state as usize]);
-        }
-    }
-    let families: FamilyReaders<&TargetSums, Option<f64>, 1, 3> = [
-        (&NODE_VIEW_FILE_BYTES, |sums| sums.file_bytes.get()),
-        (&NODE_VIEW_ACTIVE_BYTES, |sums| sums.active_bytes.get()),
-        (&NODE_VIEW_RECLAIMABLE_BYTES, |sums| sums.reclaimable_bytes.get()),
-    ];
-    for (family, read) in families {
-        let mut samples = writer.family(family);
-        for (node, sums) in &views {
-            if let Some(bytes) = read(sums) {
-                samples.sample(&[&node.name], bytes);
-            }
-        }
-    }
+    let by_state = views.iter().flat_map(|([node], sums)| {
+        [TargetState::Ok, TargetState::Orphan]
+            .map(|state| ([*node, state.label()], sums.counts_by_state[state as usize]))
+    });
+    writer.write(&NODE_VIEW_FILES, by_state);
+    writer.write_each(
+        &views,
+        &[
+            (&NODE_VIEW_FILE_BYTES, |sums| sums.file_bytes.get()),
+            (&NODE_VIEW_ACTIVE_BYTES, |sums| sums.active_bytes.get()),
+            (&NODE_VIEW_RECLAIMABLE_BYTES, |sums| sums.reclaimable_bytes.get()),
+        ],
+    );
 }

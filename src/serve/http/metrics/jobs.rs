@@ -65,12 +65,8 @@ fn quarantine(writer: &mut Writer, plan: &Plan) {
             *quarantined.entry(target.node_ix()).or_default() += 1;
         }
     }
-    let mut samples = writer.family(&QUARANTINED_TARGETS);
-    for (ix, count) in quarantined {
-        if let Some(node) = plan.snapshot.node(ix) {
-            samples.sample(&[&node.name], count);
-        }
-    }
+    let named = |(ix, count)| Some(([&*plan.snapshot.node(ix)?.name], count));
+    writer.write(&QUARANTINED_TARGETS, quarantined.into_iter().filter_map(named));
 }
 
 /// Nodes that have not reported their tasks yet have no samples.
@@ -87,12 +83,10 @@ fn running(writer: &mut Writer, plan: &Plan) {
     for job in jobs.compactions() {
         *rows.entry((job.key.node, job.target_kind, job.owner)).or_default() += 1;
     }
-    let mut samples = writer.family(&JOBS_RUNNING);
-    for ((at, kind, owner), count) in rows {
-        if let Some(node) = plan.snapshot.node(at) {
-            samples.sample(&[&node.name, kind.label(), owner.label()], count);
-        }
-    }
+    let named = |((at, kind, owner), count): ((NodeIx, TargetKind, JobOwner), u64)| {
+        Some(([&*plan.snapshot.node(at)?.name, kind.label(), owner.label()], count))
+    };
+    writer.write(&JOBS_RUNNING, rows.into_iter().filter_map(named));
 }
 
 fn progress(writer: &mut Writer, plan: &Plan) {
@@ -106,16 +100,9 @@ fn progress(writer: &mut Writer, plan: &Plan) {
         .filter_map(|job| Some((JobLabels::of(&job.key, job.target_kind, plan)?, job)))
         .filter(|(named, _)| seen.insert(named.clone()))
         .collect();
-    let mut samples = writer.family(&JOB_PROGRESS_RATIO);
-    for (named, job) in &named {
-        if let Some(progress) = job.progress {
-            samples.sample(&named.values(), progress);
-        }
-    }
-    let mut samples = writer.family(&JOB_LAST_PROGRESS_TIMESTAMP);
-    for (named, job) in &named {
-        samples.sample(&named.values(), job.last_progress_at);
-    }
+    let rows: Vec<_> = named.iter().map(|(named, job)| (named.values(), *job)).collect();
+    writer.write_each(&rows, &[(&JOB_PROGRESS_RATIO, |job| job.progress)]);
+    writer.write_each(&rows, &[(&JOB_LAST_PROGRESS_TIMESTAMP, |job| Some(job.last_progress_at))]);
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -165,14 +152,13 @@ fn starts_and_ends(writer: &mut Writer, plan: &Plan, counts: &JobCounters) {
     for (((node, channel, kind), ending), count) in &counts.finished {
         finished.insert(((node, channel, *kind), *ending), *count);
     }
-    let mut samples = writer.family(&COMPACTIONS_STARTED);
-    for ((node, channel, kind), count) in started {
-        samples.sample(&[node, channel, kind.label()], count);
-    }
-    let mut samples = writer.family(&COMPACTIONS_FINISHED);
-    for (((node, channel, kind), ending), count) in finished {
-        samples.sample(&[node, channel, kind.label(), ending.label()], count);
-    }
+    let started = started.into_iter();
+    let started = started.map(|((node, channel, kind), n)| ([node, channel, kind.label()], n));
+    writer.write(&COMPACTIONS_STARTED, started);
+    let finished = finished.into_iter().map(|(((node, channel, kind), ending), count)| {
+        ([node, channel, kind.label(), ending.label()], count)
+    });
+    writer.write(&COMPACTIONS_FINISHED, finished);
 }
 
 fn sizes_and_durations(writer: &mut Writer, counts: &JobCounters) {
@@ -180,10 +166,8 @@ fn sizes_and_durations(writer: &mut Writer, counts: &JobCounters) {
         (&COMPACTION_RECLAIMED_BYTES, &counts.reclaimed_bytes),
         (&COMPACTION_REWRITTEN_BYTES, &counts.rewritten_bytes),
     ] {
-        let mut samples = writer.family(family);
-        for ((node, kind), bytes) in bytes {
-            samples.sample(&[node, kind.label()], *bytes);
-        }
+        let bytes = bytes.iter().map(|((node, kind), bytes)| ([&**node, kind.label()], *bytes));
+        writer.write(family, bytes);
     }
     let none = [Histogram::durations(), Histogram::estimate_ratios()];
     for (family, values, none) in [

@@ -24,9 +24,6 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, journal: &Journal) {
     let is_usable = journal_failure(plan, Some(journal)).is_none();
     writer.family(&JOURNAL_USABLE).sample(&[], is_usable);
     writer.family(&JOURNAL_LAST_SEQ).sample(&[], last_seq);
-    let mut backups = writer.family(&JOURNAL_LAST_BACKUP_TIMESTAMP);
-    if let Some(at) = last_backup {
-        backups.sample(&[], at.unix());
-    }
+    writer.write(&JOURNAL_LAST_BACKUP_TIMESTAMP, last_backup.map(|at| ([], at)));
     writer.family(&JOURNAL_DROPPED).sample(&[], journal.dropped_events());
 }

@@ -12,12 +12,8 @@ families! {
 }
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
-    let mut samples = writer.family(&NODE_UP);
-    for node in members(plan) {
-        if let Some(up) = node.is_up {
-            samples.sample(&[&node.name], up);
-        }
-    }
+    let up = members(plan).filter_map(|node| Some(([&*node.name], node.is_up?)));
+    writer.write(&NODE_UP, up);
     let mut samples = writer.family(&NODE_INFO);
     for node in members(plan) {
         if let Some(build) = &node.build {

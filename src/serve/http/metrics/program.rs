@@ -27,10 +27,7 @@ families! {
 pub(super) fn write(writer: &mut Writer, scrape: &Scrape) {
     let Scrape { plan, config, about, .. } = scrape;
     writer.family(&BUILD_INFO).sample(&[about.version, about.revision, about.date], 1_u64);
-    let mut samples = writer.family(&MODE);
-    for mode in Mode::each() {
-        samples.sample(&[mode.label()], mode == config.mode);
-    }
+    writer.write(&MODE, Mode::each().map(|mode| ([mode.label()], mode == config.mode)));
     let mut samples = writer.family(&CHANNEL_MODE);
     for channel in &plan.channels.list {
         let in_force = channel.mode.more_cautious(config.mode);
@@ -46,15 +43,11 @@ pub(super) fn write(writer: &mut Writer, scrape: &Scrape) {
 }
 
 fn certificates(writer: &mut Writer, web: CertificateEnds, couchdb: CertificateEnds) {
-    let mut samples = writer.family(&CERTIFICATE_EXPIRY_TIMESTAMP);
-    for (purpose, end) in [
-        ("web", web.own),
-        ("web_clients", web.authorities),
-        ("couchdb", couchdb.own),
-        ("couchdb_ca", couchdb.authorities),
-    ] {
-        if let Some(end) = end {
-            samples.sample(&[purpose], end);
-        }
-    }
+    let ends = [
+        (["web"], web.own),
+        (["web_clients"], web.authorities),
+        (["couchdb"], couchdb.own),
+        (["couchdb_ca"], couchdb.authorities),
+    ];
+    writer.write_each(&ends, &[(&CERTIFICATE_EXPIRY_TIMESTAMP, |end| end)]);
 }

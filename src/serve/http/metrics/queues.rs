@@ -1,6 +1,5 @@
 //! The queue of each channel on each node.
 
-use super::FamilyReaders;
 use crate::{
     model::{channel::Channel, priority::PriorityKind},
     plan::{Plan, QueueView},
@@ -39,130 +38,60 @@ families! {
         "Time for which a wasted byte may lie, in seconds, as scarcity adapts it; absent unless the channel ranks by rent.";
 }
 
-pub(super) fn write(writer: &mut Writer, plan: &Plan) {
-    let queues: Vec<(&str, &Channel, &QueueView)> = plan
-        .queues
-        .iter()
-        .filter_map(|queue| {
-            let node = plan.snapshot.node(queue.node)?;
-            Some((&*node.name, plan.channels.list.get(queue.channel_index)?, &**queue))
-        })
-        .collect();
-    let mut samples = writer.family(&QUEUE_SIZE);
-    for (queue, waiting) in plan.waiting() {
-        let node = plan.snapshot.node(queue.node);
-        if let Some((node, channel)) = node.zip(plan.channels.list.get(queue.channel_index)) {
-            samples.sample(&[&*node.name, &channel.name], waiting as u64);
-        }
-    }
-    let mut samples = writer.family(&QUEUE_DRAINABLE_BYTES);
-    for (at, queue) in plan.queues.iter().enumerate() {
-        let node = plan.snapshot.node(queue.node);
-        if let Some((node, channel)) = node.zip(plan.channels.list.get(queue.channel_index)) {
-            samples.sample(&[&*node.name, &channel.name], plan.drainable_bytes(at));
-        }
-    }
-    let numbers: FamilyReaders<&QueueView, u64, 2, 4> = [
-        (&QUEUE_ACTIVE, |queue| queue.active_jobs as u64),
-        (&QUEUE_CAPACITY, |queue| queue.capacity as u64),
-        (&QUEUE_OVERFLOW, |queue| queue.overflow as u64),
-        (&QUEUE_RECLAIMABLE_BYTES, |queue| queue.reclaimable_bytes),
-    ];
-    for (family, read) in numbers {
-        let mut samples = writer.family(family);
-        for (node, channel, queue) in &queues {
-            samples.sample(&[node, &channel.name], read(queue));
-        }
-    }
-    let mut samples = writer.family(&QUEUE_OLDEST_TIMESTAMP);
-    for (node, channel, queue) in &queues {
-        if let Some(oldest) = queue.oldest_queued_at {
-            samples.sample(&[node, &channel.name], oldest);
-        }
-    }
-    for (family, priority, highest) in [
-        (&QUEUE_RATIO_MIN, PriorityKind::Ratio, false),
-        (&QUEUE_RATIO_MAX, PriorityKind::Ratio, true),
-        (&QUEUE_SLACK_MIN_BYTES, PriorityKind::Slack, false),
-        (&QUEUE_SLACK_MAX_BYTES, PriorityKind::Slack, true),
-        (&QUEUE_RENT_MIN, PriorityKind::Rent, false),
-        (&QUEUE_RENT_MAX, PriorityKind::Rent, true),
-    ] {
-        let mut samples = writer.family(family);
-        for (node, channel, queue) in queues.iter().filter(|(_, it, _)| it.priority == priority) {
-            if let Some((best, worst)) = queue.priority_range {
-                samples.sample(&[node, &channel.name], if highest { best } else { worst });
-            }
-        }
-    }
-    let mut samples = writer.family(&RENT_HORIZON_SECONDS);
-    for (node, channel, queue) in &queues {
-        if channel.priority == PriorityKind::Rent {
-            let factor = plan.horizon_factors.product_on(queue.node);
-            samples.sample(&[node, &channel.name], channel.horizon.as_secs_f64() * factor);
-        }
+/// A queue with its channel, and what the plan knows of it.
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    channel: &'a Channel,
+    queue: &'a QueueView,
+    waiting: usize,
+    drainable_bytes: u64,
+    /// The factor by which scarcity adapts the horizon on the queue's node.
+    horizon_factor: f64,
+}
+
+impl Row<'_> {
+    /// The lowest or highest priority of a waiting target, if the channel ranks by this kind.
+    fn priority(self, kind: PriorityKind, is_highest: bool) -> Option<f64> {
+        let (best, worst) = self.queue.priority_range.filter(|_| self.channel.priority == kind)?;
+        Some(if is_highest { best } else { worst })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        model::{
-            channel::{ChannelPreset, Channels},
-            facts::{FactSource, Facts, Measurement, OptionalU64},
-        },
-        plan::{Conditions, Queues, Rules},
-        table::{DbName, Draft},
+pub(super) fn write(writer: &mut Writer, plan: &Plan) {
+    let row = |at| {
+        let (queue, waiting) = plan.waiting_in(at)?;
+        let channel = plan.channels.list.get(queue.channel_index)?;
+        let (drainable_bytes, horizon_factor) =
+            (plan.drainable_bytes(at), plan.horizon_factors.product_on(queue.node));
+        let row = Row { channel, queue, waiting, drainable_bytes, horizon_factor };
+        Some(([&*plan.snapshot.node(queue.node)?.name, &*channel.name], row))
     };
-    use metrics_text::{Encoding, TextFormat};
-    use std::sync::Arc;
-    use wall_clock::Moment;
-
-    #[test]
-    fn rent_channels_export_priority_range_and_horizon() {
-        let (read, now) = (Moment::from_unix(1_000_000), Moment::from_unix(1_000_000 + 259_200));
-        let mut draft = Draft::new(5);
-        let node = draft.get_or_add_node("couchdb@a");
-        draft.update_node(node, |node| node.is_member = true);
-        for (name, active) in [("half", 1_u64 << 30), ("third", 1_431_655_765)] {
-            let db = draft.get_or_add_db(DbName { db: name, suffix: ".1" });
-            let ix = draft.get_or_add_shard(node, db, None);
-            let facts = Facts {
-                file_bytes: OptionalU64::new(1 << 31),
-                active_bytes: OptionalU64::new(active),
-                docs: OptionalU64::new(9),
-                deleted_docs: OptionalU64::new(0),
-                update_seq: OptionalU64::new(9),
-                compacted_seq: OptionalU64::new(0),
-                measured_at: Some(Measurement { at: read, source: FactSource::Http }),
-                ..Facts::default()
-            };
-            draft.set_facts(ix, facts);
-        }
-        let list = ChannelPreset::Rent.channels();
-        let mut queues = Queues::new(Arc::new(Channels { list, ..Channels::default() }));
-        let (conditions, rules) = (Conditions::default(), Arc::new(Rules::default()));
-        let snapshot = draft.publish(now);
-        queues.apply_snapshot(&snapshot, now);
-        queues.update_prices(&snapshot, &conditions, &rules, now);
-        let plan = queues.make_plan(&snapshot, &conditions, &rules, now);
-        let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
-        write(&mut writer, &plan);
-        let text = String::from_utf8(writer.finish()).unwrap();
-        let value = |name: &str| -> Option<f64> {
-            let series = format!("{name}{{node=\"couchdb@a\",channel=\"rent_dbs\"}} ");
-            text.lines().find_map(|line| line.strip_prefix(&series))?.parse().ok()
-        };
-        let near = |found: Option<f64>, expected: f64| {
-            assert!(
-                found.is_some_and(|found| (found - expected).abs() < 0.01),
-                "{found:?}\n{text}"
-            );
-        };
-        near(value("recliner_queue_rent_max"), 3.0);
-        near(value("recliner_queue_rent_min"), 1.5);
-        near(value("recliner_rent_horizon_seconds"), 86_400.0);
-        assert_eq!(value("recliner_queue_ratio_max"), None);
-    }
+    let rows: Vec<([&str; 2], Row<'_>)> = (0..plan.queues.len()).filter_map(row).collect();
+    writer.write_each(
+        &rows,
+        &[
+            (&QUEUE_SIZE, |row| Some(row.waiting as u64)),
+            (&QUEUE_DRAINABLE_BYTES, |row| Some(row.drainable_bytes)),
+            (&QUEUE_ACTIVE, |row| Some(row.queue.active_jobs as u64)),
+            (&QUEUE_CAPACITY, |row| Some(row.queue.capacity as u64)),
+            (&QUEUE_OVERFLOW, |row| Some(row.queue.overflow as u64)),
+            (&QUEUE_RECLAIMABLE_BYTES, |row| Some(row.queue.reclaimable_bytes)),
+        ],
+    );
+    writer.write_each(&rows, &[(&QUEUE_OLDEST_TIMESTAMP, |row| row.queue.oldest_queued_at)]);
+    writer.write_each(
+        &rows,
+        &[
+            (&QUEUE_RATIO_MIN, |row| row.priority(PriorityKind::Ratio, false)),
+            (&QUEUE_RATIO_MAX, |row| row.priority(PriorityKind::Ratio, true)),
+            (&QUEUE_SLACK_MIN_BYTES, |row| row.priority(PriorityKind::Slack, false)),
+            (&QUEUE_SLACK_MAX_BYTES, |row| row.priority(PriorityKind::Slack, true)),
+            (&QUEUE_RENT_MIN, |row| row.priority(PriorityKind::Rent, false)),
+            (&QUEUE_RENT_MAX, |row| row.priority(PriorityKind::Rent, true)),
+            (&RENT_HORIZON_SECONDS, |row| {
+                (row.channel.priority == PriorityKind::Rent)
+                    .then(|| row.channel.horizon.as_secs_f64() * row.horizon_factor)
+            }),
+        ],
+    );
 }

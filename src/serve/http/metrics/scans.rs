@@ -6,6 +6,7 @@ use crate::{
 };
 use metrics_text::{Writer, families};
 use std::collections::BTreeMap;
+use wall_clock::Moment;
 
 families! {
     SCAN_LAST_SUCCESS_TIMESTAMP: Gauge Seconds
@@ -24,36 +25,28 @@ families! {
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
     let (http, files) = (FactSource::Http.label(), FactSource::Files.label());
-    let mut samples = writer.family(&SCAN_LAST_SUCCESS_TIMESTAMP);
-    for (_, node) in served_nodes(plan) {
-        let from_files = node.disk_usage.and_then(|disk| disk.last_success);
-        for (source, at) in [(http, node.last_success), (files, from_files)] {
-            if let Some(at) = at {
-                samples.sample(&[&node.name, source], at);
-            }
-        }
-    }
-    let mut samples = writer.family(&SCAN_OLDEST_FACT_TIMESTAMP);
-    for (_, node) in served_nodes(plan) {
-        let from_files = node.disk_usage.and_then(|disk| disk.oldest_fact);
-        for (source, at) in [(http, node.oldest_fact), (files, from_files)] {
-            if let Some(at) = at {
-                samples.sample(&[&node.name, source], at);
-            }
-        }
-    }
+    let rows: Vec<([&str; 2], [Option<Moment>; 2])> = served_nodes(plan)
+        .flat_map(|(_, node)| {
+            let disk = node.disk_usage.unwrap_or_default();
+            [
+                ([&*node.name, http], [node.last_success, node.oldest_fact]),
+                ([&*node.name, files], [disk.last_success, disk.oldest_fact]),
+            ]
+        })
+        .collect();
+    writer.write_each(
+        &rows,
+        &[
+            (&SCAN_LAST_SUCCESS_TIMESTAMP, |[last, _]| last),
+            (&SCAN_OLDEST_FACT_TIMESTAMP, |[_, oldest]| oldest),
+        ],
+    );
     let walks = members(plan).filter_map(|node| node.disk_usage).map(|disk| disk.took_ms);
     let walk = walks.max().map(|milliseconds| milliseconds as f64 / 1e3);
     let reads_couchdb = members(plan).any(|node| node.is_up.is_some()) || walk.is_none();
     let sweep = status.last_duration.filter(|_| reads_couchdb).map(|took| took.as_secs_f64());
-    let mut samples = writer.family(&SCAN_DURATION);
-    for (source, took) in [(http, sweep), (files, walk)] {
-        if let Some(took) = took {
-            samples.sample(&[source], took);
-        }
-    }
-    let fresh_for = plan.rules.fresh_for.as_secs_f64();
-    writer.family(&SCAN_FRESH_FOR).sample(&[], fresh_for);
+    writer.write_each(&[([http], sweep), ([files], walk)], &[(&SCAN_DURATION, |took| took)]);
+    writer.write(&SCAN_FRESH_FOR, [([], plan.rules.fresh_for.as_secs_f64())]);
     errors(writer, plan, status);
 }
 
@@ -69,8 +62,6 @@ fn errors(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
         errors.extend(ReadProblem::each().map(|problem| ((&*node.name, problem.label()), 0)));
     }
     errors.extend(status.errors.iter().map(|((node, reason), count)| ((&**node, *reason), *count)));
-    let mut samples = writer.family(&SCAN_ERRORS);
-    for ((node, reason), count) in errors {
-        samples.sample(&[node, reason], count);
-    }
+    let errors = errors.into_iter().map(|((node, reason), count)| ([node, reason], count));
+    writer.write(&SCAN_ERRORS, errors);
 }

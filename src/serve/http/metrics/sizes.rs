@@ -1,6 +1,6 @@
 //! Targets and their bytes, by node and kind; each file is counted once.
 
-use super::{FamilyReaders, served_nodes};
+use super::served_nodes;
 use crate::{
     model::target::{TargetKind, TargetState},
     plan::Plan,
@@ -51,16 +51,10 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     for Row { node, sums, .. } in &rows {
         *unmeasured.entry(node).or_default() += sums.unmeasured();
     }
-    let mut samples = writer.family(&TARGETS_UNMEASURED);
-    for (node, count) in unmeasured {
-        samples.sample(&[node], count);
-    }
-    let mut samples = writer.family(&ORPHAN_BYTES);
-    for Row { node, sums, .. } in rows.iter().filter(|row| row.kind == TargetKind::Db) {
-        if let Some(bytes) = sums.orphan_file.get() {
-            samples.sample(&[node], bytes);
-        }
-    }
+    writer.write(&TARGETS_UNMEASURED, unmeasured.into_iter().map(|(node, count)| ([node], count)));
+    let shards = rows.iter().filter(|row| row.kind == TargetKind::Db);
+    let orphans = shards.filter_map(|row| Some(([row.node], row.sums.orphan_file.get()?)));
+    writer.write(&ORPHAN_BYTES, orphans);
 }
 
 /// The rows to write. Databases belong to a node; views with all their copies, cleanups and search
@@ -94,24 +88,19 @@ fn copies_on_nonmembers(plan: &Plan) -> impl Iterator<Item = (&str, u64)> {
 }
 
 fn bytes(writer: &mut Writer, rows: &[Row<'_>]) {
-    let families: FamilyReaders<&TargetSums, Option<f64>, 2, 4> = [
-        (&FILE_BYTES, |sums| sums.file_bytes.get()),
-        (&ACTIVE_BYTES, |sums| sums.active_bytes.get()),
-        (&EXTERNAL_BYTES, |sums| sums.external_bytes.get()),
-        (&RECLAIMABLE_BYTES, |sums| sums.reclaimable_bytes.get()),
-    ];
-    for (family, read) in families {
-        let mut samples = writer.family(family);
-        // CouchDB does not report how much of a Lucene index is live or could be freed.
-        let has = |kind: TargetKind| match kind {
-            TargetKind::Db | TargetKind::View => true,
-            TargetKind::Search => std::ptr::eq(family, &FILE_BYTES),
-            TargetKind::Cleanup => false,
-        };
-        for Row { node, kind, sums } in rows.iter().filter(|row| has(row.kind)) {
-            if let Some(bytes) = read(sums) {
-                samples.sample(&[node, kind.label()], bytes);
-            }
-        }
-    }
+    let of = |kinds: &[TargetKind]| -> Vec<([&str; 2], &TargetSums)> {
+        let rows = rows.iter().filter(|row| kinds.contains(&row.kind));
+        rows.map(|row| ([row.node, row.kind.label()], &row.sums)).collect()
+    };
+    // CouchDB does not report how much of a Lucene index is live or could be freed.
+    let all = of(&[TargetKind::Db, TargetKind::View, TargetKind::Search]);
+    writer.write_each(&all, &[(&FILE_BYTES, |sums| sums.file_bytes.get())]);
+    writer.write_each(
+        &of(&[TargetKind::Db, TargetKind::View]),
+        &[
+            (&ACTIVE_BYTES, |sums| sums.active_bytes.get()),
+            (&EXTERNAL_BYTES, |sums| sums.external_bytes.get()),
+            (&RECLAIMABLE_BYTES, |sums| sums.reclaimable_bytes.get()),
+        ],
+    );
 }

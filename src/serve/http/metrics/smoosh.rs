@@ -1,6 +1,6 @@
 //! CouchDB's own smoosh: what its channels do, and which of them are stopped for a recliner.
 
-use super::{FamilyReaders, members};
+use super::members;
 use crate::{
     act::takeover::Takeovers,
     model::{
@@ -8,7 +8,7 @@ use crate::{
         priority::PriorityKind,
     },
     plan::Plan,
-    table::{NodeSmoosh, SmooshChannel},
+    table::{NodeSmoosh, PriorityRange, SmooshChannel},
 };
 use metrics_text::{Writer, families};
 
@@ -46,42 +46,37 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, takeovers: &Takeovers) {
             NodeSmoosh::NoDirectAddress | NodeSmoosh::Unsupported => {}
         }
     }
-    let channels: Vec<(&str, &SmooshChannel)> = members(plan)
+    let channels: Vec<([&str; 2], &SmooshChannel)> = members(plan)
         .flat_map(|node| {
             match &node.smoosh {
                 NodeSmoosh::Channels(channels) => channels.as_slice(),
                 NodeSmoosh::NoDirectAddress | NodeSmoosh::Unsupported | NodeSmoosh::Failed => &[],
             }
             .iter()
-            .map(|channel| (&*node.name, channel))
+            .map(|channel| ([&*node.name, &*channel.name], channel))
         })
         .collect();
-    let counts: FamilyReaders<&SmooshChannel, u64, 2, 3> = [
-        (&SMOOSH_ACTIVE, |channel| channel.active),
-        (&SMOOSH_STARTING, |channel| channel.starting),
-        (&SMOOSH_WAITING, |channel| channel.waiting),
-    ];
-    for (family, read) in counts {
-        let mut samples = writer.family(family);
-        for (node, channel) in &channels {
-            samples.sample(&[node, &channel.name], read(channel));
-        }
-    }
-    for (family, priority, highest) in [
-        (&SMOOSH_WAITING_RATIO_MIN, PriorityKind::Ratio, false),
-        (&SMOOSH_WAITING_RATIO_MAX, PriorityKind::Ratio, true),
-        (&SMOOSH_WAITING_SLACK_MIN_BYTES, PriorityKind::Slack, false),
-        (&SMOOSH_WAITING_SLACK_MAX_BYTES, PriorityKind::Slack, true),
+    writer.write_each(
+        &channels,
+        &[
+            (&SMOOSH_ACTIVE, |channel| Some(channel.active)),
+            (&SMOOSH_STARTING, |channel| Some(channel.starting)),
+            (&SMOOSH_WAITING, |channel| Some(channel.waiting)),
+        ],
+    );
+    for (priority, least, most) in [
+        (PriorityKind::Ratio, &SMOOSH_WAITING_RATIO_MIN, &SMOOSH_WAITING_RATIO_MAX),
+        (PriorityKind::Slack, &SMOOSH_WAITING_SLACK_MIN_BYTES, &SMOOSH_WAITING_SLACK_MAX_BYTES),
     ] {
-        let mut samples = writer.family(family);
-        for (node, channel) in &channels {
-            if let Some(waiting) = channel.priority_range
-                && priority_of(&channel.name, &plan.channels) == Some(priority)
-            {
-                let value = if highest { waiting.max } else { waiting.min };
-                samples.sample(&[node, &channel.name], value);
-            }
-        }
+        let ranked = channels
+            .iter()
+            .filter(|(_, it)| priority_of(&it.name, &plan.channels) == Some(priority))
+            .filter_map(|(labels, channel)| Some((*labels, channel.priority_range?)));
+        let ranked: Vec<([&str; 2], PriorityRange)> = ranked.collect();
+        writer.write_each(
+            &ranked,
+            &[(least, |range| Some(range.min)), (most, |range| Some(range.max))],
+        );
     }
     taken_over(writer, takeovers);
 }
@@ -97,19 +92,15 @@ fn priority_of(name: &str, channels: &Channels) -> Option<PriorityKind> {
 
 /// A node whose takeover could not be checked has no sample.
 fn taken_over(writer: &mut Writer, takeovers: &Takeovers) {
-    let mut samples = writer.family(&SMOOSH_TAKEN_OVER);
-    for (node, state) in &takeovers.nodes {
-        // A node that does not answer may still have its channels stopped.
-        if state.stopped_count().is_some() || !state.not_taken_over.is_empty() {
-            samples.sample(&[node], state.is_taken_over());
-        }
-    }
-    let mut samples = writer.family(&SMOOSH_CHANNELS_STOPPED);
-    for (node, state) in &takeovers.nodes {
-        if let Some(stopped) = state.stopped_count() {
-            samples.sample(&[node], stopped as u64);
-        }
-    }
+    let nodes = takeovers.nodes.iter();
+    // A node that does not answer may still have its channels stopped.
+    let known = nodes
+        .filter(|(_, it)| it.stopped_count().is_some() || !it.not_taken_over.is_empty())
+        .map(|(node, state)| ([&**node], state.is_taken_over()));
+    writer.write(&SMOOSH_TAKEN_OVER, known);
+    let nodes = takeovers.nodes.iter();
+    let stopped = nodes.filter_map(|(node, state)| Some(([&**node], state.stopped_count()?)));
+    writer.write(&SMOOSH_CHANNELS_STOPPED, stopped);
 }
 
 #[cfg(test)]

@@ -33,7 +33,6 @@ pub struct ConnectionLimits {
 impl ConnectionLimits {
     /// The limits for a number of file descriptors, half of which are left for CouchDB, files and
     /// the rest. `None` is no limit.
-    #[must_use]
     pub fn for_descriptors(descriptors: Option<u64>) -> Self {
         let half = descriptors.and_then(|limit| usize::try_from(limit / 2).ok());
         let half = half.unwrap_or(usize::MAX);
@@ -50,7 +49,6 @@ impl ConnectionLimits {
     }
 
     /// How many event readers are allowed: never as many as all connections.
-    #[must_use]
     pub fn max_feed_readers(&self) -> usize {
         (self.connections - MAX_OTHER_CONNECTIONS.min(self.connections / 2))
             .min(feed_server::MAX_READERS)

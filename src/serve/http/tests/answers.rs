@@ -340,7 +340,7 @@ async fn status_and_config_show_the_active_configuration() {
                 {"url": "http://c:5984/couch", "up": null, "problem": null},
             ],
             "revision": "unknown", "date": "unknown", "book": "/docs/",
-            "simulated": false, "simulation": null,
+            "simulated": false, "simulation": null, "simulated_weeks": [],
             "mode": "advise",
             "ready": true,
             "generated_at": "2026-11-21T00:54:00Z",

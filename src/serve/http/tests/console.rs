@@ -25,7 +25,7 @@ pub(super) fn assert_nested(html: &str) {
 }
 
 /// Every page of the console, each with answers in it.
-const PAGES: [&str; 18] = [
+const PAGES: [&str; 19] = [
     "/",
     "/databases",
     "/databases?search=ORD&sort=last_compaction&order=asc&offset=1",
@@ -41,6 +41,7 @@ const PAGES: [&str; 18] = [
     "/nodes",
     "/advice",
     "/what-if",
+    "/preflight?db=orders&design=%7B%7D",
     "/configuration",
     "/status",
     "/act?order=suspend&scope=all",
@@ -81,6 +82,7 @@ async fn every_page_is_valid_and_loads_only_own_files() {
         ("/nodes", "3.5.0"),
         ("/targets?search=ORD&kind=db", "shards"),
         ("/database?name=orders", "_design/clients"),
+        ("/database?name=orders", "preflight?db=orders"),
         ("/advice", "2 shard files of old belong to no database."),
         ("/status", "connect"),
         ("/jobs", "keeps no journal"),
@@ -97,6 +99,55 @@ async fn every_page_is_valid_and_loads_only_own_files() {
         assert_eq!((again.status, again.body.len()), (StatusCode::NOT_MODIFIED, 0), "{asset}");
     }
     assert_eq!(surface.get("/assets/other.js").await.status, StatusCode::NOT_FOUND);
+}
+
+/// Fifteen megabytes of waste on a single node.
+fn one_node() -> Arc<Snapshot> {
+    let mut draft = Draft::new(1);
+    let node = draft.get_or_add_node("nonode@nohost");
+    draft.update_node(node, |node| {
+        (node.is_up, node.is_member) = (Some(true), true);
+        node.own_address = OwnAddress::Found("http://127.0.0.1:5984/".parse().unwrap());
+    });
+    let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".17" });
+    let shard = draft.get_or_add_shard(node, db, Some(RANGE));
+    draft.set_facts(shard, facts(10 * MIB, MIB));
+    let designs = ["_design/clients".into()].into();
+    let view = View { signature: Signature([1; 16]), designs, ..View::default() };
+    let view = draft.add_view(db, view);
+    draft.set_shard_map(db, ShardMapEntry { copies: 1, ranges: 1 }, &[view]);
+    draft.set_facts(view, facts(6 * MIB, MIB));
+    draft.get_or_add_cleanup(db);
+    draft.publish(NOW)
+}
+
+#[tokio::test]
+async fn pages_about_one_node_do_not_speak_of_a_cluster() {
+    let mut tasks = tokio::task::JoinSet::new();
+    let mut surface = journal::surface(&mut tasks).await;
+    surface.plan.send_replace(Arc::new(planned(&one_node())));
+    surface.state.advice = watch::channel(Arc::default()).1;
+    let view = "/target?id=view%3A_cluster%2Forders.17%2F01010101010101010101010101010101";
+    for path in [
+        "/",
+        "/databases",
+        "/database?name=orders",
+        "/targets",
+        view,
+        "/queue",
+        "/nodes",
+        "/events",
+    ] {
+        let page = surface.get(path).await;
+        assert_eq!(page.status, StatusCode::OK, "{path}: {}", page.text());
+        let text = outside_tags(page.text()).replace("view:_cluster", "");
+        for word in ["_cluster", "copies", "copy ", "all nodes", "each node", "direct address"] {
+            assert!(!text.contains(word), "{path} has {word}: {text}");
+        }
+    }
+    let databases = surface.get("/targets").await;
+    let of_node = databases.text().matches("nonode@nohost").count();
+    assert!(of_node >= 3, "{}", databases.text());
 }
 
 #[tokio::test]
@@ -292,6 +343,44 @@ async fn what_if_form_needs_own_page_and_keeps_its_input() {
     }
     let link = surface.get("/what-if?channels=rent&days=3").await;
     assert!(link.text().contains("value=\"rent\" selected") && link.text().contains("value=\"3\""));
+}
+
+#[tokio::test]
+async fn preflight_form_asks_what_the_api_is_asked() {
+    let mut surface = Surface::new();
+    surface.state.designs = Arc::new(Designs(Ok(None)));
+    let own = [("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:10984")];
+    let of = |db: &str, id: &str, design: &str| {
+        link("", &[("db", db), ("id", id), ("design", design)]).split_off(1)
+    };
+    let design = r#"{"views": {"by_day": {"map": "function (doc) { emit(doc.day + '<b>'); }"}}}"#;
+    let good = of("orders", "_design/by_day", design);
+    let elsewhere =
+        form_to(&surface, "/preflight", &good, &[("origin", "http://evil.example")]).await;
+    assert_eq!(elsewhere.status, StatusCode::FORBIDDEN, "{}", elsewhere.text());
+    let long = ["function (doc) { emit(1); }", &" ".repeat(100_000)].concat();
+    let long = design.replace("function (doc) { emit(doc.day + '<b>'); }", &long);
+    for (form, status, says) in [
+        (good.clone(), StatusCode::OK, "Building orders/_design/by_day takes"),
+        // A design document is longer than an address may be.
+        (of("orders", "_design/x", &long), StatusCode::OK, "Building orders/_design/x takes"),
+        (of("ordrs", "_design/x", design), StatusCode::NOT_FOUND, "did you mean"),
+        (of("orders", "", design), StatusCode::BAD_REQUEST, "the document has no _id"),
+        (of("orders", "", "{"), StatusCode::BAD_REQUEST, "the document is not JSON"),
+        ("db=%ff&design=1".to_owned(), StatusCode::BAD_REQUEST, "utf-8"),
+    ] {
+        let answer = form_to(&surface, "/preflight", &form, &own).await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+        assert_harmless("/preflight", &answer);
+        assert!(answer.text().contains(says), "{says} is not in {}", answer.text());
+        // A link only fills in the form: nothing is read.
+        if form.len() < 1_000 && !form.contains("%ff") {
+            let link = surface.get(&format!("/preflight?{form}")).await;
+            assert!(!link.text().contains(says), "{}", link.text());
+        }
+    }
+    let answer = form_to(&surface, "/preflight", &good, &own).await;
+    assert!(answer.text().contains("emit(doc.day + '&lt;b&gt;')"), "{}", answer.text());
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Tests of `POST /api/v1/preflight`.
+//! Tests of `POST /api/v1/preflight`. The form that asks the same is tested with the console.
 
 use super::*;
 
@@ -105,6 +105,12 @@ async fn slow_bodies_delay_a_question_by_little_more_than_their_time_limit() {
             "application/x-www-form-urlencoded",
             "days=1".to_owned(),
             StatusCode::CONFLICT,
+        ),
+        (
+            "/preflight",
+            "application/x-www-form-urlencoded",
+            format!("db=orders&design={DESIGN}"),
+            StatusCode::OK,
         ),
     ] {
         let (router, read) = (surface(Designs(Ok(None))).router(), Arc::default());

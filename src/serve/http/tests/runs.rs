@@ -26,7 +26,7 @@ fn runs() -> Runs {
     let gone = |reason: &str, members| LeftOut {
         reason: reason.into(),
         members,
-        examples: vec![LeftOutMember { id: SHARD.into(), why: None }],
+        examples: vec![LeftOutMember { id: SHARD.into(), name: String::new(), why: None }],
     };
     let ended = RunEnd {
         at: NOW,

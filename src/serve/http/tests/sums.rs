@@ -102,7 +102,8 @@ fn add_view(draft: &mut Draft, node: crate::table::NodeIx) {
 
 /// A nearly full volume on each node.
 fn conditions() -> Conditions {
-    let space = VolumeSpace { available: 40 * MIB, size: Some(4_000 * MIB), measured_at: NOW };
+    let space =
+        VolumeSpace { available: 40 * MIB, size: Some(4_000 * MIB), held: None, measured_at: NOW };
     let volumes = NODES.map(|node| Volume {
         name: format!("{node} data").into(),
         nodes: vec![node.into()],

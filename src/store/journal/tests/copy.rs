@@ -195,7 +195,7 @@ async fn copy_made_during_writes_ends_between_two_commits() {
 
 #[tokio::test]
 async fn only_one_copy_is_made_at_a_time() {
-    let running = RunningJournal::claimed(InMemory).await;
+    let running = RunningJournal::claimed(InMemory::default()).await;
     running.keep(vec![ended(1)]).await.unwrap();
     let first = within_patience(running.journal.copy()).await.unwrap();
     let refused = within_patience(running.journal.copy()).await.unwrap_err();

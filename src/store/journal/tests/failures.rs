@@ -111,7 +111,7 @@ async fn a_disk_that_fails_and_recovers_loses_nothing_acknowledged() {
 async fn events_beyond_the_queue_are_dropped_and_counted() {
     let clock = Clock::anchored(moment(0));
     let settings = watch::channel(work::JournalRetention::default()).1;
-    let (_task, journal) = JournalTask::open(InMemory, clock, settings).unwrap();
+    let (_task, journal) = JournalTask::open(InMemory::default(), clock, settings).unwrap();
     for _ in 0..5000 {
         journal.record(NOTE());
     }

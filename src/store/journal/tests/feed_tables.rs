@@ -48,7 +48,7 @@ fn row(seq: u64, kind: &'static str, db: &str) -> (u64, &'static str, String) {
 
 #[test]
 fn an_event_replaces_the_previous_one_of_its_type() {
-    let mut store = JournalStore::open(&InMemory, true).unwrap();
+    let mut store = JournalStore::open(&InMemory::default(), true).unwrap();
     write(&mut store, vec![created("a"), updated("a"), updated("b"), updated("a")], KEEP, 0);
     assert_eq!(
         all(&store),
@@ -60,7 +60,7 @@ fn an_event_replaces_the_previous_one_of_its_type() {
 
 #[test]
 fn database_events_do_not_displace_recliners_own_events() {
-    let mut store = JournalStore::open(&InMemory, true).unwrap();
+    let mut store = JournalStore::open(&InMemory::default(), true).unwrap();
     let small = Keep { max_size: 2_000, ..KEEP };
     let own = || EventDetails::Released { target: target(1) };
     let mut expected = Vec::new();
@@ -88,7 +88,7 @@ fn database_events_do_not_displace_recliners_own_events() {
 
 #[test]
 fn deleted_databases_expire_and_existing_ones_stay() {
-    let mut store = JournalStore::open(&InMemory, true).unwrap();
+    let mut store = JournalStore::open(&InMemory::default(), true).unwrap();
     let first =
         [created("old"), updated("old"), created("lives"), created("again"), updated("back")];
     write(&mut store, first.to_vec(), KEEP, 0);
@@ -133,7 +133,7 @@ fn deleted_databases_expire_and_existing_ones_stay() {
 
 #[test]
 fn deleted_databases_are_removed_early_above_the_size_limit() {
-    let mut store = JournalStore::open(&InMemory, true).unwrap();
+    let mut store = JournalStore::open(&InMemory::default(), true).unwrap();
     let small = Keep { max_size: 10_000, ..KEEP };
     write(&mut store, vec![created("lives")], small, 0);
     let mut largest = 0;

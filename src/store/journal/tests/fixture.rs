@@ -19,7 +19,9 @@ use super::{
 use crate::{
     model::{
         facts::{Facts, OptionalU64},
-        records::{AdviceKey, AdviceRecord, BuildSpeed, BuildSpeeds, Mute, ScorecardSide},
+        records::{
+            AdviceKey, AdviceRecord, BuildSpeed, BuildSpeeds, Mute, RunEnding, ScorecardSide,
+        },
         target::TargetKind,
     },
     table::{DbName, Draft, PublishedDbState, ShardMapEntry, TableBlock},
@@ -106,6 +108,7 @@ fn outcomes() -> Vec<Outcome> {
         owner: if number % 2 == 1 { JobOwner::Recliner } else { JobOwner::Other },
         ordered_by: (number == 1).then(|| "ann from 10.0.0.7".into()),
         started_at: at(number),
+        ended_after: None,
         ended_at: at(number + 60),
         before_bytes: Some(1000 * number),
         after_bytes: (number < 4).then_some(400 * number * number),
@@ -212,6 +215,23 @@ fn events() -> Vec<EventDetails> {
             why: Some("disk".into()),
         },
         EventDetails::Resumed { scope: SuspensionScope::All, by: ann.clone() },
+        EventDetails::RunBegan {
+            run: 3,
+            db: Some("orders".into()),
+            node: None,
+            by: by.clone(),
+            force: true,
+        },
+        EventDetails::RunEnded {
+            run: 3,
+            db: None,
+            node: Some(NODE.into()),
+            result: RunEnding::Cancelled,
+            by: ann.clone(),
+            done: 5,
+            members: 24,
+            freed_bytes: Some(-1),
+        },
         EventDetails::Ordered { target: target.clone(), by: by.clone(), force: true },
         EventDetails::Lapsed { target: target.clone(), by },
         EventDetails::Quarantined { target: target.clone(), failures: 5 },

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    model::records::{Run, RunScope},
+    model::records::{Run, RunEnd, RunEnding, RunScope},
     text::Label,
 };
 use std::os::unix::fs::PermissionsExt as _;
@@ -108,15 +108,25 @@ async fn stored_state_is_loaded_after_a_restart() {
     let events = running.events().await;
     assert_eq!(
         event_types(&events),
-        ["started", "started", "started", "not_started", "finished", "quarantined", "suspended"]
+        [
+            "started",
+            "started",
+            "started",
+            "not_started",
+            "finished",
+            "quarantined",
+            "suspended",
+            "run_began",
+            "run_began"
+        ]
     );
-    assert_eq!(running.journal.health().borrow().last_seq, 8);
+    assert_eq!(running.journal.health().borrow().last_seq, 10);
     running.stop_and_wait().await;
 }
 
 #[tokio::test]
 async fn a_repeated_batch_is_stored_once() {
-    let running = RunningJournal::claimed(InMemory).await;
+    let running = RunningJournal::claimed(InMemory::default()).await;
     running.keep(everything()).await.unwrap();
     let (events, recovered) = (running.events().await, running.recovered().await);
     // Repeats everything; changes that were undone within the batch are applied and undone again.
@@ -125,9 +135,10 @@ async fn a_repeated_batch_is_stored_once() {
         .filter(|change| !matches!(change, StateChange::StartWithdrawn(_)))
         .collect();
     let undone = [intent(1).key(), intent(2).key()];
-    let settled = again.into_iter().filter(
-        |change| !matches!(change, StateChange::StartIntended(it) if undone.contains(&it.key())),
-    );
+    let settled = again.into_iter().filter(|change| {
+        !matches!(change, StateChange::StartIntended(it) if undone.contains(&it.key()))
+            && !matches!(change, StateChange::SetRun(9, _))
+    });
     running.keep(settled.collect()).await.unwrap();
     assert_eq!(running.events().await, events);
     assert_eq!(running.recovered().await, recovered);
@@ -141,17 +152,20 @@ async fn a_repeated_batch_is_stored_once() {
 }
 
 #[tokio::test]
-async fn ends_of_quarantines_and_suspensions_are_recorded() {
-    let running = RunningJournal::claimed(InMemory).await;
+async fn ends_of_quarantines_suspensions_and_runs_are_recorded() {
+    let running = RunningJournal::claimed(InMemory::default()).await;
     running.keep(everything()).await.unwrap();
     let scope = SuspensionScope::Node("couchdb@a".into());
+    let (at, how, by, left_out) = (moment(70), RunEnding::Done, None, Vec::new());
+    let ended = Some(RunEnd { at, how, by, members: 3, left_out });
     let undo = vec![
         StateChange::SetTargetRecord(target(7), None),
         StateChange::Resume { scope, by: None },
+        StateChange::SetRun(10, Some(Run { ended, ..run(RunScope::Database("orders".into())) })),
     ];
     running.keep(undo.clone()).await.unwrap();
     running.keep(undo).await.unwrap();
-    assert_eq!(event_types(&running.events().await)[7..], ["released", "resumed"]);
+    assert_eq!(event_types(&running.events().await)[9..], ["released", "resumed", "run_ended"]);
     let found = running.recovered().await;
     assert!(found.remembered.is_empty() && found.suspensions.is_empty(), "{found:?}");
     running.stop_and_wait().await;
@@ -159,7 +173,7 @@ async fn ends_of_quarantines_and_suspensions_are_recorded() {
 
 #[tokio::test]
 async fn order_survives_restart_and_its_operator_is_recorded() {
-    let running = RunningJournal::claimed(InMemory).await;
+    let running = RunningJournal::claimed(InMemory::default()).await;
     let order = |by: &str, until: u64| {
         let (at, until, by) = (moment(0), Moment::from_unix(until), by.to_owned());
         let ordered = Some(CompactionOrder { at, until, by, force: true, run: None });
@@ -194,7 +208,7 @@ async fn order_survives_restart_and_its_operator_is_recorded() {
 
 #[tokio::test]
 async fn the_first_recorded_smoosh_value_is_restored() {
-    let running = RunningJournal::claimed(InMemory).await;
+    let running = RunningJournal::claimed(InMemory::default()).await;
     let setting = |was: Option<&str>| OverriddenSetting {
         node: "couchdb@a".into(),
         section: "smoosh.ratio_dbs".into(),
@@ -312,7 +326,7 @@ async fn requests_before_the_stop_are_served_and_later_ones_are_not() {
 
 #[tokio::test]
 async fn history_and_events_are_filtered_and_paged() {
-    let running = RunningJournal::claimed(InMemory).await;
+    let running = RunningJournal::claimed(InMemory::default()).await;
     for number in 0..10 {
         let failed = Outcome { ending: JobResult::Failed, ..outcome(number) };
         let outcome = if number % 2 == 0 { failed } else { outcome(number) };

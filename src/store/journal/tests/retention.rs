@@ -61,7 +61,7 @@ fn each_table_keeps_its_newest_entries_within_its_own_budget() {
 
 #[test]
 fn a_reduced_budget_is_reached_in_steps() {
-    let mut store = JournalStore::open(&InMemory, true).unwrap();
+    let mut store = JournalStore::open(&InMemory::default(), true).unwrap();
     store.write(&ends(0..2000), &budgets(1 << 30, 1 << 30), moment(0)).unwrap();
     let mut steps = 0;
     loop {
@@ -85,7 +85,7 @@ async fn expired_entries_are_removed_even_if_nothing_is_written() {
     let day = Duration::from_secs(86_400);
     let keep = |days| Keep { keep: day * days, max_size: 1 << 30 };
     let settings = work::JournalRetention { outcomes: keep(30), events: keep(2) };
-    let running = RunningJournal::with(InMemory, settings).unwrap();
+    let running = RunningJournal::with(InMemory::default(), settings).unwrap();
     running.recovered().await;
     running.keep((0..1000).map(ended).collect()).await.unwrap();
     time::sleep(day).await;

@@ -1,12 +1,11 @@
 //! Tables on the terminal show the same sums as the API and the pages.
 
 use super::{
-    advice, databases, disks, explained, nodes, queues, runs, targets as targets_of,
-    tidy::{self, Begin},
-    usage,
+    advice, databases, disks, explained, nodes, queues, runs, targets as targets_of, tidy, usage,
 };
 use crate::{
     advice::AdviceView,
+    cli::tidy::answer::TidyAnswer,
     model::{
         channel::Channels,
         records::{Run, RunScope},
@@ -26,7 +25,8 @@ use wall_clock::Moment;
 
 const WIDTH: u16 = 200;
 
-fn plan() -> Plan {
+/// A plan for a cluster with every kind of target.
+pub(in crate::cli) fn plan() -> Plan {
     let snapshot = crowded();
     let now = snapshot.generated_at();
     let mut queues = Queues::new(Arc::new(Channels::default()));
@@ -81,9 +81,8 @@ fn terminal_tables_show_the_sums_of_the_api() {
     let waiting = row(&queues(&plan, WIDTH), "total");
     assert_eq!(waiting[1], space.waiting.to_string());
 
-    let begin =
-        Begin { plan: &plan, outlook: &plan.tidy_outlook(None), databases: &[], until_free: None };
-    let tidied = tidy::begin(&begin, false, WIDTH);
+    let answer = TidyAnswer::new(&plan, &plan.tidy_outlook(None), &[], None);
+    let tidied = tidy::begin(&answer, false, WIDTH);
     let short = format_size_short(all - 3 * unused);
     assert!(tidied.contains(&format!("{short} on disk")), "{short}: {tidied}");
 }
@@ -99,7 +98,7 @@ fn tables_about_targets_show_their_numbers_of_the_api() {
     let listed = Databases::of(&plan, &wanted, &LastCompactions::new(), Moment::default());
     let orders = listed.databases.iter().find(|line| line.db == "orders").unwrap();
     let [on_disk, reclaimable] = [orders.file_bytes, orders.reclaimable_bytes].map(size);
-    let table = explained("orders", &explained_targets, false, WIDTH);
+    let table = explained("orders", &explained_targets, None, false, WIDTH);
     let sums = format!("{on_disk} on disk, {reclaimable} reclaimable.");
     assert!(table.contains(&sums), "{sums}: {table}");
 

@@ -161,12 +161,27 @@ fn queues() -> Value {
 }
 
 /// Answers of a service in this mode, to a user who may suspend but not compact.
+fn runs() -> Value {
+    let run = |number: u64, ended: Option<&str>| {
+        json!({
+            "run": number, "db": "orders", "node": null, "force": false, "by": "ann",
+            "since": "2026-11-23T11:00:00Z", "state": "running", "changed_by": null,
+            "ended_at": ended, "members": 24, "done": 5, "running": 1, "results": {"freed": 5},
+            "freed_bytes": 41_u64 << 30, "reclaimable_bytes": 99_u64 << 30,
+            "seconds_left": 10_800.0, "waits": null, "left_out": [],
+            "says": "5 of 24, 41 GiB freed, about 3 hours left",
+        })
+    };
+    json!({"runs": [run(3, None), run(2, None), run(1, Some("2026-11-22T11:00:00Z"))]})
+}
+
 pub(super) fn answers(mode: &str) -> Answers {
     let off = "orders over HTTP are disabled; start recliner with --web.enable-admin-api";
     Answers {
         status: parsed(status(mode)),
         space: parsed(space()),
         jobs: parsed(jobs()),
+        runs: parsed(runs()),
         planned: parsed(planned(mode)),
         queues: parsed(queues()),
         slow: SlowAnswers {

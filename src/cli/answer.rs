@@ -1,0 +1,86 @@
+//! Answers: asked of a running recliner or worked out from one reading of the cluster, and printed as a table or
+//! as JSON.
+
+use super::{
+    CommandError, Exit,
+    args::{AnswerArgs, Format, SourceArgs},
+    output::{print, print_json},
+    service_client::ServiceClient,
+    table::{paragraph, width},
+};
+use serde::Serialize;
+
+/// An answer, and who gave it.
+pub(super) struct Answered<A> {
+    pub(super) answer: A,
+    /// The recliner that answered; `None` if the cluster was read, which shows nothing of the past.
+    pub(super) recliner: Option<String>,
+    exit: Exit,
+}
+
+/// An answer as JSON, with whether a running recliner gave it, which remembers.
+#[derive(Serialize)]
+struct WithMemory<'a, A> {
+    #[serde(flatten)]
+    answer: &'a A,
+    memory: bool,
+}
+
+impl AnswerArgs {
+    /// Asks the running recliner, or reads the cluster if one is named.
+    pub(super) async fn answer<A>(
+        &self,
+        ask: impl AsyncFnOnce(&ServiceClient) -> Result<A, CommandError>,
+        read: impl AsyncFnOnce(&SourceArgs) -> Result<(A, Exit), CommandError>,
+    ) -> Result<Answered<A>, CommandError> {
+        let Some(client) = self.recliner()? else {
+            let (answer, exit) = read(&self.source).await?;
+            return Ok(Answered { answer, recliner: None, exit });
+        };
+        let (answer, recliner) = (ask(&client).await?, Some(client.name().to_owned()));
+        Ok(Answered { answer, recliner, exit: Exit::Done })
+    }
+}
+
+impl<A: Serialize> Answered<A> {
+    /// Prints the answer; if the cluster was read, with a note on what is `unknown` then.
+    pub(super) fn print(
+        &self,
+        format: Format,
+        render: impl FnOnce(&A, u16) -> String,
+        unknown: &str,
+    ) -> Result<Exit, CommandError> {
+        let (answer, memory) = (&self.answer, self.recliner.is_some());
+        let with_note = |_: &_, width| {
+            let note = format!("Read directly, without a running recliner: {unknown}.");
+            let note = if memory { String::new() } else { paragraph(&note, width) };
+            [render(answer, width), note].join(if memory { "" } else { "\n" })
+        };
+        format.print(&WithMemory { answer, memory }, with_note)?;
+        Ok(self.exit)
+    }
+
+    /// Prints the answer alone.
+    pub(super) fn print_plain(
+        &self,
+        format: Format,
+        render: impl FnOnce(&A, u16) -> String,
+    ) -> Result<Exit, CommandError> {
+        format.print(&self.answer, render)?;
+        Ok(self.exit)
+    }
+}
+
+impl Format {
+    /// Prints an answer in this format.
+    pub(super) fn print<A: Serialize + ?Sized>(
+        self,
+        answer: &A,
+        render: impl FnOnce(&A, u16) -> String,
+    ) -> Result<(), CommandError> {
+        match self {
+            Self::Json => print_json(&answer),
+            Self::Table => print(&render(answer, width())),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What `recliner tidy` finds, would do and did: one value for the text and for JSON.
+
+use crate::{
+    model::{
+        records::{JobResult, Outcome},
+        target::{TargetId, TargetKind},
+    },
+    plan::{Plan, PlannedStart, Refusal, TidyOutlook},
+    serve::report::{self, OutcomeLine},
+    service::{TidyEnd, TidyReport, TidyScope},
+    table::{PartialSum, TargetIx, TargetRef},
+    text::{Label, size::format_size_short},
+};
+use serde::Serialize;
+use std::{collections::BTreeSet, time::Duration};
+
+/// All of it; bytes are those on disk, and unknown is null.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct TidyAnswer {
+    pub(in crate::cli) before: Sizes,
+    /// The named databases; all if empty.
+    databases: Vec<String>,
+    pub(in crate::cli) until_free: Option<u64>,
+    /// What it compacts, in this order.
+    pub(in crate::cli) starts: Vec<Step>,
+    /// Whether more than these would follow.
+    pub(in crate::cli) is_cut: bool,
+    /// The databases whose unused index files CouchDB is asked to delete although none are known.
+    pub(in crate::cli) unproven_cleanups: Vec<TargetId>,
+    /// What it would leave.
+    pub(in crate::cli) left: Vec<Left>,
+    /// What would be free then.
+    pub(in crate::cli) free_bytes: Option<u64>,
+    /// Why files may be left because free space is unknown.
+    pub(in crate::cli) unknown_space: Option<String>,
+    /// What it did; null after a dry run, and if there was nothing to do.
+    pub(in crate::cli) done: Option<Done>,
+}
+
+/// The sizes at one time.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct Sizes {
+    pub(in crate::cli) databases: usize,
+    /// Of the files whose size is known.
+    pub(in crate::cli) file_bytes: u64,
+    /// Number of files whose size is unknown.
+    pub(in crate::cli) unmeasured: u64,
+    /// On the fullest volume.
+    pub(in crate::cli) free_bytes: Option<u64>,
+}
+
+/// A compaction of one file, or of all files of an index.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct Step {
+    id: String,
+    /// Its database or design document: all of its files have the same name.
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) file_bytes: Option<u64>,
+    pub(in crate::cli) reclaimable_bytes: Option<u64>,
+    pub(in crate::cli) peak_bytes: u64,
+}
+
+/// A file that is left.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct Left {
+    id: String,
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) reason: &'static str,
+    pub(in crate::cli) why: String,
+}
+
+/// How a pass went.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct Done {
+    #[serde(serialize_with = "label")]
+    pub(in crate::cli) end: TidyEnd,
+    pub(in crate::cli) seconds: u64,
+    pub(in crate::cli) after: Sizes,
+    /// How each compaction and cleanup ended.
+    pub(in crate::cli) outcomes: Vec<OutcomeLine>,
+    /// What CouchDB still compacts and finishes by itself.
+    pub(in crate::cli) still_running: Vec<String>,
+    pub(in crate::cli) left: Vec<Left>,
+}
+
+fn label<S: serde::Serializer>(end: &TidyEnd, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(end.label())
+}
+
+impl TidyAnswer {
+    pub(in crate::cli) fn new(
+        plan: &Plan,
+        outlook: &TidyOutlook,
+        databases: &[String],
+        until_free: Option<u64>,
+    ) -> Self {
+        let problem = || {
+            let volumes = plan.conditions.disks.volumes.iter();
+            let problem = volumes.filter_map(|it| it.problem.as_ref()).next();
+            let problem = problem.map_or_else(String::new, |why| format!(" ({why})"));
+            let blind = format_size_short(plan.rules.headroom.blind_limit);
+            format!(
+                "Free space is unknown{problem}, so files larger than {blind} are left; --data-dir /opt/couchdb/data reads it, --assume-free 10GiB vouches for it."
+            )
+        };
+        Self {
+            before: Sizes::of(plan, databases),
+            databases: databases.to_owned(),
+            until_free,
+            starts: outlook.starts.iter().map(|start| Step::of(plan, start)).collect(),
+            is_cut: outlook.is_cut,
+            unproven_cleanups: unproven_cleanups(plan, databases),
+            left: outlook.left.iter().map(|left| Left::of(plan, left)).collect(),
+            free_bytes: outlook.free_bytes,
+            unknown_space: plan.least_free_bytes().is_none().then(problem),
+            done: None,
+        }
+    }
+
+    /// Adds how the pass went.
+    pub(in crate::cli) fn ended(&mut self, report: &TidyReport, scope: &TidyScope, took: Duration) {
+        let TidyReport { end, plan, outcomes, still_running } = report;
+        let done: BTreeSet<_> =
+            outcomes.iter().filter(|it| !is_failed(it)).map(|it| &it.target).collect();
+        let left = plan.left(|_, id| done.contains(id) || !scope.targets.contains(id));
+        let left = left.iter().filter(|(ix, _)| !still_running.contains(ix));
+        self.done = Some(Done {
+            end: *end,
+            seconds: took.as_secs(),
+            after: Sizes::of(plan, &self.databases),
+            outcomes: (0..).zip(outcomes).map(|(seq, it)| OutcomeLine::of(seq, it)).collect(),
+            still_running: still_running.iter().map(|ix| file_name(plan, *ix)).collect(),
+            left: left.map(|left| Left::of(plan, left)).collect(),
+        });
+    }
+
+    /// Whether as much is free as shall be.
+    pub(in crate::cli) fn has_enough(&self) -> bool {
+        self.is_enough(self.before.free_bytes)
+    }
+
+    fn is_enough(&self, free: Option<u64>) -> bool {
+        self.until_free.zip(free).is_some_and(|(goal, free)| free >= goal)
+    }
+
+    /// The free bytes that shall be reached, if they are not, or would not be.
+    pub(in crate::cli) fn missed_goal(&self) -> Option<u64> {
+        let free = self.done.as_ref().map_or(self.free_bytes, |done| done.after.free_bytes);
+        self.until_free.filter(|_| !self.is_enough(free))
+    }
+
+    /// Whether something worth doing is left, or would be.
+    pub(in crate::cli) fn leaves_something(&self) -> bool {
+        let leaves = match &self.done {
+            None => !self.left.is_empty(),
+            Some(done) => match done.end {
+                TidyEnd::TimeUp | TidyEnd::Interrupted => true,
+                TidyEnd::Finished => !done.left.is_empty() || done.failed().next().is_some(),
+                TidyEnd::EnoughFree => done.failed().next().is_some(),
+            },
+        };
+        leaves || self.missed_goal().is_some()
+    }
+}
+
+impl Done {
+    /// The compactions that failed.
+    pub(in crate::cli) fn failed(&self) -> impl Iterator<Item = &OutcomeLine> {
+        self.outcomes.iter().filter(|it| matches!(&*it.result, "failed" | "lost"))
+    }
+
+    /// Number of files that were compacted.
+    pub(in crate::cli) fn compacted(&self) -> usize {
+        let files = self.outcomes.iter().filter(|it| it.kind != TargetKind::Cleanup.label());
+        files.filter(|it| !matches!(&*it.result, "failed" | "lost")).count()
+    }
+}
+
+fn is_failed(outcome: &Outcome) -> bool {
+    matches!(outcome.ending, JobResult::Failed | JobResult::Lost)
+}
+
+impl Sizes {
+    fn of(plan: &Plan, databases: &[String]) -> Self {
+        let mut sum = PartialSum::default();
+        let files = plan.snapshot.files_once().filter(|target| is_meant(databases, *target));
+        files.for_each(|target| sum.add(target.file_bytes(), false));
+        Self {
+            databases: match databases.len() {
+                0 => plan.snapshot.databases().count(),
+                named => named,
+            },
+            file_bytes: sum.measured().unwrap_or(0),
+            unmeasured: sum.unknown_count(),
+            free_bytes: plan.least_free_bytes(),
+        }
+    }
+}
+
+impl Step {
+    fn of(plan: &Plan, start: &PlannedStart) -> Self {
+        let target = plan.snapshot.target(start.ix);
+        Self {
+            id: target.map(|target| target.id().to_string()).unwrap_or_default(),
+            name: target.map_or_else(|| "a deleted database".to_owned(), name),
+            file_bytes: start.file_bytes,
+            reclaimable_bytes: start.gain_bytes,
+            peak_bytes: start.peak_bytes,
+        }
+    }
+}
+
+impl Left {
+    pub(in crate::cli) fn of(plan: &Plan, (ix, refusal): &(TargetIx, Refusal)) -> Self {
+        let target = plan.snapshot.target(*ix);
+        Self {
+            id: target.map(|target| target.id().to_string()).unwrap_or_default(),
+            name: target.map_or_else(|| "a deleted database".to_owned(), name),
+            reason: refusal.reason.label(),
+            why: target.map(|target| report::why(plan, target, refusal)).unwrap_or_default(),
+        }
+    }
+}
+
+fn is_meant(databases: &[String], target: TargetRef<'_>) -> bool {
+    databases.is_empty() || databases.iter().any(|db| db == target.db_name().db)
+}
+
+/// A target's database or design document: all of its files have the same name.
+fn name(target: TargetRef<'_>) -> String {
+    let db = target.db_name().db;
+    match (target.kind(), target.view().and_then(|view| view.designs.first())) {
+        (TargetKind::View, Some(design)) => format!("{db}/{design}"),
+        (TargetKind::Cleanup, _) => target.id().name(None),
+        _ => db.to_owned(),
+    }
+}
+
+/// The name of one file.
+pub(in crate::cli) fn file_name(plan: &Plan, ix: TargetIx) -> String {
+    let Some(target) = plan.snapshot.target(ix) else { return String::new() };
+    let design = target.view().and_then(|view| view.designs.first());
+    target.id().name(design.map(AsRef::as_ref))
+}
+
+/// The cleanups of databases with indexes of which nothing shows that files are stale, but nothing
+/// shows either that none are: without the data directory nobody can see them.
+fn unproven_cleanups(plan: &Plan, databases: &[String]) -> Vec<TargetId> {
+    let snapshot = &plan.snapshot;
+    if snapshot.members().all(|(_, node)| node.disk_usage.is_some()) {
+        return Vec::new();
+    }
+    let views = snapshot.targets().filter(|it| it.kind() == TargetKind::View);
+    let with_views: BTreeSet<_> = views.map(TargetRef::db).collect();
+    let cleanups = snapshot.targets().filter(|it| {
+        it.kind() == TargetKind::Cleanup
+            && with_views.contains(&it.db())
+            && is_meant(databases, *it)
+    });
+    cleanups.filter(|it| plan.start_if_ordered(*it).is_some()).map(TargetRef::id).collect()
+}

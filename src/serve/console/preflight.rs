@@ -1,0 +1,86 @@
+//! What a design document would cost, and the form that asks.
+
+use super::{
+    Given, Page, Part, Screen,
+    cells::{bytes, count, name, to_copy, unknown, with_code, words},
+};
+use crate::serve::report::{AdviceRemedy, Preflight, SpreadLine};
+use maud::{Markup, html};
+
+/// The page at `/preflight`: `given` are the parameters, and `answer` is the prediction or the reason
+/// why there is none.
+pub(in crate::serve) fn preflight(
+    given: &Given,
+    answer: Option<&Result<Preflight, String>>,
+) -> Page {
+    let shown = html! {
+        @match answer {
+            None => {}
+            Some(Err(why)) => { p.banner.worst { (with_code(why)) } }
+            Some(Ok(answer)) => { (cost(answer)) }
+        }
+    };
+    // The answer stands before the form: on a small screen it would be below a long document.
+    let parts = vec![Part::new("cost", shown), Part::new("ask", form(given))];
+    Page::still(Some(Screen::Preflight), "What would a new index cost?", parts)
+}
+
+fn form(given: &Given) -> Markup {
+    html! {
+        p { "How long a design document's indexes would take to build, how much space each node needs meanwhile, and whether it fits. Nothing is deployed: recliner only reads the document that the database has now." }
+        form.what-if method="post" action="preflight" {
+            div.filter {
+                label { "database" input name="db" required value=(given.get("db")); }
+                label { "its id, if it has no _id" input name="id" placeholder="_design/by_day" value=(given.get("id")); }
+            }
+            label { "design document (JSON)" textarea name="design" rows="12" required spellcheck="false" placeholder={ r#"{"_id": "_design/by_day", "views": {"by_day": {"map": "function (doc) { emit(doc.day); }"}}}"# } { (given.get("design")) } }
+            p { button { "Predict the cost" } }
+        }
+    }
+}
+
+fn cost(answer: &Preflight) -> Markup {
+    html! {
+        p.note { (name(&answer.says)) }
+        @if !answer.nodes.is_empty() {
+            div.wide tabindex="0" role="region" aria-label="What each node needs" { table {
+                thead { tr { th { "node" } th.n.rest { "files" } th.n.rest { "compacted" } th.n { "peak" } th.n.rest { "old index" } th.n { "free" } th { "verdict" } } }
+                tbody { @for node in &answer.nodes { tr {
+                    td.named { (name(&node.node)) }
+                    td.n.rest { (count(node.copies)) }
+                    td.n.rest { (spread(node.live_bytes)) }
+                    td.n { (spread(node.peak_bytes)) }
+                    td.n.rest { @match node.old_bytes { Some(old) => { (bytes(Some(old))) } None => { "-" } } }
+                    td.n { (bytes(node.free_bytes)) }
+                    td { (words(&node.verdict)) }
+                } } }
+            } }
+            p.quiet { (with_code(Preflight::COLUMNS)) }
+        }
+        (section("What changes", &answer.changes()))
+        (section("What this rests on", &answer.rests_on()))
+        @if !answer.remedy.is_empty() { h2 { "What to do" } (steps(&answer.remedy)) }
+    }
+}
+
+/// A range of bytes, or the mark for unknown.
+fn spread(spread: Option<SpreadLine>) -> Markup {
+    match spread {
+        Some(spread) => html! { (spread.says_bytes()) },
+        None => unknown(),
+    }
+}
+
+fn section(title: &str, lines: &[String]) -> Markup {
+    html! { @if !lines.is_empty() { h2 { (title) } ul { @for line in lines { li { (with_code(line)) } } } } }
+}
+
+/// What to do, step by step.
+pub(super) fn steps(remedy: &[AdviceRemedy]) -> Markup {
+    html! {
+        @for step in remedy {
+            p { (with_code(&step.says)) }
+            @if let Some(text) = &step.text { (to_copy(text)) }
+        }
+    }
+}

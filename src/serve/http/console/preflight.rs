@@ -1,0 +1,60 @@
+//! The page of a new index: the form for a design document, and what it will cost.
+//!
+//! A link only fills in the form: recliner reads a document of CouchDB for the answer.
+
+use super::{asked_in_turn, given, response};
+use crate::serve::{
+    console::{self, Given},
+    http::{
+        error::ApiError,
+        preflight::{self, MAX_BODY},
+        state::AppState,
+    },
+    report::{Preflight, PreflightQuestion},
+};
+use axum::{
+    extract::{self, Request},
+    http::{StatusCode, Uri},
+    response::Response,
+};
+use serde_json::value::RawValue;
+
+/// The page that a link opens, with the form filled in.
+pub(super) async fn show(extract::State(state): extract::State<AppState>, uri: Uri) -> Response {
+    match given(&uri) {
+        Ok(given) => page(&state, &given, None),
+        Err(refused) => super::failed(&state, &refused),
+    }
+}
+
+/// The page that a form opens, with the answer.
+pub(super) async fn ask(
+    extract::State(state): extract::State<AppState>,
+    request: Request,
+) -> Response {
+    match asked_in_turn(&state.limits.preflights, request, MAX_BODY).await {
+        Ok((_place, turn, given)) => {
+            let asked = given.clone();
+            let answer = preflight::predict(&state, &turn, move || question(&asked)).await;
+            page(&state, &given, Some(answer))
+        }
+        Err(refused) => super::failed(&state, &refused),
+    }
+}
+
+/// The question of a form, as the API's body has it.
+fn question(given: &Given) -> Result<PreflightQuestion, ApiError> {
+    let not_json = |why| ApiError::bad(format!("the document is not JSON: {why}"));
+    let design = RawValue::from_string(given.get("design").to_owned()).map_err(not_json)?;
+    let id = Some(given.get("id")).filter(|id| !id.is_empty()).map(ToOwned::to_owned);
+    Ok(PreflightQuestion { db: given.get("db").to_owned(), design, id })
+}
+
+fn page(state: &AppState, given: &Given, answer: Option<Result<Preflight, ApiError>>) -> Response {
+    let code = match &answer {
+        Some(Err(refused)) => refused.code,
+        Some(Ok(_)) | None => StatusCode::OK,
+    };
+    let answer = answer.map(|answer| answer.map_err(|refused| refused.why));
+    response(state, code, &console::preflight(given, answer.as_ref()))
+}
