@@ -441,7 +441,9 @@ impl Scanner {
         if !self.readings.contains_key(&Slot::Entries) {
             let dbs = self.followed.due_entries(now.at);
             if !dbs.is_empty() {
-                self.start(Slot::Entries, Stage::Strays { dbs, nodes: Vec::new() }, now, effects);
+                let map_node = self.followed.map_node(self.targets.now(), |_| true);
+                let stage = Stage::Strays { dbs, map_node, nodes: Vec::new() };
+                self.start(Slot::Entries, stage, now, effects);
             }
         }
     }
@@ -561,8 +563,8 @@ impl Scanner {
         self.status.event_batches = self.targets.changes.batches();
     }
 
-    /// Schedules a sweep soon, because a silent node answers again.
-    fn node_is_back(&mut self, now: Now) {
+    /// Schedules a sweep soon, because a silent node answers again or copies of a database moved.
+    fn sweep_soon(&mut self, now: Now) {
         let earliest = now.at.max(self.sweep.began().at + RETRY_INTERVAL);
         self.timers.sweep = self.timers.sweep.min(earliest);
     }
