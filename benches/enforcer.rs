@@ -142,6 +142,7 @@ async fn remember(dir: &Path) -> Result<(), Failure> {
             owner: JobOwner::Recliner,
             ordered_by: None,
             started_at: Moment::from_unix(ended_at.unix() - 30),
+            ended_after: None,
             ended_at,
             before_bytes: Some(100 << 20),
             after_bytes: Some(20 << 20),

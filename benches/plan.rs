@@ -60,7 +60,7 @@ fn conditions(snapshot: &Snapshot, available: u64) -> Conditions {
     let volumes = snapshot.nodes().iter().skip(1).map(|node| Volume {
         name: Arc::clone(&node.name),
         nodes: vec![Arc::clone(&node.name)],
-        space: Some(VolumeSpace { available, size: None, measured_at: NOW }),
+        space: Some(VolumeSpace { available, size: None, held: None, measured_at: NOW }),
         falling_since: None,
         problem: None,
     });

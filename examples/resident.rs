@@ -149,7 +149,7 @@ impl Source for MadeUp {
                 ];
                 stream::iter(first.into_iter().chain(nodes)).boxed()
             }
-            Stage::Map => {
+            Stage::Map { .. } => {
                 let nodes: Vec<String> = self.args.nodes().collect();
                 let entry = move |at| MapEntry {
                     db: db(at),

@@ -14,7 +14,7 @@ mod space;
 mod walk;
 mod walk_cache;
 
-pub use file_meaning::{FileMeaning, file_meaning};
+pub use file_meaning::{FileMeaning, compaction_files, file_meaning};
 pub use open_file::OpenFile;
 pub use read::{HeaderValues, directory_owner};
 pub use read_problem::{ReadProblem, RootError};

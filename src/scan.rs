@@ -32,6 +32,7 @@ mod scanner;
 mod status;
 mod sweep;
 mod targets;
+mod unseen_compactions;
 mod views;
 
 pub use db_events::{DbEvent, DbEventBatch, EarlierProcess};

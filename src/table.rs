@@ -32,7 +32,8 @@ pub use index_set::IndexSet;
 pub use indexes::{DbIx, TargetIx};
 pub use name_table::DbName;
 pub use node::{
-    CompactionFiles, DiskUsage, Node, NodeIx, NodeSmoosh, PriorityRange, SmooshChannel, VolumeUsage,
+    CompactionFiles, DiskUsage, FoundShards, Node, NodeIx, NodeSmoosh, PriorityRange,
+    SmooshChannel, VolumeUsage,
 };
 pub use persisted::{DamagedBlock, TableBlock, UncompressedBlock};
 pub use projection::Projection;
@@ -62,7 +63,7 @@ use hashbrown::HashMap;
 use name_table::NameTable;
 use packed_facts::PackedFacts;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -136,6 +137,8 @@ pub struct Snapshot {
     histories: ChunkedTable<SizeHistory>,
     /// Corrections of predictions, for the databases whose compactions led to any.
     corrections: Arc<HashMap<DbIx, DbCorrections>>,
+    /// Bytes that another compaction would leave of one file, for the targets whose last one showed that.
+    left_bytes: Arc<BTreeMap<TargetIx, u64>>,
     names: NameTable,
     shard_maps: ChunkedTable<ShardMapEntry>,
     views: ChunkedTable<Arc<View>>,
@@ -231,6 +234,28 @@ impl Snapshot {
     /// one.
     pub fn without_facts(&self) -> Self {
         Self { facts: ChunkedTable::default(), histories: ChunkedTable::default(), ..self.clone() }
+    }
+
+    /// The same tables in which what another compaction would leave of one file of these targets, in bytes, is known from
+    /// their last one instead of predicted from sizes. Sums include that.
+    pub fn with_left_bytes(self: &Arc<Self>, left: &BTreeMap<TargetIx, u64>) -> Arc<Self> {
+        if *self.left_bytes == *left {
+            return Arc::clone(self);
+        }
+        let mut learned = Self { left_bytes: Arc::new(left.clone()), ..Self::clone(self) };
+        let (mut totals, mut top) = (Totals::clone(&self.totals), (*self.top).clone());
+        let targets: BTreeSet<TargetIx> =
+            self.left_bytes.keys().chain(left.keys()).copied().collect();
+        for ix in targets {
+            let Some((before, after)) = self.target(ix).zip(learned.target(ix)) else { continue };
+            let db = before.db();
+            let (before, after) = (before.contribution(), after.contribution());
+            totals.remove(&before);
+            totals.add(&after);
+            top.replace(db, &before, &after);
+        }
+        (learned.totals, learned.top) = (Arc::new(totals), Arc::new(top));
+        Arc::new(learned)
     }
 
     /// Number of rows; an upper bound of every [`TargetIx`].

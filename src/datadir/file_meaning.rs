@@ -66,6 +66,15 @@ pub fn file_meaning(path: &[u8]) -> FileMeaning<'_> {
     }
 }
 
+/// The files, by their paths below the directory, that the compaction of a shard writes, or of an index of it.
+#[must_use]
+pub fn compaction_files(shard: &str, signature: Option<Signature>) -> Vec<String> {
+    match signature {
+        None => ["data", "meta"].map(|part| format!("{shard}.couch.compact.{part}")).to_vec(),
+        Some(signature) => vec![format!(".{shard}_design/mrview/{signature}.compact.view")],
+    }
+}
+
 /// `<shard>.couch` and related files.
 fn database_file(path: &str) -> Option<FileMeaning<'_>> {
     for ending in [".couch.compact.data", ".couch.compact.meta", ".couch.compact"] {
@@ -149,6 +158,20 @@ mod tests {
 
     const SIGNATURE: &str = "0f045e3b41d71d93aaa32f23021ba536";
     const SHARD: &str = "shards/00000000-7fffffff/app/orders.1795222434";
+
+    #[test]
+    fn the_files_of_a_compaction_mean_what_they_are() {
+        let signature: Signature = SIGNATURE.parse().unwrap();
+        for shard in [SHARD, "_dbs"] {
+            for path in compaction_files(shard, None) {
+                assert_eq!(file_meaning(path.as_bytes()), FileMeaning::Compaction { shard });
+            }
+            for path in compaction_files(shard, Some(signature)) {
+                let meaning = FileMeaning::ViewCompaction { shard, signature };
+                assert_eq!(file_meaning(path.as_bytes()), meaning);
+            }
+        }
+    }
 
     #[test]
     fn a_path_determines_a_files_meaning() {

@@ -157,6 +157,7 @@ impl Months {
             owner: JobOwner::Recliner,
             ordered_by: None,
             started_at: job.started_at,
+            ended_after: None,
             ended_at: now,
             before_bytes: Some(before),
             after_bytes: Some(after),

@@ -217,7 +217,10 @@ impl JobTracker {
     /// Applies facts read since the last call.
     pub(crate) fn apply_facts(&mut self, tables: &Snapshot, now: Moment) -> TrackerChanges {
         self.assign_jobs(tables, now);
-        self.jobs.values_mut().for_each(|job| job.relocate_target(tables));
+        for (key, job) in &mut self.jobs {
+            job.find_target(key, tables);
+            job.relocate_target(tables);
+        }
         let mut step = TrackerChanges::default();
         self.find_unseen(tables, &mut step);
         let mut over = Vec::new();
@@ -260,7 +263,7 @@ impl JobTracker {
                 && !self.jobs.contains_key(&key)
                 && verdict::was_compacted_between(&before, &after)
             {
-                let job = TrackedJob::unseen(target, file, read_again.at);
+                let job = TrackedJob::unseen(target, file, (read.at, read_again.at));
                 let done = JobVerdict::Completed;
                 step.ended.extend(job.end_foreign(&key, done, read_again.at, tables, Some(target)));
             }
@@ -523,8 +526,14 @@ impl TrackedJob {
     ) -> Option<EndedJob> {
         let after = target
             .filter(|_| verdict == JobVerdict::Completed && self.is_measured_copy)
-            .and_then(|it| it.facts().file_bytes.get());
-        let before = self.file_before.file_bytes.filter(|_| self.is_measured_copy);
+            .map(TargetRef::facts)
+            .filter(|facts| self.gives_size_after(facts))
+            .and_then(|facts| facts.file_bytes.get());
+        let active_after = target.and_then(|target| target.facts().active_bytes.get());
+        let before = self.file_before.file_bytes.filter(|_| {
+            self.is_measured_copy
+                && !(self.began_after_reading && self.file_before.has_grown_to(active_after))
+        });
         let (ending, why) = intents::ending(verdict, before, after);
         let mut measured = intents::measure_after(target, after, &self.file_before);
         if !self.began_after_reading {
@@ -540,6 +549,7 @@ impl TrackedJob {
             owner: JobOwner::Other,
             ordered_by: None,
             started_at: self.started_at,
+            ended_after: Some(self.last_seen.min(at)),
             ended_at: at.max(self.started_at),
             before_bytes: before,
             after_bytes: after,

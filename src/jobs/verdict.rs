@@ -93,13 +93,17 @@ impl FileBefore {
     /// The same facts, without predictions if the live bytes after the compaction show that those
     /// were made for a much smaller file.
     pub(super) fn as_far_as_still_true(self, active_after: Option<u64>) -> Self {
-        let grown = |(then, now): (u64, u64)| {
-            now as f64 > then as f64 * MAX_GROWTH && now > then.saturating_add(MAX_HEADER_BYTES)
-        };
-        match self.active_bytes.zip(active_after).is_some_and(grown) {
+        match self.has_grown_to(active_after) {
             true => Self { predicted_bytes: None, fitted_bytes: None, ..self },
             false => self,
         }
+    }
+
+    /// Whether the live bytes after the compaction show that these facts are of a much smaller file.
+    pub(super) fn has_grown_to(&self, active_after: Option<u64>) -> bool {
+        self.active_bytes.zip(active_after).is_some_and(|(then, now)| {
+            now as f64 > then as f64 * MAX_GROWTH && now > then.saturating_add(MAX_HEADER_BYTES)
+        })
     }
 
     /// The same facts without sizes, which were measured at another time. Sequences alone still
@@ -197,6 +201,11 @@ pub(super) fn judge_db(
             return None;
         }
         return Some(without_effect(begun));
+    }
+    // The file was first read after the job. A header whose last change is compacted shows its end.
+    let is_whole = now.is_some_and(|now| now > 0 && facts.update_seq.get() == Some(now));
+    if disappeared.was_shown && is_whole {
+        return Some(JobVerdict::Completed);
     }
     later.then(|| JobVerdict::Lost("its sequence numbers before or after are unknown".into()))
 }
@@ -331,7 +340,9 @@ mod tests {
             (quiet, GONE, after(101, 900, 100, 50, 50), "failed", "it would have shrunk"),
             (quiet, unseen, after(100, 100, 100, 50, 50), "done", "it shrank"),
             (quiet, unsure, after(100, 100, 100, 50, 50), "done", "it shrank, start unconfirmed"),
-            (FileBefore::default(), GONE, after(101, 9, 9, 9, 9), "lost", "nothing to compare"),
+            (FileBefore::default(), GONE, after(101, 9, 9, 9, 8), "lost", "nothing to compare"),
+            (FileBefore::default(), GONE, after(100, 9, 9, 9, 9), "done", "all is compacted"),
+            (FileBefore::default(), unseen, after(101, 9, 9, 9, 9), "lost", "perhaps before it"),
         ];
         for (before, disappeared, facts, expected, why) in cases {
             assert_eq!(verdict_name(judge_db(&before, disappeared, &facts)), expected, "{why}");

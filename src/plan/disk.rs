@@ -27,6 +27,9 @@ pub struct VolumeSpace {
     pub available: u64,
     /// The volume's size in bytes, where it is known.
     pub size: Option<u64>,
+    /// Bytes that the unfinished files of running compactions took at the same moment, where their directory
+    /// can be read.
+    pub held: Option<u64>,
     /// The time of the measurement.
     pub measured_at: Moment,
 }
@@ -65,9 +68,13 @@ impl Volume {
         self.jobs(jobs, snapshot).fold(0, |sum, job| sum.saturating_add(job.reserved_bytes))
     }
 
-    /// Bytes of the unfinished files that the compactions on it have written.
+    /// Bytes of the unfinished files that the compactions on it have written: as measured with its free space,
+    /// or else estimated.
     #[must_use]
     pub fn held_bytes(&self, jobs: &Jobs, snapshot: &Snapshot) -> u64 {
+        if let Some(held) = self.space.and_then(|space| space.held) {
+            return held;
+        }
         self.jobs(jobs, snapshot).fold(0, |sum, job| sum.saturating_add(job.held_bytes()))
     }
 }

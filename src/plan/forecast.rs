@@ -21,37 +21,24 @@ pub struct Forecast {
 }
 
 impl Plan {
-    /// The expected result of compacting a target. It never contradicts the decision about the
-    /// same target.
+    /// The expected result of compacting a target of this plan's snapshot. It never contradicts the decision
+    /// about the same target.
     #[must_use]
     pub fn forecast(&self, target: TargetRef<'_>) -> Forecast {
-        let facts = target.facts();
         let constraints = &self.conditions.constraints;
-        let learned = constraints.remaining_bytes.get(&target.ix()).copied();
+        let is_learned = constraints.remaining_bytes.contains_key(&target.ix());
         let confidence = match constraints.backoffs.get(&target.ix()) {
-            _ if learned.is_some() => Confidence::Learned,
+            _ if is_learned => Confidence::Learned,
             Some(Backoff::Futile { .. }) => Confidence::Low,
             Some(Backoff::CoolDown { .. } | Backoff::Quarantined { .. }) | None => {
                 target.confidence()
             }
         }
         .label();
-        let learned = learned.zip(facts.active_bytes.get());
-        let Some((left, active)) = learned.filter(|(_, active)| *active > 0) else {
-            let (predicted, reclaimable) = (target.predicted_bytes(), target.reclaimable_bytes());
-            return Forecast {
-                predicted_bytes: predicted,
-                reclaimable_bytes: reclaimable,
-                confidence,
-            };
-        };
-        let all = |bytes: u64| {
-            let all = u128::from(bytes) * u128::from(left) / u128::from(active);
-            u64::try_from(all).unwrap_or(u64::MAX)
-        };
-        let predicted = target.active_bytes().map(all);
-        let file = target.file_bytes();
-        let reclaimable = file.zip(predicted).map(|(file, left)| file.saturating_sub(left));
-        Forecast { predicted_bytes: predicted, reclaimable_bytes: reclaimable, confidence }
+        Forecast {
+            predicted_bytes: target.predicted_bytes(),
+            reclaimable_bytes: target.reclaimable_bytes(),
+            confidence,
+        }
     }
 }

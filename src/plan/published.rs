@@ -108,7 +108,7 @@ impl Plan {
         Self {
             next_change,
             slot_reservation: reservation,
-            snapshot: Arc::clone(snapshot),
+            snapshot: snapshot.with_left_bytes(&conditions.constraints.remaining_bytes),
             conditions: conditions.clone(),
             rules: Arc::clone(rules),
             planned_at: now,

@@ -12,7 +12,10 @@ use crate::{
         target::{TargetKind, TargetState},
     },
     sources::inventory::{CompactionFile, DbFile, DiskWalk, FoundFile, PartFile, ReadError},
-    table::{DbIx, DbName, Draft, IndexSet, Node, NodeIx, TargetIx, TargetRef, View},
+    table::{
+        DbIx, DbName, Draft, FoundShards, IndexSet, Node, NodeIx, Snapshot, TargetIx, TargetRef,
+        View,
+    },
 };
 use couchdb_names::{Range, ShardName};
 use std::{
@@ -71,6 +74,22 @@ impl Disk {
     /// Whether files of this node were found in this sweep.
     pub(super) fn found_files_of(&self, node: NodeIx) -> bool {
         self.nodes.contains_key(&node)
+    }
+
+    /// How many of a node's listed shards have a file, if a whole walk of this process looked for
+    /// them in this sweep.
+    pub(super) fn found_shards(&self, snapshot: &Snapshot, node: NodeIx) -> Option<FoundShards> {
+        let on_node = self.nodes.get(&node)?;
+        on_node.ended.as_ref().filter(|walk| walk.whole)?;
+        let listed = snapshot.targets().filter(|target| {
+            target.node_ix() == node
+                && target.kind() == TargetKind::Db
+                && target.range().is_some()
+                && target.state() == TargetState::Ok
+        });
+        let found = listed.map(|target| on_node.met.contains(target.ix().as_usize()));
+        let (found, absent): (Vec<_>, Vec<_>) = found.partition(|found| *found);
+        Some(FoundShards { found: found.len(), listed: found.len() + absent.len() })
     }
 
     /// Whether a target's file was found on this node in this sweep.
@@ -365,6 +384,32 @@ mod tests {
             let found = disk.files(&mut targets, node, vec![file], &ScanSettings::example(), false);
             assert_eq!(found.len(), failed, "{state:?}");
         }
+    }
+
+    #[test]
+    fn directory_without_the_listed_shards_is_another_ones() {
+        let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
+        let node = targets.draft.get_or_add_node("couchdb@a");
+        let range = Some(Range { from: 0, to: u32::MAX });
+        for db in ["a", "b", "c", "d", "e"] {
+            let db = targets.draft.get_or_add_db(DbName { db, suffix: ".1" });
+            let ix = targets.draft.get_or_add_shard(node, db, range);
+            targets.draft.set_state(ix, TargetState::Ok);
+        }
+        assert_eq!(disk.found_shards(targets.now(), node), None, "nobody looked");
+        disk.walked(&mut targets.draft, node, walk(false), false);
+        assert_eq!(disk.found_shards(targets.now(), node), None, "the walk was incomplete");
+        disk.walked(&mut targets.draft, node, walk(true), false);
+        let none = disk.found_shards(targets.now(), node);
+        assert_eq!(none, Some(FoundShards { found: 0, listed: 5 }));
+        let problem = none.and_then(FoundShards::problem).unwrap();
+        assert!(problem.contains("0 of the 5 shard files"), "{problem}");
+        let file = db_file("shards/00000000-ffffffff/a.1", None);
+        disk.files(&mut targets, node, vec![file], &ScanSettings::example(), false);
+        let one = disk.found_shards(targets.now(), node);
+        assert_eq!(one, Some(FoundShards { found: 1, listed: 5 }));
+        assert_eq!(one.and_then(FoundShards::problem), None);
+        assert_eq!(FoundShards { found: 0, listed: 4 }.problem(), None, "a new node");
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub struct FeedUpdate {
     pub named: Vec<NamedDb>,
     /// Since when the feeds have reported every change, including these; `None` while they do not.
     pub followed_since: Option<Moment>,
+    /// The node whose shard map is followed.
+    pub map_node: Option<Box<str>>,
 }
 
 /// A database with an event.

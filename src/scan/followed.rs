@@ -52,6 +52,11 @@ pub(super) struct Followed {
     voided_shards: BTreeSet<TargetIx>,
     /// The last complete listing; `None` if the next sweep must list.
     listed: Option<Listed>,
+    /// Whether a listing that has not begun yet reads whatever the events until then name. A running one may
+    /// have read the map before them.
+    lists_anew: bool,
+    /// The node whose shard map is followed.
+    map_node: Option<Box<str>>,
     /// Nodes that did not answer the last request.
     away: BTreeSet<NodeIx>,
     /// The number of sweeps: each reads another part of the confirmed targets.
@@ -94,6 +99,8 @@ impl Followed {
             voided_views: BTreeSet::new(),
             voided_shards: BTreeSet::new(),
             listed: None,
+            lists_anew: true,
+            map_node: None,
             away: BTreeSet::new(),
             turn: 0,
             reads_all: false,
@@ -109,7 +116,7 @@ impl Followed {
     /// Makes the next sweep list and read everything.
     pub(super) fn read_all_next(&mut self) {
         self.reads_all = true;
-        self.listed = None;
+        self.forget_listing();
     }
 
     /// Whether this sweep reads everything.
@@ -169,6 +176,7 @@ impl Followed {
                 self.queue_entry(draft, db, settings, now);
             }
         }
+        self.map_node = update.map_node;
         let changed = draft.current().feeds_complete_since() != update.followed_since;
         draft.set_feeds_complete_since(update.followed_since);
         changed
@@ -221,9 +229,9 @@ impl Followed {
     fn queue_entry(&mut self, draft: &Draft, db: Box<str>, settings: &ScanSettings, now: Instant) {
         if self.entries.len() >= MAX_ENTRIES {
             self.entries = RereadQueue::default();
-            self.listed = None;
+            self.forget_listing();
         }
-        if self.listed.is_some() || draft.current().feeds_complete_since().is_none() {
+        if !self.lists_anew || draft.current().feeds_complete_since().is_none() {
             self.entries.name((), db, settings.pace(), now);
         }
     }
@@ -243,6 +251,18 @@ impl Followed {
                 self.voided_views.insert(ix);
             }
             TargetKind::Cleanup => {}
+        }
+    }
+
+    /// Queues a shard in which a compaction may have ended, unless it waits to be read already. It stays
+    /// confirmed: nothing says that it changed.
+    pub(super) fn check(&mut self, draft: &Draft, ix: TargetIx, now: Instant) {
+        let Some(target) = draft.current().target(ix) else { return };
+        let there = !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable);
+        let node = target.node_ix();
+        let is_up = draft.current().node(node).is_some_and(|node| node.is_up == Some(true));
+        if there && is_up && !self.shards.contains(&ix) {
+            self.shards.name_urgent(node, ix, now);
         }
     }
 
@@ -361,15 +381,35 @@ impl Followed {
         self.shards.remove(&ix);
     }
 
+    /// The node whose map is read: the one that is followed, so that no event about what was read is missed;
+    /// `None` for any node, unless that one answers.
+    pub(super) fn map_node(
+        &self,
+        snapshot: &Snapshot,
+        answers: impl Fn(NodeIx) -> bool,
+    ) -> Option<String> {
+        let mut members = snapshot.members();
+        let (at, node) = members.find(|(_, node)| Some(&*node.name) == self.map_node.as_deref())?;
+        let there = node.is_up == Some(true) && !self.away.contains(&at) && answers(at);
+        there.then(|| node.name.to_string())
+    }
+
+    /// Begins a listing, which reads the map.
+    pub(super) const fn begin_listing(&mut self) {
+        self.lists_anew = false;
+    }
+
     /// Records a complete listing: the whole map, and the files of every node that this process
     /// serves.
     pub(super) fn listed(&mut self, began: Moment, at: Instant, splits: Option<&Reshard>) {
-        self.listed = Some(Listed { began, at, splits: splits.cloned() });
+        if !self.lists_anew {
+            self.listed = Some(Listed { began, at, splits: splits.cloned() });
+        }
     }
 
     /// Makes the next sweep list everything.
     pub(super) fn forget_listing(&mut self) {
-        self.listed = None;
+        (self.listed, self.lists_anew) = (None, true);
     }
 
     /// Whether a sweep must list everything; not if feeds reported all changes since the last listing.
@@ -463,7 +503,8 @@ mod tests {
 
     fn named(db: &str, what: Stale) -> FeedUpdate {
         let followed_since = Some(Moment::from_unix(1));
-        FeedUpdate { named: vec![NamedDb { db: db.into(), stale: what }], followed_since }
+        let named = vec![NamedDb { db: db.into(), stale: what }];
+        FeedUpdate { named, followed_since, map_node: None }
     }
 
     #[test]
@@ -519,9 +560,11 @@ mod tests {
         let (mut targets, _, _) = one_shard();
         let (settings, now) = (settings(), Instant::now());
         let (mut followed, mut views) = (Followed::new(now), IndexTables::default());
-        followed.listed(Moment::from_unix(9), now, None);
+        followed.begin_listing();
+        // Its map may have been read before the event.
         let update = named("new", Stale::Shards);
         followed.update(&mut targets.draft, &mut views, update, &settings, now);
+        followed.listed(Moment::from_unix(9), now, None);
         assert_eq!(followed.due_entries(now), ["new"]);
         followed.entry_read("new", true, &settings, now);
         assert_eq!(followed.next_due(|_| true, true), None);

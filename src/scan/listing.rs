@@ -14,15 +14,17 @@ use crate::{
 use couchdb_names::{NameList, Range, ShardName};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The maximum number of databases that are requested one by one because only stray files name them. If
-/// there are more, the map is probably incomplete, and their state stays unknown.
-const MAX_STRAY_DATABASES: usize = 200;
+/// The maximum number of databases that are requested one by one because their files are not where the map
+/// places them. If there are more, the map is probably incomplete, and the state of their files stays unknown.
+const MAX_DIFFERING_DATABASES: usize = 200;
 
 /// One sweep's listing.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// The splits, as they were read last; `None` before that.
     splits: Option<Reshard>,
+    /// The splits as they were read before that: their ranges may just have been divided.
+    splits_before: Reshard,
     /// Whether this sweep has yet to read the splits.
     splits_due: bool,
     /// Whether a state could not be decided because the splits are due.
@@ -31,6 +33,10 @@ pub(super) struct Listing {
     locked: IndexSet,
     /// Whether the states of the listed targets are decided.
     settled: bool,
+    /// Whether something was in motion, so that the next sweep lists again.
+    in_motion: bool,
+    /// Whether an entry of the map could not be read again, or nodes have different ones.
+    disputed: bool,
     /// How much of the map was read; `None` before its end, or if it broke off.
     map: Option<MapRead>,
     /// The databases in the map.
@@ -63,6 +69,15 @@ struct Stray {
 }
 
 impl Stray {
+    fn name(&self) -> DbName<'_> {
+        DbName { db: &self.db, suffix: &self.suffix }
+    }
+
+    /// Its target, if the tables have one.
+    fn find(&self, draft: &Draft) -> Option<TargetIx> {
+        draft.find_shard(self.node, draft.find_db(self.name())?, Some(self.range))
+    }
+
     /// Whether its name has the form that CouchDB gives to a shard, `db.1795222434`. A file whose
     /// name has another form belongs to an unknown storage engine.
     fn has_a_known_form(&self) -> bool {
@@ -82,6 +97,7 @@ impl Listing {
             mapped: std::mem::take(&mut self.mapped),
             on_disk: std::mem::take(&mut self.on_disk),
             splits: self.splits.take(),
+            splits_before: std::mem::take(&mut self.splits_before),
             splits_due: self.splits_due,
             locked: std::mem::take(&mut self.locked),
             ..Self::default()
@@ -91,6 +107,21 @@ impl Listing {
     /// Whether the states of the listed targets are decided.
     pub(super) const fn is_settled(&self) -> bool {
         self.settled
+    }
+
+    /// Whether the decided states can be kept until an event names their database.
+    pub(super) const fn is_settled_for_good(&self) -> bool {
+        self.settled && !self.in_motion && !self.disputed
+    }
+
+    /// Records that an entry of the map could not be read again, or that nodes have different ones.
+    pub(super) const fn disputed(&mut self) {
+        self.disputed = true;
+    }
+
+    /// Those of these targets that the map contains.
+    pub(super) fn mapped_of(&self, targets: &BTreeSet<TargetIx>) -> BTreeSet<TargetIx> {
+        targets.iter().copied().filter(|ix| self.mapped.contains(ix.as_usize())).collect()
     }
 
     /// Records to what extent the map was read.
@@ -132,7 +163,7 @@ impl Listing {
     pub(super) fn set_splits(&mut self, splits: Reshard) -> bool {
         self.splits_due = false;
         let is_news = self.splits.as_ref() != Some(&splits);
-        self.splits = Some(splits);
+        self.splits_before = self.splits.replace(splits).unwrap_or_default();
         is_news || self.undecided
     }
 
@@ -148,7 +179,7 @@ impl Listing {
         is_news
     }
 
-    /// Adds a database of the map to the tables.
+    /// Adds a database of the map to the tables, or replaces its entry there.
     pub(super) fn map_entry(
         &mut self,
         draft: &mut Draft,
@@ -157,8 +188,12 @@ impl Listing {
         entry: MapEntry,
     ) {
         let db = draft.get_or_add_db(DbName { db: &entry.db, suffix: &entry.suffix });
-        self.databases += 1;
-        self.dbs.insert(db.as_usize());
+        if self.dbs.contains(db.as_usize()) {
+            self.unmap_copies(draft, db);
+        } else {
+            self.databases += 1;
+            self.dbs.insert(db.as_usize());
+        }
         let map = ShardMapEntry {
             copies: u32::try_from(entry.copies.len()).unwrap_or(u32::MAX),
             ranges: u32::try_from(entry.ranges()).unwrap_or(u32::MAX),
@@ -174,6 +209,25 @@ impl Listing {
         }
         if !entry.arriving.is_empty() || !entry.leaving.is_empty() {
             self.moving.insert((entry.db.clone(), entry.suffix.clone()), entry);
+        }
+    }
+
+    /// Takes the copies of a database out of the map. Files that were listed are strays, unless the map names
+    /// them again.
+    fn unmap_copies(&mut self, draft: &Draft, db: DbIx) {
+        let Some(DbName { db: name, suffix }) = draft.current().db_name(db) else { return };
+        self.moving.remove(&(name.to_owned(), suffix.to_owned()));
+        for ix in draft.copies_of(db) {
+            let at = ix.as_usize();
+            let was_mapped = self.mapped.contains(at);
+            self.mapped.remove(at);
+            if let Some(copy) = draft.current().target(ix).filter(|_| was_mapped)
+                && let Some(range) = copy.range()
+                && self.on_disk.contains(at)
+            {
+                let (db, suffix) = (name.to_owned(), suffix.to_owned());
+                self.strays.push(Stray { node: copy.node_ix(), db, suffix, range });
+            }
         }
     }
 
@@ -247,15 +301,18 @@ impl Listing {
         }
     }
 
-    /// Databases that only stray files name: they may have been created after the map was read.
-    pub(super) fn unknown_strays(&self) -> Vec<String> {
-        let names: BTreeSet<&str> = self
-            .strays
-            .iter()
-            .filter(|stray| !self.moving.contains_key(&(stray.db.clone(), stray.suffix.clone())))
-            .map(|stray| &*stray.db)
-            .collect();
-        names.into_iter().take(MAX_STRAY_DATABASES).map(ToOwned::to_owned).collect()
+    /// Databases whose listed files are not those of the map, which was read before: they may have been
+    /// created, deleted, split or moved since.
+    pub(super) fn differing_databases(&self, draft: &Draft) -> Vec<String> {
+        let absent = draft.current().targets().filter(|target| {
+            let at = target.ix().as_usize();
+            let is_listed = self.listed.contains(&target.node_ix());
+            is_listed && self.mapped.contains(at) && !self.on_disk.contains(at)
+        });
+        let absent = absent.map(|target| target.db_name().db);
+        let names: BTreeSet<&str> =
+            self.strays.iter().map(|stray| &*stray.db).chain(absent).collect();
+        names.into_iter().take(MAX_DIFFERING_DATABASES).map(ToOwned::to_owned).collect()
     }
 
     /// Sets whether every member's map is asked for the databases of stray files.
@@ -263,7 +320,8 @@ impl Listing {
         self.asks_every_map = all;
     }
 
-    /// Adds the current map entry of a database that stray files name, if it has one.
+    /// Replaces the map entry of a database by the current one, if it has one. No entry at all counts only if
+    /// every member's map was asked.
     pub(super) fn stray(
         &mut self,
         draft: &mut Draft,
@@ -273,6 +331,16 @@ impl Listing {
         entry: Option<MapEntry>,
     ) {
         self.asked.insert(db.to_owned());
+        for instance in draft.instances_of(db) {
+            let suffix = draft.current().db_name(instance).map(|name| name.suffix);
+            let is_other = entry.as_ref().is_none_or(|entry| Some(&*entry.suffix) != suffix);
+            let is_gone = entry.is_some() || self.asks_every_map;
+            if is_other && is_gone && self.dbs.contains(instance.as_usize()) {
+                self.dbs.remove(instance.as_usize());
+                self.databases = self.databases.saturating_sub(1);
+                self.unmap_copies(draft, instance);
+            }
+        }
         if let Some(entry) = entry {
             self.map_entry(draft, views, settings, entry);
         }
@@ -282,7 +350,7 @@ impl Listing {
     ///
     /// Removes nothing if the map broke off, and nothing from a member node that was not listed.
     pub(super) fn settle(&mut self, draft: &mut Draft, settings: &ScanSettings) {
-        (self.settled, self.undecided) = (true, false);
+        (self.settled, self.undecided, self.in_motion) = (true, false, false);
         self.settle_strays(draft);
         let places = draft.current().row_count();
         // Without the right to read the members, no member is known.
@@ -345,17 +413,18 @@ impl Listing {
     }
 
     fn settle_strays(&mut self, draft: &mut Draft) {
-        let strays = std::mem::take(&mut self.strays);
+        let (mut strays, mut placed) = (std::mem::take(&mut self.strays), Vec::new());
+        strays.retain(|stray| {
+            let ix = stray.find(draft).filter(|ix| self.mapped.contains(ix.as_usize()));
+            placed.extend(ix);
+            ix.is_none()
+        });
+        // The map was read again after the files; all of its copies are known before the others are judged.
+        for ix in placed {
+            self.on_disk.insert(ix.as_usize());
+        }
         for stray in &strays {
-            let name = DbName { db: &stray.db, suffix: &stray.suffix };
-            let existing = draft
-                .find_db(name)
-                .and_then(|db| draft.find_shard(stray.node, db, Some(stray.range)));
-            if let Some(ix) = existing.filter(|ix| self.mapped.contains(ix.as_usize())) {
-                // Its database was created between the two reads.
-                self.on_disk.insert(ix.as_usize());
-                continue;
-            }
+            let (name, existing) = (stray.name(), stray.find(draft));
             // A file that an incomplete map does not name is probably where it belongs.
             if !self.is_map_whole() && existing.is_none() {
                 continue;
@@ -363,14 +432,19 @@ impl Listing {
             let db = draft.get_or_add_db(name);
             let ix = draft.get_or_add_shard(stray.node, db, Some(stray.range));
             self.on_disk.insert(ix.as_usize());
-            let state = self.stray_state(draft, stray, ix);
+            let mut state = self.stray_state(draft, stray, ix);
+            let node = draft.current().node(stray.node).map(|node| &*node.name);
+            let copy = Copy { db: &stray.db, range: stray.range, node: node.unwrap_or_default() };
+            if state == TargetState::Orphan && self.splits_before.covers(copy) {
+                (state, self.in_motion) = (TargetState::Unknown, true);
+            }
             self.decide(draft, ix, state);
         }
         self.strays = strays;
     }
 
     /// The state of a file on a node where the map does not place it. It is an orphan only if
-    /// everything that could still need it was read, and nothing does.
+    /// everything that could still need it was read after the file was listed, and nothing does.
     fn stray_state(&self, draft: &Draft, stray: &Stray, ix: TargetIx) -> TargetState {
         if self.locked.contains(ix.as_usize()) {
             return TargetState::Resharding;
@@ -379,7 +453,7 @@ impl Listing {
         if !self.is_map_whole() {
             return if before == TargetState::Orphan { TargetState::Unknown } else { before };
         }
-        let name = DbName { db: &stray.db, suffix: &stray.suffix };
+        let name = stray.name();
         let entry = self.moving.get(&(stray.db.clone(), stray.suffix.clone()));
         let node = draft.current().node(stray.node);
         let node = node.map(|node| &*node.name).unwrap_or_default();
@@ -387,12 +461,11 @@ impl Listing {
         let absent = |at: &CopyAt| self.is_absent(draft, name, at);
         let state = state_of_stray(copy, entry, self.known_splits(), absent);
         let is_live = |db: &DbIx| self.dbs.contains(db.as_usize());
-        let is_looked_up = match draft.find_db(name).filter(is_live) {
+        let holds = match draft.find_db(name).filter(is_live) {
             Some(db) => self.is_held_elsewhere(draft, db, stray.range),
-            None => {
-                self.asks_every_map && self.asked.contains(&stray.db) && stray.has_a_known_form()
-            }
+            None => self.asks_every_map && stray.has_a_known_form(),
         };
+        let is_looked_up = holds && self.asked.contains(&stray.db);
         if state == TargetState::Orphan && !is_looked_up { TargetState::Unknown } else { state }
     }
 
@@ -516,8 +589,9 @@ mod tests {
             listing.files(draft, node, &files.iter().copied().collect());
         }
         listing.set_asks_every_map(true);
-        for db in listing.unknown_strays() {
-            listing.stray(draft, &mut views, &ScanSettings::example(), &db, None);
+        for db in listing.differing_databases(draft) {
+            let entry = mapped.then(entry);
+            listing.stray(draft, &mut views, &ScanSettings::example(), &db, entry);
         }
         listing.settle(draft, &ScanSettings::example());
         assert!(listing.is_settled());
@@ -611,6 +685,22 @@ mod tests {
         assert!(listing.set_splits(splits));
         listing.settle(&mut draft, &ScanSettings::example());
         assert_eq!(draft.current().targets().next().unwrap().state(), TargetState::Resharding);
+    }
+
+    #[test]
+    fn halves_of_a_split_that_has_just_ended_are_not_orphans() {
+        let (mut draft, mut listing) = (Draft::new(1), Listing::default());
+        let mut splits = Reshard::default();
+        splits.add("a", RANGE, true);
+        listing.set_splits(splits);
+        listing.set_splits(Reshard::default());
+        let half: Option<&[&str]> = Some(&["shards/00000000-7fffffff/a.1"]);
+        let whole = Some(MapRead::Whole);
+        assert_eq!(states(&mut draft, &mut listing, (whole, half), false), [TargetState::Unknown]);
+        assert!(!listing.is_settled_for_good(), "the next sweep lists again");
+        listing.set_splits(Reshard::default());
+        assert_eq!(states(&mut draft, &mut listing, (whole, half), false), [TargetState::Orphan]);
+        assert!(listing.is_settled_for_good());
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod steps;
 use super::{
     DbEventBatch, EarlierProcess, FeedUpdate, ScanCommand, ScanSettings, ScanStatus, disk::Disk,
     followed::Followed, listing::Listing, running_jobs::RunningJobs, sweep::Sweep,
-    targets::TargetTables, views::IndexTables,
+    targets::TargetTables, unseen_compactions::UnseenCompactions, views::IndexTables,
 };
 use crate::{
     jobs::Running,
@@ -176,6 +176,7 @@ pub(super) struct Scanner {
     listing: Listing,
     views: IndexTables,
     jobs: RunningJobs,
+    unseen: UnseenCompactions,
     disk: Disk,
     followed: Followed,
     sweep: Sweep,
@@ -197,6 +198,7 @@ impl Scanner {
             listing: Listing::default(),
             views: IndexTables::default(),
             jobs: RunningJobs::default(),
+            unseen: UnseenCompactions::default(),
             disk: Disk::default(),
             followed: Followed::new(now.at),
             sweep: Sweep::new(now),
@@ -439,7 +441,9 @@ impl Scanner {
         if !self.readings.contains_key(&Slot::Entries) {
             let dbs = self.followed.due_entries(now.at);
             if !dbs.is_empty() {
-                self.start(Slot::Entries, Stage::Strays { dbs, nodes: Vec::new() }, now, effects);
+                let map_node = self.followed.map_node(self.targets.now(), |_| true);
+                let stage = Stage::Strays { dbs, map_node, nodes: Vec::new() };
+                self.start(Slot::Entries, stage, now, effects);
             }
         }
     }
@@ -481,6 +485,9 @@ impl Scanner {
         self.emit(ended, swept, effects);
         if ended && slot == Slot::Poll {
             effects.push(Effect::PublishRunning(Arc::new(self.jobs.end_poll())));
+            for ix in self.unseen.take_due(self.targets.now(), now) {
+                self.followed.check(&self.targets.draft, ix, now.at);
+            }
         }
         if swept || (ended && matches!(slot, Slot::Sweep | Slot::Late)) {
             self.timers.sweep = self.timers.sweep.max(now.at + MIN_SWEEP_PAUSE);
@@ -556,8 +563,8 @@ impl Scanner {
         self.status.event_batches = self.targets.changes.batches();
     }
 
-    /// Schedules a sweep soon, because a silent node answers again.
-    fn node_is_back(&mut self, now: Now) {
+    /// Schedules a sweep soon, because a silent node answers again or copies of a database moved.
+    fn sweep_soon(&mut self, now: Now) {
         let earliest = now.at.max(self.sweep.began().at + RETRY_INTERVAL);
         self.timers.sweep = self.timers.sweep.min(earliest);
     }

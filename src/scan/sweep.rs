@@ -141,7 +141,7 @@ impl Sweep {
     pub(super) const fn enter(&mut self, stage: &Stage) {
         self.state = match stage {
             Stage::Nodes => SweepPhase::Nodes,
-            Stage::Map => SweepPhase::Map,
+            Stage::Map { .. } => SweepPhase::Map,
             Stage::Files { .. } => SweepPhase::Files,
             Stage::Strays { .. } => SweepPhase::Strays,
             Stage::Disk => SweepPhase::Disk,

@@ -11,7 +11,7 @@ use crate::{
         target::{TargetKind, TargetState},
     },
     sources::inventory::{ReadError, SearchAnswer, ViewAnswer, doc_hash},
-    table::{DbIx, DbName, Draft, IndexSet, Snapshot, TargetIx, TargetRef, View},
+    table::{DbIx, DbName, Draft, IndexSet, PartSums, Snapshot, TargetIx, TargetRef, View},
 };
 use couchdb_names::Signature;
 use std::{collections::BTreeMap, sync::Arc};
@@ -320,6 +320,12 @@ impl DbViews {
                     place(draft, view(index.signature, &index.collators, index.copy.is_some()));
                 draft.set_facts(ix, index.facts);
                 draft.set_state(ix, TargetState::Ok);
+                // Files that are read in their directories are known better.
+                if !self.judged {
+                    let target = draft.current().target(ix);
+                    let sums = target.and_then(|target| sums_of(target, &index.copies));
+                    draft.set_parts(ix, sums.unwrap_or_default());
+                }
                 Some(ix)
             }
             Err(_) if answer.unaddressable => {
@@ -344,6 +350,23 @@ impl DbViews {
             draft.set_facts(ix, facts);
         }
     }
+}
+
+/// The sums over an index's files with these facts; `None` if a size is unknown.
+fn sums_of(target: TargetRef<'_>, copies: &[Facts]) -> Option<PartSums> {
+    let (kind, correction) = (target.kind(), target.correction());
+    let mut sums = PartSums::default();
+    for facts in copies {
+        sums.add(&PartSums {
+            count: 1,
+            file_bytes: facts.file_bytes.get()?,
+            active_bytes: facts.active_bytes.get()?,
+            external_bytes: facts.external_bytes.get().unwrap_or_default(),
+            predicted_bytes: correction.predicted_bytes(kind, facts)?,
+            reclaimable_bytes: correction.reclaimable_bytes(kind, facts)?,
+        });
+    }
+    Some(sums)
 }
 
 fn is_view(draft: &Draft, ix: TargetIx) -> bool {
@@ -371,7 +394,7 @@ fn stand_in(designs: &[String]) -> Signature {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sources::inventory::IndexAnswer;
+    use crate::{sources::inventory::IndexAnswer, table::ShardMapEntry};
     use couchdb_names::Range;
 
     fn unread() -> ReadError {
@@ -380,6 +403,7 @@ mod tests {
 
     fn view(signature: u8, read: bool) -> ViewAnswer {
         let index = IndexAnswer {
+            copies: Vec::new(),
             signature: Signature([signature; 16]),
             facts: Facts::default(),
             collators: vec![],
@@ -435,6 +459,32 @@ mod tests {
             assert_eq!((views.of(db).len(), evidence(&draft)), (1, Some(!cleans_itself)));
             views.db_removed(&mut draft, db);
             assert_eq!((views.of(db).len(), evidence(&draft)), (0, None));
+        }
+    }
+
+    /// Two copies were compacted and the third one was not; then it is, too.
+    #[test]
+    fn a_copy_that_alone_was_not_compacted_counts_with_its_own_size() {
+        let (mut draft, db, _) = one_db();
+        draft.set_shard_map(db, ShardMapEntry { copies: 3, ranges: 1 }, &[]);
+        let mut views = IndexTables::default();
+        let of = |file| Facts {
+            file_bytes: KnownNumber::new(file),
+            active_bytes: KnownNumber::new(90_397),
+            ..Facts::default()
+        };
+        for (copies, expected, is_estimated) in [
+            (vec![of(98_462), of(98_462), of(188_574)], 385_498, false),
+            (vec![of(98_462), of(188_574)], 385_498, true),
+            (vec![], 295_386, true),
+        ] {
+            let mut found = view(1, true);
+            let index = found.index.as_mut().unwrap();
+            (index.facts, index.copies) = (of(98_462), copies);
+            views.apply(&mut draft, db, answer(vec![found]), asked());
+            let target = draft.current().target(views.of(db)[0]).unwrap();
+            assert_eq!(target.file_bytes(), Some(expected));
+            assert_eq!(target.is_estimated(), is_estimated);
         }
     }
 

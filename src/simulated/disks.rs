@@ -9,6 +9,7 @@ use crate::{
 };
 use couchdb_sim::Cluster;
 use futures::future::{BoxFuture, FutureExt as _, ready};
+use std::path::PathBuf;
 use wall_clock::Moment;
 
 /// Measures the disks of a simulated cluster.
@@ -19,6 +20,7 @@ impl SpaceMeter for SimulatedDisks {
     fn measure(
         &self,
         source: &SpaceSource,
+        _unfinished: Option<Vec<PathBuf>>,
         now: Moment,
     ) -> BoxFuture<'static, Result<VolumeMeasurement, String>> {
         let space = match source {
@@ -26,7 +28,7 @@ impl SpaceMeter for SimulatedDisks {
                 self.disk_space(node, now)
             }
             SpaceSource::Configured(Free::Available(available)) => {
-                Ok(VolumeSpace { available: *available, size: None, measured_at: now })
+                Ok(VolumeSpace { available: *available, size: None, held: None, measured_at: now })
             }
             SpaceSource::Local(_) => Err("a simulated node has no directory".to_owned()),
         };
@@ -41,7 +43,7 @@ impl SimulatedDisks {
         let available = disk
             .available()
             .ok_or_else(|| format!("the simulated disk of {node} has no size limit"))?;
-        Ok(VolumeSpace { available, size: disk.capacity, measured_at: at })
+        Ok(VolumeSpace { available, size: disk.capacity, held: None, measured_at: at })
     }
 }
 
@@ -64,7 +66,7 @@ mod tests {
                 size_query: None,
                 max_age: Duration::from_secs(60),
             });
-            disks.measure(&source, clock.now())
+            disks.measure(&source, None, clock.now())
         };
         let space = measure("couchdb@sim-2.local").await.unwrap().space;
         let disk = cluster.world(|world| world.disk("couchdb@sim-2.local")).unwrap();
@@ -73,8 +75,10 @@ mod tests {
         let apart = space.available.abs_diff(disk.available().unwrap());
         assert!(apart < 1 << 30, "{apart} bytes apart");
         assert!(measure("couchdb@sim-9.local").await.unwrap_err().contains("sim-9"));
-        let fixed =
-            disks.measure(&SpaceSource::Configured(Free::Available(7)), clock.now()).await.unwrap();
+        let fixed = disks
+            .measure(&SpaceSource::Configured(Free::Available(7)), None, clock.now())
+            .await
+            .unwrap();
         assert_eq!((fixed.space.available, fixed.space.size), (7, None));
     }
 }

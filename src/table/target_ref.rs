@@ -214,10 +214,21 @@ impl<'a> TargetRef<'a> {
 
     /// Predicted bytes on disk after a compaction.
     pub fn predicted_bytes(self) -> Option<u64> {
-        self.with_estimated_copies(
-            self.part_sums().predicted_bytes,
-            self.correction().predicted_bytes(self.kind, &self.facts()),
-        )
+        let facts = self.facts();
+        self.learned_bytes_with(&facts).or_else(|| {
+            self.with_estimated_copies(
+                self.part_sums().predicted_bytes,
+                self.correction().predicted_bytes(self.kind, &facts),
+            )
+        })
+    }
+
+    /// Bytes on disk after another compaction, as far as the last one showed them, in proportion to live bytes.
+    fn learned_bytes_with(self, facts: &Facts) -> Option<u64> {
+        let left = u128::from(*self.snapshot.left_bytes.get(&self.ix)?);
+        let of_one = facts.active_bytes.get().filter(|bytes| *bytes > 0)?;
+        let all = u128::from(self.active_bytes_with(facts)?) * left / u128::from(of_one);
+        Some(u64::try_from(all).unwrap_or(u64::MAX))
     }
 
     /// Predicted bytes on disk that a compaction would free. An orphan is removed, never compacted.
@@ -253,6 +264,9 @@ impl<'a> TargetRef<'a> {
     fn reclaimable_bytes_with(self, facts: &Facts) -> Option<u64> {
         if self.row.state == TargetState::Orphan {
             return Some(0);
+        }
+        if let Some(left) = self.learned_bytes_with(facts) {
+            return Some(self.file_bytes_with(facts)?.saturating_sub(left));
         }
         self.with_estimated_copies(
             self.part_sums().reclaimable_bytes,

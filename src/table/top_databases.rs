@@ -73,6 +73,31 @@ pub struct FileSums {
     pub reclaimable_bytes: PartialSum,
 }
 
+impl FileSums {
+    /// The sums over the files of both.
+    #[must_use]
+    pub const fn and(&self, other: &Self) -> Self {
+        Self {
+            file_count: self.file_count.saturating_add(other.file_count),
+            file_bytes: self.file_bytes.and(other.file_bytes),
+            active_bytes: self.active_bytes.and(other.active_bytes),
+            reclaimable_bytes: self.reclaimable_bytes.and(other.reclaimable_bytes),
+        }
+    }
+}
+
+impl ExportedDatabases {
+    /// Replaces the values of a target of this database.
+    pub(super) fn replace(&mut self, db: DbIx, before: &Contribution, after: &Contribution) {
+        let Ok(at) = self.databases.binary_search_by_key(&db, |top| top.db) else { return };
+        let Some(top) = self.databases.get_mut(at) else { return };
+        if is_exported(before.kind, before.state) {
+            top.sums.update(before, PartialSum::remove, u64::saturating_sub);
+            top.sums.update(after, PartialSum::add, u64::saturating_add);
+        }
+    }
+}
+
 impl DbSums {
     fn update(
         &mut self,

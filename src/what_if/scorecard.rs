@@ -54,11 +54,15 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use targets::{AdvisedTargets, Savings};
 use wall_clock::Moment;
 
-/// A longer time between two steps is a gap, about which nothing is known.
+/// A longer time between two steps is a gap, about which nothing is known, unless facts count as fresh for more than
+/// [`STEPS_OF_FRESH_FACTS`] times as long.
 const MAX_STEP: Duration = Duration::from_secs(300);
 
-/// The same while recliner enforces everything, and nothing but the time is counted.
-const MAX_STEP_ENFORCING: Duration = Duration::from_secs(3 * 3_600);
+/// Seconds of an hour.
+const HOUR: u64 = 3_600;
+
+/// The number of intervals between two readings after which facts are usually no longer fresh.
+const STEPS_OF_FRESH_FACTS: u32 = 4;
 
 /// Maximum number of times within a step at which the planner is asked.
 const MAX_LOOKS: usize = 60;
@@ -127,16 +131,15 @@ impl Scorecard {
             return self.take_changes();
         };
         // Nothing is known about a gap, except that jobs that ran continue.
-        let enforces = enforces_everything(plan);
-        let longest = if enforces { MAX_STEP_ENFORCING } else { MAX_STEP };
+        let longest = MAX_STEP.max(plan.rules.fresh_for / STEPS_OF_FRESH_FACTS);
         let elapsed = if elapsed <= longest { elapsed } else { Duration::ZERO };
         self.targets.update(&plan.snapshot, &mut self.changes);
         let mut sums = ScorecardHour::default();
-        if enforces {
+        if enforces_everything(plan) {
             self.state = ScorecardState::Enforcing;
             self.advised_waste_bytes = None;
             self.jobs.clear();
-            self.count_enforced(elapsed.as_secs(), now);
+            sums.enforced_seconds = elapsed.as_secs();
         } else {
             self.state = ScorecardState::Advising;
             let savings = self.advance(plan, (now, elapsed), &mut sums);
@@ -153,6 +156,7 @@ impl Scorecard {
         }
         self.real_extra_bytes = 0;
         self.jobs.forget_seen_before(now);
+        self.count_earlier_hours(&mut sums, now);
         self.count(&sums, now);
         self.take_changes()
     }
@@ -188,15 +192,26 @@ impl Scorecard {
         }
     }
 
-    /// Counts time in which recliner enforced, in every hour of it.
-    fn count_enforced(&mut self, seconds: u64, now: Moment) {
-        let (mut left, mut end) = (seconds, now.unix());
+    /// Counts the time of a long step in each hour of it, and leaves in `sums` what belongs to the hour of `now`.
+    fn count_earlier_hours(&mut self, sums: &mut ScorecardHour, now: Moment) {
+        let (advised, enforced) = (sums.advised_seconds, sums.enforced_seconds);
+        let seconds = advised + enforced;
+        let mut end = hour_begin(hour_of(now)).unix();
+        let mut left = seconds.saturating_sub(now.unix() - end);
+        if seconds <= MAX_STEP.as_secs() || left == 0 {
+            return;
+        }
+        let of = |part: u64| match advised {
+            0 => ScorecardHour { enforced_seconds: part, ..ScorecardHour::default() },
+            _ => ScorecardHour { advised_seconds: part, ..ScorecardHour::default() },
+        };
+        let here = of(seconds - left);
+        (sums.advised_seconds, sums.enforced_seconds) =
+            (here.advised_seconds, here.enforced_seconds);
         while left > 0 {
-            let last = Moment::from_unix(end.saturating_sub(1));
-            let part = left.min(end - hour_begin(hour_of(last)).unix()).max(1);
-            let sums = ScorecardHour { enforced_seconds: part, ..ScorecardHour::default() };
-            self.count(&sums, last);
+            let part = left.min(HOUR);
             (left, end) = (left - part, end.saturating_sub(part));
+            self.count(&of(part), Moment::from_unix(end));
         }
     }
 

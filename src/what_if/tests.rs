@@ -79,6 +79,7 @@ fn published(mut draft: Draft, space: Option<(u64, u64)>) -> Present {
         space: Some(VolumeSpace {
             available: available * MIB,
             size: Some(size * MIB),
+            held: None,
             measured_at: at(NOW),
         }),
         falling_since: None,

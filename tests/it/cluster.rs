@@ -37,6 +37,31 @@ fn design(name: &str) -> Design {
     Design { views: vec![format!("of {name}")], ..Design::new(name) }
 }
 
+/// With one range, the file of every node can be read; all together have more than one file times three.
+#[tokio::test(start_paused = true)]
+async fn index_file_that_alone_was_not_compacted_is_counted() {
+    let like = Database { q: 1, docs: 5_000, compacted: 0.4, ..Database::new("app") };
+    let mut rig =
+        Rig::new(nodes().with(Database { designs: vec![design("v")], ..like }), ON_DEMAND);
+    rig.sweep().await;
+    for node in [A, B] {
+        let file = files_of(&rig, node, "app").into_iter().next().unwrap();
+        rig.cluster.world(|world| world.compact_view(node, &file, "v")).unwrap();
+    }
+    sleep(Duration::from_secs(3_600)).await;
+    let plan = rig.sweep().await;
+    let there: Vec<u64> = [A, B, C]
+        .iter()
+        .map(|node| {
+            let file = files_of(&rig, node, "app").into_iter().next().unwrap();
+            rig.cluster.world(|world| world.view(node, &file, "v")).unwrap().sizes.file
+        })
+        .collect();
+    assert!(there[2] > there[0], "{there:?}");
+    let seen = targets(&plan, TargetKind::View).next().unwrap().file_bytes().unwrap();
+    assert!(seen.abs_diff(there.iter().sum()) < 3, "{seen} of {there:?}");
+}
+
 fn of_database(file: &str, db: &str) -> bool {
     ShardName::split(file).is_some_and(|shard| shard.db == db)
 }

@@ -40,6 +40,8 @@ pub struct IniProblem {
 pub enum IniProblemKind {
     /// It starts like the name of a section but is not one.
     NotASection,
+    /// It is the first line of a file with a byte order mark, which CouchDB takes as text.
+    ByteOrderMark,
     /// It is before the first section.
     NoSection,
     /// It is not a comment, a section or a setting.
@@ -60,6 +62,9 @@ impl fmt::Display for IniProblem {
                 out,
                 "starts with [ but is no section: write [name] with nothing after it; the lines below still belong to [{}]",
                 self.section
+            ),
+            IniProblemKind::ByteOrderMark => out.write_str(
+                "begins with a byte order mark, so CouchDB reads neither a section nor a setting here: save the file without it",
             ),
             IniProblemKind::NoSection => {
                 out.write_str("is before the first [section] and is ignored")
@@ -245,7 +250,11 @@ fn section(rest: &str) -> Line<'_> {
 }
 
 fn not_a_setting(line: &str) -> Line<'_> {
-    if line.starts_with('#') { Line::Nothing } else { Line::Odd(IniProblemKind::NotASetting) }
+    match line.chars().next() {
+        Some('#') => Line::Nothing,
+        Some('\u{feff}') => Line::Odd(IniProblemKind::ByteOrderMark),
+        _ => Line::Odd(IniProblemKind::NotASetting),
+    }
 }
 
 /// The text before a ` ;` or a tab and `;`.

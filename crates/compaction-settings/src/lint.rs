@@ -20,7 +20,11 @@ const SCORED: [&str; 5] = ["priority", "min_priority", "max_priority", "min_size
 pub(crate) fn lines(node: &NodeConfig, sections: &[&str], findings: &mut Findings) {
     for problem in &node.problems {
         let root = problem.section.split('.').next().unwrap_or_default();
-        if sections.contains(&root) || problem.kind == IniProblemKind::NotASection {
+        let hides_a_section = matches!(
+            problem.kind,
+            IniProblemKind::ByteOrderMark | IniProblemKind::NoSection | IniProblemKind::NotASection
+        );
+        if sections.contains(&root) || hides_a_section {
             let section = if problem.section.is_empty() { "no section" } else { &problem.section };
             let is_meant = matches!(problem.kind, IniProblemKind::TakenAway(_));
             let severity = if is_meant { Severity::Note } else { Severity::Warning };

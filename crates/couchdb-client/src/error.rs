@@ -181,7 +181,11 @@ pub enum Error {
     /// A refusal without CouchDB's JSON.
     #[error(
         "{asked}: HTTP {status} without CouchDB's JSON: a proxy between here and CouchDB answered{}",
-        if .asked.has_encoded_slash() { SLASH_REMEDY } else { "; let it pass this path on" }
+        match .status {
+            401 | 403 => "; let it allow this path",
+            _ if .asked.has_encoded_slash() => SLASH_REMEDY,
+            _ => "; let it pass this path on",
+        }
     )]
     Proxy {
         /// The request.

@@ -131,6 +131,11 @@ pub enum Route<'a> {
         /// The node.
         node: &'a str,
     },
+    /// `/_node/{node}/_stats/fsync/count`: how often the node flushed a file to disk since it started.
+    FlushCount {
+        /// The node.
+        node: &'a str,
+    },
     /// `/_reshard/jobs`: shards being split.
     ReshardJobs,
     /// `/_db_updates`: database events, as a feed or only the current sequence.
@@ -319,6 +324,7 @@ impl<'a> Route<'a> {
         | Self::Config { node, .. }
         | Self::ActiveTasks { node }
         | Self::System { node }
+        | Self::FlushCount { node }
         | Self::MapChanges { node, .. }
         | Self::NodeCompact { node, .. }
         | Self::NodeCompactView { node, .. }
@@ -418,6 +424,7 @@ impl<'a> Route<'a> {
             }
             Self::ActiveTasks { node } => Ok(Path::node(node)?.fixed("/_active_tasks")),
             Self::System { node } => Ok(Path::node(node)?.fixed("/_system")),
+            Self::FlushCount { node } => Ok(Path::node(node)?.fixed("/_stats/fsync/count")),
             Self::ReshardJobs => fixed("/_reshard/jobs"),
             Self::DbUpdates(DbUpdates::Now) => fixed("/_db_updates?since=now"),
             Self::DbUpdates(DbUpdates::Feed { since, heartbeat }) => {

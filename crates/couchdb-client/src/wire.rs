@@ -14,7 +14,8 @@ mod shard;
 mod tasks;
 
 pub use cluster::{
-    DbShards, ErrorBody, LocalName, Membership, Session, System, Up, UserContext, Vendor, Welcome,
+    Counter, DbShards, ErrorBody, LocalName, Membership, Session, System, Up, UserContext, Vendor,
+    Welcome,
 };
 pub use design::{
     Autoupdate, DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo, Views,

@@ -78,6 +78,8 @@ pub struct World {
     /// The configuration without its databases, which are in the catalog.
     config: Config,
     seed: u64,
+    /// Whether any database is written to.
+    is_written: bool,
     now: Duration,
     catalog: Catalog,
     nodes: Vec<NodeState>,
@@ -120,10 +122,14 @@ impl World {
         config.check()?;
         let catalog = Catalog::new(&config, seed);
         let nodes = config.nodes.drain(..).map(|node| NodeState::new(node, seed)).collect();
+        let templates = config.fleets.iter().map(|fleet| &fleet.template);
+        let is_written =
+            config.databases.iter().chain(templates).any(|db| db.writes_per_second > 0.0);
         config.databases.clear();
         config.fleets.clear();
         let mut world = Self {
             seed,
+            is_written,
             now: Duration::ZERO,
             catalog,
             nodes,

@@ -94,6 +94,7 @@ mod tests {
     }
 
     /// Writes these pieces into a pipe, each after this pause.
+    #[expect(clippy::disallowed_methods, reason = "it is a thread of its own, without a runtime")]
     fn write(path: &Path, pieces: usize, pause: Duration) -> thread::JoinHandle<()> {
         let path = path.to_owned();
         thread::spawn(move || {

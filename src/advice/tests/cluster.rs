@@ -286,6 +286,7 @@ impl TestCluster {
             space: available.map(|available| VolumeSpace {
                 available,
                 size: None,
+                held: None,
                 measured_at: NOW,
             }),
             falling_since: None,

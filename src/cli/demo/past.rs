@@ -26,8 +26,8 @@ const MARGIN: Duration = Duration::from_secs(20);
 /// The longest time between two looks at the cluster.
 const STEP: Duration = Duration::from_secs(2 * 3_600);
 
-/// The same while recliner advises: the scorecard knows nothing of longer times.
-const STEP_ADVISING: Duration = Duration::from_secs(280);
+/// The same while recliner advises: its scorecard decides again at each look.
+const STEP_ADVISING: Duration = Duration::from_secs(1_800);
 
 /// The duration of a look: a poll, the readings that follow from it, a plan, and its starts.
 const LOOK: Duration = Duration::from_secs(5);
@@ -112,16 +112,28 @@ async fn live(
     let jobs = service.monitor().job_state.jobs.clone();
     while cluster.elapsed() < end {
         let now = cluster.elapsed();
-        let (next, running) = cluster.world(|world| (world.next_event(), world.tasks().len()));
-        let next = next.unwrap_or(end).min(end);
+        let running = cluster.world(|world| world.tasks().len());
         // The end of a short job may have been missed.
         let longest = if jobs.borrow().list.len() > running { LOOK } else { longest };
-        time::advance(next.saturating_sub(now).min(longest)).await;
+        let next = cluster.world(|world| next_job(world, end.min(now + longest)));
+        time::advance(next.saturating_sub(now)).await;
         time::sleep(LOOK).await;
     }
     service.stop_token().cancel();
     service.run(Box::new(|| Err("nothing is read again".to_owned()))).await;
     Ok(cluster)
+}
+
+/// Lets the world continue until a job starts or ends, or until `horizon`; returns when that was.
+fn next_job(world: &mut World, horizon: Duration) -> Duration {
+    let before = world.tasks().len();
+    while let Some(at) = world.next_event().filter(|at| *at < horizon) {
+        world.advance(at);
+        if world.tasks().len() != before {
+            return at;
+        }
+    }
+    horizon
 }
 
 /// What the service sees of the simulated machines.

@@ -37,8 +37,9 @@ fn narrow(rows: &[OutcomeLine], width: u16) -> String {
         };
         let ended = short(&printable(&row.ended_at));
         let minute = ended.get(..11).map_or_else(|| ended.clone(), ToOwned::to_owned);
+        let by = if row.ended_after.is_some() { format!("by {minute}") } else { minute };
         let name = named(&row.target, row.ddoc.as_deref());
-        table.push([name, minute, took(row), bytes(row.after_bytes), result]);
+        table.push([name, by, took(row), bytes(row.after_bytes), result]);
     }
     table.one_line_each(width, |most| most * 2 / 3)
 }
@@ -53,10 +54,14 @@ fn wide(rows: &[OutcomeLine], width: u16) -> String {
             None => String::new(),
         };
         let why = row.why.as_deref().map(printable).unwrap_or_default();
-        let result = [result_in_words(&printable(&row.result)), by, why];
+        let ended = short(&printable(&row.ended_at));
+        let between = row.ended_after.as_ref().map_or_else(String::new, |since| {
+            format!("between {} and {ended}", short(&printable(since)))
+        });
+        let result = [result_in_words(&printable(&row.result)), by, between, why];
         let name = named(&row.target, row.ddoc.as_deref());
         table.push([
-            short(&printable(&row.ended_at)),
+            if row.ended_after.is_some() { format!("by {ended}") } else { ended },
             took(row),
             bytes(row.before_bytes),
             bytes(row.after_bytes),
@@ -231,6 +236,7 @@ mod tests {
             owner: "recliner".into(),
             ordered_by: None,
             started_at: "2026-11-21T00:54:00Z".into(),
+            ended_after: None,
             ended_at: "2026-11-21T00:55:30Z".into(),
             duration_seconds: Some(90),
             before_bytes: Some(10 << 20),

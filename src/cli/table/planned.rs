@@ -192,7 +192,8 @@ fn span(seconds: f64) -> String {
 fn gates(plan: &Planned, width: u16) -> String {
     let mut closed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for gate in plan.gates_of_nodes().filter(|gate| !["mode", "suspended"].contains(&&*gate.gate)) {
-        closed.entry(&gate.gate).or_default().push(printable(&gate.node));
+        let node = place(&gate.node, plan.only_node.as_deref());
+        closed.entry(&gate.gate).or_default().push(node);
     }
     let line = |(name, nodes): (&str, Vec<String>)| {
         let meaning = RefusalReason::from_label(name).map(RefusalReason::meaning);

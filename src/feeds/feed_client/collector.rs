@@ -195,7 +195,8 @@ impl ChangeCollector {
         }
         self.names_due = None;
         self.last_sent = followed_since;
-        Some(FeedUpdate { named: self.names.take(), followed_since })
+        let map_node = self.map.state.node.clone();
+        Some(FeedUpdate { named: self.names.take(), followed_since, map_node })
     }
 
     /// Requeues an update that the scanner could not accept.

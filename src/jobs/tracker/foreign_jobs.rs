@@ -38,9 +38,13 @@ impl TrackedJob {
         Self { target: task.target, ..Self::new(kind, started.unwrap_or(now), now, stage) }
     }
 
-    /// A compaction known only from the file that it replaced. The old file's last sizes are known
+    /// A compaction known only from the file that it replaced: it ended between the two readings. The old file's last sizes are known
     /// if nothing was written between its last reading and the compaction.
-    pub(super) fn unseen(target: TargetRef<'_>, file: &ReplacedFile, at: Moment) -> Self {
+    pub(super) fn unseen(
+        target: TargetRef<'_>,
+        file: &ReplacedFile,
+        (read, at): (Moment, Moment),
+    ) -> Self {
         let last_facts = file.before();
         // A file's header does not show whether a compaction runs.
         let over_http = last_facts.measured_at.is_some_and(|it| it.source == FactSource::Http);
@@ -52,7 +56,26 @@ impl TrackedJob {
             file_before: if is_last { before } else { before.without_sizes() },
             is_measured_copy: true,
             began_after_reading: over_http && !last_facts.flags.compact_running,
-            ..Self::new(target.kind(), at, at, JobStage::Shown { suspended: false })
+            ..Self::new(target.kind(), at, read, JobStage::Shown { suspended: false })
+        }
+    }
+
+    /// Whether facts give the file size that the job left: they were read soon after it was last seen, or
+    /// nothing was written since.
+    pub(super) fn gives_size_after(&self, facts: &Facts) -> bool {
+        let read = facts.measured_at.map(|measured| measured.at);
+        read.is_some_and(|at| self.last_seen.age(at) <= MAX_AGE_BEFORE_START)
+            || facts.changes_since_compaction().is_none_or(|changes| changes == 0)
+    }
+
+    /// Finds the target of a job that ended before the tables knew its file.
+    pub(super) fn find_target(&mut self, key: &JobKey, tables: &Snapshot) {
+        if self.target_id.is_none()
+            && matches!(self.stage, JobStage::Disappeared(_))
+            && let Some(target) = intent_targets::target_of(key, tables)
+        {
+            (self.target, self.target_id) = (Some(target.ix()), Some(target.id()));
+            self.is_measured_copy = intent_targets::is_measured(target, key, tables);
         }
     }
 

@@ -67,6 +67,26 @@ pub(super) fn is_measured(target: TargetRef<'_>, key: &JobKey, tables: &Snapshot
     holder.is_some_and(|copy| copy.node_ix() == key.node && copy.range() == range)
 }
 
+/// Finds the target of a compaction that a node showed.
+pub(super) fn target_of<'a>(key: &JobKey, tables: &'a Snapshot) -> Option<TargetRef<'a>> {
+    let name = ShardName::split(&key.shard);
+    let db = name.map_or(&*key.shard, |name| name.db);
+    let suffix = name.map_or("", |name| name.suffix);
+    let mut near =
+        tables.targets().filter(|it| it.db_name().db == db && it.db_name().suffix == suffix);
+    match &key.kind {
+        JobKind::CompactDb => near.find(|it| {
+            it.kind() == TargetKind::Db
+                && it.node_ix() == key.node
+                && it.range() == name.map(|name| name.range)
+        }),
+        JobKind::CompactView(design) => near.find(|it| {
+            it.view().is_some_and(|view| view.exact_range && view.designs.contains(design))
+        }),
+        JobKind::BuildView(_) | JobKind::BuildSearch(..) => None,
+    }
+}
+
 /// Finds a target by its id.
 pub(super) fn find_target(id: &TargetId, tables: &Snapshot) -> Option<crate::table::TargetIx> {
     let db = match id {

@@ -389,6 +389,7 @@ impl OpenIntent {
                 owner: JobOwner::Recliner,
                 ordered_by: intent.ordered_by,
                 started_at: intent.at,
+                ended_after: None,
                 ended_at,
                 before_bytes: before,
                 after_bytes: after.map(all),

@@ -99,7 +99,7 @@ impl TargetRecord {
                     std::mem::take(self);
                 // For most copies of a view, it is unknown what their compaction left.
                 let futile = match after.file_bytes {
-                    Some(_) => Futile::from_outcome(outcome, after),
+                    Some(_) => Futile::from_outcome(outcome, after, futile),
                     None => futile,
                 };
                 *self = Self { copies_done, futile, done_in_run, ..Self::default() };
@@ -173,7 +173,9 @@ impl TargetRecord {
         }
         // The result for one copy of a view does not apply to copies that the current round has not
         // compacted yet.
-        let futile = self.futile.filter(|_| self.copies_done.is_empty());
+        let is_ordered = self.ordered.as_ref().is_some_and(|order| order.until > now);
+        let yields = is_ordered && Futile::is_far_above_live_bytes(facts);
+        let futile = self.futile.filter(|_| self.copies_done.is_empty() && !yields);
         let futile = futile.filter(|futile| futile.holds(kind, facts, correction))?;
         let Futile { at, file_bytes, caught_up, .. } = futile;
         Some(Backoff::Futile { since: at, file_bytes, caught_up: caught_up.is_some() })

@@ -57,7 +57,7 @@ impl Calibration {
         }
         let Some(after) = outcome.after_bytes else { return *self != before };
         let seconds = outcome.started_at.age(outcome.ended_at).as_secs();
-        if seconds >= MIN_JOB_SECONDS && after > 0 {
+        if outcome.took().is_some() && seconds >= MIN_JOB_SECONDS && after > 0 {
             update_mean(&mut self.rate, after as f64 / seconds as f64);
         }
         let large = |active: &u64| *active >= MIN_ACTIVE_BYTES && outcome.kind == TargetKind::Db;

@@ -14,6 +14,7 @@ pub struct CompactionOrder {
     pub by: String,
     /// Whether it also applies if no channel takes the target because of thresholds, and during
     /// back-off after failures or a useless compaction. Overrides nothing else.
+    /// A useless compaction holds back no order while the file is far larger than its live bytes.
     pub force: bool,
     /// The run that it is a member of. Such an order is part of the plan only: the run is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,6 +10,9 @@ use wall_clock::Moment;
 /// all the rest for no gain.
 const MIN_FREED_SHARE: f64 = 0.05;
 
+/// The end of a job is known if it was noticed within this time.
+const KNOWN_END: Duration = Duration::from_secs(60);
+
 /// Whether a compaction that leaves `left` bytes of a file frees nothing worthwhile.
 pub fn frees_little(file: u64, left: u64) -> bool {
     (file.saturating_sub(left) as f64) < file as f64 * MIN_FREED_SHARE
@@ -119,7 +122,11 @@ pub struct Outcome {
     /// When it was started, according to its node for a job that another client started; otherwise
     /// when it was first seen.
     pub started_at: Moment,
-    /// When it was last seen, or when its end was noticed.
+    /// Since when it may have ended, for a job that another client started: when it was last seen, or when its
+    /// file was last read before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_after: Option<Moment>,
+    /// When its end was noticed: it ended then or before.
     pub ended_at: Moment,
     /// Bytes on disk before.
     pub before_bytes: Option<u64>,
@@ -134,10 +141,16 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How long it took; `None` if only its file shows that it ran.
+    /// How long it took; `None` if only its file shows that it ran, or if its end is not known well enough.
     pub fn took(&self) -> Option<Duration> {
         let took = self.started_at.age(self.ended_at);
-        (self.owner == JobOwner::Recliner || !took.is_zero()).then_some(took)
+        let is_known = self.owner == JobOwner::Recliner || !took.is_zero();
+        (is_known && self.ended_since().is_none()).then_some(took)
+    }
+
+    /// Since when it may have ended, if that was more than a minute before its end was noticed.
+    pub fn ended_since(&self) -> Option<Moment> {
+        self.ended_after.filter(|since| since.age(self.ended_at) > KNOWN_END)
     }
 
     /// Bytes freed; negative if the file grew, unknown if either size is.

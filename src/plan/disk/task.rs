@@ -14,12 +14,17 @@ use crate::{
     jobs::{Job, Jobs},
     model::settings::{self, limits, limits::Free},
     sources::fetch,
-    table::Snapshot,
+    table::{FoundShards, Snapshot},
     tasks::publish_if_changed,
 };
 use couchdb_client::Address;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
     sync::watch,
     time::{self, Instant},
@@ -74,10 +79,12 @@ pub struct VolumeMeasurement {
 
 /// Measures volumes.
 pub trait SpaceMeter: Send + Sync + std::fmt::Debug {
-    /// Measures one volume. Errors are sentences.
+    /// Measures one volume, and, if it is local, the `unfinished` files of compactions on it at the same
+    /// moment. Errors are sentences.
     fn measure(
         &self,
         source: &SpaceSource,
+        unfinished: Option<Vec<PathBuf>>,
         now: Moment,
     ) -> BoxFuture<'static, Result<VolumeMeasurement, String>>;
 }
@@ -103,13 +110,14 @@ impl SpaceMeter for SystemMeter {
     fn measure(
         &self,
         source: &SpaceSource,
+        unfinished: Option<Vec<PathBuf>>,
         now: Moment,
     ) -> BoxFuture<'static, Result<VolumeMeasurement, String>> {
         match source.clone() {
             SpaceSource::Local(directory) => async move {
-                let datadir::FileSystemSpace { available, size, device } =
-                    local_fs::measure(directory).await?;
-                let space = VolumeSpace { available, size: Some(size), measured_at: now };
+                let (space, held) = local_fs::measure(directory, unfinished).await?;
+                let datadir::FileSystemSpace { available, size, device } = space;
+                let space = VolumeSpace { available, size: Some(size), held, measured_at: now };
                 Ok(VolumeMeasurement { space, device: Some(device) })
             }
             .boxed(),
@@ -125,13 +133,13 @@ impl SpaceMeter for SystemMeter {
                     let BytesSample { bytes: available, measured_at: at } = free?;
                     // Without the size, keep_free could not be enforced and too much could start.
                     let size = size.transpose()?.map(|sample| sample.bytes);
-                    let space = VolumeSpace { available, size, measured_at: at };
+                    let space = VolumeSpace { available, size, held: None, measured_at: at };
                     Ok(VolumeMeasurement { space, device: None })
                 }
                 .boxed()
             }
             SpaceSource::Configured(Free::Available(available)) => {
-                let space = VolumeSpace { available, size: None, measured_at: now };
+                let space = VolumeSpace { available, size: None, held: None, measured_at: now };
                 std::future::ready(Ok(VolumeMeasurement { space, device: None })).boxed()
             }
         }
@@ -277,6 +285,10 @@ impl DiskTask {
     /// Measures every volume that is due and has no pending measurement.
     fn measure_due_volumes(&mut self) {
         let (now, poll) = (Instant::now(), self.settings.borrow().poll);
+        let local = self.settings.borrow().local.clone();
+        let unfinished = local.and_then(|local| {
+            local.unfinished_files(&self.jobs.borrow(), &self.snapshots.borrow())
+        });
         for state in
             self.volumes.iter_mut().filter(|state| state.asked_at.is_none() && state.due_at <= now)
         {
@@ -287,7 +299,8 @@ impl DiskTask {
             state.due_at = now + period;
             state.asked_at = Some(now);
             let spec = state.spec.clone();
-            let measurement = self.meter.measure(&spec.source, self.clock.now());
+            let measurement =
+                self.meter.measure(&spec.source, unfinished.clone(), self.clock.now());
             self.measurements.push(measurement.map(|measured| (spec, measured)).boxed());
         }
     }
@@ -297,6 +310,13 @@ impl DiskTask {
             return;
         };
         state.asked_at = None;
+        let measured = match foreign_directory(&spec, &self.snapshots.borrow()) {
+            Some(problem) => {
+                state.measured = None;
+                Err(problem)
+            }
+            None => measured,
+        };
         match measured {
             Ok(measured) => {
                 if let Some(problem) = state.problem.take() {
@@ -339,6 +359,13 @@ impl DiskTask {
         let disks = Disks { volumes: volumes.map(|state| published_volume(state, now)).collect() };
         publish_if_changed(&self.disks, disks);
     }
+}
+
+/// Why a local directory cannot be that of its node, so that its free space is not the node's.
+fn foreign_directory(spec: &VolumeSpec, snapshot: &Snapshot) -> Option<String> {
+    let SpaceSource::Local(_) = spec.source else { return None };
+    let nodes = snapshot.nodes().iter().filter(|node| spec.nodes.contains(&node.name));
+    nodes.filter_map(|node| node.found_shards).find_map(FoundShards::problem)
 }
 
 /// The same measurement; a size that was not measured is taken from the configuration.

@@ -2,7 +2,12 @@
 //!
 //! Owns the volumes' names. Pure: the task calls it with the settings.
 
-use crate::model::settings::limits::{self, Free};
+use crate::{
+    datadir,
+    jobs::{JobKind, Jobs},
+    model::settings::limits::{self, Free},
+    table::{NodeIx, Snapshot},
+};
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 /// The local directories, and the node they belong to.
@@ -12,6 +17,33 @@ pub struct LocalDirectories {
     pub node: String,
     /// Its directories; those on the same file system make up one volume.
     pub directories: Vec<PathBuf>,
+}
+
+impl LocalDirectories {
+    /// Where the unfinished files of the node's running compactions are; `None` if its tasks are not known, or
+    /// the index that one of them compacts.
+    pub(super) fn unfinished_files(
+        &self,
+        jobs: &Jobs,
+        snapshot: &Snapshot,
+    ) -> Option<Vec<PathBuf>> {
+        let node = snapshot.nodes().iter().position(|node| *node.name == *self.node)?;
+        let node = NodeIx::from_usize(node)?;
+        jobs.polled_nodes.iter().find(|(polled, _)| *polled == node)?;
+        let mut files = Vec::new();
+        for job in jobs.compactions().filter(|job| job.key.node == node) {
+            let signature = match &job.key.kind {
+                JobKind::CompactView(_) => {
+                    Some(snapshot.target(job.target?)?.view().map(|view| view.signature)?)
+                }
+                JobKind::CompactDb | JobKind::BuildView(_) | JobKind::BuildSearch(..) => None,
+            };
+            for name in datadir::compaction_files(&job.key.shard, signature) {
+                files.extend(self.directories.iter().map(|directory| directory.join(&name)));
+            }
+        }
+        Some(files)
+    }
 }
 
 /// How a volume's free space is measured.

@@ -156,7 +156,7 @@ fn full_disk_shortens_horizon_and_busy_node_lengthens_it() {
     let volume = |available: u64, size: Option<u64>| Volume {
         name: "/data".into(),
         nodes: vec!["couchdb@a".into()],
-        space: Some(VolumeSpace { available, size, measured_at: at(READ) }),
+        space: Some(VolumeSpace { available, size, held: None, measured_at: at(READ) }),
         falling_since: None,
         problem: None,
     };
@@ -202,7 +202,12 @@ fn changed_horizon_factor_takes_effect_at_once() {
     let (mut planner, ids) = Planner::new(&[("half", 2_000, 1_000)]);
     let now = READ + 12 * HOUR;
     assert_eq!(starts(&planner.plan_at(now)), []);
-    let space = VolumeSpace { available: 20 << 30, size: Some(100 << 30), measured_at: at(now) };
+    let space = VolumeSpace {
+        available: 20 << 30,
+        size: Some(100 << 30),
+        held: None,
+        measured_at: at(now),
+    };
     let volume = Volume {
         name: "/data".into(),
         nodes: vec!["couchdb@a".into()],

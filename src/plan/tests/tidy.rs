@@ -20,8 +20,12 @@ const NODE: &str = "couchdb@a";
 
 /// A node whose volume has this much free, in MiB; none if unknown.
 fn disks(free: Option<u64>) -> Arc<Disks> {
-    let space =
-        free.map(|free| VolumeSpace { available: free * MIB, size: None, measured_at: at(200) });
+    let space = free.map(|free| VolumeSpace {
+        available: free * MIB,
+        size: None,
+        held: None,
+        measured_at: at(200),
+    });
     let volume = Volume {
         name: NODE.into(),
         nodes: vec![NODE.into()],

@@ -371,6 +371,7 @@ impl WorldSpec {
                     space: available.map(|available| VolumeSpace {
                         available: available * MIB,
                         size: sized.then_some(200 * MIB),
+                        held: None,
                         measured_at: at_ago(0),
                     }),
                     falling_since: falling.then_some(at_ago(9)),

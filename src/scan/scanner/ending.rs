@@ -3,7 +3,8 @@
 use super::Scanner;
 use crate::{
     scan::sweep::ViewPhase,
-    table::{Node, NodeIx},
+    sources::inventory::ReadError,
+    table::{FoundShards, Node, NodeIx},
     tasks::Now,
 };
 use wall_clock::Moment;
@@ -24,6 +25,7 @@ impl Scanner {
         }
         self.disk.judge(&mut self.targets, &mut self.views, &self.jobs, now.wall);
         self.targets.count_disagreements(|node| self.disk.found_files_of(node));
+        self.compare_directories();
         if views_done {
             self.followed.all_was_read();
         }
@@ -53,5 +55,18 @@ impl Scanner {
         self.status.shards = self.targets.headers.shards();
         self.status.missing_rights = self.sweep.missing_rights().clone();
         self.sweep.end();
+    }
+    /// Records for each node whether the directories that were walked for it can be its own.
+    fn compare_directories(&mut self) {
+        if self.listing.is_without_map() {
+            return;
+        }
+        for at in self.targets.nodes(0) {
+            let found = self.disk.found_shards(self.targets.now(), at);
+            self.targets.draft.update_node(at, |node| node.found_shards = found);
+            if let Some(message) = found.and_then(FoundShards::problem) {
+                self.count_error(at, &ReadError { reason: "directory", message, right: None });
+            }
+        }
     }
 }

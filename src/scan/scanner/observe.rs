@@ -25,7 +25,7 @@ impl Scanner {
         match observation {
             Observation::Members(members) => self.members(members, now.wall),
             Observation::Node(node) => self.node(node),
-            Observation::Back { .. } => self.node_is_back(now),
+            Observation::Back { .. } => self.sweep_soon(now),
             Observation::Reshard(splits) => self.splits(splits, now),
             Observation::MapPage(page) => page.into_iter().for_each(|entry| self.map_entry(entry)),
             Observation::MapEnd(ended) => self.map_ended(ended),
@@ -38,15 +38,19 @@ impl Scanner {
                     Err(unread) => self.files_unread(at, &unread),
                 }
             }
-            Observation::Stray { db, entry } if slot == Slot::Entries => {
+            Observation::Stray { db, entry, .. } if slot == Slot::Entries => {
                 self.named_entry(&db, entry, now);
             }
-            Observation::Stray { db, entry } => match entry {
-                Ok(entry) => {
+            Observation::Stray { db, entry, is_agreed } => match entry {
+                Ok(entry) if is_agreed => {
                     let Self { listing, targets, views, settings, .. } = self;
                     listing.stray(&mut targets.draft, views, settings, &db, entry);
                 }
-                Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
+                Ok(_) => self.listing.disputed(),
+                Err(unread) => {
+                    self.listing.disputed();
+                    self.unread(NodeIx::CLUSTER, &unread);
+                }
             },
             Observation::Splitting { ix } => {
                 let is_still = self.is_still(slot, ix);
@@ -60,8 +64,11 @@ impl Scanner {
                 if is_still && facts.is_ok() {
                     self.listing.set_locked(ix, false);
                 }
-                // If the shard was deleted since the listing, the next sweep removes the target.
                 let there = facts.as_ref().map(Option::is_some).map_err(Clone::clone);
+                if is_still && there == Ok(false) {
+                    // It was probably deleted since the listing, which the next one decides.
+                    self.followed.forget_listing();
+                }
                 if let Ok(Some(facts)) = facts
                     && is_still
                 {
@@ -82,7 +89,7 @@ impl Scanner {
                 };
                 self.views_answer(slot, db, answer, now);
             }
-            Observation::Tasks { node, tasks } => self.tasks(&node, tasks, now),
+            Observation::Tasks { node, tasks, flushes } => self.tasks(&node, tasks, flushes, now),
             Observation::Disk { node, files } => self.files(&node, files),
             Observation::DiskEnd { node, disk } => self.walked(&node, disk),
             Observation::PeerFiles { node, dbs, parts } => {
@@ -232,19 +239,35 @@ impl Scanner {
         let draft = &mut self.targets.draft;
         let db = draft.get_or_add_db(DbName { db: &entry.db, suffix: &entry.suffix });
         let before: BTreeSet<TargetIx> = draft.copies_of(db).into_iter().collect();
-        let expected = entry.copies.iter().filter(|at| self.settings.nodes.has(&at.node)).count();
+        let mapped_before = self.listing.mapped_of(&before);
         self.listing.map_entry(draft, &mut self.views, &self.settings, entry);
         self.targets.changes.db_exists(db, draft);
         let copies = draft.copies_of(db);
-        for ix in copies.iter().filter(|ix| !before.contains(ix)) {
+        let new: BTreeSet<TargetIx> =
+            copies.iter().copied().filter(|ix| !before.contains(ix)).collect();
+        for ix in &new {
             self.listing.copy_added(*ix);
         }
-        if moves || copies.len() != expected {
+        let differing: Vec<TargetIx> = self
+            .listing
+            .mapped_of(&copies.iter().copied().collect())
+            .symmetric_difference(&mapped_before)
+            .copied()
+            .filter(|ix| !new.contains(ix))
+            .collect();
+        if moves || !differing.is_empty() {
             // Only the nodes' own file lists show which copies are where.
             self.followed.forget_listing();
         }
+        for ix in &differing {
+            draft.set_state(*ix, TargetState::Unknown);
+        }
         let views = &mut self.views;
         self.followed.queue_shards(draft, views, (db, &copies), &self.settings, now.at);
+        if !differing.is_empty() {
+            self.timers.unpublished = true;
+            self.sweep_soon(now);
+        }
     }
 
     /// Whether the target that a stage was to read still has the same position.
@@ -318,9 +341,16 @@ impl Scanner {
             && members.all(|node| node.version().is_some_and(Version::cleans_indexes))
     }
 
-    fn tasks(&mut self, node: &str, tasks: Result<Vec<ActiveTask>, ReadError>, now: Now) {
+    fn tasks(
+        &mut self,
+        node: &str,
+        tasks: Result<Vec<ActiveTask>, ReadError>,
+        flushes: Option<u64>,
+        now: Now,
+    ) {
         let draft = &mut self.targets.draft;
         let at = draft.get_or_add_node(node);
+        self.unseen.polled(at, flushes);
         self.followed.node_answered(draft, at, tasks.is_ok());
         match tasks {
             Ok(tasks) => {

@@ -91,7 +91,7 @@ impl Scanner {
     pub(super) fn after_stage(&mut self, stage: &Stage, now: Now) -> Option<Stage> {
         Some(match stage {
             Stage::Nodes => self.after_nodes(now),
-            Stage::Map => Stage::Files { nodes: self.begin_round() },
+            Stage::Map { .. } => Stage::Files { nodes: self.begin_round() },
             Stage::Files { .. } => self.strays_to_ask(),
             Stage::Strays { .. } => self.after_listing(now),
             Stage::Disk => self.shards_to_read(now),
@@ -112,10 +112,16 @@ impl Scanner {
         self.sweep.set_lists(lists);
         if lists {
             self.listing.begin();
-            return Stage::Map;
+            self.followed.begin_listing();
+            return Stage::Map { map_node: self.map_node() };
         }
         self.begin_round();
         Stage::Disk
+    }
+
+    /// The node whose map this sweep reads; not one that hangs.
+    fn map_node(&self) -> Option<String> {
+        self.followed.map_node(self.targets.now(), |at| self.sweep.has_answered(at))
     }
 
     /// Marks known nodes that did not answer as down if nobody answered which members the cluster
@@ -153,13 +159,14 @@ impl Scanner {
         names
     }
 
-    /// Looks up databases that only stray files name: in every member's map if all members are up.
+    /// Looks up databases whose map entry and files differ: in every member's map if all members are up.
     fn strays_to_ask(&mut self) -> Stage {
         let members = || self.targets.now().members().map(|(_, node)| node);
         let all = members().all(|node| node.is_up == Some(true));
         self.listing.set_asks_every_map(all);
         let nodes = members().filter(|_| all).map(|node| node.name.to_string()).collect();
-        Stage::Strays { dbs: self.listing.unknown_strays(), nodes }
+        let dbs = self.listing.differing_databases(&self.targets.draft);
+        Stage::Strays { dbs, map_node: self.map_node(), nodes }
     }
 
     /// After the listing: one walk of directories per sweep, which waits for no node.
@@ -184,7 +191,9 @@ impl Scanner {
     fn settle_listing(&mut self, now: Now) -> bool {
         self.listing.settle(&mut self.targets.draft, &self.settings);
         let whole = self.listing.is_map_whole();
-        if whole {
+        if !self.listing.is_settled_for_good() {
+            self.followed.forget_listing();
+        } else if whole {
             self.followed.listed(self.sweep.began().wall, now.at, self.listing.splits());
         }
         whole

@@ -3,6 +3,7 @@
 mod departed_nodes;
 mod disk;
 mod header_coverage;
+mod moved_copies;
 mod restore;
 mod transitions;
 
@@ -44,6 +45,8 @@ struct Cluster {
     files: [Vec<&'static str>; 2],
     down: [bool; 2],
     map_breaks: bool,
+    /// What the map of each node says, where it differs from `dbs`.
+    maps: [Option<Vec<MapEntry>>; 2],
     active: u64,
     /// The update sequence of every file; `None` if CouchDB does not report it.
     seq: Option<u64>,
@@ -53,6 +56,8 @@ struct Cluster {
     /// The sequence that the view has indexed, according to CouchDB.
     view_seq: Option<u64>,
     compacting: Vec<&'static str>,
+    /// How often each node flushed a file to disk.
+    flushes: Option<u64>,
     /// Whether the second node fails to report its tasks.
     tasks_fail: bool,
     /// Observations of the directories.
@@ -73,12 +78,14 @@ impl Default for Cluster {
             files: [files.clone(), files],
             down: [false; 2],
             map_breaks: false,
+            maps: [None, None],
             active: 10,
             seq: None,
             signature: 1,
             views_fail: false,
             view_seq: None,
             compacting: vec![],
+            flushes: Some(1),
             tasks_fail: false,
             disk: vec![],
             signatures: None,
@@ -111,6 +118,12 @@ impl Cluster {
         }
     }
 
+    /// The map of a node; of the second one where any may answer.
+    fn map(&self, node: Option<&str>) -> Vec<MapEntry> {
+        let at = node.map_or(1, Self::at);
+        self.maps[at].clone().unwrap_or_else(|| self.dbs.iter().map(|db| Self::entry(db)).collect())
+    }
+
     fn at(node: &str) -> usize {
         usize::from(node == NODES[1])
     }
@@ -125,6 +138,7 @@ impl Cluster {
             built_by: None,
             functions: vec![],
             index: Ok(IndexAnswer {
+                copies: Vec::new(),
                 signature: Signature([self.signature; 16]),
                 facts: Facts { update_seq: self.view_seq.into(), ..facts(50, 5) },
                 collators: vec![],
@@ -143,7 +157,7 @@ impl Cluster {
                 let expected = vec![NODES[0].to_owned()];
                 vec![Observation::Members(Ok(Members { connected: vec![], expected }))]
             }
-            Stage::Map if self.alone => vec![Observation::MapEnd(Ok(MapRead::None))],
+            Stage::Map { .. } if self.alone => vec![Observation::MapEnd(Ok(MapRead::None))],
             Stage::Splits | Stage::Away { .. } => vec![],
             Stage::Nodes => {
                 let expected = NODES.map(ToOwned::to_owned).to_vec();
@@ -159,8 +173,8 @@ impl Cluster {
                 });
                 std::iter::once(Observation::Members(Ok(members))).chain(nodes).collect()
             }
-            Stage::Map => vec![
-                Observation::MapPage(self.dbs.iter().map(|db| Self::entry(db)).collect()),
+            Stage::Map { map_node } => vec![
+                Observation::MapPage(self.map(map_node.as_deref())),
                 Observation::MapEnd(if self.map_breaks {
                     Err(unread("timeout"))
                 } else {
@@ -174,8 +188,15 @@ impl Cluster {
                     Observation::Files { names: up(&node).map(|()| names), node }
                 })
                 .collect(),
-            Stage::Strays { dbs, .. } => {
-                dbs.into_iter().map(|db| Observation::Stray { db, entry: Ok(None) }).collect()
+            Stage::Strays { dbs, map_node, nodes } => {
+                let stray = |db: String| {
+                    let of = |node| self.map(node).into_iter().find(|entry| entry.db == db);
+                    let entry = of(map_node.as_deref());
+                    let is_agreed =
+                        entry.is_some() || nodes.iter().all(|node| of(Some(node)).is_none());
+                    Observation::Stray { db, entry: Ok(entry), is_agreed }
+                };
+                dbs.into_iter().map(stray).collect()
             }
             Stage::Shards { node_reads, .. } => node_reads
                 .into_iter()
@@ -201,14 +222,18 @@ impl Cluster {
                 .into_iter()
                 .map(|node| {
                     if self.tasks_fail && node == NODES[1] {
-                        return Observation::Tasks { node, tasks: Err(unread("timeout")) };
+                        return Observation::Tasks {
+                            node,
+                            tasks: Err(unread("timeout")),
+                            flushes: None,
+                        };
                     }
                     let shards = if node == NODES[0] { &*self.compacting } else { &[] };
                     let tasks = shards
                         .iter()
                         .map(|shard| ActiveTask::bare(TaskKind::Compacts, (*shard).into()))
                         .collect();
-                    Observation::Tasks { node, tasks: Ok(tasks) }
+                    Observation::Tasks { node, tasks: Ok(tasks), flushes: self.flushes }
                 })
                 .collect(),
         }
@@ -530,6 +555,24 @@ fn a_target_is_read_again_when_a_job_on_it_ends() {
     let sweeps = harness.status.sweeps;
     harness.snapshot_where(|snapshot| of(snapshot) == Some((false, Some(99))));
     assert_eq!(harness.status.sweeps, sweeps, "no sweep was needed");
+}
+
+#[test]
+fn a_shard_is_read_again_when_its_node_flushed_files() {
+    let mut harness = Harness::after_one_sweep(Cluster::default());
+    let all = |snapshot: &Arc<Snapshot>, active| {
+        let shards = snapshot.targets().filter(|target| target.kind() == TargetKind::Db);
+        shards.map(|target| target.facts().active_bytes.get()).all(|bytes| bytes == Some(active))
+    };
+    let polls = harness.running.poll_count;
+    harness.cluster.send_modify(|cluster| cluster.active = 99);
+    harness.until(|it| it.running.poll_count >= polls + 5);
+    assert!(all(&harness.snapshot, 10), "nothing says that it changed");
+    harness.cluster.send_modify(|cluster| cluster.flushes = Some(11));
+    let (sweeps, polls) = (harness.status.sweeps, harness.running.poll_count);
+    harness.snapshot_where(|snapshot| all(snapshot, 99));
+    assert_eq!(harness.status.sweeps, sweeps, "no sweep was needed");
+    assert!(harness.running.poll_count <= polls + 1, "the next poll told");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn continues_without_late_nodes_once_one_node_answered() {
     assert!(!sweep.may_continue_without_late_nodes(), "the members are unknown");
     sweep.members_answered();
     assert!(sweep.may_continue_without_late_nodes());
-    sweep.enter(&Stage::Map);
+    sweep.enter(&Stage::Map { map_node: None });
     assert!(!sweep.may_continue_without_late_nodes());
 }
 

@@ -129,7 +129,7 @@ fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
             div.wide { table {
                 thead { tr { th { "ended" } th { "target" } th.rest { "node" } th { "result" } th.n { "before" } th.n.rest { "after" } th.n { "freed" } th.n.rest { "took" } th.n.rest title="bytes after the compaction, divided by the predicted bytes" { "actual ÷ predicted size" } th.rest { "started by" } } }
                 tbody { @for line in outcomes { tr {
-                    td.one { (ago(&line.ended_at, now)) }
+                    td.one { (ago(&line.ended_at, now)) @if let Some(since) = &line.ended_after { span.quiet { " or before, since " (ago(since, now)) } } }
                     td.named { (id_link(&line.target, line.ddoc.as_deref())) span.narrow.quiet { (name(&line.node)) } }
                     td.rest { (name(&line.node)) }
                     td { span class=(class_of(&line.result)) { (result_in_words(&line.result)) } @if let Some(why) = &line.why { details { summary { "why" } (name(why)) } } }

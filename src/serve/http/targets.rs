@@ -13,10 +13,10 @@ use crate::{
     model::target::{TargetId, TargetKind, TargetState},
     plan::{Decision, Plan, RefusalClass, RefusalReason},
     serve::report::{self, Target, Targets},
-    table::{TargetIx, TargetRef},
+    table::{DbIx, TargetIx, TargetRef},
     text::size,
 };
-use hashbrown::HashMap;
+use hashbrown::HashSet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -147,33 +147,32 @@ impl TargetQuery {
         };
         let min_size = sized("min_size", &self.min_size)?;
         let max_size = sized("max_size", &self.max_size)?;
-        let kind = self.kind.map(|Named(kind)| kind);
-        let state = self.state.map(|Named(state)| state);
-        let reason = self.reason.map(|Named(reason)| reason);
-        let class = self.class.map(|Named(class)| class);
         check_channel(plan, self.channel.as_deref())?;
-        let mut search = self.search.as_deref().map(|text| Search::new(plan, text));
+        let search = self.search.as_deref().map(|text| Search::new(plan, text));
         let named = search.as_ref().and_then(|search| search.named);
-        let in_its_view =
-            self.node.is_none() && state != Some(TargetState::Orphan) && plan.snapshot.has_views();
-        let mut wanted = |target: &TargetRef<'_>| {
+        let in_its_view = self.node.is_none()
+            && self.state != Some(Named(TargetState::Orphan))
+            && plan.snapshot.has_views();
+        let wanted = |target: &TargetRef<'_>| {
             self.node.as_deref().is_none_or(|node| target.node() == node)
-                && kind.is_none_or(|kind| target.kind() == kind)
-                && state.is_none_or(|state| target.state() == state)
+                && self.kind.is_none_or(|Named(kind)| target.kind() == kind)
+                && self.state.is_none_or(|Named(state)| target.state() == state)
                 && self.db.as_deref().is_none_or(|db| target.db_name().db == db)
                 && self.channel.as_deref().is_none_or(|channel| {
                     plan.placement(target.ix()).is_some_and(|(has, _)| *has.name == *channel)
                 })
                 && min_size.is_none_or(|least| target.file_bytes() >= Some(least))
                 && max_size.is_none_or(|most| target.file_bytes().is_some_and(|it| it <= most))
-                && search.as_mut().is_none_or(|search| search.accepts(target))
-                && reason.is_none_or(|reason| refused_for(plan, *target) == Some(reason))
-                && class.is_none_or(|class| {
+                && search.as_ref().is_none_or(|search| search.accepts(target))
+                && self
+                    .reason
+                    .is_none_or(|Named(reason)| refused_for(plan, *target) == Some(reason))
+                && self.class.is_none_or(|Named(class)| {
                     refused_for(plan, *target).is_some_and(|reason| reason.class() == class)
                 })
                 && (!in_its_view || !target.is_part() || named == Some(target.ix()))
         };
-        Ok(plan.snapshot.targets().filter(&mut wanted).map(TargetRef::ix).collect())
+        Ok(plan.snapshot.targets().filter(wanted).map(TargetRef::ix).collect())
     }
 }
 
@@ -190,33 +189,27 @@ struct Search {
     lowercase: String,
     /// The target whose id is the text.
     named: Option<TargetIx>,
-    /// Whether the name of each database contains the text; `None` until it is checked.
-    dbs: Vec<Option<bool>>,
+    /// The databases whose name contains the text.
+    dbs: HashSet<DbIx>,
 }
 
 impl Search {
     fn new(plan: &Plan, text: &str) -> Self {
         let named = text.parse::<TargetId>().ok().map(|_| report::find(plan, text).all());
         let named = named.and_then(|found| found.first().copied());
-        Self { lowercase: text.to_lowercase(), named, dbs: Vec::new() }
+        let found = Self { lowercase: text.to_lowercase(), named, dbs: HashSet::new() };
+        let dbs = plan.snapshot.databases().filter(|(_, name)| found.is_in(name.db));
+        Self { dbs: dbs.map(|(ix, _)| ix).collect(), ..found }
     }
 
-    fn accepts(&mut self, target: &TargetRef<'_>) -> bool {
-        let at = target.db().as_usize();
-        if self.dbs.len() <= at {
-            self.dbs.resize(at + 1, None);
-        }
-        let has = |name: &str| name.to_lowercase().contains(&self.lowercase);
-        let in_db = match self.dbs.get(at).copied().flatten() {
-            Some(known) => known,
-            None => has(target.db_name().db),
-        };
-        if let Some(known) = self.dbs.get_mut(at) {
-            *known = Some(in_db);
-        }
-        in_db
+    fn is_in(&self, name: &str) -> bool {
+        name.to_lowercase().contains(&self.lowercase)
+    }
+
+    fn accepts(&self, target: &TargetRef<'_>) -> bool {
+        self.dbs.contains(&target.db())
             || self.named == Some(target.ix())
-            || target.view().is_some_and(|view| view.designs.iter().any(|design| has(design)))
+            || target.view().is_some_and(|view| view.designs.iter().any(|it| self.is_in(it)))
     }
 }
 
@@ -231,10 +224,7 @@ impl Ranks {
     fn of(plan: &Plan, sort: SortKey) -> Self {
         let names: Vec<(usize, &str)> = match sort {
             SortKey::Db => {
-                let named = plan.snapshot.targets();
-                let named = named.map(|target| (target.db().as_usize(), target.db_name().db));
-                let known: HashMap<usize, &str> = named.collect();
-                known.into_iter().collect()
+                plan.snapshot.databases().map(|(ix, name)| (ix.as_usize(), name.db)).collect()
             }
             SortKey::Node => {
                 plan.snapshot.nodes().iter().map(|node| &*node.name).enumerate().collect()

@@ -52,7 +52,10 @@ pub struct OutcomeLine {
     pub ordered_by: Option<String>,
     /// When the job was started, or first seen.
     pub started_at: String,
-    /// When the job ended, or when its end was noticed.
+    /// Since when the job may have ended, if that was more than a minute before its end was noticed.
+    #[serde(default)]
+    pub ended_after: Option<String>,
+    /// When the end of the job was noticed: it ended then, or at some time since `ended_after`.
     pub ended_at: String,
     /// How long the job took; null if it was never seen running and only its file shows that it was compacted.
     pub duration_seconds: Option<u64>,
@@ -86,6 +89,7 @@ impl OutcomeLine {
             owner: outcome.owner.label().into(),
             ordered_by: outcome.ordered_by.clone(),
             started_at: outcome.started_at.rfc3339(),
+            ended_after: outcome.ended_since().map(Moment::rfc3339),
             ended_at: outcome.ended_at.rfc3339(),
             duration_seconds: outcome.took().map(|took| took.as_secs()),
             before_bytes: outcome.before_bytes,

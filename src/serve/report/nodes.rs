@@ -8,7 +8,7 @@ use crate::{
         Plan,
         pressure::{Pressures, Signal},
     },
-    table::{DiskUsage, Node, NodeIx, NodeSmoosh, SmooshChannel, Totals, VolumeUsage},
+    table::{DiskUsage, FoundShards, Node, NodeIx, NodeSmoosh, SmooshChannel, Totals, VolumeUsage},
     text::Label,
 };
 use couchdb_client::OwnAddress;
@@ -96,7 +96,8 @@ fn findings(node: &Node) -> Vec<Word> {
     let finding = Word::Borrowed(
         "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it",
     );
-    needs_address.then_some(finding).into_iter().collect()
+    let foreign = node.found_shards.and_then(FoundShards::problem).map(Word::Owned);
+    needs_address.then_some(finding).into_iter().chain(foreign).collect()
 }
 
 /// The nodes of a plan, without the pseudo node.

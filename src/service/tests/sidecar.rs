@@ -71,7 +71,7 @@ impl Source for ClusterSource {
                     smoosh: NodeSmoosh::NoDirectAddress,
                 }),
             ],
-            Stage::Map => vec![
+            Stage::Map { .. } => vec![
                 Observation::MapPage(vec![MapEntry {
                     db: "orders".to_owned(),
                     suffix: ".1795222434".to_owned(),
@@ -93,6 +93,7 @@ impl Source for ClusterSource {
                     built_by: None,
                     functions: vec![],
                     index: Ok(IndexAnswer {
+                        copies: Vec::new(),
                         signature: signature().parse().unwrap(),
                         facts: crate::model::facts::Facts::default(),
                         collators: vec![],

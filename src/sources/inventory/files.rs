@@ -96,7 +96,7 @@ impl FilesSource {
                     Observation::Reshard(Ok(Default::default())),
                 ]
             }
-            Stage::Map => vec![Observation::MapEnd(Ok(MapRead::None))],
+            Stage::Map { .. } => vec![Observation::MapEnd(Ok(MapRead::None))],
             Stage::Splits => vec![Observation::Reshard(Ok(Default::default()))],
             Stage::Files { .. }
             | Stage::Strays { .. }

@@ -139,7 +139,7 @@ impl HttpSource {
         Ok(reshard)
     }
 
-    fn map(self) -> BoxStream<'static, Observation> {
+    fn map(self, map_node: Option<String>) -> BoxStream<'static, Observation> {
         enum At {
             Page(Option<Paging>),
             End,
@@ -147,12 +147,13 @@ impl HttpSource {
             Over,
         }
         stream::unfold(At::Page(None), move |at| {
-            let this = self.clone();
+            let (this, map_node) = (self.clone(), map_node.clone());
             async move {
                 let client = &this.client;
                 match at {
                     At::Page(after) => {
-                        match client.shard_map_page(after.as_ref(), MAP_PAGE).await {
+                        let node = map_node.as_deref();
+                        match client.shard_map_page(node, after.as_ref(), MAP_PAGE).await {
                             Ok(page) => {
                                 let entries =
                                     page.docs.iter().filter_map(convert::map_entry).collect();
@@ -194,26 +195,32 @@ impl HttpSource {
             .boxed()
     }
 
-    fn strays(self, dbs: Vec<String>, nodes: Vec<String>) -> BoxStream<'static, Observation> {
+    fn strays(
+        self,
+        dbs: Vec<String>,
+        map_node: Option<String>,
+        nodes: Vec<String>,
+    ) -> BoxStream<'static, Observation> {
         stream::iter(dbs)
             .then(move |db| {
                 let (client, nodes) = (self.client.clone(), nodes.clone());
+                let map_node = map_node.clone();
                 async move {
-                    let mut entry = client.shard_map_entry(None, &db).await;
-                    // The map of one node may be behind those of others.
+                    let mut entry = client.shard_map_entry(map_node.as_deref(), &db).await;
+                    let mut is_agreed = true;
+                    // An entry that only another node has may be new here, or deleted here and old there.
                     if matches!(entry, Ok(None)) {
                         let asked =
                             nodes.iter().map(|node| client.shard_map_entry(Some(node), &db));
-                        let others = join_all(asked).await.into_iter();
-                        let best = others.max_by_key(|other| match other {
-                            Ok(Some(_)) => 2,
-                            Err(_) => 1,
-                            Ok(None) => 0,
-                        });
-                        entry = best.unwrap_or(entry);
+                        for other in join_all(asked).await {
+                            match other {
+                                Ok(found) => is_agreed &= found.is_none(),
+                                Err(error) => entry = Err(error),
+                            }
+                        }
                     }
                     let entry = entry.map(|doc| doc.as_ref().and_then(convert::map_entry));
-                    Observation::Stray { entry: entry.map_err(ReadError::from), db }
+                    Observation::Stray { entry: entry.map_err(ReadError::from), is_agreed, db }
                 }
             })
             .boxed()
@@ -271,9 +278,14 @@ impl HttpSource {
                 let client = self.client.clone();
                 async move {
                     let tasks = client.active_tasks(&node).await.map_err(ReadError::from);
-                    let tasks =
+                    let tasks: Result<Vec<ActiveTask>, ReadError> =
                         tasks.map(|tasks| tasks.iter().filter_map(ActiveTask::of).collect());
-                    Observation::Tasks { node, tasks }
+                    // Read after the tasks: a compaction that ends in between moves it.
+                    let flushes = match tasks {
+                        Ok(_) => client.flush_count(&node).await.ok().flatten(),
+                        Err(_) => None,
+                    };
+                    Observation::Tasks { node, tasks, flushes }
                 }
             })
             .buffer_unordered(32)
@@ -286,9 +298,9 @@ impl Source for HttpSource {
         let this = self.clone();
         let observations = match stage {
             Stage::Nodes => this.nodes(),
-            Stage::Map => this.map(),
+            Stage::Map { map_node } => this.map(map_node),
             Stage::Files { nodes } => this.files(nodes),
-            Stage::Strays { dbs, nodes } => this.strays(dbs, nodes),
+            Stage::Strays { dbs, map_node, nodes } => this.strays(dbs, map_node, nodes),
             Stage::Shards { snapshot, node_reads } => this.shards(snapshot, node_reads),
             Stage::Views { snapshot, dbs } => this.views(snapshot, dbs),
             Stage::Splits => stream::once(this.reshard().map(Observation::Reshard)).boxed(),

@@ -84,12 +84,14 @@ pub enum Observation {
         /// Their names.
         names: Result<NameList, ReadError>,
     },
-    /// The map's entry for a database of a stray file, requested after the files were read.
+    /// The map's entry for one database, requested after the files were read.
     Stray {
         /// The database.
         db: String,
         /// The map's entry, if it has one now.
         entry: Result<Option<MapEntry>, ReadError>,
+        /// Whether no other node's map has an entry where this one has none.
+        is_agreed: bool,
     },
     /// The facts of one shard copy.
     Shard {
@@ -123,6 +125,8 @@ pub enum Observation {
         node: String,
         /// The tasks.
         tasks: Result<Vec<ActiveTask>, ReadError>,
+        /// How often the node flushed a file to disk since it started.
+        flushes: Option<u64>,
     },
     /// Some of the files in a node's directories.
     Disk {
@@ -300,6 +304,8 @@ pub struct IndexAnswer {
     pub collators: Vec<String>,
     /// The shard of the copy that was read; `None` for the cluster's sum.
     pub copy: Option<TargetIx>,
+    /// The facts of this and other copies that were read, if they differ; empty if one stands for all.
+    pub copies: Vec<Facts>,
 }
 
 /// One running task.

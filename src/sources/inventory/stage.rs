@@ -19,16 +19,21 @@ pub enum Stage {
     /// The members of the cluster, and which nodes answer.
     Nodes,
     /// The shard map, page by page.
-    Map,
+    Map {
+        /// The node whose map is read, so that its feed reports all later changes; any node if unknown.
+        map_node: Option<String>,
+    },
     /// The files on these nodes' disks.
     Files {
         /// The nodes.
         nodes: Vec<String>,
     },
-    /// Databases that only stray files name.
+    /// The map entries of these databases.
     Strays {
         /// The databases.
         dbs: Vec<String>,
+        /// The node that is asked first, as for the map.
+        map_node: Option<String>,
         /// Nodes that are also asked before a database counts as unmapped.
         nodes: Vec<String>,
     },

@@ -70,6 +70,7 @@ fn outcome(number: u64) -> Outcome {
         owner: JobOwner::Recliner,
         ordered_by: None,
         started_at: moment(number),
+        ended_after: None,
         ended_at: moment(number + 1),
         before_bytes: Some(1000),
         after_bytes: Some(100),

@@ -62,6 +62,10 @@ impl World {
         Self { draft, dbs, queues, rules, channels, jobs, now }
     }
 
+    fn fresh_for(&mut self, span: Duration) {
+        self.rules = Arc::new(Rules { fresh_for: span, ..(*self.rules).clone() });
+    }
+
     /// Replaces the channels by ones that enforce.
     fn enforce(&mut self) {
         self.rules = Arc::new(Rules { mode: Mode::Enforce, ..(*self.rules).clone() });
@@ -279,6 +283,22 @@ fn scorecard_pauses_and_keeps_sums_while_recliner_enforces() {
     world.queues.reconfigure(Arc::new(Channels { list, ..Channels::default() }));
     kept.steps(&mut world, 30);
     assert_eq!(kept.sums().advised_seconds, before.advised_seconds + 1_800);
+}
+
+#[test]
+fn a_step_as_long_as_facts_stay_fresh_is_no_gap_and_counts_in_each_of_its_hours() {
+    let mut world = World::new(ChannelPreset::Smoosh, &[(1_000, 100)]);
+    let mut kept = Kept::default();
+    kept.steps(&mut world, 2);
+    let gap = 2 * Duration::from_secs(3_600);
+    kept.step(&mut world, gap);
+    let counted = kept.sums().advised_seconds;
+    world.fresh_for(4 * gap);
+    kept.step(&mut world, gap);
+    kept.step(&mut world, gap);
+    assert_eq!(kept.sums().advised_seconds, counted + 2 * gap.as_secs());
+    let hours = kept.card.view(world.now).hours;
+    assert!(hours.values().all(|hour| hour.advised_seconds <= 3_660), "{hours:?}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ async fn demo_has_lived_for_a_better_week_than_under_smoosh() {
     let last_night = hours["hours"].as_array().expect("a list").iter();
     assert!(last_night.map(|hour| number(&hour["compactions"])).sum::<f64>() > 0.0);
     for database in get("/api/v1/databases").await["databases"].as_array().expect("a list") {
-        let name = database["name"].as_str().unwrap_or_default();
+        let name = database["db"].as_str().unwrap_or_default();
         assert!(name.starts_with('_') || number(&database["growth_week_bytes"]) >= 0.0);
     }
     let enforced = number(&get("/api/v1/scorecard?since=7d").await["enforced_seconds"]);

@@ -43,6 +43,17 @@ fn reads_comments_sections_and_settings() {
 }
 
 #[test]
+fn byte_order_mark_hides_the_first_section() {
+    for version in ["3.2.2", "3.5.0"] {
+        let ini = read(version, &["\u{feff}[smoosh]\ndb_channels = a\n[smoosh.a]\nmin_size = 7\n"]);
+        assert_eq!(settings(&ini), [("smoosh.a", "min_size", "7")]);
+        let [mark, setting] = &problems(&ini)[..] else { panic!("{:?}", problems(&ini)) };
+        assert!(mark.starts_with("0.ini:1: begins with a byte order mark"), "{mark}");
+        assert_eq!(setting, "0.ini:2: is before the first [section] and is ignored");
+    }
+}
+
+#[test]
 fn later_files_override_and_empty_values_delete_before_3_4() {
     let files = ["[s]\na = 1\nb = 1\n", "[s]\na = 2\nb =\n"];
     assert_eq!(settings(&read("3.3.3", &files)), [("s", "a", "2")]);

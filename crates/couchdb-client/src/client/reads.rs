@@ -154,12 +154,14 @@ impl Client {
         self.get_checked(Route::NodeFiles { node }, ServerChoice::Node(node), check).await
     }
 
-    /// One page of the shard map: up to `limit` databases, after the page that returned `from`.
+    /// One page of the shard map of `node`, or of any server: up to `limit` databases, after the page
+    /// that returned `from`.
     ///
     /// # Errors
     /// As [`Error`] says; [`ErrorKind::Malformed`] also where the pages do not go on or do not end.
     pub async fn shard_map_page(
         &self,
+        node: Option<&str>,
         from: Option<&Paging>,
         limit: usize,
     ) -> Result<MapPage, Error> {
@@ -167,9 +169,10 @@ impl Client {
         // would lose a database if `after` has just been deleted.
         let requested = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
-        let route = Route::ShardMap { node: None, from: after, limit: requested };
+        let route = Route::ShardMap { node, from: after, limit: requested };
+        let server = node.map_or(ServerChoice::Any, ServerChoice::Node);
         let (page, next) = self
-            .page(route, from, MAP_LIMITS, |page: &wire::MapRows| {
+            .page((route, server), from, MAP_LIMITS, |page: &wire::MapRows| {
                 check_db_names(page.rows.iter().filter_map(|row| row.id.as_deref()))?;
                 let weight =
                     |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::estimated_memory);
@@ -188,14 +191,13 @@ impl Client {
     /// One page of a list that goes on after `from`, and the position of the next.
     async fn page<T: DeserializeOwned + Send + 'static>(
         &self,
-        route: Route<'_>,
+        (route, server): (Route<'_>, ServerChoice<'_>),
         from: Option<&Paging>,
         limits: PageLimits,
         describe: impl Fn(&T) -> Result<Page<'_>, String>,
     ) -> Result<(T, Option<Paging>), Error> {
         let next = |page: &T| Paging::after_page(from, &describe(page)?, limits);
-        let page: T =
-            self.get_checked(route, ServerChoice::Any, |page| next(page).map(drop)).await?;
+        let page: T = self.get_checked(route, server, |page| next(page).map(drop)).await?;
         let next = next(&page).unwrap_or_default();
         Ok((page, next))
     }
@@ -267,7 +269,7 @@ impl Client {
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::AllDbs { from: after, limit: requested };
         let (page, next) = self
-            .page(route, from, NAME_LIMITS, |names: &NameList| {
+            .page((route, ServerChoice::Any), from, NAME_LIMITS, |names: &NameList| {
                 check_db_names(names.iter())?;
                 let weight = names.iter().map(size_of_text).sum();
                 let full = names.len() >= requested;
@@ -315,14 +317,19 @@ impl Client {
             let requested = limit.saturating_add(1);
             let after = from.as_ref().and_then(|from| from.after.as_deref());
             let route = Route::DesignDocs { db, from: after, limit: requested };
-            let page = self.page(route, from.as_ref(), DESIGN_LIMITS, |page: &wire::DesignRows| {
-                Ok(Page {
-                    keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
-                    full: page.rows.len() >= requested,
-                    weight: page.rows.iter().map(wire::DesignRow::estimated_memory).sum(),
-                    total: page.total_rows,
-                })
-            });
+            let page = self.page(
+                (route, ServerChoice::Any),
+                from.as_ref(),
+                DESIGN_LIMITS,
+                |page: &wire::DesignRows| {
+                    Ok(Page {
+                        keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
+                        full: page.rows.len() >= requested,
+                        weight: page.rows.iter().map(wire::DesignRow::estimated_memory).sum(),
+                        total: page.total_rows,
+                    })
+                },
+            );
             let (page, next) = match page.await {
                 Ok(page) => page,
                 Err(error) if error.kind() == ErrorKind::TooLarge && limit > 1 => {
@@ -441,6 +448,16 @@ impl Client {
     /// As [`Error`] says.
     pub async fn system(&self, node: &str) -> Result<wire::System, Error> {
         self.get(Route::System { node }, ServerChoice::Node(node)).await
+    }
+
+    /// How often `node` flushed a file to disk since it started; `None` if it does not say.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn flush_count(&self, node: &str) -> Result<Option<u64>, Error> {
+        let counter: wire::Counter =
+            self.get(Route::FlushCount { node }, ServerChoice::Node(node)).await?;
+        Ok(counter.value)
     }
 
     /// The shard splits of the whole cluster.

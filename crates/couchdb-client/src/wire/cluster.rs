@@ -59,6 +59,13 @@ lenient! {
         pub name: Option<String>,
     }
 
+    /// One counter of `GET /_node/{node}/_stats/...`.
+    #[derive(Copy)]
+    pub struct Counter {
+        /// Its value since the node started.
+        pub value: Option<u64>,
+    }
+
     /// `GET /_node/{node}/_system`.
     #[derive(Copy)]
     pub struct System {

@@ -11,7 +11,7 @@ use serde_json::{Value, json as value};
 
 /// Routes of a node, as answered by the node that received the request.
 pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> Routed {
-    let metrics = matches!(rest, ["_system" | "_prometheus", ..]);
+    let metrics = matches!(rest, ["_system" | "_prometheus" | "_stats", ..]);
     if let Some(refused) = ask.admin_only().filter(|_| !(metrics && ask.login.reads_metrics())) {
         return refused.into();
     }
@@ -33,6 +33,11 @@ pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[
         ["_config", rest @ ..] => config(inner, ask, &node, rest).into(),
         ["_prometheus"] => system::prometheus(inner, &node).into(),
         ["_system"] => system::system(inner, &node).into(),
+        ["_stats", "fsync", "count"] => {
+            let value = inner.world.flushes(&node);
+            let desc = "number of fsync calls";
+            json(200, &value!({"value": value, "type": "counter", "desc": desc})).into()
+        }
         rest => behind(inner, ask, &node, rest),
     }
 }

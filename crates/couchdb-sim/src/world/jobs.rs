@@ -235,6 +235,8 @@ impl World {
     }
 
     fn record_end(&mut self, key: JobKey, swapped: bool) {
+        let node = self.node_of(key.file);
+        self.nodes[node].flushes += 10;
         let after = self.bytes_of(key);
         let clean = match key.kind {
             JobKind::Shard => self.stock(key.file).clean(self.held(key.file)).min(after),

@@ -25,6 +25,8 @@ pub(super) struct NodeState {
     files: NodeSettings,
     /// The server's identity in `GET /`.
     uuid: u64,
+    /// How often compactions and index builds flushed a file to disk.
+    pub(super) flushes: u64,
 }
 
 impl NodeState {
@@ -42,7 +44,16 @@ impl NodeState {
             insert_setting(&mut settings, &section, &key, &value);
         }
         let uuid = mix(seed, crate::growth::key_of(&node.name));
-        Self { node, up: true, stops: 0, disk_full: false, files: settings.clone(), settings, uuid }
+        Self {
+            node,
+            up: true,
+            stops: 0,
+            disk_full: false,
+            files: settings.clone(),
+            settings,
+            uuid,
+            flushes: 0,
+        }
     }
 }
 
@@ -65,6 +76,13 @@ impl World {
     /// The nodes' names.
     pub fn nodes(&self) -> Vec<String> {
         self.nodes.iter().map(|state| state.node.name.clone()).collect()
+    }
+
+    /// How often a node flushed a file to disk; writes flush once a second.
+    #[must_use]
+    pub fn flushes(&self, node: &str) -> u64 {
+        let written = if self.is_written { self.now.as_secs() } else { 0 };
+        written + self.state(node).map_or(0, |state| state.flushes)
     }
 
     pub(super) fn is_up(&self, node: usize) -> bool {

@@ -192,7 +192,8 @@ fn each_obstacle_to_a_build_has_its_reason() {
 /// A volume with the given number of free bytes out of a hundred, which holds the files of the
 /// first node.
 fn disks(available: u64) -> crate::plan::disk::Disks {
-    let space = crate::plan::disk::VolumeSpace { available, size: Some(100), measured_at: NOW };
+    let space =
+        crate::plan::disk::VolumeSpace { available, size: Some(100), held: None, measured_at: NOW };
     crate::plan::disk::Disks {
         volumes: vec![crate::plan::disk::Volume {
             name: "a".into(),

@@ -352,8 +352,9 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let file = data.path().join(FILE);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        let written = std::time::SystemTime::now() - std::time::Duration::from_secs(days * 86_400);
-        std::fs::File::create(&file).unwrap().set_modified(written).unwrap();
+        let created = std::fs::File::create(&file).unwrap();
+        let now = created.metadata().unwrap().modified().unwrap();
+        created.set_modified(now - std::time::Duration::from_secs(days * 86_400)).unwrap();
         let login =
             [("COUCHDB_URL", "http://couch"), ("COUCHDB_USER", "me"), ("COUCHDB_PASSWORD", "p")];
         let mut command = std::process::Command::new(shell);

@@ -223,7 +223,7 @@ mod tests {
 
     fn cluster_of(shard: Shard, available: u64) -> TestCluster {
         let mut cluster = TestCluster::with_shards(&[shard]);
-        let space = VolumeSpace { available, size: None, measured_at: NOW };
+        let space = VolumeSpace { available, size: None, held: None, measured_at: NOW };
         let volume = |name: &str, space| Volume {
             name: name.into(),
             nodes: vec![name.into()],

@@ -150,6 +150,6 @@ fn tables_about_targets_show_their_numbers_of_the_api() {
     let members = members.filter(|it| it.state == "ok" && !left_out.contains(&&*it.id));
     let expected: u64 = members.filter_map(|it| it.reclaimable_bytes).sum();
     assert_eq!(line.reclaimable_bytes, expected, "{line:?}");
-    let text = runs(&[line.clone()], WIDTH);
+    let text = runs(std::slice::from_ref(&line), WIDTH);
     assert!(text.contains(&line.says), "{text}");
 }

@@ -107,7 +107,9 @@ fn detects_unseen_compaction_by_replaced_file() {
     line.poll(1, IDLE);
     let quiet = line.read(line.dbs[0], facts(20, 100, 100, 50, 50));
     assert_eq!(ends(&quiet), [(JobResult::Freed, JobOwner::Other, Some(900), Some(100), 0)]);
-    assert_eq!(quiet.ended[0].outcome.took(), None);
+    let outcome = &quiet.ended[0].outcome;
+    assert_eq!((outcome.took(), outcome.ended_at), (None, at(20)));
+    assert_eq!(outcome.ended_after, Some(at(0)), "it ended between two readings");
     assert_eq!(line.read(line.dbs[0], facts(30, 100, 100, 50, 50)).ended, []);
     // The file's size just before the compaction is unknown.
     let busy = line.read(line.dbs[1], facts(20, 120, 110, 60, 55));
@@ -133,4 +135,47 @@ fn file_change_with_known_cause_is_not_another_compaction() {
     let mut line = Scenario::new();
     line.tracker.adopt([], at(10));
     assert_eq!(line.read(line.dbs[0], facts(20, 100, 100, 50, 50)).ended, []);
+}
+
+#[test]
+fn the_end_of_a_job_lies_between_the_polls_around_it() {
+    let (mut line, _) = line(1_001);
+    line.poll(1_010, [Some(&[began(1_001)]), Some(&[])]);
+    // Its node did not answer meanwhile.
+    line.poll(1_400, [None, Some(&[])]);
+    line.poll(1_800, IDLE);
+    let step = line.read(line.dbs[0], facts(1_801, 420, 400, 95, 90));
+    let outcome = &step.ended[0].outcome;
+    assert_eq!((outcome.ended_after, outcome.ended_at), (Some(at(1_010)), at(1_800)));
+    assert_eq!((outcome.ended_since(), outcome.took()), (Some(at(1_010)), None));
+    assert_eq!(outcome.after_bytes, None, "writes of an hour are not what it left");
+}
+
+#[test]
+fn job_that_ended_before_the_tables_knew_its_file_has_an_outcome() {
+    let mut line = Scenario::new();
+    let known = std::mem::replace(&mut line.draft, Draft::new(1));
+    for node in NODES {
+        line.draft.get_or_add_node(node);
+    }
+    line.poll(1_005, [Some(&[began(1_001)]), Some(&[])]);
+    line.poll(1_010, IDLE);
+    line.draft = known;
+    let step = line.poll(1_015, IDLE);
+    assert!(step.reread.contains(&line.dbs[0]), "its file shows how it ended");
+    let step = line.read(line.dbs[0], facts(1_016, 420, 400, 90, 90));
+    assert_eq!(ends(&step), [(JobResult::Unmeasured, JobOwner::Other, None, Some(420), 9)]);
+    let again = line.read(line.dbs[0], facts(1_020, 420, 400, 90, 90));
+    assert_eq!(ends(&again), [], "once");
+}
+
+#[test]
+fn a_size_before_a_bulk_load_is_not_the_size_before_the_job() {
+    let mut line = Scenario::new();
+    line.read(line.dbs[0], facts(960, 8_348, 4_000, 90, 10));
+    line.poll(1_005, [Some(&[began(1_001)]), Some(&[])]);
+    line.poll(1_010, IDLE);
+    let step = line.read(line.dbs[0], facts(1_010, 909_534, 880_000, 9_000, 9_000));
+    assert_eq!(ends(&step), [(JobResult::Unmeasured, JobOwner::Other, None, Some(909_534), 9)]);
+    assert_eq!(step.ended[0].evidence, None);
 }

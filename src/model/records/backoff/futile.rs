@@ -17,6 +17,16 @@ const MIN_EXCESS_SHARE: f64 = 0.01;
 /// much is written while it runs is never known exactly.
 const MIN_EXPECTED_SHARE: f64 = 0.125;
 
+/// Share of a file from which what one compaction left shows nothing yet: a compaction that resumes an interrupted one,
+/// or catches up with writes, leaves waste that the next one frees.
+const DOUBTFUL_SHARE: f64 = 0.25;
+
+/// Times that the duration of a compaction must have been calm before one that caught up with writes is repeated.
+const CALM_DURATIONS: u64 = 8;
+
+/// Writes explain what a compaction left only if they cause at least this share of it.
+const EXPLAINED_SHARE: f64 = 0.125;
+
 /// Where sizes are unknown, a target is tried again once its file or its sequence has grown by this
 /// share.
 const RETRY_GROWTH_SHARE: f64 = 0.25;
@@ -48,6 +58,9 @@ pub struct Futile {
     /// Whether the compaction was meant to upgrade the file and failed to.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_upgraded: bool,
+    /// Whether it left far more than live bytes, and the compaction before it did not: one more is tried.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_doubtful: bool,
 }
 
 /// The writes during a compaction.
@@ -85,13 +98,17 @@ pub struct AfterCompaction {
 
 impl Futile {
     /// The record of a compaction that freed nothing, had no effect, or left more than the sizes
-    /// after it suggest; `None` after any other.
-    pub(super) fn from_outcome(outcome: &Outcome, after: AfterCompaction) -> Option<Self> {
+    /// after it suggest; `None` after any other. `before` is that of the compaction before it.
+    pub(super) fn from_outcome(
+        outcome: &Outcome,
+        after: AfterCompaction,
+        before: Option<Self>,
+    ) -> Option<Self> {
         let file_bytes = after.file_bytes?;
         let excess = after.predicted_bytes.map_or(0, |bytes| file_bytes.saturating_sub(bytes));
         let exceeds = excess as f64 >= file_bytes as f64 * MIN_EXCESS_SHARE && excess > 0;
-        let before = outcome.before_bytes.zip(outcome.after_bytes);
-        let in_vain = before.is_some_and(|(before, after)| frees_little(before, after));
+        let sizes = outcome.before_bytes.zip(outcome.after_bytes);
+        let in_vain = sizes.is_some_and(|(before, after)| frees_little(before, after));
         if !(after.not_upgraded || in_vain || exceeds) {
             return None;
         }
@@ -105,11 +122,38 @@ impl Futile {
             update_seq: after.update_seq,
             caught_up: caught_up.map(|changes| ConcurrentWrites { changes, seconds, bytes }),
             not_upgraded: after.not_upgraded,
+            is_doubtful: before.is_none() && excess as f64 >= file_bytes as f64 * DOUBTFUL_SHARE,
+        })
+    }
+
+    /// Whether one more compaction is tried: what this one left is doubtful, and writes neither explain it nor would
+    /// make the next one leave it too.
+    fn invites_another(&self, facts: &Facts) -> bool {
+        self.is_doubtful && self.caught_up.is_none_or(|writes| self.is_past(writes, facts))
+    }
+
+    /// Whether these writes explain too little, or have been over for long.
+    fn is_past(&self, writes: ConcurrentWrites, facts: &Facts) -> bool {
+        let excess = self.file_bytes.saturating_sub(self.active_bytes.unwrap_or_default());
+        let is_minor =
+            writes.bytes.is_some_and(|bytes| (bytes as f64) < excess as f64 * EXPLAINED_SHARE);
+        let age = facts.measured_at.map_or(0, |measured| self.at.age(measured.at).as_secs());
+        let is_unwritten =
+            facts.update_seq.get().zip(self.update_seq).is_some_and(|(now, then)| now == then);
+        is_minor || (is_unwritten && age >= writes.seconds.saturating_mul(CALM_DURATIONS))
+    }
+
+    /// Whether a file is far larger than its live bytes, so that an operator's order need not be refused.
+    pub(super) fn is_far_above_live_bytes(facts: &Facts) -> bool {
+        let sizes = facts.file_bytes.get().zip(facts.active_bytes.get());
+        sizes.is_some_and(|(file, active)| {
+            file.saturating_sub(active) as f64 >= file as f64 * DOUBTFUL_SHARE
         })
     }
 
     /// Bytes that another compaction would leave of one file, at the present rate of writes and in
-    /// proportion to what the last one left; unknown if active bytes are unknown then or now.
+    /// proportion to what the last one left; unknown if active bytes are unknown then or now, or if
+    /// the next one is to show it.
     ///
     /// Waste hidden in active bytes, as learned from compactions of the database, counts as freed,
     /// not as left.
@@ -119,6 +163,9 @@ impl Futile {
         facts: &Facts,
         correction: Correction,
     ) -> Option<u64> {
+        if self.invites_another(facts) {
+            return None;
+        }
         let then = self.active_bytes.filter(|bytes| *bytes > 0)? as f64;
         let now = facts.active_bytes.get()? as f64;
         let fitted = Correction::NONE.predicted_bytes(kind, facts)?;
@@ -155,7 +202,7 @@ impl Futile {
 
     /// Whether another compaction would free almost nothing, according to current facts.
     pub(super) fn holds(&self, kind: TargetKind, facts: &Facts, correction: Correction) -> bool {
-        if facts.flags.needs_upgrade && !self.not_upgraded {
+        if (facts.flags.needs_upgrade && !self.not_upgraded) || self.invites_another(facts) {
             return false;
         }
         let file = facts.file_bytes.get();

@@ -30,6 +30,7 @@ fn outcome(ending: JobResult, ended: u64, sizes: [Option<u64>; 3]) -> Outcome {
         owner: JobOwner::Recliner,
         ordered_by: None,
         started_at: at(ended - 10),
+        ended_after: None,
         ended_at: at(ended),
         before_bytes,
         after_bytes,
@@ -182,22 +183,47 @@ fn state_after_a_compaction_decides_whether_the_next_is_futile() {
     // Columns: name; a job of 10 s that ended at 1,000 (bytes before and after it, active bytes,
     // changes while it ran, and the waste that as many changes cause; bytes in tenths of a
     // mebibyte; the last sequence is 5,000); the current facts, as `measured` takes them; whether
-    // another compaction is futile.
+    // another compaction is futile, and whether it is if the one before left as much.
     let cases = [
-        ("clean and small", [900, 101, 100, 0, 0], [101, 100, 5_000, 1_010], false),
-        ("clean, and yet large", [900, 130, 100, 0, 0], [130, 100, 5_000, 1_010], true),
-        ("the same, hardly written to", [900, 130, 100, 0, 0], [134, 100, 5_040, 1_900], true),
-        ("the same, written to", [900, 130, 100, 0, 0], [150, 100, 5_100, 1_900], false),
-        ("the same, grown by what is new", [900, 130, 100, 0, 0], [260, 200, 9_000, 1_900], true),
-        ("the same, emptied", [900, 130, 100, 0, 0], [135, 20, 5_100, 1_900], false),
-        ("it had to catch up", [900, 300, 100, 4_000, 200], [300, 100, 5_000, 1_001], true),
-        ("as much is written as then", [900, 300, 100, 4_000, 200], [302, 100, 9_000, 1_010], true),
-        ("a third is written", [900, 300, 100, 4_000, 200], [310, 100, 6_400, 1_010], true),
-        ("no more is written yet", [900, 300, 100, 4_000, 200], [300, 100, 5_000, 1_010], true),
-        ("long calm", [900, 300, 100, 4_000, 200], [300, 100, 5_000, 1_200], false),
-        ("a few changes explain nothing", [900, 300, 100, 40, 2], [300, 100, 5_000, 9_999], true),
-        ("it freed little", [310, 300, 100, 0, 0], [300, 100, 5_000, 9_999], true),
-        ("the same, after growth", [310, 300, 100, 0, 0], [360, 100, 6_000, 9_999], false),
+        ("clean and small", [900, 101, 100, 0, 0], [101, 100, 5_000, 1_010], [false, false]),
+        ("clean, and yet large", [900, 130, 100, 0, 0], [130, 100, 5_000, 1_010], [true, true]),
+        (
+            "the same, hardly written to",
+            [900, 130, 100, 0, 0],
+            [134, 100, 5_040, 1_900],
+            [true, true],
+        ),
+        ("the same, written to", [900, 130, 100, 0, 0], [150, 100, 5_100, 1_900], [false, false]),
+        (
+            "the same, grown by what is new",
+            [900, 130, 100, 0, 0],
+            [260, 200, 9_000, 1_900],
+            [true, true],
+        ),
+        ("the same, emptied", [900, 130, 100, 0, 0], [135, 20, 5_100, 1_900], [false, false]),
+        ("it had to catch up", [900, 300, 100, 4_000, 200], [300, 100, 5_000, 1_001], [true, true]),
+        (
+            "as much is written as then",
+            [900, 300, 100, 4_000, 200],
+            [302, 100, 9_000, 1_010],
+            [true, true],
+        ),
+        ("a third is written", [900, 300, 100, 4_000, 200], [310, 100, 6_400, 1_010], [true, true]),
+        (
+            "no more is written yet",
+            [900, 300, 100, 4_000, 200],
+            [300, 100, 5_000, 1_010],
+            [true, true],
+        ),
+        ("long calm", [900, 300, 100, 4_000, 200], [300, 100, 5_000, 1_200], [false, false]),
+        (
+            "a few changes explain nothing",
+            [900, 300, 100, 40, 2],
+            [300, 100, 5_000, 9_999],
+            [false, true],
+        ),
+        ("it freed little", [310, 300, 100, 0, 0], [300, 100, 5_000, 9_999], [false, true]),
+        ("the same, after growth", [310, 300, 100, 0, 0], [360, 100, 6_000, 9_999], [false, false]),
     ];
     for (why, [before, file, active, changes, waste], now, rests) in cases {
         let tenths = |count: u64| Some(count * MIB / 10);
@@ -213,14 +239,57 @@ fn state_after_a_compaction_decides_whether_the_next_is_futile() {
             not_upgraded: false,
         };
         let mut remembered = TargetRecord::default();
-        remembered.record_outcome(&outcome(JobResult::Freed, 1_000, sizes), left, &FAILURE);
         let now = measured(now);
-        let rest = remembered.backoff(TargetKind::Db, &now, Correction::NONE, at(10_000));
-        assert_eq!(rest.is_some(), rests, "{why}: {rest:?}");
+        for rests in rests {
+            remembered.record_outcome(&outcome(JobResult::Freed, 1_000, sizes), left, &FAILURE);
+            let rest = remembered.backoff(TargetKind::Db, &now, Correction::NONE, at(10_000));
+            assert_eq!(rest.is_some(), rests, "{why}: {rest:?}");
+        }
         let upgrade = Facts { flags: FactFlags { needs_upgrade: true, ..now.flags }, ..now };
         let rest = remembered.backoff(TargetKind::Db, &upgrade, Correction::NONE, at(10_000));
         assert_eq!(rest, None, "{why}: an upgrade is worth it regardless");
     }
+}
+
+/// A compaction that resumed an interrupted one left its waste; the next one freed 60 % of the file.
+#[test]
+fn what_a_resumed_compaction_left_is_tried_once_more() {
+    let now = measured([367, 137, 5_000, 9_999]);
+    let ended = |file: u64| {
+        let after = measured([file, 137, 5_000, 1_000]);
+        AfterCompaction {
+            file_bytes: after.file_bytes.get(),
+            active_bytes: after.active_bytes.get(),
+            predicted_bytes: Correction::NONE.predicted_bytes(TargetKind::Db, &after),
+            update_seq: Some(5_000),
+            changes: Some(0),
+            ..AfterCompaction::default()
+        }
+    };
+    let sizes = |before: u64, after: u64| [Some(before * MIB / 10), Some(after * MIB / 10), None];
+    let freed = |before, after| outcome(JobResult::Freed, 1_000, sizes(before, after));
+    let rest = |remembered: &TargetRecord| {
+        remembered.backoff(TargetKind::Db, &now, Correction::NONE, at(10_000))
+    };
+    let mut remembered = TargetRecord::default();
+    remembered.record_outcome(&freed(800, 367), ended(367), &FAILURE);
+    assert_eq!(rest(&remembered), None);
+    assert_eq!(remembered.remaining_bytes(TargetKind::Db, &now, Correction::NONE), None);
+
+    let mut stubborn = remembered.clone();
+    stubborn.record_outcome(&freed(367, 367), ended(367), &FAILURE);
+    assert!(matches!(rest(&stubborn), Some(Backoff::Futile { .. })), "twice is a lesson");
+    stubborn.ordered = Some(CompactionOrder {
+        at: at(9_999),
+        until: at(10_001),
+        by: "ann".into(),
+        force: false,
+        run: None,
+    });
+    assert_eq!(rest(&stubborn), None, "nobody's order is refused while most of the file is waste");
+
+    remembered.record_outcome(&freed(367, 138), ended(138), &FAILURE);
+    assert!(remembered.is_empty(), "it freed what the first one left");
 }
 
 #[test]
@@ -243,6 +312,7 @@ fn learned_correction_ends_a_futile_back_off() {
         update_seq: Some(1_000),
         caught_up: None,
         not_upgraded: false,
+        is_doubtful: false,
     };
     let remembered = TargetRecord { futile: Some(futile), ..TargetRecord::default() };
     // Active bytes grew with the file, so going by them alone nothing can be freed.

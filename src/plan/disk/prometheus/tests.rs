@@ -142,7 +142,7 @@ async fn queries_size_of_volume_along_with_free_space() {
             size_query: size_query.map(str::to_owned),
             max_age: Duration::from_secs(300),
         });
-        let found = meter.measure(&source, now).await;
+        let found = meter.measure(&source, None, now).await;
         assert_eq!(found.map(|found| found.space.size).map_err(|_| ()), expected);
     }
 }

@@ -6,7 +6,10 @@ use crate::{
     model::{records::JobOwner, target::TargetKind},
     table::Draft,
 };
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 use tokio::task::JoinSet;
 
 const START: u64 = 1_000_000;
@@ -18,6 +21,8 @@ type Script = dyn Fn(&SpaceSource, Moment) -> BoxFuture<'static, Result<VolumeMe
 struct Scripted {
     script: Box<Script>,
     queries: AtomicUsize,
+    /// The unfinished files of the last query.
+    unfinished: Mutex<Option<Vec<PathBuf>>>,
 }
 
 impl std::fmt::Debug for Scripted {
@@ -30,16 +35,18 @@ impl SpaceMeter for Scripted {
     fn measure(
         &self,
         source: &SpaceSource,
+        unfinished: Option<Vec<PathBuf>>,
         now: Moment,
     ) -> BoxFuture<'static, Result<VolumeMeasurement, String>> {
         self.queries.fetch_add(1, Ordering::SeqCst);
+        *self.unfinished.lock().unwrap() = unfinished;
         (self.script)(source, now)
     }
 }
 
 fn free(available: u64, at: Moment) -> VolumeMeasurement {
     VolumeMeasurement {
-        space: VolumeSpace { available, size: None, measured_at: at },
+        space: VolumeSpace { available, size: None, held: None, measured_at: at },
         device: None,
     }
 }
@@ -85,7 +92,11 @@ impl Running {
         + 'static,
     ) -> Self {
         let clock = Clock::anchored(Moment::from_unix(START));
-        let meter = Arc::new(Scripted { script: Box::new(script), queries: AtomicUsize::new(0) });
+        let meter = Arc::new(Scripted {
+            script: Box::new(script),
+            queries: AtomicUsize::new(0),
+            unfinished: Mutex::default(),
+        });
         let (settings, settings_rx) = watch::channel(Arc::new(settings));
         let (snapshots, snapshots_rx) = watch::channel(Arc::default());
         let (jobs, jobs_rx) = watch::channel(Arc::default());
@@ -107,6 +118,32 @@ impl Running {
     fn queries(&self) -> usize {
         self.meter.queries.load(Ordering::SeqCst)
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn space_of_another_nodes_directory_is_unknown() {
+    let directories = vec!["/srv/data".into()];
+    let local = Some(LocalDirectories { node: "couchdb@a".to_owned(), directories });
+    let running = Running::start(DiskSettings { local, ..settings(vec![]) }, |_, now| {
+        ready(Ok(free(7, now)))
+    });
+    let space =
+        |disks: Arc<Disks>| disks.volumes.first().unwrap().space.map(|space| space.available);
+    assert_eq!(space(running.at(1).await), Some(7));
+    let found = |found| {
+        let mut draft = Draft::new(5);
+        let at = draft.get_or_add_node("couchdb@a");
+        let found = FoundShards { found, listed: 35 };
+        draft.update_node(at, |node| node.found_shards = Some(found));
+        draft.publish(Moment::from_unix(START))
+    };
+    running.snapshots.send_replace(found(0));
+    let disks = running.at(6).await;
+    assert_eq!(space(Arc::clone(&disks)), None);
+    let problem = disks.volumes.first().unwrap().problem.as_deref();
+    assert!(problem.is_some_and(|problem| problem.contains("0 of the 35")), "{problem:?}");
+    running.snapshots.send_replace(found(35));
+    assert_eq!(space(running.at(6).await), Some(7));
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,4 +269,66 @@ async fn space_that_falls_without_jobs_marks_the_volume() {
     // After ten minutes the space no longer falls.
     let disks = running.at(400).await;
     assert_eq!(disks.volumes[0].falling_since, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_compactions_hold_is_of_the_moment_of_free_space() {
+    const GIB: u64 = 1 << 30;
+    const LASTS: u64 = 400;
+    // A file of 600 GiB on a volume of 1,000 is compacted to 400, a GiB a second.
+    let local = LocalDirectories {
+        node: "couchdb@a".to_owned(),
+        directories: vec!["/data".into(), "/views".into()],
+    };
+    let settings =
+        DiskSettings { volumes: Vec::new(), local: Some(local), poll: Duration::from_secs(5) };
+    let running = Running::start(settings, |_, now| {
+        let written = now.unix() - START;
+        let (available, held) = if written < LASTS { (400 - written, written) } else { (600, 0) };
+        let space = VolumeSpace { held: Some(held * GIB), ..free(available * GIB, now).space };
+        ready(Ok(VolumeMeasurement { space, device: Some(7) }))
+    });
+    let mut draft = Draft::new(1);
+    let node = draft.get_or_add_node("couchdb@a");
+    let snapshot = draft.publish(Moment::from_unix(START));
+    running.snapshots.send_replace(Arc::clone(&snapshot));
+    running.at(5).await;
+    assert_eq!(*running.meter.unfinished.lock().unwrap(), None, "no node has shown its tasks");
+    // The job as the last poll showed it; nothing newer comes.
+    let job = Job {
+        key: JobKey {
+            node,
+            shard: "shards/00000000-ffffffff/a.1".into(),
+            kind: JobKind::CompactDb,
+        },
+        target: None,
+        target_kind: TargetKind::Db,
+        owner: JobOwner::Other,
+        channel: None,
+        started_at: Moment::from_unix(START),
+        phase: JobPhase::Running,
+        progress: Some(0.1),
+        last_progress_at: Moment::from_unix(START),
+        reserved_bytes: 400 * GIB,
+        file_bytes: Some(600 * GIB),
+        predicted_bytes: Some(400 * GIB),
+    };
+    let polled_nodes = vec![(node, Moment::from_unix(START))];
+    let jobs = Jobs { list: vec![job], polled_nodes, starts_accepted: 0 };
+    running.jobs.send_replace(Arc::new(jobs.clone()));
+    for _ in 0..100 {
+        let disks = running.at(5).await;
+        let [volume] = &*disks.volumes else { panic!("{disks:?}") };
+        let space = volume.space.unwrap();
+        let held = volume.held_bytes(&jobs, &snapshot);
+        let over = space.measured_at.unix() - START >= LASTS;
+        let expected = if over { (600, 0) } else { (400, 400 * GIB - space.available) };
+        assert_eq!(((space.available + held) / GIB, held), expected, "{volume:?}");
+    }
+    let unfinished = running.meter.unfinished.lock().unwrap().clone().unwrap();
+    let shard = "shards/00000000-ffffffff/a.1.couch.compact";
+    let expected = ["data", "meta"].map(|part| {
+        ["/data", "/views"].map(|directory| PathBuf::from(format!("{directory}/{shard}.{part}")))
+    });
+    assert_eq!(unfinished, expected.concat());
 }

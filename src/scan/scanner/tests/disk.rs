@@ -279,7 +279,11 @@ fn reads_design_documents_after_finding_index_files() {
             ..Cluster::default()
         };
         let mut harness = Harness::after_one_sweep(cluster);
-        let news = FeedUpdate { named: vec![], followed_since: Some(Moment::from_unix(1)) };
+        let news = FeedUpdate {
+            named: vec![],
+            followed_since: Some(Moment::from_unix(1)),
+            map_node: None,
+        };
         harness.send(ScanCommand::FeedUpdate(news));
         harness.sweep(2);
         let files =

@@ -50,7 +50,7 @@ impl Source for Answers {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
         let node = self.node.borrow().clone();
         let answers = match stage {
-            Stage::Map => {
+            Stage::Map { .. } => {
                 let copies = BTreeSet::from([CopyAt { range: RANGE, node: NODES[0].into() }]);
                 let entry = |at| MapEntry {
                     db: format!("db{at}"),
@@ -272,7 +272,8 @@ fn requests_shards_in_jobs_and_all_after_a_disagreement() {
 
 /// Makes feeds report every write from now on; none is reported yet.
 fn followed(sidecar: &mut Sidecar) {
-    let news = FeedUpdate { named: vec![], followed_since: Some(Moment::from_unix(1)) };
+    let news =
+        FeedUpdate { named: vec![], followed_since: Some(Moment::from_unix(1)), map_node: None };
     sidecar.harness.send(ScanCommand::FeedUpdate(news));
 }
 

@@ -97,27 +97,24 @@ pub(super) async fn ask(
     });
     let asked = async {
         let (order, refused) = asked?;
-        let compaction = if let OrderRequest::Compact(CompactOrder { target, .. }) = &order {
-            effect_of_order(&state, target).await.map(Some)
-        } else {
-            Ok(None)
-        };
-        let (compaction, impossible) = match compaction {
-            Ok(compaction) => {
-                let refused = compaction.as_ref().and_then(|it| it.refused.clone());
-                (compaction, refused)
-            }
-            Err(why) => (None, Some(why.why)),
-        };
-        let (run, no_run) = match run_if_ordered(&state, &order).await? {
-            Some((run, refused)) => (Some(run), refused),
-            None => (None, None),
-        };
-        let refused = refused.map(|refused| refused.why).or(impossible).or(no_run);
         let mut asks = fields_to_ask(order.name()).to_vec();
-        if matches!(&order, OrderRequest::Run(RunOrder { db: None, .. })) {
-            asks.clear();
+        let (mut compaction, mut run, mut impossible) = (None, None, None);
+        if let OrderRequest::Compact(CompactOrder { target, .. }) = &order {
+            match effect_of_order(&state, target).await {
+                Ok(effect) => {
+                    impossible.clone_from(&effect.refused);
+                    compaction = Some(effect);
+                }
+                Err(why) => impossible = Some(why.why),
+            }
+        } else if let OrderRequest::Run(order) = &order {
+            let (line, refused) = run_if_ordered(&state, order).await?;
+            (run, impossible) = (Some(line), refused);
+            if order.db.is_none() {
+                asks.clear();
+            }
         }
+        let refused = refused.map(|refused| refused.why).or(impossible);
         Ok(Confirmation { order, asks, compaction, run, refused })
     };
     match asked.await {
@@ -129,9 +126,8 @@ pub(super) async fn ask(
 /// What a run would compact, and why it would be refused.
 async fn run_if_ordered(
     state: &AppState,
-    order: &OrderRequest,
-) -> Result<Option<(RunLine, Option<String>)>, ApiError> {
-    let OrderRequest::Run(order) = order else { return Ok(None) };
+    order: &RunOrder,
+) -> Result<(RunLine, Option<String>), ApiError> {
     let (scope, force) = (order.scope().map_err(ApiError::bad)?, order.force);
     in_turn(state, move |plan: Arc<Plan>| {
         admin::known_scope(&plan, &scope)?;
@@ -139,8 +135,7 @@ async fn run_if_ordered(
         let (line, refused) = RunLine::if_ordered(&plan, &run);
         let advises = (plan.rules.mode == Mode::Advise).then(|| ADVISES.to_owned());
         // Whoever confirms may force what no channel takes.
-        let refused = advises.or_else(|| refused.filter(|_| run.scope == RunScope::All));
-        Ok(Some((line, refused)))
+        Ok((line, advises.or_else(|| refused.filter(|_| run.scope == RunScope::All))))
     })
     .await
 }

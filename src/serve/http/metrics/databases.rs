@@ -6,7 +6,7 @@
 use crate::{
     model::target::TargetKind,
     plan::Plan,
-    table::{DbIx, ExportedDatabase, FileSums, NodeIx, Snapshot, TargetIx, TargetRef},
+    table::{DbIx, DbName, ExportedDatabase, FileSums, NodeIx, Snapshot, TargetIx, TargetRef},
     text::Label,
 };
 use couchdb_names::{Range, RangeText};
@@ -23,7 +23,7 @@ families! {
     DATABASE_RECLAIMABLE_BYTES: Gauge Bytes "recliner_database_reclaimable_bytes" ["db", "kind"]
         "Bytes that compacting the whole database is predicted to free; only for those with most.";
     DATABASES_NOT_EXPORTED: Gauge None "recliner_databases_not_exported" []
-        "Number of databases whose targets have no series of their own, because others have more to reclaim.";
+        "Number of databases without series for each target: less to reclaim, new and small, or too many targets.";
     TARGET_FILE_BYTES: Gauge Bytes "recliner_target_file_bytes"
         ["node", "kind", "db", "range", "ddoc", "signature"]
         "Bytes of the target's file; only for targets of the exported databases.";
@@ -88,12 +88,20 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
 }
 
 /// While a database is deleted and created again, both instances may count as live. Of two
-/// instances with one name, only the one with more to reclaim is exported; this returns the others.
+/// clustered instances with one name, only the one with more to reclaim is exported; this returns the others.
+/// Node-local databases such as `_users` are exported beside the clustered one.
 fn superseded_instances(snapshot: &Snapshot) -> HashSet<DbIx> {
     let mut best: HashMap<&str, &ExportedDatabase> = HashMap::new();
     let mut superseded = HashSet::new();
+    // The shards of an old database have no suffix either.
+    let without_suffix = snapshot.top().targets.iter().filter_map(|ix| snapshot.target(*ix));
+    let without_suffix = without_suffix.filter(|target| target.db_name().suffix.is_empty());
+    let ranged: HashSet<DbIx> =
+        without_suffix.filter(|target| target.range().is_some()).map(TargetRef::db).collect();
     for top in &snapshot.top().databases {
-        let Some(name) = snapshot.db_name(top.db) else { continue };
+        let name = snapshot.db_name(top.db);
+        let is_clustered = |name: &DbName<'_>| !name.suffix.is_empty() || ranged.contains(&top.db);
+        let Some(name) = name.filter(is_clustered) else { continue };
         let largest = best.entry(name.db).or_insert(top);
         if largest.db == top.db {
             continue;
@@ -119,15 +127,22 @@ fn databases(writer: &mut Writer, snapshot: &Snapshot, superseded: &HashSet<DbIx
     let sees_shards =
         members.peek().is_some() && members.all(|node| node.is_served && !node.files_only);
     let sees_views = snapshot.node(NodeIx::CLUSTER).is_some_and(|node| node.is_served);
-    let mut rows: Vec<([&str; 2], &FileSums)> = Vec::new();
+    let mut rows: Vec<([&str; 2], FileSums)> = Vec::new();
+    let mut row_of: HashMap<[&str; 2], usize> = HashMap::new();
     for top in snapshot.top().databases.iter().filter(|top| !superseded.contains(&top.db)) {
         let Some(name) = snapshot.db_name(top.db) else { continue };
         for (kind, seen, sums) in [
             (TargetKind::Db, sees_shards, &top.sums.shards),
             (TargetKind::View, sees_views, &top.sums.views),
         ] {
-            if seen && sums.file_count > 0 {
-                rows.push(([name.db, kind.label()], sums));
+            if !seen || sums.file_count == 0 {
+                continue;
+            }
+            let labels = [name.db, kind.label()];
+            let at = *row_of.entry(labels).or_insert(rows.len());
+            match rows.get_mut(at) {
+                Some((_, row)) => *row = row.and(sums),
+                None => rows.push((labels, *sums)),
             }
         }
     }

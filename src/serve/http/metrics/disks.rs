@@ -17,7 +17,7 @@ families! {
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
         "Bytes that any running compactions may still write to the volume.";
     DISK_HELD_BYTES: Gauge Bytes "recliner_disk_held_bytes" ["node", "volume"]
-        "Bytes of running compactions' unfinished files, estimated from progress and predicted sizes.";
+        "Bytes of running compactions' unfinished files: read with the free space in local directories, elsewhere estimated from progress and predicted sizes.";
 }
 
 /// A volume shared by several nodes is written once, with its first node, so that sums count it
@@ -64,7 +64,8 @@ mod tests {
         let mut draft = Draft::new(5);
         let node = draft.get_or_add_node("couchdb@a");
         let snapshot = draft.publish(Moment::from_unix(7));
-        let space = VolumeSpace { available: 5, size: None, measured_at: Moment::from_unix(7) };
+        let space =
+            VolumeSpace { available: 5, size: None, held: None, measured_at: Moment::from_unix(7) };
         let volume = |name: &str, space| Volume {
             name: name.into(),
             nodes: vec!["couchdb@a".into(), "couchdb@b".into()],

@@ -41,6 +41,7 @@ fn outcome(number: u64) -> Outcome {
         owner: JobOwner::Recliner,
         ordered_by: None,
         started_at: Moment::from_unix(NOW.unix() + number),
+        ended_after: None,
         ended_at: Moment::from_unix(NOW.unix() + number + 60),
         before_bytes: Some(10 * MIB),
         after_bytes: Some(MIB),
@@ -90,7 +91,7 @@ async fn pages_history_from_newest_to_oldest() {
         json!({
             "seq": 1, "target": "db:couchdb@a/d0", "kind": "db", "node": "couchdb@a",
             "ddoc": null, "channel": "ratio_dbs", "owner": "recliner", "ordered_by": null,
-            "started_at": "2026-11-21T00:54:00Z", "ended_at": "2026-11-21T00:55:00Z",
+            "started_at": "2026-11-21T00:54:00Z", "ended_after": null, "ended_at": "2026-11-21T00:55:00Z",
             "duration_seconds": 60, "before_bytes": 10 * MIB, "after_bytes": MIB,
             "predicted_bytes": 2 * MIB, "freed_bytes": 9 * MIB, "estimate_ratio": 0.5,
             "result": "freed", "why": null,
@@ -254,6 +255,7 @@ async fn history_and_events_accept_all_target_names_and_times() {
             target: target.parse().unwrap(),
             design: design.map(Into::into),
             started_at: Moment::from_unix(NOW.unix() - 7_200),
+            ended_after: None,
             ended_at: Moment::from_unix(NOW.unix() - 3_600 * (2 - number as u64)),
             ..outcome(0)
         };

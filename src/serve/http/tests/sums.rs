@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     advice::{AdviceInputs, check},
+    jobs::TargetConstraints,
     model::settings::Settings,
     plan::{
         Rules,
@@ -101,7 +102,8 @@ fn add_view(draft: &mut Draft, node: crate::table::NodeIx) {
 
 /// A nearly full volume on each node.
 fn conditions() -> Conditions {
-    let space = VolumeSpace { available: 40 * MIB, size: Some(4_000 * MIB), measured_at: NOW };
+    let space =
+        VolumeSpace { available: 40 * MIB, size: Some(4_000 * MIB), held: None, measured_at: NOW };
     let volumes = NODES.map(|node| Volume {
         name: format!("{node} data").into(),
         nodes: vec![node.into()],
@@ -240,6 +242,68 @@ async fn every_quantity_has_the_same_value_everywhere() {
             ("space", space.waiting as f64),
             ("queue", queues.queues.iter().map(|queue| queue.size).sum::<usize>() as f64),
             ("metric", metric("recliner_queue_size")),
+        ],
+    );
+}
+
+/// A file whose last compaction showed that another one frees less than its sizes suggest; and `_users`, whose
+/// node-local files and clustered database have one name.
+#[tokio::test]
+async fn what_a_compaction_taught_and_local_databases_have_one_value() {
+    let mut draft = Draft::new(9);
+    let node = draft.get_or_add_node("couchdb@a");
+    draft.update_node(node, |node| {
+        (node.is_up, node.is_member, node.is_served) = (Some(true), true, true);
+    });
+    let mut add = |db, suffix, range, file: u64| {
+        let db = draft.get_or_add_db(DbName { db, suffix });
+        let ix = draft.get_or_add_shard(node, db, range);
+        draft.set_facts(ix, facts(file * MIB, 20 * MIB));
+        ix
+    };
+    let taught = add("orders", ".17", Some(RANGE), 70);
+    add("_users", ".17", Some(RANGE), 50);
+    add("_users", "", None, 40);
+    let snapshot = draft.publish(NOW);
+    let remaining_bytes = [(taught, 60 * MIB)].into();
+    let constraints = TargetConstraints { remaining_bytes, ..TargetConstraints::default() };
+    let conditions = Conditions { constraints: Arc::new(constraints), ..conditions() };
+    let mut queues = Queues::new(Arc::new(Channels::default()));
+    queues.apply_snapshot(&snapshot, NOW);
+    let plan = queues.make_plan(&snapshot, &conditions, &Arc::default(), NOW);
+    let surface = Surface::new();
+    surface.plan.send_replace(Arc::new(plan));
+
+    let space: Space = surface.answer("/api/v1/space").await;
+    let listed: Targets = surface.answer("/api/v1/targets?limit=10000").await;
+    let databases: Databases = surface.answer("/api/v1/databases?limit=10000").await;
+    let scrape = surface.get("/metrics").await;
+    let metric = |family: &str| sum(scrape.text(), family);
+    let of_list = |read: fn(&report::Target) -> Option<u64>| {
+        listed.targets.iter().filter_map(read).sum::<u64>() as f64
+    };
+    let of_databases =
+        |read: fn(&DatabaseLine) -> u64| databases.databases.iter().map(read).sum::<u64>() as f64;
+    let of_orders = listed.targets.iter().find(|target| target.db == "orders").unwrap();
+    assert_eq!(of_orders.reclaimable_bytes, Some(10 * MIB));
+    assert_one(
+        "reclaimable",
+        &[
+            ("space", space.reclaimable_bytes.unwrap() as f64),
+            ("targets", of_list(|target| target.reclaimable_bytes)),
+            ("databases", of_databases(|line| line.reclaimable_bytes)),
+            ("metric", metric("recliner_reclaimable_bytes")),
+            ("metric of databases", metric("recliner_database_reclaimable_bytes")),
+            ("metric of targets", metric("recliner_target_reclaimable_bytes")),
+        ],
+    );
+    assert_one(
+        "on disk",
+        &[
+            ("targets", of_list(|target| target.file_bytes)),
+            ("databases", of_databases(|line| line.file_bytes)),
+            ("metric of databases", metric("recliner_database_file_bytes")),
+            ("metric of targets", metric("recliner_target_file_bytes")),
         ],
     );
 }

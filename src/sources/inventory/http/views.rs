@@ -16,6 +16,7 @@ use couchdb_client::{Cache, ErrorKind as Failed, wire};
 use couchdb_names::Signature;
 use futures::{
     StreamExt,
+    future::join_all,
     stream::{self, BoxStream},
 };
 use std::{
@@ -25,6 +26,9 @@ use std::{
 
 /// The number of databases whose views are read concurrently: each costs a request to every range.
 const CONCURRENT_DATABASES: usize = 4;
+
+/// The share of the largest file of an index by which another one must be smaller for its size to count by itself.
+const UNEQUAL_SHARE: f64 = 0.125;
 
 impl HttpSource {
     /// Reads the views database by database.
@@ -142,20 +146,27 @@ impl HttpSource {
         design: &str,
     ) -> Result<IndexAnswer, ReadError> {
         let hash = doc_hash(design);
-        let holders = copies.iter().filter(|copy| {
+        let holders = copies.iter().copied().filter(|copy| {
             let up = snapshot.node(copy.node_ix()).is_some_and(|node| node.is_up == Some(true));
             up && copy.range().is_some_and(|range| range.contains(hash))
         });
+        let mut holders: Vec<TargetRef<'_>> = holders.collect();
         // Always the same copy, the first by node, so that values do not jump between copies that were
         // compacted at different times.
-        let holder = holders.min_by_key(|copy| copy.node());
+        holders.sort_by_key(|copy| copy.node());
+        let holder = holders.first();
         if let Some((copy, shard)) = holder.and_then(|copy| Some((copy, copy.shard_name()?))) {
             match self.client.shard_view_info(copy.node(), &shard, design, Cache::Warm).await {
                 Ok(info) => {
                     let version = snapshot.node(copy.node_ix()).and_then(Node::version);
                     let facts =
                         convert::view_facts(&info.view_index, None, version, self.clock.now());
-                    return seen(db, info, facts, Some(copy.ix()));
+                    // All copies of a database with one range can be read.
+                    let others = holders.get(1..).filter(|_| copy.shard_map().ranges == 1);
+                    let copies =
+                        self.copies(facts, &info, others.unwrap_or_default(), design).await;
+                    let answer = seen(db, info, facts, Some(copy.ix()))?;
+                    return Ok(IndexAnswer { copies, ..answer });
                 }
                 // Another hash function, or a document that was just moved: ask the cluster.
                 Err(error) if error.kind() == Failed::NotFound => {}
@@ -167,6 +178,33 @@ impl HttpSource {
         let facts = convert::view_facts(&info.view_index, Some(ranges), None, self.clock.now());
         seen(db, info, facts, None)
     }
+
+    /// The facts of one copy of an index and of these others, if they are not alike.
+    async fn copies(
+        &self,
+        first: Facts,
+        info: &wire::ViewInfo,
+        others: &[TargetRef<'_>],
+        design: &str,
+    ) -> Vec<Facts> {
+        let asked = others.iter().map(|copy| async move {
+            let shard = copy.shard_name()?;
+            let info = self.client.shard_view_info(copy.node(), &shard, design, Cache::Warm).await;
+            Some(info.ok()?.view_index)
+        });
+        let others = join_all(asked).await.into_iter().flatten();
+        let same = others.filter(|other| other.signature == info.view_index.signature);
+        let of = |other| convert::view_facts(&other, None, None, self.clock.now());
+        let copies: Vec<Facts> = std::iter::once(first).chain(same.map(of)).collect();
+        if are_alike(&copies) { Vec::new() } else { copies }
+    }
+}
+
+/// Whether one file of an index stands for all, because their sizes hardly differ where they are known.
+fn are_alike(copies: &[Facts]) -> bool {
+    let files = || copies.iter().filter_map(|copy| copy.file_bytes.get());
+    let sizes = files().min().zip(files().max());
+    sizes.is_none_or(|(least, most)| (most - least) as f64 <= most as f64 * UNEQUAL_SHARE)
 }
 
 /// Whether a node has more files than it keeps open, or not all of them were requested.
@@ -191,7 +229,7 @@ fn seen(
         right: None,
     })?;
     let collators = info.view_index.collator_versions.unwrap_or_default();
-    Ok(IndexAnswer { signature, facts, collators, copy })
+    Ok(IndexAnswer { signature, facts, collators, copy, copies: Vec::new() })
 }
 
 fn is_unaddressable(asked: &Result<IndexAnswer, ReadError>) -> bool {

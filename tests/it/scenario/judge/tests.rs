@@ -65,6 +65,7 @@ fn job_ended(intent: &Intent, ending: JobResult) -> StateChange {
         channel: Some(intent.channel.clone()),
         owner: JobOwner::Recliner,
         started_at: intent.at,
+        ended_after: None,
         ended_at: intent.at,
         before_bytes: None,
         after_bytes: None,

@@ -159,7 +159,7 @@ async fn the_shard_map_is_read_by_pages_without_losing_a_row() {
     let mut names = Vec::new();
     let mut after = None;
     loop {
-        let page = client.shard_map_page(after.as_ref(), 2).await.unwrap();
+        let page = client.shard_map_page(None, after.as_ref(), 2).await.unwrap();
         names.extend(page.docs.into_iter().filter_map(|doc| doc.id));
         after = page.next;
         if after.is_none() {

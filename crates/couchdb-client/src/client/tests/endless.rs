@@ -40,7 +40,7 @@ async fn a_list_that_always_has_another_page_ends_with_an_error() {
     let (error, _) = timed(async {
         let mut at = None;
         loop {
-            match client.shard_map_page(at.as_ref(), 500).await {
+            match client.shard_map_page(None, at.as_ref(), 500).await {
                 Ok(page) => at = Some(page.next.expect("there is always another page")),
                 Err(error) => break error,
             }
@@ -98,8 +98,8 @@ async fn pages_that_go_in_circles_end_with_an_error() {
         Some(json(200, &body.to_string()))
     });
     let client = connect(&cluster, settings(&[A]));
-    let first = client.shard_map_page(None, 2).await.unwrap().next;
-    let error = client.shard_map_page(first.as_ref(), 2).await.unwrap_err();
+    let first = client.shard_map_page(None, None, 2).await.unwrap().next;
+    let error = client.shard_map_page(None, first.as_ref(), 2).await.unwrap_err();
     let expected = "its pages do not go on: \"a\" comes after \"b2\"";
     assert!(error.to_string().contains(expected), "{error}");
     let (_, first) = client.all_dbs_page(None, 2).await.unwrap();
@@ -122,7 +122,7 @@ async fn refuses_answer_with_millions_of_small_entries() {
     let client = connect(&cluster, settings(&[A]));
     for error in [
         client.active_tasks("couchdb@a").await.unwrap_err(),
-        client.shard_map_page(None, 500).await.unwrap_err(),
+        client.shard_map_page(None, None, 500).await.unwrap_err(),
     ] {
         assert!(error.to_string().contains("it has more than "), "{error}");
     }
@@ -146,7 +146,7 @@ async fn refuses_database_names_too_long_for_file_systems() {
     let client = connect(&cluster, settings(&[A]));
     let second = std::time::Duration::from_secs(1);
     for (what, result) in [
-        ("map", client.shard_map_page(None, 500).await.map(drop)),
+        ("map", client.shard_map_page(None, None, 500).await.map(drop)),
         ("names", client.all_dbs_page(None, 500).await.map(drop)),
         ("files", client.node_files("_local").await.map(drop)),
         ("changes", client.shard_map_changes("_local", 7, second).await.map(drop)),

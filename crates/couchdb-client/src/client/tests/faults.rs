@@ -44,7 +44,7 @@ async fn failures_have_their_kind_and_are_retried_if_useful() {
         ),
         (|| json(412, "{}"), ErrorKind::Proxy, 1, "HTTP 412 without CouchDB's JSON: a proxy"),
         (|| json(404, "<html>"), ErrorKind::Proxy, 1, "HTTP 404 without CouchDB's JSON: a proxy"),
-        (|| json(403, "<html>"), ErrorKind::Proxy, 1, "let it pass this path on"),
+        (|| json(403, "<html>"), ErrorKind::Proxy, 1, "let it allow this path"),
         (
             || json(404, r#"{"error":"not_found","reason":"no_db_file"}"#),
             ErrorKind::NotFound,
