@@ -17,7 +17,7 @@ families! {
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
         "Bytes that any running compactions may still write to the volume.";
     DISK_HELD_BYTES: Gauge Bytes "recliner_disk_held_bytes" ["node", "volume"]
-        "Bytes of running compactions' unfinished files: read with the free space in local directories, elsewhere estimated from progress and predicted sizes.";
+        "Bytes of compactions' unfinished files: read beside the free space of local directories, elsewhere estimated.";
 }
 
 /// A volume shared by several nodes is written once, with its first node, so that sums count it
