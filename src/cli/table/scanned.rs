@@ -271,9 +271,12 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// Where something is, in short.
+/// Where something is, in short: an only node is the part of its name before the `@`.
 fn place<'a>(plan: &'a Plan, name: &'a str) -> &'a str {
-    short_node(report::place(name, plan.snapshot.only_node().map(|node| &*node.name)))
+    match plan.snapshot.only_node() {
+        Some(node) => node.name.split_once('@').map_or(&*node.name, |(before, _)| before),
+        None => short_node(report::place(name, None)),
+    }
 }
 
 /// A target in three short columns: name, range and node, such as `app/orders`, `00-7f` and `host`;

@@ -176,7 +176,7 @@ async fn in_memory_journal_can_be_backed_up_to_stdout() {
     assert!(piped.status.success(), "{piped:?}");
     let message = String::from_utf8(piped.stderr).unwrap();
     assert!(
-        message.starts_with("Wrote ") && message.ends_with("to standard output.\n"),
+        message.contains("\nWrote ") && message.ends_with("to standard output.\n"),
         "{message}"
     );
     fs::write(dir.path().join("piped.redb"), &piped.stdout).unwrap();

@@ -78,6 +78,7 @@ async fn followed_events_survive_a_service_restart() {
     };
     make("one");
     let one = events.of("one").await;
+    says("answered for the cluster of").await;
     running.stop().await;
     says("trying again").await;
     // Changes made while the service is down are reported after its start.

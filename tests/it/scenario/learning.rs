@@ -71,7 +71,8 @@ async fn prediction_learns_hidden_bytes_from_three_compactions() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(), &roomy());
     rig.run_for(MINUTE).await;
     let mut errors = Vec::new();
-    for by_recliner in [false, true, true, false] {
+    // What a job of others compacted is not known well enough to learn from: its file was read earlier.
+    for by_recliner in [true, true, true, false] {
         let predicted = error_after_writes(&mut rig).await;
         let size = compact(&mut rig, by_recliner).await;
         errors.push(predicted / size - 1.0);

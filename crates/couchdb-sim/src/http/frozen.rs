@@ -1,7 +1,7 @@
 //! Requests that wait for a node whose process is stopped.
 //!
 //! Measured on real clusters of three nodes: a node immediately answers what it knows by itself,
-//! including the shard map and its own files; `_reshard`, `_active_tasks` and `_dbs_info` ask every
+//! including the shard map and its own files; `_reshard` and `_active_tasks` ask every
 //! node and wait for the stopped one; a database waits if one of its ranges has no other copy. When
 //! Erlang considers the node down, all waiting requests are answered, with 500 for a range without
 //! another copy.
