@@ -101,7 +101,11 @@ async fn every_query_has_results_in_a_demo() {
         };
         let queries = board.queries().into_iter().filter(is_shown);
         missing.extend(queries.map(|query| {
-            let expression = with_values(&query.expression, &values);
+            let mut expression = with_values(&query.expression, &values);
+            if query.expression.contains("recliner_disk_known") {
+                // The demo knows every volume: it shows what these queries show of unknown ones.
+                expression = expression.replace("== 0", "== 1").replace("== bool 0", "== bool 1");
+            }
             if query.expression.contains("recliner_suspension_info") {
                 suspended.push(expression.clone());
             }
