@@ -205,6 +205,16 @@ pub enum Member {
     Unmeasured,
 }
 
+impl Member {
+    /// What a run does about a member that does not start for this reason.
+    fn refused(reason: RefusalReason, is_left_out: bool) -> Self {
+        if reason == RefusalReason::Running {
+            return Self::Runs;
+        }
+        if is_left_out { Self::LeftOut(reason) } else { Self::Waits(reason) }
+    }
+}
+
 /// Whether a run goes on without members that are refused like this.
 fn is_left_out(refusal: &Refusal) -> bool {
     let never_passes = refusal.reason.class() == RefusalClass::InLine && !refusal.is_transient();
@@ -311,11 +321,7 @@ impl QueuedReasons {
         let Some(reason) = reason? else { return Some(Member::Starts) };
         let channel = plan.placements.get(target.ix().as_usize())?.channel_index()?;
         let is_left_out = *self.left_out.get(&((target.node_ix(), channel), reason))?;
-        Some(match reason {
-            RefusalReason::Running => Member::Runs,
-            _ if is_left_out => Member::LeftOut(reason),
-            _ => Member::Waits(reason),
-        })
+        Some(Member::refused(reason, is_left_out))
     }
 }
 
@@ -361,11 +367,9 @@ impl Plan {
                 && !constraints.partly_compacted_views.contains_key(&ix);
         match if is_untaken { Decision::NotTaken } else { self.decision(target) } {
             Decision::Start => Some(Member::Starts),
-            Decision::Refused(refusal) => Some(match refusal.reason {
-                RefusalReason::Running => Member::Runs,
-                reason if is_left_out(&refusal) => Member::LeftOut(reason),
-                reason => Member::Waits(reason),
-            }),
+            Decision::Refused(refusal) => {
+                Some(Member::refused(refusal.reason, is_left_out(&refusal)))
+            }
             Decision::NotTaken => {
                 let is_unknown = target.file_bytes().is_none()
                     && matches!(target.state(), TargetState::Ok | TargetState::Resharding);

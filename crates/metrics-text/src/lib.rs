@@ -33,7 +33,7 @@ pub use family::{Family, FamilyDescription, MetricType, Unit};
 pub use labels::{LabelSet, LabelSets};
 pub use negotiation::negotiate;
 pub use registry::write_gathered;
-pub use writer::{PieceSink, Samples, Value, Writer};
+pub use writer::{Column, PieceSink, Samples, Value, Writer};
 
 /// A text format that Prometheus scrapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

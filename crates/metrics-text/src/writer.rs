@@ -20,6 +20,9 @@ use super::{
 use std::{collections::HashSet, fmt, mem};
 use wall_clock::Moment;
 
+/// A family, and how its value is read of a row, where it is known.
+pub type Column<'a, const N: usize, R, V> = (&'a Family<N>, fn(R) -> Option<V>);
+
 /// The value of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
@@ -189,7 +192,7 @@ impl Writer {
     pub fn write_each<const N: usize, R: Copy, V: Into<Value>>(
         &mut self,
         rows: &[([&str; N], R)],
-        families: &[(&Family<N>, fn(R) -> Option<V>)],
+        families: &[Column<'_, N, R, V>],
     ) {
         for (family, read) in families {
             let samples = rows.iter().filter_map(|(labels, row)| Some((*labels, read(*row)?)));

@@ -45,7 +45,7 @@ pub(super) fn between(groups: &[Group], node_channels: &[NodeChannels]) -> Vec<F
         });
         compare(section, None, present.collect());
         let with = groups.iter().filter_map(|group| Some((nodes(group), of(group)?)));
-        let mut values: BTreeMap<usize, (&str, Vec<(String, Vec<String>)>)> = BTreeMap::new();
+        let mut values: BTreeMap<usize, (&str, Vec<OnNodes>)> = BTreeMap::new();
         for (on, settings) in with {
             for (at, (key, value)) in settings.into_iter().enumerate() {
                 values.entry(at).or_insert((key, Vec::new())).1.push((value, on.clone()));
@@ -71,9 +71,12 @@ fn nodes(group: &Group) -> Vec<String> {
     group.nodes.iter().map(|(node, _)| node.clone()).collect()
 }
 
+/// A value, and the nodes that have it.
+type OnNodes = (String, Vec<String>);
+
 /// Merges equal values, with all nodes that have them.
-fn gathered(values: Vec<(String, Vec<String>)>) -> Vec<(String, Vec<String>)> {
-    let mut gathered: Vec<(String, Vec<String>)> = Vec::new();
+fn gathered(values: Vec<OnNodes>) -> Vec<OnNodes> {
+    let mut gathered: Vec<OnNodes> = Vec::new();
     for (value, mut on) in values {
         match gathered.iter_mut().find(|(other, _)| *other == value) {
             Some((_, nodes)) => nodes.append(&mut on),

@@ -71,14 +71,14 @@ async fn prediction_learns_hidden_bytes_from_three_compactions() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(), &roomy());
     rig.run_for(MINUTE).await;
     let mut errors = Vec::new();
-    // What a job of others compacted is not known well enough to learn from: its file was read earlier.
-    for by_recliner in [true, true, true, false] {
+    for by_recliner in [false, true, true, false] {
         let predicted = error_after_writes(&mut rig).await;
         let size = compact(&mut rig, by_recliner).await;
         errors.push(predicted / size - 1.0);
     }
     assert!(errors[0] > 1.5, "the fitted rule is wrong: {errors:?}");
-    assert!(errors[3].abs() < 0.15, "after three compactions it is not: {errors:?}");
+    // A plan counts on no more than what the last compaction left, so it errs on the safe side.
+    assert!((0.0..0.2).contains(&errors[3]), "after three compactions it is not: {errors:?}");
 
     error_after_writes(&mut rig).await;
     let read_prediction = async |rig: &mut Rig| {
@@ -102,7 +102,6 @@ async fn prediction_learns_hidden_bytes_from_three_compactions() {
     let target = letters(&plan);
     let (predicted, file) = (target.predicted_bytes(), target.file_bytes());
     assert_eq!(file.map(|file| file as f64), Some(size));
-    // The active bytes are correct again.
-    let fitted = Correction::NONE.predicted_bytes(target.kind(), &target.facts());
-    assert_eq!((predicted, target.correction() == Correction::NONE), (fitted, false));
+    // Another compaction would leave what this one left, although the active bytes are correct again.
+    assert_eq!((predicted, target.correction() == Correction::NONE), (file, false));
 }

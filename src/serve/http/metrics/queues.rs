@@ -90,7 +90,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
             (&QUEUE_RENT_MAX, |row| row.priority(PriorityKind::Rent, true)),
             (&RENT_HORIZON_SECONDS, |row| {
                 (row.channel.priority == PriorityKind::Rent)
-                    .then(|| row.channel.horizon.as_secs_f64() * row.horizon_factor)
+                    .then_some(row.channel.horizon.as_secs_f64() * row.horizon_factor)
             }),
         ],
     );
