@@ -241,6 +241,24 @@ async fn form_of(body: Body, max: usize) -> Result<Given, ApiError> {
     Ok(Given::new(pairs.collect::<Result<_, ApiError>>()?))
 }
 
+/// A page of a question that a link opens, with the form filled in.
+fn unanswered(state: &AppState, uri: &Uri, page: impl FnOnce(&Given) -> Page) -> Response {
+    match given(uri) {
+        Ok(given) => response(state, StatusCode::OK, &page(&given)),
+        Err(refused) => failed(state, &refused),
+    }
+}
+
+/// A page of a question that a form opens, with the answer.
+fn answered<T>(
+    state: &AppState,
+    answer: Result<T, ApiError>,
+    page: impl FnOnce(&Result<T, String>) -> Page,
+) -> Response {
+    let code = answer.as_ref().map_or_else(|refused| refused.code, |_| StatusCode::OK);
+    response(state, code, &page(&answer.map_err(|refused| refused.why)))
+}
+
 /// A question that a form of this server asks, once it is its turn, and its permits.
 async fn asked_in_turn(
     limits: &QuestionLimits,

@@ -2,7 +2,7 @@
 //!
 //! A link only fills in the form: recliner reads a document of CouchDB for the answer.
 
-use super::{asked_in_turn, given, response};
+use super::{answered, asked_in_turn, unanswered};
 use crate::serve::{
     console::{self, Given},
     http::{
@@ -10,21 +10,18 @@ use crate::serve::{
         preflight::{self, MAX_BODY},
         state::AppState,
     },
-    report::{Preflight, PreflightQuestion},
+    report::PreflightQuestion,
 };
 use axum::{
     extract::{self, Request},
-    http::{StatusCode, Uri},
+    http::Uri,
     response::Response,
 };
 use serde_json::value::RawValue;
 
 /// The page that a link opens, with the form filled in.
 pub(super) async fn show(extract::State(state): extract::State<AppState>, uri: Uri) -> Response {
-    match given(&uri) {
-        Ok(given) => page(&state, &given, None),
-        Err(refused) => super::failed(&state, &refused),
-    }
+    unanswered(&state, &uri, |given| console::preflight(given, None))
 }
 
 /// The page that a form opens, with the answer.
@@ -36,7 +33,7 @@ pub(super) async fn ask(
         Ok((_place, turn, given)) => {
             let asked = given.clone();
             let answer = preflight::predict(&state, &turn, move || question(&asked)).await;
-            page(&state, &given, Some(answer))
+            answered(&state, answer, |answer| console::preflight(&given, Some(answer)))
         }
         Err(refused) => super::failed(&state, &refused),
     }
@@ -48,13 +45,4 @@ fn question(given: &Given) -> Result<PreflightQuestion, ApiError> {
     let design = RawValue::from_string(given.get("design").to_owned()).map_err(not_json)?;
     let id = Some(given.get("id")).filter(|id| !id.is_empty()).map(ToOwned::to_owned);
     Ok(PreflightQuestion { db: given.get("db").to_owned(), design, id })
-}
-
-fn page(state: &AppState, given: &Given, answer: Option<Result<Preflight, ApiError>>) -> Response {
-    let code = match &answer {
-        Some(Err(refused)) => refused.code,
-        Some(Ok(_)) | None => StatusCode::OK,
-    };
-    let answer = answer.map(|answer| answer.map_err(|refused| refused.why));
-    response(state, code, &console::preflight(given, answer.as_ref()))
 }
