@@ -96,7 +96,7 @@ impl Status {
 pub struct SimulatedWeek {
     /// The program: `recliner` or `smoosh`.
     pub by: String,
-    /// Compactions that ended.
+    /// Files that were compacted: each copy, and each file of a view, counts by itself.
     pub compactions: u64,
     /// Compactions that freed less than a twentieth of their file.
     pub futile: u64,
@@ -116,7 +116,7 @@ impl SimulatedWeek {
     pub fn says(&self) -> String {
         format!(
             "{}, {} of them for almost nothing: wrote {}, freed {}; {} still reclaimable",
-            counted(self.compactions, "compaction", "compactions"),
+            counted(self.compactions, "file compacted", "files compacted"),
             self.futile,
             format_size_short(self.rewritten_bytes),
             format_size_short(self.freed_bytes),
