@@ -30,9 +30,10 @@ impl Plan {
         let confidence = match constraints.backoffs.get(&target.ix()) {
             _ if is_learned => Confidence::Learned,
             Some(Backoff::Futile { .. }) => Confidence::Low,
-            Some(Backoff::CoolDown { .. } | Backoff::Quarantined { .. }) | None => {
-                target.confidence()
-            }
+            Some(
+                Backoff::CoolDown { .. } | Backoff::Quarantined { .. } | Backoff::Unsettled { .. },
+            )
+            | None => target.confidence(),
         }
         .label();
         Forecast {
