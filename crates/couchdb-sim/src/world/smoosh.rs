@@ -1,8 +1,8 @@
 //! The built-in compactor of a simulated node.
 //!
 //! A simplified smoosh: it considers only individually described databases (no fleets) that were written to,
-//! because only writes make the real one look; it compacts one file at a time, the most bloated first, and skips
-//! channels whose `concurrency` is 0.
+//! because only writes make the real one look; each channel compacts one file at a time, as by default, the most bloated
+//! first, and a channel whose `concurrency` is 0 none.
 
 use super::{
     Sizes, StartedBy, World,
@@ -125,31 +125,27 @@ impl World {
         *smoosh && Channel::VARIANTS.iter().any(|channel| self.channel_is_on(name, *channel))
     }
 
-    /// Starts the best candidate of every idle built-in compactor.
+    /// Starts the best candidate of every idle channel of the built-in compactors.
     pub(super) fn smoosh(&mut self) {
         for place in 0..self.nodes.len() {
             if !(self.smoosh_is_on(place) && self.is_up(place)) {
                 continue;
             }
             let candidates = self.candidates(place);
-            if candidates.iter().any(|it| self.compacting(it.file, it.kind)) {
-                continue;
-            }
             let node = &self.nodes[place].node.name;
-            let is_on = |candidate: &Candidate| self.channel_is_on(node, candidate.channel);
-            // Ratio channels first, because their names sort first.
-            let best = candidates
-                .into_iter()
-                .filter(is_on)
-                .max_by(|a, b| b.channel.cmp(&a.channel).then(a.priority.total_cmp(&b.priority)));
-            match best {
-                Some(Candidate { file, kind: JobKind::View(place), .. }) => {
-                    self.start_view(file, place, StartedBy::Smoosh);
-                }
-                Some(Candidate { file, .. }) => {
-                    self.start_shard(file, StartedBy::Smoosh);
-                }
-                None => {}
+            let best_of = |channel: &Channel| {
+                let of_channel = || candidates.iter().filter(|it| it.channel == *channel);
+                // A compaction that another client started takes a slot too.
+                let is_idle = !of_channel().any(|it| self.compacting(it.file, it.kind));
+                let best = of_channel().max_by(|a, b| a.priority.total_cmp(&b.priority))?;
+                (is_idle && self.channel_is_on(node, *channel)).then_some(*best)
+            };
+            let best: Vec<Candidate> = Channel::VARIANTS.iter().filter_map(best_of).collect();
+            for Candidate { file, kind, .. } in best {
+                match kind {
+                    JobKind::View(place) => self.start_view(file, place, StartedBy::Smoosh),
+                    JobKind::Shard | JobKind::Build(_) => self.start_shard(file, StartedBy::Smoosh),
+                };
             }
         }
     }
