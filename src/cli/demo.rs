@@ -88,7 +88,10 @@ fn config_without_faults(now: Moment) -> String {
 "
     );
     let limits = "limits: {per_node: 4, cluster: 12, duty: 100%, bytes_per_hour: 8TiB}";
-    CONFIG.replace("limits: {wait: 3s, duty: 100%, bytes_per_hour: 8TiB}", &format!("{channels}{limits}"))
+    CONFIG.replace(
+        "limits: {wait: 3s, duty: 100%, bytes_per_hour: 8TiB}",
+        &format!("{channels}{limits}"),
+    )
 }
 
 pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
@@ -117,7 +120,8 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
         web_admin_socket: flags.web_admin_socket.or_else(|| Some("none".into())),
         ..flags
     };
-    let config = if args.faults { CONFIG.to_owned() } else { config_without_faults(Clock::System.now()) };
+    let config =
+        if args.faults { CONFIG.to_owned() } else { config_without_faults(Clock::System.now()) };
     let load = move || {
         let file = config::File { name: "demo".as_ref(), bytes: config.as_bytes() };
         config::load(&flags, Some(file))

@@ -43,9 +43,9 @@ fn table(lines: &[DatabaseLine], width: u16) -> String {
 }
 
 fn why(line: &DatabaseLine) -> String {
-    match (&line.reason, &line.why) {
+    match (&line.reason, &line.not_taken) {
         (Some(reason), _) => printable(&RefusalReason::words_of(reason)),
-        (None, Some(_)) => "no channel".to_owned(),
+        (None, Some(word)) => printable(word),
         (None, None) => String::new(),
     }
 }

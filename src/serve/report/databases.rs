@@ -77,7 +77,9 @@ pub struct DatabaseLine {
     /// them, or there are none.
     #[schemars(with = "Option<vocabulary::RefusalReason>")]
     pub reason: Option<Word>,
-    /// The reason as a sentence about the largest such file, also if no channel takes it.
+    /// In one or two words, why no channel takes them; null if one does.
+    pub not_taken: Option<Word>,
+    /// Either reason as a sentence about the largest such file.
     pub why: Option<String>,
     /// Number of shard copies and views that wait for their compaction and need no change of settings for it.
     pub waiting: u64,
@@ -347,7 +349,7 @@ impl Sums {
         name: &str,
         last: Option<&Moment>,
         details: &Details,
-        (reason, why): Reason,
+        (reason, not_taken, why): Reason,
     ) -> DatabaseLine {
         DatabaseLine {
             db: name.to_owned(),
@@ -362,6 +364,7 @@ impl Sums {
             estimated: self.estimated,
             last_compaction: last.map(|at| at.rfc3339()),
             reason,
+            not_taken,
             why,
             waiting: details.waiting,
             pace: None,
@@ -369,8 +372,8 @@ impl Sums {
     }
 }
 
-/// One of a closed set where a channel takes the files, and a sentence.
-type Reason = (Option<Word>, Option<String>);
+/// Why a channel that takes the files does not start them, why no channel takes them, and either as a sentence.
+type Reason = (Option<Word>, Option<Word>, Option<String>);
 
 /// Reclaimable bytes with one reason, and the target that has most of them.
 #[derive(Clone, Copy, Debug)]
@@ -411,7 +414,7 @@ impl Details {
     fn reason(&self, plan: &Plan) -> Reason {
         let most = self.by_reason.values().max_by_key(|held| (held.bytes, held.largest));
         let target = most.and_then(|held| plan.snapshot.target(held.largest.1));
-        target.map_or((None, None), |target| reason_of(plan, target))
+        target.map_or((None, None, None), |target| reason_of(plan, target))
     }
 }
 
@@ -457,15 +460,17 @@ fn growth_within(growth: Option<ExpectedRate>, span: Duration) -> Option<u64> {
 /// Why a target is not compacted now.
 fn reason_of(plan: &Plan, target: TargetRef<'_>) -> Reason {
     match plan.decision(target) {
-        Decision::Start => (None, None),
+        Decision::Start => (None, None, None),
         Decision::Refused(refusal) => {
-            (Some(refusal.reason.label().into()), Some(why(plan, target, &refusal)))
+            (Some(refusal.reason.label().into()), None, Some(why(plan, target, &refusal)))
         }
         Decision::NotTaken => {
             let misses = Target::of(plan, target).misses;
-            let meaning = not_taken(&misses).and_then(not_taken_meaning);
+            let word = not_taken(&misses);
+            let meaning = word.and_then(not_taken_meaning);
             let meaning = meaning.map_or_else(String::new, |meaning| format!(": {meaning}"));
-            (None, Some(format!("no channel takes its files{meaning}")))
+            let word = word.unwrap_or("no channel").into();
+            (None, Some(word), Some(format!("no channel takes its files{meaning}")))
         }
     }
 }

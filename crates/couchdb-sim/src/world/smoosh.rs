@@ -1,8 +1,8 @@
 //! The built-in compactor of a simulated node.
 //!
 //! A simplified smoosh: it considers only individually described databases (no fleets) that were written to,
-//! because only writes make the real one look; each channel compacts one file at a time, as by default, the most bloated
-//! first, and a channel whose `concurrency` is 0 none.
+//! because only writes make the real one look; each channel compacts as many files at a time as its `concurrency` says,
+//! by default one, the most bloated first.
 
 use super::{
     Sizes, StartedBy, World,
@@ -114,38 +114,43 @@ impl World {
         Channel::VARIANTS.iter().map(waiting).collect()
     }
 
-    fn channel_is_on(&self, node: &str, channel: Channel) -> bool {
+    /// How many compactions a channel runs at a time: one by default.
+    fn concurrency(&self, node: &str, channel: Channel) -> usize {
         let section = format!("smoosh.{}", <&str>::from(channel));
-        self.setting(node, &section, "concurrency") != Some("0")
+        let set = self.setting(node, &section, "concurrency");
+        set.and_then(|value| value.parse().ok()).unwrap_or(1)
     }
 
     /// Whether a node's built-in compactor may start anything.
     pub(super) fn smoosh_is_on(&self, place: usize) -> bool {
         let Node { name, smoosh, .. } = &self.nodes[place].node;
-        *smoosh && Channel::VARIANTS.iter().any(|channel| self.channel_is_on(name, *channel))
+        *smoosh && Channel::VARIANTS.iter().any(|channel| self.concurrency(name, *channel) > 0)
     }
 
-    /// Starts the best candidate of every idle channel of the built-in compactors.
+    /// Starts the best candidates of every channel of the built-in compactors that has idle slots.
     pub(super) fn smoosh(&mut self) {
         for place in 0..self.nodes.len() {
             if !(self.smoosh_is_on(place) && self.is_up(place)) {
                 continue;
             }
             let candidates = self.candidates(place);
-            let node = &self.nodes[place].node.name;
-            let best_of = |channel: &Channel| {
-                let of_channel = || candidates.iter().filter(|it| it.channel == *channel);
+            for channel in Channel::VARIANTS {
+                let of_channel = candidates.iter().filter(|it| it.channel == *channel).copied();
                 // A compaction that another client started takes a slot too.
-                let is_idle = !of_channel().any(|it| self.compacting(it.file, it.kind));
-                let best = of_channel().max_by(|a, b| a.priority.total_cmp(&b.priority))?;
-                (is_idle && self.channel_is_on(node, *channel)).then_some(*best)
-            };
-            let best: Vec<Candidate> = Channel::VARIANTS.iter().filter_map(best_of).collect();
-            for Candidate { file, kind, .. } in best {
-                match kind {
-                    JobKind::View(place) => self.start_view(file, place, StartedBy::Smoosh),
-                    JobKind::Shard | JobKind::Build(_) => self.start_shard(file, StartedBy::Smoosh),
-                };
+                let (running, mut waiting): (Vec<_>, Vec<_>) =
+                    of_channel.partition(|it| self.compacting(it.file, it.kind));
+                let slots = self.concurrency(&self.nodes[place].node.name, *channel);
+                waiting.sort_by(|a, b| b.priority.total_cmp(&a.priority));
+                for it in waiting.into_iter().take(slots.saturating_sub(running.len())) {
+                    match it.kind {
+                        JobKind::View(place) => {
+                            self.start_view(it.file, place, StartedBy::Smoosh);
+                        }
+                        JobKind::Shard | JobKind::Build(_) => {
+                            self.start_shard(it.file, StartedBy::Smoosh);
+                        }
+                    }
+                }
             }
         }
     }

@@ -79,6 +79,7 @@ fn the_rest_of_a_database_takes_as_long_as_the_pace_says() {
         estimated: 0,
         last_compaction: None,
         reason: None,
+        not_taken: None,
         why: None,
         waiting,
         pace,
