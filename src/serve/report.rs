@@ -41,7 +41,7 @@ pub use advice::{
     Advice, AdviceGain, AdviceLine, AdviceMute, AdviceRemedy, AdviceSubject, MoreAdvice,
 };
 pub use builds::{BuildLine, Builds};
-pub use databases::{DatabaseLine, DatabaseSort, Databases, LastCompactions, WantedDatabases};
+pub use databases::{DatabaseLine, DatabaseSort, Databases, NewestJobs, Pace, WantedDatabases};
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};
