@@ -10,6 +10,7 @@
 //! last header with a valid checksum counts: CouchDB itself starts from it after a crash.
 
 mod block;
+mod chunk;
 mod db;
 mod design;
 mod header_error;
