@@ -56,6 +56,14 @@ impl<'a> Reader<'a> {
         Self { bytes, size: bytes.size(), window: Vec::new(), from: 0, ahead: FIRST_READ }
     }
 
+    pub(super) const fn source(&self) -> &'a dyn Bytes {
+        self.bytes
+    }
+
+    pub(super) const fn size(&self) -> u64 {
+        self.size
+    }
+
     /// The chunk at `at`, decompressed; `None` if there is none of at most `limit` bytes.
     ///
     /// # Errors
@@ -83,8 +91,21 @@ impl<'a> Reader<'a> {
         Ok(decompress(&data, limit).map(|(term, compression)| Chunk { term, stored, compression }))
     }
 
+    /// Bytes in the file of the chunk at `at`; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If reading fails.
+    pub(super) fn stored(&mut self, at: u64) -> Result<Option<u64>, HeaderError> {
+        let Some((length, summed)) = self.head(at)? else { return Ok(None) };
+        let sum = if summed { CHECKSUM } else { 0 };
+        let into = usize::try_from(at % BLOCK as u64).unwrap_or_default();
+        let stored = block::with_markers(into, u64::from(length) + (HEAD + sum) as u64);
+        Ok(Some(stored).filter(|stored| at.saturating_add(*stored) <= self.size))
+    }
+
     /// The length of the chunk at `at` without checksum, and whether it has one.
-    pub(super) fn head(&mut self, at: u64) -> Result<Option<(u32, bool)>, HeaderError> {
+    fn head(&mut self, at: u64) -> Result<Option<(u32, bool)>, HeaderError> {
         let Some((head, _)) = self.data(at, HEAD)? else { return Ok(None) };
         let Ok(head) = <[u8; HEAD]>::try_from(head.as_ref()) else { return Ok(None) };
         let length = u32::from_be_bytes(head);
