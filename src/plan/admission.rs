@@ -464,7 +464,7 @@ impl Admission {
     fn backoff_refusal(&self, rest: Backoff, candidate: &CandidateSummary) -> Option<Refusal> {
         let now = self.now;
         let (refusal, since) = match rest {
-            Backoff::CoolDown { since, until } => {
+            Backoff::CoolDown { since, until } | Backoff::Unsettled { since, until } => {
                 if until <= now {
                     return None;
                 }

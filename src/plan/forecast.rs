@@ -31,9 +31,10 @@ impl Plan {
         let confidence = match constraints.backoffs.get(&target.ix()) {
             _ if is_learned => Confidence::Learned,
             Some(Backoff::Futile { .. }) => Confidence::Low,
-            Some(Backoff::CoolDown { .. } | Backoff::Quarantined { .. }) | None => {
-                target.confidence()
-            }
+            Some(
+                Backoff::CoolDown { .. } | Backoff::Quarantined { .. } | Backoff::Unsettled { .. },
+            )
+            | None => target.confidence(),
         }
         .label();
         let is_sampled = target.is_estimated() && target.shard_map().ranges > 1;

@@ -19,7 +19,7 @@ use crate::{
     jobs::Running,
     model::{correction::Corrections, target::TargetKind},
     sources::inventory::{Observation, ReadError, Stage},
-    table::{NodeIx, Snapshot, TargetIx},
+    table::{Movements, NodeIx, Snapshot, TargetIx},
     tasks::Now,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -268,6 +268,11 @@ impl Scanner {
         if step > MAX_CLOCK_DRIFT {
             self.targets.draft.settle_histories(expected, now.wall);
         }
+    }
+
+    /// Takes what moved on the disks since the last time.
+    pub(super) fn take_movements(&mut self) -> Movements {
+        self.targets.draft.take_movements()
     }
 
     /// When to call [`Self::handle`] with [`Event::Wake`], whatever else happens before.

@@ -91,14 +91,7 @@ impl RunList {
 
     /// The open runs that compact a database, or everything.
     pub fn of_database(plan: &Plan, db: &str) -> Self {
-        Self::filtered(plan, |run| {
-            let covers = match &run.scope {
-                RunScope::Database(name) => name == db,
-                RunScope::Node(_) => false,
-                RunScope::All => true,
-            };
-            run.ended.is_none() && covers
-        })
+        Self::filtered(plan, |run| is_open_for(run, db))
     }
 
     /// How far a run has come takes a pass over all targets, so only these are worked out.
@@ -106,6 +99,16 @@ impl RunList {
         let runs = plan.conditions.constraints.runs.0.iter().rev().filter(|(_, run)| wanted(run));
         Self { runs: runs.map(|(number, run)| RunLine::of(plan, *number, run)).collect() }
     }
+}
+
+/// Whether a run compacts a database, or everything, and has not ended.
+pub(super) fn is_open_for(run: &Run, db: &str) -> bool {
+    let covers = match &run.scope {
+        RunScope::Database(name) => name == db,
+        RunScope::Node(_) => false,
+        RunScope::All => true,
+    };
+    run.ended.is_none() && covers
 }
 
 impl RunLine {
