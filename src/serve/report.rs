@@ -8,6 +8,7 @@
 
 mod advice;
 mod builds;
+mod changes;
 mod databases;
 mod discovery;
 mod envelope;
@@ -41,6 +42,7 @@ pub use advice::{
     Advice, AdviceGain, AdviceLine, AdviceMute, AdviceRemedy, AdviceSubject, MoreAdvice,
 };
 pub use builds::{BuildLine, Builds};
+pub use changes::{ChangeLine, Changes, GapLine, VolumeChanges};
 pub use databases::{DatabaseLine, DatabaseSort, Databases, NewestJobs, Pace, WantedDatabases};
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, Failed, Success};

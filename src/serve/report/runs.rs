@@ -251,10 +251,19 @@ impl RunLine {
     }
 }
 
-/// The requests that a run would send first, for a person who sends them.
-pub fn requests_of_run(plan: &Plan, run: &Run) -> Vec<String> {
+/// The requests that a run would send, for a person who sends them, and for how many targets they are: at
+/// most a thousand requests or a few more.
+pub fn requests_of_run(plan: &Plan, run: &Run) -> (Vec<String>, u64) {
     let members = plan.run_members(SUPPOSED_RUN, run);
     let members = members.filter(|(_, member)| matches!(member, Member::Starts | Member::Waits(_)));
-    let starts = members.filter_map(|(target, _)| plan.start_if_ordered(target));
-    starts.take(MAX_REQUESTS).map(|start| start.request.to_string()).collect()
+    let (mut requests, mut targets) = (Vec::new(), 0);
+    for (target, _) in members {
+        if requests.len() >= MAX_REQUESTS {
+            break;
+        }
+        let starts = plan.starts_if_ordered(target);
+        requests.extend(starts.iter().map(|start| start.request.to_string()));
+        targets += 1;
+    }
+    (requests, targets)
 }

@@ -297,6 +297,16 @@ async fn what_a_compaction_taught_and_local_databases_have_one_value() {
             ("metric of targets", metric("recliner_target_reclaimable_bytes")),
         ],
     );
+    let queues: QueuesAnswer = surface.answer("/api/v1/queue").await;
+    let queued = queues.queues.iter().flat_map(|queue| &queue.targets);
+    assert_one(
+        "reclaimable in queues",
+        &[
+            ("targets", queued.filter_map(|it| it.reclaimable_bytes).sum::<u64>() as f64),
+            ("queues", queues.queues.iter().map(|it| it.reclaimable_bytes).sum::<u64>() as f64),
+            ("metric", metric("recliner_queue_reclaimable_bytes")),
+        ],
+    );
     assert_one(
         "on disk",
         &[
