@@ -67,14 +67,14 @@ headroom:
 ";
 
 /// The configuration for the cluster without faults: channels that weigh waste against writing, large shards only in
-/// quiet hours, and room for a view with four files on a node. Those who look at `now` are not at work at night, so the
-/// quiet hours begin later.
+/// quiet hours, and room for a view with four files on a node. Whoever looks at `now` is at work, so the quiet hours
+/// begin later.
 fn config_without_faults(now: Moment) -> String {
     let hour = |hours: u64| {
         let at = now.plus(Duration::from_secs(hours * 3_600)).unix() % 86_400;
         format!("{:02}:00", at / 3_600)
     };
-    let (from, to) = (hour(6), hour(18));
+    let (from, to) = (hour(3), hour(13));
     let channels = format!(
         "channels:
   - name: large_dbs
@@ -84,7 +84,7 @@ fn config_without_faults(now: Moment) -> String {
     windows: [{{from: \"{from}\", to: \"{to}\"}}]
   - {{name: dbs, kind: db, priority: rent, max_size: 2GiB}}
   - {{name: views, kind: view, priority: rent}}
-  - {{name: index_files, kind: cleanup, priority: cleanup}}
+  - {{name: index_cleanup, kind: cleanup, priority: cleanup}}
 "
     );
     let limits = "limits: {per_node: 4, cluster: 12, duty: 100%, bytes_per_hour: 8TiB}";
