@@ -4,7 +4,10 @@ use super::{Disk, OnNode};
 use crate::{
     datadir::{DirectoryContent, DirectoryVolume, OtherFileSums},
     jobs,
-    model::target::{TargetKind, TargetState},
+    model::{
+        cause::Cause,
+        target::{TargetKind, TargetState},
+    },
     scan::{running_jobs::RunningJobs, targets::TargetTables, views::IndexTables},
     sources::inventory::CompactionFile,
     table::{
@@ -152,6 +155,18 @@ fn set_disk_totals(
     let (sums, took) = (ended.sums, ended.took);
     let volumes = ended.volumes.iter().map(|volume| leftovers.on(volume, &sums, unused));
     let volumes: Vec<VolumeUsage> = volumes.collect();
+    if whole {
+        let all = on_node.compactions.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
+        let left = leftovers.of_dbs.saturating_add(leftovers.of_views);
+        let others = [
+            (Cause::CompactionFiles, all.saturating_sub(left)),
+            (Cause::Leftovers, left),
+            (Cause::DeletedFiles, sums.trash),
+            (Cause::SearchIndexes, sums.nouveau.saturating_add(sums.clouseau)),
+            (Cause::OtherFiles, sums.other.saturating_add(sums.misplaced)),
+        ];
+        draft.count_other_files(at, others.into());
+    }
     draft.update_node(at, |node| {
         let before = node.disk_usage.unwrap_or_default();
         node.volume_usage = volumes;

@@ -272,6 +272,7 @@ impl Surface {
         let state = AppState {
             plan: plan_rx,
             scorecard: watch::channel(Arc::new(scorecard())).1,
+            ledger: watch::channel(Arc::default()).1,
             advice: watch::channel(Arc::new(advice())).1,
             status: status_rx,
             couchdb: watch::channel(entries()).1,

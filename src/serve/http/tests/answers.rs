@@ -323,6 +323,7 @@ async fn status_and_config_show_the_active_configuration() {
             "last_error": "could not ask couchdb@b",
             "problem": null,
             "unread_shards": null,
+            "absent_shards": null,
             "journal_problem": null,
             "peers": [], "missing_rights": [],
             "feeds": {
