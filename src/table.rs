@@ -46,7 +46,7 @@ pub use replaced_file::ReplacedFile;
 pub use target_ref::TargetRef;
 pub use top_databases::{DbSums, ExportedDatabase, ExportedDatabases, FileSums};
 pub use totals::{PartialSum, TargetSums, Totals};
-pub use view::{IndexQuery, PartSums, SearchAttributes, View};
+pub use view::{IndexQuery, PartSums, SearchAttributes, View, ViewCopies};
 pub use waste::Waste;
 
 pub(crate) use chunked_table::ChunkedTable;

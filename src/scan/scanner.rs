@@ -327,6 +327,10 @@ impl Scanner {
                 self.timers.sweep = now.at;
             }
             ScanCommand::Reread(targets) => {
+                if self.targets.now().is_quiet() {
+                    // Something changed that no feed reports: the plan must know what runs now.
+                    self.timers.poll = now.at;
+                }
                 for ix in targets {
                     self.followed.reread_after_job(&mut self.targets.draft, ix, now.at);
                 }

@@ -56,6 +56,8 @@ pub struct DbHeader {
     pub purge_seq: Option<u64>,
     /// Where the number of the last purge is stored.
     pub(super) purge_root: Option<PurgeRoot>,
+    /// Where its trees and terms begin.
+    pub(super) roots: Roots,
     /// Number of remembered purges.
     pub purges: Option<u64>,
     /// Maximum number of remembered purges.
@@ -79,6 +81,18 @@ impl DbHeader {
         }
         fields.read(u8::try_from(version).unwrap_or_default()).map_err(undecodable)
     }
+}
+
+/// The positions of trees and terms; `None` if there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Roots {
+    pub(super) id: Option<u64>,
+    pub(super) seq: Option<u64>,
+    pub(super) local: Option<u64>,
+    pub(super) purge: Option<u64>,
+    pub(super) purge_seq: Option<u64>,
+    pub(super) security: Option<u64>,
+    pub(super) props: Option<u64>,
 }
 
 /// Where purges are stored.
@@ -179,6 +193,15 @@ impl<'a> Fields<'a> {
             trees,
             purge_seq,
             purge_root,
+            roots: Roots {
+                id: id.position,
+                seq: seq.position,
+                local: local.position,
+                purge: purge.position,
+                purge_seq: purge_seq_tree.position,
+                security: self.get(10).and_then(Term::number),
+                props: self.get(16).and_then(Term::number),
+            },
             purges,
             purge_infos_limit: self.number_or(15, "purge_infos_limit", DEFAULT_LIMIT)?,
             revs_limit: self.number_or(11, "revs_limit", DEFAULT_LIMIT)?,

@@ -8,7 +8,7 @@ mod encode;
 mod json;
 
 use couchdb_names::Signature;
-use encode::Encoder;
+pub(super) use encode::Encoder;
 use json::{Json, Pairs, member};
 use md5::{Digest, Md5};
 

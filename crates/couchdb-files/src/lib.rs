@@ -10,14 +10,19 @@
 //! last header with a valid checksum counts: CouchDB itself starts from it after a crash.
 
 mod block;
+mod chunk;
+mod compacted;
 mod db;
 mod design;
 mod header_error;
 mod header_search;
 mod open_action;
 mod purge_seq;
+mod revisions;
 mod term;
+mod tree;
 mod view;
+mod xray;
 
 pub use db::{DbHeader, Epoch, TreeSize, Trees};
 pub use design::{Design, DesignError, EmptyGroupBytes};
@@ -25,6 +30,7 @@ pub use header_error::{DecodeError, HeaderError};
 pub use open_action::{Difference, OpenAction, ReportMatch, Role};
 pub use purge_seq::last_purge;
 pub use view::{CommittedIndex, IndexForm, ViewGroup, ViewHeader};
+pub use xray::{Part, PartBytes, Xray, XrayError, xray};
 
 use std::io;
 use term::Term;

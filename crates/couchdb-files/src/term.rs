@@ -2,7 +2,7 @@
 //!
 //! Owns the tags and the traversal of terms: in place, without recursion and without allocation,
 //! so that neither depth nor a claimed length costs anything. Never builds a tree of terms. Only
-//! the header decoders of this crate use it.
+//! the decoders of this crate use it.
 
 use super::DecodeError;
 
@@ -93,6 +93,14 @@ impl<'a> Term<'a> {
         Some(bytes)
     }
 
+    /// Its encoding; empty for an element of a string, which has none of its own.
+    pub(super) const fn encoded(self) -> &'a [u8] {
+        match self {
+            Self::Encoded(bytes) => bytes,
+            Self::Small(_) => &[],
+        }
+    }
+
     /// The text of an atom, in its own encoding.
     pub(super) fn atom(self) -> Option<&'a [u8]> {
         let Self::Encoded(
@@ -107,6 +115,72 @@ impl<'a> Term<'a> {
 
     pub(super) fn is_atom(self, name: &str) -> bool {
         self.atom() == Some(name.as_bytes())
+    }
+}
+
+/// A term read from its beginning to its end, each byte once.
+///
+/// [`Elements`] reads a nested term once for each level around it, which takes too long for trees
+/// of revisions.
+#[derive(Clone, Debug)]
+pub(super) struct Tokens<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Tokens<'a> {
+    /// The tokens of `term_to_binary`'s output.
+    pub(super) fn of(bytes: &'a [u8]) -> Option<Self> {
+        bytes.strip_prefix(&[VERSION]).map(|rest| Self { rest })
+    }
+
+    /// The tokens of a term without version byte.
+    pub(super) const fn within(rest: &'a [u8]) -> Self {
+        Self { rest }
+    }
+
+    /// The bytes that were not read yet.
+    pub(super) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Enters a tuple, and returns the number of its elements.
+    pub(super) fn tuple(&mut self) -> Option<u32> {
+        let TermShape::Tuple(count) = term_shape(self.rest).ok()? else { return None };
+        self.rest = self.rest.get(head_length(self.rest)?..)?;
+        Some(count)
+    }
+
+    /// Enters a list, and returns the number of its elements; [`Self::end`] follows them unless
+    /// there are none. A list that is encoded as a string is none here.
+    pub(super) fn list(&mut self) -> Option<u32> {
+        let count = match term_shape(self.rest).ok()? {
+            TermShape::Nil => 0,
+            TermShape::List(count) if count > 0 => count,
+            TermShape::List(_)
+            | TermShape::String(_)
+            | TermShape::Bytes(_)
+            | TermShape::Tuple(_)
+            | TermShape::Map(_) => return None,
+        };
+        self.rest = self.rest.get(head_length(self.rest)?..)?;
+        Some(count)
+    }
+
+    /// Leaves a proper list.
+    pub(super) fn end(&mut self) -> Option<()> {
+        self.rest = self.rest.strip_prefix(&[tag::NIL])?;
+        Some(())
+    }
+
+    /// The next whole term.
+    pub(super) fn next(&mut self) -> Option<Term<'a>> {
+        let (term, rest) = split_term(self.rest).ok()?;
+        self.rest = rest;
+        Some(Term::Encoded(term))
+    }
+
+    pub(super) fn number(&mut self) -> Option<u64> {
+        self.next()?.number()
     }
 }
 

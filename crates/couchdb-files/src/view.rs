@@ -53,6 +53,18 @@ pub struct CommittedIndex {
     /// Versions of the ICU collation that rows were sorted with, such as `153.120`; two or more
     /// are a mix that only a compaction removes. Empty if the format does not contain them.
     pub collators: Vec<String>,
+    /// The positions of its trees.
+    pub(super) roots: IndexRoots,
+}
+
+/// The positions of an index's trees; `None` if a tree is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct IndexRoots {
+    pub(super) id: Option<u64>,
+    /// For each group of views.
+    pub(super) views: Vec<Option<u64>>,
+    /// Trees of changes that CouchDB 2 kept beside the rows.
+    pub(super) changes: Vec<u64>,
 }
 
 /// The forms of a committed index's header.
@@ -112,10 +124,15 @@ impl CommittedIndex {
             Some(info) if info.map().is_some() => IndexForm::Current,
             Some(_) => IndexForm::V2,
         };
-        let id_tree = TreeRoot::decode(*id_tree).ok_or(DecodeError::Field("id_btree_state"))?.tree;
+        let id_root = TreeRoot::decode(*id_tree).ok_or(DecodeError::Field("id_btree_state"))?;
+        let id_tree = id_root.tree;
+        let mut roots =
+            IndexRoots { id: id_root.position, views: Vec::new(), changes: Vec::new() };
+        // CouchDB 2 kept a log of changes.
+        roots.changes.extend(info.and_then(TreeRoot::decode).and_then(|log| log.position));
         let views: Vec<ViewGroup> = groups
             .bounded_list(MAX_GROUPS)
-            .and_then(|groups| groups.map(ViewGroup::decode).collect())
+            .and_then(|groups| groups.map(|group| ViewGroup::decode(group, &mut roots)).collect())
             .ok_or(DecodeError::Field("view_states"))?;
         let sum = |of: &dyn Fn(&ViewGroup) -> Option<u64>, first: Option<u64>| {
             views.iter().map(of).fold(first, |sum, next| sum?.checked_add(next?))
@@ -134,6 +151,7 @@ impl CommittedIndex {
             empty_groups: views.iter().filter(|group| group.tree == TreeSize::Empty).count(),
             collators: info.and_then(Term::map).map_or_else(Vec::new, collators),
             views,
+            roots,
         })
     }
 
@@ -153,12 +171,21 @@ impl CommittedIndex {
 
 impl ViewGroup {
     /// `{Tree, …}` since CouchDB 1.3; `nil` before, for a group without rows.
-    fn decode(state: Term<'_>) -> Option<Self> {
+    fn decode(state: Term<'_>, roots: &mut IndexRoots) -> Option<Self> {
         let root = match state.tuple() {
             None if state.is_atom("nil") => TreeRoot::EMPTY,
             None => return None,
-            Some(mut fields) => TreeRoot::decode(fields.next()?)?,
+            Some(mut fields) => {
+                let root = TreeRoot::decode(fields.next()?)?;
+                // `{Tree, Changes, ChangesByKey, Seq, PurgeSeq}` in CouchDB 2.
+                if fields.len() == 4 {
+                    let more = fields.take(2).filter_map(TreeRoot::decode);
+                    roots.changes.extend(more.filter_map(|tree| tree.position));
+                }
+                root
+            }
         };
+        roots.views.push(root.position);
         let mut reduction = root.reduction.and_then(Term::tuple);
         let mut next = || reduction.as_mut().and_then(Elements::next);
         let (rows, reduces, external) = (next(), next(), next());

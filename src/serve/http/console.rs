@@ -14,7 +14,7 @@ use super::{
     changes::changes_of,
     compression,
     concurrency_limit::QuestionLimits,
-    databases::{DatabaseQuery, last_compactions},
+    databases::{DatabaseQuery, newest_jobs},
     docs,
     error::ApiError,
     explain::{meant, no_match},
@@ -353,10 +353,10 @@ fn planned_for_people(plan: &Plan, shown: usize) -> (Planned, Vec<RefusedLine>) 
 async fn databases(state: &AppState, mut given: Given) -> Result<Page, ApiError> {
     given.set_default("sort", "reclaimable_bytes");
     let query: DatabaseQuery = parsed(&given)?;
-    let (last, now) = (last_compactions(state).await, state.clock.now());
+    let (jobs, now) = (newest_jobs(state).await, state.clock.now());
     in_turn(state, move |plan| {
         let wanted = query.wanted().map_err(ApiError::bad)?;
-        Ok(console::databases(&given, &Databases::of(&plan, &wanted, &last, now), now))
+        Ok(console::databases(&given, &Databases::of(&plan, &wanted, &jobs, now), now))
     })
     .await
 }
@@ -493,9 +493,9 @@ async fn target(state: &AppState, id: &str) -> Result<Page, ApiError> {
 async fn database(state: &AppState, db: &str) -> Result<Page, ApiError> {
     let found = find(state, db, COPIES).await?;
     let (outcomes, events) = remembered(state, found.selector).await?;
-    let (last, now) = (last_compactions(state).await, state.clock.now());
+    let (jobs, now) = (newest_jobs(state).await, state.clock.now());
     let name = db.to_owned();
-    let line = move |plan: Arc<Plan>| Ok(DatabaseLine::of(&plan, &name, &last, now));
+    let line = move |plan: Arc<Plan>| Ok(DatabaseLine::of(&plan, &name, &jobs, now));
     let line = in_turn(state, line).await?;
     let design = format!("{db}/");
     let about = |line: &AdviceLine| {

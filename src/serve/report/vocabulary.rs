@@ -58,7 +58,7 @@ vocabularies! {
     /// The source of a fact: CouchDB over HTTP, or the headers of its files.
     Source: FactSource::labels();
     /// How far a predicted size can be trusted.
-    Confidence: ["high", "low", "learned"];
+    Confidence: ["high", "low", "learned", "estimated"];
     /// Why facts count as fresh.
     Fresh: [plan::Freshness::RecentlyMeasured.label(), plan::Freshness::ConfirmedByFeeds.label()];
     /// Why a target does not start.

@@ -1,4 +1,4 @@
-//! Encodes Erlang's external term format, for the input of a signature.
+//! Encodes Erlang's external term format, for the input of a signature and for rows of trees.
 //!
 //! Owns the form of `term_to_binary(Term, [{minor_version, 1}])`; the signature is a digest of it,
 //! so every byte matters.
@@ -10,54 +10,77 @@ const LONGEST_STRING: usize = 0xffff;
 
 /// An encoder of one term.
 #[derive(Debug)]
-pub(super) struct Encoder {
+pub(crate) struct Encoder {
     out: Vec<u8>,
 }
 
 impl Encoder {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { out: vec![131] }
     }
 
-    pub(super) fn finish(self) -> Vec<u8> {
+    /// An encoder of a part of a term, without version byte.
+    pub(crate) const fn part(out: Vec<u8>) -> Self {
+        Self { out }
+    }
+
+    pub(crate) fn finish(self) -> Vec<u8> {
         self.out
     }
 
+    /// Adds a term that is already encoded.
+    pub(crate) fn encoded(&mut self, term: &[u8]) {
+        self.out.extend(term);
+    }
+
+    /// Begins a list, unless it is empty; its elements and [`Self::nil`] follow.
+    pub(crate) fn begin_list(&mut self, count: usize) {
+        if count > 0 {
+            self.out.push(108);
+            self.length(count);
+        }
+    }
+
+    /// Ends a list, or is an empty one.
+    pub(crate) fn nil(&mut self) {
+        self.out.push(106);
+    }
+
     /// Begins a tuple; its elements follow.
-    pub(super) fn tuple(&mut self, count: u8) {
+    pub(crate) fn tuple(&mut self, count: u8) {
         self.out.extend([104, count]);
     }
 
     /// Encodes a list that does not consist of bytes only.
-    pub(super) fn list<T>(
+    pub(crate) fn list<T>(
         &mut self,
         items: impl ExactSizeIterator<Item = T>,
         mut write: impl FnMut(&mut Self, T),
     ) {
-        let count = items.len();
-        if count > 0 {
-            self.out.push(108);
-            self.length(count);
-            for item in items {
-                write(self, item);
-            }
+        self.begin_list(items.len());
+        for item in items {
+            write(self, item);
         }
-        self.out.push(106);
+        self.nil();
     }
 
-    pub(super) fn binary(&mut self, text: &str) {
+    pub(crate) fn binary(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.out.push(109);
-        self.length(text.len());
-        self.out.extend(text.as_bytes());
+        self.length(bytes.len());
+        self.out.extend(bytes);
     }
 
-    pub(super) fn atom(&mut self, name: &str) {
+    pub(crate) fn atom(&mut self, name: &str) {
         self.out.push(100);
         self.out.extend(u16::try_from(name.len()).unwrap_or(u16::MAX).to_be_bytes());
         self.out.extend(name.as_bytes());
     }
 
-    pub(super) fn integer(&mut self, value: i128) {
+    pub(crate) fn integer(&mut self, value: i128) {
         if let Ok(small) = u8::try_from(value) {
             self.out.extend([97, small]);
         } else if let Ok(value) = i32::try_from(value) {
@@ -72,7 +95,7 @@ impl Encoder {
     }
 
     /// Encodes a JSON value like CouchDB: an object is a tuple of one list of pairs.
-    pub(super) fn json(&mut self, value: &Json) {
+    pub(in crate::design) fn json(&mut self, value: &Json) {
         match value {
             Json::Integer(value) => self.integer(*value),
             Json::Float(value) => {
@@ -90,7 +113,7 @@ impl Encoder {
     }
 
     /// Encodes an object's list of pairs.
-    pub(super) fn pairs(&mut self, pairs: &[(String, Json)]) {
+    pub(in crate::design) fn pairs(&mut self, pairs: &[(String, Json)]) {
         self.list(pairs.iter(), |out, (key, value)| {
             out.tuple(2);
             out.binary(key);

@@ -138,6 +138,11 @@ async fn pages_about_one_node_do_not_speak_of_a_cluster() {
         "/queue",
         "/nodes",
         "/events",
+        "/jobs",
+        "/advice",
+        "/status",
+        "/what-if",
+        "/preflight?db=orders",
     ] {
         let page = surface.get(path).await;
         assert_eq!(page.status, StatusCode::OK, "{path}: {}", page.text());

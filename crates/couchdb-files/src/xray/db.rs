@@ -1,0 +1,269 @@
+//! The X-ray of a database file.
+//!
+//! Owns which part a row and a revision belong to. The order in which trees are read is the order
+//! in which a compaction writes them.
+
+use super::{
+    Shares, Walk, XrayError,
+    attachments::{Attachment, SeenAttachments},
+    compaction::DbCompaction,
+    parts::{Part, Parts},
+};
+use crate::{
+    DbHeader,
+    chunk::{Compression, Reader, decompress},
+    compacted::Reduction,
+    revisions::{Content, DocRow, DocTree, Revision},
+    term::{Elements, Term},
+    tree::{NodeRef, WalkError},
+};
+
+/// Maximum length of a body that is read for its attachments.
+const MAX_BODY_BYTES: usize = 64 << 20;
+
+/// A body of this length or less, with checksum and marker, has no fields, whatever compressed it.
+const EMPTY_BODY_BYTES: u64 = 46;
+/// A longer one than this has fields.
+const SHORT_BODY_BYTES: u64 = 100;
+
+/// Attributes the bytes of a database; returns its size after a compaction.
+pub(super) fn xray(walk: &mut Walk<'_>, db: &DbHeader, record: u64) -> Result<u64, XrayError> {
+    let mut compaction = DbCompaction::new(db, record, walk.reader.size());
+    purges(walk, db, &mut compaction)?;
+    docs_by_seq(walk, db, &mut compaction)?;
+    let terms = walk.term(db.roots.security)? + walk.term(db.roots.props)?;
+    compaction.end_docs(&mut walk.reader, terms)?;
+    docs_by_id(walk, db, &mut compaction)?;
+    let mut compression = Compression::Snappy;
+    walk.tree(db.roots.local, |_| 0, &mut |_, parts, leaf| {
+        compression = leaf.compression;
+        let mut shares = Shares::of(leaf);
+        let done = leaf.each(|id, value| {
+            parts.add(Part::LocalDocuments, shares.take(id, value), 1);
+            compaction.row(id, value, Reduction::Nothing);
+            Some(())
+        });
+        shares.finish(parts, done);
+        Ok(())
+    })?;
+    Ok(compaction.finish(compression))
+}
+
+/// The trees of purges, by UUID and by sequence. A compaction keeps as many as the limit says.
+fn purges(
+    walk: &mut Walk<'_>,
+    db: &DbHeader,
+    compaction: &mut DbCompaction,
+) -> Result<(), XrayError> {
+    let last = crate::last_purge(walk.reader.source(), db).unwrap_or_default();
+    let forgotten = last.saturating_sub(db.purge_infos_limit);
+    for (root, count) in [(db.roots.purge, 0), (db.roots.purge_seq, 1)] {
+        walk.tree(root, |_| 0, &mut |_, parts, leaf| {
+            let mut shares = Shares::of(leaf);
+            let done = leaf.each(|key, value| {
+                parts.add(Part::PurgeInfos, shares.take(key, value), count);
+                let seq = if count == 1 { key } else { value.tuple()?.next()? };
+                if seq.number()? > forgotten {
+                    compaction.row(key, value, Reduction::Count(1));
+                }
+                Some(())
+            });
+            shares.finish(parts, done);
+            Ok(())
+        })?;
+        compaction.end_tree(Compression::Snappy);
+    }
+    Ok(())
+}
+
+fn docs_by_seq(
+    walk: &mut Walk<'_>,
+    db: &DbHeader,
+    compaction: &mut DbCompaction,
+) -> Result<(), XrayError> {
+    walk.tree(db.roots.seq, |_| 0, &mut |reader, parts, leaf| {
+        let mut shares = Shares::of(leaf);
+        let (mut row, mut failed) = (DocRow::default(), Ok(()));
+        let done = leaf.each(|key, value| {
+            row.read(DocTree::Seq, key, value)?;
+            add_row(parts, &mut shares, &row, (key, value), 0);
+            failed = compaction.doc(reader, &row, (key, value), leaf.compression);
+            failed.is_ok().then_some(())
+        });
+        failed?;
+        shares.finish(parts, done);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn docs_by_id(
+    walk: &mut Walk<'_>,
+    db: &DbHeader,
+    compaction: &mut DbCompaction,
+) -> Result<(), XrayError> {
+    let mut seen = SeenAttachments::default();
+    let active = |node: &NodeRef<'_>| active_bytes(node).unwrap_or_default();
+    walk.tree(db.roots.id, active, &mut |reader, parts, leaf| {
+        let mut shares = Shares::of(leaf);
+        let (mut row, mut failed) = (DocRow::default(), Ok(()));
+        let done = leaf.each(|key, value| {
+            row.read(DocTree::Id, key, value)?;
+            add_row(parts, &mut shares, &row, (key, value), 1);
+            failed = add_revisions(reader, parts, &mut seen, &row)
+                .and_then(|()| compaction.id_row(reader, &row));
+            failed.is_ok().then_some(())
+        });
+        failed?;
+        shares.finish(parts, done);
+        Ok(())
+    })?;
+    compaction.end_ids();
+    walk.exact &= !seen.is_overfull;
+    Ok(())
+}
+
+/// The bytes of bodies and attachments below a node of the tree of ids, as CouchDB counts them.
+fn active_bytes(node: &NodeRef<'_>) -> Option<u64> {
+    let sizes = node.reduction?.tuple()?.nth(2)?;
+    let Some(mut fields) = sizes.tuple() else { return sizes.number() };
+    if fields.len() == 3 {
+        fields.next();
+    }
+    fields.next()?.number()
+}
+
+/// Adds a document's row; `count` is one for one of the two trees that have it.
+fn add_row(
+    parts: &mut Parts,
+    shares: &mut Shares,
+    row: &DocRow<'_>,
+    (key, value): (Term<'_>, Term<'_>),
+    count: u64,
+) {
+    if row.deleted {
+        parts.add(Part::TombstoneRows, shares.take(key, value), count);
+    } else {
+        let part = Part::of_revisions(row.revisions.len());
+        parts.add(part, shares.take_bytes(row.tree_bytes), count);
+    }
+}
+
+/// Adds the bodies and attachments of a document.
+fn add_revisions(
+    reader: &mut Reader<'_>,
+    parts: &mut Parts,
+    seen: &mut SeenAttachments,
+    row: &DocRow<'_>,
+) -> Result<(), WalkError> {
+    let winner = row.winner();
+    // Leaves first: what a replaced revision shares with one is not dead.
+    for is_leaf in [true, false] {
+        for (index, revision) in row.revisions.iter().enumerate() {
+            let Revision { leaf, content: Some(content), .. } = *revision else { continue };
+            if leaf != is_leaf {
+                continue;
+            }
+            let body = Body::of(reader, content)?;
+            let part = match (leaf, content.deleted, winner == Some(index)) {
+                (false, ..) => Part::DeadBodies,
+                (true, false, true) => Part::WinningBodies,
+                (true, false, false) => Part::ConflictBodies,
+                (true, true, false) => Part::DeletedConflicts,
+                (true, true, true) if has_fields(reader, content.at, body.stored)? => {
+                    Part::TombstonesWithBody
+                }
+                (true, true, true) => Part::TombstonesWithoutBody,
+            };
+            if body.is_lost && leaf {
+                parts.add(Part::Unreadable, body.stored, 1);
+                continue;
+            }
+            parts.add(part, body.stored, 1);
+            if leaf {
+                parts.reach(content.at, body.stored);
+            }
+            body.each_attachment(|attachment| seen.add(parts, attachment, leaf));
+        }
+    }
+    Ok(())
+}
+
+/// A body and the attachments of its revision.
+pub(super) struct Body<'a> {
+    /// Its bytes in the file.
+    pub(super) stored: u64,
+    /// Whether it cannot be read.
+    is_lost: bool,
+    attachments: Attachments<'a>,
+}
+
+enum Attachments<'a> {
+    /// From the row.
+    Row(Term<'a>),
+    /// From the body, as a term with version byte.
+    Body(Vec<u8>),
+}
+
+impl<'a> Body<'a> {
+    /// The body of a revision; read only where its row does not tell its size.
+    pub(super) fn of(reader: &mut Reader<'_>, content: Content<'a>) -> Result<Self, WalkError> {
+        if let Some(((stored, _), attachments)) = content.bytes.zip(content.attachments) {
+            let is_lost = content.at.saturating_add(stored) > reader.size();
+            let attachments = Attachments::Row(attachments);
+            return Ok(Self { stored, is_lost, attachments });
+        }
+        let chunk = reader.chunk(content.at, MAX_BODY_BYTES).map_err(WalkError::Read)?;
+        let is_lost = chunk.is_none();
+        let stored = chunk.as_ref().map_or(0, |chunk| chunk.stored);
+        let list = chunk.and_then(|chunk| {
+            let second = Term::decode(&chunk.term).ok()?.tuple()?.nth(1)?;
+            match second.binary() {
+                Some(packed) => Some(decompress(packed, MAX_BODY_BYTES)?.0),
+                None => Some([&[131], second.encoded()].concat()),
+            }
+        });
+        Ok(Self { stored, is_lost, attachments: Attachments::Body(list.unwrap_or_default()) })
+    }
+
+    /// Calls `each` with the attachments.
+    pub(super) fn each_attachment(&self, mut each: impl FnMut(Attachment<'_>)) {
+        match &self.attachments {
+            Attachments::Row(term) => term
+                .list()
+                .into_iter()
+                .flatten()
+                .filter_map(Term::tuple)
+                .filter_map(Attachment::of)
+                .for_each(each),
+            Attachments::Body(term) => {
+                let list = Term::decode(term).ok().and_then(Term::list).into_iter().flatten();
+                // `{Name, Type, Chunks, Length, …}`.
+                let fields = list.filter_map(Term::tuple).map(|mut fields: Elements<'_>| {
+                    fields.next();
+                    fields.next();
+                    fields
+                });
+                fields.filter_map(Attachment::of).for_each(&mut each);
+            }
+        }
+    }
+}
+
+/// Whether the body of a tombstone has fields. Reads only bodies whose length does not tell.
+fn has_fields(reader: &mut Reader<'_>, at: u64, stored: u64) -> Result<bool, WalkError> {
+    if !(EMPTY_BODY_BYTES + 1..=SHORT_BODY_BYTES).contains(&stored) {
+        return Ok(stored > EMPTY_BODY_BYTES);
+    }
+    let chunk = reader.chunk(at, MAX_BODY_BYTES).map_err(WalkError::Read)?;
+    let is_empty = chunk.and_then(|chunk| {
+        let body = Term::decode(&chunk.term).ok()?.tuple()?.next()?;
+        let body = match body.binary() {
+            Some(packed) => decompress(packed, MAX_BODY_BYTES)?.0,
+            None => [&[131], body.encoded()].concat(),
+        };
+        // `{[]}`.
+        Some(body == [131, 104, 1, 106])
+    });
+    Ok(!is_empty.unwrap_or(false))
+}
