@@ -218,12 +218,12 @@ fn the_peak_of_a_view_counts_all_its_files_on_a_node() {
 #[test]
 fn the_copy_with_waste_starts_and_no_other() {
     for (sizes, done, starts, requests) in [
-        ([11, 11, 100], &[][..], Some(2), 1),
-        ([11, 50, 100], &[], Some(2), 2),
-        ([11, 50, 11], &[2], Some(1), 1),
+        ([10, 10, 100], &[][..], Some(2), 1),
+        ([10, 50, 100], &[], Some(2), 2),
+        ([10, 50, 10], &[2], Some(1), 1),
         // The others have nothing to free, although the round has not compacted them.
-        ([11, 11, 100], &[2], None, 1),
-        ([100, 11, 11], &[], Some(0), 1),
+        ([10, 10, 100], &[2], None, 1),
+        ([100, 10, 10], &[], Some(0), 1),
         ([100, 100, 100], &[], Some(0), 3),
     ] {
         let mut draft = Draft::new(5);
