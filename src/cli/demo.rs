@@ -67,14 +67,14 @@ headroom:
 ";
 
 /// The configuration for the cluster without faults: channels that weigh waste against writing, large shards only in
-/// quiet hours, and room for a view with four files on a node. Those who look at `now` are not at work at night, so the
-/// quiet hours begin later.
+/// quiet hours, and room for a view with four files on a node. Whoever looks at `now` is at work, so the quiet hours
+/// begin later.
 fn config_without_faults(now: Moment) -> String {
     let hour = |hours: u64| {
         let at = now.plus(Duration::from_secs(hours * 3_600)).unix() % 86_400;
         format!("{:02}:00", at / 3_600)
     };
-    let (from, to) = (hour(6), hour(18));
+    let (from, to) = (hour(3), hour(13));
     let channels = format!(
         "channels:
   - name: large_dbs
@@ -84,7 +84,7 @@ fn config_without_faults(now: Moment) -> String {
     windows: [{{from: \"{from}\", to: \"{to}\"}}]
   - {{name: dbs, kind: db, priority: rent, max_size: 2GiB}}
   - {{name: views, kind: view, priority: rent}}
-  - {{name: index_files, kind: cleanup, priority: cleanup}}
+  - {{name: index_cleanup, kind: cleanup, priority: cleanup}}
 "
     );
     let limits = "limits: {per_node: 4, cluster: 12, duty: 100%, bytes_per_hour: 8TiB}";
@@ -282,6 +282,7 @@ mod tests {
         let node_settings = monitor.start_node_settings(nothing_writes, &mut tasks);
         monitor.start_enforcer(&mut tasks);
         let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let mut missing_families: Vec<&str> = Vec::new();
         for _ in 0..15 {
             sleep(MINUTE).await;
             let inputs = AdviceInputs {
@@ -294,11 +295,15 @@ mod tests {
                 remedy_settings: RemedySettings::from(&settings),
             };
             seen.extend(check(&inputs, clock.now()).iter().map(|result| result.rule.code));
+            let is_seen =
+                |family: &&Family| family.rules.iter().any(|rule| seen.contains(rule.code));
+            let missing = FAMILIES.iter().filter(|it| !is_seen(it)).map(|family| family.title);
+            missing_families = missing.collect();
+            if missing_families.is_empty() {
+                break;
+            }
         }
-        let is_seen = |family: &&Family| family.rules.iter().any(|rule| seen.contains(rule.code));
-        let missing: Vec<&str> =
-            FAMILIES.iter().filter(|it| !is_seen(it)).map(|family| family.title).collect();
-        assert_eq!(missing, [""; 0], "{seen:?}");
+        assert_eq!(missing_families, [""; 0], "{seen:?}");
         stop.cancel();
     }
 }

@@ -264,7 +264,7 @@ pub(super) fn judge_view(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::facts::{FactFlags, FactSource, Measurement, OptionalU64};
+    use crate::model::facts::{FactFlags, OptionalU64};
 
     const MIB: u64 = 1 << 20;
 
@@ -287,12 +287,9 @@ mod tests {
 
     fn after(at: u64, file: u64, active: u64, seq: u64, compacted: u64) -> Facts {
         Facts {
-            file_bytes: OptionalU64::new(file * MIB),
-            active_bytes: OptionalU64::new(active * MIB),
             update_seq: OptionalU64::new(seq),
             compacted_seq: OptionalU64::new(compacted),
-            measured_at: Some(Measurement { at: Moment::from_unix(at), source: FactSource::Http }),
-            ..Facts::default()
+            ..Facts::read(file * MIB, active * MIB, Moment::from_unix(at))
         }
     }
 

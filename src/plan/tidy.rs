@@ -103,7 +103,8 @@ impl Plan {
     /// The conditions without what passes by itself: running jobs, busy nodes.
     fn undisturbed(&self) -> Conditions {
         let mut conditions = self.conditions.clone();
-        conditions.jobs = Arc::default();
+        // That a node was polled stays: otherwise the facts of its files would count as running jobs.
+        Arc::make_mut(&mut conditions.jobs).list.clear();
         let nodes = &mut Arc::make_mut(&mut conditions.pressures).nodes;
         nodes.values_mut().for_each(|node| node.hold = None);
         Arc::make_mut(&mut conditions.constraints).enforcing_since = None;

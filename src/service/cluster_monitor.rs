@@ -140,7 +140,7 @@ pub struct ClusterMonitor {
     client_users: TaskTracker,
     handles: CouchHandles,
     scan_settings: latest::Sender<Arc<scan::ScanSettings>>,
-    plan_settings: latest::Sender<Arc<planner::PlannerSettings>>,
+    plan_settings: latest::Sender<Arc<planner::Policy>>,
     job_state_settings: latest::Sender<Arc<job_state::JobStateSettings>>,
     disk_settings: latest::Sender<Arc<disk::DiskSettings>>,
     pressure_settings: latest::Sender<Arc<limits::Pressure>>,
@@ -597,8 +597,8 @@ fn scan_settings(settings: &Settings) -> scan::ScanSettings {
     }
 }
 
-fn plan_settings(settings: &Settings) -> planner::PlannerSettings {
-    planner::PlannerSettings {
+fn plan_settings(settings: &Settings) -> planner::Policy {
+    planner::Policy {
         channels: Arc::new(settings.channels.clone()),
         rules: Rules {
             mode: settings.mode,

@@ -263,6 +263,16 @@ impl Draft {
         self.find((Some(TargetKind::Db), node, db.0, extra))
     }
 
+    /// The copy of a shard of the database with this name, if it exists.
+    pub fn find_copy(
+        &self,
+        node: NodeIx,
+        name: DbName<'_>,
+        range: Option<Range>,
+    ) -> Option<TargetIx> {
+        self.find_shard(node, self.find_db(name)?, range)
+    }
+
     /// A database's cleanup target, created if new.
     pub fn get_or_add_cleanup(&mut self, db: DbIx) -> TargetIx {
         self.get_or_add_row((Some(TargetKind::Cleanup), NodeIx::CLUSTER, db.0, 0))

@@ -223,41 +223,6 @@ async fn recliner_beside(dir: &Path, words: &[&str]) -> Ran {
     Ran { err, ..ran }
 }
 
-/// The fields of a target in JSON.
-const FIELDS: [&str; 31] = [
-    "id",
-    "kind",
-    "node",
-    "db",
-    "range",
-    "name",
-    "ddoc",
-    "signature",
-    "state",
-    "copies",
-    "estimated",
-    "file_bytes",
-    "active_bytes",
-    "external_bytes",
-    "predicted_bytes",
-    "reclaimable_bytes",
-    "confidence",
-    "ratio",
-    "update_seq",
-    "compacted_seq",
-    "docs",
-    "deleted_docs",
-    "updates_pending",
-    "collator_versions",
-    "compact_running",
-    "sources",
-    "measured_at",
-    "channel",
-    "priority",
-    "misses",
-    "refusal",
-];
-
 #[tokio::test]
 async fn scan_prints_every_target_as_json() {
     let site = Site::open(world()).await;
@@ -268,11 +233,6 @@ async fn scan_prints_every_target_as_json() {
     let up: Vec<_> = nodes.iter().map(|node| (node["node"].as_str(), &node["up"])).collect();
     assert_eq!(up, NODES.map(|name| (Some(name), &Value::Bool(true))));
     let targets = answer["targets"].as_array().unwrap();
-    for target in targets {
-        for field in FIELDS {
-            assert!(target.get(field).is_some(), "{field} is missing in {target}");
-        }
-    }
     let files: usize =
         NODES.iter().map(|node| site.cluster.world(|world| world.files(node)).unwrap().len()).sum();
     let of_kind = |kind: &str| targets.iter().filter(|it| it["kind"] == kind).count();

@@ -84,7 +84,7 @@ fn week(by: &str, tally: Tally) -> SimulatedWeek {
 /// The settings of the demo, with readings as seldom as a week allows. Nobody else reaches the service.
 fn quickened(mut settings: Settings) -> Settings {
     settings.web.listen_address = (Ipv4Addr::LOCALHOST, 0).into();
-    settings.scan.interval = Duration::from_secs(4 * 3_600);
+    settings.scan.interval = Duration::from_secs(6 * 3_600);
     settings.scan.interval_followed = settings.scan.interval;
     settings.scan.fresh_for = Duration::from_secs(86_400);
     settings.poll = Duration::from_secs(2);

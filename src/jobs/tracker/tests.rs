@@ -6,7 +6,7 @@ mod unconfirmed;
 use super::*;
 use crate::{
     model::{
-        facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
+        facts::{FactFlags, Facts, OptionalU64},
         records::{Intent, JobResult},
     },
     sources::inventory::{ActiveTask, TaskKind},
@@ -34,12 +34,9 @@ struct Scenario {
 
 fn facts(seconds: u64, file: u64, active: u64, seq: u64, compacted: u64) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(active),
         update_seq: OptionalU64::new(seq),
         compacted_seq: OptionalU64::new(compacted),
-        measured_at: Some(Measurement { at: at(seconds), source: FactSource::Http }),
-        ..Facts::default()
+        ..Facts::read(file, active, at(seconds))
     }
 }
 

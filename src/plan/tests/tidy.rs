@@ -100,6 +100,20 @@ fn each_compaction_makes_room_for_the_next() {
 }
 
 #[test]
+fn what_others_compact_now_takes_no_slot_in_the_outlook() {
+    let mut draft = Draft::new(5);
+    let ids = node_with(&mut draft, &[("a", 100, 10), ("b", 100, 10)]);
+    let mut runs = facts(100 * MIB, 10 * MIB, 100);
+    runs.flags.compact_running = true;
+    draft.set_facts(ids[0], runs);
+    let polled_nodes = vec![(NodeIx::from_usize(1).unwrap(), at(200))];
+    let jobs = Arc::new(Jobs { polled_nodes, ..Jobs::default() });
+    let conditions = Conditions { jobs, disks: disks(Some(500)), ..Conditions::default() };
+    let outlook = plan_of(&mut draft, &conditions, &rules()).tidy_outlook(None);
+    assert!(outlook.starts.iter().any(|start| start.ix == ids[1]), "{outlook:?}");
+}
+
+#[test]
 fn unknown_or_stated_space_makes_no_room() {
     let sizes = [("large", 400, 100), ("small", 60, 10)];
     let mut draft = Draft::new(5);

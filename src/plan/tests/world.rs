@@ -161,13 +161,11 @@ fn sized_facts(
     pending: Option<u64>,
 ) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(sizes.0 * MIB),
-        active_bytes: OptionalU64::new(sizes.1 * MIB),
         updates_pending: pending.into(),
         measured_at: measured
             .map(|ago| Measurement { at: at(NOW - ago), source: FactSource::Http }),
         flags,
-        ..Facts::default()
+        ..Facts::sized(sizes.0 * MIB, sizes.1 * MIB)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Determines the unused files at the end of a sweep.
 
-use super::{Disk, OnNode, db_and_range};
+use super::{Disk, OnNode};
 use crate::{
     datadir::{DirectoryContent, DirectoryVolume, OtherFileSums},
     jobs,
@@ -11,8 +11,8 @@ use crate::{
     scan::{running_jobs::RunningJobs, targets::TargetTables, views::IndexTables},
     sources::inventory::CompactionFile,
     table::{
-        CompactionFiles, DbIx, DiskUsage, Draft, NodeIx, PartSums, TargetIx, TargetRef, View,
-        VolumeUsage,
+        CompactionFiles, DbIx, DbName, DiskUsage, Draft, NodeIx, PartSums, TargetIx, TargetRef,
+        View, VolumeUsage,
     },
 };
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
@@ -285,8 +285,8 @@ fn largest_compactions(
     largest.sort_unstable_by_key(|(key, (_, bytes))| (Reverse(*bytes), *key));
     largest.truncate(MAX_LISTED_COMPACTIONS);
     let listed = largest.into_iter().map(|((shard, of_views, is_leftover), (files, bytes))| {
-        let (name, range) = db_and_range(shard);
-        let target = draft.find_db(name).and_then(|db| draft.find_shard(node, db, range));
+        let (name, range) = DbName::and_range_of(shard);
+        let target = draft.find_copy(node, name, range);
         let target = target.and_then(|ix| draft.current().target(ix));
         let shard_bytes = target.and_then(TargetRef::file_bytes);
         CompactionFiles { shard: shard.into(), of_views, is_leftover, files, bytes, shard_bytes }

@@ -4,6 +4,8 @@ use crate::{
     faulty_demo_config,
 };
 
+use strum::VariantArray as _;
+
 const A: &str = "couchdb@a";
 const GIB: u64 = 1 << 30;
 
@@ -283,6 +285,29 @@ fn each_channel_of_smoosh_runs_one_compaction_of_its_own() {
     world.advance(secs(6));
     let views: Vec<bool> = world.compactions().iter().map(|it| it.ddoc.is_some()).collect();
     assert_eq!(views, [false, true], "one of ratio_dbs, one of ratio_views");
+}
+
+#[test]
+fn who_compacts_changes_nothing_about_what_is_written() {
+    let world = || World::new(crate::demo_config(), 7).unwrap();
+    let (mut by_smoosh, mut by_nobody) = (world(), world());
+    for node in by_nobody.nodes() {
+        for channel in Channel::VARIANTS {
+            let section = format!("smoosh.{}", <&str>::from(channel));
+            by_nobody.set(&node, &section, "concurrency", "0");
+        }
+    }
+    let day = secs(86_400);
+    by_smoosh.advance(day);
+    by_nobody.advance(day);
+    assert!(by_smoosh.tally().compactions > 0 && by_nobody.tally().compactions == 0);
+    for db in by_smoosh.databases().collect::<Vec<_>>() {
+        let written = |world: &World| {
+            let info = world.database_info(&db).unwrap();
+            (info.seq, info.docs, info.deleted)
+        };
+        assert_eq!(written(&by_smoosh), written(&by_nobody), "{db}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::{
     correction::Correction,
-    facts::{FactFlags, FactSource, Measurement, OptionalU64},
+    facts::{FactFlags, OptionalU64},
     records::Calibration,
     target::{TargetId, TargetKind},
 };
@@ -169,12 +169,9 @@ fn a_futile_compaction_is_not_repeated_until_enough_changed() {
 /// the time.
 fn measured([file, active, seq, when]: [u64; 4]) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file * MIB / 10),
-        active_bytes: OptionalU64::new(active * MIB / 10),
         update_seq: OptionalU64::new(seq),
         compacted_seq: OptionalU64::new(seq),
-        measured_at: Some(Measurement { at: at(when), source: FactSource::Http }),
-        ..Facts::default()
+        ..Facts::read(file * MIB / 10, active * MIB / 10, at(when))
     }
 }
 

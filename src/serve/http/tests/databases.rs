@@ -85,7 +85,7 @@ fn the_rest_of_a_database_takes_as_long_as_the_pace_says() {
         pace,
     };
     let pace = |freed_lately, at_least, rest| Pace { freed_lately, at_least, rest_seconds: rest };
-    let sums = "orders: 542 GiB, 207 GiB reclaimable; it grows by 3.0 GiB a day";
+    let sums = "orders: 542 GiB, 207 GiB reclaimable; it grows by 3 GiB a day";
     for (waiting, pace, rest) in [
         (0, Some(pace(5, false, None)), ""),
         (19, None, ""),

@@ -340,7 +340,7 @@ async fn pages_sentences_and_alerts_show_the_same_numbers() {
     let orders = usage.largest.iter().find(|line| line.db == "orders").unwrap();
     let of_orders = surface.get("/database?name=orders").await;
     let says =
-        format!("{} reclaimable, in all copies", format_size_short(orders.bytes.reclaimable_bytes));
+        format!("{} reclaimable in all files", format_size_short(orders.bytes.reclaimable_bytes));
     assert!(of_orders.text().contains(&says), "{says}: {}", of_orders.text());
     // Sums the samples like the rule behind the alert.
     let (views, others): (Vec<&str>, Vec<&str>) = scrape
