@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, name, percent, with_code},
+    cells::{ago, bytes, count, link, name, percent, with_code},
     chart::{self, Segment},
     queue::{all_starts, starts, why_not},
 };
@@ -114,7 +114,7 @@ fn volumes(answers: &OverviewAnswers) -> Markup {
                 span.key.live {} "live" span.key.waste {} "reclaimable" span.key.waste.unused {} "unused files" span.key.other {} "everything else" span.key.free {} "free"
             } }
             @for volume in &space.volumes {
-                div { b { (name(&volume.volume)) } " " (says_of(volume)) }
+                div { b { (name(&volume.volume)) } " " (says_of(volume)) " " a href=(link("changes", &[("name", &volume.volume)])) { "What changed?" } }
                 @if let Some(size) = volume.size_bytes {
                     (chart::stacked("volume", &segments(volume, size), size as f64, &plain(volume)))
                 }

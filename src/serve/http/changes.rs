@@ -48,6 +48,14 @@ pub(super) struct ChangesParameters {
 }
 
 async fn answer(state: AppState, query: ChangesParameters) -> Result<Answer<Changes>, ApiError> {
+    Ok(Answer::of(&changes_of(&state, query).await?))
+}
+
+/// What changed, for a program or a page.
+pub(super) async fn changes_of(
+    state: &AppState,
+    query: ChangesParameters,
+) -> Result<Changes, ApiError> {
     let now = state.clock.now();
     let read = |name, text: &str| match text {
         "yesterday" => time(name, SINCE, now),
@@ -57,10 +65,10 @@ async fn answer(state: AppState, query: ChangesParameters) -> Result<Answer<Chan
     let until = query.until.as_deref().map(|text| read("until", text)).transpose();
     let until = until.map_err(ApiError::bad)?;
     let books = Arc::clone(&state.ledger.borrow());
-    let stored = journal_of(&state)?.ledger_buckets(books.needed(since));
-    let stored = in_turn(&state, stored).await?;
+    let stored = journal_of(state)?.ledger_buckets(books.needed(since));
+    let stored = in_turn(state, stored).await?;
     let buckets: Vec<Bucket> =
         stored.iter().filter_map(|(_, bytes)| Bucket::decode(bytes)).collect();
     let query = ChangesQuery { since, until, by: query.by.map(|Named(by)| by), name: query.name };
-    Ok(Answer::of(&Changes::of(&changes(&books, &buckets, &query), since, now)))
+    Ok(Changes::of(&changes(&books, &buckets, &query), since, now))
 }

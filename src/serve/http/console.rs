@@ -11,6 +11,7 @@ mod what_if;
 use super::{
     admin::read_body,
     advice::advice_of,
+    changes::changes_of,
     compression,
     concurrency_limit::QuestionLimits,
     databases::{DatabaseQuery, newest_jobs},
@@ -76,7 +77,7 @@ const MAX_FORM: usize = 1 << 16;
 const WEEK: u64 = 7 * 86_400;
 
 /// The pages but the first, by path.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "/databases",
     "/targets",
     "/target",
@@ -84,6 +85,7 @@ const PAGES: [&str; 14] = [
     "/queue",
     "/jobs",
     "/events",
+    "/changes",
     "/nodes",
     "/advice",
     "/what-if",
@@ -193,6 +195,10 @@ async fn own_page(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
         "/queue" => queue(state).await,
         "/jobs" => jobs(state, given).await,
         "/events" => events(state, given).await,
+        "/changes" => {
+            let found = changes_of(state, parsed(&given)?).await.map_err(|refused| refused.why);
+            Ok(console::changes(&given, &found, state.clock.now()))
+        }
         "/nodes" => {
             let page = |plan: &Plan, state: &AppState| {
                 let planned = Planned::outline(plan, Wanted::default()).0;

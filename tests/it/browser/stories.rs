@@ -341,6 +341,7 @@ async fn pages_can_be_used_by_keyboard_alone() {
         ('q', "/queue"),
         ('j', "/jobs"),
         ('e', "/events"),
+        ('h', "/changes"),
         ('n', "/nodes"),
         ('a', "/advice"),
         ('w', "/what-if"),
