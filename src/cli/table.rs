@@ -17,6 +17,7 @@ mod scorecard;
 pub(super) mod sums;
 pub(super) mod tidy;
 mod usage;
+mod xrayed;
 
 pub(super) use advice::advice;
 pub(super) use databases::databases;
@@ -31,3 +32,4 @@ pub(super) use runs::runs;
 pub(super) use scanned::{disks, headline, nodes, queues, targets};
 pub(super) use scorecard::scorecard;
 pub(super) use usage::usage;
+pub(super) use xrayed::xrayed;
