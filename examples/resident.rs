@@ -251,7 +251,7 @@ async fn main() -> std::io::Result<()> {
         parts: true,
         top: 100,
     }));
-    let (_plan, plan) = watch::channel(Arc::new(planner::PlannerSettings {
+    let (_plan, plan) = watch::channel(Arc::new(planner::Policy {
         channels: Arc::new(Channels::default()),
         rules: Rules::default(),
     }));

@@ -9,6 +9,7 @@ mod advise;
 mod answer;
 mod args;
 mod backup;
+mod changes;
 mod check;
 mod completions;
 mod databases;
@@ -186,6 +187,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Databases(args) => databases::run(args).await,
             Command::Plan(args) => plan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
+            Command::Changes(args) => changes::run(args).await,
             Command::WhatIf(args) => what_if::run(args).await,
             Command::Top(args) => top::run(args).await,
             Command::Advise(args) => advise::run(args).await,

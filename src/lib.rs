@@ -80,6 +80,7 @@
 //!  book         the pages of docs/src as HTML
 //!  feeds        CouchDB's feeds in, recliner's out
 //!  act          enforcer, follower, warmer, takeover: everything that changes CouchDB
+//!  ledger       every change of used bytes, by cause
 //!  store        the journal and its writers
 //!  advice       what to do about the cluster: the rules and their findings
 //!  what_if      waste, writing and free space under any rules, days ahead; the scorecard of advice
@@ -154,6 +155,7 @@ pub mod datadir;
 pub mod feeds;
 mod import;
 mod jobs;
+pub mod ledger;
 mod log;
 pub mod model;
 pub mod plan;

@@ -2,6 +2,7 @@
 //!
 //! Owns values and the pure rules between them. Does no I/O and reads no clock: every rule takes `now`.
 
+pub mod cause;
 pub mod channel;
 pub mod correction;
 pub(crate) mod estimate;

@@ -43,7 +43,7 @@ use crate::{
     jobs::Running,
     model::{correction::Corrections, settings::ServedNodes},
     sources::inventory::{Reshard, Source},
-    table::{Snapshot, TargetIx},
+    table::{Movements, Snapshot, TargetIx},
     tasks::Now,
 };
 use db_events::EventBus;
@@ -150,6 +150,8 @@ pub struct ScanTask {
     running: watch::Sender<Arc<Running>>,
     /// Corrections of predictions, if a task of this process learns them.
     corrections: Option<watch::Receiver<Arc<Corrections>>>,
+    /// What moved on the disks, if a task of this process keeps books. It is kept until there is room.
+    movements: Option<mpsc::Sender<Movements>>,
     commands: mpsc::Receiver<ScanCommand>,
     events: EventBus,
 }
@@ -186,6 +188,7 @@ impl ScanTask {
             status,
             running,
             corrections: None,
+            movements: None,
             commands,
             events,
         };
@@ -196,6 +199,13 @@ impl ScanTask {
     #[must_use]
     pub fn correcting(mut self, corrections: watch::Receiver<Arc<Corrections>>) -> Self {
         self.corrections = Some(corrections);
+        self
+    }
+
+    /// Sends what moved on the disks with each snapshot.
+    #[must_use]
+    pub fn reporting(mut self, movements: mpsc::Sender<Movements>) -> Self {
+        self.movements = Some(movements);
         self
     }
 
@@ -262,6 +272,9 @@ impl ScanTask {
                 Effect::Publish(snapshot, status) => {
                     self.snapshots.send_replace(snapshot);
                     self.status.send_replace(status);
+                    if let Some(Ok(room)) = self.movements.as_ref().map(mpsc::Sender::try_reserve) {
+                        room.send(self.scanner.take_movements());
+                    }
                 }
                 Effect::PublishRunning(running) => {
                     self.running.send_replace(running);

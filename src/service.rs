@@ -225,6 +225,7 @@ impl Service {
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);
         monitor.start_scorecard(&mut tasks);
+        let ledger = monitor.start_ledger(journal.clone(), &mut tasks);
         let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
         let node_settings = monitor.start_node_settings(takeover.takeovers.clone(), &mut tasks);
         let advice = monitor.start_advice(node_settings.clone(), &mut tasks);
@@ -248,6 +249,7 @@ impl Service {
             status: monitor.scanner.status.clone(),
             advice: advice.view.clone(),
             scorecard: monitor.scorecard.clone(),
+            ledger,
             counts: monitor.job_state.counters.clone(),
             couchdb,
             about: Arc::new(about),

@@ -13,6 +13,7 @@ mod chunked_table;
 mod draft;
 mod index_set;
 mod indexes;
+mod movements;
 mod name_table;
 mod node;
 mod packed_facts;
@@ -30,6 +31,9 @@ mod waste;
 pub use draft::Draft;
 pub use index_set::IndexSet;
 pub use indexes::{DbIx, TargetIx};
+#[cfg(test)]
+pub(crate) use movements::recount;
+pub use movements::{Movement, Movements, NodeFiles};
 pub use name_table::DbName;
 pub use node::{
     CompactionFiles, DiskUsage, FoundShards, Node, NodeIx, NodeSmoosh, PriorityRange,
@@ -42,7 +46,7 @@ pub use replaced_file::ReplacedFile;
 pub use target_ref::TargetRef;
 pub use top_databases::{DbSums, ExportedDatabase, ExportedDatabases, FileSums};
 pub use totals::{PartialSum, TargetSums, Totals};
-pub use view::{IndexQuery, PartSums, SearchAttributes, View};
+pub use view::{IndexQuery, PartSums, SearchAttributes, View, ViewCopies};
 pub use waste::Waste;
 
 pub(crate) use chunked_table::ChunkedTable;

@@ -17,6 +17,7 @@ mod keep_waste;
 pub mod scorecard;
 mod simulation;
 
+pub use crate::plan::planner::Policy;
 pub use dates::{FillDates, VolumeDates, time_until_full};
 pub use keep_waste::{KeptHorizon, KeptWaste, WasteFit};
 
@@ -60,15 +61,6 @@ pub struct Present {
     pub conditions: Conditions,
     /// The present moment.
     pub now: Moment,
-}
-
-/// The rules under which compactions would be started.
-#[derive(Clone, Debug)]
-pub struct Policy {
-    /// The channels.
-    pub channels: Arc<Channels>,
-    /// All other settings.
-    pub rules: Rules,
 }
 
 impl Policy {

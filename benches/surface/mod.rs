@@ -144,6 +144,7 @@ fn router_over(plan: watch::Receiver<Arc<Plan>>) -> (Router, impl Sized) {
         config: config_rx,
         counts: watch::channel(Arc::default()).1,
         changes: watch::channel(Arc::default()).1,
+        ledger: watch::channel(Arc::default()).1,
         takeovers: watch::channel(Arc::default()).1,
         node_settings: watch::channel(Arc::default()).1,
         designs: Arc::new(NoDesigns),

@@ -346,8 +346,9 @@ fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
             "When it is built, compact it: an index that was built in one go is several times as large as its data:",
             &["compact", &target],
         ));
+        let at_once = if found.nodes.len() == 1 { "" } else { ", all copies at once" };
         remedy.push(Remedy::couchdb(
-            "Or without a running recliner, all copies at once:",
+            format!("Or without a running recliner{at_once}:"),
             "POST",
             &[db, "_compact", name],
             None,

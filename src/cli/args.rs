@@ -72,6 +72,11 @@ pub(super) enum Command {
     ///
     /// With a name, it prints the same in sentences.
     Databases(DatabasesArgs),
+    /// Print what changed on the disks since yesterday, and why: the causes add up exactly.
+    ///
+    /// A running recliner keeps the books, hour by hour for 14 days and day by day for 400: documents, waste, indexes,
+    /// new and deleted files, what compactions freed, and what no file of CouchDB explains.
+    Changes(ChangesArgs),
     /// Print what would start now, with the exact requests, and why the rest would not.
     ///
     /// Each start comes with what it would free, write and take. In advise mode the request is a curl
@@ -431,6 +436,27 @@ pub(super) struct DatabasesArgs {
     pub(super) limit: usize,
     #[command(flatten)]
     pub(super) from: AnswerArgs,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct ChangesArgs {
+    /// Only this volume or node; or this database or DB/_design/NAME, beside the sum of all others
+    pub(super) name: Option<String>,
+    /// Since this timestamp, 2026-11-21T00:54:00Z, day, age, such as 6h, or yesterday, which is 24h; rounded back to a
+    /// full hour
+    #[arg(long, value_name = "TIME", default_value = "yesterday")]
+    pub(super) since: String,
+    /// Until this timestamp, day or age, rounded up to a full hour [default: now]
+    #[arg(long, value_name = "TIME")]
+    pub(super) until: Option<String>,
+    /// Sum by cause, database, design or node
+    #[arg(long, value_name = "WHAT", value_parser = ["cause", "database", "design", "node"])]
+    pub(super) by: Option<String>,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
 }
 
 #[derive(Debug, Flags)]

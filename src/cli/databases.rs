@@ -8,44 +8,32 @@ use super::{
     table,
 };
 use crate::{
-    serve::report::{DatabaseSort, Databases, LastCompactions, WantedDatabases},
+    serve::report::{DatabaseSort, Databases, NewestJobs, WantedDatabases},
     text::Label,
 };
 use wall_clock::Clock;
 
 pub(super) async fn run(args: DatabasesArgs) -> Result<Exit, CommandError> {
     let ask = async |client: &ServiceClient| {
-        let limit = limit(&args).to_string();
-        let mut query = vec![("sort", &*args.sort), ("limit", &*limit)];
-        query.extend(args.name.as_deref().map(|name| ("search", name)));
-        client.get("/api/v1/databases", &query).await
+        let limit = args.limit.to_string();
+        let get = async |only: Option<(&str, &str)>| {
+            let mut query = vec![("sort", &*args.sort), ("limit", &*limit)];
+            query.extend(only);
+            client.get::<Databases>("/api/v1/databases", &query).await
+        };
+        let Some(name) = args.name.as_deref() else { return get(None).await };
+        let named = get(Some(("name", name))).await?;
+        if named.total > 0 { Ok(named) } else { get(Some(("search", name))).await }
     };
     let read = async |source: &SourceArgs| read_cluster(source, &args).await;
-    let mut found = args.from.answer(ask, read).await?;
+    let found = args.from.answer(ask, read).await?;
     let name = args.name.as_deref();
-    let is_exact = keep_exact(&mut found.answer, name);
     if let Some(name) = name.filter(|_| found.answer.databases.is_empty()) {
         let why = format!("no database is named {name:?}, and none has this text in its name");
         return Err(CommandError::failed(printable(&why)));
     }
-    let table = |found: &Databases, width| table::databases(found, is_exact, width);
+    let table = |found: &Databases, width| table::databases(found, name, width);
     found.print(args.from.format, table, "growth and last compactions are unknown")
-}
-
-/// Keeps only the database of this name, if there is one; returns whether there is.
-fn keep_exact(found: &mut Databases, name: Option<&str>) -> bool {
-    let is_exact = found.databases.iter().any(|line| Some(&*line.db) == name);
-    if is_exact {
-        found.databases.retain(|line| Some(&*line.db) == name);
-        (found.total, found.offset) = (1, 0);
-    }
-    is_exact
-}
-
-/// With a name, more databases are read than are printed: the one of that name may not be among the first.
-fn limit(args: &DatabasesArgs) -> usize {
-    const NAMED: usize = 10_000;
-    if args.name.is_some() { NAMED } else { args.limit }
 }
 
 /// Reads the cluster; also returns whether part of it could not be read.
@@ -58,8 +46,10 @@ async fn read_cluster(
         CommandError::usage(format!("--sort={:?} is not one of {known}", args.sort))
     })?;
     let reading = source.read().await?;
-    let (search, limit) = (args.name.as_deref(), limit(args));
-    let wanted = WantedDatabases { search, sort, limit, ..WantedDatabases::default() };
-    let (now, last) = (Clock::System.now(), LastCompactions::new());
-    Ok((Databases::of(&reading.plan, &wanted, &last, now), reading.exit()))
+    let (plan, name, now) = (&reading.plan, args.name.as_deref(), Clock::System.now());
+    let all = WantedDatabases { sort, limit: args.limit, ..WantedDatabases::default() };
+    let of = |wanted| Databases::of(plan, &wanted, &NewestJobs::default(), now);
+    let named = of(WantedDatabases { name, ..all.clone() });
+    let found = if named.total > 0 { named } else { of(WantedDatabases { search: name, ..all }) };
+    Ok((found, reading.exit()))
 }

@@ -18,6 +18,7 @@ use crate::{
         couchdb::{NO_USER, SetupError, USER_AGENT},
         node_settings::NodeSettings,
     },
+    table::{Node, NodeIx},
 };
 use couchdb_client::{Client, ErrorKind, Transport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -206,8 +207,15 @@ pub(super) async fn await_first_sweep(
             }
         }
     };
+    let polled = await_running_jobs(watch).await;
     let version = watch.scanner.snapshots.borrow().version();
-    let planned = watch.planner.plan.wait_for(|plan| plan.snapshot.version() >= version).await;
+    let knows_jobs = |plan: &Plan| {
+        let known = &plan.conditions.jobs.polled_nodes;
+        polled.iter().all(|node| known.iter().any(|(at, _)| at == node))
+    };
+    let planned =
+        watch.planner.plan.wait_for(|plan| plan.snapshot.version() >= version && knows_jobs(plan));
+    let planned = planned.await;
     let plan = match planned {
         Ok(plan) => Arc::clone(&plan),
         Err(_) => return Err(CommandError::failed("the planner ended")),
@@ -217,6 +225,23 @@ pub(super) async fn await_first_sweep(
     }
     Ok(ClusterReading { plan, status, node_settings: Arc::default() })
 }
+
+/// Waits for the first poll of running jobs whose targets are known, so that nothing that is being compacted
+/// counts as startable; returns the nodes that answered it.
+async fn await_running_jobs(watch: &mut ClusterMonitor) -> Vec<NodeIx> {
+    let is_up = |node: &Arc<Node>| node.is_member && node.is_up == Some(true);
+    if !watch.scanner.snapshots.borrow().nodes().iter().any(is_up) {
+        return Vec::new();
+    }
+    let polled = watch.scanner.running.wait_for(|running| running.poll_count >= POLLS);
+    // The scanner's end shows in the plan.
+    let Ok(running) = polled.await else { return Vec::new() };
+    let answered = running.nodes.iter().filter(|(_, polled)| polled.tasks.is_some());
+    answered.map(|(node, _)| *node).collect()
+}
+
+/// The first poll runs before any node is known, the second one after the first listing.
+const POLLS: u64 = 2;
 
 pub(super) fn progress_bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
@@ -256,6 +281,7 @@ pub(super) fn print_read_errors(status: &ScanStatus) {
     if let Some(unread) = &status.unread_shards {
         return print_error(&printable(unread));
     }
+    status.absent_shards.iter().for_each(|absent| print_error(&printable(absent)));
     failed_reads(status).iter().for_each(|line| print_error(line));
 }
 

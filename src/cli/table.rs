@@ -1,6 +1,7 @@
 //! Tables for people, as wide as the terminal.
 
 mod advice;
+mod changes;
 mod databases;
 mod explained;
 mod inspected;
@@ -30,6 +31,7 @@ pub(super) use planned::planned;
 pub(super) use preflight::preflight;
 pub(super) use runs::runs;
 pub(super) use scanned::{disks, headline, nodes, queues, targets};
+pub(super) use changes::changes;
 pub(super) use scorecard::scorecard;
 pub(super) use usage::usage;
 pub(super) use xrayed::xrayed;

@@ -233,7 +233,7 @@ fn scope(plan: &Plan, outlook: &TidyOutlook, answer: &TidyAnswer) -> TidyScope {
 }
 
 /// Completes at the first SIGINT or SIGTERM.
-fn interrupted() -> Result<impl Future<Output = ()>, CommandError> {
+pub(super) fn interrupted() -> Result<impl Future<Output = ()>, CommandError> {
     let mut term = signal(SignalKind::terminate()).map_err(CommandError::failed)?;
     let mut int = signal(SignalKind::interrupt()).map_err(CommandError::failed)?;
     Ok(async move {

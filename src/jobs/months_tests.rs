@@ -61,12 +61,10 @@ impl File {
 
     fn facts(&self, at: Moment) -> Facts {
         Facts {
-            file_bytes: OptionalU64::new(self.size()),
-            active_bytes: OptionalU64::new(to_bytes(self.clean as f64 * self.active_share)),
             update_seq: OptionalU64::new(self.seq),
             compacted_seq: OptionalU64::new(self.compacted_seq),
             measured_at: Some(Measurement { at, source: FactSource::Http }),
-            ..Facts::default()
+            ..Facts::sized(self.size(), to_bytes(self.clean as f64 * self.active_share))
         }
     }
 }

@@ -225,9 +225,9 @@ impl JobTracker {
         self.find_unseen(tables, &mut step);
         let mut over = Vec::new();
         for (key, job) in &mut self.jobs {
-            job.update_sizes_before(tables);
+            job.update_sizes_before(key.node, tables);
             let verdict = match job.stage {
-                JobStage::Disappeared(disappeared) => job.judge(disappeared, tables, now),
+                JobStage::Disappeared(disappeared) => job.judge(key.node, disappeared, tables, now),
                 // The job ended between two polls, or while this program was not running.
                 JobStage::Sent { .. } if job.file_was_replaced(tables, now) => {
                     Some(Some(JobVerdict::Completed))
@@ -458,6 +458,7 @@ impl TrackedJob {
     )]
     fn judge(
         &self,
+        node: NodeIx,
         disappeared: DisappearedTask,
         tables: &Snapshot,
         now: Moment,
@@ -472,7 +473,7 @@ impl TrackedJob {
                 _ => unread.then_some(None),
             };
         };
-        let facts = target.facts();
+        let facts = target.facts_on(node).unwrap_or_default();
         // A reading with a time in the future predates a backward change of the clock.
         let facts = if facts.measured_at.is_some_and(|measured| measured.at > now) {
             Facts::default()
@@ -524,18 +525,22 @@ impl TrackedJob {
         tables: &Snapshot,
         target: Option<TargetRef<'_>>,
     ) -> Option<EndedJob> {
-        let after = target
+        let facts_after = target.and_then(|target| target.facts_on(key.node));
+        let after = facts_after
             .filter(|_| verdict == JobVerdict::Completed && self.is_measured_copy)
-            .map(TargetRef::facts)
             .filter(|facts| self.gives_size_after(facts))
             .and_then(|facts| facts.file_bytes.get());
-        let active_after = target.and_then(|target| target.facts().active_bytes.get());
-        let before = self.file_before.file_bytes.filter(|_| {
-            self.is_measured_copy
-                && !(self.began_after_reading && self.file_before.has_grown_to(active_after))
-        });
+        let active_after = facts_after.and_then(|facts| facts.active_bytes.get());
+        let is_stale = self.began_after_reading && self.file_before.has_grown_to(active_after);
+        let is_outgrown = is_stale || self.file_before.is_outgrown(after, active_after);
+        let before = self.file_before.file_bytes.filter(|_| self.is_measured_copy && !is_outgrown);
         let (ending, why) = intents::ending(verdict, before, after);
-        let mut measured = intents::measure_after(target, after, &self.file_before);
+        let mut measured = intents::measure_after(
+            self.kind,
+            &facts_after.unwrap_or_default(),
+            after,
+            &self.file_before,
+        );
         if !self.began_after_reading {
             (measured.changes, measured.changes_bytes) = (None, None);
         }
@@ -560,7 +565,9 @@ impl TrackedJob {
         Some(EndedJob {
             closed_intent: None,
             copied_bytes: intents::copied_bytes(self.file_before.active_bytes, target),
-            evidence: evidence::of_compaction(&file_before, target, &measured, outcome.ended_at),
+            evidence: target.zip(facts_after).and_then(|of| {
+                evidence::of_compaction(&file_before, of, &measured, outcome.ended_at)
+            }),
             // If it is unknown what was written while the job ran, what the job left does not hold
             // back the next compaction.
             after: AfterCompaction {
@@ -568,7 +575,7 @@ impl TrackedJob {
                 ..measured
             },
             outcome,
-            copies: target.map_or(1, TargetRef::file_count),
+            copies: intents::copies_in_round(target, key.node),
             may_have_run: false,
             never_arrived: false,
         })

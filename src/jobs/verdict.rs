@@ -5,15 +5,12 @@
 //! new file replaces the old one, except where nothing was written since the previous compaction;
 //! there the file size decides.
 
-use crate::{
-    model::{
-        correction::Correction,
-        facts::{Facts, OptionalU64},
-        records::{Intent, frees_little},
-        rounding::to_bytes,
-        target::TargetKind,
-    },
-    table::TargetRef,
+use crate::model::{
+    correction::Correction,
+    facts::{Facts, OptionalU64},
+    records::{Intent, frees_little},
+    rounding::to_bytes,
+    target::TargetKind,
 };
 use wall_clock::Moment;
 
@@ -47,11 +44,6 @@ pub(super) struct FileBefore {
 }
 
 impl FileBefore {
-    /// The facts the tables hold for one file of a target.
-    pub(super) fn from_target(target: TargetRef<'_>) -> Self {
-        Self::of(target.kind(), &target.facts(), target.correction())
-    }
-
     /// The values of one file, from its facts.
     pub(super) fn of(kind: TargetKind, facts: &Facts, correction: Correction) -> Self {
         Self {
@@ -104,6 +96,14 @@ impl FileBefore {
         self.active_bytes.zip(active_after).is_some_and(|(then, now)| {
             now as f64 > then as f64 * MAX_GROWTH && now > then.saturating_add(MAX_HEADER_BYTES)
         })
+    }
+
+    /// Whether a file is no smaller after its compaction because so much was written meanwhile: what the
+    /// compaction freed is then unknown.
+    pub(super) fn is_outgrown(&self, after: Option<u64>, active_after: Option<u64>) -> bool {
+        let sizes = self.file_bytes.zip(after);
+        sizes.is_some_and(|(before, after)| frees_little(before, after))
+            && self.has_grown_to(active_after)
     }
 
     /// The same facts without sizes, which were measured at another time. Sequences alone still
@@ -264,7 +264,7 @@ pub(super) fn judge_view(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::facts::{FactFlags, FactSource, Measurement, OptionalU64};
+    use crate::model::facts::{FactFlags, OptionalU64};
 
     const MIB: u64 = 1 << 20;
 
@@ -287,12 +287,9 @@ mod tests {
 
     fn after(at: u64, file: u64, active: u64, seq: u64, compacted: u64) -> Facts {
         Facts {
-            file_bytes: OptionalU64::new(file * MIB),
-            active_bytes: OptionalU64::new(active * MIB),
             update_seq: OptionalU64::new(seq),
             compacted_seq: OptionalU64::new(compacted),
-            measured_at: Some(Measurement { at: Moment::from_unix(at), source: FactSource::Http }),
-            ..Facts::default()
+            ..Facts::read(file * MIB, active * MIB, Moment::from_unix(at))
         }
     }
 

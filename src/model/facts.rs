@@ -233,6 +233,24 @@ pub struct Measurement {
     pub source: FactSource,
 }
 
+#[cfg(test)]
+impl Facts {
+    /// Two sizes; everything else is unknown.
+    pub(crate) fn sized(file: u64, active: u64) -> Self {
+        Self {
+            file_bytes: OptionalU64::new(file),
+            active_bytes: OptionalU64::new(active),
+            ..Self::default()
+        }
+    }
+
+    /// Two sizes, read over HTTP at this time.
+    pub(crate) fn read(file: u64, active: u64, at: Moment) -> Self {
+        let measured_at = Some(Measurement { at, source: FactSource::Http });
+        Self { measured_at, ..Self::sized(file, active) }
+    }
+}
+
 impl Facts {
     /// One measurement.
     pub const fn get(&self, fact: FactKind) -> OptionalU64 {
@@ -313,11 +331,7 @@ mod tests {
         assert_eq!(OptionalU64::new(0).get(), Some(0));
         assert_eq!(OptionalU64::new(u64::MAX).get(), Some(u64::MAX - 1));
         assert_eq!(Facts::default().changes_since_compaction(), None);
-        let empty = Facts {
-            file_bytes: OptionalU64::new(9),
-            active_bytes: OptionalU64::new(0),
-            ..Facts::default()
-        };
+        let empty = Facts::sized(9, 0);
         assert_eq!(empty.ratio(), None);
     }
 }

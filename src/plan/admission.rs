@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     model::{channel::Channels, records::Backoff, target::TargetKind},
-    table::{ChunkedTable, NodeIx, Snapshot, TargetIx},
+    table::{ChunkedTable, NodeIx, Snapshot, TargetIx, TargetRef, ViewCopies},
 };
 use std::sync::Arc;
 use wall_clock::Moment;
@@ -183,21 +183,21 @@ impl Admission {
         self.admit(node, channel, candidate).err().map(|refusal| refusal.reason)
     }
 
-    /// The node to which a target's request would go if it started now despite all refusals: for a
-    /// view compacted copy by copy, the node of the first copy that its round has not compacted
-    /// yet.
-    pub(super) fn request_node(
-        &self,
-        node: NodeIx,
-        candidate: &CandidateSummary,
-    ) -> Option<NodeIx> {
+    /// The nodes to which a target's requests would go if it started now despite all refusals: for a
+    /// view compacted copy by copy, those of the copies that its round has not compacted yet and that are
+    /// worth it, or of one copy if none is.
+    pub(super) fn request_nodes(&self, node: NodeIx, candidate: &CandidateSummary) -> Vec<NodeIx> {
         match candidate.unit {
-            CompactionUnit::ShardFile => Some(node),
-            CompactionUnit::AllCopies | CompactionUnit::Cleanup => Some(NodeIx::CLUSTER),
-            CompactionUnit::SingleCopy => {
-                self.remaining_copies(candidate).ok()?.next().map(|node_copies| node_copies.node)
-            }
-            CompactionUnit::NotCompactable => None,
+            CompactionUnit::ShardFile => vec![node],
+            CompactionUnit::AllCopies | CompactionUnit::Cleanup => vec![NodeIx::CLUSTER],
+            CompactionUnit::SingleCopy => match self.remaining_copies(candidate) {
+                Ok(copies) => copies.map(|node_copies| node_copies.node).collect(),
+                Err(_) => {
+                    let all = self.copies_of(candidate).map_or(&[][..], |all| &all.by_node);
+                    all.iter().map(|node_copies| node_copies.node).take(1).collect()
+                }
+            },
+            CompactionUnit::NotCompactable => Vec::new(),
         }
     }
 
@@ -427,7 +427,8 @@ impl Admission {
         if let Some(refusal) = rest.and_then(|rest| self.backoff_refusal(rest, candidate)) {
             return Err(refusal);
         }
-        // Its facts may be those of a copy that the current round has already compacted.
+        // Its facts may be those of a copy that the current round has already compacted, and choosing a copy
+        // rules out those that are known to be lean.
         if candidate.blocker == Blocker::FreesLittle && !status.forced && !self.in_round(candidate)
         {
             let value = candidate.reclaimable_bytes().map(|frees| frees as f64);
@@ -463,7 +464,7 @@ impl Admission {
     fn backoff_refusal(&self, rest: Backoff, candidate: &CandidateSummary) -> Option<Refusal> {
         let now = self.now;
         let (refusal, since) = match rest {
-            Backoff::CoolDown { since, until } => {
+            Backoff::CoolDown { since, until } | Backoff::Unsettled { since, until } => {
                 if until <= now {
                     return None;
                 }
@@ -504,19 +505,33 @@ impl Admission {
         db_copies.ok_or(Refusal::without_numbers(RefusalReason::Excluded))
     }
 
-    /// The copies of a view that its round has not compacted yet; all copies if a new round
-    /// begins.
+    /// The copies of a view that its round has not compacted yet, or all copies if a new round begins: those
+    /// that are worth it, unless an order forces it, the one with most waste first.
     fn remaining_copies(
         &self,
         candidate: &CandidateSummary,
     ) -> Result<impl Iterator<Item = &NodeCopies>, Refusal> {
         let copies_by_node = &self.copies_of(candidate)?.by_node;
         let done = self.conditions.constraints.partly_compacted_views.get(&candidate.ix);
-        let is_done = move |node_copies: &NodeCopies| {
-            done.is_some_and(|done| done.contains(&node_copies.node))
+        let is_done =
+            |node_copies: &&NodeCopies| done.is_some_and(|done| done.contains(&node_copies.node));
+        let all_done = copies_by_node.iter().all(|node_copies| is_done(&node_copies));
+        let is_forced = self.activity.status(candidate.ix).is_some_and(|status| status.forced);
+        let target = self.snapshot.target(candidate.ix);
+        let is_lean = |node_copies: &&NodeCopies| {
+            !is_forced && target.is_some_and(|target| target.is_copy_lean(node_copies.node))
         };
-        let all_done = copies_by_node.iter().all(is_done);
-        Ok(copies_by_node.iter().filter(move |node_copies| all_done || !is_done(node_copies)))
+        let remaining =
+            copies_by_node.iter().filter(|it| (all_done || !is_done(it)) && !is_lean(it));
+        let mut remaining: Vec<&NodeCopies> = remaining.collect();
+        if remaining.is_empty() && !copies_by_node.is_empty() {
+            return Err(Refusal::without_numbers(RefusalReason::Futile));
+        }
+        if let Some(ViewCopies::Differ(measured)) = target.map(TargetRef::copies) {
+            let rank = |node| measured.iter().position(|(at, _)| *at == node);
+            remaining.sort_by_key(|it| rank(it.node).unwrap_or(usize::MAX));
+        }
+        Ok(remaining.into_iter())
     }
 
     /// The first copy of a view that may start, among those its round has not compacted yet.

@@ -6,8 +6,7 @@
 
 use crate::{
     model::{
-        facts::{Confidence, Facts, OptionalU64},
-        records::frees_little,
+        facts::{Facts, OptionalU64},
         rounding::to_bytes,
         target::{TargetKind, TargetState},
     },
@@ -87,6 +86,14 @@ impl CandidateSummary {
         Self { predicted_bytes: learned.unwrap_or(self.predicted_bytes), ..*self }
     }
 
+    /// The same summary with the sizes of the file on a node, where the copies of a view differ.
+    pub(super) fn of_copy(&self, target: TargetRef<'_>, node: NodeIx) -> Self {
+        match (self.unit, target.facts_on(node)) {
+            (CompactionUnit::SingleCopy, Some(facts)) => Self::with_facts(target, &facts),
+            _ => *self,
+        }
+    }
+
     /// Predicted bytes that compacting one file frees.
     pub(super) fn reclaimable_bytes(&self) -> Option<u64> {
         Some(self.file_bytes.get()?.saturating_sub(self.predicted_bytes.get()?))
@@ -116,23 +123,11 @@ fn blocker_of(target: TargetRef<'_>, facts: &Facts) -> Blocker {
         Blocker::IndexerRunning
     } else if target.kind() == TargetKind::View && index_lag(facts).is_some() {
         Blocker::IndexBehind
-    } else if promises_little(target, facts) {
+    } else if target.promises_little(facts) {
         Blocker::FreesLittle
     } else {
         Blocker::None
     }
-}
-
-/// Whether compacting a file would free almost nothing, according to its sizes and to earlier
-/// compactions of its database. If active bytes are too large, they hide reclaimable bytes; an
-/// upgrade is worth it anyway.
-fn promises_little(target: TargetRef<'_>, facts: &Facts) -> bool {
-    let (kind, correction) = (target.kind(), target.correction());
-    let is_lower_bound = correction.confidence(kind, facts) == Confidence::Low;
-    let sizes = facts.file_bytes.get().zip(correction.predicted_bytes(kind, facts));
-    !facts.flags.needs_upgrade
-        && !is_lower_bound
-        && sizes.is_some_and(|(file, left)| frees_little(file, left))
 }
 
 fn unit_of(target: TargetRef<'_>) -> CompactionUnit {

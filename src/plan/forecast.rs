@@ -16,7 +16,8 @@ pub struct Forecast {
     /// Bytes freed.
     pub reclaimable_bytes: Option<u64>,
     /// Confidence in these numbers: `high`; `low` where active bytes are misleading; `learned`
-    /// where compactions of the target or of its database corrected or confirmed them.
+    /// where compactions of the target or of its database corrected or confirmed them; `estimated`
+    /// where most files of an index were not measured.
     pub confidence: &'static str,
 }
 
@@ -30,11 +31,18 @@ impl Plan {
         let confidence = match constraints.backoffs.get(&target.ix()) {
             _ if is_learned => Confidence::Learned,
             Some(Backoff::Futile { .. }) => Confidence::Low,
-            Some(Backoff::CoolDown { .. } | Backoff::Quarantined { .. }) | None => {
-                target.confidence()
-            }
+            Some(
+                Backoff::CoolDown { .. } | Backoff::Quarantined { .. } | Backoff::Unsettled { .. },
+            )
+            | None => target.confidence(),
         }
         .label();
+        let is_sampled = target.is_estimated() && target.shard_map().ranges > 1;
+        let confidence = if is_sampled && confidence == Confidence::High.label() {
+            "estimated"
+        } else {
+            confidence
+        };
         Forecast {
             predicted_bytes: target.predicted_bytes(),
             reclaimable_bytes: target.reclaimable_bytes(),

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     model::{
         channel::{Channel, Channels, Mode},
-        records::SuspensionScope,
+        records::{Backoff, SuspensionScope},
         settings::limits::BUDGET_PERIOD,
         target::{CLUSTER_NODE, TargetKind},
         window::Openings,
@@ -262,9 +262,8 @@ pub(super) fn next_change(
     let wait = rules.limits.wait;
     let windows = window_states.iter().filter_map(|window_state| window_state.until);
     let backoffs = history.backoffs.values().filter_map(|rest| match rest {
-        crate::model::records::Backoff::CoolDown { until, .. } => Some(*until),
-        crate::model::records::Backoff::Quarantined { .. }
-        | crate::model::records::Backoff::Futile { .. } => None,
+        Backoff::CoolDown { until, .. } | Backoff::Unsettled { until, .. } => Some(*until),
+        Backoff::Quarantined { .. } | Backoff::Futile { .. } => None,
     });
     let waits = history.last_start_by_node.values().map(|last| last.plus(wait));
     let duty = rules.limits.duty_percent;

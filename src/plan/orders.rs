@@ -58,7 +58,8 @@ impl Plan {
             return Some(start.request.clone());
         }
         let (channel, _) = self.start_channel_index(target)?;
-        Some(self.start_despite_refusals(channel, target, &self.admission)?.request)
+        let mut starts = self.starts_despite_refusals(channel, target, &self.admission).into_iter();
+        starts.next().map(|start| start.request)
     }
 
     /// The start of a target if an operator ordered it, despite all refusals; for a target that no
@@ -68,21 +69,29 @@ impl Plan {
         if let Some(start) = self.start(target.ix()) {
             return Some(start.clone());
         }
-        let taken = self.start_channel_index(target).map(|(channel, _)| channel);
-        let channel = taken.or_else(|| leading::forced_channel(&self.channels, target))?;
-        // The plan only has the copies of queued views.
-        let copies = view_copies(&self.snapshot, std::iter::once(CandidateSummary::of(target)));
-        self.start_despite_refusals(channel, target, &self.admission.with_copies(copies))
+        self.starts_if_ordered(target).into_iter().next()
     }
 
-    fn start_despite_refusals(
+    /// All starts of a target if an operator ordered it, despite all refusals: several for a view that is
+    /// compacted copy by copy.
+    #[must_use]
+    pub fn starts_if_ordered(&self, target: TargetRef<'_>) -> Vec<PlannedStart> {
+        let taken = self.start_channel_index(target).map(|(channel, _)| channel);
+        let forced = || leading::forced_channel(&self.channels, target);
+        let Some(channel) = taken.or_else(forced) else { return Vec::new() };
+        // The plan only has the copies of queued views.
+        let copies = view_copies(&self.snapshot, std::iter::once(CandidateSummary::of(target)));
+        self.starts_despite_refusals(channel, target, &self.admission.with_copies(copies))
+    }
+
+    fn starts_despite_refusals(
         &self,
         channel: usize,
         target: TargetRef<'_>,
         admission: &Admission,
-    ) -> Option<PlannedStart> {
+    ) -> Vec<PlannedStart> {
         let candidate = CandidateSummary::of(target);
-        let node = admission.request_node(target.node_ix(), &candidate)?;
+        let nodes = admission.request_nodes(target.node_ix(), &candidate);
         let context = SelectionContext {
             snapshot: &self.snapshot,
             channels: &self.channels,
@@ -93,6 +102,7 @@ impl Plan {
             start_interval: self.rules.limits.wait,
             bytes_per_second: self.conditions.constraints.measured_rate(),
         };
-        selection::build_start(channel, &candidate, node, context, admission)
+        let start = |node| selection::build_start(channel, &candidate, node, context, admission);
+        nodes.into_iter().filter_map(start).collect()
     }
 }

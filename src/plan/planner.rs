@@ -27,9 +27,9 @@ const REPLAN_INTERVAL: Duration = Duration::from_secs(10);
 /// Minimum number of sweeps for which facts stay fresh.
 const MIN_FRESH_SWEEPS: u32 = 3;
 
-/// The planner's settings.
+/// The rules under which compactions are started.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PlannerSettings {
+pub struct Policy {
     /// The channels.
     pub channels: Arc<Channels>,
     /// All other settings that affect decisions.
@@ -143,7 +143,7 @@ pub struct PlannerTask {
     clock: Clock,
     queues: Queues,
     inputs: Inputs,
-    settings: watch::Receiver<Arc<PlannerSettings>>,
+    settings: watch::Receiver<Arc<Policy>>,
     plan: watch::Sender<Arc<Plan>>,
     commands: mpsc::Receiver<PlannerCommand>,
 }
@@ -162,7 +162,7 @@ impl PlannerTask {
     pub fn new(
         clock: Clock,
         inputs: Inputs,
-        settings: watch::Receiver<Arc<PlannerSettings>>,
+        settings: watch::Receiver<Arc<Policy>>,
     ) -> (Self, PlannerHandle) {
         let queues = Queues::new(Arc::clone(&settings.borrow().channels));
         let (plan, reader) = watch::channel(Arc::default());
@@ -277,7 +277,7 @@ mod tests {
     use crate::{
         jobs::{Job, JobKey, JobKind, JobPhase},
         model::{
-            facts::{FactSource, Facts, Measurement, OptionalU64},
+            facts::Facts,
             records::{Backoff, JobOwner},
             settings::limits::Headroom,
             target::TargetKind,
@@ -288,11 +288,11 @@ mod tests {
     use tokio::task::JoinSet;
     use wall_clock::Moment;
 
-    fn settings(channels: Arc<Channels>) -> PlannerSettings {
+    fn settings(channels: Arc<Channels>) -> Policy {
         let fresh_for = Duration::from_secs(60);
         // Free disk space is unknown in these tests.
         let headroom = Headroom { blind_limit: u64::MAX, ..Headroom::default() };
-        PlannerSettings { channels, rules: Rules { fresh_for, headroom, ..Rules::default() } }
+        Policy { channels, rules: Rules { fresh_for, headroom, ..Rules::default() } }
     }
 
     async fn plan_where(
@@ -329,15 +329,7 @@ mod tests {
         let node = draft.get_or_add_node("couchdb@a");
         let db = draft.get_or_add_db(DbName { db: "a", suffix: "" });
         let ix = draft.get_or_add_shard(node, db, None);
-        let facts = Facts {
-            file_bytes: OptionalU64::new(100 << 20),
-            active_bytes: OptionalU64::new(1 << 20),
-            measured_at: Some(Measurement {
-                at: Moment::from_unix(1_000),
-                source: FactSource::Http,
-            }),
-            ..Facts::default()
-        };
+        let facts = Facts::read(100 << 20, 1 << 20, Moment::from_unix(1_000));
         draft.set_facts(ix, facts);
         let (_snapshots, snapshots) = watch::channel(draft.publish(clock.now()));
         let (jobs, jobs_rx) = watch::channel(Arc::default());
@@ -398,18 +390,7 @@ mod tests {
         let node = draft.get_or_add_node("couchdb@a");
         let db = draft.get_or_add_db(DbName { db: "a", suffix: "" });
         let ix = draft.get_or_add_shard(node, db, None);
-        draft.set_facts(
-            ix,
-            Facts {
-                file_bytes: OptionalU64::new(100 << 20),
-                active_bytes: OptionalU64::new(1 << 20),
-                measured_at: Some(Measurement {
-                    at: Moment::from_unix(1_000),
-                    source: FactSource::Http,
-                }),
-                ..Facts::default()
-            },
-        );
+        draft.set_facts(ix, Facts::read(100 << 20, 1 << 20, Moment::from_unix(1_000)));
         let (snapshots, snapshots_rx) = watch::channel(Arc::default());
         let settings = settings(Arc::default());
         let (settings_tx, settings_rx) = watch::channel(Arc::new(settings.clone()));
@@ -429,8 +410,7 @@ mod tests {
 
         let mut channels = Channels::default();
         channels.list.clear();
-        settings_tx
-            .send_replace(Arc::new(PlannerSettings { channels: Arc::new(channels), ..settings }));
+        settings_tx.send_replace(Arc::new(Policy { channels: Arc::new(channels), ..settings }));
         plan_where(&mut handle, |plan| decision(plan) == Some(Decision::NotTaken)).await;
 
         stop.cancel();

@@ -10,7 +10,7 @@ use super::{
     horizon::HorizonFactors,
     leading,
     placement::{Placement, miss_of},
-    queue_view::{PublishedQueues, QueueView, reclaimable_bytes},
+    queue_view::{PublishedQueues, QueueView, reclaimable_bytes, with_learned_bytes},
     refusal::{Refusal, RefusalClass, RefusalReason},
     reservation::SlotReservation,
     rules::Rules,
@@ -105,10 +105,13 @@ impl Plan {
             horizon_factors,
             openings,
         } = waiting;
+        let taught = &conditions.constraints.remaining_bytes;
+        let learned = snapshot.with_left_bytes(taught);
+        let queues = with_learned_bytes(&queues, (snapshot, &learned), taught);
         Self {
             next_change,
             slot_reservation: reservation,
-            snapshot: snapshot.with_left_bytes(&conditions.constraints.remaining_bytes),
+            snapshot: learned,
             conditions: conditions.clone(),
             rules: Arc::clone(rules),
             planned_at: now,
@@ -207,7 +210,7 @@ impl Plan {
         let reasons = queue.summaries.iter().zip(reasons);
         let never = reasons.filter(|(_, reason)| reason.is_some_and(RefusalReason::is_never));
         never
-            .map(|(candidate, _)| reclaimable_bytes(&self.snapshot, queue.node, candidate))
+            .map(|(candidate, _)| reclaimable_bytes(&self.snapshot, candidate.ix))
             .fold(queue.reclaimable_bytes, u64::saturating_sub)
     }
 

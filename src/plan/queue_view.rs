@@ -9,9 +9,9 @@ use crate::{
         channel::{Channel, Channels},
         window::Openings,
     },
-    table::{ChunkedTable, NodeIx, Snapshot, TargetIx},
+    table::{ChunkedTable, NodeIx, Snapshot, TargetIx, TargetRef},
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 use wall_clock::Moment;
 
 /// A queue's node, and its channel's index.
@@ -71,16 +71,31 @@ impl PublishedQueues {
     }
 }
 
-/// Predicted bytes that compacting a queue's target frees; in a queue of the whole cluster, summed
-/// over all copies.
-pub(super) fn reclaimable_bytes(
-    snapshot: &Snapshot,
-    node: NodeIx,
-    candidate: &CandidateSummary,
-) -> u64 {
-    let files = match node {
-        NodeIx::CLUSTER => snapshot.target(candidate.ix).map_or(1, |it| it.file_count()),
-        _ => 1,
+/// The queues whose sums include what the last compactions of these targets taught.
+pub(super) fn with_learned_bytes(
+    queues: &Arc<[Arc<QueueView>]>,
+    (predicted, learned): (&Snapshot, &Snapshot),
+    taught: &BTreeMap<TargetIx, u64>,
+) -> Arc<[Arc<QueueView>]> {
+    if taught.is_empty() {
+        return Arc::clone(queues);
+    }
+    let with_taught = |queue: &Arc<QueueView>| {
+        let of = |snapshot: &Snapshot| {
+            let known = queue.queued().filter(|ix| taught.contains_key(ix));
+            known.map(|ix| reclaimable_bytes(snapshot, ix)).fold(0, u64::saturating_add)
+        };
+        let (before, after) = (of(predicted), of(learned));
+        if before == after {
+            return Arc::clone(queue);
+        }
+        let reclaimable = queue.reclaimable_bytes.saturating_sub(before).saturating_add(after);
+        Arc::new(QueueView { reclaimable_bytes: reclaimable, ..QueueView::clone(queue) })
     };
-    candidate.reclaimable_bytes().unwrap_or(0).saturating_mul(u64::from(files))
+    queues.iter().map(with_taught).collect()
+}
+
+/// Predicted bytes on disk that compacting a target frees; 0 if unknown.
+pub(super) fn reclaimable_bytes(snapshot: &Snapshot, ix: TargetIx) -> u64 {
+    snapshot.target(ix).and_then(TargetRef::reclaimable_bytes).unwrap_or(0)
 }

@@ -6,7 +6,7 @@ use super::{
     horizon::HorizonFactors,
     placement::Placement,
     published::Plan,
-    queue_view::{PublishedQueues, QueueKey, QueueView, reclaimable_bytes},
+    queue_view::{PublishedQueues, QueueKey, QueueView},
     rules::Rules,
     runs,
 };
@@ -356,11 +356,12 @@ fn queue_view(
 ) -> QueueView {
     let queue = &lane.queue;
     let waiting = queue.iter().filter_map(|entry| snapshot.target_at(entry.ix as usize));
-    let candidates: Arc<[CandidateSummary]> = waiting.map(CandidateSummary::of).collect();
-    let reclaimable = candidates
-        .iter()
-        .map(|candidate| reclaimable_bytes(snapshot, node, candidate))
-        .fold(0, u64::saturating_add);
+    let mut reclaimable: u64 = 0;
+    let summary = |target: TargetRef<'_>| {
+        reclaimable = reclaimable.saturating_add(target.reclaimable_bytes().unwrap_or(0));
+        CandidateSummary::of(target)
+    };
+    let candidates: Arc<[CandidateSummary]> = waiting.map(summary).collect();
     let oldest = candidates
         .iter()
         .filter_map(|candidate| placements.get(candidate.ix.as_usize()))

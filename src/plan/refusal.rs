@@ -60,17 +60,17 @@ pub enum RefusalReason {
     /// It failed recently.
     #[strum(message = "it failed or was cleaned up recently")]
     #[strum(
-        detailed_message = "it failed recently, ended without a trace, or was cleaned up and left files."
+        detailed_message = "it failed recently, ended without a trace, was cleaned up and left files, or was compacted while much was written."
     )]
     #[strum(props(
         short = "pause",
-        ends_when = "its pause is over: `failure.cool_down` after the first failure, twice as long after each further one, at most `failure.cool_down_max`."
+        ends_when = "its pause is over: `failure.cool_down` after the first failure, twice as long after each further one, at most `failure.cool_down_max`. After writes, once they have ceased for several times as long as the compaction took."
     ))]
     CoolDown,
     /// Another compaction would free too little of the file.
     #[strum(message = "a compaction would free too little of the file")]
     #[strum(
-        detailed_message = "a compaction would free less than 5% of the file by its sizes, or less than an eighth by what the last compaction left of it. What concurrent writes added then counts as waste once there are four times fewer."
+        detailed_message = "a compaction would free less than 5% of the file by its sizes, or less than an eighth by what the last compaction left of it. What concurrent writes added then counts as waste once they have ceased."
     )]
     #[strum(props(short = "frees too little", ends_when = "enough of the file is new waste."))]
     Futile,

@@ -293,6 +293,7 @@ pub(super) fn build_start(
     admission: &Admission,
 ) -> Option<PlannedStart> {
     let target = context.snapshot.target(candidate.ix)?;
+    let candidate = &candidate.of_copy(target, node);
     let copies_by_node = admission.copies_to_start(node, candidate);
     let shard = copies_by_node
         .first()

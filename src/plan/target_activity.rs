@@ -95,6 +95,10 @@ impl TargetActivity {
         for (ix, ordered) in &conditions.constraints.orders {
             let status = running.status_mut(*ix);
             (status.ordered, status.forced) = (ordered.run.is_none(), ordered.force);
+            if status.ordered {
+                let facts = snapshot.target(*ix).map(|target| target.facts()).unwrap_or_default();
+                status.backoff = status.backoff.filter(|backoff| !backoff.yields_to_order(&facts));
+            }
         }
         let mut counted = HashSet::new();
         let mut whole_views = HashSet::new();

@@ -41,12 +41,7 @@ fn at(seconds: u64) -> Moment {
 }
 
 fn facts(file: u64, active: u64, measured: u64) -> Facts {
-    Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(active),
-        measured_at: Some(Measurement { at: at(measured), source: FactSource::Http }),
-        ..Facts::default()
-    }
+    Facts::read(file, active, at(measured))
 }
 
 fn member(draft: &mut Draft, name: &str) -> NodeIx {

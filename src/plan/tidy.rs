@@ -103,7 +103,8 @@ impl Plan {
     /// The conditions without what passes by itself: running jobs, busy nodes.
     fn undisturbed(&self) -> Conditions {
         let mut conditions = self.conditions.clone();
-        conditions.jobs = Arc::default();
+        // That a node was polled stays: otherwise the facts of its files would count as running jobs.
+        Arc::make_mut(&mut conditions.jobs).list.clear();
         let nodes = &mut Arc::make_mut(&mut conditions.pressures).nodes;
         nodes.values_mut().for_each(|node| node.hold = None);
         Arc::make_mut(&mut conditions.constraints).enforcing_since = None;
@@ -115,12 +116,12 @@ impl Plan {
     fn end_start(&self, start: &PlannedStart, conditions: &mut Conditions) -> bool {
         let constraints = Arc::make_mut(&mut conditions.constraints);
         constraints.orders.remove(&start.ix);
-        let copies = self.snapshot.target(start.ix).map_or(1, |it| it.file_count() as usize);
+        let target = self.snapshot.target(start.ix);
         let ends = match (start.node, &start.shard) {
             (node, Some(_)) if node != NodeIx::CLUSTER => {
                 let compacted = constraints.partly_compacted_views.entry(start.ix).or_default();
                 compacted.insert(node);
-                compacted.len() >= copies
+                target.is_none_or(|target| target.is_round_over(compacted))
             }
             _ => true,
         };

@@ -17,7 +17,7 @@ use crate::{
         View,
     },
 };
-use couchdb_names::{Range, ShardName};
+use couchdb_names::ShardName;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -141,8 +141,8 @@ impl Disk {
     ) -> Option<ReadError> {
         let on_node = self.nodes.entry(node).or_default();
         let draft = &mut targets.draft;
-        let (name, range) = db_and_range(&file.shard);
-        let existing = draft.find_db(name).and_then(|db| draft.find_shard(node, db, range));
+        let (name, range) = DbName::and_range_of(&file.shard);
+        let existing = draft.find_copy(node, name, range);
         let is_listed = ShardName::split(&file.shard).is_none_or(|name| name.has_a_known_form());
         let ix = match existing {
             Some(ix) => ix,
@@ -173,7 +173,7 @@ impl Disk {
 
     fn part(&mut self, targets: &mut TargetTables, node: NodeIx, part: PartFile) {
         let PartFile { shard, signature, facts, collators, problem } = part;
-        let (name, range) = db_and_range(&shard);
+        let (name, range) = DbName::and_range_of(&shard);
         let draft = &mut targets.draft;
         let db = draft.get_or_add_db(name);
         let ix = draft.get_or_add_part(node, db, range, signature);
@@ -253,14 +253,6 @@ impl Disk {
     }
 }
 
-/// The database name and the range in a shard's name; a node-local database has no range.
-fn db_and_range(shard: &str) -> (DbName<'_>, Option<Range>) {
-    match ShardName::split(shard) {
-        Some(split) => (DbName { db: split.db, suffix: split.suffix }, Some(split.range)),
-        None => (DbName { db: shard, suffix: "" }, None),
-    }
-}
-
 /// Removes the parts of a node whose file no longer exists; also databases, if only the disk shows
 /// which exist.
 fn remove_gone(draft: &mut Draft, node: NodeIx, met: &IndexSet, without_map: bool) {
@@ -285,7 +277,7 @@ mod tests {
         model::facts::{Facts, OptionalU64},
         table::ShardMapEntry,
     };
-    use couchdb_names::Signature;
+    use couchdb_names::{Range, Signature};
     use std::time::Duration;
 
     fn part() -> FoundFile {

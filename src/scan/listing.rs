@@ -75,7 +75,7 @@ impl Stray {
 
     /// Its target, if the tables have one.
     fn find(&self, draft: &Draft) -> Option<TargetIx> {
-        draft.find_shard(self.node, draft.find_db(self.name())?, Some(self.range))
+        draft.find_copy(self.node, self.name(), Some(self.range))
     }
 
     /// Whether its name has the form that CouchDB gives to a shard, `db.1795222434`. A file whose
@@ -286,8 +286,7 @@ impl Listing {
                 continue;
             };
             let mapped_ix = draft
-                .find_db(DbName { db: shard.db, suffix: shard.suffix })
-                .and_then(|db| draft.find_shard(node, db, Some(shard.range)))
+                .find_copy(node, DbName { db: shard.db, suffix: shard.suffix }, Some(shard.range))
                 .filter(|ix| self.mapped.contains(ix.as_usize()));
             match mapped_ix {
                 Some(ix) => self.on_disk.insert(ix.as_usize()),
@@ -492,7 +491,7 @@ impl Listing {
     /// Whether a copy in the map is not on its node's disk, as far as that was listed.
     fn is_absent(&self, draft: &Draft, name: DbName<'_>, at: &CopyAt) -> bool {
         let Some(node) = draft.find_node(&at.node) else { return false };
-        let ix = draft.find_db(name).and_then(|db| draft.find_shard(node, db, Some(at.range)));
+        let ix = draft.find_copy(node, name, Some(at.range));
         self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.contains(ix.as_usize()))
     }
 

@@ -130,11 +130,8 @@ fn exchange(
 }
 
 fn db_target(draft: &Draft, node: NodeIx, shard: &str) -> Option<TargetIx> {
-    let (name, range) = match ShardName::split(shard) {
-        Some(split) => (DbName { db: split.db, suffix: split.suffix }, Some(split.range)),
-        None => (DbName { db: shard, suffix: "" }, None),
-    };
-    draft.find_shard(node, draft.find_db(name)?, range)
+    let (name, range) = DbName::and_range_of(shard);
+    draft.find_copy(node, name, range)
 }
 
 fn view_target(draft: &Draft, views: &IndexTables, shard: &str, design: &str) -> Option<TargetIx> {

@@ -19,7 +19,7 @@ use crate::{
     jobs::Running,
     model::{correction::Corrections, target::TargetKind},
     sources::inventory::{Observation, ReadError, Stage},
-    table::{NodeIx, Snapshot, TargetIx},
+    table::{Movements, NodeIx, Snapshot, TargetIx},
     tasks::Now,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -270,6 +270,11 @@ impl Scanner {
         }
     }
 
+    /// Takes what moved on the disks since the last time.
+    pub(super) fn take_movements(&mut self) -> Movements {
+        self.targets.draft.take_movements()
+    }
+
     /// When to call [`Self::handle`] with [`Event::Wake`], whatever else happens before.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.timers().into_iter().filter_map(|(_, at)| at).min()
@@ -322,6 +327,10 @@ impl Scanner {
                 self.timers.sweep = now.at;
             }
             ScanCommand::Reread(targets) => {
+                if self.targets.now().is_quiet() {
+                    // Something changed that no feed reports: the plan must know what runs now.
+                    self.timers.poll = now.at;
+                }
                 for ix in targets {
                     self.followed.reread_after_job(&mut self.targets.draft, ix, now.at);
                 }

@@ -41,8 +41,10 @@ pub struct ScanStatus {
     pub missing_rights: BTreeSet<String>,
     /// Why nothing at all can be read.
     pub problem: Option<String>,
-    /// What kept nearly all shards from being read in the last sweep, as a sentence.
+    /// What kept many shards from being read in the last sweep, as a sentence.
     pub unread_shards: Option<String>,
+    /// Which few listed shards had no file in the last sweep, as a sentence.
+    pub absent_shards: Option<String>,
     /// The last read error, as a sentence.
     pub last_error: Option<String>,
 }

@@ -127,7 +127,7 @@ fn score(target: TargetRef<'_>, now: Moment) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::{
-        model::facts::{FactSource, Facts, Measurement, OptionalU64},
+        model::facts::{FactSource, Facts, Measurement},
         table::{DbName, Draft},
     };
 
@@ -146,10 +146,8 @@ mod tests {
                 let measured =
                     Measurement { at: Moment::from_unix(1_000), source: FactSource::Http };
                 let facts = Facts {
-                    file_bytes: OptionalU64::new((number + 1) << 20),
-                    active_bytes: OptionalU64::new(1 << 10),
                     measured_at: Some(measured),
-                    ..Facts::default()
+                    ..Facts::sized((number + 1) << 20, 1 << 10)
                 };
                 draft.set_facts(ix, facts);
             }

@@ -11,12 +11,18 @@ use crate::{
         target::{TargetKind, TargetState},
     },
     sources::inventory::{ReadError, SearchAnswer, ViewAnswer, doc_hash},
-    table::{DbIx, DbName, Draft, IndexSet, PartSums, Snapshot, TargetIx, TargetRef, View},
+    table::{
+        DbIx, DbName, Draft, IndexSet, NodeIx, PartSums, Snapshot, TargetIx, TargetRef, View,
+        ViewCopies,
+    },
 };
 use couchdb_names::Signature;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use tokio::time::Instant;
 use wall_clock::Moment;
+
+/// The share of the largest file of an index by which another one must be smaller for its size to count by itself.
+const UNEQUAL_SHARE: f64 = 0.125;
 
 /// The view targets of each database instance.
 #[derive(Debug, Default)]
@@ -294,7 +300,8 @@ impl DbViews {
     ) -> Option<TargetIx> {
         let designs: Arc<[Arc<str>]> = answer.designs.iter().map(|id| Arc::from(&**id)).collect();
         let functions: Arc<[u64]> = answer.functions.into();
-        let view = |signature, collators: &[String], exact_range| View {
+        let view = |signature, collators: &[String], exact_range, copies| View {
+            copies,
             signature,
             functions: Arc::clone(&functions),
             designs: Arc::clone(&designs),
@@ -316,20 +323,29 @@ impl DbViews {
         };
         match answer.index {
             Ok(index) => {
-                let ix =
-                    place(draft, view(index.signature, &index.collators, index.copy.is_some()));
-                draft.set_facts(ix, index.facts);
+                let snapshot = draft.current();
+                let copies = copies_of(snapshot, snapshot.shard_map(db).copies, &index.copies);
+                let facts = match &copies {
+                    ViewCopies::Differ(copies) => copies.first().map(|(_, facts)| *facts),
+                    ViewCopies::Unknown | ViewCopies::Alike => None,
+                };
+                let is_differing = facts.is_some();
+                let exact_range = index.copy.is_some();
+                let ix = place(draft, view(index.signature, &index.collators, exact_range, copies));
+                draft.set_facts(ix, facts.unwrap_or(index.facts));
                 draft.set_state(ix, TargetState::Ok);
                 // Files that are read in their directories are known better.
                 if !self.judged {
                     let target = draft.current().target(ix);
+                    let target = target.filter(|_| is_differing);
                     let sums = target.and_then(|target| sums_of(target, &index.copies));
                     draft.set_parts(ix, sums.unwrap_or_default());
                 }
                 Some(ix)
             }
             Err(_) if answer.unaddressable => {
-                let ix = place(draft, view(stand_in(&answer.designs), &[], false));
+                let ix =
+                    place(draft, view(stand_in(&answer.designs), &[], false, ViewCopies::Unknown));
                 draft.set_state(ix, TargetState::Unaddressable);
                 Some(ix)
             }
@@ -352,11 +368,35 @@ impl DbViews {
     }
 }
 
+/// How the copies of an index that were read differ, where there are `all` of them.
+fn copies_of(snapshot: &Snapshot, all: u32, read: &[(TargetIx, Facts)]) -> ViewCopies {
+    let files = || read.iter().filter_map(|(_, facts)| facts.file_bytes.get());
+    let sizes = files().min().zip(files().max());
+    let are_alike =
+        sizes.is_none_or(|(least, most)| (most - least) as f64 <= most as f64 * UNEQUAL_SHARE);
+    match read.len() as u32 {
+        0 => ViewCopies::Unknown,
+        count if are_alike && count < all => ViewCopies::Unknown,
+        _ if are_alike => ViewCopies::Alike,
+        _ => {
+            let node = |ix| Some(snapshot.target(ix)?.node_ix());
+            let copies = read.iter().filter_map(|(ix, facts)| Some((node(*ix)?, *facts)));
+            let mut copies: Vec<(NodeIx, Facts)> = copies.collect();
+            let waste = |facts: &Facts| {
+                let sizes = facts.file_bytes.get().zip(facts.active_bytes.get());
+                sizes.map(|(file, active)| file.saturating_sub(active))
+            };
+            copies.sort_by_key(|(_, facts)| Reverse(waste(facts)));
+            ViewCopies::Differ(copies.into())
+        }
+    }
+}
+
 /// The sums over an index's files with these facts; `None` if a size is unknown.
-fn sums_of(target: TargetRef<'_>, copies: &[Facts]) -> Option<PartSums> {
+fn sums_of(target: TargetRef<'_>, copies: &[(TargetIx, Facts)]) -> Option<PartSums> {
     let (kind, correction) = (target.kind(), target.correction());
     let mut sums = PartSums::default();
-    for facts in copies {
+    for (_, facts) in copies {
         sums.add(&PartSums {
             count: 1,
             file_bytes: facts.file_bytes.get()?,
@@ -465,26 +505,36 @@ mod tests {
     /// Two copies were compacted and the third one was not; then it is, too.
     #[test]
     fn a_copy_that_alone_was_not_compacted_counts_with_its_own_size() {
-        let (mut draft, db, _) = one_db();
+        let (mut draft, db, first) = one_db();
         draft.set_shard_map(db, ShardMapEntry { copies: 3, ranges: 1 }, &[]);
+        let whole = Some(Range { from: 0, to: u32::MAX });
+        let shards = ["couchdb@b", "couchdb@c"].map(|node| {
+            let node = draft.get_or_add_node(node);
+            draft.get_or_add_shard(node, db, whole)
+        });
+        let shards = [first, shards[0], shards[1]];
         let mut views = IndexTables::default();
         let of = |file| Facts {
             file_bytes: KnownNumber::new(file),
             active_bytes: KnownNumber::new(90_397),
             ..Facts::default()
         };
-        for (copies, expected, is_estimated) in [
-            (vec![of(98_462), of(98_462), of(188_574)], 385_498, false),
-            (vec![of(98_462), of(188_574)], 385_498, true),
-            (vec![], 295_386, true),
+        // The sum, whether it is estimated, and the size of the copy that stands for the target.
+        for (copies, expected, is_estimated, shown) in [
+            (vec![98_462, 98_462, 188_574], 385_498, false, 188_574),
+            (vec![98_462, 188_574], 475_610, true, 188_574),
+            (vec![98_462, 98_462, 98_462], 295_386, true, 98_462),
+            (vec![], 295_386, true, 98_462),
         ] {
             let mut found = view(1, true);
             let index = found.index.as_mut().unwrap();
-            (index.facts, index.copies) = (of(98_462), copies);
+            index.facts = of(98_462);
+            index.copies = shards.into_iter().zip(copies.into_iter().map(of)).collect();
             views.apply(&mut draft, db, answer(vec![found]), asked());
             let target = draft.current().target(views.of(db)[0]).unwrap();
             assert_eq!(target.file_bytes(), Some(expected));
             assert_eq!(target.is_estimated(), is_estimated);
+            assert_eq!(target.facts(), of(shown));
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod advice;
 mod cells;
+mod changes;
 mod chart;
 mod configuration;
 mod confirm;
@@ -29,6 +30,7 @@ mod what_if;
 
 pub(super) use advice::advice;
 pub(super) use cells::link;
+pub(super) use changes::changes;
 pub(super) use configuration::configuration;
 pub(super) use confirm::{AskedCompaction, Confirmation, confirmation, done};
 pub(super) use database::{DatabaseAnswers, SHOWN as SHOWN_OF_ONE, database};
@@ -99,6 +101,7 @@ enum Screen {
     Queue,
     Jobs,
     Events,
+    Changes,
     Nodes,
     Advice,
     WhatIf,
@@ -111,7 +114,7 @@ enum Screen {
 const PLACES: [(&str, &[Screen]); 5] = [
     ("Overview", &[Screen::Overview]),
     ("Databases", &[Screen::Databases, Screen::Targets]),
-    ("Activity", &[Screen::Jobs, Screen::Queue, Screen::Events]),
+    ("Activity", &[Screen::Jobs, Screen::Queue, Screen::Events, Screen::Changes]),
     ("Advice", &[Screen::Advice]),
     (
         "Settings",
@@ -145,6 +148,7 @@ impl Screen {
             Self::Queue => ("Queue", "queue", 'q'),
             Self::Jobs => ("Jobs", "jobs", 'j'),
             Self::Events => ("Events", "events", 'e'),
+            Self::Changes => ("What changed", "changes", 'h'),
             Self::Nodes => ("Nodes", "nodes", 'n'),
             Self::Advice => ("Advice", "advice", 'a'),
             Self::WhatIf => ("What if", "what-if", 'w'),

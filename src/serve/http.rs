@@ -9,6 +9,7 @@ mod admin;
 mod advice;
 mod answer;
 mod backup;
+mod changes;
 mod compression;
 mod concurrency_limit;
 mod console;
@@ -78,6 +79,7 @@ fn routes() -> Vec<Route> {
         facts::routes(),
         what_if::routes(),
         scorecard::routes(),
+        changes::routes(),
         advice::routes(),
         preflight::routes(),
         journal::routes(),

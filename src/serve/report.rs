@@ -8,6 +8,7 @@
 
 mod advice;
 mod builds;
+mod changes;
 mod databases;
 mod discovery;
 mod envelope;
@@ -41,7 +42,8 @@ pub use advice::{
     Advice, AdviceGain, AdviceLine, AdviceMute, AdviceRemedy, AdviceSubject, MoreAdvice,
 };
 pub use builds::{BuildLine, Builds};
-pub use databases::{DatabaseLine, DatabaseSort, Databases, LastCompactions, WantedDatabases};
+pub use changes::{ChangeLine, Changes, GapLine, VolumeChanges};
+pub use databases::{DatabaseLine, DatabaseSort, Databases, NewestJobs, Pace, WantedDatabases};
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};

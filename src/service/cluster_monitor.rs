@@ -10,6 +10,7 @@ use crate::{
     advice::{AdviceHandle, AdviceSources, AdviceTask},
     datadir::{self, NodeDirectories},
     feeds::feed_client,
+    ledger::{Books, LedgerInputs, LedgerTask},
     model::{
         channel::Mode,
         records::{
@@ -34,6 +35,7 @@ use crate::{
         request_metrics::RequestMetrics,
     },
     store::{journal::Journal, measurement_archive, queue_recorder},
+    table::Movements,
     what_if::scorecard::{ScorecardTask, ScorecardView},
 };
 use couch_handles::CouchHandles;
@@ -46,7 +48,7 @@ use std::{
     path::Path,
     sync::Arc,
 };
-use tokio::sync::{oneshot, watch as latest};
+use tokio::sync::{mpsc, oneshot, watch as latest};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -95,6 +97,9 @@ struct LeftRecords {
     advice: Option<oneshot::Receiver<BTreeMap<AdviceKey, AdviceRecord>>>,
 }
 
+/// Snapshots whose movements may wait for the ledger; then the scanner keeps them.
+const WAITING_MOVEMENTS: usize = 4;
+
 impl LeftRecords {
     /// Takes these records out of the previous process's state; also returns the rest of that
     /// state.
@@ -135,7 +140,7 @@ pub struct ClusterMonitor {
     client_users: TaskTracker,
     handles: CouchHandles,
     scan_settings: latest::Sender<Arc<scan::ScanSettings>>,
-    plan_settings: latest::Sender<Arc<planner::PlannerSettings>>,
+    plan_settings: latest::Sender<Arc<planner::Policy>>,
     job_state_settings: latest::Sender<Arc<job_state::JobStateSettings>>,
     disk_settings: latest::Sender<Arc<disk::DiskSettings>>,
     pressure_settings: latest::Sender<Arc<limits::Pressure>>,
@@ -148,6 +153,9 @@ pub struct ClusterMonitor {
     store: Arc<dyn StateStore>,
     /// Kept until the tasks of the scorecard and of advice take them.
     left_records: LeftRecords,
+    disks: latest::Receiver<Arc<disk::Disks>>,
+    /// Kept until the ledger takes it.
+    movements: Option<mpsc::Receiver<Movements>>,
 }
 
 impl ClusterMonitor {
@@ -192,7 +200,8 @@ impl ClusterMonitor {
             scan::ScanTask::new(clock, reach.source.subscribe(), scan.subscribe());
         let (task, follower) =
             job_state::JobStateTask::new(clock, scanner.clone(), follow.subscribe(), state_store);
-        let scan_task = scan_task.correcting(follower.corrections.clone());
+        let (moved, movements) = mpsc::channel(WAITING_MOVEMENTS);
+        let scan_task = scan_task.correcting(follower.corrections.clone()).reporting(moved);
         tasks.spawn_on_own_thread("scanner", scan_task.run_after(previous_facts, stop.clone()));
         tasks.spawn("job state task", task.run(recovery, stop.clone()));
 
@@ -219,7 +228,7 @@ impl ClusterMonitor {
             tasks.spawn("pressure monitor", task.run(stop.clone()));
         }
 
-        let pressures = inputs.pressures.clone();
+        let (pressures, disks) = (inputs.pressures.clone(), inputs.disks.clone());
         let (task, planner) = planner::PlannerTask::new(clock, inputs, plan.subscribe());
         tasks.spawn_on_own_thread("planner", task.run(stop.clone()));
         let (stop, ends) = (stop.clone(), stop.clone().drop_guard());
@@ -249,6 +258,8 @@ impl ClusterMonitor {
             remedy_settings: latest::channel(RemedySettings::from(settings)).0,
             store,
             left_records,
+            disks,
+            movements: Some(movements),
         })
     }
 
@@ -318,6 +329,22 @@ impl ClusterMonitor {
         let (task, scorecard) = ScorecardTask::new(self.clock, plans, totals, store);
         self.scorecard = scorecard;
         tasks.spawn_on_own_thread("scorecard", task.run(recovered, self.stop.clone()));
+    }
+
+    /// Starts the ledger, once.
+    pub fn start_ledger(
+        &mut self,
+        journal: Journal,
+        tasks: &mut TaskSet,
+    ) -> latest::Receiver<Arc<Books>> {
+        let Some(movements) = self.movements.take() else {
+            return latest::channel(Arc::default()).1;
+        };
+        let (status, disks) = (self.scanner.status.clone(), self.disks.clone());
+        let inputs = LedgerInputs { movements, status, disks, journal };
+        let (task, books) = LedgerTask::new(self.clock, inputs);
+        tasks.spawn("ledger", task.run(self.stop.clone()));
+        books
     }
 
     /// Starts the task that works out advice, once.
@@ -570,8 +597,8 @@ fn scan_settings(settings: &Settings) -> scan::ScanSettings {
     }
 }
 
-fn plan_settings(settings: &Settings) -> planner::PlannerSettings {
-    planner::PlannerSettings {
+fn plan_settings(settings: &Settings) -> planner::Policy {
+    planner::Policy {
         channels: Arc::new(settings.channels.clone()),
         rules: Rules {
             mode: settings.mode,

@@ -289,8 +289,14 @@ impl OrderTasks {
             return Err(refused(why, line.left_out));
         }
         if plan.rules.mode == Mode::Advise {
-            let why = "recliner runs in advise mode and sends nothing; set mode: enforce to let it, or send the requests yourself".to_owned();
-            let requests = report::requests_of_run(plan, &run);
+            let mut why = "recliner runs in advise mode and sends nothing; set mode: enforce to let it, or send the requests yourself".to_owned();
+            let (requests, targets) = report::requests_of_run(plan, &run);
+            if targets < line.members.saturating_sub(line.running) {
+                why.push_str(&format!(
+                    "; these are for the first {targets} of {} targets: send them and order again, or order one database",
+                    line.members
+                ));
+            }
             return Err(Denied::Run { why, requests, left_out: line.left_out });
         }
         let run = self.follower.change_run(RunCommand::Begin(run)).await.map_err(run_failed)?;

@@ -5,7 +5,8 @@ mod views;
 
 use super::{
     ChunkedTable, DbIx, DbName, IndexSet, Node, NodeIx, PackedFacts, PartSums, ShardMapEntry,
-    SizeHistory, Snapshot, TargetIx, TargetRef, TargetRow, View, top_databases::TopDatabases,
+    SizeHistory, Snapshot, TargetIx, TargetRef, TargetRow, View, movements::MovementSums,
+    top_databases::TopDatabases,
 };
 use crate::{
     datadir::ReadProblem,
@@ -27,7 +28,7 @@ type RowKey = (Option<TargetKind>, NodeIx, u32, u32);
 /// The scanner's own copy of the snapshot, with the lookup tables that only it needs.
 #[derive(Debug)]
 pub struct Draft {
-    current: Snapshot,
+    pub(super) current: Snapshot,
     hasher: DefaultHashBuilder,
     by_name: HashTable<u32>,
     by_key: HashTable<u32>,
@@ -46,6 +47,8 @@ pub struct Draft {
     changed: Vec<TargetIx>,
     /// Row indexes that are already in `changed`.
     changed_rows: IndexSet,
+    /// What moved since it was last taken.
+    pub(super) movements: MovementSums,
 }
 
 impl Draft {
@@ -66,6 +69,7 @@ impl Draft {
             corrections: Arc::default(),
             changed: Vec::new(),
             changed_rows: IndexSet::default(),
+            movements: MovementSums::default(),
         };
         draft.get_or_add_node(CLUSTER_NODE);
         draft
@@ -184,6 +188,7 @@ impl Draft {
         };
         let (names, hasher) = (&self.current.names, &self.hasher);
         self.by_name.insert_unique(hash, at, |at| hasher.hash_one(name_at(names, *at).db));
+        self.movements.database_added(at);
         self.correct_new_db(DbIx(at), name);
         DbIx(at)
     }
@@ -227,15 +232,17 @@ impl Draft {
         if self.current.shard_maps.get(db.0 as usize) == Some(&map) {
             return;
         }
+        let counted: Vec<_> = views.iter().map(|ix| self.counted(*ix)).collect();
         for ix in views {
             self.remove_from_sums(*ix);
         }
         if let Some(row) = self.current.shard_maps.get_mut(db.0 as usize) {
             *row = map;
         }
-        for ix in views {
+        for (ix, before) in views.iter().zip(counted) {
             self.add_to_sums(*ix);
             self.mark_changed(*ix);
+            self.count_change(*ix, before, None);
         }
     }
 
@@ -256,6 +263,16 @@ impl Draft {
         self.find((Some(TargetKind::Db), node, db.0, extra))
     }
 
+    /// The copy of a shard of the database with this name, if it exists.
+    pub fn find_copy(
+        &self,
+        node: NodeIx,
+        name: DbName<'_>,
+        range: Option<Range>,
+    ) -> Option<TargetIx> {
+        self.find_shard(node, self.find_db(name)?, range)
+    }
+
     /// A database's cleanup target, created if new.
     pub fn get_or_add_cleanup(&mut self, db: DbIx) -> TargetIx {
         self.get_or_add_row((Some(TargetKind::Cleanup), NodeIx::CLUSTER, db.0, 0))
@@ -265,6 +282,7 @@ impl Draft {
     pub fn set_facts(&mut self, ix: TargetIx, facts: Facts) {
         let Some(target) = self.current.target(ix) else { return };
         let (kind, known, before) = (target.kind(), target.facts(), target.history());
+        let counted = target.counted_bytes();
         let correction = target.correction();
         let history = before.after_reading(kind, &known, &facts, correction);
         let reading = |facts| WasteReading::of(kind, facts, correction);
@@ -286,6 +304,7 @@ impl Draft {
         }
         self.add_to_sums(ix);
         self.mark_changed(ix);
+        self.count_change(ix, counted, Some((&known, &facts)));
     }
 
     /// Replaces the rent and growth of a target.
@@ -351,6 +370,7 @@ impl Draft {
         if self.current.target(ix).is_none_or(|target| target.state() == state) {
             return;
         }
+        let counted = self.counted(ix);
         self.remove_from_sums(ix);
         if let Some(row) = self.current.rows.get_mut(ix.as_usize()) {
             row.state = state;
@@ -358,6 +378,11 @@ impl Draft {
         }
         self.add_to_sums(ix);
         self.mark_changed(ix);
+        self.count_change(ix, counted, None);
+    }
+
+    fn counted(&self, ix: TargetIx) -> Option<u64> {
+        self.current.target(ix).and_then(TargetRef::counted_bytes)
     }
 
     /// Removes a target; its row is reused.
@@ -367,6 +392,7 @@ impl Draft {
         }
         let Some(&row) = self.current.rows.get(ix.as_usize()) else { return };
         self.mark_confirmed(ix);
+        self.count_removed(ix);
         self.remove_from_sums(ix);
         let place = ix.row();
         if let Some(part) = part_at(&self.current, place)
@@ -400,6 +426,7 @@ impl Draft {
         if let Some(top) = self.top_databases.choose(&self.current, now) {
             self.current.top = Arc::new(top);
         }
+        self.movements.rotate(self.current.sweep_duration.is_some(), now);
         self.current.version += 1;
         self.current.generated_at = now;
         for ix in &self.changed {

@@ -1,6 +1,6 @@
 //! The names of a cluster's databases, each stored once.
 
-use couchdb_names::NameList;
+use couchdb_names::{NameList, Range, ShardName};
 use std::sync::Arc;
 
 /// Number of names in a chunk.
@@ -14,6 +14,16 @@ pub struct DbName<'a> {
     pub db: &'a str,
     /// The instance suffix with its dot, or nothing.
     pub suffix: &'a str,
+}
+
+impl<'a> DbName<'a> {
+    /// The database name and the range in a shard's name; a node-local database has no range.
+    pub fn and_range_of(shard: &'a str) -> (Self, Option<Range>) {
+        match ShardName::split(shard) {
+            Some(split) => (Self { db: split.db, suffix: split.suffix }, Some(split.range)),
+            None => (Self { db: shard, suffix: "" }, None),
+        }
+    }
 }
 
 impl std::fmt::Display for DbName<'_> {

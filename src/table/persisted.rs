@@ -282,6 +282,7 @@ impl Draft {
                 }
             }
         }
+        self.movements_restored(&nodes);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     DbIx, DbName, NodeIx, PackedFacts, PartSums, SearchAttributes, ShardMapEntry, SizeHistory,
-    Snapshot, TargetIx, TargetRow, View, totals::Contribution,
+    Snapshot, TargetIx, TargetRow, View, ViewCopies, totals::Contribution,
 };
 use crate::{
     datadir::ReadProblem,
@@ -10,11 +10,13 @@ use crate::{
         correction::Correction,
         facts::{Confidence, Facts, Overhead},
         growth::Growth,
+        records::frees_little,
         rent::Rent,
         target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
     },
 };
 use couchdb_names::{Engine, Range};
+use std::collections::BTreeSet;
 
 /// One target of a snapshot.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,54 @@ impl<'a> TargetRef<'a> {
     /// Its facts, per file.
     pub fn facts(self) -> Facts {
         self.facts.unpack(self.kind)
+    }
+
+    /// The facts of its file on a node; `None` if its copies differ and that one was not read.
+    pub fn facts_on(self, node: NodeIx) -> Option<Facts> {
+        match self.copies() {
+            ViewCopies::Differ(copies) => {
+                copies.iter().find(|(at, _)| *at == node).map(|(_, facts)| *facts)
+            }
+            ViewCopies::Unknown | ViewCopies::Alike => Some(self.facts()),
+        }
+    }
+
+    /// How the copies of a view differ.
+    pub fn copies(self) -> &'a ViewCopies {
+        self.view().map_or(&ViewCopies::Unknown, |view| &view.copies)
+    }
+
+    /// Whether compacting a file with these facts would free almost nothing, according to its sizes and to
+    /// earlier compactions of its database. If active bytes are too large, they hide reclaimable bytes; an
+    /// upgrade is worth it anyway.
+    pub fn promises_little(self, facts: &Facts) -> bool {
+        let (kind, correction) = (self.kind, self.correction());
+        let is_lower_bound = correction.confidence(kind, facts) == Confidence::Low;
+        let sizes = facts.file_bytes.get().zip(correction.predicted_bytes(kind, facts));
+        !facts.flags.needs_upgrade
+            && !is_lower_bound
+            && sizes.is_some_and(|(file, left)| frees_little(file, left))
+    }
+
+    /// Whether it is known that compacting its copy on a node would free almost nothing.
+    pub fn is_copy_lean(self, node: NodeIx) -> bool {
+        match self.copies() {
+            ViewCopies::Unknown => false,
+            ViewCopies::Alike => self.promises_little(&self.facts()),
+            ViewCopies::Differ(_) => {
+                self.facts_on(node).is_none_or(|facts| self.promises_little(&facts))
+            }
+        }
+    }
+
+    /// Whether a round over its copies has nothing left to do after it compacted these.
+    pub fn is_round_over(self, done: &BTreeSet<NodeIx>) -> bool {
+        match self.copies() {
+            ViewCopies::Differ(copies) => copies
+                .iter()
+                .all(|(node, facts)| done.contains(node) || self.promises_little(facts)),
+            ViewCopies::Unknown | ViewCopies::Alike => done.len() >= self.file_count() as usize,
+        }
     }
 
     /// Its waste over time, per file.

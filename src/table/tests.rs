@@ -13,11 +13,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 fn facts(file: u64, active: u64) -> Facts {
-    Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(active),
-        ..Facts::default()
-    }
+    Facts::sized(file, active)
 }
 
 fn name(db: &str) -> DbName<'_> {

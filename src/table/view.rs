@@ -1,5 +1,7 @@
 //! The attributes of a view index.
 
+use super::NodeIx;
+use crate::model::facts::Facts;
 use couchdb_names::{Engine, Range, Signature};
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ pub struct View {
     /// Whether sizes are exact ones of the copy on the design document's own range; otherwise they
     /// are the cluster's sum divided by the number of ranges.
     pub exact_range: bool,
+    /// How its copies differ.
+    pub copies: ViewCopies,
     /// The query that makes CouchDB build it; `None` until its design documents were read, or if
     /// they leave building to readers' queries (`autoupdate`).
     pub build_query: Option<IndexQuery>,
@@ -29,6 +33,18 @@ pub struct View {
     pub functions: Arc<[u64]>,
     /// The attributes of a search index; its `signature` has no meaning.
     pub search_index: Option<SearchAttributes>,
+}
+
+/// How the copies of an index differ, if each can be read by itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum ViewCopies {
+    /// They were not all read.
+    #[default]
+    Unknown,
+    /// The facts of one stand for all.
+    Alike,
+    /// The facts of each, by node, the one with most waste first.
+    Differ(Arc<[(NodeIx, Facts)]>),
 }
 
 /// The attributes of a search index in addition to its design document.

@@ -50,7 +50,7 @@ pub(super) fn is_last_copy(
 ) -> bool {
     let done = constraints.partly_compacted_views.entry(target.ix()).or_default();
     done.insert(node);
-    if done.len() < target.file_count() as usize {
+    if !target.is_round_over(done) {
         return false;
     }
     constraints.partly_compacted_views.remove(&target.ix());

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     model::{
         channel::ChannelPreset,
-        facts::{FactSource, Facts, Measurement, OptionalU64},
+        facts::{Facts, OptionalU64},
         target::TargetState,
         window::{Days, Window, WindowEnd, parse_time, parse_zone},
     },
@@ -25,14 +25,11 @@ fn at(seconds: u64) -> Moment {
 
 fn facts(file: u64, active: u64, read: u64) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(active),
         docs: OptionalU64::new(1_000),
         deleted_docs: OptionalU64::new(0),
         update_seq: OptionalU64::new(1_000),
         compacted_seq: OptionalU64::new(1_000),
-        measured_at: Some(Measurement { at: at(read), source: FactSource::Http }),
-        ..Facts::default()
+        ..Facts::read(file, active, at(read))
     }
 }
 

@@ -292,37 +292,41 @@ fn slow_and_whole(victim: &Victim, path: &str, content: &str, body: &str) -> [St
     [head(1_000), head(body.len()) + body]
 }
 
-#[tokio::test]
-async fn slow_bodies_hold_nobody_out() {
+/// Holds a path's bodies back, and asks for it and for other pages meanwhile.
+async fn hold_bodies_back(path: &str, content: &str, body: &str) {
     let victim = Victim::demo(&["--web.enable-admin-api"]).await;
     victim.until("/-/ready", "ready").await;
+    let [slow, whole] = slow_and_whole(&victim, path, content, body);
+    let attack = async {
+        let mut held = Vec::new();
+        for _ in 0..20 {
+            let mut stream = TcpStream::connect(&victim.address).await.expect("it listens");
+            stream.write_all(slow.as_bytes()).await.expect("it reads");
+            held.push(stream);
+        }
+        let others = join_all(["/", "/api/v1/targets", "/metrics"].map(|at| victim.get(at)));
+        let others = time::timeout(Duration::from_secs(5), others).await;
+        let others = others.unwrap_or_else(|_| panic!("{path}: others wait"));
+        assert!(others.iter().all(|(status, _)| *status == 200), "{path}: {others:?}");
+        let answer = time::timeout(Duration::from_secs(25), victim.send(&whole)).await;
+        answer.unwrap_or_else(|_| panic!("{path} waits for slow bodies"))
+    };
+    let ((status, said), harm) = victim.during(attack).await;
+    assert!([200, 409].contains(&status), "{path}: {status} {said:.300}");
+    harm.within(200);
+    victim.stop().await;
+}
+
+#[tokio::test]
+async fn slow_bodies_hold_nobody_out() {
     let (json, form) = ("application/json", "application/x-www-form-urlencoded");
-    for (path, content, body) in [
+    let all = [
         ("/api/v1/what-if", json, "{}"),
         ("/api/v1/preflight", json, r#"{"db":"orders","design":{"_id":"_design/x"}}"#),
         ("/what-if", form, "days=1"),
         ("/act", form, "order=rescan"),
         ("/api/v1/rescan", json, "{}"),
         ("/api/v1/suspend", json, r#"{"scope":"all"}"#),
-    ] {
-        let [slow, whole] = slow_and_whole(&victim, path, content, body);
-        let attack = async {
-            let mut held = Vec::new();
-            for _ in 0..20 {
-                let mut stream = TcpStream::connect(&victim.address).await.expect("it listens");
-                stream.write_all(slow.as_bytes()).await.expect("it reads");
-                held.push(stream);
-            }
-            let others = join_all(["/", "/api/v1/targets", "/metrics"].map(|at| victim.get(at)));
-            let others = time::timeout(Duration::from_secs(5), others).await;
-            let others = others.unwrap_or_else(|_| panic!("{path}: others wait"));
-            assert!(others.iter().all(|(status, _)| *status == 200), "{path}: {others:?}");
-            let answer = time::timeout(Duration::from_secs(25), victim.send(&whole)).await;
-            answer.unwrap_or_else(|_| panic!("{path} waits for slow bodies"))
-        };
-        let ((status, said), harm) = victim.during(attack).await;
-        assert!([200, 409].contains(&status), "{path}: {status} {said:.300}");
-        harm.within(200);
-    }
-    victim.stop().await;
+    ];
+    join_all(all.map(|(path, content, body)| hold_bodies_back(path, content, body))).await;
 }

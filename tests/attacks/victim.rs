@@ -18,8 +18,9 @@ use tokio::{
 /// Longer than any process may take that ends by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Runs one attack at a time, because each measures how promptly its victim answers.
-static TURN: Semaphore = Semaphore::const_new(1);
+/// Runs few attacks at a time, because each measures how promptly its victim answers; most of them
+/// mainly wait.
+static TURN: Semaphore = Semaphore::const_new(8);
 
 const MIB: u64 = 1 << 20;
 

@@ -8,6 +8,7 @@ use recliner::{
     feeds::feed_client::{FeedClientHandle, FeedClientStatus},
     model::target::{TargetKind, TargetState},
     plan::{Freshness, Plan},
+    scan::ScanCommand,
     store::journal::{EventsQuery, Journal},
     table::TargetIx,
 };
@@ -176,6 +177,25 @@ async fn running_job_makes_measurements_unconfirmed_without_feed_events() {
         facts.file_bytes.get() < before && plan.snapshot.is_confirmed(ix)
     };
     rig.plan_where(smaller).await;
+}
+
+/// A start was cancelled because of what it read: what runs must be known at once, although nothing has
+/// happened for a while and polls are rare.
+#[tokio::test(start_paused = true)]
+async fn changed_target_makes_a_quiet_cluster_be_polled() {
+    let (mut rig, _handle) = following(world(), SELDOM).await;
+    let plan = rig.plan_where(|plan| plan.snapshot.is_quiet()).await;
+    let ix = targets(&plan, TargetKind::Db).next().unwrap().ix();
+    // Just after a poll, so that the next one is half a minute away.
+    let polls = request_count(&rig, "_active_tasks");
+    while request_count(&rig, "_active_tasks") == polls {
+        sleep(Duration::from_millis(100)).await;
+    }
+    sleep(Duration::from_secs(1)).await;
+    let polls = request_count(&rig, "_active_tasks");
+    assert_eq!(rig.watch.scanner.send(ScanCommand::Reread(vec![ix])), None);
+    sleep(Duration::from_secs(1)).await;
+    assert!(request_count(&rig, "_active_tasks") > polls);
 }
 
 /// The number of requests whose path contains `part`.

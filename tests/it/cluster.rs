@@ -423,7 +423,7 @@ async fn changed_settings_take_effect_without_restart() {
 async fn exported_top_databases_stay_stable_during_compactions() {
     const TOP: usize = 3;
     // CouchDB's own compactor is active.
-    let yaml = "scan: {interval: 10s, top: 3}\npoll: 10s\ncouchdb: {cold_reads_per_second: off}\n";
+    let yaml = "scan: {interval: 30s, top: 3}\npoll: 30s\ncouchdb: {cold_reads_per_second: off}\n";
     let mut rig = Rig::new(faulty_demo_config(), yaml);
     rig.until(|status| status.sweeps > 0).await;
     let (mut exported, mut best) = (BTreeSet::new(), BTreeSet::new());

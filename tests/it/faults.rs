@@ -315,3 +315,29 @@ async fn failing_shards_leave_their_node_up() {
     assert_eq!(node(&plan, B).is_up, Some(true));
     assert_eq!(rig.errors(), [(B.to_owned(), "status")]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn listed_shards_without_file_are_an_error_but_deleted_ones_are_not() {
+    let mut rig = Rig::new(world(), ON_DEMAND);
+    rig.cluster.faults().plan(Fault::on(B, Effect::Status(404)).at("shards%2F"));
+    let plan = rig.sweep().await;
+    assert_eq!(node(&plan, B).is_up, Some(true));
+    assert_eq!(rig.errors(), [(B.to_owned(), "no_file")]);
+    let says = rig.status().unread_shards.clone().unwrap();
+    let expected = "listed shards have no file on their node (app, only-there), so sums are";
+    assert!(says.contains(expected), "{says}");
+    let facts = facts_of(&plan, B).into_iter().filter(|(id, _)| id.contains("shards/"));
+    assert!(facts.into_iter().all(|(_, facts)| facts.measured_at.is_none()), "sizes are unknown");
+
+    rig.cluster.faults().clear();
+    rig.cluster.faults().plan(Fault::on(B, Effect::Delay(Duration::from_secs(9))).at("shards%2F"));
+    let (cluster, before) = (rig.cluster.clone(), rig.status().errors.clone());
+    let delete = async {
+        sleep(Duration::from_secs(3)).await;
+        cluster.world(|world| world.delete("app", false));
+    };
+    let (_, ()) = tokio::join!(rig.sweep(), delete);
+    let status = rig.status();
+    assert_eq!(status.errors, before, "it was deleted during the sweep");
+    assert_eq!([&status.unread_shards, &status.absent_shards], [&None, &None]);
+}

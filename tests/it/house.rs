@@ -23,6 +23,7 @@ const FLOORS: &[&[&str]] = &[
     &["what_if"],
     &["advice"],
     &["store"],
+    &["ledger"],
     &["act"],
     &["feeds", "import", "config", "book"],
     &["serve"],

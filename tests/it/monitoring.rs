@@ -2,7 +2,7 @@
 //! Prometheus's own tools.
 
 mod alerting;
-mod cases;
+pub(crate) mod cases;
 pub(crate) mod catalogue;
 mod dashboards;
 pub(crate) mod demo;

@@ -323,6 +323,9 @@ impl SendFailure {
                 if by_tls.is_some_and(|error| *error == NOT_TLS) {
                     return Self::Connect("the server does not speak TLS there".to_owned());
                 }
+                if let Some(why) = by_tls.and_then(pinned::distrust) {
+                    return Self::Tls(why.to_owned());
+                }
                 tls |= by_tls.is_some();
                 let io = error.downcast_ref::<std::io::Error>();
                 wrapped = io.and_then(|io| io.get_ref()).map(|inner| inner as _);

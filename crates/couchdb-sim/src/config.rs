@@ -42,7 +42,7 @@ pub struct Node {
     /// The volume of the disk. Nodes that name the same volume share it, and the first such node's
     /// `disk` is its size. `None`: a volume of its own.
     pub volume: Option<String>,
-    /// Whether its built-in compactor is active, which compacts one bloated file at a time.
+    /// Whether its built-in compactor is active, which runs `concurrency` compactions per channel.
     pub smoosh: bool,
     /// Whether clouseau is connected to it. Nouveau is a setting, `[nouveau] enable`.
     pub clouseau: bool,

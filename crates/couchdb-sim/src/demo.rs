@@ -12,8 +12,8 @@ use std::time::Duration;
 use wall_clock::Moment;
 
 const DISK: u64 = 800_000_000_000;
-/// A shard of a few gigabytes takes a minute, so that a user can watch one end.
-const COMPACTION_RATE: u64 = 100_000_000;
+/// A shard of a gigabyte takes half a minute, so that a user can watch one end.
+const COMPACTION_RATE: u64 = 40_000_000;
 /// March 2025.
 const CREATED: u64 = 1_740_800_000;
 const DAY: Duration = Duration::from_secs(86_400);

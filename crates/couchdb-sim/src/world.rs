@@ -174,7 +174,7 @@ impl World {
     }
 
     fn next(&self) -> Option<(Duration, Next)> {
-        let smooshing = (0..self.nodes.len()).any(|node| self.smoosh_is_on(node));
+        let smooshing = self.nodes.iter().any(|state| state.node.smoosh);
         let end = self.ends.first().map(|(at, key)| (*at, Next::End(*key)));
         let tick = smooshing.then_some((self.next_smoosh, Next::Smoosh));
         let happens = self.scheduled.first().map(|(at, what)| (*at, Next::Event(*what)));

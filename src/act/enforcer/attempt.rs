@@ -16,7 +16,9 @@ use crate::{
     },
     plan::{Plan, PlannedStart},
     scan,
-    sources::inventory::{ActiveTask, Copy, Databases, NodeReads, Observation, Source, Stage},
+    sources::inventory::{
+        ActiveTask, Copy, Databases, IndexAnswer, NodeReads, Observation, Source, Stage,
+    },
     table::{NodeIx, Snapshot, TargetIx, TargetRef},
 };
 use futures::{StreamExt, future};
@@ -295,7 +297,9 @@ async fn read_facts(
             let signature = target.view().map(|view| view.signature);
             for view in views.map_err(|error| error.message)? {
                 match view.index {
-                    Ok(index) if Some(index.signature) == signature => latest = Some(index.facts),
+                    Ok(index) if Some(index.signature) == signature => {
+                        latest = Some(facts_of_start(snapshot, start, &index)?);
+                    }
                     Ok(_) | Err(_) => {}
                 }
             }
@@ -306,4 +310,19 @@ async fn read_facts(
         }
     }
     Ok(latest)
+}
+
+/// The facts of the index that a start compacts: on its node, if the copies were read one by one.
+fn facts_of_start(
+    snapshot: &Snapshot,
+    start: &PlannedStart,
+    index: &IndexAnswer,
+) -> Result<Facts, String> {
+    if start.shard.is_none() || index.copies.is_empty() {
+        return Ok(index.facts);
+    }
+    let is_there =
+        |ix: TargetIx| snapshot.target(ix).is_some_and(|copy| copy.node_ix() == start.node);
+    let found = index.copies.iter().find(|(ix, _)| is_there(*ix));
+    found.map(|(_, facts)| *facts).ok_or_else(|| "its copy there could not be read".to_owned())
 }

@@ -39,11 +39,7 @@ fn start(design: Option<&str>, shard: Option<&str>) -> PlannedStart {
 }
 
 fn bloated() -> Facts {
-    Facts {
-        file_bytes: OptionalU64::new(100 << 20),
-        active_bytes: OptionalU64::new(10 << 20),
-        ..Facts::default()
-    }
+    Facts::sized(100 << 20, 10 << 20)
 }
 
 fn refused(

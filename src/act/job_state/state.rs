@@ -218,7 +218,9 @@ impl JobState {
             return Err(NotStarted::BackingOff(match rest {
                 Backoff::CoolDown { .. } => "rests after its last job",
                 Backoff::Quarantined { .. } => "is in quarantine",
-                Backoff::Futile { .. } => "would free no more than its last compaction did",
+                Backoff::Futile { .. } | Backoff::Unsettled { .. } => {
+                    "would free no more than its last compaction did"
+                }
             }));
         }
         if self.rereads.contains(id) && remembered.copies_done.is_empty() {

@@ -100,12 +100,10 @@ impl Fixture {
     fn publish_facts(&mut self, compacted_seq: u64) {
         let now = self.clock.now();
         let facts = Facts {
-            file_bytes: OptionalU64::new(900),
-            active_bytes: OptionalU64::new(100),
             update_seq: OptionalU64::new(50),
             compacted_seq: OptionalU64::new(compacted_seq),
             measured_at: Some(Measurement { at: now, source: Measurer::Http }),
-            ..Facts::default()
+            ..Facts::sized(900, 100)
         };
         self.draft.set_facts(self.db, facts);
         self.snapshots.send_replace(self.draft.publish(now));

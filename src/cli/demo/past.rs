@@ -15,6 +15,7 @@ use couchdb_client::Transport;
 use couchdb_sim::{Cluster, Config, Tally, World};
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use tokio::{runtime, time};
+use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
 /// How long the cluster has lived when the demo begins.
@@ -30,7 +31,7 @@ const STEP: Duration = Duration::from_secs(2 * 3_600);
 const STEP_ADVISING: Duration = Duration::from_secs(1_800);
 
 /// The duration of a look: a poll, the readings that follow from it, a plan, and its starts.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(2_500);
 
 /// A week under recliner, and the same week under smoosh.
 #[derive(Debug)]
@@ -40,20 +41,21 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Lives through the week before `now`, and writes its journal to `storage`.
+    /// Lives through the week before `now`, or until `stop`, and writes its journal to `storage`.
     pub(super) fn live(
         world: &Config,
         seed: u64,
         settings: Settings,
         storage: InMemory,
         now: Moment,
+        stop: &CancellationToken,
     ) -> Result<Self, CommandError> {
         let mut runtime = runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().start_paused(true).build();
         let runtime = runtime.map_err(CommandError::failed)?;
         let enforces = settings.mode == Mode::Enforce;
         let begin = Moment::from_unix(now.unix().saturating_sub(WEEK.as_secs()));
-        let lived = live(world.clone(), seed, quickened(settings), storage, begin);
+        let lived = live(world.clone(), seed, quickened(settings), storage, begin, stop);
         let cluster = runtime.block_on(lived)?;
         let mut weeks = Vec::new();
         // While recliner advises, its scorecard compares the two.
@@ -82,7 +84,7 @@ fn week(by: &str, tally: Tally) -> SimulatedWeek {
 /// The settings of the demo, with readings as seldom as a week allows. Nobody else reaches the service.
 fn quickened(mut settings: Settings) -> Settings {
     settings.web.listen_address = (Ipv4Addr::LOCALHOST, 0).into();
-    settings.scan.interval = Duration::from_secs(4 * 3_600);
+    settings.scan.interval = Duration::from_secs(6 * 3_600);
     settings.scan.interval_followed = settings.scan.interval;
     settings.scan.fresh_for = Duration::from_secs(86_400);
     settings.poll = Duration::from_secs(2);
@@ -97,6 +99,7 @@ async fn live(
     settings: Settings,
     storage: InMemory,
     begin: Moment,
+    stop: &CancellationToken,
 ) -> Result<Cluster, CommandError> {
     let clock = Clock::anchored(begin);
     let longest = if settings.mode == Mode::Advise { STEP_ADVISING } else { STEP };
@@ -110,7 +113,7 @@ async fn live(
     time::sleep(LOOK).await;
     let end = WEEK - MARGIN - LOOK;
     let jobs = service.monitor().job_state.jobs.clone();
-    while cluster.elapsed() < end {
+    while cluster.elapsed() < end && !stop.is_cancelled() {
         let now = cluster.elapsed();
         let running = cluster.world(|world| world.tasks().len());
         // The end of a short job may have been missed.

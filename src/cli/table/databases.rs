@@ -5,14 +5,14 @@ use crate::{
     cli::printable,
     plan::RefusalReason,
     serve::report::{DatabaseLine, Databases},
-    text::{counted, grouped, size},
+    text::{counted, size},
 };
 
-/// The databases as text; the only one in sentences if it was named.
-pub(in crate::cli) fn databases(found: &Databases, is_named: bool, width: u16) -> String {
+/// The databases as text; one that was named in sentences.
+pub(in crate::cli) fn databases(found: &Databases, name: Option<&str>, width: u16) -> String {
     match &*found.databases {
         [] => "There are no databases.\n".to_owned(),
-        [line] if is_named => paragraphs(line, width),
+        [line] if name == Some(&*line.db) => paragraphs(line, width),
         lines => {
             let mut text = table(lines, width);
             let more = found.total.saturating_sub(lines.len());
@@ -43,9 +43,9 @@ fn table(lines: &[DatabaseLine], width: u16) -> String {
 }
 
 fn why(line: &DatabaseLine) -> String {
-    match (&line.reason, &line.why) {
+    match (&line.reason, &line.not_taken) {
         (Some(reason), _) => printable(&RefusalReason::words_of(reason)),
-        (None, Some(_)) => "no channel".to_owned(),
+        (None, Some(word)) => printable(word),
         (None, None) => String::new(),
     }
 }
@@ -58,32 +58,17 @@ fn bounded(line: &DatabaseLine, sum: u64) -> String {
 /// One database in sentences.
 fn paragraphs(line: &DatabaseLine, width: u16) -> String {
     let db = printable(&line.db);
-    let targets = counted(line.targets, "shard file or view", "shard files and views");
-    let unmeasured = match line.unmeasured {
-        0 => String::new(),
-        some => format!(" The sizes of {} are unknown.", grouped(some)),
-    };
-    let sums = format!(
-        "{db}: {} on disk in {targets}: {} of documents, {} of indexes, {} reclaimable.{unmeasured}",
-        bounded(line, line.file_bytes),
-        bounded(line, line.document_bytes),
-        bounded(line, line.index_bytes),
-        bounded(line, line.reclaimable_bytes),
-    );
-    let growth = match (line.growth_day_bytes, line.growth_week_bytes) {
-        (Some(day), Some(week)) => format!(
-            "It grows by {} a day and {} in seven days if nothing is compacted.",
-            bytes(Some(day)),
-            bytes(Some(week))
-        ),
-        _ => "How fast it grows is not known yet.".to_owned(),
-    };
+    let growth = line.growth_week_bytes.map(|week| {
+        format!("It grows by {} in seven days if nothing is compacted.", bytes(Some(week)))
+    });
+    let growth = growth.unwrap_or_else(|| "How fast it grows is not known yet.".to_owned());
     let last = match &line.last_compaction {
         Some(at) => format!("Its last compaction ended at {}.", printable(at)),
         None => "No compaction of it is in the journal.".to_owned(),
     };
     let why = line.why.as_deref().map(|why| format!("Why most of it stays: {}.", printable(why)));
     let more = format!("More: recliner explain {db}");
-    let says = [Some(sums), Some(format!("{growth} {last}")), why, Some(more)];
+    let [says, parts] = [line.says(), line.parts_say()].map(|text| printable(&text));
+    let says = [Some(says), Some(parts), Some(format!("{growth} {last}")), why, Some(more)];
     says.into_iter().flatten().map(|text| paragraph(&text, width)).collect()
 }

@@ -341,9 +341,27 @@ pub(in crate::cli) fn short_range(range: &str) -> String {
     range.parse::<Range>().map_or_else(|_| printable(range), Range::short)
 }
 
+/// A range in a table: nothing where the node is the only one and the file holds the whole range, as one of which
+/// there is no other.
+pub(in crate::cli) fn range(range: Option<&str>, only_node: Option<&str>) -> String {
+    let is_whole = |range: &Range| *range == Range { from: 0, to: u32::MAX };
+    let parsed = range.and_then(|range| range.parse::<Range>().ok());
+    let is_plain = only_node.is_some() && parsed.as_ref().is_some_and(is_whole);
+    let range = range.filter(|_| !is_plain);
+    range.map_or_else(|| "-".to_owned(), short_range)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_only_file_of_an_only_node_has_no_range() {
+        let (whole, half) = (Some("00000000-ffffffff"), Some("80000000-ffffffff"));
+        let of = |at, only| range(at, only);
+        assert_eq!([of(whole, None), of(half, None), of(None, None)], ["00-ff", "80-ff", "-"]);
+        assert_eq!([of(whole, Some("a")), of(half, Some("a"))], ["-", "80-ff"]);
+    }
 
     fn longest(text: &str) -> usize {
         text.lines().map(letters).max().unwrap_or_default()

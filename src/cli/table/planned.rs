@@ -3,7 +3,7 @@
 use super::{
     super::printable,
     journal::short,
-    layout::{Grid, bytes, paragraph, place, short_range, shortened, wrap},
+    layout::{Grid, bytes, paragraph, place, range, shortened, wrap},
 };
 use crate::{
     act::warmer,
@@ -139,7 +139,7 @@ fn starts_table(plan: &Planned, head: &str, width: u16) -> String {
     Grid::of(width, &plan.starts)
         .text(head, what)
         .text("node", |it| place(&it.node, plan.only_node.as_deref()))
-        .text("range", |it| it.range.as_deref().map_or_else(|| "-".to_owned(), short_range))
+        .text("range", |it| range(it.range.as_deref(), plan.only_node.as_deref()))
         .wide_text("channel", |it| printable(&it.channel))
         .number("on disk", |it| sized(it, it.file_bytes))
         .number("reclaimable", |it| sized(it, it.gain_bytes))

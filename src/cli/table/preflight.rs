@@ -136,6 +136,15 @@ mod tests {
     }
 
     #[test]
+    fn one_node_has_no_copies() {
+        let several = answer();
+        let nodes = several.nodes.iter().take(1).cloned().collect();
+        let one = Preflight { nodes, ..several.clone() };
+        assert!(preflight(&several, 80).contains("in all copies"));
+        assert!(!preflight(&one, 80).contains("copies"), "{}", preflight(&one, 80));
+    }
+
+    #[test]
     fn document_without_index_is_one_sentence() {
         let says = "orders/_design/by_day has no views, so no index is built.".to_owned();
         let (nodes, views, notes, remedy) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

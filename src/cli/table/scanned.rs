@@ -2,7 +2,7 @@
 
 use super::{
     super::printable,
-    layout::{Grid, bytes, paragraph, partial, short_node, shortened, sum},
+    layout::{self, Grid, bytes, paragraph, partial, shortened, sum},
     planned::legend,
 };
 use crate::{
@@ -45,7 +45,7 @@ pub(in crate::cli) fn headline(plan: &Plan) -> String {
 /// The cluster's nodes, with their full names if those fit.
 pub(in crate::cli) fn nodes(plan: &Plan, width: u16) -> String {
     let whole = nodes_named(plan, |name| name);
-    let table = if whole.fits(width) { whole } else { nodes_named(plan, short_node) };
+    let table = if whole.fits(width) { whole } else { nodes_named(plan, layout::short_node) };
     table.wrapped(width)
 }
 
@@ -171,7 +171,7 @@ pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
             .map(|((best, _), channel)| priority(channel.priority, best));
         table.push([
             channel.map_or_else(String::new, |channel| channel.name.to_string()),
-            node.map_or_else(String::new, |node| printable(place(plan, &node.name))),
+            node.map_or_else(String::new, |node| place(plan, &node.name)),
             waiting,
             queue.active_jobs.to_string(),
             size::format_size(queue.reclaimable_bytes).to_string(),
@@ -271,12 +271,9 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// Where something is, in short: an only node is the part of its name before the `@`.
-fn place<'a>(plan: &'a Plan, name: &'a str) -> &'a str {
-    match plan.snapshot.only_node() {
-        Some(node) => node.name.split_once('@').map_or(&*node.name, |(before, _)| before),
-        None => short_node(report::place(name, None)),
-    }
+/// Where something is, in short.
+fn place(plan: &Plan, node: &str) -> String {
+    layout::place(node, plan.snapshot.only_node().map(|node| &*node.name))
 }
 
 /// A target in three short columns: name, range and node, such as `app/orders`, `00-7f` and `host`;
@@ -286,7 +283,7 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> [String; 3] {
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
         (TargetKind::View, Some(design)) if !target.is_part() => {
             let copies = match target.file_count() {
-                _ if plan.snapshot.only_node().is_some() => place(plan, CLUSTER_NODE).to_owned(),
+                _ if plan.snapshot.only_node().is_some() => place(plan, CLUSTER_NODE),
                 1 => "1 copy".to_owned(),
                 more => format!("{more} copies"),
             };
@@ -303,7 +300,7 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> [String; 3] {
                 }
                 _ => db.to_owned(),
             };
-            let node = place(plan, target.node()).to_owned();
+            let node = place(plan, target.node());
             [what, range.unwrap_or_else(|| "-".to_owned()), node]
         }
     }

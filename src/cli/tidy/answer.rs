@@ -184,12 +184,13 @@ impl Sizes {
     fn of(plan: &Plan, databases: &[String]) -> Self {
         let mut sum = PartialSum::default();
         let files = plan.snapshot.files_once().filter(|target| is_meant(databases, *target));
-        files.for_each(|target| sum.add(target.file_bytes(), false));
+        let mut names = BTreeSet::new();
+        files.for_each(|target| {
+            names.insert(target.db_name().db);
+            sum.add(target.file_bytes(), false);
+        });
         Self {
-            databases: match databases.len() {
-                0 => plan.snapshot.databases().count(),
-                named => named,
-            },
+            databases: if databases.is_empty() { names.len() } else { databases.len() },
             file_bytes: sum.measured().unwrap_or(0),
             unmeasured: sum.unknown_count(),
             free_bytes: plan.least_free_bytes(),

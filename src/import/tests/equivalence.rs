@@ -171,11 +171,9 @@ impl Server<'_> {
 
 fn imported_starts(channels: &Channels, object: Object, minute: u32) -> Option<(String, f64)> {
     let mut facts = Facts {
-        file_bytes: OptionalU64::new(object.file),
-        active_bytes: OptionalU64::new(object.active),
         update_seq: OptionalU64::new(1000 + object.changes),
         compacted_seq: OptionalU64::new(1000),
-        ..Facts::default()
+        ..Facts::sized(object.file, object.active)
     };
     facts.flags.needs_upgrade = object.upgrade;
     let (channel, priority) = channels.list.iter().find_map(|channel| {

@@ -4,6 +4,7 @@ use crate::{
     jobs::verdict::FileBefore,
     model::{
         correction::{CompactionEvidence, Content, Correction},
+        facts::Facts,
         records::{AfterCompaction, CorrectionKey},
         target::TargetKind,
     },
@@ -19,12 +20,11 @@ use wall_clock::Moment;
 /// would keep, unless nothing was written.
 pub(super) fn of_compaction(
     before: &FileBefore,
-    target: Option<TargetRef<'_>>,
+    (target, facts): (TargetRef<'_>, Facts),
     after: &AfterCompaction,
     at: Moment,
 ) -> Option<(CorrectionKey, CompactionEvidence)> {
-    let target = target?;
-    let (kind, facts, db) = (target.kind(), target.facts(), target.db_name());
+    let (kind, db) = (target.kind(), target.db_name());
     let file = after.file_bytes?;
     let unchanged = match kind {
         TargetKind::Db => facts.changes_since_compaction() == Some(0),

@@ -16,7 +16,7 @@ use crate::{
         target::TargetKind,
     },
     sources::inventory::TaskKind,
-    table::{ReplacedFile, Snapshot, TargetRef},
+    table::{NodeIx, ReplacedFile, Snapshot, TargetRef},
 };
 use std::time::Duration;
 use wall_clock::Moment;
@@ -102,7 +102,8 @@ impl TrackedJob {
         if self.intent.is_some() {
             return;
         }
-        self.file_before = FileBefore::from_target(target);
+        let facts = target.facts_on(key.node).unwrap_or_default();
+        self.file_before = FileBefore::of(target.kind(), &facts, target.correction());
         self.channel = (rules.channel_of)(target);
         let active =
             self.file_before.active_bytes.or(self.file_before.file_bytes).unwrap_or_default();
@@ -111,8 +112,8 @@ impl TrackedJob {
             JobKind::CompactView(_) => active,
             JobKind::BuildView(_) | JobKind::BuildSearch(..) => 0,
         };
-        self.began_after_reading = self.began_after(&target.facts());
-        if !self.gives_size_before(&target.facts()) {
+        self.began_after_reading = self.began_after(&facts);
+        if !self.gives_size_before(&facts) {
             self.file_before = self.file_before.without_sizes();
         }
     }
@@ -133,15 +134,16 @@ impl TrackedJob {
     }
 
     /// Takes the file size before the job from a reading made while it runs, if it was unknown.
-    pub(super) fn update_sizes_before(&mut self, tables: &Snapshot) {
+    pub(super) fn update_sizes_before(&mut self, node: NodeIx, tables: &Snapshot) {
         let is_shown = matches!(self.stage, JobStage::Shown { .. });
         if !is_shown || self.intent.is_some() || self.file_before.file_bytes.is_some() {
             return;
         }
         let Some(target) = self.current_target(tables) else { return };
-        if self.gives_size_before(&target.facts()) {
-            self.file_before = FileBefore::from_target(target);
-            self.began_after_reading = self.began_after(&target.facts());
+        let Some(facts) = target.facts_on(node) else { return };
+        if self.gives_size_before(&facts) {
+            self.file_before = FileBefore::of(target.kind(), &facts, target.correction());
+            self.began_after_reading = self.began_after(&facts);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
         target::{CLUSTER_NODE, TargetId, TargetKind},
     },
     sources::inventory::doc_hash,
-    table::{NodeIx, Snapshot, TargetRef},
+    table::{NodeIx, Snapshot, TargetRef, ViewCopies},
 };
 use couchdb_names::ShardName;
 use std::{collections::BTreeSet, sync::Arc};
@@ -50,12 +50,15 @@ pub(super) fn job_keys(intent: &Intent, tables: &Snapshot) -> Option<BTreeSet<Jo
     (!keys.is_empty()).then_some(keys)
 }
 
-/// Whether the target's facts describe the file of this job. Always true for a database. For a
-/// view, true for the copy that `inventory` reads: the first by node of those that hold the design
-/// document.
+/// Whether the target has facts of the file of this job. Always true for a database. For a view, true for
+/// every copy where they differ, and otherwise for the one that `inventory` reads: the first by node of those
+/// that hold the design document.
 pub(super) fn is_measured(target: TargetRef<'_>, key: &JobKey, tables: &Snapshot) -> bool {
     let Some(view) = target.view() else { return true };
     let (Some(design), true) = (view.designs.first(), view.exact_range) else { return false };
+    if matches!(view.copies, ViewCopies::Differ(_)) {
+        return target.facts_on(key.node).is_some();
+    }
     let hash = doc_hash(design);
     let holder = tables
         .targets()

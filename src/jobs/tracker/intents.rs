@@ -12,10 +12,11 @@ use crate::{
     },
     model::{
         correction::Correction,
+        facts::Facts,
         records::{AfterCompaction, Intent, IntentKey, JobOwner, JobResult, Outcome, frees_little},
         target::{TargetId, TargetKind},
     },
-    table::{Snapshot, TargetIx, TargetRef},
+    table::{NodeIx, Snapshot, TargetIx, TargetRef, ViewCopies},
 };
 use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
@@ -23,6 +24,9 @@ use wall_clock::Moment;
 /// For this long after this process starts, a start may come from a plan made without the jobs of
 /// an earlier process: the enforcer reads for up to fifteen seconds between a plan and its start.
 const KNOWN_TO_PLANS_AFTER: Duration = Duration::from_secs(16);
+
+/// Why the sizes before and after a compaction are not compared.
+pub(super) const OUTGROWN: &str = "so much was written meanwhile that its sizes do not compare";
 
 const NEVER_RAN: &str = "there is no evidence that it ever ran";
 
@@ -76,7 +80,8 @@ pub(super) struct OpenIntent {
     completed_jobs: usize,
     ended_at: Moment,
     after_bytes: Option<u64>,
-    is_measured: bool,
+    /// The node of the copy that was measured.
+    measured_on: Option<NodeIx>,
     needs_upgrade: bool,
 }
 
@@ -294,7 +299,7 @@ impl OpenIntent {
             never_ran: false,
             completed_jobs: 0,
             after_bytes: None,
-            is_measured: false,
+            measured_on: None,
             needs_upgrade: false,
         }
     }
@@ -327,10 +332,10 @@ impl OpenIntent {
         }
         self.ended_at = self.ended_at.max(at);
         if job.is_measured_copy {
-            self.is_measured = true;
+            self.measured_on = Some(key.node);
             self.after_bytes = target
                 .filter(|_| verdict == JobVerdict::Completed)
-                .and_then(|target| target.facts().file_bytes.get());
+                .and_then(|target| target.facts_on(key.node)?.file_bytes.get());
         }
         match verdict {
             JobVerdict::Completed => self.completed_jobs += 1,
@@ -362,22 +367,34 @@ impl OpenIntent {
         };
         let all = |per_file: u64| per_file.saturating_mul(self.job_count.max(1) as u64);
         let after = self.after_bytes.filter(|_| verdict == JobVerdict::Completed);
-        let before = intent.file_bytes.filter(|_| self.is_measured);
-        let (ending, why) = ending(verdict, before, after.map(all));
-        let may_have_run = unsure && target.is_some() && ending == JobResult::Lost;
-        let closes = Some(intent.key());
         let kind = intent.target.kind();
         let file_before = FileBefore::of_intent(&intent, self.job_count, self.needs_upgrade);
-        let measured = measure_after(target, after, &file_before);
+        let facts_after = target.and_then(|target| match self.measured_on {
+            Some(node) => target.facts_on(node),
+            None => Some(target.facts()),
+        });
+        let active_after = facts_after.and_then(|facts| facts.active_bytes.get());
+        let is_outgrown = file_before.is_outgrown(after, active_after);
+        let before = intent.file_bytes.filter(|_| self.measured_on.is_some() && !is_outgrown);
+        let (ending, why) = ending(verdict, before, after.map(all));
+        let why = if is_outgrown { why.and(Some(OUTGROWN.to_owned())) } else { why };
+        let may_have_run = unsure && target.is_some() && ending == JobResult::Lost;
+        let closes = Some(intent.key());
+        let measured = measure_after(kind, &facts_after.unwrap_or_default(), after, &file_before);
         let file_before = file_before.as_far_as_still_true(measured.active_bytes);
-        let predicts = self.is_measured && file_before.predicted_bytes.is_some();
+        let predicts = self.measured_on.is_some() && file_before.predicted_bytes.is_some();
         let ended_at = self.ended_at.max(intent.at);
         EndedJob {
             closed_intent: closes,
-            evidence: evidence::of_compaction(&file_before, target, &measured, ended_at),
+            evidence: target
+                .zip(facts_after)
+                .and_then(|of| evidence::of_compaction(&file_before, of, &measured, ended_at)),
             copied_bytes: copied_bytes(intent.active_bytes, target),
             after: measured,
-            copies: target.map_or(1, TargetRef::file_count),
+            copies: self.measured_on.map_or_else(
+                || target.map_or(1, TargetRef::file_count),
+                |node| copies_in_round(target, node),
+            ),
             may_have_run,
             never_arrived: unconfirmed && self.never_ran && ending == JobResult::Lost,
             outcome: Outcome {
@@ -435,14 +452,25 @@ pub(super) fn copied_bytes(before: Option<u64>, target: Option<TargetRef<'_>>) -
     before.map(|before| before.max(after.unwrap_or_default()))
 }
 
-/// Measurements of the target after a job.
+/// The number of copies that a round compacts which has compacted the one on a node: no others, if those are
+/// known to be lean.
+pub(super) fn copies_in_round(target: Option<TargetRef<'_>>, node: NodeIx) -> u32 {
+    let Some(target) = target else { return 1 };
+    let is_last = match target.copies() {
+        ViewCopies::Unknown => false,
+        ViewCopies::Alike => target.is_copy_lean(node),
+        ViewCopies::Differ(_) => target.is_round_over(&BTreeSet::from([node])),
+    };
+    if is_last { 1 } else { target.file_count() }
+}
+
+/// Measurements of the file after a job.
 pub(super) fn measure_after(
-    target: Option<TargetRef<'_>>,
+    kind: TargetKind,
+    facts: &Facts,
     after: Option<u64>,
     before: &FileBefore,
 ) -> AfterCompaction {
-    let facts = target.map(TargetRef::facts).unwrap_or_default();
-    let kind = target.map_or(TargetKind::Db, TargetRef::kind);
     // A database's header holds the sequence at the swap; later changes were not copied.
     let swapped_at = match kind {
         TargetKind::Db => facts.compacted_seq.get(),
@@ -452,7 +480,7 @@ pub(super) fn measure_after(
     AfterCompaction {
         file_bytes: after,
         active_bytes: facts.active_bytes.get(),
-        predicted_bytes: Correction::NONE.predicted_bytes(kind, &facts),
+        predicted_bytes: Correction::NONE.predicted_bytes(kind, facts),
         update_seq: facts.update_seq.get(),
         changes,
         changes_bytes: changes.and_then(|changes| before.waste_of_changes(changes)),

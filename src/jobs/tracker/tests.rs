@@ -6,11 +6,11 @@ mod unconfirmed;
 use super::*;
 use crate::{
     model::{
-        facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
+        facts::{FactFlags, Facts, OptionalU64},
         records::{Intent, JobResult},
     },
     sources::inventory::{ActiveTask, TaskKind},
-    table::{DbName, Draft, ShardMapEntry, View},
+    table::{DbName, Draft, ShardMapEntry, View, ViewCopies},
 };
 use couchdb_names::{Range, Signature};
 
@@ -34,12 +34,9 @@ struct Scenario {
 
 fn facts(seconds: u64, file: u64, active: u64, seq: u64, compacted: u64) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(active),
         update_seq: OptionalU64::new(seq),
         compacted_seq: OptionalU64::new(compacted),
-        measured_at: Some(Measurement { at: at(seconds), source: FactSource::Http }),
-        ..Facts::default()
+        ..Facts::read(file, active, at(seconds))
     }
 }
 
@@ -481,6 +478,45 @@ fn only_one_copy_of_a_view_shows_its_size() {
             assert_eq!(node, 1, "it already ended with the previous poll");
         }
     }
+}
+
+/// Only the second copy has waste; the job on it is judged by its own file, and needs no other job.
+#[test]
+fn job_on_a_differing_copy_is_judged_by_that_copy() {
+    let mut line = Scenario::new();
+    let copies_at = |line: &mut Scenario, seconds, file_of_second| {
+        let copies = [(line.nodes[1], facts(seconds, file_of_second, 60, 50, 0))];
+        let lean = (line.nodes[0], facts(seconds, 61, 60, 50, 0));
+        let view = line.draft.current().target(line.view).unwrap().view().unwrap().clone();
+        let copies = ViewCopies::Differ(copies.into_iter().chain([lean]).collect());
+        line.draft.set_view(line.view, View { copies, ..view });
+        line.read(line.view, facts(seconds, file_of_second, 60, 50, 0))
+    };
+    copies_at(&mut line, 5, 600);
+    let intent = line.view_intent(10, NODES[1], Some(SHARD));
+    line.start(intent.clone()).unwrap();
+    line.sent(10, &intent, RequestResult::Accepted);
+    line.poll(15, [Some(&[]), Some(&[view_shown(50)])]);
+    line.poll(20, IDLE);
+    let step = copies_at(&mut line, 22, 61);
+    assert_eq!(ends(&step), [(JobResult::Freed, JobOwner::Recliner, Some(600), Some(61), 10)]);
+    assert_eq!(step.ended[0].copies, 1, "the other copy is lean");
+}
+
+/// A view in bulk load: its compaction catches up with all that is written.
+#[test]
+fn a_file_that_outgrew_its_compaction_has_no_result_and_teaches_nothing() {
+    let mut line = Scenario::new();
+    let intent = line.view_intent(10, NODES[0], Some(SHARD));
+    line.start(intent.clone()).unwrap();
+    line.sent(10, &intent, RequestResult::Accepted);
+    line.poll(15, [Some(&[view_shown(50)]), Some(&[])]);
+    line.poll(20, IDLE);
+    let step = line.read(line.view, facts(22, 909_534, 900_000, 9_000, 0));
+    assert_eq!(ends(&step), [(JobResult::Unmeasured, JobOwner::Recliner, None, Some(909_534), 10)]);
+    let ended = &step.ended[0];
+    assert_eq!(ended.outcome.why.as_deref(), Some(intents::OUTGROWN));
+    assert_eq!((ended.outcome.predicted_bytes, ended.evidence.is_none()), (None, true));
 }
 
 #[test]

@@ -4,13 +4,11 @@ use proptest::prelude::*;
 
 fn db(file: u64, active: u64, docs: u64, update_seq: u64, compacted_seq: u64) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(active),
         docs: OptionalU64::new(docs),
         deleted_docs: OptionalU64::new(0),
         update_seq: OptionalU64::new(update_seq),
         compacted_seq: OptionalU64::new(compacted_seq),
-        ..Facts::default()
+        ..Facts::sized(file, active)
     }
 }
 
@@ -64,12 +62,8 @@ fn subtracts_excess_over_documents_as_far_as_writes_explain_it() {
 
 #[test]
 fn a_view_is_predicted_by_its_rows() {
-    let facts = Facts {
-        file_bytes: OptionalU64::new(9_000_000),
-        active_bytes: OptionalU64::new(4_000_000),
-        external_bytes: OptionalU64::new(1_000_000),
-        ..Facts::default()
-    };
+    let facts =
+        Facts { external_bytes: OptionalU64::new(1_000_000), ..Facts::sized(9_000_000, 4_000_000) };
     let predicted = trusted(1.2, 1.0).predicted_bytes(TargetKind::View, &facts).unwrap();
     assert!(predicted.abs_diff(1_200_000 + estimate::VIEW_HEADER_BYTES) <= 1, "{predicted}");
     for kind in [TargetKind::Cleanup, TargetKind::Search] {

@@ -11,14 +11,12 @@ fn reclaimable_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
 
 fn db(file: u64, active: u64, docs: u64, update_seq: u64) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(active),
         external_bytes: OptionalU64::new(active / 2),
         docs: OptionalU64::new(docs),
         deleted_docs: OptionalU64::new(0),
         update_seq: OptionalU64::new(update_seq),
         compacted_seq: OptionalU64::new(0),
-        ..Facts::default()
+        ..Facts::sized(file, active)
     }
 }
 

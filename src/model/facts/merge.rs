@@ -130,15 +130,13 @@ mod tests {
 
     fn facts(by: FactSource, at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
         let facts = Facts {
-            file_bytes: OptionalU64::new(file),
-            active_bytes: OptionalU64::new(active),
             external_bytes: OptionalU64::new(7),
             update_seq: OptionalU64::new(seq),
             compacted_seq: OptionalU64::new(compacted),
             docs: OptionalU64::new(3),
             deleted_docs: OptionalU64::new(1),
             measured_at: Some(Measurement { at: Moment::from_unix(at), source: by }),
-            ..Facts::default()
+            ..Facts::sized(file, active)
         };
         if by == FactSource::Files { facts.marked_from_files() } else { facts }
     }

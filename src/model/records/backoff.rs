@@ -2,6 +2,7 @@
 
 mod futile;
 
+use futile::Hold;
 pub use futile::{AfterCompaction, Futile};
 
 use super::{CompactionOrder, JobOwner, JobResult, Outcome};
@@ -64,6 +65,28 @@ pub enum Backoff {
         /// Whether the cause is data that was written while it ran.
         caught_up: bool,
     },
+    /// Its last compaction caught up with writes that have ceased; should they come again, another one would free
+    /// almost nothing.
+    Unsettled {
+        /// When that compaction ended.
+        since: Moment,
+        /// When it is tried again if little is written until then.
+        until: Moment,
+    },
+}
+
+/// Share of a file that, if it is waste, is worth an operator's order whatever the last compaction showed.
+const ORDERED_SHARE: f64 = 0.25;
+
+impl Backoff {
+    /// Whether an operator's order of the target alone overrides it: the last compaction left much waste in the file.
+    pub fn yields_to_order(&self, facts: &Facts) -> bool {
+        let sizes = facts.file_bytes.get().zip(facts.active_bytes.get());
+        let is_wasteful = sizes.is_some_and(|(file, active)| {
+            file.saturating_sub(active) as f64 >= file as f64 * ORDERED_SHARE
+        });
+        matches!(self, Self::Futile { .. } | Self::Unsettled { .. }) && is_wasteful
+    }
 }
 
 impl TargetRecord {
@@ -173,12 +196,20 @@ impl TargetRecord {
         }
         // The result for one copy of a view does not apply to copies that the current round has not
         // compacted yet.
-        let is_ordered = self.ordered.as_ref().is_some_and(|order| order.until > now);
-        let yields = is_ordered && Futile::is_far_above_live_bytes(facts);
-        let futile = self.futile.filter(|_| self.copies_done.is_empty() && !yields);
-        let futile = futile.filter(|futile| futile.holds(kind, facts, correction))?;
-        let Futile { at, file_bytes, caught_up, .. } = futile;
-        Some(Backoff::Futile { since: at, file_bytes, caught_up: caught_up.is_some() })
+        let futile = self.futile.filter(|_| self.copies_done.is_empty())?;
+        let Futile { at: since, file_bytes, caught_up, .. } = futile;
+        // Calm is known up to the last reading.
+        let known_at = facts.measured_at.map_or_else(Moment::default, |measured| measured.at);
+        let backoff = match futile.hold(kind, facts, correction)? {
+            Hold::UntilWritten => {
+                Backoff::Futile { since, file_bytes, caught_up: caught_up.is_some() }
+            }
+            Hold::Until(until) if until <= known_at => return None,
+            Hold::Until(until) => Backoff::Unsettled { since, until },
+        };
+        let is_ordered =
+            self.ordered.as_ref().is_some_and(|order| order.run.is_none() && order.until > now);
+        Some(backoff).filter(|backoff| !(is_ordered && backoff.yields_to_order(facts)))
     }
 
     /// Bytes that another compaction would leave of one file, where the last one showed more about

@@ -2,10 +2,7 @@
 //! every reading.
 
 use super::*;
-use crate::model::{
-    correction::Correction,
-    facts::{FactSource, Measurement, OptionalU64},
-};
+use crate::model::{correction::Correction, facts::OptionalU64};
 use proptest::prelude::*;
 
 const GIB: u64 = 1 << 30;
@@ -135,12 +132,7 @@ fn file_that_is_half_waste_is_due_after_one_horizon() {
 
 #[test]
 fn facts_without_sizes_or_time_give_no_reading() {
-    let facts = Facts {
-        file_bytes: OptionalU64::new(2 << 20),
-        active_bytes: OptionalU64::new(1 << 20),
-        measured_at: Some(Measurement { at: at(9), source: FactSource::Http }),
-        ..Facts::default()
-    };
+    let facts = Facts::read(2 << 20, 1 << 20, at(9));
     assert!(WasteReading::of(TargetKind::Db, &facts, Correction::NONE).is_some());
     assert!(WasteReading::of(TargetKind::Cleanup, &facts, Correction::NONE).is_none());
     for unknown in [

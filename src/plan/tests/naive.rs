@@ -107,6 +107,11 @@ impl Naive<'_> {
         self.world.conditions.constraints.orders.get(&ix).is_some_and(|ordered| ordered.force)
     }
 
+    fn is_ordered_alone(&self, ix: TargetIx) -> bool {
+        let ordered = self.world.conditions.constraints.orders.get(&ix);
+        ordered.is_some_and(|ordered| ordered.run.is_none())
+    }
+
     pub(super) fn worth(&self, ix: TargetIx) -> f64 {
         if self.world.conditions.constraints.orders.contains_key(&ix) {
             return f64::INFINITY;
@@ -231,12 +236,15 @@ impl Naive<'_> {
             return self.stale(ix);
         }
         match world.conditions.constraints.backoffs.get(&ix) {
-            Some(Backoff::CoolDown { until, .. }) if *until > self.plan.planned_at => {
+            Some(backoff) if self.is_ordered_alone(ix) && backoff.yields_to_order(&facts) => {}
+            Some(Backoff::CoolDown { until, .. } | Backoff::Unsettled { until, .. })
+                if *until > self.plan.planned_at =>
+            {
                 return Some(RefusalReason::CoolDown);
             }
             Some(Backoff::Quarantined { .. }) => return Some(RefusalReason::Quarantined),
             Some(Backoff::Futile { .. }) => return Some(RefusalReason::Futile),
-            Some(Backoff::CoolDown { .. }) | None => {}
+            Some(Backoff::CoolDown { .. } | Backoff::Unsettled { .. }) | None => {}
         }
         let sizes =
             facts.file_bytes.get().zip(target.correction().predicted_bytes(target.kind(), &facts));

@@ -171,17 +171,23 @@ fn only_forced_order_overrides_missing_channel_and_back_off() {
     });
     assert_eq!(answer(&plan, ids[2]), OrderAnswer::NotTaken, "force does not override names");
 
-    for rest in [
-        Backoff::CoolDown { since: at(NOW - 5), until: at(NOW + 5) },
-        Backoff::Quarantined { since: at(NOW - 5), failures: 5 },
-        Backoff::Futile { since: at(NOW - 5), file_bytes: MIB, caught_up: false },
+    let (since, until) = (at(NOW - 5), at(NOW + 5));
+    for (rest, yields) in [
+        (Backoff::CoolDown { since, until }, false),
+        (Backoff::Quarantined { since, failures: 5 }, false),
+        // Most of the file is waste.
+        (Backoff::Futile { since, file_bytes: MIB, caught_up: false }, true),
+        (Backoff::Unsettled { since, until }, true),
     ] {
         let resting = |force| TargetConstraints {
             backoffs: [(ids[0], rest)].into(),
             ..ordered(ids[0], force)
         };
         let plan = of(&mut draft, resting(false), enforcing(), |_| {});
-        assert!(matches!(answer(&plan, ids[0]), OrderAnswer::Refused(_, None)), "{rest:?}");
+        let answered = answer(&plan, ids[0]);
+        let refused = matches!(answered, OrderAnswer::Refused(_, None));
+        assert_eq!(matches!(answered, OrderAnswer::Starts(_)), yields, "{rest:?}: {answered:?}");
+        assert_ne!(refused, yields, "{rest:?}");
         let plan = of(&mut draft, resting(true), enforcing(), |_| {});
         assert!(matches!(answer(&plan, ids[0]), OrderAnswer::Starts(_)), "{rest:?}");
     }

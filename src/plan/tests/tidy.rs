@@ -11,7 +11,7 @@ use crate::{
         },
     },
     plan::disk::{Disks, Volume, VolumeSpace},
-    table::{ShardMapEntry, View},
+    table::{ShardMapEntry, View, ViewCopies},
 };
 use couchdb_names::{Range, Signature};
 use std::collections::BTreeSet;
@@ -97,6 +97,20 @@ fn each_compaction_makes_room_for_the_next() {
         );
         assert!(!outlook.is_cut);
     }
+}
+
+#[test]
+fn what_others_compact_now_takes_no_slot_in_the_outlook() {
+    let mut draft = Draft::new(5);
+    let ids = node_with(&mut draft, &[("a", 100, 10), ("b", 100, 10)]);
+    let mut runs = facts(100 * MIB, 10 * MIB, 100);
+    runs.flags.compact_running = true;
+    draft.set_facts(ids[0], runs);
+    let polled_nodes = vec![(NodeIx::from_usize(1).unwrap(), at(200))];
+    let jobs = Arc::new(Jobs { polled_nodes, ..Jobs::default() });
+    let conditions = Conditions { jobs, disks: disks(Some(500)), ..Conditions::default() };
+    let outlook = plan_of(&mut draft, &conditions, &rules()).tidy_outlook(None);
+    assert!(outlook.starts.iter().any(|start| start.ix == ids[1]), "{outlook:?}");
 }
 
 #[test]
@@ -197,4 +211,60 @@ fn the_peak_of_a_view_counts_all_its_files_on_a_node() {
     let plan = plan_of(&mut draft, &conditions, &Arc::new(wide));
     let start = plan.start(ix).expect("it starts");
     assert_eq!((start.peak_bytes, start.file_bytes), (80 * MIB, Some(800 * MIB)));
+}
+
+/// Each row: MiB of the copies on three nodes, the nodes that a round has compacted, the node that starts, and
+/// how many requests a person would have to send.
+#[test]
+fn the_copy_with_waste_starts_and_no_other() {
+    for (sizes, done, starts, requests) in [
+        ([10, 10, 100], &[][..], Some(2), 1),
+        ([10, 50, 100], &[], Some(2), 2),
+        ([10, 50, 10], &[2], Some(1), 1),
+        // The others have nothing to free, although the round has not compacted them.
+        ([10, 10, 100], &[2], None, 1),
+        ([100, 10, 10], &[], Some(0), 1),
+        ([100, 100, 100], &[], Some(0), 3),
+    ] {
+        let mut draft = Draft::new(5);
+        let nodes = ["couchdb@a", "couchdb@b", "couchdb@c"].map(|name| member(&mut draft, name));
+        let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });
+        let range = Range { from: 0, to: u32::MAX };
+        for node in nodes {
+            let ix = draft.get_or_add_shard(node, db, Some(range));
+            draft.set_facts(ix, facts(MIB, MIB, 100));
+        }
+        let of = |size: u64| facts(size * MIB, 10 * MIB, 100);
+        let mut copies: Vec<_> = nodes.into_iter().zip(sizes.map(of)).collect();
+        copies.sort_by_key(|(_, facts)| std::cmp::Reverse(facts.file_bytes.get()));
+        let largest = copies[0].1;
+        let view = View {
+            signature: Signature([7; 16]),
+            designs: ["_design/v".into()].into(),
+            language: "javascript".into(),
+            exact_range: true,
+            copies: match sizes.iter().all(|size| *size == sizes[0]) {
+                true => ViewCopies::Alike,
+                false => ViewCopies::Differ(copies.into()),
+            },
+            ..View::default()
+        };
+        let ix = draft.add_view(db, view);
+        draft.set_shard_map(db, ShardMapEntry { ranges: 1, copies: 3 }, &[ix]);
+        draft.set_facts(ix, largest);
+        let mut constraints = TargetConstraints::default();
+        if !done.is_empty() {
+            let done = done.iter().map(|at: &usize| nodes[*at]).collect();
+            constraints.partly_compacted_views.insert(ix, done);
+        }
+        let conditions = Conditions { constraints: Arc::new(constraints), ..Conditions::default() };
+        let mut blind = (*rules()).clone();
+        (blind.views, blind.headroom.blind_limit) = (EnforceViews::All, u64::MAX);
+        let plan = plan_of(&mut draft, &conditions, &Arc::new(blind));
+        let start = plan.start(ix);
+        let expected = starts.map(|at: usize| (nodes[at], Some(sizes[at] * MIB)));
+        assert_eq!(start.map(|it| (it.node, it.file_bytes)), expected, "{sizes:?} {done:?}");
+        let target = plan.snapshot.target(ix).unwrap();
+        assert_eq!(plan.starts_if_ordered(target).len(), requests, "{sizes:?} {done:?}");
+    }
 }

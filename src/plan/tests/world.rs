@@ -110,7 +110,7 @@ prop_compose! {
     fn any_present()(
         jobs in proptest::collection::vec((0..20_usize, 1..4_usize, any::<bool>(), rarely(), 0..40_u64), 0..3),
         polled in any::<u8>(),
-        backoffs in proptest::collection::vec((0..20_usize, 0..4_u8), 0..3),
+        backoffs in proptest::collection::vec((0..20_usize, 0..5_u8), 0..3),
         rounds in proptest::collection::vec((0..20_usize, 0..8_u8), 0..3),
         started in proptest::collection::vec((0..20_usize, 0..40_u64), 0..2),
         orders in proptest::collection::vec((0..20_usize, 0..90_u64, any::<bool>()), 0..3),
@@ -161,13 +161,11 @@ fn sized_facts(
     pending: Option<u64>,
 ) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(sizes.0 * MIB),
-        active_bytes: OptionalU64::new(sizes.1 * MIB),
         updates_pending: pending.into(),
         measured_at: measured
             .map(|ago| Measurement { at: at(NOW - ago), source: FactSource::Http }),
         flags,
-        ..Facts::default()
+        ..Facts::sized(sizes.0 * MIB, sizes.1 * MIB)
     }
 }
 
@@ -409,6 +407,7 @@ impl WorldSpec {
                 0 => Backoff::CoolDown { since, until: at(NOW + 60) },
                 1 => Backoff::CoolDown { since, until: at_ago(60) },
                 2 => Backoff::Quarantined { since, failures: 5 },
+                3 => Backoff::Unsettled { since, until: at(NOW + 60) },
                 _ => Backoff::Futile { since, file_bytes: MIB, caught_up: false },
             };
             (pick(*which), rest)

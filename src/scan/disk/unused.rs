@@ -1,15 +1,18 @@
 //! Determines the unused files at the end of a sweep.
 
-use super::{Disk, OnNode, db_and_range};
+use super::{Disk, OnNode};
 use crate::{
     datadir::{DirectoryContent, DirectoryVolume, OtherFileSums},
     jobs,
-    model::target::{TargetKind, TargetState},
+    model::{
+        cause::Cause,
+        target::{TargetKind, TargetState},
+    },
     scan::{running_jobs::RunningJobs, targets::TargetTables, views::IndexTables},
     sources::inventory::CompactionFile,
     table::{
-        CompactionFiles, DbIx, DiskUsage, Draft, NodeIx, PartSums, TargetIx, TargetRef, View,
-        VolumeUsage,
+        CompactionFiles, DbIx, DbName, DiskUsage, Draft, NodeIx, PartSums, TargetIx, TargetRef,
+        View, VolumeUsage,
     },
 };
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
@@ -152,6 +155,18 @@ fn set_disk_totals(
     let (sums, took) = (ended.sums, ended.took);
     let volumes = ended.volumes.iter().map(|volume| leftovers.on(volume, &sums, unused));
     let volumes: Vec<VolumeUsage> = volumes.collect();
+    if whole {
+        let all = on_node.compactions.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
+        let left = leftovers.of_dbs.saturating_add(leftovers.of_views);
+        let others = [
+            (Cause::CompactionFiles, all.saturating_sub(left)),
+            (Cause::Leftovers, left),
+            (Cause::DeletedFiles, sums.trash),
+            (Cause::SearchIndexes, sums.nouveau.saturating_add(sums.clouseau)),
+            (Cause::OtherFiles, sums.other.saturating_add(sums.misplaced)),
+        ];
+        draft.count_other_files(at, others.into());
+    }
     draft.update_node(at, |node| {
         let before = node.disk_usage.unwrap_or_default();
         node.volume_usage = volumes;
@@ -270,8 +285,8 @@ fn largest_compactions(
     largest.sort_unstable_by_key(|(key, (_, bytes))| (Reverse(*bytes), *key));
     largest.truncate(MAX_LISTED_COMPACTIONS);
     let listed = largest.into_iter().map(|((shard, of_views, is_leftover), (files, bytes))| {
-        let (name, range) = db_and_range(shard);
-        let target = draft.find_db(name).and_then(|db| draft.find_shard(node, db, range));
+        let (name, range) = DbName::and_range_of(shard);
+        let target = draft.find_copy(node, name, range);
         let target = target.and_then(|ix| draft.current().target(ix));
         let shard_bytes = target.and_then(TargetRef::file_bytes);
         CompactionFiles { shard: shard.into(), of_views, is_leftover, files, bytes, shard_bytes }

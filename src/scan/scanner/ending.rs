@@ -42,12 +42,20 @@ impl Scanner {
         let answered = self.targets.now().nodes().iter().any(|node| node.is_up == Some(true));
         let answered = answered
             || self.listing.is_readable_alone()
+            // A proxy may deny the nodes' own interface, and only that.
+            || (self.listing.is_map_whole() && self.sweep.unknown_node().is_some())
             || (self.listing.is_without_map() && self.disk.was_walked());
         if !answered && self.status.problem.is_none() {
             self.status.problem = self.sweep.unknown_node().cloned();
         }
         let shards = || self.targets.shard_count(|node| self.targets.is_up(node));
         self.status.unread_shards = self.sweep.shard_reads().common_cause(shards);
+        self.status.absent_shards = None;
+        match self.sweep.shard_reads().absent_shards(shards) {
+            Some((says, true)) => self.status.unread_shards = Some(says),
+            Some((says, false)) => self.status.absent_shards = Some(says),
+            None => {}
+        }
         let took = now.at.duration_since(self.sweep.began().at);
         self.targets.draft.set_sweep_duration(took);
         let success = self.sweep.is_complete() && answered;

@@ -59,6 +59,18 @@ impl Scanner {
                 }
                 self.shard_read(slot, ix, (is_still, Ok(true)), now);
             }
+            Observation::Absent { ix } => {
+                let is_still = self.is_still(slot, ix);
+                if is_still {
+                    self.followed.forget_listing();
+                }
+                if let Some(target) = self.targets.now().target(ix).filter(|_| is_still)
+                    && slot == Slot::Sweep
+                {
+                    self.sweep.shard_reads().absent(target.node_ix(), target.db_name().db);
+                }
+                self.shard_read(slot, ix, (is_still, Ok(false)), now);
+            }
             Observation::Shard { ix, facts } => {
                 let is_still = self.is_still(slot, ix);
                 if is_still && facts.is_ok() {
@@ -312,8 +324,10 @@ impl Scanner {
             self.followed.swept(draft, ix);
         }
         if let Some(node) = node {
-            if is_shard {
-                self.sweep.shard_reads().record(node, &there);
+            if let Err(unread) = there.as_ref()
+                && is_shard
+            {
+                self.sweep.shard_reads().failed(node, unread);
             }
             self.shard_requested(node, now);
         }

@@ -226,7 +226,7 @@ impl Scanner {
     /// Records that everything that a node answers by itself was requested.
     fn node_read(&mut self, at: NodeIx, now: Now) {
         let shards = || self.targets.shard_count(|node| node == at);
-        if let Some(unread) = self.sweep.shard_reads().not_found(at, shards) {
+        if let Some(unread) = self.sweep.shard_reads().absent_error(at, shards) {
             self.unread(at, &unread);
         }
         if self.sweep.node_read(at) && self.targets.is_up(at) {

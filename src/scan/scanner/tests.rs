@@ -100,10 +100,8 @@ fn unread(reason: &'static str) -> ReadError {
 
 fn facts(file: u64, active: u64) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(active),
         measured_at: Some(Measurement { at: Moment::from_unix(7), source: MeasuredBy::Http }),
-        ..Facts::default()
+        ..Facts::sized(file, active)
     }
 }
 

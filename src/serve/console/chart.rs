@@ -88,6 +88,53 @@ pub(super) fn lines(lines: &[Line<'_>], dates: &[String; 3], says: &str) -> Mark
     }
 }
 
+/// How a sum came about, from top to bottom: the bar before, one for each change that begins where the last one ended,
+/// and the bar after. The scale begins below the smallest of them and not at zero.
+pub(super) fn waterfall(
+    [before, after]: [i64; 2],
+    steps: &[(String, i64)],
+    says: &str,
+) -> Markup {
+    const ROW: usize = 22;
+    let mut at = before;
+    let mut bars = vec![("before".to_owned(), before, None)];
+    for (label, change) in steps {
+        let from = at;
+        at = at.saturating_add(*change);
+        bars.push((label.clone(), at, Some((from, *change))));
+    }
+    bars.push(("after".to_owned(), after, None));
+    let (least, most) = bars.iter().fold((before, before), |(least, most), (_, at, _)| {
+        (least.min(*at), most.max(*at))
+    });
+    let span = (most as f64 - least as f64).max(1.0);
+    let place = |at: i64| 200.0 + (at as f64 - least as f64 + span * 0.15) / (span * 1.15) * 300.0;
+    let height = bars.len() * ROW;
+    html! {
+        svg.chart viewBox={ "0 0 600 " (height) } role="img" aria-label=(says) {
+            @for (row, (label, at, change)) in bars.iter().enumerate() {
+                @let y = row * ROW;
+                @let (from, to) = change.map_or((200.0, place(*at)), |(from, _)| (place(from), place(*at)));
+                @let class = match change { None => "other", Some((_, 0..)) => "waste", Some((_, ..0)) => "live" };
+                @let value = change.map_or_else(|| signed(*at).trim_start_matches('+').to_owned(), |(_, change)| signed(change));
+                text x="0" y=(y + 14) { (label) }
+                rect class=(class) x=(round(from.min(to))) y=(y + 3) width=(round((to - from).abs().max(1.0))) height="15" {}
+                text x="600" y=(y + 14) text-anchor="end" { (value) }
+            }
+        }
+    }
+}
+
+/// A change of bytes with its sign.
+pub(super) fn signed(bytes: i64) -> String {
+    let sign = match bytes {
+        1.. => "+",
+        0 => "",
+        ..0 => "−",
+    };
+    format!("{sign}{}", format_size_short(bytes.unsigned_abs()))
+}
+
 /// A short sample of a line for the legend.
 pub(super) fn swatch(class: &str) -> Markup {
     html! { svg.swatch viewBox="0 0 26 8" aria-hidden="true" { line class=(class) x1="0" y1="4" x2="26" y2="4" {} } }

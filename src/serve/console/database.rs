@@ -6,18 +6,12 @@ use super::{
     chart::{self, Segment},
     events, jobs, runs, targets,
 };
-use crate::{
-    model::records::JobResult,
-    plan::RefusalClass,
-    serve::report::{AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, RunLine, Target},
-    text::{
-        Label, capital, counted, duration,
-        size::{bound_in_words, format_size_short},
-    },
+use crate::serve::report::{
+    AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, RunLine, Target,
 };
 use couchdb_names::Range;
 use maud::{Markup, html};
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 use wall_clock::Moment;
 
 /// The maximum number of jobs and of events shown about one database or target.
@@ -48,7 +42,7 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
     let parts = vec![
         Part::new(
             "sums",
-            html! { @if let Some(line) = &answers.line { p.note { (name(&opening(line, answers))) } (sums(line, answers.has_one_node)) } },
+            html! { @if let Some(line) = &answers.line { p.note { (name(&line.says())) } (sums(line)) } },
         ),
         Part::new(
             "advice",
@@ -62,68 +56,17 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
     Page::live(Screen::Databases, answers.db.clone(), parts)
 }
 
-/// What a reader wants to know first: how large it is, what a compaction would free, how fast it
-/// grows, and when what waits will be done.
-fn opening(line: &DatabaseLine, answers: &DatabaseAnswers) -> String {
-    let [size, reclaimable] = [line.file_bytes, line.reclaimable_bytes].map(format_size_short);
-    let mut text = format!(
-        "{}: {}{size}, {reclaimable} reclaimable",
-        line.db,
-        bound_in_words(line.unmeasured, line.estimated)
-    );
-    if let Some(growth) = line.growth_day_bytes {
-        text.push_str(&format!("; it grows by {} a day", format_size_short(growth)));
-    }
-    let waits =
-        answers.targets.iter().filter(|it| it.start.is_some() || it.target.refusal.is_some());
-    let waiting = waits.filter(|it| !is_never(&it.target)).count();
-    let a_day = Duration::from_secs(86_400);
-    let lately = answers.outcomes.iter().filter(|job| {
-        let ended =
-            Moment::parse(&job.ended_at).is_some_and(|ended| ended.age(answers.now) < a_day);
-        ended && job.result == JobResult::Freed.label()
-    });
-    let (done, seen_all) = (lately.count(), answers.targets.len() == answers.total);
-    if waiting > 0 && seen_all {
-        let files = counted(waiting as u64, "file waits", "files wait");
-        // More jobs may have ended than are shown.
-        let [least, most] = if done < SHOWN { ["", "about"] } else { ["at least ", "at most"] };
-        let freed = if done > 0 { done.to_string() } else { "none".to_owned() };
-        text.push_str(&format!("; {files}, {least}{freed} freed space within a day"));
-        // A pace needs a day of history; an open run says its own.
-        let ended = answers.outcomes.iter().filter_map(|job| Moment::parse(&job.ended_at));
-        let covers_a_day = ended.min().is_some_and(|ended| ended.age(answers.now) >= a_day);
-        if done > 0 && (covers_a_day || done >= SHOWN) && answers.runs.is_empty() {
-            let rest = duration::format_rounded(a_day.mul_f64(waiting as f64 / done as f64));
-            text.push_str(&format!(", so the rest takes {most} {rest}"));
-        }
-    }
-    text + "."
-}
-
-/// Whether nothing starts it as it is.
-fn is_never(target: &Target) -> bool {
-    target.refusal.as_ref().is_some_and(|refusal| refusal.class == RefusalClass::Never.label())
-}
-
 /// The database's line of the list in sentences, and as a bar.
-fn sums(line: &DatabaseLine, has_one_node: bool) -> Markup {
-    let DatabaseLine { document_bytes, index_bytes, reclaimable_bytes, unmeasured, .. } = line;
-    let [documents, indexes, reclaimable] =
-        [document_bytes, index_bytes, reclaimable_bytes].map(|bytes| format_size_short(*bytes));
-    let copies = if has_one_node { "" } else { ", in all copies" };
-    let says = format!(
-        "{}{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable{copies}",
-        bound_in_words(line.unmeasured, line.estimated)
-    );
-    let says = capital(&says);
+fn sums(line: &DatabaseLine) -> Markup {
+    let DatabaseLine { document_bytes, index_bytes, reclaimable_bytes, .. } = line;
+    let says = line.parts_say();
     let segments = [("live", document_bytes), ("other", index_bytes), ("waste", reclaimable_bytes)];
     let segments = segments.map(|(class, size)| Segment { class, size: *size as f64 });
     html! {
-        p { (says) @if *unmeasured > 0 { "; " (counted(*unmeasured, "size is", "sizes are")) " unknown" } "." }
+        p { (says) }
         p.quiet { span.key.live {} "documents" span.key.other {} "indexes" span.key.waste {} "reclaimable" }
         (chart::stacked("volume", &segments, line.file_bytes as f64, &says))
-        p { a href=(link("targets", &[("db", &line.db), ("sort", "reclaimable_bytes")])) { "As a list of targets" } ", " a href=(link("preflight", &[("db", &line.db)])) { "what would a new index cost?" } }
+        p { a href=(link("targets", &[("db", &line.db), ("sort", "reclaimable_bytes")])) { "As a list of targets" } ", " a href=(link("preflight", &[("db", &line.db)])) { "what would a new index cost?" } ", " a href=(link("changes", &[("name", &line.db)])) { "what changed?" } }
     }
 }
 

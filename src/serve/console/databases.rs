@@ -82,10 +82,10 @@ fn bound(line: &DatabaseLine) -> Markup {
 
 fn why(line: &DatabaseLine) -> Markup {
     html! {
-        @match (&line.reason, &line.why) {
-            (Some(reason), Some(why)) => { a href={ "docs/why.html#" (reason) } title=(why) { (RefusalReason::words_of(reason)) } }
-            (None, Some(why)) => { span.quiet title=(why) { "no channel" } }
-            (_, None) => {}
+        @match (&line.reason, &line.not_taken) {
+            (Some(reason), _) => { a href={ "docs/why.html#" (reason) } title=[&line.why] { (RefusalReason::words_of(reason)) } }
+            (None, Some(word)) => { span.quiet title=[&line.why] { (word) } }
+            (None, None) => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, name, percent, with_code},
+    cells::{ago, bytes, count, link, name, percent, with_code},
     chart::{self, Segment},
     queue::{all_starts, starts, why_not},
 };
@@ -114,7 +114,7 @@ fn volumes(answers: &OverviewAnswers) -> Markup {
                 span.key.live {} "live" span.key.waste {} "reclaimable" span.key.waste.unused {} "unused files" span.key.other {} "everything else" span.key.free {} "free"
             } }
             @for volume in &space.volumes {
-                div { b { (name(&volume.volume)) } " " (says_of(volume)) }
+                div { b { (name(&volume.volume)) } " " (says_of(volume)) " " a href=(link("changes", &[("name", &volume.volume)])) { "What changed?" } }
                 @if let Some(size) = volume.size_bytes {
                     (chart::stacked("volume", &segments(volume, size), size as f64, &plain(volume)))
                 }
@@ -251,12 +251,13 @@ fn weeks(weeks: &[SimulatedWeek]) -> Markup {
             h2 { "The same week under recliner and under smoosh" }
             p.quiet { "Simulated from the same start with the same writes. smoosh rewrites a file soon after its waste passes a fixed limit, and never looks at what nobody writes to." }
             div.wide tabindex="0" role="region" aria-label="The same week" { table {
-                thead { tr { th { "by" } th.n { "compactions" } th.n { "for nothing" } th.n { "rewritten" } th.n { "freed" } th.n { "still reclaimable" } th.n { "fullest disk" } } }
+                thead { tr { th { "by" } th.n.rest { "compactions" } th.n { "for nothing" } th.n { "wrote" } th.n { "freed" } th.n { "still reclaimable" } th.n.rest { "fullest disk" } } }
                 tbody { @for week in weeks { tr {
                     td { (week.by) }
-                    td.n { (count(week.compactions)) }
+                    td.n.rest { (count(week.compactions)) }
                     td.n { (count(week.futile)) }
-                    @for size in [week.rewritten_bytes, week.freed_bytes, week.reclaimable_bytes, week.peak_disk_bytes] { td.n { (bytes(Some(size))) } }
+                    @for size in [week.rewritten_bytes, week.freed_bytes, week.reclaimable_bytes] { td.n { (bytes(Some(size))) } }
+                    td.n.rest { (bytes(Some(week.peak_disk_bytes))) }
                 } } }
             } }
         }

@@ -27,7 +27,7 @@ pub(in crate::serve) fn preflight(
 
 fn form(given: &Given) -> Markup {
     html! {
-        p { "How long a design document's indexes would take to build, how much space each node needs meanwhile, and whether it fits. Nothing is deployed: recliner only reads the document that the database has now." }
+        p { "How long a design document's indexes would take to build, how much space they need meanwhile, and whether it fits. Nothing is deployed: recliner only reads the document that the database has now." }
         form.what-if method="post" action="preflight" {
             div.filter {
                 label { "database" input name="db" required value=(given.get("db")); }
@@ -43,7 +43,7 @@ fn cost(answer: &Preflight) -> Markup {
     html! {
         p.note { (name(&answer.says)) }
         @if !answer.nodes.is_empty() {
-            div.wide tabindex="0" role="region" aria-label="What each node needs" { table {
+            div.wide tabindex="0" role="region" aria-label="What the build needs" { table {
                 thead { tr { th { "node" } th.n.rest { "files" } th.n.rest { "compacted" } th.n { "peak" } th.n.rest { "old index" } th.n { "free" } th { "verdict" } } }
                 tbody { @for node in &answer.nodes { tr {
                     td.named { (name(&node.node)) }

@@ -110,8 +110,8 @@ pub(super) fn channel(line: &Target) -> Markup {
     html! {
         @match (&line.channel, not_taken(&line.misses)) {
             (Some(channel), _) => { (name(channel)) }
-            (None, Some(word)) => { span.quiet { "none: " span title=[not_taken_meaning(word)] { (word) } } }
-            (None, None) => { span.quiet { "none" } }
+            (None, Some(word)) if line.refusal.is_none() => { span.quiet { "none: " span title=[not_taken_meaning(word)] { (word) } } }
+            (None, _) => { span.quiet { "none" } }
         }
     }
 }

@@ -11,9 +11,10 @@ mod what_if;
 use super::{
     admin::read_body,
     advice::advice_of,
+    changes::changes_of,
     compression,
     concurrency_limit::QuestionLimits,
-    databases::{DatabaseQuery, last_compactions},
+    databases::{DatabaseQuery, newest_jobs},
     docs,
     error::ApiError,
     explain::{meant, no_match},
@@ -76,7 +77,7 @@ const MAX_FORM: usize = 1 << 16;
 const WEEK: u64 = 7 * 86_400;
 
 /// The pages but the first, by path.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "/databases",
     "/targets",
     "/target",
@@ -84,6 +85,7 @@ const PAGES: [&str; 14] = [
     "/queue",
     "/jobs",
     "/events",
+    "/changes",
     "/nodes",
     "/advice",
     "/what-if",
@@ -193,6 +195,10 @@ async fn own_page(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
         "/queue" => queue(state).await,
         "/jobs" => jobs(state, given).await,
         "/events" => events(state, given).await,
+        "/changes" => {
+            let found = changes_of(state, parsed(&given)?).await.map_err(|refused| refused.why);
+            Ok(console::changes(&given, &found, state.clock.now()))
+        }
         "/nodes" => {
             let page = |plan: &Plan, state: &AppState| {
                 let planned = Planned::outline(plan, Wanted::default()).0;
@@ -347,10 +353,10 @@ fn planned_for_people(plan: &Plan, shown: usize) -> (Planned, Vec<RefusedLine>) 
 async fn databases(state: &AppState, mut given: Given) -> Result<Page, ApiError> {
     given.set_default("sort", "reclaimable_bytes");
     let query: DatabaseQuery = parsed(&given)?;
-    let (last, now) = (last_compactions(state).await, state.clock.now());
+    let (jobs, now) = (newest_jobs(state).await, state.clock.now());
     in_turn(state, move |plan| {
         let wanted = query.wanted().map_err(ApiError::bad)?;
-        Ok(console::databases(&given, &Databases::of(&plan, &wanted, &last, now), now))
+        Ok(console::databases(&given, &Databases::of(&plan, &wanted, &jobs, now), now))
     })
     .await
 }
@@ -487,9 +493,9 @@ async fn target(state: &AppState, id: &str) -> Result<Page, ApiError> {
 async fn database(state: &AppState, db: &str) -> Result<Page, ApiError> {
     let found = find(state, db, COPIES).await?;
     let (outcomes, events) = remembered(state, found.selector).await?;
-    let (last, now) = (last_compactions(state).await, state.clock.now());
+    let (jobs, now) = (newest_jobs(state).await, state.clock.now());
     let name = db.to_owned();
-    let line = move |plan: Arc<Plan>| Ok(DatabaseLine::of(&plan, &name, &last, now));
+    let line = move |plan: Arc<Plan>| Ok(DatabaseLine::of(&plan, &name, &jobs, now));
     let line = in_turn(state, line).await?;
     let design = format!("{db}/");
     let about = |line: &AdviceLine| {

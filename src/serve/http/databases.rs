@@ -10,8 +10,7 @@ use super::{
     turn::worked_out,
 };
 use crate::{
-    model::records::JobResult,
-    serve::report::{DatabaseSort, Databases, LastCompactions, WantedDatabases},
+    serve::report::{DatabaseSort, Databases, NewestJobs, WantedDatabases},
     store::journal::HistoryQuery,
 };
 use schemars::JsonSchema;
@@ -39,6 +38,8 @@ pub(super) fn routes() -> Vec<Route> {
 pub(super) struct DatabaseQuery {
     /// Only databases with this text in their name, ignoring case.
     search: Option<String>,
+    /// Only the database of exactly this name, with its pace.
+    name: Option<String>,
     /// The field to sort by; unknown values come last. Default `reclaimable_bytes`.
     sort: Option<Named<DatabaseSort>>,
     /// `asc`, smallest first, or `desc`, largest first. By default numbers are descending and names ascending.
@@ -60,7 +61,7 @@ impl DatabaseQuery {
         let PageRange { offset, limit } = PageRange::new(self.offset, self.limit)?;
         Ok(WantedDatabases {
             search: self.search.as_deref(),
-            name: None,
+            name: self.name.as_deref(),
             sort: self.sort.map(|Named(sort)| sort).unwrap_or_default(),
             is_ascending: self.order.map(|Named(order)| order == SortOrder::Asc),
             offset,
@@ -71,27 +72,23 @@ impl DatabaseQuery {
 
 /// Databases, sorted and paged.
 async fn databases(state: AppState, query: DatabaseQuery) -> Result<Answer<Databases>, ApiError> {
-    let (last, now) = (last_compactions(&state).await, state.clock.now());
+    let (jobs, now) = (newest_jobs(&state).await, state.clock.now());
     worked_out(&state, move |plan| {
         let wanted = query.wanted().map_err(ApiError::bad)?;
-        let mut found = Databases::of(&plan, &wanted, &last, now);
+        let mut found = Databases::of(&plan, &wanted, &jobs, now);
         let lines = std::mem::take(&mut found.databases);
         Ok(StreamedData::with_list("databases", &found, lines.into_iter()))
     })
     .await
 }
 
-/// When the last compaction of each database ended, of those that the journal has; none where it cannot be read,
-/// which the status says.
-pub(super) async fn last_compactions(state: &AppState) -> LastCompactions {
-    let mut last = LastCompactions::new();
-    let Ok(kept) = journal_of(state) else { return last };
+/// The newest jobs of the journal; none where it cannot be read, which the status says.
+pub(super) async fn newest_jobs(state: &AppState) -> NewestJobs {
+    let Ok(kept) = journal_of(state) else { return NewestJobs::default() };
     let query = HistoryQuery { limit: SEARCHED_JOBS, ..HistoryQuery::default() };
-    let Ok(found) = journal::in_turn(state, kept.history(query)).await else { return last };
-    for (_, outcome) in found.entries {
-        if !matches!(outcome.ending, JobResult::Failed | JobResult::Lost) {
-            last.entry(outcome.target.database().to_owned()).or_insert(outcome.ended_at);
-        }
-    }
-    last
+    let Ok(found) = journal::in_turn(state, kept.history(query)).await else {
+        return NewestJobs::default();
+    };
+    let jobs = found.entries.into_iter().map(|(_, outcome)| outcome).collect();
+    NewestJobs { jobs, has_older: found.has_more }
 }

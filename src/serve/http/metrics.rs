@@ -18,6 +18,7 @@ mod feeds;
 mod files;
 mod jobs;
 mod journal;
+mod ledger;
 mod nodes;
 mod pressure;
 mod program;
@@ -37,6 +38,7 @@ use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
     advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
+    ledger::Books,
     plan::Plan,
     scan,
     store::journal::Journal,
@@ -254,7 +256,7 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
 type Subject = (&'static [FamilyDescription], fn(&mut Writer, &Scrape));
 
 /// Every subject, in the order of the book and of a scrape.
-fn subjects() -> [Subject; 18] {
+fn subjects() -> [Subject; 19] {
     [
         (program::ALL, program::write),
         (couchdb::ALL, |writer, scrape| couchdb::write(writer, &scrape.couchdb)),
@@ -280,6 +282,7 @@ fn subjects() -> [Subject; 18] {
             }
         }),
         (jobs::ALL, |writer, scrape| jobs::write(writer, &scrape.plan, &scrape.counts)),
+        (ledger::ALL, |writer, scrape| ledger::write(writer, &scrape.ledger)),
         (advised::ALL, |writer, scrape| advised::write(writer, &scrape.scorecard)),
         (advice::ALL, |writer, scrape| advice::write(writer, &scrape.advice, scrape.now)),
     ]
@@ -299,6 +302,7 @@ pub(super) struct Scrape {
     takeovers: Arc<Takeovers>,
     builds: Arc<IndexBuilds>,
     scorecard: Arc<ScorecardView>,
+    ledger: Arc<Books>,
     advice: Arc<AdviceView>,
     now: Moment,
     changes: Arc<feed_client::FeedClientStatus>,
@@ -321,6 +325,7 @@ impl Scrape {
             takeovers: Arc::clone(&state.takeovers.borrow()),
             builds: Arc::clone(&state.builds.borrow()),
             scorecard: Arc::clone(&state.scorecard.borrow()),
+            ledger: Arc::clone(&state.ledger.borrow()),
             advice: Arc::clone(&state.advice.borrow()),
             now: state.clock.now(),
             changes: Arc::clone(&state.changes.borrow()),

@@ -5,6 +5,7 @@ use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
     advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
+    ledger::Books,
     model::channel::Mode,
     plan::Plan,
     scan,
@@ -107,6 +108,8 @@ pub struct AppState {
     pub advice: watch::Receiver<Arc<AdviceView>>,
     /// The scorecard of advice.
     pub scorecard: watch::Receiver<Arc<ScorecardView>>,
+    /// The books of the ledger.
+    pub ledger: watch::Receiver<Arc<Books>>,
     /// The scanner's state.
     pub status: watch::Receiver<Arc<scan::ScanStatus>>,
     /// The state of each configured CouchDB URL.

@@ -83,6 +83,7 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
         last_error: status.last_error.clone(),
         problem: status.problem.clone(),
         unread_shards: status.unread_shards.clone(),
+        absent_shards: status.absent_shards.clone(),
         journal_problem: journal_failure.map(|why| why.to_string()),
         missing_rights: status.missing_rights.iter().cloned().collect(),
         feeds: Feeds::from(&**state.changes.borrow()),

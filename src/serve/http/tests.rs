@@ -77,14 +77,8 @@ const ODD_DESIGN: &str = "_design/\"b\\\u{fc}cher\"\n<script>alert(1)</script>&a
 
 fn facts(file: u64, active: u64) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(active),
         external_bytes: OptionalU64::new(active * 2),
-        measured_at: Some(Measurement {
-            at: Moment::from_unix(1_795_222_434),
-            source: FactSource::Http,
-        }),
-        ..Facts::default()
+        ..Facts::read(file, active, Moment::from_unix(1_795_222_434))
     }
 }
 
@@ -278,6 +272,7 @@ impl Surface {
         let state = AppState {
             plan: plan_rx,
             scorecard: watch::channel(Arc::new(scorecard())).1,
+            ledger: watch::channel(Arc::default()).1,
             advice: watch::channel(Arc::new(advice())).1,
             status: status_rx,
             couchdb: watch::channel(entries()).1,

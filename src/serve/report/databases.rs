@@ -3,19 +3,23 @@
 //! One pass over all targets makes the sums; sentences are made for the databases of a page alone.
 
 use super::{
-    Target, not_taken, not_taken_meaning,
+    Target, not_taken, not_taken_meaning, runs,
     vocabulary::{self, Word},
     why,
 };
 use crate::{
     model::{
         growth::{ExpectedRate, TimeAhead},
+        records::{JobResult, Outcome},
         rounding::to_bytes,
         target::TargetKind,
     },
-    plan::{Decision, Plan, RefusalReason},
+    plan::{Decision, Plan, RefusalClass, RefusalReason},
     table::{DbIx, Snapshot, TargetIx, TargetRef},
-    text::Label,
+    text::{
+        Label, capital, counted, duration, grouped,
+        size::{bound_in_words, format_size_short},
+    },
 };
 use hashbrown::HashMap;
 use schemars::JsonSchema;
@@ -73,8 +77,26 @@ pub struct DatabaseLine {
     /// them, or there are none.
     #[schemars(with = "Option<vocabulary::RefusalReason>")]
     pub reason: Option<Word>,
-    /// The reason as a sentence about the largest such file, also if no channel takes it.
+    /// In one or two words, why no channel takes them; null if one does.
+    pub not_taken: Option<Word>,
+    /// Either reason as a sentence about the largest such file.
     pub why: Option<String>,
+    /// Number of shard copies and views that wait for their compaction and need no change of settings for it.
+    pub waiting: u64,
+    /// How fast they are compacted; null unless the database is asked for by its name.
+    pub pace: Option<Pace>,
+}
+
+/// How fast the files of a database are compacted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Pace {
+    /// Number of its compactions that freed space within a day.
+    pub freed_lately: u64,
+    /// Whether there may have been more, because the journal was not searched that far.
+    pub at_least: bool,
+    /// Seconds until those that wait are done at this pace; null if nothing was freed, the journal is younger
+    /// than a day, or a run compacts them.
+    pub rest_seconds: Option<u64>,
 }
 
 /// What databases are sorted by.
@@ -119,16 +141,49 @@ pub struct WantedDatabases<'a> {
 }
 
 /// When the last compaction of a file of each database ended, by name.
-pub type LastCompactions = HashMap<String, Moment>;
+type LastCompactions = HashMap<String, Moment>;
+
+/// The newest jobs of the journal, the newest first.
+#[derive(Clone, Debug, Default)]
+pub struct NewestJobs {
+    /// How they ended.
+    pub jobs: Vec<Outcome>,
+    /// Whether the journal has older ones.
+    pub has_older: bool,
+}
+
+impl NewestJobs {
+    /// The last compaction of each database.
+    fn last_compactions(&self) -> LastCompactions {
+        let mut last = LastCompactions::new();
+        for job in &self.jobs {
+            if !matches!(job.ending, JobResult::Failed | JobResult::Lost) {
+                last.entry(job.target.database().to_owned()).or_insert(job.ended_at);
+            }
+        }
+        last
+    }
+
+    /// The pace of a database; `None` where no job is known.
+    fn pace(&self, plan: &Plan, line: &DatabaseLine, now: Moment) -> Option<Pace> {
+        let oldest = self.jobs.last()?;
+        let covers_day = oldest.ended_at.age(now) >= DAY;
+        let of_day = self.jobs.iter().filter(|job| job.ended_at.age(now) < DAY);
+        let of_db = of_day.filter(|job| job.target.database() == line.db);
+        let freed = of_db.filter(|job| job.ending == JobResult::Freed).count() as u64;
+        let mut runs = plan.conditions.constraints.runs.0.values();
+        let has_run = runs.any(|run| runs::is_open_for(run, &line.db));
+        let is_known = freed > 0 && (covers_day || self.has_older) && !has_run;
+        let rest = is_known.then(|| DAY.as_secs().saturating_mul(line.waiting) / freed);
+        let at_least = self.has_older && !covers_day;
+        Some(Pace { freed_lately: freed, at_least, rest_seconds: rest })
+    }
+}
 
 impl Databases {
     /// The databases of a plan.
-    pub fn of(
-        plan: &Plan,
-        wanted: &WantedDatabases<'_>,
-        last: &LastCompactions,
-        now: Moment,
-    ) -> Self {
+    pub fn of(plan: &Plan, wanted: &WantedDatabases<'_>, jobs: &NewestJobs, now: Moment) -> Self {
+        let last = jobs.last_compactions();
         let search = wanted.search.map(str::to_lowercase);
         let matches = |name: &str| {
             wanted.name.is_none_or(|only| only == name)
@@ -141,12 +196,14 @@ impl Databases {
             .filter(|(name, _)| matches(name))
             .collect();
         let total = found.len();
-        let shown = page(found, wanted, last);
+        let shown = page(found, wanted, &last);
         let details = details(plan, shown.iter().map(|(name, _)| *name), now);
+        let none = Details::default();
         let line = |(name, sums): (&str, Sums)| {
-            let of_name = details.get(name);
-            let reason = of_name.map(|details| details.reason(plan)).unwrap_or_default();
-            sums.line(name, last.get(name), of_name.and_then(|details| details.growth), reason)
+            let details = details.get(name).unwrap_or(&none);
+            let line = sums.line(name, last.get(name), details, details.reason(plan));
+            let pace = wanted.name.and_then(|_| jobs.pace(plan, &line, now));
+            DatabaseLine { pace, ..line }
         };
         Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
@@ -160,9 +217,50 @@ impl Databases {
 
 impl DatabaseLine {
     /// The line of the database of this name in the list of all; `None` if it has no files.
-    pub fn of(plan: &Plan, name: &str, last: &LastCompactions, now: Moment) -> Option<Self> {
+    pub fn of(plan: &Plan, name: &str, jobs: &NewestJobs, now: Moment) -> Option<Self> {
         let wanted = WantedDatabases { name: Some(name), limit: 1, ..WantedDatabases::default() };
-        Databases::of(plan, &wanted, last, now).databases.pop()
+        Databases::of(plan, &wanted, jobs, now).databases.pop()
+    }
+
+    /// What a reader wants to know first: how large it is, what compactions would free, how fast it
+    /// grows, and when what waits will be done.
+    pub fn says(&self) -> String {
+        let [size, reclaimable] = [self.file_bytes, self.reclaimable_bytes].map(format_size_short);
+        let bound = bound_in_words(self.unmeasured, self.estimated);
+        let mut text = format!("{}: {bound}{size}, {reclaimable} reclaimable", self.db);
+        if let Some(growth) = self.growth_day_bytes {
+            text.push_str(&format!("; it grows by {} a day", format_size_short(growth)));
+        }
+        if let Some(pace) = self.pace.as_ref().filter(|_| self.waiting > 0) {
+            let files = counted(self.waiting, "file waits", "files wait");
+            let [least, most] =
+                if pace.at_least { ["at least ", "at most"] } else { ["", "about"] };
+            let freed = match pace.freed_lately {
+                0 => "none".to_owned(),
+                freed => grouped(freed),
+            };
+            text.push_str(&format!("; {files}, {least}{freed} freed space within a day"));
+            if let Some(rest) = pace.rest_seconds.map(Duration::from_secs) {
+                let rest = duration::format_rounded(rest);
+                text.push_str(&format!(", so the rest takes {most} {rest}"));
+            }
+        }
+        text + "."
+    }
+
+    /// What its bytes are, in a sentence.
+    pub fn parts_say(&self) -> String {
+        let Self { document_bytes, index_bytes, reclaimable_bytes, unmeasured, .. } = self;
+        let [documents, indexes, reclaimable] =
+            [document_bytes, index_bytes, reclaimable_bytes].map(|bytes| format_size_short(*bytes));
+        let unknown = match unmeasured {
+            0 => String::new(),
+            some => format!("; {} unknown", counted(*some, "size is", "sizes are")),
+        };
+        let bound = bound_in_words(self.unmeasured, self.estimated);
+        capital(&format!(
+            "{bound}{documents} of documents, {indexes} of indexes, {reclaimable} reclaimable in all files{unknown}."
+        ))
     }
 }
 
@@ -250,8 +348,8 @@ impl Sums {
         &self,
         name: &str,
         last: Option<&Moment>,
-        growth: Option<ExpectedRate>,
-        (reason, why): Reason,
+        details: &Details,
+        (reason, not_taken, why): Reason,
     ) -> DatabaseLine {
         DatabaseLine {
             db: name.to_owned(),
@@ -259,20 +357,23 @@ impl Sums {
             document_bytes: self.document_bytes,
             index_bytes: self.index_bytes,
             reclaimable_bytes: self.reclaimable_bytes,
-            growth_day_bytes: growth_within(growth, DAY),
-            growth_week_bytes: growth_within(growth, 7 * DAY),
+            growth_day_bytes: growth_within(details.growth, DAY),
+            growth_week_bytes: growth_within(details.growth, 7 * DAY),
             targets: self.targets,
             unmeasured: self.unmeasured,
             estimated: self.estimated,
             last_compaction: last.map(|at| at.rfc3339()),
             reason,
+            not_taken,
             why,
+            waiting: details.waiting,
+            pace: None,
         }
     }
 }
 
-/// One of a closed set where a channel takes the files, and a sentence.
-type Reason = (Option<Word>, Option<String>);
+/// Why a channel that takes the files does not start them, why no channel takes them, and either as a sentence.
+type Reason = (Option<Word>, Option<Word>, Option<String>);
 
 /// Reclaimable bytes with one reason, and the target that has most of them.
 #[derive(Clone, Copy, Debug)]
@@ -285,18 +386,24 @@ struct Held {
 #[derive(Clone, Debug, Default)]
 struct Details {
     growth: Option<ExpectedRate>,
+    waiting: u64,
     by_reason: HashMap<Option<RefusalReason>, Held>,
 }
 
 impl Details {
     fn add(&mut self, plan: &Plan, target: TargetRef<'_>, now: Moment) {
         add_growth(&mut self.growth, growth_of(target, now));
-        let Some(bytes) = target.reclaimable_bytes().filter(|bytes| *bytes > 0) else { return };
-        let reason = match plan.decision(target) {
-            Decision::Start => return,
-            Decision::Refused(refusal) => Some(refusal.reason),
-            Decision::NotTaken => None,
+        let decision = plan.decision(target);
+        let (waits, reason) = match decision {
+            Decision::Start => (true, None),
+            Decision::Refused(refusal) => {
+                (refusal.reason.class() != RefusalClass::Never, Some(refusal.reason))
+            }
+            Decision::NotTaken => (false, None),
         };
+        self.waiting += u64::from(waits);
+        let bytes = target.reclaimable_bytes().filter(|bytes| *bytes > 0);
+        let Some(bytes) = bytes.filter(|_| !matches!(decision, Decision::Start)) else { return };
         let largest = (bytes, target.ix());
         let held = self.by_reason.entry(reason).or_insert(Held { bytes: 0, largest });
         held.bytes = held.bytes.saturating_add(bytes);
@@ -307,7 +414,7 @@ impl Details {
     fn reason(&self, plan: &Plan) -> Reason {
         let most = self.by_reason.values().max_by_key(|held| (held.bytes, held.largest));
         let target = most.and_then(|held| plan.snapshot.target(held.largest.1));
-        target.map_or((None, None), |target| reason_of(plan, target))
+        target.map_or((None, None, None), |target| reason_of(plan, target))
     }
 }
 
@@ -353,15 +460,17 @@ fn growth_within(growth: Option<ExpectedRate>, span: Duration) -> Option<u64> {
 /// Why a target is not compacted now.
 fn reason_of(plan: &Plan, target: TargetRef<'_>) -> Reason {
     match plan.decision(target) {
-        Decision::Start => (None, None),
+        Decision::Start => (None, None, None),
         Decision::Refused(refusal) => {
-            (Some(refusal.reason.label().into()), Some(why(plan, target, &refusal)))
+            (Some(refusal.reason.label().into()), None, Some(why(plan, target, &refusal)))
         }
         Decision::NotTaken => {
             let misses = Target::of(plan, target).misses;
-            let meaning = not_taken(&misses).and_then(not_taken_meaning);
+            let word = not_taken(&misses);
+            let meaning = word.and_then(not_taken_meaning);
             let meaning = meaning.map_or_else(String::new, |meaning| format!(": {meaning}"));
-            (None, Some(format!("no channel takes its files{meaning}")))
+            let word = word.unwrap_or("no channel").into();
+            (None, Some(word), Some(format!("no channel takes its files{meaning}")))
         }
     }
 }

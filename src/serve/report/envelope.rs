@@ -71,7 +71,8 @@ pub enum Conflict {
     },
     /// A run may not begin.
     Run {
-        /// The requests that it would send first, if recliner only advises; at most a thousand.
+        /// The requests that it would send, if recliner only advises; about a thousand at most, and the error
+        /// says so.
         requests: Vec<String>,
         /// What it would leave out.
         left_out: Vec<LeftOut>,

@@ -86,6 +86,9 @@ impl Status {
         if !self.missing_rights.is_empty() {
             push(format!("The login lacks rights: {}", self.missing_rights.join("; ")));
         }
+        if let Some(absent) = &self.absent_shards {
+            push(format!("{absent}."));
+        }
         if !self.ready && self.problem.is_none() {
             let progress = match (self.sweep.done, self.sweep.total) {
                 (Some(done), Some(total)) => {

@@ -474,7 +474,7 @@ fn designs(views: &HashSet<&TargetId>, tables: &Snapshot) -> HashMap<TargetId, S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::journal::{EventDetails, EventSummary, OverriddenSetting};
+    use crate::store::journal::{EventDetails, EventSummary};
     use serde_json::json;
 
     #[test]
@@ -543,78 +543,6 @@ mod tests {
                 assert_eq!(shown.remove(name), Some(value));
             }
             assert_eq!(json!(shown), expected);
-        }
-    }
-
-    #[test]
-    fn event_line_has_the_fields_of_its_event() {
-        let target: TargetId = "cleanup:orders".parse().unwrap();
-        let at = Moment::from_unix(1_795_222_440);
-        let taken = OverriddenSetting {
-            node: "couchdb@a".into(),
-            section: "smoosh.ratio_dbs".into(),
-            key: "concurrency".into(),
-            was: None,
-        };
-        for what in [
-            EventDetails::Released { target: target.clone() },
-            EventDetails::TakenOver(taken.clone()),
-            EventDetails::Restored(taken),
-            EventDetails::Finished {
-                target: target.clone(),
-                node: "couchdb@a".into(),
-                owner: JobOwner::Other,
-                result: JobResult::Lost,
-                freed_bytes: None,
-            },
-            EventDetails::Suspended {
-                scope: crate::model::records::SuspensionScope::Node("couchdb@a".into()),
-                by: Some("ann".into()),
-                why: None,
-            },
-            EventDetails::RunBegan {
-                run: 3,
-                db: None,
-                node: Some("couchdb@a".into()),
-                by: "ann".into(),
-                force: true,
-            },
-            EventDetails::RunEnded {
-                run: 3,
-                db: Some("orders".into()),
-                node: None,
-                result: crate::model::records::RunEnding::Done,
-                by: None,
-                done: 5,
-                members: 5,
-                freed_bytes: Some(41),
-            },
-            EventDetails::Ordered { target: target.clone(), by: "ann".into(), force: false },
-            EventDetails::Quarantined { target: target.clone(), failures: 5 },
-            EventDetails::IndexBuildStarted { target: target.clone(), class: "batch".into() },
-            EventDetails::IndexBuildFinished { target, result: "built".into() },
-            EventDetails::Omitted { of: "queued".into(), targets: 7 },
-            EventDetails::AdviceGiven { code: "c".into(), subject: "orders".into() },
-            EventDetails::AdviceGone { code: "c".into(), subject: "orders".into() },
-            EventDetails::AdviceUnmuted { code: "c".into(), subject: None },
-            EventDetails::AdviceMuted {
-                code: "c".into(),
-                subject: None,
-                until: at,
-                by: Some("ann".into()),
-                why: Some("known".into()),
-            },
-            EventDetails::Updated { db: "orders".into() },
-        ] {
-            let line = EventLine::of(7, &JournalEvent { at, details: what.clone() });
-            let mut expected = json!(what);
-            expected["seq"] = 7.into();
-            expected["at"] = at.rfc3339().into();
-            if let Some(until) = expected.get_mut("until") {
-                *until = at.rfc3339().into();
-            }
-            assert_eq!(json!(line), expected);
-            assert_eq!(serde_json::from_value::<EventLine>(json!(line)).unwrap(), line);
         }
     }
 

@@ -189,14 +189,15 @@ const NOT_TAKEN: [(MissReason, &str, &str); 10] = [
         "it was read only once so far, and rent counts from the first reading",
     ),
     (MissReason::TooFewChanges, "unchanged", "too little was written since the last compaction"),
-    (MissReason::BelowMinSize, "small", "the file is smaller than any that a channel takes"),
-    (MissReason::AboveMaxSize, "large", "the file is larger than any that a channel takes"),
     (
         MissReason::BelowMinPriority,
         "little waste",
         "there is too little waste in the file for any channel",
     ),
     (MissReason::AboveMaxPriority, "excessive", "it exceeds max_priority of the channels"),
+    // Only where no channel takes files of its size.
+    (MissReason::BelowMinSize, "small", "the file is smaller than any that a channel takes"),
+    (MissReason::AboveMaxSize, "large", "the file is larger than any that a channel takes"),
     (MissReason::NoUpgradeNeeded, "current", "the file needs no upgrade"),
 ];
 
@@ -296,6 +297,10 @@ mod tests {
         assert_eq!((current.would_take(), clean.would_take()), (None, None));
         let lean = line("ratio_dbs", MissReason::BelowMinPriority, 1.0, 2.0);
         assert_eq!(not_taken(&[current, lean]), Some("little waste"));
+        // Two channels share the files by size.
+        let large = line("slack_dbs", MissReason::AboveMaxSize, 3e9, 2e9);
+        assert_eq!(not_taken(std::slice::from_ref(&large)), Some("large"));
+        assert_eq!(not_taken(&[early, large]), Some("not due"));
         assert_eq!(not_taken(&[]), None);
     }
 }

@@ -381,8 +381,9 @@ impl Preflight {
         if let (Some(docs), Some(live), Some(built)) =
             (self.docs, self.live_bytes, self.built_bytes)
         {
+            let copies = if self.nodes.len() == 1 { "" } else { "in all copies " };
             facts.push(format!(
-                "{} documents; in all copies {} when it is built, {} after its compaction.",
+                "{} documents; {copies}{} when it is built, {} after its compaction.",
                 grouped(docs),
                 built.says_bytes(),
                 live.says_bytes()

@@ -91,14 +91,7 @@ impl RunList {
 
     /// The open runs that compact a database, or everything.
     pub fn of_database(plan: &Plan, db: &str) -> Self {
-        Self::filtered(plan, |run| {
-            let covers = match &run.scope {
-                RunScope::Database(name) => name == db,
-                RunScope::Node(_) => false,
-                RunScope::All => true,
-            };
-            run.ended.is_none() && covers
-        })
+        Self::filtered(plan, |run| is_open_for(run, db))
     }
 
     /// How far a run has come takes a pass over all targets, so only these are worked out.
@@ -106,6 +99,16 @@ impl RunList {
         let runs = plan.conditions.constraints.runs.0.iter().rev().filter(|(_, run)| wanted(run));
         Self { runs: runs.map(|(number, run)| RunLine::of(plan, *number, run)).collect() }
     }
+}
+
+/// Whether a run compacts a database, or everything, and has not ended.
+pub(super) fn is_open_for(run: &Run, db: &str) -> bool {
+    let covers = match &run.scope {
+        RunScope::Database(name) => name == db,
+        RunScope::Node(_) => false,
+        RunScope::All => true,
+    };
+    run.ended.is_none() && covers
 }
 
 impl RunLine {
@@ -248,10 +251,19 @@ impl RunLine {
     }
 }
 
-/// The requests that a run would send first, for a person who sends them.
-pub fn requests_of_run(plan: &Plan, run: &Run) -> Vec<String> {
+/// The requests that a run would send, for a person who sends them, and for how many targets they are: at
+/// most a thousand requests or a few more.
+pub fn requests_of_run(plan: &Plan, run: &Run) -> (Vec<String>, u64) {
     let members = plan.run_members(SUPPOSED_RUN, run);
     let members = members.filter(|(_, member)| matches!(member, Member::Starts | Member::Waits(_)));
-    let starts = members.filter_map(|(target, _)| plan.start_if_ordered(target));
-    starts.take(MAX_REQUESTS).map(|start| start.request.to_string()).collect()
+    let (mut requests, mut targets) = (Vec::new(), 0);
+    for (target, _) in members {
+        if requests.len() >= MAX_REQUESTS {
+            break;
+        }
+        let starts = plan.starts_if_ordered(target);
+        requests.extend(starts.iter().map(|start| start.request.to_string()));
+        targets += 1;
+    }
+    (requests, targets)
 }

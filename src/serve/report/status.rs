@@ -52,9 +52,12 @@ pub struct Status {
     pub last_error: Option<String>,
     /// Why nothing can be read at all; null if something can.
     pub problem: Option<String>,
-    /// Why nearly all shards could not be read in the last sweep; null if they could.
+    /// Why many shards could not be read in the last sweep; null if they could.
     #[serde(default)]
     pub unread_shards: Option<String>,
+    /// Which few shards of the shard map had no file in the last sweep; null if all had one.
+    #[serde(default)]
+    pub absent_shards: Option<String>,
     /// Why the journal cannot be used: it is not loaded yet, cannot be written, or belongs to another cluster.
     /// Until then nothing starts.
     pub journal_problem: Option<String>,

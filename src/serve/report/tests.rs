@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     model::{
         channel::{Channels, Mode},
-        facts::{FactFlags, FactSource, Measurement, OptionalU64},
+        facts::{FactFlags, OptionalU64},
     },
     plan::{Conditions, Queues, Refusal, RefusalReason},
     table::{DbName, Draft, ShardMapEntry, TargetIx, View},
@@ -16,15 +16,7 @@ use strum::VariantArray as _;
 const MIB: u64 = 1 << 20;
 
 fn facts(file: u64, active: u64) -> Facts {
-    Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(active),
-        measured_at: Some(Measurement {
-            at: Moment::from_unix(1_795_222_434),
-            source: FactSource::Http,
-        }),
-        ..Facts::default()
-    }
+    Facts::read(file, active, Moment::from_unix(1_795_222_434))
 }
 
 fn plan() -> (Plan, Vec<TargetIx>) {

@@ -8,6 +8,7 @@ use crate::{
     advice,
     datadir::ReadProblem as HeaderProblem,
     model::{
+        cause,
         channel,
         facts::FactSource,
         priority::{PriorityKind, PriorityUnit},
@@ -57,7 +58,7 @@ vocabularies! {
     /// The source of a fact: CouchDB over HTTP, or the headers of its files.
     Source: FactSource::labels();
     /// How far a predicted size can be trusted.
-    Confidence: ["high", "low", "learned"];
+    Confidence: ["high", "low", "learned", "estimated"];
     /// Why facts count as fresh.
     Fresh: [plan::Freshness::RecentlyMeasured.label(), plan::Freshness::ConfirmedByFeeds.label()];
     /// Why a target does not start.
@@ -91,6 +92,8 @@ vocabularies! {
     WasteFit: what_if::WasteFit::labels();
     /// Who started a job.
     Owner: JobOwner::labels();
+    /// Why bytes on a disk changed; `rest` is the sum of what was not asked for.
+    Cause: cause::Cause::labels().into_iter().chain(["rest"]).collect::<Vec<_>>();
     /// What a job does.
     Work: ["compaction", "build"];
     /// The phase of a job.

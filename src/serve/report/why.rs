@@ -96,6 +96,11 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             seconds(value),
             seconds(limit)
         ),
+        RefusalReason::CoolDown if is_unsettled(plan, target) => format!(
+            "its last compaction ended {} ago with much waste, because much was written while it ran; it is repeated after {} if little is written until then, or at once if you order it",
+            seconds(value),
+            seconds(limit)
+        ),
         RefusalReason::CoolDown => format!(
             "its last compaction failed, or ended without a trace, {} ago; it is retried after {}",
             seconds(value),
@@ -266,6 +271,12 @@ fn headroom(plan: &Plan, value: Option<f64>, limit: Option<f64>) -> String {
         _ => "free space is falling faster than compactions explain; starts resume when it stops"
             .to_owned(),
     }
+}
+
+/// Whether the last compaction of the target caught up with writes that have ceased.
+fn is_unsettled(plan: &Plan, target: TargetRef<'_>) -> bool {
+    let backoff = plan.conditions.constraints.backoffs.get(&target.ix());
+    matches!(backoff, Some(Backoff::Unsettled { .. }))
 }
 
 /// Why another compaction of the target would free too little.

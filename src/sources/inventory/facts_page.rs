@@ -198,8 +198,6 @@ mod tests {
     fn facts_arrive_as_they_were_sent() {
         let measured = Measurement { at: Moment::from_unix(1_000), source: MeasuredBy::Files };
         let mut facts = Facts {
-            file_bytes: OptionalU64::new(90),
-            active_bytes: OptionalU64::new(40),
             external_bytes: OptionalU64::new(70),
             update_seq: OptionalU64::new(5),
             compacted_seq: OptionalU64::new(2),
@@ -212,7 +210,7 @@ mod tests {
                 local_bytes: OptionalU64::new(0),
             },
             measured_at: Some(measured),
-            ..Facts::default()
+            ..Facts::sized(90, 40)
         };
         facts.flags.exact = true;
         let facts = facts.marked_from_files();

@@ -34,6 +34,9 @@ const CONCURRENT_LISTS: usize = 3;
 /// all of its reads are cold.
 const MAX_OPEN_SHARDS: usize = 500;
 
+/// What a proxy hides that denies the nodes' own interface.
+const UNTIL_ALLOWED: &str = "; until then, sizes of shards and of files are not seen, only databases and sums of their views";
+
 /// The settings of the HTTP source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
@@ -125,7 +128,7 @@ impl HttpSource {
     async fn reshard(self) -> Result<Reshard, ReadError> {
         let jobs = self.client.reshard_jobs().await.map_err(ReadError::from)?;
         let mut reshard = Reshard::default();
-        for job in jobs.iter().filter(|job| job.job_state.as_deref() != Some("completed")) {
+        for job in jobs.iter().filter(|job| !convert::is_split_over(job)) {
             let Some(source) = job.source.as_deref().and_then(ShardName::split) else {
                 return Err(ReadError {
                     reason: "malformed",
@@ -265,11 +268,28 @@ impl HttpSource {
         let version = target.and_then(|target| snapshot.node(target.node_ix())?.version());
         let facts = match self.client.shard_info(node, &shard, cache).await {
             Ok(info) => Ok(Some(convert::db_facts(&info, version, self.clock.now()))),
-            Err(error) if error.kind() == Failed::NotFound => Ok(None),
+            Err(error) if error.kind() == Failed::NotFound => {
+                if self.is_mapped(&shard).await {
+                    return Observation::Absent { ix };
+                }
+                Ok(None)
+            }
             Err(error) if error.is_of_split() => return Observation::Splitting { ix },
             Err(error) => Err(ReadError::from(error)),
         };
         Observation::Shard { ix, facts }
+    }
+
+    /// Whether the shard map still lists the database of a shard whose file does not exist. CouchDB deletes the
+    /// entry before the files. What cannot be asked counts as listed, as it was when the files were.
+    async fn is_mapped(&self, shard: &str) -> bool {
+        let Some(shard) = ShardName::split(shard) else { return false };
+        match self.client.shard_map_entry(None, shard.db).await {
+            Ok(entry) => entry
+                .and_then(|doc| convert::map_entry(&doc))
+                .is_some_and(|entry| entry.suffix == shard.suffix),
+            Err(_) => true,
+        }
     }
 
     fn poll(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
@@ -320,7 +340,13 @@ impl From<Error> for ReadError {
             // Without a user, one sentence covers everything that cannot be read.
             matches!(error, Error::NoUser { .. }).then_some(NO_USER)
         };
-        Self { reason: error.kind().label(), message: describe(&error), right }
+        let mut message = describe(&error);
+        if let Error::Proxy { asked, status: 401 | 403 } = &error
+            && asked.path.starts_with("/_node/")
+        {
+            message.push_str(UNTIL_ALLOWED);
+        }
+        Self { reason: error.kind().label(), message, right }
     }
 }
 

@@ -100,6 +100,11 @@ pub enum Observation {
         /// Its facts; `None` if the file no longer exists.
         facts: Result<Option<Facts>, ReadError>,
     },
+    /// The shard map lists this shard copy, but its node has no file for it.
+    Absent {
+        /// The target of the copy.
+        ix: TargetIx,
+    },
     /// CouchDB does not open this shard copy before a split is over.
     Splitting {
         /// The target of the copy.
@@ -304,8 +309,8 @@ pub struct IndexAnswer {
     pub collators: Vec<String>,
     /// The shard of the copy that was read; `None` for the cluster's sum.
     pub copy: Option<TargetIx>,
-    /// The facts of this and other copies that were read, if they differ; empty if one stands for all.
-    pub copies: Vec<Facts>,
+    /// The facts of each copy that was read by itself, with its shard; empty if the index has several ranges.
+    pub copies: Vec<(TargetIx, Facts)>,
 }
 
 /// One running task.

@@ -3,7 +3,7 @@
 //! Decides nothing about when to write or to retry; that is [`super::state`].
 
 use super::{
-    ClaimError, ClusterIdentity, FileId, JournalEvent, JournalOpenError, MeasuredBlocks, Storage,
+    ClaimError, ClusterIdentity, FileId, JournalEvent, JournalOpenError, Storage,
     storage::remedy,
     store::{JournalStore, WriteBatch},
 };
@@ -138,13 +138,14 @@ impl JournalFile {
         }
     }
 
-    pub(super) fn save_measurements(
+    /// Writes in a transaction of its own.
+    pub(super) fn write_alone(
         &mut self,
-        measured: &MeasuredBlocks,
+        write: impl FnOnce(&mut JournalStore) -> Result<(), Error>,
     ) -> Result<(), FileFailure> {
         self.check()?;
         let Some(store) = &mut self.store else { return Err(self.closed_error()) };
-        store.save_measurements(measured).map_err(|why| self.recover("write", &why))
+        write(store).map_err(|why| self.recover("write", &why))
     }
 
     /// Tries whether the file can be written again.

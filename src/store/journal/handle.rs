@@ -2,9 +2,9 @@
 
 use super::{
     ClaimError, ClusterIdentity, EventDetails, EventProgress, EventsQuery, FeedPage, FeedPosition,
-    FeedQuery, HistoryQuery, JournalEvent, MeasuredBlocks, OverriddenSetting, Page,
+    FeedQuery, HistoryQuery, JournalEvent, LedgerWrite, MeasuredBlocks, OverriddenSetting, Page,
     copy::{self, CopyError, JournalCopy},
-    feed_tables, marks, measured, query,
+    feed_tables, ledger_buckets, marks, measured, query,
     request::{JournalRequest, Query},
     tables::JournalReadError,
 };
@@ -129,6 +129,33 @@ impl Journal {
     /// If it cannot be read.
     pub async fn marks(&self) -> Result<Vec<PublishedDbState>, StoreError> {
         self.read(marks::read).await
+    }
+
+    /// The books of the ledger as last saved.
+    ///
+    /// # Errors
+    /// If they cannot be read, or the journal is not claimed yet.
+    pub async fn ledger_books(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.query(Query::LedgerBooks).await?
+    }
+
+    /// Saves the books of the ledger and some of its buckets, all or nothing.
+    ///
+    /// # Errors
+    /// If they may not be on the disk.
+    pub async fn save_ledger(&self, changes: LedgerWrite) -> Result<(), StoreError> {
+        self.query(|answer| Query::SaveLedger(changes, answer)).await?
+    }
+
+    /// The ledger's buckets with these numbers, as far as they are stored.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub async fn ledger_buckets(
+        &self,
+        numbers: Vec<u32>,
+    ) -> Result<Vec<(u32, Vec<u8>)>, StoreError> {
+        self.read(move |tx| ledger_buckets::read(tx, &numbers)).await
     }
 
     /// Records an event soon, together with others. If the queue is full or the journal cannot be

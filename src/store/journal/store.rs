@@ -1,11 +1,11 @@
 //! The open database: loaded at start, written batch by batch.
 
 use super::{
-    ClusterIdentity, EventProgress, FeedPosition, JournalEvent, JournalOpenError, MeasuredBlocks,
-    OverriddenSetting, Storage, feed_tables, marks,
+    ClusterIdentity, EventProgress, FeedPosition, JournalEvent, JournalOpenError, LedgerWrite,
+    MeasuredBlocks, OverriddenSetting, Storage, feed_tables, marks,
     tables::{
         EVENTS, INTENTS, META, META_ADVICE_PREFIX, META_CALIBRATION, META_CLUSTER,
-        META_CORRECTION_PREFIX, META_COUNTS, META_LAST_BACKUP, META_POSITION, META_PROBE,
+        META_CORRECTION_PREFIX, META_COUNTS, META_LAST_BACKUP, META_LEDGER, META_POSITION, META_PROBE,
         META_RUN_PREFIX, META_SCHEMA, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS,
         META_SCORECARD_TARGET_PREFIX, META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA,
         SCHEMA, SUSPENSIONS, StoredFormat, TARGET_RECORDS, TableCounts, parse_entry, read_value,
@@ -215,6 +215,16 @@ impl JournalStore {
         super::measured::save(&self.database, measured, self.completed_passes)?;
         self.completed_passes += u32::from(measured.total.is_some());
         Ok(())
+    }
+
+    /// The books of the ledger, if any were saved.
+    pub(super) fn ledger_books(&self) -> Result<Option<Vec<u8>>, Error> {
+        let meta = self.begin_read()?.open_table(META)?;
+        Ok(meta.get(META_LEDGER)?.map(|bytes| bytes.value().to_vec()))
+    }
+
+    pub(super) fn save_ledger(&self, changes: &LedgerWrite) -> Result<(), Error> {
+        super::ledger_buckets::save(&self.database, changes)
     }
 
     /// Smoosh settings that are overridden and not restored.

@@ -81,6 +81,10 @@ pub(super) const META_ADVICE_PREFIX: &str = "advice:";
 /// Prefix of the name of each [`crate::model::records::Run`], followed by its number. Stored as
 /// single values, like corrections.
 pub(super) const META_RUN_PREFIX: &str = "run:";
+/// The books of the ledger, and the prefix of the name of each of its buckets, followed by its number. Stored as single
+/// values, like corrections.
+pub(super) const META_LEDGER: &str = "ledger";
+pub(super) const META_LEDGER_BUCKET_PREFIX: &str = "ledger:";
 /// [`TableCounts`].
 pub(super) const META_COUNTS: &str = "counts";
 /// [`super::FeedPosition`].

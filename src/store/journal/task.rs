@@ -179,7 +179,11 @@ impl JournalTask {
             }
             Query::BeginRead(answer) => served(self.file.read(JournalStore::begin_read), answer),
             Query::SaveMeasurements(measured, answer) => {
-                served(self.file.save_measurements(&measured), answer)
+                served(self.file.write_alone(|store| store.save_measurements(&measured)), answer)
+            }
+            Query::LedgerBooks(answer) => served(self.file.read(JournalStore::ledger_books), answer),
+            Query::SaveLedger(changes, answer) => {
+                served(self.file.write_alone(|store| store.save_ledger(&changes)), answer)
             }
         }
     }

@@ -1,9 +1,6 @@
 use super::*;
 use crate::{
-    model::{
-        channel::Channels,
-        facts::{FactSource, Facts, Measurement, OptionalU64},
-    },
+    model::{channel::Channels, facts::Facts},
     plan::{Conditions, Queues, Rules},
     store::journal::{self, ClusterIdentity, EventsQuery, InMemory},
     table::{DbName, Draft},
@@ -21,13 +18,8 @@ fn planned(nodes: usize, each: usize) -> Arc<Plan> {
         draft.update_node(node, |node| node.is_member = true);
         let db = draft.get_or_add_db(DbName { db: &format!("db{at:04}"), suffix: "" });
         let ix = draft.get_or_add_shard(node, db, None);
-        let facts = Facts {
-            file_bytes: OptionalU64::new(100 << 20),
-            active_bytes: OptionalU64::new(1 << 20),
-            // Too old to act on.
-            measured_at: Some(Measurement { at: Moment::from_unix(7), source: FactSource::Http }),
-            ..Facts::default()
-        };
+        // Too old to act on.
+        let facts = Facts::read(100 << 20, 1 << 20, Moment::from_unix(7));
         draft.set_facts(ix, facts);
     }
     let mut queues = Queues::new(Arc::<Channels>::default());

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::model::{
         correction::Correction,
-        facts::{Confidence, FactSource, Measurement, OptionalU64},
+        facts::{Confidence, OptionalU64},
     };
 
     const RANGE: Range = Range { from: 0, to: u32::MAX };
@@ -75,14 +75,11 @@ mod tests {
     /// A thousand documents of a thousand bytes each, with three times as many active bytes.
     fn bloated(hours: u64) -> Facts {
         Facts {
-            file_bytes: OptionalU64::new(3_100_000),
-            active_bytes: OptionalU64::new(3_000_000),
             docs: OptionalU64::new(1_000),
             deleted_docs: OptionalU64::new(0),
             update_seq: OptionalU64::new(5_000),
             compacted_seq: OptionalU64::new(0),
-            measured_at: Some(Measurement { at: at(hours), source: FactSource::Http }),
-            ..Facts::default()
+            ..Facts::read(3_100_000, 3_000_000, at(hours))
         }
     }
 

@@ -86,6 +86,7 @@ impl Draft {
         if self.current.views.get(at).is_some_and(|stored| **stored == view) {
             return;
         }
+        let counted = self.counted(ix);
         // The sums of its parts count in the totals.
         self.remove_from_sums(ix);
         if let Some(stored) = self.current.views.get_mut(at) {
@@ -93,5 +94,6 @@ impl Draft {
         }
         self.add_to_sums(ix);
         self.mark_changed(ix);
+        self.count_change(ix, counted, None);
     }
 }

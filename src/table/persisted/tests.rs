@@ -7,13 +7,11 @@ const NOW: u64 = 1_795_222_434;
 
 fn facts(file: u64, ago: Option<u64>) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(file / 2),
         update_seq: OptionalU64::new(file),
         measured_at: ago
             .map(|ago| Measurement { at: Moment::from_unix(NOW - ago), source: FactSource::Http }),
         flags: FactFlags { needs_upgrade: file.is_multiple_of(2), ..FactFlags::default() },
-        ..Facts::default()
+        ..Facts::sized(file, file / 2)
     }
 }
 

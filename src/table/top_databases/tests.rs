@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    model::facts::{Facts, OptionalU64},
+    model::facts::Facts,
     table::{DbName, Draft, PartSums, ShardMapEntry, View},
 };
 use couchdb_names::{Range, Signature};
@@ -12,11 +12,7 @@ const MIB: u64 = 1 << 20;
 const RANGE: Range = Range { from: 0, to: u32::MAX };
 
 fn facts(file: u64) -> Facts {
-    Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(MIB),
-        ..Facts::default()
-    }
+    Facts::sized(file, MIB)
 }
 
 fn range(at: u32) -> Range {

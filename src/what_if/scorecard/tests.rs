@@ -33,13 +33,11 @@ struct World {
 
 fn facts(file: u64, active: u64) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file * MIB),
-        active_bytes: OptionalU64::new(active * MIB),
         docs: OptionalU64::new(1_000),
         deleted_docs: OptionalU64::new(0),
         update_seq: OptionalU64::new(1_000_000),
         compacted_seq: OptionalU64::new(10),
-        ..Facts::default()
+        ..Facts::sized(file * MIB, active * MIB)
     }
 }
 

@@ -70,6 +70,7 @@ async fn every_task_of_a_morning_takes_few_clicks() {
     sees_who_compacts(&mut operator).await;
     sees_last_night(&mut operator).await;
     suspends_and_resumes(&mut operator).await;
+    learns_what_a_design_document_costs(&mut operator).await;
     operator.browser.close().await;
 }
 
@@ -149,4 +150,20 @@ async fn suspends_and_resumes(operator: &mut Operator) {
     operator.within(2, "resuming").await;
     operator.begin().await;
     assert_eq!(operator.browser.text("#suspended").await, "");
+}
+
+async fn learns_what_a_design_document_costs(operator: &mut Operator) {
+    let design = r#"{"_id": "_design/by_day", "views": {"by_day": {"map": "function (doc) { emit(doc.day); }"}}}"#;
+    operator.begin().await;
+    operator.click_first("header a[href='databases']", "/databases").await;
+    let worst = operator.browser.text("tbody td a").await;
+    operator.click_first("tbody td a", "/database").await;
+    operator.click("what would a new index cost?", "/preflight").await;
+    let db = operator.browser.script("return document.querySelector('[name=db]').value;").await;
+    assert_eq!(db, *worst, "the form knows the database");
+    operator.browser.write("textarea[name=design]", design).await;
+    operator.browser.click_text("Predict the cost").await;
+    operator.clicks += 1;
+    operator.sees("#cost", &format!("Building {worst}/_design/by_day takes ")).await;
+    operator.within(4, "what a design document costs").await;
 }

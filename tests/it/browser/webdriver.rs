@@ -35,8 +35,8 @@ pub(super) const ESCAPE: &str = "\u{e00c}";
 const CHROMIUM: Tool = Tool { program: "chromium", package: "chromium" };
 const CHROMEDRIVER: Tool = Tool { program: "chromedriver", package: "chromium-driver" };
 
-/// Runs one browser at a time: two would share a core with everything else.
-static TURN: Semaphore = Semaphore::const_new(1);
+/// Runs few browsers at a time: each takes hundreds of megabytes, and a core while it draws.
+static TURN: Semaphore = Semaphore::const_new(4);
 
 /// A running browser with one window.
 pub(super) struct Browser {

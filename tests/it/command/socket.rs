@@ -99,6 +99,9 @@ async fn socket_allows_suspend_and_resume_but_tcp_does_not() {
     // Whoever asks the wrong recliner sees it, however the recliner was named.
     let of = |ran: &Ran| ran.about.starts_with("recliner: answered for the cluster of node1@");
     assert!(of(&ran) && of(&own(&["resume", "node:couchdb@typo"]).await), "{ran:?}");
+    let ran = own(&["resume", "node:node1@127.0.0.1"]).await;
+    let says = "Node node1@127.0.0.1 is not suspended.\nStill suspended: all.\n";
+    assert_eq!((ran.code, ran.out.as_str()), (0, says), "{ran:?}");
     let again: Suspended = own(&["suspend", "--format", "json"]).await.answer();
     assert_eq!((again.already, again.by.as_ref()), (true, Some(&by)));
 

@@ -189,6 +189,8 @@ async fn one_node_is_spoken_of_plainly() {
         &["databases"],
         &["databases", "orders"],
         &["advise"],
+        &["plan"],
+        &["tidy", "--assume-free", "10GiB"],
     ] {
         let ran = site.run(words).await;
         assert_eq!(ran.code, 0, "{words:?}: {ran:?}");

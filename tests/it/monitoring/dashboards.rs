@@ -25,8 +25,17 @@ const NAMES: [&str; 4] =
     ["recliner-enforcement", "recliner-node", "recliner-overview", "recliner-target"];
 
 /// Panel types that any Grafana since 10 draws without a plugin. A `row` is a heading.
-const KINDS: [&str; 8] =
-    ["bargauge", "gauge", "row", "stat", "state-timeline", "table", "text", "timeseries"];
+const KINDS: [&str; 9] = [
+    "alertlist",
+    "bargauge",
+    "gauge",
+    "row",
+    "stat",
+    "state-timeline",
+    "table",
+    "text",
+    "timeseries",
+];
 
 /// The Grafana units that fit recliner's measurements.
 const UNITS: [&str; 9] =
@@ -331,6 +340,11 @@ fn every_panel_has_a_description_and_unit() {
             if kind == "text" {
                 continue;
             }
+            if kind == "alertlist" {
+                let of_recliner = text(panel, "/options/alertInstanceLabelFilter");
+                need(of_recliner.contains(r#"alertname=~"Recliner.+""#), "others' alerts too");
+                continue;
+            }
             need(!list(panel, "/targets").is_empty(), "no query");
             let unit = text(panel, "/fieldConfig/defaults/unit");
             need(UNITS.contains(&unit), "no unit, or an unheard-of one");
@@ -348,6 +362,30 @@ fn every_panel_has_a_description_and_unit() {
             }
         }
     }
+}
+
+#[test]
+fn legends_tell_the_nodes_of_two_clusters_apart() {
+    let mut wrong = Wrong::default();
+    for board in boards() {
+        for panel in board.panels() {
+            for target in list(panel, "/targets") {
+                let labels: Vec<String> = legend(text(target, "/legendFormat")).collect();
+                let of_one = |label: &str| labels.iter().any(|it| it == label);
+                wrong.unless(of_one("cluster") || !(of_one("node") || of_one("instance")), || {
+                    format!("{}, {}: a node of which cluster?", board.stem, panel["title"])
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn overview_lists_alerts() {
+    let boards = boards();
+    let overview = boards.iter().find(|board| board.stem == "recliner-overview");
+    let kinds = overview.into_iter().flat_map(Board::panels).map(|panel| text(panel, "/type"));
+    assert_eq!(kinds.filter(|kind| *kind == "alertlist").count(), 1);
 }
 
 #[test]

@@ -85,6 +85,22 @@ impl ServerCertVerifier for PinnedVerifier {
     }
 }
 
+/// Why a server's certificate is not trusted, where the library's own words name only its rules.
+pub(super) fn distrust(error: &Error) -> Option<&'static str> {
+    let Error::InvalidCertificate(why) = error else { return None };
+    match why {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            Some("none of the trusted authorities signed the server's certificate")
+        }
+        CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            Some(
+                "the server shows a self-signed certificate, and the trusted ones do not include exactly that one: add what `openssl s_client -showcerts` shows",
+            )
+        }
+        _ => None,
+    }
+}
+
 /// Verifies one of the alternative names, or the common name of a certificate without any.
 fn verify_name(shown: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
     let verified = verify_server_name(&ParsedCertificate::try_from(shown)?, name);
@@ -168,5 +184,13 @@ mod tests {
         ] {
             assert!(verify(pinned, shown, name, year).is_err(), "{name} in {year}");
         }
+    }
+
+    #[test]
+    fn another_self_signed_certificate_is_distrusted_in_a_sentence() {
+        let (trusted, shown) = (recipe("couch.example", &[]), recipe("couch.example", &[]));
+        let error = verify(&trusted, &shown, "couch.example", 2026).unwrap_err();
+        let why = distrust(&error).unwrap_or_else(|| panic!("{error}"));
+        assert!(why.contains("do not include exactly that one"), "{why}");
     }
 }

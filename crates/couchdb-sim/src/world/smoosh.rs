@@ -1,8 +1,8 @@
 //! The built-in compactor of a simulated node.
 //!
 //! A simplified smoosh: it considers only individually described databases (no fleets) that were written to,
-//! because only writes make the real one look; it compacts one file at a time, the most bloated first, and skips
-//! channels whose `concurrency` is 0.
+//! because only writes make the real one look; each channel compacts as many files at a time as its `concurrency` says,
+//! by default one, the most bloated first.
 
 use super::{
     Sizes, StartedBy, World,
@@ -114,42 +114,43 @@ impl World {
         Channel::VARIANTS.iter().map(waiting).collect()
     }
 
-    fn channel_is_on(&self, node: &str, channel: Channel) -> bool {
+    /// How many compactions a channel runs at a time: one by default.
+    fn concurrency(&self, node: &str, channel: Channel) -> usize {
         let section = format!("smoosh.{}", <&str>::from(channel));
-        self.setting(node, &section, "concurrency") != Some("0")
+        let set = self.setting(node, &section, "concurrency");
+        set.and_then(|value| value.parse().ok()).unwrap_or(1)
     }
 
     /// Whether a node's built-in compactor may start anything.
     pub(super) fn smoosh_is_on(&self, place: usize) -> bool {
         let Node { name, smoosh, .. } = &self.nodes[place].node;
-        *smoosh && Channel::VARIANTS.iter().any(|channel| self.channel_is_on(name, *channel))
+        *smoosh && Channel::VARIANTS.iter().any(|channel| self.concurrency(name, *channel) > 0)
     }
 
-    /// Starts the best candidate of every idle built-in compactor.
+    /// Starts the best candidates of every channel of the built-in compactors that has idle slots.
     pub(super) fn smoosh(&mut self) {
         for place in 0..self.nodes.len() {
             if !(self.smoosh_is_on(place) && self.is_up(place)) {
                 continue;
             }
             let candidates = self.candidates(place);
-            if candidates.iter().any(|it| self.compacting(it.file, it.kind)) {
-                continue;
-            }
-            let node = &self.nodes[place].node.name;
-            let is_on = |candidate: &Candidate| self.channel_is_on(node, candidate.channel);
-            // Ratio channels first, because their names sort first.
-            let best = candidates
-                .into_iter()
-                .filter(is_on)
-                .max_by(|a, b| b.channel.cmp(&a.channel).then(a.priority.total_cmp(&b.priority)));
-            match best {
-                Some(Candidate { file, kind: JobKind::View(place), .. }) => {
-                    self.start_view(file, place, StartedBy::Smoosh);
+            for channel in Channel::VARIANTS {
+                let of_channel = candidates.iter().filter(|it| it.channel == *channel).copied();
+                // A compaction that another client started takes a slot too.
+                let (running, mut waiting): (Vec<_>, Vec<_>) =
+                    of_channel.partition(|it| self.compacting(it.file, it.kind));
+                let slots = self.concurrency(&self.nodes[place].node.name, *channel);
+                waiting.sort_by(|a, b| b.priority.total_cmp(&a.priority));
+                for it in waiting.into_iter().take(slots.saturating_sub(running.len())) {
+                    match it.kind {
+                        JobKind::View(place) => {
+                            self.start_view(it.file, place, StartedBy::Smoosh);
+                        }
+                        JobKind::Shard | JobKind::Build(_) => {
+                            self.start_shard(it.file, StartedBy::Smoosh);
+                        }
+                    }
                 }
-                Some(Candidate { file, .. }) => {
-                    self.start_shard(file, StartedBy::Smoosh);
-                }
-                None => {}
             }
         }
     }

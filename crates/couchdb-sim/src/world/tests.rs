@@ -4,6 +4,8 @@ use crate::{
     faulty_demo_config,
 };
 
+use strum::VariantArray as _;
+
 const A: &str = "couchdb@a";
 const GIB: u64 = 1 << 30;
 
@@ -254,7 +256,7 @@ fn smoosh_shows_only_its_own_jobs_as_active() {
     let file = first_file(&world);
     assert_eq!(world.compact(A, &file), Some(true));
     assert_eq!(channel(&world), (2, 0), "an operator's compaction is not one of smoosh's");
-    // smoosh waits until nothing else runs on its node.
+    // smoosh waits until the only slot of its channel is free.
     let runs = |world: &World| world.compactions().into_iter().find(|it| it.end.is_none());
     let its_turn = (61..3_600).find(|at| {
         world.advance(secs(*at));
@@ -262,6 +264,50 @@ fn smoosh_shows_only_its_own_jobs_as_active() {
     });
     assert!(its_turn.is_some());
     assert_eq!(channel(&world), (0, 1));
+}
+
+#[test]
+fn each_channel_of_smoosh_runs_one_compaction_of_its_own() {
+    let designs = vec![Design { bloat: 4.0, ..Design::new("v") }];
+    let bloated = |name| Database {
+        q: 2,
+        n: 1,
+        docs: 10_000_000,
+        bloat: 4.0,
+        designs: designs.clone(),
+        ..Database::new(name)
+    };
+    let nodes = vec![Node { smoosh: true, ..Node::new(A) }];
+    let config = Config { nodes, ..Config::new(&[A]).with(bloated("a")).with(bloated("b")) };
+    let mut world = World::new(config, 7).unwrap();
+    world.write("a", 100);
+    world.write("b", 100);
+    world.advance(secs(6));
+    let views: Vec<bool> = world.compactions().iter().map(|it| it.ddoc.is_some()).collect();
+    assert_eq!(views, [false, true], "one of ratio_dbs, one of ratio_views");
+}
+
+#[test]
+fn who_compacts_changes_nothing_about_what_is_written() {
+    let world = || World::new(crate::demo_config(), 7).unwrap();
+    let (mut by_smoosh, mut by_nobody) = (world(), world());
+    for node in by_nobody.nodes() {
+        for channel in Channel::VARIANTS {
+            let section = format!("smoosh.{}", <&str>::from(channel));
+            by_nobody.set(&node, &section, "concurrency", "0");
+        }
+    }
+    let day = secs(86_400);
+    by_smoosh.advance(day);
+    by_nobody.advance(day);
+    assert!(by_smoosh.tally().compactions > 0 && by_nobody.tally().compactions == 0);
+    for db in by_smoosh.databases().collect::<Vec<_>>() {
+        let written = |world: &World| {
+            let info = world.database_info(&db).unwrap();
+            (info.seq, info.docs, info.deleted)
+        };
+        assert_eq!(written(&by_smoosh), written(&by_nobody), "{db}");
+    }
 }
 
 #[test]

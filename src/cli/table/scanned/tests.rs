@@ -2,10 +2,7 @@
 
 use super::*;
 use crate::{
-    model::{
-        channel::Channels,
-        facts::{Facts, OptionalU64},
-    },
+    model::{channel::Channels, facts::Facts},
     plan::{Conditions, Queues},
     table::{DbName, DiskUsage, Draft, PartSums, ShardMapEntry, View},
 };
@@ -16,11 +13,7 @@ const MIB: u64 = 1 << 20;
 const RANGE: Range = Range { from: 0, to: u32::MAX };
 
 fn facts(file: u64) -> Facts {
-    Facts {
-        file_bytes: OptionalU64::new(file),
-        active_bytes: OptionalU64::new(MIB),
-        ..Facts::default()
-    }
+    Facts::sized(file, MIB)
 }
 
 /// A database with two shard copies and one view. Its index files are read if `parts` is set;

@@ -14,8 +14,8 @@ use crate::{
     serve::{
         http::tests::sums::crowded,
         report::{
-            Advice, AttributeBy, Databases, Explained, LastCompactions, Planned, RunLine, Space,
-            Usage, Wanted, WantedDatabases, WholeViews, find,
+            Advice, AttributeBy, Databases, Explained, NewestJobs, Planned, RunLine, Space, Usage,
+            Wanted, WantedDatabases, WholeViews, find,
         },
     },
     text::size::{format_size, format_size_short},
@@ -66,9 +66,9 @@ fn terminal_tables_show_the_sums_of_the_api() {
 
     let (wanted, now) =
         (WantedDatabases { limit: 9, ..WantedDatabases::default() }, Moment::default());
-    let found = Databases::of(&plan, &wanted, &LastCompactions::new(), now);
+    let found = Databases::of(&plan, &wanted, &NewestJobs::default(), now);
     let used = Usage::of(&plan.snapshot, AttributeBy::Database, 9);
-    let [listed, attributed] = [databases(&found, false, WIDTH), usage(&used, WIDTH)];
+    let [listed, attributed] = [databases(&found, None, WIDTH), usage(&used, WIDTH)];
     assert_eq!(found.databases.len(), 2);
     for line in &found.databases {
         let expected = [size(line.file_bytes), size(line.reclaimable_bytes)];
@@ -95,7 +95,7 @@ fn tables_about_targets_show_their_numbers_of_the_api() {
     let targets = found.iter().filter_map(|ix| plan.snapshot.target(*ix));
     let explained_targets: Vec<_> = targets.map(|it| Explained::of(&plan, it, &views)).collect();
     let wanted = WantedDatabases { limit: 9, ..WantedDatabases::default() };
-    let listed = Databases::of(&plan, &wanted, &LastCompactions::new(), Moment::default());
+    let listed = Databases::of(&plan, &wanted, &NewestJobs::default(), Moment::default());
     let orders = listed.databases.iter().find(|line| line.db == "orders").unwrap();
     let [on_disk, reclaimable] = [orders.file_bytes, orders.reclaimable_bytes].map(size);
     let table = explained("orders", &explained_targets, None, false, WIDTH);

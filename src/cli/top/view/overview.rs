@@ -48,13 +48,14 @@ fn sums(model: &Model) -> [String; 2] {
     let size = |bound: &str, size: Option<u64>| {
         size.map_or_else(|| "?".to_owned(), |size| format!("{bound}{}", format_size_short(size)))
     };
+    let copies = if answers.planned.only_node.is_some() { "" } else { " in all copies" };
     let sweep = match answers.status.sweep.last_end.as_deref().and_then(Moment::parse) {
         Some(end) => format!("{} ago", duration::format_rounded(end.age(model.now))),
         None => "never".to_owned(),
     };
     [
         format!(
-            "{} on disk in all copies, {} reclaimable by compaction",
+            "{} on disk{copies}, {} reclaimable by compaction",
             size(of_files, space.file_bytes),
             size(of_waste, space.reclaimable_bytes),
         ),

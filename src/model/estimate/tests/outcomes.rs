@@ -73,8 +73,6 @@ fn read(csv: &str, outcomes: &mut Vec<MeasuredCompaction>) {
             shape: row.get("shape").map_or("mixed", |shape| shape).to_owned(),
             kind,
             facts: Facts {
-                file_bytes: OptionalU64::new(number("file")),
-                active_bytes: OptionalU64::new(number("active")),
                 external_bytes: OptionalU64::new(number("external")),
                 update_seq: OptionalU64::new(number("update_seq")),
                 docs: of_db("docs"),
@@ -85,7 +83,7 @@ fn read(csv: &str, outcomes: &mut Vec<MeasuredCompaction>) {
                 } else {
                     OptionalU64::UNKNOWN
                 },
-                ..Facts::default()
+                ..Facts::sized(number("file"), number("active"))
             },
             after: number("after_file"),
             after_active: number("after_active"),

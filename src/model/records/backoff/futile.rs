@@ -6,6 +6,7 @@
 use super::super::{Outcome, outcome::frees_little};
 use crate::model::{correction::Correction, facts::Facts, rounding::to_bytes, target::TargetKind};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use wall_clock::Moment;
 
 /// What a compaction left is recorded if it exceeds the prediction by at least this share of the
@@ -35,11 +36,18 @@ const RETRY_GROWTH_SHARE: f64 = 0.25;
 /// the compaction.
 const CALMER_FACTOR: f64 = 4.0;
 
+/// Within less than the duration of the compaction, the rate is known only if it would have made at least this many
+/// changes since.
+const MIN_EXPECTED_CHANGES: f64 = 10.0;
+
 /// Writes that a compaction had to catch up with are expected to come again with this probability, times the duration
 /// of the compaction over the time that has been calm since. Over 200 simulated files with random writes, this lowers
 /// the share of bytes rewritten in vain from 2.7 % to below 2 %. A larger factor would keep a file that is written to every
 /// night from ever being compacted by day.
 const RECURRENCE_FACTOR: f64 = 4.0;
+
+/// The longest time of calm that is waited for; beyond any compaction's.
+const MAX_CALM: Duration = Duration::from_secs(400 * 24 * 3_600);
 
 /// What the last compaction left of a file, where that is more than its sizes suggest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +104,15 @@ pub struct AfterCompaction {
     pub not_upgraded: bool,
 }
 
+/// For how long another compaction would free almost nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// Until enough of the file is new waste.
+    UntilWritten,
+    /// Until then, if little is written: writes like those during the last compaction may come again.
+    Until(Moment),
+}
+
 impl Futile {
     /// The record of a compaction that freed nothing, had no effect, or left more than the sizes
     /// after it suggest; `None` after any other. `before` is that of the compaction before it.
@@ -143,14 +160,6 @@ impl Futile {
         is_minor || (is_unwritten && age >= writes.seconds.saturating_mul(CALM_DURATIONS))
     }
 
-    /// Whether a file is far larger than its live bytes, so that an operator's order need not be refused.
-    pub(super) fn is_far_above_live_bytes(facts: &Facts) -> bool {
-        let sizes = facts.file_bytes.get().zip(facts.active_bytes.get());
-        sizes.is_some_and(|(file, active)| {
-            file.saturating_sub(active) as f64 >= file as f64 * DOUBTFUL_SHARE
-        })
-    }
-
     /// Bytes that another compaction would leave of one file, at the present rate of writes and in
     /// proportion to what the last one left; unknown if active bytes are unknown then or now, or if
     /// the next one is to show it.
@@ -163,6 +172,17 @@ impl Futile {
         facts: &Facts,
         correction: Correction,
     ) -> Option<u64> {
+        self.left_bytes(kind, facts, correction, 0.0)
+    }
+
+    /// The same, if writes that have ceased come again with a probability of `recurrence`.
+    fn left_bytes(
+        &self,
+        kind: TargetKind,
+        facts: &Facts,
+        correction: Correction,
+        recurrence: f64,
+    ) -> Option<u64> {
         if self.invites_another(facts) {
             return None;
         }
@@ -170,7 +190,8 @@ impl Futile {
         let now = facts.active_bytes.get()? as f64;
         let fitted = Correction::NONE.predicted_bytes(kind, facts)?;
         let hidden = correction.predicted_bytes(kind, facts)? as f64 / fitted.max(1) as f64;
-        let (more_waste, more_live) = self.more_by_writes(then, now, facts).unwrap_or_default();
+        let (more_waste, more_live) =
+            self.more_by_writes(then, now, facts, recurrence).unwrap_or_default();
         let left = self.file_bytes as f64 + more_waste;
         Some(to_bytes(left * (now + more_live) / then * hidden))
     }
@@ -178,21 +199,29 @@ impl Futile {
     /// Bytes of waste that another compaction would leave in addition because the rate of writes
     /// differs from that during the last one (negative if it is lower); and bytes by which live
     /// data would grow meanwhile.
-    fn more_by_writes(&self, active_then: f64, active: f64, facts: &Facts) -> Option<(f64, f64)> {
+    fn more_by_writes(
+        &self,
+        active_then: f64,
+        active: f64,
+        facts: &Facts,
+        recurrence: f64,
+    ) -> Option<(f64, f64)> {
         let ConcurrentWrites { changes, seconds, bytes } = self.caught_up?;
         let age = self.at.age(facts.measured_at?.at).as_secs();
-        let since = facts.update_seq.get()?.checked_sub(self.update_seq?)?;
-        let (span, runs) = (age.max(seconds).max(1) as f64, seconds as f64);
-        let pace = since as f64 / span * runs / changes.max(1) as f64;
+        let since = facts.update_seq.get()?.checked_sub(self.update_seq?)? as f64;
+        let (age_seconds, runs, changes) =
+            (age.max(1) as f64, seconds as f64, changes.max(1) as f64);
+        let expected = changes * age_seconds / runs;
+        let is_known = age >= seconds || expected >= MIN_EXPECTED_CHANGES;
+        let is_calm = is_known && since * CALMER_FACTOR <= expected;
+        let span = if is_calm { age_seconds } else { age_seconds.max(runs) };
         let excess = self.file_bytes as f64 - active_then;
         let caused = bytes.map_or(excess, |bytes| (bytes as f64).min(excess)).max(0.0);
-        let is_calm = age >= seconds && pace * CALMER_FACTOR <= 1.0;
         // An estimate from few changes is imprecise, so never expect more than twice the rate.
-        let pace = pace.min(2.0);
+        let pace = (since / span * runs / changes).min(2.0);
         let more = if pace > 1.0 {
             caused * (pace - 1.0)
         } else if is_calm {
-            let recurrence = (RECURRENCE_FACTOR * runs / age.max(1) as f64).min(1.0);
             caused * (pace - 1.0) * (1.0 - recurrence)
         } else {
             0.0
@@ -200,20 +229,44 @@ impl Futile {
         Some((more, (active - active_then) / span * runs))
     }
 
-    /// Whether another compaction would free almost nothing, according to current facts.
-    pub(super) fn holds(&self, kind: TargetKind, facts: &Facts, correction: Correction) -> bool {
+    /// Whether, and for how long, another compaction would free almost nothing, according to current facts.
+    pub(super) fn hold(
+        &self,
+        kind: TargetKind,
+        facts: &Facts,
+        correction: Correction,
+    ) -> Option<Hold> {
         if (facts.flags.needs_upgrade && !self.not_upgraded) || self.invites_another(facts) {
-            return false;
+            return None;
         }
         let file = facts.file_bytes.get();
         if let Some((file, left)) = file.zip(self.remaining_bytes(kind, facts, correction)) {
-            return (file.saturating_sub(left) as f64) < file as f64 * MIN_EXPECTED_SHARE;
+            let (frees, needed) =
+                (file.saturating_sub(left) as f64, file as f64 * MIN_EXPECTED_SHARE);
+            if frees < needed {
+                return Some(Hold::UntilWritten);
+            }
+            let left_again = self.left_bytes(kind, facts, correction, 1.0)?;
+            return self.recurrence_hold(left_again.saturating_sub(left) as f64, frees - needed);
         }
         let grew = |now: u64, then: u64| {
             now as f64 >= then as f64 * (1.0 + RETRY_GROWTH_SHARE) && now > then
         };
         let seq = facts.update_seq.get().zip(self.update_seq);
-        !file.is_some_and(|file| grew(file, self.file_bytes))
-            && !seq.is_some_and(|(now, then)| grew(now, then))
+        let is_new = file.is_some_and(|file| grew(file, self.file_bytes))
+            || seq.is_some_and(|(now, then)| grew(now, then));
+        (!is_new).then_some(Hold::UntilWritten)
+    }
+
+    /// How long to wait because writes may come again that would cost `loss` bytes, where only `margin` bytes can be
+    /// spared.
+    fn recurrence_hold(&self, loss: f64, margin: f64) -> Option<Hold> {
+        let seconds = self.caught_up?.seconds as f64;
+        let bearable = margin / loss.max(1.0);
+        if bearable >= 1.0 {
+            return None;
+        }
+        let calm = seconds * (RECURRENCE_FACTOR / bearable.max(f64::MIN_POSITIVE)).max(1.0);
+        Some(Hold::Until(self.at.plus(Duration::from_secs_f64(calm.min(MAX_CALM.as_secs_f64())))))
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::{
     correction::Correction,
-    facts::{FactFlags, FactSource, Measurement, OptionalU64},
+    facts::{FactFlags, OptionalU64},
     records::Calibration,
     target::{TargetId, TargetKind},
 };
@@ -169,12 +169,9 @@ fn a_futile_compaction_is_not_repeated_until_enough_changed() {
 /// the time.
 fn measured([file, active, seq, when]: [u64; 4]) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file * MIB / 10),
-        active_bytes: OptionalU64::new(active * MIB / 10),
         update_seq: OptionalU64::new(seq),
         compacted_seq: OptionalU64::new(seq),
-        measured_at: Some(Measurement { at: at(when), source: FactSource::Http }),
-        ..Facts::default()
+        ..Facts::read(file * MIB / 10, active * MIB / 10, at(when))
     }
 }
 
@@ -290,6 +287,40 @@ fn what_a_resumed_compaction_left_is_tried_once_more() {
 
     remembered.record_outcome(&freed(367, 138), ended(138), &FAILURE);
     assert!(remembered.is_empty(), "it freed what the first one left");
+}
+
+/// A shard was compacted for 23 minutes under writes that ceased as it ended: 40.3 MiB with 2.1 live.
+#[test]
+fn waste_left_by_ceased_writes_counts_at_once_and_is_compacted_after_calm() {
+    let after = measured([403, 21, 50_000, 100_000]);
+    let after = AfterCompaction {
+        file_bytes: after.file_bytes.get(),
+        active_bytes: after.active_bytes.get(),
+        predicted_bytes: Correction::NONE.predicted_bytes(TargetKind::Db, &after),
+        update_seq: Some(50_000),
+        changes: Some(40_000),
+        changes_bytes: Some(200 * MIB),
+        not_upgraded: false,
+    };
+    let job = outcome(JobResult::Grew, 100_000, [Some(20 * MIB), after.file_bytes, None]);
+    let mut record = TargetRecord::default();
+    for _ in 0..2 {
+        let job = Outcome { started_at: at(100_000 - 1_400), ..job.clone() };
+        record.record_outcome(&job, after, &FAILURE);
+    }
+    let reading = |seq, when| measured([403, 21, seq, when]);
+    let left = |facts| record.remaining_bytes(TargetKind::Db, &facts, Correction::NONE).unwrap();
+    let rest = |facts| record.backoff(TargetKind::Db, &facts, Correction::NONE, at(200_000));
+
+    assert!(left(reading(50_100, 100_003)) > 40 * MIB, "at the same rate, as much is left again");
+    assert!(matches!(rest(reading(50_100, 100_003)), Some(Backoff::Futile { .. })));
+
+    let calm = reading(50_000, 100_060);
+    assert!(left(calm) < 3 * MIB, "without writes, all waste would go");
+    let Some(waiting @ Backoff::Unsettled { since, until }) = rest(calm) else { panic!() };
+    assert_eq!((since, until > at(101_400), until < at(107_000)), (at(100_000), true, true));
+    assert!(waiting.yields_to_order(&calm));
+    assert_eq!(rest(Facts { measured_at: reading(0, 107_000).measured_at, ..calm }), None);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) fn assert_nested(html: &str) {
 }
 
 /// Every page of the console, each with answers in it.
-const PAGES: [&str; 19] = [
+const PAGES: [&str; 20] = [
     "/",
     "/databases",
     "/databases?search=ORD&sort=last_compaction&order=asc&offset=1",
@@ -38,6 +38,7 @@ const PAGES: [&str; 19] = [
     "/jobs",
     "/jobs?target=orders&result=&since=7d",
     "/events",
+    "/changes?since=6h&by=cause",
     "/nodes",
     "/advice",
     "/what-if",
@@ -137,6 +138,11 @@ async fn pages_about_one_node_do_not_speak_of_a_cluster() {
         "/queue",
         "/nodes",
         "/events",
+        "/jobs",
+        "/advice",
+        "/status",
+        "/what-if",
+        "/preflight?db=orders",
     ] {
         let page = surface.get(path).await;
         assert_eq!(page.status, StatusCode::OK, "{path}: {}", page.text());

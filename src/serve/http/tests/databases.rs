@@ -1,7 +1,7 @@
 //! Databases: their sums, order, search and reasons.
 
 use super::{answers::failure, *};
-use crate::serve::report::{DatabaseLine, Databases};
+use crate::serve::report::{DatabaseLine, Databases, Pace};
 
 async fn names(surface: &Surface, query: &str) -> (usize, Vec<String>) {
     let found: Databases = surface.answer(&format!("/api/v1/databases?{query}")).await;
@@ -48,6 +48,61 @@ async fn a_database_has_the_reason_of_most_of_its_waste() {
     assert_eq!(orders.reason.as_deref(), Some("ramp"));
     let why = orders.why.unwrap();
     assert!(why.contains("first in line"), "{why}");
+}
+
+#[tokio::test]
+async fn a_database_says_the_same_sentence_on_its_page_and_in_the_api() {
+    let surface = Surface::new();
+    let page = surface.get("/database?name=orders").await;
+    let found: Databases = surface.answer("/api/v1/databases?name=orders").await;
+    let [orders] = &*found.databases else { panic!("one has this name: {found:?}") };
+    for says in [orders.says(), orders.parts_say()] {
+        assert!(page.text().contains(&says), "{says}: {}", page.text());
+    }
+    // No journal says how fast.
+    assert!(orders.says().starts_with("orders: ") && orders.pace.is_none(), "{}", orders.says());
+    assert_eq!(names(&surface, "name=order").await, (0, Vec::new()));
+}
+
+#[test]
+fn the_rest_of_a_database_takes_as_long_as_the_pace_says() {
+    let line = |waiting, pace| DatabaseLine {
+        db: "orders".to_owned(),
+        file_bytes: 542 << 30,
+        document_bytes: 0,
+        index_bytes: 0,
+        reclaimable_bytes: 207 << 30,
+        growth_day_bytes: Some(3 << 30),
+        growth_week_bytes: None,
+        targets: 24,
+        unmeasured: 0,
+        estimated: 0,
+        last_compaction: None,
+        reason: None,
+        not_taken: None,
+        why: None,
+        waiting,
+        pace,
+    };
+    let pace = |freed_lately, at_least, rest| Pace { freed_lately, at_least, rest_seconds: rest };
+    let sums = "orders: 542 GiB, 207 GiB reclaimable; it grows by 3 GiB a day";
+    for (waiting, pace, rest) in [
+        (0, Some(pace(5, false, None)), ""),
+        (19, None, ""),
+        (19, Some(pace(0, false, None)), "; 19 files wait, none freed space within a day"),
+        (
+            20,
+            Some(pace(5, false, Some(4 * 86_400))),
+            "; 20 files wait, 5 freed space within a day, so the rest takes about 4d",
+        ),
+        (
+            1,
+            Some(pace(5, true, Some(17_280))),
+            "; 1 file waits, at least 5 freed space within a day, so the rest takes at most 5h",
+        ),
+    ] {
+        assert_eq!(line(waiting, pace).says(), format!("{sums}{rest}."));
+    }
 }
 
 #[tokio::test]

@@ -56,6 +56,8 @@ async fn json_of_every_event_type_is_unchanged() {
         .zip(1..)
         .map(|(details, seq)| json!(EventLine::of(seq, &JournalEvent { at: NOW, details })));
     for (event, event_type) in events.zip(EventType::each()) {
+        let read: EventLine = serde_json::from_value(event.clone()).unwrap();
+        assert_eq!(json!(read), event, "clients read what the service writes");
         insta::assert_snapshot!(format!("event_{}", event_type.label()), pretty(&event));
     }
 }

@@ -297,6 +297,16 @@ async fn what_a_compaction_taught_and_local_databases_have_one_value() {
             ("metric of targets", metric("recliner_target_reclaimable_bytes")),
         ],
     );
+    let queues: QueuesAnswer = surface.answer("/api/v1/queue").await;
+    let queued = queues.queues.iter().flat_map(|queue| &queue.targets);
+    assert_one(
+        "reclaimable in queues",
+        &[
+            ("targets", queued.filter_map(|it| it.reclaimable_bytes).sum::<u64>() as f64),
+            ("queues", queues.queues.iter().map(|it| it.reclaimable_bytes).sum::<u64>() as f64),
+            ("metric", metric("recliner_queue_reclaimable_bytes")),
+        ],
+    );
     assert_one(
         "on disk",
         &[
@@ -330,7 +340,7 @@ async fn pages_sentences_and_alerts_show_the_same_numbers() {
     let orders = usage.largest.iter().find(|line| line.db == "orders").unwrap();
     let of_orders = surface.get("/database?name=orders").await;
     let says =
-        format!("{} reclaimable, in all copies", format_size_short(orders.bytes.reclaimable_bytes));
+        format!("{} reclaimable in all files", format_size_short(orders.bytes.reclaimable_bytes));
     assert!(of_orders.text().contains(&says), "{says}: {}", of_orders.text());
     // Sums the samples like the rule behind the alert.
     let (views, others): (Vec<&str>, Vec<&str>) = scrape

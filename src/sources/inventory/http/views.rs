@@ -27,9 +27,6 @@ use std::{
 /// The number of databases whose views are read concurrently: each costs a request to every range.
 const CONCURRENT_DATABASES: usize = 4;
 
-/// The share of the largest file of an index by which another one must be smaller for its size to count by itself.
-const UNEQUAL_SHARE: f64 = 0.125;
-
 impl HttpSource {
     /// Reads the views database by database.
     pub(super) fn views(
@@ -161,10 +158,13 @@ impl HttpSource {
                     let version = snapshot.node(copy.node_ix()).and_then(Node::version);
                     let facts =
                         convert::view_facts(&info.view_index, None, version, self.clock.now());
+                    let mut copies = Vec::new();
                     // All copies of a database with one range can be read.
-                    let others = holders.get(1..).filter(|_| copy.shard_map().ranges == 1);
-                    let copies =
-                        self.copies(facts, &info, others.unwrap_or_default(), design).await;
+                    if copy.shard_map().ranges == 1 {
+                        copies.push((copy.ix(), facts));
+                        let others = holders.get(1..).unwrap_or_default();
+                        copies.extend(self.copies(snapshot, &info, others, design).await);
+                    }
                     let answer = seen(db, info, facts, Some(copy.ix()))?;
                     return Ok(IndexAnswer { copies, ..answer });
                 }
@@ -179,32 +179,24 @@ impl HttpSource {
         seen(db, info, facts, None)
     }
 
-    /// The facts of one copy of an index and of these others, if they are not alike.
+    /// The facts of these copies of an index, as far as they can be read.
     async fn copies(
         &self,
-        first: Facts,
-        info: &wire::ViewInfo,
+        snapshot: &Snapshot,
+        first: &wire::ViewInfo,
         others: &[TargetRef<'_>],
         design: &str,
-    ) -> Vec<Facts> {
+    ) -> Vec<(TargetIx, Facts)> {
         let asked = others.iter().map(|copy| async move {
             let shard = copy.shard_name()?;
             let info = self.client.shard_view_info(copy.node(), &shard, design, Cache::Warm).await;
-            Some(info.ok()?.view_index)
+            let index = info.ok()?.view_index;
+            let version = snapshot.node(copy.node_ix()).and_then(Node::version);
+            let facts = convert::view_facts(&index, None, version, self.clock.now());
+            (index.signature == first.view_index.signature).then_some((copy.ix(), facts))
         });
-        let others = join_all(asked).await.into_iter().flatten();
-        let same = others.filter(|other| other.signature == info.view_index.signature);
-        let of = |other| convert::view_facts(&other, None, None, self.clock.now());
-        let copies: Vec<Facts> = std::iter::once(first).chain(same.map(of)).collect();
-        if are_alike(&copies) { Vec::new() } else { copies }
+        join_all(asked).await.into_iter().flatten().collect()
     }
-}
-
-/// Whether one file of an index stands for all, because their sizes hardly differ where they are known.
-fn are_alike(copies: &[Facts]) -> bool {
-    let files = || copies.iter().filter_map(|copy| copy.file_bytes.get());
-    let sizes = files().min().zip(files().max());
-    sizes.is_none_or(|(least, most)| (most - least) as f64 <= most as f64 * UNEQUAL_SHARE)
 }
 
 /// Whether a node has more files than it keeps open, or not all of them were requested.

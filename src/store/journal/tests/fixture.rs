@@ -277,12 +277,7 @@ fn block() -> TableBlock {
 }
 
 fn facts() -> Facts {
-    Facts {
-        file_bytes: OptionalU64::new(1 << 20),
-        active_bytes: OptionalU64::new(1 << 18),
-        update_seq: OptionalU64::new(77),
-        ..Facts::default()
-    }
+    Facts { update_seq: OptionalU64::new(77), ..Facts::sized(1 << 20, 1 << 18) }
 }
 
 /// One record of each part of the scorecard.

@@ -1,21 +1,17 @@
 //! The size of one file as an advised compaction left it, compared with what can be worked out by hand.
 
 use super::*;
-use crate::model::facts::{FactSource, Measurement};
 
 const MIB: u64 = 1 << 20;
 const NOW: Moment = Moment::from_unix(1_795_222_800);
 
 fn facts(file: u64, active: u64, seq: u64) -> Facts {
     Facts {
-        file_bytes: OptionalU64::new(file * MIB),
-        active_bytes: OptionalU64::new(active * MIB),
         docs: OptionalU64::new(1_000),
         deleted_docs: OptionalU64::new(0),
         update_seq: OptionalU64::new(seq),
         compacted_seq: OptionalU64::new(7),
-        measured_at: Some(Measurement { at: NOW, source: FactSource::Http }),
-        ..Facts::default()
+        ..Facts::read(file * MIB, active * MIB, NOW)
     }
 }
 

@@ -1,0 +1,65 @@
+//! What changed on the disks, as text.
+
+use super::layout::{Grid, paragraph};
+use crate::{
+    cli::printable,
+    serve::report::{ChangeLine, Changes, VolumeChanges},
+    text::{counted, size::format_size},
+};
+
+/// The number of entries that are printed for a volume.
+const PRINTED: usize = 20;
+
+/// The changes: sentences first, then a table for each volume that changed.
+pub(in crate::cli) fn changes(answer: &Changes, width: u16) -> String {
+    let mut text: String =
+        answer.says.iter().map(|says| paragraph(&printable(says), width)).collect();
+    for volume in answer.volumes.iter().filter(|volume| !volume.entries.is_empty()) {
+        text.push('\n');
+        text.push_str(&entries(volume, width));
+    }
+    text
+}
+
+fn entries(volume: &VolumeChanges, width: u16) -> String {
+    let shown = volume.entries.get(..PRINTED).unwrap_or(&volume.entries);
+    let name = |name: &Option<String>| printable(name.as_deref().unwrap_or_default());
+    let cause = |it: &ChangeLine| {
+        let cause = it.cause.as_deref().unwrap_or_default().replace('_', " ");
+        let by = it.by.as_deref().map_or_else(String::new, |by| format!(" by {by}"));
+        printable(&[cause, by].concat())
+    };
+    let database = |it: &ChangeLine| match it.others {
+        0 => name(&it.database),
+        others => counted(others.into(), "other", "others"),
+    };
+    let mut text = Grid::of(width, shown)
+        .text("cause", cause)
+        .text("database", database)
+        .text("design document", |it| name(&it.design))
+        .text("node", |it| name(&it.node))
+        .number("bytes", |it| signed(it.bytes))
+        .wrapped();
+    let rest = volume.entries.get(PRINTED..).unwrap_or_default();
+    if !rest.is_empty() {
+        let sum = rest.iter().map(|entry| entry.bytes).sum();
+        let count = u64::try_from(rest.len()).unwrap_or_default();
+        let more = counted(count, "smaller change", "smaller changes");
+        text.push_str(&paragraph(&format!("And {more}, together {}.", signed(sum)), width));
+    }
+    let (before, after) = (signed(volume.before_bytes), signed(volume.after_bytes));
+    let total = signed(volume.after_bytes.saturating_sub(volume.before_bytes));
+    let says = format!("Before {}, after {}, together {total}.", before.trim_start_matches('+'), after.trim_start_matches('+'));
+    text.push_str(&paragraph(&says, width));
+    text
+}
+
+/// A change of bytes with its sign.
+fn signed(bytes: i64) -> String {
+    let sign = match bytes {
+        1.. => "+",
+        0 => "",
+        ..0 => "-",
+    };
+    format!("{sign}{}", format_size(bytes.unsigned_abs()))
+}

@@ -1,0 +1,453 @@
+//! The books: accounts and the current bucket. Pure; the task passes them what was measured, and the time.
+
+use super::bucket::{Bucket, EntryKey, Sum};
+use crate::{
+    model::{
+        cause::{Cause, difference},
+        records::JobOwner,
+        target::CLUSTER_NODE,
+    },
+    plan::disk::{Disks, Volume},
+    table::{Movement, Movements},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use wall_clock::Moment;
+
+const HOUR: u64 = 3_600;
+
+/// Maximum number of hourly buckets: those of 14 days, and of one day that is not complete yet. The limits are numbers
+/// and not ages, so that setting the clock forward loses none.
+const MAX_HOURLY: usize = 15 * 24;
+
+/// Maximum number of daily buckets.
+const MAX_DAILY: usize = 400;
+
+/// Entries that an hourly and a daily bucket keep.
+const HOURLY_ENTRIES: usize = 500;
+const DAILY_ENTRIES: usize = 1_500;
+
+/// Entries of the current bucket beyond which the smaller half is summed up.
+const MAX_CURRENT_ENTRIES: usize = 20_000;
+
+/// A longer time without a step is a gap: recliner did not run, or the clock was set.
+const MAX_STEP: Duration = Duration::from_secs(300);
+
+/// How long a bucket without entries counts as just begun.
+const NEW_BUCKET: Duration = Duration::from_secs(120);
+
+/// How long the event of a compaction waits for the reading that shows its effect.
+const CREDIT_FOR: Duration = Duration::from_secs(900);
+
+/// Maximum number of such events.
+const MAX_CREDITS: usize = 4_096;
+
+/// The bytes of one node's files, or of one volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// The number of the first bucket that has its entries.
+    pub opened: u32,
+    /// The nodes whose files it has.
+    pub nodes: Vec<String>,
+    /// Its bytes now.
+    pub bytes: i64,
+}
+
+/// The span of a closed bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Span {
+    pub(super) number: u32,
+    pub(super) from: Moment,
+    is_daily: bool,
+}
+
+/// Bytes that one cause added and removed since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CauseTotals {
+    /// Bytes added.
+    pub grown: u64,
+    /// Bytes removed.
+    pub shrunk: u64,
+}
+
+/// What a compaction freed, according to its end, until a reading shows it.
+#[derive(Clone, Debug)]
+struct Credit {
+    node: String,
+    db: String,
+    is_index: bool,
+    by: JobOwner,
+    bytes: i64,
+    at: Moment,
+}
+
+/// What is stored besides the buckets.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct StoredBooks {
+    nodes: BTreeMap<String, Account>,
+    volumes: BTreeMap<String, Account>,
+    closed: Vec<Span>,
+    current: u32,
+}
+
+/// The accounts and the current bucket.
+#[derive(Clone, Debug, Default)]
+pub struct Books {
+    pub(super) nodes: BTreeMap<String, Account>,
+    pub(super) volumes: BTreeMap<String, Account>,
+    /// The buckets before the current one, the oldest first.
+    pub(super) closed: Vec<Span>,
+    pub(super) current: Bucket,
+    /// Closed buckets that are not stored yet.
+    pub(super) unsaved: BTreeMap<u32, Bucket>,
+    /// Buckets to be removed from the store.
+    removed: Vec<u32>,
+    /// Nodes that were read completely by this process.
+    live: BTreeSet<String>,
+    /// Movements on nodes that were not.
+    pending: Vec<(String, Movement)>,
+    members: BTreeSet<String>,
+    credits: Vec<Credit>,
+    totals: BTreeMap<(String, Cause), CauseTotals>,
+}
+
+impl Books {
+    /// Continues the books of an earlier process, or begins new ones.
+    pub fn resume(stored: Option<(&[u8], &[u8])>, now: Moment) -> Self {
+        let read = stored.and_then(|(books, bucket)| {
+            let books: StoredBooks = postcard::from_bytes(books).ok()?;
+            Some((books, Bucket::decode(bucket)?))
+        });
+        let Some((books, current)) = read else {
+            let current = Bucket { from: now, until: now, ..Bucket::default() };
+            return Self { current, ..Self::default() };
+        };
+        let StoredBooks { nodes, volumes, closed, .. } = books;
+        let mut books = Self { nodes, volumes, closed, current, ..Self::default() };
+        books.advance(now);
+        books
+    }
+
+    /// The number of the current bucket in stored books.
+    pub fn current_of(stored: &[u8]) -> Option<u32> {
+        let books: StoredBooks = postcard::from_bytes(stored).ok()?;
+        Some(books.current)
+    }
+
+    /// The books in their stored form.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let (nodes, volumes) = (self.nodes.clone(), self.volumes.clone());
+        let (closed, current) = (self.closed.clone(), self.current.number);
+        postcard::to_stdvec(&StoredBooks { nodes, volumes, closed, current }).ok()
+    }
+
+    /// The buckets to store, and the numbers of those to remove.
+    pub fn to_save(&self) -> (Vec<&Bucket>, &[u32]) {
+        (self.unsaved.values().chain([&self.current]).collect(), &self.removed)
+    }
+
+    /// Whether a bucket was closed since the last time that everything was stored.
+    pub fn has_closed(&self) -> bool {
+        !self.unsaved.is_empty()
+    }
+
+    /// Everything that [`Self::to_save`] returned is stored.
+    pub fn saved(&mut self) {
+        self.unsaved.clear();
+        self.removed.clear();
+    }
+
+    /// Bytes added and removed since the process started, by account and cause.
+    pub const fn totals(&self) -> &BTreeMap<(String, Cause), CauseTotals> {
+        &self.totals
+    }
+
+    /// The node that an account of [`Self::totals`] counts for: the first one of a volume.
+    pub fn node_of<'a>(&'a self, account: &'a str) -> &'a str {
+        let volume = self.volumes.get(account).filter(|_| !self.nodes.contains_key(account));
+        volume.and_then(|volume| volume.nodes.first()).map_or(account, String::as_str)
+    }
+
+    /// Whether any account is open.
+    pub fn is_open(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    /// Begins a new bucket when an hour is over, after a gap, and when the clock was set back.
+    pub fn advance(&mut self, now: Moment) {
+        let last = self.current.until;
+        let hour = Moment::from_unix(now.unix() - now.unix() % HOUR);
+        if last.age(now) > MAX_STEP && self.is_open() {
+            self.close(last);
+            self.current.gaps.push((last, now));
+        } else if now.age(last) > MAX_STEP {
+            self.close(last);
+            self.current.from = now;
+        } else if last < hour && self.is_open() {
+            self.close(hour);
+        }
+        self.current.until = now;
+    }
+
+    /// Begins a new bucket for an account that is opened now, unless the current one has just begun.
+    fn close_for_opening(&mut self, now: Moment) {
+        let is_new = self.current.from.age(now) < NEW_BUCKET && now.age(self.current.from).is_zero();
+        if !self.current.entries.is_empty() || !is_new {
+            self.close(now);
+        }
+    }
+
+    /// Closes the current bucket at this moment, if it is not empty, and begins the next.
+    fn close(&mut self, at: Moment) {
+        let next = self.current.number + 1;
+        let begun = Bucket { number: next, from: at, until: at, ..Bucket::default() };
+        let mut closed = std::mem::replace(&mut self.current, begun);
+        closed.until = at;
+        for (key, sum) in closed.entries.iter().filter(|(key, _)| key.cause == Cause::Unaccounted) {
+            self.count(key, sum.bytes);
+        }
+        closed.prune(HOURLY_ENTRIES);
+        let Bucket { number, from, is_daily, .. } = closed;
+        self.closed.push(Span { number, from, is_daily });
+        self.unsaved.insert(number, closed);
+        let surplus = self.closed.iter().filter(|span| span.is_daily).count();
+        if surplus > MAX_DAILY {
+            let oldest = self.closed.remove(0);
+            self.removed.push(oldest.number);
+        }
+    }
+
+    /// The hourly buckets that become one daily one: those of the oldest day, if there are too many. An account that
+    /// is opened within the day begins another one.
+    pub fn due_merge(&self) -> Option<Vec<u32>> {
+        let hourly: Vec<_> = self.closed.iter().filter(|span| !span.is_daily).collect();
+        let first = (hourly.len() > MAX_HOURLY).then(|| hourly.first())??;
+        let is_opened = |number| {
+            let accounts = self.nodes.values().chain(self.volumes.values());
+            accounts.into_iter().any(|account| account.opened == number)
+        };
+        let same_day = hourly.iter().enumerate().take_while(|(at, span)| {
+            let is_first = *at == 0;
+            span.from.date() == first.from.date() && (is_first || !is_opened(span.number))
+        });
+        Some(same_day.map(|(_, span)| span.number).collect())
+    }
+
+    /// Replaces buckets with these numbers by the sum of those that could be read.
+    pub fn merge(&mut self, numbers: &[u32], buckets: Vec<Bucket>) {
+        let Some(mut daily) = buckets.into_iter().reduce(|mut one, other| {
+            one.join(other);
+            one
+        }) else {
+            return;
+        };
+        daily.is_daily = true;
+        daily.prune(DAILY_ENTRIES);
+        for number in numbers.iter().filter(|number| **number != daily.number) {
+            self.closed.retain(|span| span.number != *number);
+            self.unsaved.remove(number);
+            self.removed.push(*number);
+        }
+        for span in self.closed.iter_mut().filter(|span| span.number == daily.number) {
+            span.is_daily = true;
+        }
+        self.unsaved.insert(daily.number, daily);
+    }
+
+    /// Books what moved on the nodes.
+    pub fn receive(&mut self, movements: Movements, now: Moment) {
+        self.advance(now);
+        let Movements { nodes, entries } = movements;
+        let is_swept = nodes.first().is_some_and(|cluster| cluster.is_complete);
+        self.members = nodes.iter().filter(|it| it.is_member).map(|it| it.name.to_string()).collect();
+        if is_swept {
+            for gone in nodes.iter().filter(|node| !node.is_member) {
+                self.nodes.remove(&*gone.name);
+            }
+        }
+        for entry in entries {
+            let Some(name) = nodes.get(entry.node).map(|node| &*node.name) else { continue };
+            if self.live.contains(name) {
+                self.book_movement(name, entry);
+            } else if self.nodes.contains_key(name) && entry.cause != Cause::Measured {
+                self.pending.push((name.to_owned(), entry));
+            }
+        }
+        let complete = || nodes.iter().filter(|node| node.is_complete && node.is_member);
+        if complete().any(|node| !self.nodes.contains_key(&*node.name)) {
+            self.close_for_opening(now);
+        }
+        for node in complete() {
+            let name = &*node.name;
+            if !self.nodes.contains_key(name) {
+                let nodes = vec![name.to_owned()];
+                let account = Account { opened: self.current.number, nodes, bytes: node.bytes };
+                self.nodes.insert(name.to_owned(), account);
+                self.live.insert(name.to_owned());
+            } else if self.live.insert(name.to_owned()) {
+                let pending = std::mem::take(&mut self.pending).into_iter();
+                let (here, elsewhere): (Vec<_>, Vec<_>) = pending.partition(|(of, _)| of == name);
+                self.pending = elsewhere;
+                for (_, entry) in here {
+                    self.book_movement(name, entry);
+                }
+            }
+            let booked = self.nodes.get(name).map_or(node.bytes, |account| account.bytes);
+            let rest = node.bytes.saturating_sub(booked);
+            if rest != 0 {
+                self.book(node_key(name, Cause::NotWatched), rest);
+            }
+        }
+        self.settle_credits(now);
+        if self.current.entries.len() > MAX_CURRENT_ENTRIES {
+            self.current.prune(MAX_CURRENT_ENTRIES / 2);
+        }
+    }
+
+    fn book_movement(&mut self, node: &str, entry: Movement) {
+        let Movement { cause, db, design, bytes, .. } = entry;
+        let (db, design) = (db.into_string(), design.into_string());
+        self.book(EntryKey { db, design, ..node_key(node, cause) }, bytes);
+    }
+
+    /// Books what the volumes show beyond the files.
+    pub fn measure(&mut self, disks: &Disks, now: Moment) {
+        self.advance(now);
+        let groups = volumes(disks);
+        if groups.is_empty() {
+            return;
+        }
+        self.volumes.retain(|name, account| {
+            groups.iter().any(|group| group.name == *name && group.nodes == account.nodes)
+        });
+        let is_read = |group: &Group, books: &Self| {
+            let served = || group.nodes.iter().filter(|node| books.members.contains(*node));
+            served().next().is_some() && served().all(|node| books.live.contains(node))
+        };
+        let readable = groups.into_iter().filter(|group| is_read(group, self));
+        let readable: Vec<(Group, i64)> =
+            readable.filter_map(|group| group.used.map(|used| (group, used))).collect();
+        if readable.iter().any(|(group, _)| !self.volumes.contains_key(&group.name)) {
+            self.close_for_opening(now);
+        }
+        for (group, used) in readable {
+            let Some(known) = self.volumes.get(&group.name) else {
+                let (opened, nodes) = (self.current.number, group.nodes);
+                self.volumes.insert(group.name, Account { opened, nodes, bytes: used });
+                continue;
+            };
+            let rest = used.saturating_sub(known.bytes);
+            if rest != 0 {
+                let key = EntryKey { is_volume: true, ..node_key(&group.name, Cause::Unaccounted) };
+                self.book(key, rest);
+            }
+        }
+    }
+
+    /// Notes who compacted and what that freed.
+    pub fn compacted(
+        &mut self,
+        node: &str,
+        (db, is_index): (&str, bool),
+        by: JobOwner,
+        freed: i64,
+        at: Moment,
+    ) {
+        if self.credits.len() < MAX_CREDITS && freed > 0 {
+            let (node, db) = (node.to_owned(), db.to_owned());
+            self.credits.push(Credit { node, db, is_index, by, bytes: freed, at });
+            self.settle_credits(at);
+        }
+    }
+
+    /// Attributes what compactions freed to those who started them.
+    fn settle_credits(&mut self, now: Moment) {
+        let mut credits = std::mem::take(&mut self.credits);
+        for credit in &mut credits {
+            let unsettled: Vec<(EntryKey, i64)> = self
+                .current
+                .entries
+                .iter()
+                .filter(|(key, sum)| {
+                    key.cause == Cause::Compaction
+                        && key.by.is_none()
+                        && sum.bytes < 0
+                        && (key.account == credit.node || credit.node == CLUSTER_NODE)
+                        && key.db == credit.db
+                        && key.design.is_empty() != credit.is_index
+                })
+                .map(|(key, sum)| (key.clone(), sum.bytes))
+                .collect();
+            for (key, bytes) in unsettled {
+                let part = credit.bytes.min(-bytes);
+                credit.bytes -= part;
+                let own = EntryKey { by: Some(credit.by), ..key.clone() };
+                self.current.add(key, Sum { bytes: part, others: 0 });
+                self.current.add(own, Sum { bytes: -part, others: 0 });
+            }
+        }
+        credits.retain(|credit| credit.bytes > 0 && credit.at.age(now) < CREDIT_FOR);
+        self.credits = credits;
+    }
+
+    fn count(&mut self, key: &EntryKey, bytes: i64) {
+        let totals = self.totals.entry((key.account.clone(), key.cause)).or_default();
+        let sum = if bytes > 0 { &mut totals.grown } else { &mut totals.shrunk };
+        *sum = sum.saturating_add(bytes.unsigned_abs());
+    }
+
+    fn book(&mut self, key: EntryKey, bytes: i64) {
+        let accounts = if key.is_volume { &mut self.volumes } else { &mut self.nodes };
+        let Some(account) = accounts.get_mut(&key.account) else { return };
+        account.bytes = account.bytes.saturating_add(bytes);
+        if !key.is_volume {
+            let around = self.volumes.values_mut().filter(|it| it.nodes.contains(&key.account));
+            around.for_each(|volume| volume.bytes = volume.bytes.saturating_add(bytes));
+        }
+        // What no file explains goes up and down until the next sweep explains it.
+        if key.cause != Cause::Unaccounted {
+            self.count(&key, bytes);
+        }
+        self.current.add(key, Sum { bytes, others: 0 });
+    }
+}
+
+fn node_key(account: &str, cause: Cause) -> EntryKey {
+    let account = account.to_owned();
+    EntryKey { account, is_volume: false, cause, by: None, db: String::new(), design: String::new() }
+}
+
+/// Volumes that share nodes: which of them has a file is not known.
+#[derive(Debug)]
+struct Group {
+    name: String,
+    nodes: Vec<String>,
+    /// Used bytes, if all are known.
+    used: Option<i64>,
+}
+
+fn volumes(disks: &Disks) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for volume in &disks.volumes {
+        let nodes: Vec<String> = volume.nodes.iter().map(ToString::to_string).collect();
+        let used = used_bytes(volume);
+        match groups.iter_mut().find(|group| group.nodes.iter().any(|node| nodes.contains(node))) {
+            Some(group) => {
+                group.used = group.used.zip(used).map(|(one, two)| one.saturating_add(two));
+                let new = nodes.into_iter().filter(|node| !group.nodes.contains(node));
+                let new: Vec<String> = new.collect();
+                group.nodes.extend(new);
+            }
+            None => groups.push(Group { name: volume.name.to_string(), nodes, used }),
+        }
+    }
+    groups
+}
+
+fn used_bytes(volume: &Volume) -> Option<i64> {
+    let space = volume.space?;
+    Some(difference(space.available, space.size?))
+}

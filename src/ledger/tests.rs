@@ -1,0 +1,492 @@
+//! Random worlds: whatever happens, the causes add up to the byte, and what was true at the begin of a bucket stays
+//! true, also after restarts.
+
+use super::*;
+use crate::{
+    model::{
+        cause::Cause,
+        facts::{Facts, OptionalU64},
+        records::JobOwner,
+        target::{TargetKind, TargetState},
+    },
+    plan::disk::{Disks, Volume, VolumeSpace},
+    table::{DbName, Draft, NodeIx, ShardMapEntry, TargetIx, recount},
+};
+use couchdb_names::{Range, Signature};
+use proptest::prelude::*;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use wall_clock::Moment;
+
+const START: Moment = Moment::from_unix(1_795_222_800);
+const WHOLE: Range = Range { from: 0, to: u32::MAX };
+const HALVES: [Range; 2] =
+    [Range { from: 0, to: u32::MAX / 2 }, Range { from: u32::MAX / 2 + 1, to: u32::MAX }];
+const SIZE: u64 = 1 << 40;
+const MIB: u64 = 1 << 20;
+
+/// A cluster, its recliner, and what the journal has.
+struct World {
+    draft: Draft,
+    books: Books,
+    stored_books: Vec<u8>,
+    stored: BTreeMap<u32, Vec<u8>>,
+    blocks: Vec<crate::table::TableBlock>,
+    now: Moment,
+    made: u32,
+    /// Bytes that no file explains.
+    foreign: u64,
+    /// What each account had at the end of the last step.
+    last: BTreeMap<String, i64>,
+    /// What each account had at the begin of each bucket.
+    begins: BTreeMap<u32, BTreeMap<String, i64>>,
+}
+
+fn facts(file: u64, active: u64, seq: u64, compacted: Option<u64>) -> Facts {
+    Facts {
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(active),
+        external_bytes: OptionalU64::new(active * 2),
+        update_seq: OptionalU64::new(seq),
+        compacted_seq: compacted.into(),
+        ..Facts::default()
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let mut draft = Draft::new(3);
+        add_nodes(&mut draft);
+        let mut world = Self {
+            draft,
+            books: Books::resume(None, START),
+            stored_books: Vec::new(),
+            stored: BTreeMap::new(),
+            blocks: Vec::new(),
+            now: START,
+            made: 0,
+            foreign: 7 * MIB,
+            last: BTreeMap::new(),
+            begins: BTreeMap::new(),
+        };
+        world.make_database(40 * MIB);
+        world.make_database(3 * MIB);
+        world.sweep();
+        world
+    }
+
+    fn targets(&self) -> Vec<TargetIx> {
+        self.draft.current().targets().map(|target| target.ix()).collect()
+    }
+
+    fn make_database(&mut self, bytes: u64) {
+        self.made += 1;
+        let suffix = format!(".{}", self.made);
+        // Deleted databases come back under the same name.
+        let name = format!("db{}", self.made % 4);
+        let db = self.draft.get_or_add_db(DbName { db: &name, suffix: &suffix });
+        self.draft.set_shard_map(db, ShardMapEntry { copies: 2, ranges: 1 }, &[]);
+        for node in 1..=2 {
+            let node = NodeIx::from_usize(node).unwrap();
+            let ix = self.draft.get_or_add_shard(node, db, Some(WHOLE));
+            self.draft.set_facts(ix, facts(bytes, bytes / 2, 5, Some(0)));
+        }
+    }
+
+    fn act(&mut self, what: u8, which: u32, bytes: u64) {
+        let all = self.targets();
+        let Some(&ix) = all.get(which as usize % all.len().max(1)) else {
+            return self.make_database(bytes);
+        };
+        let target = self.draft.current().target(ix).unwrap();
+        let (known, kind, node, db) = (target.facts(), target.kind(), target.node_ix(), target.db());
+        let number = |number: OptionalU64| number.get().unwrap_or_default();
+        let (file, active, seq) =
+            (number(known.file_bytes), number(known.active_bytes), number(known.update_seq));
+        let compacted = (kind == TargetKind::Db).then(|| number(known.compacted_seq));
+        let range = target.range();
+        match what {
+            0..=2 => {
+                let live = bytes / 3;
+                self.draft.set_facts(ix, facts(file + bytes, active + live, seq + 1, compacted));
+            }
+            3 => {
+                let left = active + active / 9;
+                self.draft.set_facts(ix, facts(left, active, seq, compacted.map(|_| seq)));
+                let name = self.draft.current().node(node).unwrap().name.to_string();
+                let name = name.as_str();
+                let db = self.draft.current().db_name(db).unwrap().db;
+                let freed = i64::try_from(file).unwrap() - i64::try_from(left).unwrap();
+                let is_index = kind == TargetKind::View;
+                self.books.compacted(name, (db, is_index), JobOwner::Recliner, freed, self.now);
+            }
+            4 => self.make_database(bytes),
+            5 => {
+                self.draft.set_shard_map(db, ShardMapEntry::default(), &[]);
+                let of_db = all.iter().filter(|ix| {
+                    self.draft.current().target(**ix).is_some_and(|target| target.db() == db)
+                });
+                for ix in of_db.copied().collect::<Vec<_>>() {
+                    self.draft.remove(ix);
+                }
+            }
+            6 if kind == TargetKind::Db && range == Some(WHOLE) => {
+                for half in HALVES {
+                    let new = self.draft.get_or_add_shard(node, db, Some(half));
+                    self.draft.set_facts(new, facts(file / 2, active / 2, seq, Some(0)));
+                }
+                self.draft.remove(ix);
+            }
+            7 if kind == TargetKind::Db => {
+                let signature = Signature([u8::try_from(which % 3).unwrap(); 16]);
+                let part = self.draft.get_or_add_part(node, db, range, signature);
+                self.draft.set_facts(part, facts(bytes, bytes / 2, seq, None));
+            }
+            8 => self.draft.remove(ix),
+            9 => self.draft.set_state(ix, TargetState::Missing),
+            10 => self.draft.set_state(ix, TargetState::Ok),
+            11 => self.foreign = self.foreign.saturating_add(bytes) / 2,
+            12 => {
+                let others = vec![(Cause::Leftovers, bytes), (Cause::OtherFiles, bytes / 2)];
+                self.draft.count_other_files(node, others);
+            }
+            13 => self.now = self.now.plus(Duration::from_secs(u64::from(which) % 40_000)),
+            14 => self.now = Moment::from_unix(self.now.unix() - u64::from(which) % 9_000),
+            15 => self.save(),
+            16 => self.restart(),
+            _ => {
+                let unknown = Facts { active_bytes: OptionalU64::UNKNOWN, ..facts(file + bytes, 0, seq + 1, compacted) };
+                self.draft.set_facts(ix, unknown);
+            }
+        }
+    }
+
+    /// Publishes, as after a sweep, and passes on what moved.
+    fn sweep(&mut self) {
+        for node in 0..=2 {
+            let node = NodeIx::from_usize(node).unwrap();
+            self.draft.update_node(node, |node| node.last_success = Some(self.now));
+        }
+        self.draft.set_sweep_duration(Duration::from_secs(1));
+        self.draft.publish(self.now);
+        let movements = self.draft.take_movements();
+        self.books.receive(movements, self.now);
+        self.observe();
+        let disks = self.disks();
+        self.books.measure(&disks, self.now);
+        self.observe();
+        let counted: i64 = self.counted().iter().sum();
+        let booked: i64 = self.books.nodes.values().map(|account| account.bytes).sum();
+        assert_eq!(booked, counted, "the books have every byte of every file");
+        let used = self.used();
+        assert_eq!(self.books.volumes["couchdb@a"].bytes, used, "and every used byte");
+    }
+
+    /// Bytes of all files, from the rows and the last walk.
+    fn counted(&mut self) -> Vec<i64> {
+        let nodes = self.draft.take_movements().nodes;
+        let rows = recount(self.draft.current());
+        assert!(nodes.iter().zip(&rows).all(|(node, rows)| node.bytes >= *rows));
+        nodes.iter().map(|node| node.bytes).collect()
+    }
+
+    fn used(&mut self) -> i64 {
+        let counted = self.counted();
+        counted[1] + i64::try_from(self.foreign).unwrap()
+    }
+
+    /// The volume of the first node; that of the second is not known.
+    fn disks(&mut self) -> Disks {
+        let used = u64::try_from(self.used()).unwrap();
+        let (available, measured_at) = (SIZE - used, self.now);
+        let space = VolumeSpace { available, size: Some(SIZE), held: None, measured_at };
+        let volume = Volume {
+            name: "couchdb@a".into(),
+            nodes: vec!["couchdb@a".into()],
+            space: Some(space),
+            falling_since: None,
+            problem: None,
+        };
+        Disks { volumes: vec![volume] }
+    }
+
+    /// Compares the begin of the current bucket with what was there before.
+    fn observe(&mut self) {
+        let mut begins = BTreeMap::new();
+        let accounts = self.books.nodes.iter().map(|(name, it)| (name.clone(), it, false));
+        let volumes = self.books.volumes.iter().map(|(name, it)| (format!("volume {name}"), it, true));
+        let mut now = BTreeMap::new();
+        for (name, account, is_volume) in accounts.chain(volumes) {
+            let own = self.books.current.entries.iter().filter(|(key, _)| match key.is_volume {
+                true => is_volume,
+                false => account.nodes.contains(&key.account),
+            });
+            let begin = account.bytes - own.map(|(_, sum)| sum.bytes).sum::<i64>();
+            if account.opened <= self.books.current.number {
+                begins.insert(name.clone(), begin);
+            }
+            now.insert(name, account.bytes);
+        }
+        match self.begins.get(&self.books.current.number) {
+            Some(known) => {
+                for (name, begin) in &begins {
+                    assert_eq!(known.get(name).unwrap_or(begin), begin, "{name}");
+                }
+            }
+            None => {
+                for (name, last) in &self.last {
+                    if let Some(begin) = begins.get(name) {
+                        assert_eq!(begin, last, "{name} at the begin of a bucket");
+                    }
+                }
+            }
+        }
+        self.begins.entry(self.books.current.number).or_default().extend(begins);
+        self.last = now;
+    }
+
+    fn save(&mut self) {
+        self.stored_books = self.books.encode().unwrap();
+        let (buckets, removed) = self.books.to_save();
+        for bucket in buckets {
+            self.stored.insert(bucket.number, bucket.encode().unwrap());
+        }
+        for number in removed {
+            self.stored.remove(number);
+        }
+        self.books.saved();
+        let snapshot = self.draft.publish(self.now);
+        let blocks = (0..snapshot.block_count()).map(|at| u32::try_from(at).unwrap());
+        self.blocks = blocks.map(|at| snapshot.build_block(at).compress()).collect();
+    }
+
+    /// Continues as a process that was killed: with what was saved, and the files that are there by now.
+    fn restart(&mut self) {
+        if self.stored_books.is_empty() {
+            return;
+        }
+        let files: Vec<_> = {
+            let snapshot = self.draft.current();
+            let targets = snapshot.targets().filter(|it| it.kind() == TargetKind::Db);
+            let named = targets.map(|it| {
+                let name = it.db_name();
+                let at = (it.node_ix(), name.db.to_owned(), name.suffix.to_owned(), it.range());
+                (at, it.state(), it.facts())
+            });
+            named.collect()
+        };
+        let mut draft = Draft::new(3);
+        add_nodes(&mut draft);
+        for block in self.blocks.iter().filter(|block| !block.bytes.is_empty()) {
+            draft.restore(block).unwrap();
+        }
+        let restored: Vec<_> = draft.current().targets().map(|target| target.ix()).collect();
+        let mut kept = BTreeSet::new();
+        for ((node, db, suffix, range), state, facts) in files {
+            let db = draft.get_or_add_db(DbName { db: &db, suffix: &suffix });
+            let ix = draft.get_or_add_shard(node, db, range);
+            draft.set_facts(ix, facts);
+            draft.set_state(ix, state);
+            kept.insert(ix);
+        }
+        restored.into_iter().filter(|ix| !kept.contains(ix)).for_each(|ix| draft.remove(ix));
+        self.draft = draft;
+        let current = Books::current_of(&self.stored_books).unwrap();
+        let bucket = &self.stored[&current];
+        self.books = Books::resume(Some((&self.stored_books, bucket)), self.now);
+        // What was not saved is not known any more.
+        self.begins.retain(|number, _| *number <= current);
+        self.last.clear();
+        self.observe_begin_after_restart();
+    }
+
+    fn observe_begin_after_restart(&mut self) {
+        let nodes = self.books.nodes.iter().map(|(name, it)| (name.clone(), it.bytes));
+        let volumes =
+            self.books.volumes.iter().map(|(name, it)| (format!("volume {name}"), it.bytes));
+        self.last = nodes.chain(volumes).collect();
+    }
+
+    /// For any two begins of buckets: what was there, and that the entries add up.
+    fn check(&self) {
+        let stored: Vec<Bucket> =
+            self.stored.values().map(|bytes| Bucket::decode(bytes).unwrap()).collect();
+        let begins: Vec<(Moment, u32)> = self
+            .books
+            .closed
+            .iter()
+            .map(|span| (span.from, span.number))
+            .chain([(self.books.current.from, self.books.current.number)])
+            .collect();
+        // Of many, some.
+        let some = || begins.iter().step_by(1 + begins.len() / 30);
+        for (since, _) in some() {
+            for until in some().map(|(at, _)| Some(*at)).chain([None]) {
+                let query = ChangesQuery { since: *since, until, ..ChangesQuery::default() };
+                let first = self.books.first_bucket(*since);
+                for account in changes(&self.books, &stored, &query) {
+                    let sum: i64 = account.entries.iter().map(|entry| entry.bytes).sum();
+                    assert_eq!(account.after - account.before, sum);
+                    let name = account.volume.as_ref().map_or_else(
+                        || account.nodes[0].clone(),
+                        |volume| format!("volume {volume}"),
+                    );
+                    let known = self.begins.get(&first).and_then(|known| known.get(&name));
+                    if let Some(begin) = known {
+                        assert_eq!(account.before, *begin, "{name} in bucket {first}");
+                    }
+                }
+            }
+        }
+        let by = |by| ChangesQuery { by, name: Some("db1".to_owned()), ..ChangesQuery::default() };
+        for by in [None, Some(ChangesBy::Cause), Some(ChangesBy::Database), Some(ChangesBy::Node)].map(by) {
+            for account in changes(&self.books, &stored, &by) {
+                let sum: i64 = account.entries.iter().map(|entry| entry.bytes).sum();
+                assert_eq!(account.after - account.before, sum, "also beside the rest");
+            }
+        }
+    }
+}
+
+fn add_nodes(draft: &mut Draft) {
+    draft.update_node(NodeIx::CLUSTER, |node| node.is_served = true);
+    for name in ["couchdb@a", "couchdb@b"] {
+        let node = draft.get_or_add_node(name);
+        draft.update_node(node, |node| node.is_member = true);
+    }
+}
+
+proptest! {
+    #[test]
+    fn books_add_up_in_any_world(
+        steps in proptest::collection::vec(
+            (proptest::collection::vec((0_u8..18, any::<u32>(), 0_u64..1 << 30), 0..4), 1_u64..2_000),
+            1..40,
+        )
+    ) {
+        let mut world = World::new();
+        for (acts, seconds) in steps {
+            for (what, which, bytes) in acts {
+                world.act(what, which, bytes);
+            }
+            world.now = world.now.plus(Duration::from_secs(seconds));
+            world.sweep();
+        }
+        world.check();
+    }
+}
+
+/// Sums by cause of the only volume, or of the files of the second node.
+fn causes(world: &World, volume: Option<&str>) -> BTreeMap<Cause, i64> {
+    let stored: Vec<Bucket> =
+        world.stored.values().map(|bytes| Bucket::decode(bytes).unwrap()).collect();
+    let query = ChangesQuery { by: Some(ChangesBy::Cause), ..ChangesQuery::default() };
+    let all = changes(&world.books, &stored, &query);
+    let account = all.into_iter().find(|it| it.volume.as_deref() == volume).unwrap();
+    let mut sums = BTreeMap::new();
+    for entry in account.entries {
+        *sums.entry(entry.cause.unwrap()).or_default() += entry.bytes;
+    }
+    sums
+}
+
+#[test]
+fn each_deed_has_its_cause() {
+    let mib = |count: i64| count << 20;
+    for (what, which, bytes, expected) in [
+        (0, 0, 9 * MIB, vec![(Cause::Documents, mib(3)), (Cause::Waste, mib(6))]),
+        (4, 0, 9 * MIB, vec![(Cause::NewDatabase, mib(9))]),
+        (5, 0, 0, vec![(Cause::DatabaseDeleted, mib(-40))]),
+        // A split moves bytes and makes none.
+        (6, 0, 0, vec![]),
+        (8, 0, 0, vec![(Cause::ShardMovedOut, mib(-40))]),
+        (17, 0, MIB, vec![(Cause::Unknown, mib(1))]),
+        (11, 0, 9 * MIB, vec![(Cause::Unaccounted, mib(1))]),
+    ] {
+        let mut world = World::new();
+        world.act(what, which, bytes);
+        world.now = world.now.plus(Duration::from_secs(60));
+        world.sweep();
+        let found = causes(&world, Some("couchdb@a"));
+        let found: Vec<_> = found.into_iter().filter(|(_, bytes)| *bytes != 0).collect();
+        assert_eq!(found, expected, "deed {what}");
+    }
+}
+
+#[test]
+fn what_a_compaction_frees_is_attributed_to_who_started_it() {
+    let mut world = World::new();
+    world.act(3, 0, 0);
+    world.now = world.now.plus(Duration::from_secs(60));
+    world.sweep();
+    let query = ChangesQuery { by: Some(ChangesBy::Cause), ..ChangesQuery::default() };
+    let all = changes(&world.books, &[], &query);
+    let [entry] = &*all[0].entries else { panic!("one entry: {all:?}") };
+    assert_eq!((entry.cause, entry.by), (Some(Cause::Compaction), Some(JobOwner::Recliner)));
+}
+
+#[test]
+fn changes_while_nobody_watched_are_attributed_over_the_gap() {
+    let mut world = World::new();
+    world.save();
+    world.act(0, 0, 9 * MIB);
+    world.now = world.now.plus(Duration::from_secs(36_000));
+    world.restart();
+    world.sweep();
+    let all = changes(&world.books, &[], &ChangesQuery::default());
+    let of_a = all.iter().find(|it| it.volume.is_some()).unwrap();
+    assert_eq!(of_a.gaps.len(), 1);
+    let found = causes(&world, Some("couchdb@a"));
+    assert_eq!(found.get(&Cause::Documents), Some(&(3 << 20)), "{found:?}");
+    assert_eq!(found.get(&Cause::NotWatched).copied().unwrap_or_default(), 0);
+}
+
+#[test]
+fn hours_become_days_and_add_up() {
+    let mut world = World::new();
+    for hour in 0..(17 * 24) {
+        world.act(hour as u8 % 3, hour, MIB);
+        world.now = world.now.plus(Duration::from_secs(3_600));
+        // A tick every few minutes keeps the hours apart from gaps.
+        world.books.current.until = Moment::from_unix(world.now.unix() - 60);
+        world.sweep();
+        world.save();
+        if let Some(numbers) = world.books.due_merge() {
+            let buckets = numbers.iter().map(|it| Bucket::decode(&world.stored[it]).unwrap());
+            let buckets = buckets.collect();
+            world.books.merge(&numbers, buckets);
+            world.save();
+        }
+    }
+    let daily = world.stored.values().filter(|it| Bucket::decode(it).unwrap().is_daily).count();
+    assert!((2..5).contains(&daily), "{daily}");
+    assert!(world.stored.len() < 16 * 24, "{}", world.stored.len());
+    world.check();
+}
+
+#[test]
+fn small_entries_are_summed_up_exactly() {
+    let mut bucket = Bucket::default();
+    for at in 0..100_i64 {
+        let key = EntryKey {
+            account: "a".into(),
+            is_volume: false,
+            cause: Cause::Documents,
+            by: None,
+            db: format!("db{at}"),
+            design: String::new(),
+        };
+        bucket.add(key, Sum { bytes: at - 30, others: 0 });
+    }
+    let sum = |bucket: &Bucket| bucket.entries.values().map(|sum| sum.bytes).sum::<i64>();
+    let before = sum(&bucket);
+    bucket.prune(10);
+    assert_eq!(sum(&bucket), before);
+    assert!(bucket.entries.len() <= 11, "{}", bucket.entries.len());
+    let others = bucket.entries.iter().find(|(key, _)| key.db.is_empty()).unwrap().1.others;
+    assert!(others >= 89, "{others}");
+    assert_eq!(Bucket::decode(&bucket.encode().unwrap()), Some(bucket));
+    assert_eq!(Bucket::decode(&[1, 2, 3]), None);
+}

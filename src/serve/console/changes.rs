@@ -1,0 +1,148 @@
+//! What changed on the disks: a sentence, a waterfall and the largest changes of each volume.
+
+use super::{
+    Given, Page, Part, Screen, chart,
+    cells::{ago, link, name},
+};
+use crate::{
+    ledger::ChangesBy,
+    serve::report::{ChangeLine, Changes, VolumeChanges},
+    text::{Label as _, counted},
+};
+use maud::{Markup, html};
+use std::{cmp::Reverse, collections::BTreeMap};
+use wall_clock::Moment;
+
+/// The bars of a waterfall besides those before and after, and the changes of a list.
+const BARS: usize = 12;
+const LISTED: usize = 50;
+
+/// The page at `/changes`; `given` has the parameters of `/api/v1/changes`.
+pub(in crate::serve) fn changes(given: &Given, found: &Result<Changes, String>, now: Moment) -> Page {
+    let shown = match found {
+        Err(why) => html! { p.note { (why) } },
+        Ok(found) => html! {
+            @if found.volumes.is_empty() { @for says in &found.says { p.quiet { (says) } } }
+            @for volume in &found.volumes { (one(volume, now)) }
+            p.quiet { "The causes add up exactly. " a href=(given.link("api/v1/changes", &[])) { "As JSON" } }
+        },
+    };
+    let parts = vec![Part::new("filter", form(given)), Part::new("changes", shown)];
+    Page::live(Screen::Changes, "What changed", parts)
+}
+
+fn form(given: &Given) -> Markup {
+    let get = |key| given.get(key);
+    html! {
+        form.filter action="changes" {
+            label { "since" input name="since" value=(get("since")) placeholder="24h" size="8"; }
+            label { "until" input name="until" value=(get("until")) placeholder="now" size="8"; }
+            label { "sum by" select name="by" {
+                option value="" { "nothing" }
+                @for by in ChangesBy::labels() { option value=(by) selected[get("by") == by] { (by) } }
+            } }
+            label { "only" input name="name" value=(get("name")) placeholder="database, node or volume"; }
+            button { "Show" }
+        }
+    }
+}
+
+fn one(volume: &VolumeChanges, now: Moment) -> Markup {
+    let steps = steps(&volume.entries);
+    let rest = volume.entries.len().saturating_sub(LISTED);
+    html! {
+        h2 { (name(volume.volume.as_deref().unwrap_or(&volume.nodes.join(", ")))) }
+        p { (name(&volume.says)) }
+        @if !steps.is_empty() {
+            (chart::waterfall([volume.before_bytes, volume.after_bytes], &steps, &volume.says))
+            div.wide tabindex="0" role="region" aria-label="Changes" { table {
+                thead { tr { th { "cause" } th { "database" } th.rest { "design document" } th.rest { "node" } th.number { "bytes" } } }
+                tbody { @for entry in volume.entries.iter().take(LISTED) { tr {
+                    td { (cause_of(entry)) }
+                    td.named { (database(entry)) }
+                    td.rest { (name(entry.design.as_deref().unwrap_or_default())) }
+                    td.rest { (name(entry.node.as_deref().unwrap_or_default())) }
+                    td.number { (chart::signed(entry.bytes)) }
+                } } }
+            } }
+        }
+        @if rest > 0 { p.quiet { "And " (counted(u64::try_from(rest).unwrap_or_default(), "smaller change", "smaller changes")) "." } }
+        @for gap in &volume.gaps { p.quiet { "Nothing was watched until " (ago(&gap.until, now)) ", since " (ago(&gap.from, now)) ": the changes of that time are included." } }
+    }
+}
+
+fn database(entry: &ChangeLine) -> Markup {
+    match (&entry.database, entry.others) {
+        (Some(db), _) => html! { a href=(link("database", &[("name", db)])) { (name(db)) } },
+        (None, 0) => html! {},
+        (None, others) => html! { span.quiet { (counted(others.into(), "other", "others")) } },
+    }
+}
+
+/// What an entry is about, in a few words.
+fn cause_of(entry: &ChangeLine) -> String {
+    let cause = entry.cause.as_deref().unwrap_or_default().replace('_', " ");
+    entry.by.as_deref().map_or_else(|| cause.clone(), |by| format!("{cause} by {by}"))
+}
+
+/// The bars of the waterfall: sums by cause, or by what else was asked for; growth first, then what was freed.
+fn steps(entries: &[ChangeLine]) -> Vec<(String, i64)> {
+    let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+    for entry in entries {
+        let other = [&entry.database, &entry.design, &entry.node].into_iter().flatten();
+        let label = match &entry.cause {
+            Some(_) => cause_of(entry),
+            None => other.cloned().collect::<Vec<_>>().join("/"),
+        };
+        let label = if label.is_empty() { "others".to_owned() } else { label };
+        *sums.entry(label).or_default() += entry.bytes;
+    }
+    let mut sums: Vec<(String, i64)> = sums.into_iter().filter(|(_, bytes)| *bytes != 0).collect();
+    sums.sort_by_key(|(_, bytes)| Reverse(bytes.unsigned_abs()));
+    let rest = sums.split_off(sums.len().min(BARS));
+    let rest: i64 = rest.iter().map(|(_, bytes)| bytes).sum();
+    if rest != 0 {
+        sums.push(("the rest".to_owned(), rest));
+    }
+    sums.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waterfall_leads_from_before_to_after() {
+        let line = |cause: &'static str, db: &str, bytes| ChangeLine {
+            cause: Some(cause.into()),
+            by: None,
+            database: Some(db.to_owned()),
+            design: None,
+            node: Some("couchdb@a".to_owned()),
+            bytes,
+            others: 0,
+        };
+        let entries =
+            vec![line("waste", "<b>", 30 << 30), line("documents", "b", 5 << 30), line("compaction", "b", -(9 << 30))];
+        assert_eq!(
+            steps(&entries).into_iter().map(|(_, bytes)| bytes >> 30).collect::<Vec<_>>(),
+            [30, 5, -9]
+        );
+        let volume = VolumeChanges {
+            volume: Some("couchdb@a".to_owned()),
+            nodes: vec!["couchdb@a".to_owned()],
+            since: "2026-11-25T08:00:00Z".to_owned(),
+            before_bytes: 100 << 30,
+            after_bytes: 126 << 30,
+            says: "couch-a grew".to_owned(),
+            gaps: Vec::new(),
+            entries,
+        };
+        let text = one(&volume, Moment::default()).into_string();
+        assert_eq!(text.matches("<rect").count(), 5, "{text}");
+        for says in [">before<", ">100 GiB<", ">+30 GiB<", ">−9 GiB<", ">126 GiB<", "&lt;b&gt;"] {
+            assert!(text.contains(says), "{says} in {text}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `GET /api/v1/changes`: what changed on the disks, by cause.
+
+use super::{
+    answer::Answer,
+    error::ApiError,
+    journal::{in_turn, journal_of},
+    query::{Named, time},
+    route::{self, Route},
+    state::AppState,
+};
+use crate::{
+    ledger::{Bucket, ChangesBy, ChangesQuery, changes},
+    serve::report::Changes,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::Arc;
+
+pub(in crate::serve::http) fn routes() -> Vec<Route> {
+    vec![
+        Route::read(
+            "/api/v1/changes",
+            "changes",
+            answer,
+            "What changed on the disks, by cause: the causes add up exactly.",
+        )
+        .errors(&[route::BAD, (404, "This recliner keeps no journal."), route::BUSY])
+        .detail("For each volume, `after_bytes` - `before_bytes` is the sum of `bytes` of its entries. Where no volume is known, the files of a node stand in its place. Small changes are summed up: such entries have no database, and their number in `others`. Hours are kept for 14 days, days for 400."),
+    ]
+}
+
+/// The default begin.
+const SINCE: &str = "24h";
+
+/// What changes are asked for.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ChangesParameters {
+    /// The begin: a timestamp (`2026-11-21T00:54:00Z`), day, age (`2h`, `7d`), or `yesterday`, which is 24 hours ago;
+    /// rounded back to a full hour. Default `24h`.
+    since: Option<String>,
+    /// The end, rounded up to a full hour; default now.
+    until: Option<String>,
+    /// Sums the entries by `cause`, `database`, `design` or `node`.
+    by: Option<Named<ChangesBy>>,
+    /// Only this volume or node; or this database or `<db>/_design/<name>`, beside one entry `rest` for all others.
+    name: Option<String>,
+}
+
+async fn answer(state: AppState, query: ChangesParameters) -> Result<Answer<Changes>, ApiError> {
+    Ok(Answer::of(&changes_of(&state, query).await?))
+}
+
+/// What changed, for a program or a page.
+pub(super) async fn changes_of(
+    state: &AppState,
+    query: ChangesParameters,
+) -> Result<Changes, ApiError> {
+    let now = state.clock.now();
+    let read = |name, text: &str| match text {
+        "yesterday" => time(name, SINCE, now),
+        text => time(name, text, now),
+    };
+    let since = read("since", query.since.as_deref().unwrap_or(SINCE)).map_err(ApiError::bad)?;
+    let until = query.until.as_deref().map(|text| read("until", text)).transpose();
+    let until = until.map_err(ApiError::bad)?;
+    let books = Arc::clone(&state.ledger.borrow());
+    let stored = journal_of(state)?.ledger_buckets(books.needed(since));
+    let stored = in_turn(state, stored).await?;
+    let buckets: Vec<Bucket> =
+        stored.iter().filter_map(|(_, bytes)| Bucket::decode(bytes)).collect();
+    let query = ChangesQuery { since, until, by: query.by.map(|Named(by)| by), name: query.name };
+    Ok(Changes::of(&changes(&books, &buckets, &query), since, now))
+}

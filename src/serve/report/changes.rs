@@ -1,0 +1,305 @@
+//! What changed on the disks, by cause.
+
+use super::vocabulary::{self, Word};
+use crate::{
+    ledger::{AccountChanges, ChangeEntry},
+    model::{cause::Cause, target::CLUSTER_NODE},
+    text::{Label, size},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use wall_clock::Moment;
+
+/// The number of causes that a sentence names.
+const NAMED_CAUSES: usize = 3;
+
+/// The share of a cause from which a database is named as the one that it is about.
+const NAMED_SHARE: f64 = 0.6;
+
+/// The changes of every volume, and of the files of the nodes whose volume is not known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Changes {
+    /// The begin, rounded back to an hour that was kept.
+    pub since: String,
+    /// The end.
+    pub until: String,
+    /// What changed, in a sentence for each volume.
+    pub says: Vec<String>,
+    /// The volumes, and the nodes whose volume is not known.
+    pub volumes: Vec<VolumeChanges>,
+}
+
+/// The changes of one volume, or of the files of one node: `after_bytes` - `before_bytes` is exactly the sum of `bytes`
+/// of the entries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VolumeChanges {
+    /// The volume; null if it is not known, and the files of the node stand in its place.
+    pub volume: Option<String>,
+    /// The nodes with files on it.
+    pub nodes: Vec<String>,
+    /// The begin for it, later than that of the answer if its books begin later.
+    pub since: String,
+    /// Used bytes at the begin.
+    pub before_bytes: i64,
+    /// Used bytes at the end.
+    pub after_bytes: i64,
+    /// What changed, in a sentence.
+    pub says: String,
+    /// When nothing was watched: the entries cover these times too.
+    pub gaps: Vec<GapLine>,
+    /// The changes, the largest first.
+    pub entries: Vec<ChangeLine>,
+}
+
+/// A time in which nothing was watched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GapLine {
+    /// Its begin.
+    pub from: String,
+    /// Its end.
+    pub until: String,
+}
+
+/// A part of a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangeLine {
+    /// Why; null in sums over causes.
+    #[schemars(with = "Option<vocabulary::Cause>")]
+    pub cause: Option<Word>,
+    /// Who started the compaction; null if it is none, or if that is not known.
+    #[schemars(with = "Option<vocabulary::Owner>")]
+    pub by: Option<Word>,
+    /// The database; null if it is none's, or the sum of several.
+    pub database: Option<String>,
+    /// The design document, by id; null if it is none's, or the sum of several.
+    pub design: Option<String>,
+    /// The node; null if it is none's, or the sum of several.
+    pub node: Option<String>,
+    /// The change of bytes.
+    pub bytes: i64,
+    /// Number of small changes that are summed up in it.
+    pub others: u32,
+}
+
+impl Changes {
+    /// The answer to a question about the time since `since`.
+    pub fn of(accounts: &[AccountChanges], since: Moment, now: Moment) -> Self {
+        let begin = accounts.iter().map(|it| it.since).min().unwrap_or(since);
+        let end = accounts.iter().map(|it| it.until).max().unwrap_or(now);
+        let mut says: Vec<String> = accounts.iter().map(|it| sentence(it, now)).collect();
+        if says.is_empty() {
+            says.push(
+                "There are no books yet: they begin when everything was read once.".to_owned(),
+            );
+        }
+        let volumes = accounts.iter().map(|account| VolumeChanges {
+            volume: account.volume.clone(),
+            nodes: account.nodes.clone(),
+            since: account.since.rfc3339(),
+            before_bytes: account.before,
+            after_bytes: account.after,
+            says: sentence(account, now),
+            gaps: account.gaps.iter().map(GapLine::of).collect(),
+            entries: account.entries.iter().map(ChangeLine::of).collect(),
+        });
+        let volumes = volumes.collect();
+        Self { since: begin.rfc3339(), until: end.rfc3339(), says, volumes }
+    }
+}
+
+impl GapLine {
+    fn of((from, until): &(Moment, Moment)) -> Self {
+        Self { from: from.rfc3339(), until: until.rfc3339() }
+    }
+}
+
+impl ChangeLine {
+    fn of(entry: &ChangeEntry) -> Self {
+        let cause = entry.cause.map(|cause| Word::from(cause.label()));
+        Self {
+            cause: if entry.is_rest { Some("rest".into()) } else { cause },
+            by: entry.by.map(|by| by.label().into()),
+            database: entry.database.clone(),
+            design: entry.design.clone(),
+            node: entry.node.clone(),
+            bytes: entry.bytes,
+            others: entry.others,
+        }
+    }
+}
+
+/// What changed: the largest causes first.
+fn sentence(account: &AccountChanges, now: Moment) -> String {
+    let change = account.after.saturating_sub(account.before);
+    let since = in_words(account.since, now);
+    let name = account_name(account);
+    let bytes = |bytes: i64| size::format_size_short(bytes.unsigned_abs());
+    let mut causes: BTreeMap<Option<Cause>, Vec<&ChangeEntry>> = BTreeMap::new();
+    for entry in &account.entries {
+        causes.entry(entry.cause).or_default().push(entry);
+    }
+    let mut parts: Vec<(i64, String)> = causes
+        .iter()
+        .filter_map(|(cause, entries)| {
+            let sum = entries.iter().map(|entry| entry.bytes).sum::<i64>();
+            Some((sum, about((*cause)?, entries, sum)))
+        })
+        .filter(|(sum, _)| *sum != 0)
+        .collect();
+    parts.sort_by_key(|(sum, _)| std::cmp::Reverse(sum.unsigned_abs()));
+    let of_sign = |is_growth: bool| {
+        let named = parts.iter().filter(|(sum, _)| (*sum > 0) == is_growth).take(NAMED_CAUSES);
+        named.map(|(sum, about)| format!("{} {about}", bytes(*sum))).collect::<Vec<_>>().join(", ")
+    };
+    let (more, less) = (of_sign(true), of_sign(false));
+    let (first, second, verb) = match change {
+        0 if parts.is_empty() => return format!("{name} has not changed since {since}."),
+        0 => return format!("{name} is as large as {since}: {more}; less {less}."),
+        1.. => (more, ("less", less), "grew"),
+        ..0 => (less, ("more", more), "shrank"),
+    };
+    let mut says = format!("{name} {verb} by {} since {since}", bytes(change));
+    if !first.is_empty() {
+        says.push_str(&format!(": {first}"));
+    }
+    if !second.1.is_empty() {
+        says.push_str(&format!("; {} {}", second.0, second.1));
+    }
+    if let Some((from, until)) = account.gaps.last() {
+        let (from, until) = (in_words(*from, now), in_words(*until, now));
+        says.push_str(&format!(" (nothing was watched from {from} to {until})"));
+    }
+    says.push('.');
+    says
+}
+
+/// A name for people: the host of a node.
+fn account_name(account: &AccountChanges) -> String {
+    let host = |name: &str| name.split_once('@').map_or(name, |(_, host)| host).to_owned();
+    match (&account.volume, &*account.nodes) {
+        (Some(volume), _) => host(volume),
+        (None, [node]) if node == CLUSTER_NODE => "the space of indexes".to_owned(),
+        (None, nodes) => format!("the files on {}", host(&nodes.join(", "))),
+    }
+}
+
+/// A moment for people, in UTC.
+fn in_words(at: Moment, now: Moment) -> String {
+    let (text, date) = (at.rfc3339(), at.date());
+    let time = text.get(11..16).unwrap_or_default();
+    let yesterday = Moment::from_unix(now.unix().saturating_sub(86_400)).date();
+    match date {
+        date if date == now.date() => time.to_owned(),
+        date if date == yesterday => format!("yesterday {time}"),
+        date => format!("{date} {time}"),
+    }
+}
+
+/// What the bytes of a cause are, with the database or index that most of them are about.
+fn about(cause: Cause, entries: &[&ChangeEntry], sum: i64) -> String {
+    let is_index = matches!(
+        cause,
+        Cause::IndexRows | Cause::IndexWaste | Cause::NewIndex | Cause::IndexDeleted
+    );
+    let mut subjects: BTreeMap<String, i64> = BTreeMap::new();
+    for entry in entries {
+        let Some(db) = &entry.database else { continue };
+        let design = entry.design.as_deref().filter(|_| is_index);
+        let subject = design.map_or_else(|| db.clone(), |design| format!("{db}/{design}"));
+        *subjects.entry(subject).or_default() += entry.bytes;
+    }
+    let most = subjects.iter().max_by_key(|(_, bytes)| bytes.unsigned_abs());
+    let most = most.filter(|(_, bytes)| **bytes as f64 / sum as f64 >= NAMED_SHARE);
+    let of = most.map_or_else(String::new, |(subject, _)| format!(" of `{subject}`"));
+    let made = most.map_or_else(String::new, |(subject, _)| format!(" `{subject}`"));
+    let several = if most.is_some() { "" } else { "s" };
+    let several_indexes = if most.is_some() { "index" } else { "indexes" };
+    match cause {
+        Cause::Documents => format!("documents{of}"),
+        Cause::Waste => format!("waste{of}"),
+        Cause::IndexRows => format!("rows of {several_indexes}{made}"),
+        Cause::IndexWaste => format!("waste of {several_indexes}{made}"),
+        Cause::NewDatabase => format!("new database{several}{made}"),
+        Cause::DatabaseDeleted => format!("deleted database{several}{made}"),
+        Cause::NewIndex => format!("new {several_indexes}{made}"),
+        Cause::IndexDeleted => format!("deleted {several_indexes}{made}"),
+        Cause::ShardMovedIn => format!("shards{of} moved here"),
+        Cause::ShardMovedOut => format!("shards{of} moved away"),
+        Cause::Split => format!("split shards{of}"),
+        Cause::Compaction => format!("freed by compaction{of}"),
+        Cause::CompactionFiles => "unfinished files of compactions".to_owned(),
+        Cause::Leftovers => "files left behind by compactions".to_owned(),
+        Cause::DeletedFiles => "deleted files that still exist".to_owned(),
+        Cause::SearchIndexes => "search indexes".to_owned(),
+        Cause::OtherFiles => "other files in CouchDB's directories".to_owned(),
+        Cause::Unknown => format!("files{of} of which only the size is known"),
+        Cause::Measured => "files measured for the first time, or no longer".to_owned(),
+        Cause::NotWatched => "changes while nobody watched".to_owned(),
+        Cause::Unaccounted => {
+            "that no file of CouchDB explains: other programs, or deleted files still open, which a restart of CouchDB frees".to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: i64 = 1 << 30;
+
+    fn entry(cause: Cause, db: &str, design: &str, gib: i64) -> ChangeEntry {
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        ChangeEntry {
+            cause: Some(cause),
+            database: text(db),
+            design: text(design),
+            node: text("couchdb@couch-a"),
+            bytes: gib * GIB,
+            ..ChangeEntry::default()
+        }
+    }
+
+    fn account(entries: Vec<ChangeEntry>) -> AccountChanges {
+        let now = Moment::parse("2026-11-26T08:00:00Z").unwrap();
+        let change: i64 = entries.iter().map(|entry| entry.bytes).sum();
+        AccountChanges {
+            volume: Some("couchdb@couch-a".to_owned()),
+            nodes: vec!["couchdb@couch-a".to_owned()],
+            since: Moment::parse("2026-11-25T08:00:00Z").unwrap(),
+            until: now,
+            before: 100 * GIB,
+            after: 100 * GIB + change,
+            gaps: Vec::new(),
+            entries,
+        }
+    }
+
+    #[test]
+    fn first_line_says_what_grew_and_why() {
+        let now = Moment::parse("2026-11-26T08:00:00Z").unwrap();
+        let grown = account(vec![
+            entry(Cause::Waste, "telemetry", "", 29),
+            entry(Cause::NewIndex, "orders", "_design/clients", 9),
+            entry(Cause::Documents, "a", "", 2),
+            entry(Cause::Documents, "b", "", 2),
+            entry(Cause::Compaction, "a", "", -1),
+        ]);
+        assert_eq!(
+            sentence(&grown, now),
+            "couch-a grew by 41 GiB since yesterday 08:00: 29 GiB waste of `telemetry`, 9 GiB new index `orders/_design/clients`, 4 GiB documents; less 1 GiB freed by compaction of `a`."
+        );
+        let answer = Changes::of(std::slice::from_ref(&grown), grown.since, now);
+        let [volume] = &*answer.volumes else { panic!("one volume") };
+        let sum: i64 = volume.entries.iter().map(|entry| entry.bytes).sum();
+        assert_eq!(volume.after_bytes - volume.before_bytes, sum);
+        assert_eq!(sentence(&account(Vec::new()), now), "couch-a has not changed since yesterday 08:00.");
+        let gone = account(vec![entry(Cause::DatabaseDeleted, "old", "", -3)]);
+        assert_eq!(
+            sentence(&gone, now),
+            "couch-a shrank by 3 GiB since yesterday 08:00: 3 GiB deleted database `old`."
+        );
+        let nothing = Changes::of(&[], now, now);
+        assert!(nothing.says[0].starts_with("There are no books yet"));
+    }
+}
