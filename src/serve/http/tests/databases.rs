@@ -98,7 +98,7 @@ fn the_rest_of_a_database_takes_as_long_as_the_pace_says() {
         (
             1,
             Some(pace(5, true, Some(17_280))),
-            "; 1 file waits, at least 5 freed space within a day, so the rest takes at most 5h",
+            "; 1 file waits, at least 5 freed space within a day, so the rest takes at most 4h 48m",
         ),
     ] {
         assert_eq!(line(waiting, pace).says(), format!("{sums}{rest}."));
