@@ -37,6 +37,7 @@ mod table;
 mod tidy;
 mod top;
 mod what_if;
+mod xray;
 
 /// The configuration of `recliner demo`.
 #[cfg(feature = "simulator")]
@@ -197,6 +198,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Import(args) => import::run(args).await,
             Command::RestoreSmoosh(args) => restore_smoosh::run(&args).await,
             Command::Inspect(args) => inspect::run(&args),
+            Command::Xray(args) => xray::run(&args),
             Command::CheckConfig(args) => check::run(&args).await,
             Command::Suspend(args) => orders::suspend(args).await,
             Command::Resume(args) => orders::resume(args).await,

@@ -149,6 +149,11 @@ pub(super) enum Command {
     /// It reads the files' headers, without a CouchDB. It fails if a file contains nothing
     /// readable.
     Inspect(InspectArgs),
+    /// Print what the bytes of CouchDB's own files are, and how small a compaction makes them.
+    ///
+    /// It reads the trees of each file, without a CouchDB: bodies, conflicts, attachments, tombstones,
+    /// and what nothing refers to any more. It fails if a file cannot be read.
+    Xray(XrayArgs),
     /// Print every error in a configuration, or the effective configuration.
     ///
     /// Flags are checked too, and the channels of a takeover if CouchDB answers.
@@ -641,6 +646,25 @@ pub(super) struct InspectArgs {
     pub(super) format: Format,
 }
 
+#[derive(Debug, Flags)]
+pub(super) struct XrayArgs {
+    /// Files of CouchDB's data directory, .couch or .view; with --data-dir also names of databases
+    #[arg(value_name = "FILE", required = true)]
+    pub(super) files: Vec<PathBuf>,
+    /// Read only this share of each tree, such as 1%, and say how far the estimate may be off
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(super) sample: Option<f64>,
+    /// Read at most so much per second, or 0 for no limit
+    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "50MiB/s")]
+    pub(super) max_read: u64,
+    /// CouchDB's database_dir, to read all files of a database
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(super) data_dir: Option<PathBuf>,
+    /// Tables for people, or for programs one line of JSON for each file
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
 /// The recliner that receives orders.
 #[derive(Debug, Flags)]
 pub(super) struct ReachArgs {
@@ -858,6 +882,18 @@ fn reason(text: &str) -> Result<String, &'static str> {
 /// A size in bytes.
 fn size(text: &str) -> Result<u64, ParseSizeError> {
     size::parse(text)
+}
+
+/// Bytes per second, such as `50MiB/s`.
+fn rate(text: &str) -> Result<u64, ParseSizeError> {
+    size::parse(text.trim().trim_end_matches("/s"))
+}
+
+/// A share such as `1%`, from 0 to 1.
+fn percent(text: &str) -> Result<f64, &'static str> {
+    let number = text.trim().trim_end_matches('%').parse::<f64>().ok();
+    let share = number.filter(|it| *it > 0.0 && *it <= 100.0).map(|percent| percent / 100.0);
+    share.ok_or("it is not a share such as 1%, above 0% and at most 100%")
 }
 
 /// A duration that is not zero.

@@ -18,6 +18,7 @@ mod scorecard;
 pub(super) mod sums;
 pub(super) mod tidy;
 mod usage;
+mod xrayed;
 
 pub(super) use advice::advice;
 pub(super) use databases::databases;
@@ -33,3 +34,4 @@ pub(super) use scanned::{disks, headline, nodes, queues, targets};
 pub(super) use changes::changes;
 pub(super) use scorecard::scorecard;
 pub(super) use usage::usage;
+pub(super) use xrayed::xrayed;

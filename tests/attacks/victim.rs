@@ -20,7 +20,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Runs few attacks at a time, because each measures how promptly its victim answers; most of them
 /// mainly wait.
-static TURN: Semaphore = Semaphore::const_new(6);
+static TURN: Semaphore = Semaphore::const_new(8);
 
 const MIB: u64 = 1 << 20;
 

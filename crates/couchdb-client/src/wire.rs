@@ -28,7 +28,10 @@ pub use map::{ChangelogEntry, DbsDoc};
 pub(crate) use map::{MapRow, MapRows};
 pub use search::{SearchIndex, SearchInfo};
 pub use shard::{ShardInfo, Sizes};
-pub use tasks::{ActiveTask, ReshardJob, ReshardJobs, SmooshChannel, SmooshStatus, SmooshWaiting};
+pub use tasks::{
+    ActiveTask, ReshardJob, ReshardJobs, ReshardStateInfo, SmooshChannel, SmooshStatus,
+    SmooshWaiting,
+};
 
 use std::collections::BTreeMap;
 

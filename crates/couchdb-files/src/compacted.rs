@@ -34,6 +34,14 @@ impl CompactedFile {
         (at, stored)
     }
 
+    /// Multiplies what was appended after `from`: it stands for so many of its kind.
+    pub(super) fn scale(&mut self, from: u64, weight: f64) {
+        if weight > 1.0 {
+            let more = self.end.saturating_sub(from) as f64 * weight;
+            self.end = from.saturating_add(more as u64);
+        }
+    }
+
     /// Appends a header of so many bytes at the next block.
     pub(super) fn header(&mut self, record: u64) {
         self.end = self.end.next_multiple_of(BLOCK as u64).saturating_add(record);
@@ -47,8 +55,9 @@ pub(super) enum Reduction {
     Nothing,
     Count(u64),
     Docs { docs: u64, deleted: u64, active: u64, external: u64 },
-    /// An encoded reduction of the same function: only its length matters.
-    Like(Rc<[u8]>),
+    /// Encoded reductions of the same function, of the rows of one node, of the rows below a node
+    /// above, and so on; and how far above this one is. Only their lengths matter.
+    Like { by_height: Rc<[Vec<u8>]>, height: usize },
 }
 
 impl Reduction {
@@ -68,6 +77,14 @@ impl Reduction {
         }
     }
 
+    /// The sum of reductions, each of a node.
+    fn of_nodes(self) -> Self {
+        match self {
+            Self::Like { by_height, height } => Self::Like { by_height, height: height + 1 },
+            Self::Nothing | Self::Count(_) | Self::Docs { .. } => self,
+        }
+    }
+
     fn encode(&self, out: &mut Encoder) {
         match self {
             Self::Nothing => out.nil(),
@@ -81,7 +98,10 @@ impl Reduction {
                 out.integer((*active).into());
                 out.integer((*external).into());
             }
-            Self::Like(term) => out.encoded(term),
+            Self::Like { by_height, height } => {
+                let like = by_height.get(*height).or_else(|| by_height.last());
+                out.encoded(like.map_or(&[], Vec::as_slice));
+            }
         }
     }
 }
@@ -227,8 +247,11 @@ impl AppendTree {
         let packed = self.packer.length(&out.finish());
         let (at, stored) = file.append((HEAD + packed) as u64);
         let (first, rest) = node.split_first()?;
-        let reduction =
+        let mut reduction =
             rest.iter().fold(first.reduction.clone(), |sum, item| sum.add(&item.reduction));
+        if !is_leaf {
+            reduction = reduction.of_nodes();
+        }
         let subtree = node.iter().fold(stored, |sum, item| sum.saturating_add(item.subtree));
         let reference = Item::row(node.last()?.key(), reduction.clone(), |out| {
             out.tuple(3);

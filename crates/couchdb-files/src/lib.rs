@@ -30,7 +30,7 @@ pub use header_error::{DecodeError, HeaderError};
 pub use open_action::{Difference, OpenAction, ReportMatch, Role};
 pub use purge_seq::last_purge;
 pub use view::{CommittedIndex, IndexForm, ViewGroup, ViewHeader};
-pub use xray::{Part, PartBytes, Xray, XrayError, xray};
+pub use xray::{Part, PartBytes, Sample, Xray, XrayError, xray};
 
 use std::io;
 use term::Term;

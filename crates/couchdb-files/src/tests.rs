@@ -4,6 +4,7 @@ mod hostile;
 mod mutate;
 mod naive;
 mod purges;
+mod xrays;
 
 use super::*;
 use md5::{Digest, Md5};

@@ -6,7 +6,7 @@
 
 use super::{
     HeaderError,
-    chunk::{Compression, Reader},
+    chunk::{Chunk, Compression, Reader},
     purge_seq::MAX_TREE_DEPTH,
     term::{Term, Tokens},
 };
@@ -22,8 +22,16 @@ const MAX_PATH_BYTES: usize = 128 << 20;
 pub(super) struct NodeRef<'a> {
     pub(super) at: u64,
     pub(super) reduction: Option<Term<'a>>,
+    /// The reductions of the nodes above, from the one that has this reference to the root's.
+    above: &'a [Term<'a>],
     /// Bytes of the node and all below it.
     pub(super) bytes: Option<u64>,
+}
+
+impl<'a> NodeRef<'a> {
+    fn reductions(&self) -> Vec<Term<'a>> {
+        self.reduction.into_iter().chain(self.above.iter().copied()).collect()
+    }
 }
 
 /// What a walk meets.
@@ -44,13 +52,30 @@ pub(super) struct Leaf<'a> {
     /// The length of its term.
     pub(super) length: usize,
     pub(super) compression: Compression,
-    /// The reduction of its rows; `None` in a tree of one node, where the header has it.
-    pub(super) reduction: Option<Term<'a>>,
+    /// The reduction of its rows, and of the rows below each node above it; without that of all
+    /// rows, which the header has.
+    pub(super) reductions: Vec<Term<'a>>,
+    /// In a sample: whether it counts for the compaction on paper, which needs leaves that are as
+    /// frequent as in the tree.
+    pub(super) is_copied: bool,
     rows: Tokens<'a>,
     count: u32,
 }
 
 impl<'a> Leaf<'a> {
+    fn of(from: &NodeRef<'a>, chunk: &Chunk, rows: Tokens<'a>, count: u32) -> Self {
+        Self {
+            at: from.at,
+            stored: chunk.stored,
+            length: chunk.term.len(),
+            compression: chunk.compression,
+            reductions: from.reductions(),
+            is_copied: true,
+            rows,
+            count,
+        }
+    }
+
     /// Calls `row` with the key and the value of each row; `None` if one has another form.
     pub(super) fn each(
         &self,
@@ -100,7 +125,7 @@ pub(super) fn walk(
     budget: &mut u64,
     visit: &mut Visitor<'_>,
 ) -> Result<(), WalkError> {
-    let root = NodeRef { at: root, reduction: None, bytes: None };
+    let root = NodeRef { at: root, reduction: None, above: &[], bytes: None };
     node(reader, root, Path::default(), budget, visit)
 }
 
@@ -118,23 +143,15 @@ fn node(
     };
     *budget = budget.checked_sub(chunk.stored).ok_or(WalkError::Overlap)?;
     if is_leaf {
-        let leaf = Leaf {
-            at: reference.at,
-            stored: chunk.stored,
-            length: chunk.term.len(),
-            compression: chunk.compression,
-            reduction: reference.reduction,
-            rows: tokens,
-            count,
-        };
-        return visit(reader, Visit::Leaf(leaf));
+        return visit(reader, Visit::Leaf(Leaf::of(&reference, &chunk, tokens, count)));
     }
     visit(reader, Visit::Inner { at: reference.at, stored: chunk.stored })?;
     let below = Path { depth: path.depth + 1, bytes: path.bytes + chunk.term.len() };
+    let above = reference.reductions();
     for _ in 0..count {
-        let Some(inner) = inner_reference(&mut tokens) else {
+        let Some(inner) = inner_reference(&mut tokens, &above) else {
             // The rest of this node has an unknown form.
-            let lost = NodeRef { at: reference.at, reduction: None, bytes: None };
+            let lost = NodeRef { reduction: None, bytes: None, ..reference };
             return visit(reader, Visit::Unreadable(lost));
         };
         let is_bounded = below.depth < MAX_TREE_DEPTH && below.bytes <= MAX_PATH_BYTES;
@@ -145,6 +162,52 @@ fn node(
         }
     }
     Ok(())
+}
+
+/// Calls `visit` with one leaf and the probability of its choice: at each node, the references are
+/// chosen in proportion to the bytes below them. `None` if a node cannot be read.
+///
+/// # Errors
+///
+/// If reading fails.
+pub(super) fn random_leaf<T>(
+    reader: &mut Reader<'_>,
+    root: u64,
+    random: &mut dyn FnMut(u64) -> u64,
+    visit: impl FnOnce(&mut Reader<'_>, Leaf<'_>, f64) -> Result<T, WalkError>,
+) -> Result<Option<T>, WalkError> {
+    let (mut at, mut probability) = (root, 1.0);
+    let mut reductions: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..MAX_TREE_DEPTH {
+        let chunk = reader.chunk(at, MAX_NODE_BYTES).map_err(WalkError::Read)?;
+        let Some(chunk) = chunk else { return Ok(None) };
+        let Some((is_leaf, count, mut tokens)) = open(&chunk.term) else { return Ok(None) };
+        if is_leaf {
+            let above: Vec<Term<'_>> =
+                reductions.iter().rev().map(|it| Term::Encoded(it)).collect();
+            let from = NodeRef { at, reduction: None, above: &above, bytes: None };
+            let leaf = Leaf::of(&from, &chunk, tokens, count);
+            return visit(reader, leaf, probability).map(Some);
+        }
+        let inner: Option<Vec<NodeRef<'_>>> =
+            (0..count).map(|_| inner_reference(&mut tokens, &[])).collect();
+        let Some(inner) = inner else { return Ok(None) };
+        let bytes = |it: &NodeRef<'_>| it.bytes.unwrap_or_default();
+        let all = inner.iter().map(bytes).fold(0, u64::saturating_add);
+        let mut chosen = if all > 0 { random(all) } else { return Ok(None) };
+        let next = inner.iter().find(|it| match chosen.checked_sub(bytes(it)) {
+            Some(rest) => {
+                chosen = rest;
+                false
+            }
+            None => true,
+        });
+        let Some(next) = next.filter(|next| next.at < at) else { return Ok(None) };
+        at = next.at;
+        probability *= bytes(next) as f64 / all as f64;
+        reductions.extend(next.reduction.map(|reduction| reduction.encoded().to_vec()));
+    }
+    Ok(None)
 }
 
 /// Whether a node is a leaf, the number of its elements, and the elements.
@@ -160,7 +223,7 @@ fn open(term: &[u8]) -> Option<(bool, u32, Tokens<'_>)> {
 }
 
 /// The reference in the next element of a node: `{LastKey, Reference}`.
-fn inner_reference<'a>(tokens: &mut Tokens<'a>) -> Option<NodeRef<'a>> {
+fn inner_reference<'a>(tokens: &mut Tokens<'a>, above: &'a [Term<'a>]) -> Option<NodeRef<'a>> {
     if tokens.tuple()? != 2 {
         return None;
     }
@@ -170,5 +233,5 @@ fn inner_reference<'a>(tokens: &mut Tokens<'a>) -> Option<NodeRef<'a>> {
     let reduction = tokens.next()?;
     // Trees that CouchDB before 1.2 wrote do not count their bytes.
     let bytes = if parts == 3 { tokens.next()?.number() } else { None };
-    Some(NodeRef { at, reduction: Some(reduction), bytes })
+    Some(NodeRef { at, reduction: Some(reduction), above, bytes })
 }

@@ -92,7 +92,7 @@ pub(in crate::cli) struct DifferenceLine {
 }
 
 /// Opens a regular file only; a pipe or a device could block or never end.
-fn open(path: &Path) -> Result<OpenFile, String> {
+pub(in crate::cli) fn open(path: &Path) -> Result<OpenFile, String> {
     let failed = |why: io::Error| format!("cannot be opened: {why}");
     let metadata = path.metadata().map_err(failed)?;
     if metadata.is_dir() {

@@ -128,7 +128,7 @@ impl HttpSource {
     async fn reshard(self) -> Result<Reshard, ReadError> {
         let jobs = self.client.reshard_jobs().await.map_err(ReadError::from)?;
         let mut reshard = Reshard::default();
-        for job in jobs.iter().filter(|job| job.job_state.as_deref() != Some("completed")) {
+        for job in jobs.iter().filter(|job| !convert::is_split_over(job)) {
             let Some(source) = job.source.as_deref().and_then(ShardName::split) else {
                 return Err(ReadError {
                     reason: "malformed",

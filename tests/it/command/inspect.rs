@@ -112,3 +112,44 @@ async fn inspect_writes_nothing() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     assert_eq!(fs::metadata(copy).unwrap().len(), 0);
 }
+
+#[tokio::test]
+async fn xray_says_what_the_bytes_of_files_are() {
+    let root = tempfile::tempdir().unwrap();
+    let shards = ["00000000-7fffffff", "80000000-ffffffff"].map(|range| {
+        let folder = root.path().join("shards").join(range).join("team");
+        fs::create_dir_all(&folder).unwrap();
+        for (name, file) in [("orders", "updates.couch"), ("orders-old", "deletes.couch")] {
+            fs::copy(path(file), folder.join(format!("{name}.1795222434.couch"))).unwrap();
+        }
+        folder.join("orders.1795222434.couch").display().to_string()
+    });
+    let data = root.path().display().to_string();
+    let words = ["xray", "team/orders", "--data-dir", &data, "--format", "json"];
+    let ran = recliner(&words, &[]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let lines: Vec<Value> = ran.out.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{}", ran.out);
+    for (line, shard) in lines.iter().zip(&shards) {
+        let file_bytes = line["file_bytes"].as_u64().unwrap();
+        let parts = line["parts"].as_array().unwrap();
+        let sum: u64 = parts.iter().map(|it| it["bytes"].as_u64().unwrap()).sum();
+        assert_eq!((line["file"].as_str(), sum), (Some(shard.as_str()), file_bytes));
+        assert_eq!(line["exact"], true);
+        assert!(line["after_compaction_bytes"].as_u64() < Some(file_bytes), "{line}");
+        let keys: Vec<&String> = line.as_object().unwrap().keys().collect();
+        let fixed = ["file", "file_bytes", "exact", "parts", "after_compaction_bytes"];
+        assert_eq!(keys.len(), fixed.len());
+        assert!(fixed.iter().all(|key| line.get(key).is_some()), "{line}");
+    }
+    let table = recliner(&["xray", &shards[0], "--sample", "10%"], &[("COLUMNS", "80")]).await;
+    assert!(table.out.contains("winning bodies") && table.code == 0, "{table:?}");
+    assert!(widest(&table.out) <= 80 + shards[0].len(), "{}", table.out);
+    for wrong in [path("dmg_no_header.couch"), path("run.couch.compact.meta")] {
+        let ran = recliner(&["xray", &wrong], &[]).await;
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.err.contains(&wrong), "{}", ran.err);
+    }
+    let none = recliner(&["xray", "nothing", "--data-dir", &data], &[]).await;
+    assert_eq!(none.code, 64, "{none:?}");
+}

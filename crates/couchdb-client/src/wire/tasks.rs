@@ -89,5 +89,13 @@ lenient! {
         pub job_state: Option<String>,
         /// The step of the split, such as `initial_copy`.
         pub split_state: Option<String>,
+        /// What is known about its state.
+        pub state_info: Option<ReshardStateInfo>,
+    }
+
+    /// What is known about the state of a shard split.
+    pub struct ReshardStateInfo {
+        /// Why it failed or was stopped.
+        pub reason: Option<String>,
     }
 }

@@ -107,6 +107,19 @@ fn read_and_compare(bytes: &[u8]) -> Result<FileHeader, HeaderError> {
     read
 }
 
+/// An X-ray is an error, or adds up; a sample of it too.
+pub(super) fn xray_adds_up(bytes: &[u8]) {
+    let sample = Sample { share: 0.5, seed: bytes.len() as u64 };
+    for sample in [None, Some(sample)] {
+        let counted = Counted::new(bytes);
+        let read = xray(&counted, sample);
+        assert!(counted.largest.get() as u64 <= counted.size(), "a buffer of {:?}", counted.largest);
+        let Ok(xray) = read else { continue };
+        let sum: u64 = xray.parts.iter().map(|part| part.bytes).sum();
+        assert_eq!((xray.file_bytes, sum), (bytes.len() as u64, bytes.len() as u64));
+    }
+}
+
 /// The recorded files, with small ones more often than large ones.
 fn originals() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = expected().keys().map(|name| file(name)).collect();
@@ -257,6 +270,7 @@ proptest! {
         for _ in 0..8 {
             let mutant = mutant(&originals, &mut next);
             let _read = read_and_compare(&mutant);
+            xray_adds_up(&mutant);
         }
     }
 
@@ -288,6 +302,7 @@ fn many_damaged_files_are_read_in_bounds_or_refused() {
     for each in 0..count {
         let mut next = random_source(seed.wrapping_mul(1 << 40).wrapping_add(each));
         let mutant = mutant(&originals, &mut next);
+        xray_adds_up(&mutant);
         let kind = match read_and_compare(&mutant) {
             Ok(FileHeader { header: Header::Db(_), .. }) => "db",
             Ok(FileHeader { header: Header::Compaction(_), .. }) => "compaction",

@@ -55,6 +55,8 @@ pub(super) struct DbCompaction {
     /// Where documents begin and end in the new file.
     docs_from: u64,
     docs_to: u64,
+    /// Where the tree of ids begins.
+    ids_from: u64,
     ids: AppendTree,
     id_rows: Vec<Item>,
 }
@@ -77,6 +79,7 @@ impl DbCompaction {
             seqs: None,
             docs_from: 0,
             docs_to: 0,
+            ids_from: 0,
             // Without the option, CouchDB compresses with snappy.
             ids: AppendTree::new(Compression::Snappy),
             id_rows: Vec::new(),
@@ -88,10 +91,12 @@ impl DbCompaction {
         self.rows.push(Item::row(key.encoded(), reduction, |out| out.encoded(value.encoded())));
     }
 
-    /// Writes the rows of a tree.
-    pub(super) fn end_tree(&mut self, compression: Compression) {
+    /// Writes the rows of a tree, each for `weight` rows.
+    pub(super) fn end_tree(&mut self, compression: Compression, weight: f64) {
+        let before = self.file.end;
         let mut tree = AppendTree::new(compression);
         tree.add(&mut self.file, std::mem::take(&mut self.rows));
+        self.file.scale(before, weight);
         self.docs_from = self.file.end;
     }
 
@@ -174,18 +179,21 @@ impl DbCompaction {
         Ok(copies)
     }
 
-    /// Writes the last documents, and terms of so many bytes.
+    /// Writes the last documents, each for `weight` documents, and terms of so many bytes.
     pub(super) fn end_docs(
         &mut self,
         reader: &mut Reader<'_>,
+        weight: f64,
         terms: u64,
     ) -> Result<(), WalkError> {
         self.copy_docs(reader, Compression::Snappy)?;
+        self.file.scale(self.docs_from, weight);
         self.docs_to = self.file.end;
         self.file.append(terms);
         // Before and after sorting.
         self.file.header(self.record);
         self.file.header(self.record);
+        self.ids_from = self.file.end;
         Ok(())
     }
 
@@ -226,21 +234,29 @@ impl DbCompaction {
         }
         self.id_rows.push(doc_item(DocTree::Id, row, &copies, self.revs_limit));
         if self.id_rows.len() >= ID_BATCH {
-            self.end_ids();
+            self.add_ids();
         }
         Ok(())
     }
 
-    /// Writes the rows by id that wait.
-    pub(super) fn end_ids(&mut self) {
+    fn add_ids(&mut self) {
         self.ids.add(&mut self.file, std::mem::take(&mut self.id_rows));
     }
 
+    /// Writes the last rows by id, each for `weight` rows.
+    pub(super) fn end_ids(&mut self, weight: f64) {
+        self.add_ids();
+        self.file.scale(self.ids_from, weight);
+    }
+
     /// Ends the compaction with the rows of `_local` documents; returns the size of the file.
-    pub(super) fn finish(mut self, compression: Compression) -> u64 {
+    pub(super) fn finish(mut self, compression: Compression, weight: f64) -> u64 {
         self.file.header(self.record);
-        self.end_tree(compression);
-        self.file.header(self.record);
+        // Without `_local` documents, the swap has nothing to commit.
+        if !self.rows.is_empty() {
+            self.end_tree(compression, weight);
+            self.file.header(self.record);
+        }
         self.file.end
     }
 }

@@ -30,23 +30,26 @@ const SHORT_BODY_BYTES: u64 = 100;
 pub(super) fn xray(walk: &mut Walk<'_>, db: &DbHeader, record: u64) -> Result<u64, XrayError> {
     let mut compaction = DbCompaction::new(db, record, walk.reader.size());
     purges(walk, db, &mut compaction)?;
-    docs_by_seq(walk, db, &mut compaction)?;
+    let weight = docs_by_seq(walk, db, &mut compaction)?;
     let terms = walk.term(db.roots.security)? + walk.term(db.roots.props)?;
-    compaction.end_docs(&mut walk.reader, terms)?;
+    compaction.end_docs(&mut walk.reader, weight, terms)?;
     docs_by_id(walk, db, &mut compaction)?;
     let mut compression = Compression::Snappy;
-    walk.tree(db.roots.local, |_| 0, &mut |_, parts, leaf| {
+    let local = (db.roots.local, db.trees.local);
+    let weight = walk.tree(local, |_| 0, &mut |_, parts, leaf| {
         compression = leaf.compression;
         let mut shares = Shares::of(leaf);
         let done = leaf.each(|id, value| {
             parts.add(Part::LocalDocuments, shares.take(id, value), 1);
-            compaction.row(id, value, Reduction::Nothing);
+            if leaf.is_copied {
+                compaction.row(id, value, Reduction::Nothing);
+            }
             Some(())
         });
         shares.finish(parts, done);
         Ok(())
     })?;
-    Ok(compaction.finish(compression))
+    Ok(compaction.finish(compression, weight))
 }
 
 /// The trees of purges, by UUID and by sequence. A compaction keeps as many as the limit says.
@@ -57,13 +60,17 @@ fn purges(
 ) -> Result<(), XrayError> {
     let last = crate::last_purge(walk.reader.source(), db).unwrap_or_default();
     let forgotten = last.saturating_sub(db.purge_infos_limit);
-    for (root, count) in [(db.roots.purge, 0), (db.roots.purge_seq, 1)] {
-        walk.tree(root, |_| 0, &mut |_, parts, leaf| {
+    let trees = [
+        ((db.roots.purge, db.trees.purge), 0),
+        ((db.roots.purge_seq, db.trees.purge_seq), 1),
+    ];
+    for (root, count) in trees {
+        let weight = walk.tree(root, |_| 0, &mut |_, parts, leaf| {
             let mut shares = Shares::of(leaf);
             let done = leaf.each(|key, value| {
                 parts.add(Part::PurgeInfos, shares.take(key, value), count);
                 let seq = if count == 1 { key } else { value.tuple()?.next()? };
-                if seq.number()? > forgotten {
+                if seq.number()? > forgotten && leaf.is_copied {
                     compaction.row(key, value, Reduction::Count(1));
                 }
                 Some(())
@@ -71,30 +78,33 @@ fn purges(
             shares.finish(parts, done);
             Ok(())
         })?;
-        compaction.end_tree(Compression::Snappy);
+        compaction.end_tree(Compression::Snappy, weight);
     }
     Ok(())
 }
 
+/// Returns the number of documents for which each that was read stands.
 fn docs_by_seq(
     walk: &mut Walk<'_>,
     db: &DbHeader,
     compaction: &mut DbCompaction,
-) -> Result<(), XrayError> {
-    walk.tree(db.roots.seq, |_| 0, &mut |reader, parts, leaf| {
+) -> Result<f64, XrayError> {
+    let weight = walk.tree((db.roots.seq, db.trees.seq), |_| 0, &mut |reader, parts, leaf| {
         let mut shares = Shares::of(leaf);
         let (mut row, mut failed) = (DocRow::default(), Ok(()));
         let done = leaf.each(|key, value| {
             row.read(DocTree::Seq, key, value)?;
             add_row(parts, &mut shares, &row, (key, value), 0);
-            failed = compaction.doc(reader, &row, (key, value), leaf.compression);
+            if leaf.is_copied {
+                failed = compaction.doc(reader, &row, (key, value), leaf.compression);
+            }
             failed.is_ok().then_some(())
         });
         failed?;
         shares.finish(parts, done);
         Ok(())
     })?;
-    Ok(())
+    Ok(weight)
 }
 
 fn docs_by_id(
@@ -103,22 +113,29 @@ fn docs_by_id(
     compaction: &mut DbCompaction,
 ) -> Result<(), XrayError> {
     let mut seen = SeenAttachments::default();
+    let is_sampled = walk.sample.is_some();
     let active = |node: &NodeRef<'_>| active_bytes(node).unwrap_or_default();
-    walk.tree(db.roots.id, active, &mut |reader, parts, leaf| {
+    let weight = walk.tree((db.roots.id, db.trees.id), active, &mut |reader, parts, leaf| {
+        if is_sampled {
+            // A leaf may be chosen twice.
+            seen = SeenAttachments::default();
+        }
         let mut shares = Shares::of(leaf);
         let (mut row, mut failed) = (DocRow::default(), Ok(()));
         let done = leaf.each(|key, value| {
             row.read(DocTree::Id, key, value)?;
             add_row(parts, &mut shares, &row, (key, value), 1);
-            failed = add_revisions(reader, parts, &mut seen, &row)
-                .and_then(|()| compaction.id_row(reader, &row));
+            failed = add_revisions(reader, parts, &mut seen, &row);
+            if leaf.is_copied && failed.is_ok() {
+                failed = compaction.id_row(reader, &row);
+            }
             failed.is_ok().then_some(())
         });
         failed?;
         shares.finish(parts, done);
         Ok(())
     })?;
-    compaction.end_ids();
+    compaction.end_ids(weight);
     walk.exact &= !seen.is_overfull;
     Ok(())
 }

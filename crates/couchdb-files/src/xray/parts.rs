@@ -144,12 +144,17 @@ pub struct PartBytes {
     pub bytes: u64,
     /// Number of what it counts.
     pub count: u64,
+    /// In a sample: with 95 % probability the bytes differ by no more than this.
+    pub error: u64,
 }
 
 /// Sums of parts.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     sums: [(u64, u64); Part::ALL.len()],
+    variances: [f64; Part::ALL.len()],
+    /// The variance of the sum of all parts.
+    variance: f64,
     /// The end of the last bytes that something refers to.
     pub(super) end: u64,
 }
@@ -165,11 +170,15 @@ impl Parts {
 
     /// Moves bytes and a count from one part to another.
     pub(super) fn shift(&mut self, from: Part, to: Part, bytes: u64, count: u64) {
-        if let Some((sum, number)) = self.sums.get_mut(from as usize) {
+        self.remove(from, bytes, count);
+        self.add(to, bytes, count);
+    }
+
+    fn remove(&mut self, part: Part, bytes: u64, count: u64) {
+        if let Some((sum, number)) = self.sums.get_mut(part as usize) {
             *sum = sum.saturating_sub(bytes);
             *number = number.saturating_sub(count);
         }
-        self.add(to, bytes, count);
     }
 
     /// Notes that something refers to these bytes.
@@ -177,39 +186,108 @@ impl Parts {
         self.end = self.end.max(at.saturating_add(bytes));
     }
 
+    /// Adds what samples of a tree say about the whole.
+    pub(super) fn add_samples(&mut self, samples: &Samples) {
+        for part in Part::ALL {
+            let (mut bytes, mut count) = (Mean::default(), Mean::default());
+            for (parts, weight) in &samples.parts {
+                let (own, number) = parts.get(part);
+                bytes.add(own as f64 * weight);
+                count.add(number as f64 * weight);
+            }
+            self.add(part, bytes.mean() as u64, count.mean() as u64);
+            if let Some(variance) = self.variances.get_mut(part as usize) {
+                *variance += bytes.variance();
+            }
+        }
+        let mut sum = Mean::default();
+        for (parts, weight) in &samples.parts {
+            let live = Part::ALL.iter().filter(|part| !part.is_dead());
+            sum.add(live.map(|part| parts.get(*part).0 as f64).sum::<f64>() * weight);
+            self.end = self.end.max(parts.end);
+        }
+        self.variance += sum.variance();
+    }
+
+    /// With 95 % probability, the sum of parts that something refers to differs by no more.
+    pub(super) fn error(&self) -> u64 {
+        deviation(self.variance)
+    }
+
+    fn part(&self, part: Part) -> PartBytes {
+        let (bytes, count) = self.get(part);
+        let variance = self.variances.get(part as usize).copied().unwrap_or_default();
+        PartBytes { part, bytes, count, error: deviation(variance) }
+    }
+
     pub(super) fn get(&self, part: Part) -> (u64, u64) {
         self.sums.get(part as usize).copied().unwrap_or_default()
     }
 
-    /// The parts that have bytes or a count, so that all are `file` bytes: dead bytes are what is
-    /// left. `None` if the others exceed the file.
+    /// The parts that have bytes or a count, so that all are `file` bytes: the dead bytes are what
+    /// is left. `None` if the others exceed the file.
     pub(super) fn complete(mut self, file: u64) -> Option<Vec<PartBytes>> {
-        let bytes = |parts: &Self, part: Part| parts.get(part).0;
-        let known = |parts: &Self, dead: bool, but: Part| {
-            let others = Part::ALL.iter().filter(|it| it.is_dead() == dead && **it != but);
-            others.fold(0_u64, |sum, part| sum.saturating_add(bytes(parts, *part)))
+        // What cannot be read, and what was replaced, is as large as its references say.
+        let claimed = [Part::Unreadable, Part::DeadBodies, Part::DeadAttachments];
+        let known = Part::ALL.iter().filter(|part| !claimed.contains(part));
+        let known = known.fold(0_u64, |sum, part| sum.saturating_add(self.get(*part).0));
+        let mut left = match file.checked_sub(known) {
+            Some(left) => left,
+            // Estimates may exceed it.
+            None if self.variance > 0.0 => 0,
+            None => return None,
         };
-        let live = known(&self, false, Part::Unreadable);
-        let rest = file.checked_sub(live)?;
-        // What cannot be read is as large as its reference says, which may be wrong.
-        let unreadable = bytes(&self, Part::Unreadable);
-        let excess = unreadable.saturating_sub(rest);
-        self.shift(Part::Unreadable, Part::DeadOther, excess, 0);
-        let rest = rest - (unreadable - excess);
-        // So may be what refers to replaced revisions.
-        let (mut dead, mut left) = (Vec::new(), rest);
-        for part in [Part::DeadBodies, Part::DeadAttachments] {
-            let (bytes, count) = self.get(part);
-            let bytes = bytes.min(left);
-            left -= bytes;
-            dead.push(PartBytes { part, bytes, count });
+        for part in claimed {
+            let (bytes, _) = self.get(part);
+            let excess = bytes.saturating_sub(left);
+            left -= bytes - excess;
+            self.remove(part, excess, 0);
         }
-        dead.push(PartBytes { part: Part::DeadOther, bytes: left, count: 0 });
-        let whole = |part: &Part| {
-            let (bytes, count) = self.get(*part);
-            PartBytes { part: *part, bytes, count }
-        };
-        let live = Part::ALL.iter().filter(|part| !part.is_dead()).map(whole);
-        Some(live.chain(dead).filter(|it| it.bytes > 0 || it.count > 0).collect())
+        let mut all: Vec<PartBytes> = Part::ALL.map(|part| self.part(part)).into();
+        let rest = all.last_mut()?;
+        (rest.bytes, rest.error) = (left, self.error());
+        let sum: u64 = all.iter().map(|it| it.bytes).sum();
+        if let Some(largest) = all.iter_mut().max_by_key(|it| it.bytes) {
+            largest.bytes = largest.bytes.saturating_sub(sum.saturating_sub(file));
+        }
+        all.retain(|it| it.bytes > 0 || it.count > 0);
+        Some(all)
     }
+}
+
+/// The parts of some leaves of a tree, each with the number of leaves for which it stands.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    pub(super) parts: Vec<(Parts, f64)>,
+}
+
+/// Mean and variance of a number of values.
+#[derive(Debug, Default)]
+struct Mean {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Mean {
+    fn add(&mut self, value: f64) {
+        self.count += 1.0;
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum / self.count.max(1.0)
+    }
+
+    /// The variance of the mean.
+    fn variance(&self) -> f64 {
+        let spread = (self.squares - self.sum * self.mean()).max(0.0);
+        spread / (self.count - 1.0).max(1.0) / self.count.max(1.0)
+    }
+}
+
+/// Half the width of the interval that has 95 % of a normal distribution.
+fn deviation(variance: f64) -> u64 {
+    (1.96 * variance.sqrt()).ceil() as u64
 }

@@ -5,10 +5,11 @@
 
 use super::{Part, Shares, Walk, XrayError};
 use crate::{
-    ViewHeader,
+    TreeSize, ViewHeader,
     chunk::Compression,
     compacted::{AppendTree, CompactedFile, Item, Reduction},
 };
+use std::rc::Rc;
 
 /// `[view_compaction] keyvalue_buffer_size`.
 const BUFFER_BYTES: usize = 2 << 20;
@@ -16,18 +17,22 @@ const BUFFER_BYTES: usize = 2 << 20;
 /// Bytes of a header without an index: `{Signature, nil}`.
 const EMPTY_HEADER: u64 = 51;
 
+/// The encoded reduction of the tree of documents: `[]`.
+const NOTHING: &[u8] = &[106];
+
 /// Attributes the bytes of an index; returns its size after a compaction.
 pub(super) fn xray(walk: &mut Walk<'_>, view: &ViewHeader, record: u64) -> Result<u64, XrayError> {
     let mut file = CompactedFile::default();
     file.header(EMPTY_HEADER);
     let Some(index) = &view.committed else { return Ok(file.end) };
-    copy(walk, index.roots.id, Part::ViewIdRows, &mut file)?;
-    for root in &index.roots.views {
-        copy(walk, *root, Part::ViewRows, &mut file)?;
+    copy(walk, (index.roots.id, index.id_tree), Part::ViewIdRows, &mut file)?;
+    for (root, group) in index.roots.views.iter().zip(&index.views) {
+        copy(walk, (*root, group.tree), Part::ViewRows, &mut file)?;
     }
     for root in &index.roots.changes {
         // A compaction drops them.
-        copy(walk, Some(*root), Part::TreeNodes, &mut CompactedFile::default())?;
+        let tree = (Some(*root), TreeSize::Unknown);
+        copy(walk, tree, Part::TreeNodes, &mut CompactedFile::default())?;
     }
     file.header(record);
     // The swap commits once more.
@@ -38,21 +43,28 @@ pub(super) fn xray(walk: &mut Walk<'_>, view: &ViewHeader, record: u64) -> Resul
 /// Attributes the rows of a tree to a part, and appends them to the new file.
 fn copy(
     walk: &mut Walk<'_>,
-    root: Option<u64>,
+    root: (Option<u64>, TreeSize),
     part: Part,
     file: &mut CompactedFile,
 ) -> Result<(), XrayError> {
     let (mut rows, mut buffered) = (Vec::new(), 0);
+    let before = file.end;
     let mut tree: Option<AppendTree> = None;
-    walk.tree(root, |_| 0, &mut |_, parts, leaf| {
+    let weight = walk.tree(root, |_| 0, &mut |_, parts, leaf| {
         let tree = tree.get_or_insert_with(|| AppendTree::new(leaf.compression));
-        let reduction = match leaf.reduction.map(|reduction| reduction.encoded()) {
-            None | Some([106]) => Reduction::Nothing,
-            Some(like) => Reduction::Like(like.into()),
+        let by_height = leaf.reductions.iter().map(|reduction| reduction.encoded().to_vec());
+        let by_height: Rc<[Vec<u8>]> = by_height.collect();
+        let reduction = match by_height.first() {
+            None => Reduction::Nothing,
+            Some(first) if first == NOTHING => Reduction::Nothing,
+            Some(_) => Reduction::Like { by_height, height: 0 },
         };
         let mut shares = Shares::of(leaf);
         let done = leaf.each(|key, value| {
             parts.add(part, shares.take(key, value), u64::from(part != Part::TreeNodes));
+            if !leaf.is_copied {
+                return Some(());
+            }
             let row = Item::row(key.encoded(), reduction.clone(), |out| {
                 out.encoded(value.encoded());
             });
@@ -68,5 +80,6 @@ fn copy(
         Ok(())
     })?;
     tree.unwrap_or_else(|| AppendTree::new(Compression::None)).add(file, rows);
+    file.scale(before, weight);
     Ok(())
 }

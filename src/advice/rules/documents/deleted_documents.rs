@@ -52,12 +52,12 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey, bytes: u64) -> Wo
     };
     let says = if docs == 0 {
         format!(
-            "{name} has no documents but {} deleted ones, which take {take} in all copies.",
+            "{name} has no documents but {} deleted ones, which take {take} in all files.",
             grouped(deleted),
         )
     } else {
         format!(
-            "{name} has {} deleted documents and {} live ones; the deleted ones take {take} in all copies.",
+            "{name} has {} deleted documents and {} live ones; the deleted ones take {take} in all files.",
             grouped(deleted),
             grouped(docs),
         )
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Info, Gain::Bytes(400_000_000)));
         assert_eq!(
             only.says,
-            "orders has 1,000,000 deleted documents and 1,000,000 live ones; the deleted ones take 381 MiB to 1.8 GiB in all copies."
+            "orders has 1,000,000 deleted documents and 1,000,000 live ones; the deleted ones take 381 MiB to 1.8 GiB in all files."
         );
         assert_eq!(found(1_000_001, 1_000_000), []);
         assert_eq!(found(100, 100_000), [], "they take too little");

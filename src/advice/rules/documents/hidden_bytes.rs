@@ -61,7 +61,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Wording {
     Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
-            "{name} hides {} in all copies: CouchDB counts them as live, but earlier compactions removed such data.",
+            "{name} hides {} in all files: CouchDB counts them as live, but earlier compactions removed such data.",
             format_size_short(bytes)
         ),
         evidence: vec![
@@ -108,7 +108,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "orders hides 600 MiB in all copies: CouchDB counts them as live, but earlier compactions removed such data."
+            "orders hides 600 MiB in all files: CouchDB counts them as live, but earlier compactions removed such data."
         );
         assert_eq!((only.gain, only.remedy.len()), (Gain::Bytes(0), 3));
     }

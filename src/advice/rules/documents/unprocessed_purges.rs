@@ -90,7 +90,7 @@ fn finding(index: TargetRef<'_>, behind: u64, purges: &Purges) -> Wording {
     let design = design.unwrap_or_default();
     let bytes = (purges.bytes > 0).then_some(purges.bytes);
     let kept = bytes.map_or_else(String::new, |bytes| {
-        format!(" Entries about purges take {} in all copies.", format_size_short(bytes))
+        format!(" Entries about purges take {} in all files.", format_size_short(bytes))
     });
     let mut evidence = vec![
         ("unprocessed_purges", behind.into()),
@@ -184,7 +184,7 @@ mod tests {
         let purge_bytes = OptionalU64::new(MIB);
         cluster.set_overhead("orders", Overhead { purge_bytes, ..Overhead::default() });
         let says = cluster.findings_of(&RULE)[0].says.clone();
-        assert!(says.ends_with(" Entries about purges take 4 MiB in all copies."), "{says}");
+        assert!(says.ends_with(" Entries about purges take 4 MiB in all files."), "{says}");
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn finding(name: DesignName, Duplicate { index, other, bytes }: Duplicate<'_>) -
     let other = DesignName::of(other).map_or_else(String::new, |other| other.design);
     Wording {
         says: format!(
-            "{} of {name} {} the same functions as in {other}, and both are indexed: {} in total.",
+            "{} of {name} {} the same functions as in {other}, and both are indexed: {} in all files.",
             counted(count, "view", "views"),
             if count == 1 { "has" } else { "have" },
             format_size_short(bytes),
@@ -113,7 +113,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "1 view of orders/_design/old has the same functions as in _design/all, and both are indexed: 100 MiB in total."
+            "1 view of orders/_design/old has the same functions as in _design/all, and both are indexed: 100 MiB in all files."
         );
         assert_eq!((only.severity, only.gain), (Severity::Info, Gain::Bytes(100 * MIB)));
         assert_eq!(only.subject.to_string(), "orders/_design/old");

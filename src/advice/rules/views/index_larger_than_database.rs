@@ -42,7 +42,7 @@ fn finding(name: DesignName, index: u64, database: u64) -> Wording {
     let factor = index as f64 / database as f64;
     Wording {
         says: format!(
-            "The index of {name} has {} of live data in all copies, {factor:.1} times its database ({}).",
+            "The index of {name} has {} of live data in all files, {factor:.1} times its database ({}).",
             format_size_short(index),
             format_size_short(database),
         ),
@@ -88,7 +88,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "The index of orders/_design/reports has 1.5 GiB of live data in all copies, 1.5 times its database (1000 MiB)."
+            "The index of orders/_design/reports has 1.5 GiB of live data in all files, 1.5 times its database (1000 MiB)."
         );
         assert_eq!(only.gain, Gain::Bytes(500 * MIB));
         assert_eq!(only.subject.to_string(), "orders/_design/reports");

@@ -43,7 +43,7 @@ fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Wording {
     };
     Wording {
         says: format!(
-            "{name} has {views} views in one index of {} in total; a change of any of them builds all of it again{time}.",
+            "{name} has {views} views in one index of {} in all files; a change of any of them builds all of it again{time}.",
             format_size_short(bytes)
         ),
         evidence: vec![
@@ -82,7 +82,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "orders/_design/all has 10 views in one index of 100 GiB in total; a change of any of them builds all of it again, 1h 20m of it spent rewriting unchanged views."
+            "orders/_design/all has 10 views in one index of 100 GiB in all files; a change of any of them builds all of it again, 1h 20m of it spent rewriting unchanged views."
         );
         assert_eq!(only.severity, Severity::Info);
     }

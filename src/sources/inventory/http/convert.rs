@@ -139,3 +139,36 @@ pub(super) fn view_facts(
         ..Facts::default()
     }
 }
+
+/// Whether a split has ended for good. A stopped or failed one resumes when it is told to, unless its
+/// database is gone (`mem3_reshard_job:handle_worker_exit/3`).
+pub(super) fn is_split_over(job: &wire::ReshardJob) -> bool {
+    let reason = job.state_info.as_ref().and_then(|info| info.reason.as_deref());
+    match job.job_state.as_deref() {
+        Some("completed") => true,
+        Some("failed") => reason.is_some_and(|reason| reason.contains("missing_source")),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_split_is_over_once_its_database_is_gone() {
+        for (state, info, is_over) in [
+            ("completed", "{}", true),
+            ("running", "{}", false),
+            ("stopped", r#"{"reason": "Job stopped"}"#, false),
+            ("failed", r#"{"reason": "{worker_error,timeout}"}"#, false),
+            ("failed", r#"{"reason": {"unknown": 1}}"#, false),
+            ("failed", r#"{"reason": "missing_source"}"#, true),
+            ("failed", r#"{"reason": "{error,missing_source}"}"#, true),
+        ] {
+            let job = format!(r#"{{"job_state": "{state}", "state_info": {info}}}"#);
+            let job = serde_json::from_str(&job).unwrap();
+            assert_eq!(is_split_over(&job), is_over, "{job:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! X-rays of recorded files, and of files made for the purpose.
+
+use super::{
+    files::{expected, file},
+    mutate::xray_adds_up,
+    *,
+};
+use proptest::prelude::*;
+
+fn whole(bytes: &[u8]) -> Xray {
+    xray(&bytes, None).unwrap()
+}
+
+/// Bytes and count of a part.
+fn part(xray: &Xray, part: Part) -> (u64, u64) {
+    let found = xray.parts.iter().find(|it| it.part == part);
+    found.map_or((0, 0), |it| (it.bytes, it.count))
+}
+
+#[test]
+fn parts_are_in_the_order_of_their_list() {
+    for (index, part) in Part::ALL.iter().enumerate() {
+        assert_eq!(*part as usize, index, "{part:?}");
+    }
+}
+
+#[test]
+fn the_parts_of_recorded_files_add_up_and_agree_with_the_header() {
+    let mut read = 0;
+    for (name, expected) in expected() {
+        let bytes = file(&name);
+        xray_adds_up(&bytes);
+        let Ok(xray) = xray(&bytes.as_slice(), None) else { continue };
+        if name.ends_with(".meta") {
+            assert!(!xray.exact, "its trees are in another file");
+            continue;
+        }
+        assert!(xray.exact, "{name}: {xray:?}");
+        let parsed = &expected["parsed"];
+        // Its `active` was made up; and attachments count there without their chunks' lengths.
+        let synthetic = |name: &str| name.starts_with("syn_") || name == "attachments.couch";
+        let (_, winning) = part(&xray, Part::WinningBodies);
+        let (_, with) = part(&xray, Part::TombstonesWithBody);
+        let (_, without) = part(&xray, Part::TombstonesWithoutBody);
+        // Before its last phase, a compaction has no tree of ids.
+        if name.ends_with(".couch") {
+            assert_eq!(parsed["doc_count"].as_u64(), Some(winning), "{name}");
+            assert_eq!(parsed["doc_del_count"].as_u64(), Some(with + without), "{name}");
+        }
+        if let Some(active) = parsed["sizes"]["active"].as_u64().filter(|_| !synthetic(&name)) {
+            let other = [Part::Header, Part::Uncommitted, Part::SecurityAndProperties];
+            let counted = xray.parts.iter().filter(|it| {
+                !it.part.is_dead() && !other.contains(&it.part)
+            });
+            assert_eq!(counted.map(|it| it.bytes).sum::<u64>(), active, "{name}");
+        }
+        read += 1;
+    }
+    assert!(read > 30, "{read}");
+}
+
+/// Files that a real compaction wrote do not become smaller by another.
+#[test]
+fn a_compacted_file_keeps_its_size() {
+    for name in ["compacted_local.couch", "compacted_no_local.couch"] {
+        let bytes = file(name);
+        assert_eq!(whole(&bytes).after_compaction, Some(bytes.len() as u64), "{name}");
+    }
+}
+
+/// A chunk, appended with its markers; returns its offset.
+fn append(file: &mut Vec<u8>, data: &[u8]) -> u64 {
+    let at = file.len() as u64;
+    for byte in u32::try_from(data.len()).unwrap().to_be_bytes().iter().chain(data) {
+        if file.len().is_multiple_of(4096) {
+            file.push(0);
+        }
+        file.push(*byte);
+    }
+    at
+}
+
+/// The encoded state of a tree or reference to a node: `{At, 1, Bytes}`.
+fn state(at: u64, bytes: u64) -> Vec<u8> {
+    let number = |value: u64| [&[98][..], &u32::try_from(value).unwrap().to_be_bytes()].concat();
+    [&[104, 3][..], &number(at), &[97, 1], &number(bytes)].concat()
+}
+
+fn node(kind: &[u8; 7], pairs: &[(u8, Vec<u8>)]) -> Vec<u8> {
+    let count = u32::try_from(pairs.len()).unwrap().to_be_bytes();
+    let mut out = [&[131, 104, 2, 100, 0, 7][..], kind, &[108], &count].concat();
+    for (key, value) in pairs {
+        out.extend([104, 2, 97, *key]);
+        out.extend(value);
+    }
+    out.push(106);
+    out
+}
+
+/// A header with this tree of `_local` documents.
+fn with_local_tree(mut file: Vec<u8>, root: &[u8]) -> Vec<u8> {
+    let nil: &[u8] = &[100, 0, 3, b'n', b'i', b'l'];
+    let head: &[&[u8]] = &[&[131, 104, 9, 100, 0, 9], b"db_header", &[97, 8, 97, 5, 97, 0]];
+    let record = [head.concat(), nil.to_vec(), nil.to_vec(), root.to_vec(), nil.to_vec(), nil.to_vec()];
+    append_header(&mut file, &record.concat());
+    file
+}
+
+#[test]
+fn a_tree_in_a_loop_is_unreadable_and_ends() {
+    let mut file = vec![7; 100];
+    let own = file.len() as u64;
+    append(&mut file, &node(b"kp_node", &[(1, state(own, 40)), (2, state(own + 8, 50))]));
+    let file = with_local_tree(file, &state(own, 90));
+    let xray = whole(&file);
+    assert_eq!(part(&xray, Part::Unreadable), (90, 2));
+    assert!(!xray.exact && xray.after_compaction.is_none());
+    xray_adds_up(&file);
+}
+
+#[test]
+fn nodes_that_are_referred_to_twice_are_an_error_before_they_take_time() {
+    // Sixty levels whose two references lead to the same node: 2^60 visits.
+    let mut file = vec![7; 100];
+    let mut at = append(&mut file, &node(b"kv_node", &[(1, vec![106])]));
+    for _ in 0..60 {
+        at = append(&mut file, &node(b"kp_node", &[(1, state(at, 40)), (2, state(at, 40))]));
+    }
+    let file = with_local_tree(file, &state(at, 90));
+    let read = xray(&file.as_slice(), None);
+    assert!(matches!(read, Err(XrayError::Overlap)), "{read:?}");
+}
+
+#[test]
+fn a_damaged_node_hides_only_what_is_below_it() {
+    let mut bytes = file("updates.couch");
+    let before = whole(&bytes);
+    let header = read(&bytes.as_slice()).unwrap();
+    let Header::Db(db) = header.header else { panic!("a database") };
+    // The root of the tree of sequences.
+    let at = usize::try_from(db.roots.seq.unwrap()).unwrap();
+    bytes[at + 8..at + 40].fill(0xff);
+    let after = whole(&bytes);
+    assert!(part(&after, Part::Unreadable).1 > 0 && !after.exact, "{after:?}");
+    assert_eq!(part(&after, Part::WinningBodies), part(&before, Part::WinningBodies));
+    assert_eq!(after.after_compaction, None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn files_with_any_damage_to_their_trees_add_up(seed: u64, hits in 1_usize..20) {
+        let names: Vec<String> = expected().into_keys().collect();
+        let mut random = seed;
+        let mut below = |most: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            usize::try_from((random >> 33) % most.max(1) as u64).unwrap()
+        };
+        let mut bytes = file(&names[below(names.len())]);
+        let end = read(&bytes.as_slice()).map_or(0, |it| usize::try_from(it.position.at).unwrap());
+        for _ in 0..hits.min(end) {
+            bytes[below(end)] = u8::try_from(below(256)).unwrap();
+        }
+        xray_adds_up(&bytes);
+    }
+}
