@@ -32,7 +32,7 @@ pub use draft::Draft;
 pub use index_set::IndexSet;
 pub use indexes::{DbIx, TargetIx};
 #[cfg(test)]
-pub(crate) use movements::recount;
+pub(crate) use draft::recount;
 pub use movements::{Movement, Movements, NodeFiles};
 pub use name_table::DbName;
 pub use node::{

@@ -1,7 +1,11 @@
 //! The only mutable copy of the tables.
 
 mod corrections;
+mod movements;
 mod views;
+
+#[cfg(test)]
+pub(crate) use movements::recount;
 
 use super::{
     ChunkedTable, DbIx, DbName, IndexSet, Node, NodeIx, PackedFacts, PartSums, ShardMapEntry,
@@ -28,7 +32,7 @@ type RowKey = (Option<TargetKind>, NodeIx, u32, u32);
 /// The scanner's own copy of the snapshot, with the lookup tables that only it needs.
 #[derive(Debug)]
 pub struct Draft {
-    pub(super) current: Snapshot,
+    current: Snapshot,
     hasher: DefaultHashBuilder,
     by_name: HashTable<u32>,
     by_key: HashTable<u32>,
@@ -48,7 +52,7 @@ pub struct Draft {
     /// Row indexes that are already in `changed`.
     changed_rows: IndexSet,
     /// What moved since it was last taken.
-    pub(super) movements: MovementSums,
+    movements: MovementSums,
 }
 
 impl Draft {

@@ -1,0 +1,205 @@
+//! How changes of the tables become movements.
+
+use super::*;
+use crate::{
+    model::cause::{Cause, changes_of_file, difference},
+    table::movements::{Movement, MovementKey, Movements, NodeFiles},
+};
+
+impl TargetRef<'_> {
+    /// Bytes of its file; for a cluster-wide view, of the copies that are not known as parts. `None` if it has no
+    /// file, or one of unknown size.
+    pub(super) fn counted_bytes(self) -> Option<u64> {
+        if self.state() == TargetState::Missing {
+            return None;
+        }
+        match self.kind() {
+            TargetKind::Cleanup | TargetKind::Search => None,
+            TargetKind::View if !self.is_part() => {
+                let parts = self.view().map_or(0, |view| view.part_sums.file_bytes);
+                Some(self.file_bytes()?.saturating_sub(parts))
+            }
+            TargetKind::Db | TargetKind::View => self.facts().file_bytes.get(),
+        }
+    }
+}
+
+impl Draft {
+    /// Takes what moved since the last time.
+    pub fn take_movements(&mut self) -> Movements {
+        let nodes = self.current.nodes.iter().enumerate().map(|(at, node)| NodeFiles {
+            name: Arc::clone(&node.name),
+            bytes: self.movements.bytes_of.get(at).copied().unwrap_or_default(),
+            is_complete: node.last_success.is_some() && self.current.sweep_duration.is_some(),
+            is_member: node.is_served && (at == 0 || node.is_member),
+        });
+        let nodes = nodes.collect();
+        let entries = std::mem::take(&mut self.movements.entries).into_iter();
+        let entries = entries.filter(|(_, bytes)| *bytes != 0).map(|(key, bytes)| {
+            let MovementKey { node, cause, db, design } = key;
+            Movement { node: node.as_usize(), cause, db, design, bytes }
+        });
+        Movements { nodes, entries: entries.collect() }
+    }
+
+    /// Records that everything until now comes from an earlier process.
+    pub(in crate::table) fn movements_restored(&mut self, nodes: &[NodeIx]) {
+        nodes.iter().for_each(|node| self.movements.restored.insert(node.as_usize()));
+        self.movements.entries.clear();
+        self.movements.new_databases = <[IndexSet; 2]>::default();
+        self.movements.knows_databases = true;
+    }
+
+    /// Records the change of a target's counted bytes; `read` are its facts before and after, if they were measured.
+    pub(super) fn count_change(
+        &mut self,
+        ix: TargetIx,
+        before: Option<u64>,
+        read: Option<(&Facts, &Facts)>,
+    ) {
+        let Some(target) = self.current.target(ix) else { return };
+        let after = target.counted_bytes();
+        let is_rewritten = read.is_some_and(|(old, new)| old.active_bytes != new.active_bytes);
+        if before == after && !(is_rewritten && after.is_some()) {
+            return;
+        }
+        let changes = match (before, after) {
+            (None, None) => return,
+            (None, Some(bytes)) => vec![(self.cause_of_new(target), difference(0, bytes))],
+            (Some(bytes), None) => {
+                let is_gone = target.state() == TargetState::Missing;
+                let cause = if is_gone { self.cause_of_gone(target) } else { Cause::Measured };
+                vec![(cause, difference(bytes, 0))]
+            }
+            (Some(old), Some(new)) => attributed(target.kind(), (old, new), read),
+        };
+        for (cause, bytes) in changes {
+            self.add_movement(ix, cause, bytes);
+        }
+    }
+
+    /// Records that a target's file is about to be forgotten.
+    pub(super) fn count_removed(&mut self, ix: TargetIx) {
+        let Some(target) = self.current.target(ix) else { return };
+        if let Some(bytes) = target.counted_bytes() {
+            let cause = self.cause_of_gone(target);
+            self.add_movement(ix, cause, difference(bytes, 0));
+        }
+    }
+
+    /// Records the sizes of a node's files besides those of targets.
+    pub fn count_other_files(&mut self, node: NodeIx, files: Vec<(Cause, u64)>) {
+        let at = node.as_usize();
+        if self.movements.other_files.len() <= at {
+            self.movements.other_files.resize(at + 1, Vec::new());
+        }
+        let before = std::mem::replace(&mut self.movements.other_files[at], files.clone());
+        for (cause, bytes) in files {
+            let known = before.iter().find(|(other, _)| *other == cause).map(|(_, bytes)| *bytes);
+            // What the first walk finds was there before.
+            let (cause, old) = known.map_or((Cause::Measured, 0), |old| (cause, old));
+            let key = MovementKey { node, cause, db: Box::default(), design: Box::default() };
+            self.movements.add(key, difference(old, bytes));
+        }
+    }
+
+    fn add_movement(&mut self, ix: TargetIx, cause: Cause, bytes: i64) {
+        let Some(target) = self.current.target(ix) else { return };
+        // What was there before is not broken down: the first sweep finds everything.
+        let is_named = cause != Cause::Measured;
+        let design = target.view().and_then(|view| view.designs.first());
+        let key = MovementKey {
+            node: target.node_ix(),
+            cause,
+            db: if is_named { target.db_name().db.into() } else { Box::default() },
+            design: design.filter(|_| is_named).map(|id| (&**id).into()).unwrap_or_default(),
+        };
+        self.movements.add(key, bytes);
+    }
+
+    /// Why a file appears. Before everything on its node was read once, it may have been there for long.
+    fn cause_of_new(&self, target: TargetRef<'_>) -> Cause {
+        let Some(node) = self.current.node(target.node_ix()) else { return Cause::Measured };
+        let is_known = match target.is_part() {
+            true => node.disk_usage.is_some(),
+            false => {
+                node.last_success.is_some()
+                    || self.movements.restored.contains(target.node_ix().as_usize())
+            }
+        };
+        let [newer, older] = &self.movements.new_databases;
+        let db = target.db().as_usize();
+        match (is_known, target.kind(), target.range()) {
+            (false, ..) => Cause::Measured,
+            (_, TargetKind::Db, None) => Cause::NewDatabase,
+            (_, TargetKind::Db, Some(_)) if newer.contains(db) || older.contains(db) => {
+                Cause::NewDatabase
+            }
+            (_, TargetKind::Db, Some(range)) => {
+                match self.has_copy(target, |other| is_within(range, other)) {
+                    true => Cause::Split,
+                    false => Cause::ShardMovedIn,
+                }
+            }
+            (_, TargetKind::View | TargetKind::Search | TargetKind::Cleanup, _) => Cause::NewIndex,
+        }
+    }
+
+    /// Why a file disappears.
+    fn cause_of_gone(&self, target: TargetRef<'_>) -> Cause {
+        match (target.kind(), target.range()) {
+            (TargetKind::Db, Some(range)) if target.shard_map().copies > 0 => {
+                match self.has_copy(target, |other| is_within(other, range)) {
+                    true => Cause::Split,
+                    false => Cause::ShardMovedOut,
+                }
+            }
+            (TargetKind::Db, _) => Cause::DatabaseDeleted,
+            (TargetKind::View | TargetKind::Search | TargetKind::Cleanup, _) => Cause::IndexDeleted,
+        }
+    }
+
+    /// Whether the node has another shard of the database, of a range like this.
+    fn has_copy(&self, target: TargetRef<'_>, is_like: impl Fn(Range) -> bool) -> bool {
+        let ranges = self.current.ranges.iter().filter(|range| is_like(**range));
+        ranges
+            .filter_map(|range| self.find_shard(target.node_ix(), target.db(), Some(*range)))
+            .filter_map(|ix| self.current.target(ix))
+            .any(|other| other.counted_bytes().is_some())
+    }
+}
+
+/// Whether a range is a part of another one.
+fn is_within(part: Range, whole: Range) -> bool {
+    part != whole && part.from >= whole.from && part.to <= whole.to
+}
+
+/// The change of counted bytes by cause. A cluster-wide view counts one file several times.
+fn attributed(
+    kind: TargetKind,
+    (old, new): (u64, u64),
+    read: Option<(&Facts, &Facts)>,
+) -> Vec<(Cause, i64)> {
+    let total = difference(old, new);
+    let file = |facts: &Facts| facts.file_bytes.get().filter(|bytes| *bytes > 0);
+    let copies = read.and_then(|(known, _)| old.checked_div(file(known)?));
+    let copies = copies.and_then(|copies| i64::try_from(copies).ok()).unwrap_or(1);
+    let changes = read.map(|(known, seen)| changes_of_file(kind, known, seen));
+    let changes = changes.unwrap_or_default().into_iter();
+    let changes: Vec<_> = changes.map(|(cause, bytes)| (cause, bytes.saturating_mul(copies))).collect();
+    match changes.iter().map(|(_, bytes)| *bytes).sum::<i64>() == total {
+        true => changes,
+        false => vec![(Cause::Measured, total)],
+    }
+}
+
+/// The counted bytes of each node, from the rows.
+#[cfg(test)]
+pub(crate) fn recount(snapshot: &Snapshot) -> Vec<i64> {
+    let mut sums = vec![0_i64; snapshot.nodes().len()];
+    for target in snapshot.targets() {
+        sums[target.node_ix().as_usize()] +=
+            difference(0, target.counted_bytes().unwrap_or_default());
+    }
+    sums
+}
