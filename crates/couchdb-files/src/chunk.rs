@@ -113,7 +113,11 @@ impl<'a> Reader<'a> {
     }
 
     /// `length` bytes of data from `at` on, without markers, and their bytes in the file.
-    fn data(&mut self, at: u64, length: usize) -> Result<Option<(Cow<'_, [u8]>, u64)>, HeaderError> {
+    fn data(
+        &mut self,
+        at: u64,
+        length: usize,
+    ) -> Result<Option<(Cow<'_, [u8]>, u64)>, HeaderError> {
         let into = usize::try_from(at % BLOCK as u64).unwrap_or_default();
         let stored = block::with_markers(into, length as u64);
         if at.checked_add(stored).is_none_or(|end| end > self.size) {

@@ -49,9 +49,8 @@ fn the_parts_of_recorded_files_add_up_and_agree_with_the_header() {
         }
         if let Some(active) = parsed["sizes"]["active"].as_u64().filter(|_| !synthetic(&name)) {
             let other = [Part::Header, Part::Uncommitted, Part::SecurityAndProperties];
-            let counted = xray.parts.iter().filter(|it| {
-                !it.part.is_dead() && !other.contains(&it.part)
-            });
+            let counted =
+                xray.parts.iter().filter(|it| !it.part.is_dead() && !other.contains(&it.part));
             assert_eq!(counted.map(|it| it.bytes).sum::<u64>(), active, "{name}");
         }
         read += 1;
@@ -101,7 +100,8 @@ fn node(kind: &[u8; 7], pairs: &[(u8, Vec<u8>)]) -> Vec<u8> {
 fn with_local_tree(mut file: Vec<u8>, root: &[u8]) -> Vec<u8> {
     let nil: &[u8] = &[100, 0, 3, b'n', b'i', b'l'];
     let head: &[&[u8]] = &[&[131, 104, 9, 100, 0, 9], b"db_header", &[97, 8, 97, 5, 97, 0]];
-    let record = [head.concat(), nil.to_vec(), nil.to_vec(), root.to_vec(), nil.to_vec(), nil.to_vec()];
+    let record =
+        [head.concat(), nil.to_vec(), nil.to_vec(), root.to_vec(), nil.to_vec(), nil.to_vec()];
     append_header(&mut file, &record.concat());
     file
 }

@@ -188,25 +188,18 @@ impl Parts {
 
     /// Adds what samples of a tree say about the whole.
     pub(super) fn add_samples(&mut self, samples: &Samples) {
-        for part in Part::ALL {
-            let (mut bytes, mut count) = (Mean::default(), Mean::default());
-            for (parts, weight) in &samples.parts {
-                let (own, number) = parts.get(part);
-                bytes.add(own as f64 * weight);
-                count.add(number as f64 * weight);
-            }
-            self.add(part, bytes.mean() as u64, count.mean() as u64);
-            if let Some(variance) = self.variances.get_mut(part as usize) {
-                *variance += bytes.variance();
+        let means = samples.bytes.iter().zip(&samples.counts);
+        for ((part, (bytes, count)), variance) in
+            Part::ALL.iter().zip(means).zip(&mut self.variances)
+        {
+            *variance += bytes.variance();
+            if let Some((sum, number)) = self.sums.get_mut(*part as usize) {
+                *sum = sum.saturating_add(bytes.mean() as u64);
+                *number = number.saturating_add(count.mean() as u64);
             }
         }
-        let mut sum = Mean::default();
-        for (parts, weight) in &samples.parts {
-            let live = Part::ALL.iter().filter(|part| !part.is_dead());
-            sum.add(live.map(|part| parts.get(*part).0 as f64).sum::<f64>() * weight);
-            self.end = self.end.max(parts.end);
-        }
-        self.variance += sum.variance();
+        self.variance += samples.all.variance();
+        self.end = self.end.max(samples.end);
     }
 
     /// With 95 % probability, the sum of parts that something refers to differs by no more.
@@ -255,10 +248,28 @@ impl Parts {
     }
 }
 
-/// The parts of some leaves of a tree, each with the number of leaves for which it stands.
+/// What some leaves of a tree say about all.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    pub(super) parts: Vec<(Parts, f64)>,
+    bytes: [Mean; Part::ALL.len()],
+    counts: [Mean; Part::ALL.len()],
+    /// All parts that something refers to.
+    all: Mean,
+    end: u64,
+}
+
+impl Samples {
+    /// Adds the parts of a leaf that stands for `weight` leaves.
+    pub(super) fn add(&mut self, parts: &Parts, weight: f64) {
+        let means = self.bytes.iter_mut().zip(&mut self.counts);
+        for ((bytes, count), (own, number)) in means.zip(parts.sums) {
+            bytes.add(own as f64 * weight);
+            count.add(number as f64 * weight);
+        }
+        let live = Part::ALL.iter().filter(|part| !part.is_dead());
+        self.all.add(live.map(|part| parts.get(*part).0 as f64).sum::<f64>() * weight);
+        self.end = self.end.max(parts.end);
+    }
 }
 
 /// Mean and variance of a number of values.
