@@ -17,6 +17,16 @@ const NODE_BYTES: usize = 1279;
 /// A node with fewer bytes is written again when rows are appended to it.
 const REUSED_NODE_BYTES: usize = 640;
 
+/// An estimate as a whole number.
+#[expect(
+    clippy::cast_sign_loss,
+    clippy::cast_possible_truncation,
+    reason = "negative ones are zero"
+)]
+pub(super) const fn rounded(value: f64) -> u64 {
+    value.round() as u64
+}
+
 /// A file being written.
 #[derive(Debug, Default)]
 pub(super) struct CompactedFile {
@@ -38,7 +48,7 @@ impl CompactedFile {
     pub(super) fn scale(&mut self, from: u64, weight: f64) {
         if weight > 1.0 {
             let more = self.end.saturating_sub(from) as f64 * weight;
-            self.end = from.saturating_add(more as u64);
+            self.end = from.saturating_add(rounded(more));
         }
     }
 

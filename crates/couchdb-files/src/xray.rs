@@ -70,7 +70,7 @@ pub fn xray(bytes: &dyn Bytes, sample: Option<Sample>) -> Result<Xray, XrayError
     parts.add(Part::Header, record + padding, 1);
     parts.add(Part::Uncommitted, place.bytes_after, 0);
     let is_whole = parts.get(Part::Unreadable) == (0, 0);
-    let error = parts.error();
+    let error = parts.copy_error();
     Ok(Xray {
         file_bytes: header.file_bytes,
         exact: is_whole && xray.exact,

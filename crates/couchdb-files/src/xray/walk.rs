@@ -7,6 +7,7 @@ use super::parts::{Part, Parts, Samples};
 use crate::{
     HeaderError, TreeSize,
     chunk::Reader,
+    compacted::rounded,
     term::Term,
     tree::{self, Leaf, NodeRef, Visit, WalkError},
 };
@@ -111,7 +112,7 @@ impl Walk<'_> {
         leaf: &mut LeafReader<'_>,
     ) -> Result<f64, WalkError> {
         let count = (bytes / MEAN_NODE_BYTES) as f64 * sample.share.clamp(0.0, 1.0);
-        let count = (count as u64).max(FEWEST_SAMPLES);
+        let count = rounded(count).max(FEWEST_SAMPLES);
         let mut state = sample.seed ^ root;
         let mut random = |below: u64| {
             // SplitMix64.
@@ -140,7 +141,7 @@ impl Walk<'_> {
                     leaves += weight;
                     bytes_of_leaves += weight * stored;
                     copied += f64::from(is_copied);
-                    samples.add(&parts, weight);
+                    samples.add(&parts, weight, is_copied);
                 }
                 None => self.parts.add(Part::Unreadable, 0, 1),
             }
@@ -149,7 +150,7 @@ impl Walk<'_> {
         self.parts.add_samples(&samples);
         // The nodes with references are what leaves do not take.
         let inner = bytes as f64 - bytes_of_leaves / read;
-        self.parts.add(Part::TreeNodes, inner.max(0.0) as u64, 0);
+        self.parts.add(Part::TreeNodes, rounded(inner.max(0.0)), 0);
         Ok(leaves / read / f64::max(copied, 1.0))
     }
 
