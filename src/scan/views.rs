@@ -12,8 +12,7 @@ use crate::{
     },
     sources::inventory::{ReadError, SearchAnswer, ViewAnswer, doc_hash},
     table::{
-        DbIx, DbName, Draft, IndexSet, NodeIx, PartSums, Snapshot, TargetIx, TargetRef, View,
-        ViewCopies,
+        DbIx, DbName, Draft, IndexSet, NodeIx, Snapshot, TargetIx, TargetRef, View, ViewCopies,
     },
 };
 use couchdb_names::Signature;
@@ -329,18 +328,10 @@ impl DbViews {
                     ViewCopies::Differ(copies) => copies.first().map(|(_, facts)| *facts),
                     ViewCopies::Unknown | ViewCopies::Alike => None,
                 };
-                let is_differing = facts.is_some();
                 let exact_range = index.copy.is_some();
                 let ix = place(draft, view(index.signature, &index.collators, exact_range, copies));
                 draft.set_facts(ix, facts.unwrap_or(index.facts));
                 draft.set_state(ix, TargetState::Ok);
-                // Files that are read in their directories are known better.
-                if !self.judged {
-                    let target = draft.current().target(ix);
-                    let target = target.filter(|_| is_differing);
-                    let sums = target.and_then(|target| sums_of(target, &index.copies));
-                    draft.set_parts(ix, sums.unwrap_or_default());
-                }
                 Some(ix)
             }
             Err(_) if answer.unaddressable => {
@@ -390,23 +381,6 @@ fn copies_of(snapshot: &Snapshot, all: u32, read: &[(TargetIx, Facts)]) -> ViewC
             ViewCopies::Differ(copies.into())
         }
     }
-}
-
-/// The sums over an index's files with these facts; `None` if a size is unknown.
-fn sums_of(target: TargetRef<'_>, copies: &[(TargetIx, Facts)]) -> Option<PartSums> {
-    let (kind, correction) = (target.kind(), target.correction());
-    let mut sums = PartSums::default();
-    for (_, facts) in copies {
-        sums.add(&PartSums {
-            count: 1,
-            file_bytes: facts.file_bytes.get()?,
-            active_bytes: facts.active_bytes.get()?,
-            external_bytes: facts.external_bytes.get().unwrap_or_default(),
-            predicted_bytes: correction.predicted_bytes(kind, facts)?,
-            reclaimable_bytes: correction.reclaimable_bytes(kind, facts)?,
-        });
-    }
-    Some(sums)
 }
 
 fn is_view(draft: &Draft, ix: TargetIx) -> bool {

@@ -294,9 +294,33 @@ impl<'a> TargetRef<'a> {
         self.file_count() > self.part_sums().count.max(measured)
     }
 
+    /// The sums over its known files: those found in directories, or else the copies that were read one by one.
     fn part_sums(self) -> PartSums {
         let view = self.view().filter(|_| !self.is_part());
-        view.map_or_else(PartSums::default, |view| view.part_sums)
+        let found = view.map_or_else(PartSums::default, |view| view.part_sums);
+        match self.copies() {
+            ViewCopies::Differ(copies) if found.count == 0 => {
+                self.sums_of(copies).unwrap_or_default()
+            }
+            ViewCopies::Unknown | ViewCopies::Alike | ViewCopies::Differ(_) => found,
+        }
+    }
+
+    /// The sums over the copies with these facts; `None` if a size is unknown.
+    fn sums_of(self, copies: &[(NodeIx, Facts)]) -> Option<PartSums> {
+        let (kind, correction) = (self.kind, self.correction());
+        let mut sums = PartSums::default();
+        for (_, facts) in copies {
+            sums.add(&PartSums {
+                count: 1,
+                file_bytes: facts.file_bytes.get()?,
+                active_bytes: facts.active_bytes.get()?,
+                external_bytes: facts.external_bytes.get().unwrap_or_default(),
+                predicted_bytes: correction.predicted_bytes(kind, facts)?,
+                reclaimable_bytes: correction.reclaimable_bytes(kind, facts)?,
+            });
+        }
+        Some(sums)
     }
 
     fn file_bytes_with(self, facts: &Facts) -> Option<u64> {
