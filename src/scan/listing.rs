@@ -392,6 +392,9 @@ impl Listing {
                         || (self.is_readable_alone() && !measured) =>
                 {
                     self.locked.remove(ix.as_usize());
+                    if self.is_map_whole() && !self.dbs.contains(target.db().as_usize()) {
+                        draft.database_deleted(target.db());
+                    }
                     draft.remove(ix);
                 }
                 (false, false) => {}
@@ -553,6 +556,10 @@ pub(super) fn is_hidden(target: TargetRef<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{
+        cause::Cause,
+        facts::{Facts, OptionalU64},
+    };
 
     const RANGE: Range = Range { from: 0, to: u32::MAX };
     const FILE: &str = "shards/00000000-ffffffff/a.1";
@@ -618,6 +625,22 @@ mod tests {
             let found = states(&mut draft, &mut listing, (map, files), mapped);
             assert_eq!(found, expected, "{map:?} {files:?} {mapped}");
         }
+    }
+
+    #[test]
+    fn file_that_is_gone_belonged_to_a_deleted_database_or_was_moved_away() {
+        let whole = Some(MapRead::Whole);
+        let (mut draft, mut listing) = (Draft::new(1), Listing::default());
+        listing.set_splits(Reshard::default());
+        states(&mut draft, &mut listing, (whole, Some(&[FILE])), true);
+        let ix = draft.current().targets().next().unwrap().ix();
+        let file_bytes = OptionalU64::new(7);
+        draft.set_facts(ix, Facts { file_bytes, ..Facts::default() });
+        draft.take_movements();
+        assert_eq!(states(&mut draft, &mut listing, (whole, Some(&[])), false), []);
+        let moved = draft.take_movements().entries;
+        let [gone] = &*moved else { panic!("one file is gone: {moved:?}") };
+        assert_eq!((gone.cause, gone.bytes, &*gone.db), (Cause::DatabaseDeleted, -7, "a"));
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub(super) struct MovementSums {
     /// Databases that appeared in this hour and in the one before.
     pub(super) new_databases: [IndexSet; 2],
     rotated_at: Moment,
+    /// Databases that were deleted, while the tables still have their map entry.
+    pub(super) deleted: IndexSet,
     /// Whether the databases that existed before are known, so that another one is new.
     pub(super) knows_databases: bool,
 }
@@ -88,6 +90,7 @@ impl MovementSums {
 
     /// Marks that a database appeared.
     pub(super) fn database_added(&mut self, at: u32) {
+        self.deleted.remove(at as usize);
         if self.knows_databases {
             self.new_databases[0].insert(at as usize);
         }

@@ -78,6 +78,11 @@ impl Draft {
         }
     }
 
+    /// Records that a database was deleted, before its targets are removed.
+    pub fn database_deleted(&mut self, db: DbIx) {
+        self.movements.deleted.insert(db.as_usize());
+    }
+
     /// Records that a target's file is about to be forgotten.
     pub(super) fn count_removed(&mut self, ix: TargetIx) {
         let Some(target) = self.current.target(ix) else { return };
@@ -148,6 +153,9 @@ impl Draft {
     /// Why a file disappears.
     fn cause_of_gone(&self, target: TargetRef<'_>) -> Cause {
         match (target.kind(), target.range()) {
+            (TargetKind::Db, Some(_)) if self.movements.deleted.contains(target.db().as_usize()) => {
+                Cause::DatabaseDeleted
+            }
             (TargetKind::Db, Some(range)) if target.shard_map().copies > 0 => {
                 match self.has_copy(target, |other| is_within(other, range)) {
                     true => Cause::Split,
