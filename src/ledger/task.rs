@@ -124,8 +124,9 @@ impl LedgerTask {
     fn see_events(&mut self, events: &StoredEvents) {
         for (_, event) in events.iter() {
             let JournalEvent { at, details } = event;
-            if let EventDetails::Finished { target, node, owner, freed_bytes: Some(freed), .. } =
-                details
+            if let EventDetails::Finished {
+                target, node, owner, freed_bytes: Some(freed), ..
+            } = details
             {
                 let is_index = target.kind() == TargetKind::View;
                 let of = (target.database(), is_index);
@@ -156,7 +157,9 @@ impl LedgerTask {
                     let buckets = stored.iter().filter_map(|(_, bytes)| Bucket::decode(bytes));
                     self.books.merge(&numbers, buckets.collect());
                 }
-                Err(why) => tracing::debug!(%why, "the oldest hours of the ledger are not summed up"),
+                Err(why) => {
+                    tracing::debug!(%why, "the oldest hours of the ledger are not summed up")
+                }
             }
         }
         let Some(books) = self.books.encode() else { return };
