@@ -139,7 +139,7 @@ impl LedgerTask {
         self.books.advance(self.clock.now());
         let sweeps = self.inputs.status.borrow().sweeps;
         if std::mem::replace(&mut self.sweeps, sweeps) != sweeps {
-            self.save_at.get_or_insert(Instant::now() + SAVE_AFTER_SWEEP);
+            self.save_at.get_or_insert_with(|| Instant::now() + SAVE_AFTER_SWEEP);
         }
         let is_due = self.save_at.is_some_and(|at| at <= Instant::now());
         if self.books.is_open() && (is_due || (self.save_at.is_none() && self.books.has_closed())) {

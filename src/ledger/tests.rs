@@ -454,7 +454,7 @@ fn changes_while_nobody_watched_are_attributed_over_the_gap() {
 fn hours_become_days_and_add_up() {
     let mut world = World::new();
     for hour in 0..(17 * 24) {
-        world.act(hour as u8 % 3, hour, MIB);
+        world.act((hour % 3).try_into().unwrap(), hour, MIB);
         world.now = world.now.plus(Duration::from_secs(3_600));
         // A tick every few minutes keeps the hours apart from gaps.
         world.books.current.until = Moment::from_unix(world.now.unix() - 60);

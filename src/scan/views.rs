@@ -365,7 +365,7 @@ fn copies_of(snapshot: &Snapshot, all: u32, read: &[(TargetIx, Facts)]) -> ViewC
     let sizes = files().min().zip(files().max());
     let are_alike =
         sizes.is_none_or(|(least, most)| (most - least) as f64 <= most as f64 * UNEQUAL_SHARE);
-    match read.len() as u32 {
+    match u32::try_from(read.len()).unwrap_or(u32::MAX) {
         0 => ViewCopies::Unknown,
         count if are_alike && count < all => ViewCopies::Unknown,
         _ if are_alike => ViewCopies::Alike,

@@ -377,7 +377,7 @@ impl OpenIntent {
         let is_outgrown = file_before.is_outgrown(after, active_after);
         let before = intent.file_bytes.filter(|_| self.measured_on.is_some() && !is_outgrown);
         let (ending, why) = ending(verdict, before, after.map(all));
-        let why = if is_outgrown { why.and(Some(OUTGROWN.to_owned())) } else { why };
+        let why = if is_outgrown { why.map(|_| OUTGROWN.to_owned()) } else { why };
         let may_have_run = unsure && target.is_some() && ending == JobResult::Lost;
         let closes = Some(intent.key());
         let measured = measure_after(kind, &facts_after.unwrap_or_default(), after, &file_before);

@@ -88,17 +88,13 @@ impl ServerCertVerifier for PinnedVerifier {
 /// Why a server's certificate is not trusted, where the library's own words name only its rules.
 pub(super) fn distrust(error: &Error) -> Option<&'static str> {
     let Error::InvalidCertificate(why) = error else { return None };
-    match why {
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            Some("none of the trusted authorities signed the server's certificate")
-        }
-        CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            Some(
-                "the server shows a self-signed certificate, and the trusted ones do not include exactly that one: add what `openssl s_client -showcerts` shows",
-            )
-        }
-        _ => None,
+    if matches!(why, CertificateError::UnknownIssuer | CertificateError::BadSignature) {
+        return Some("none of the trusted authorities signed the server's certificate");
     }
+    let is_self_signed = matches!(why, CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity"));
+    is_self_signed.then_some(
+        "the server shows a self-signed certificate, and the trusted ones do not include exactly that one: add what `openssl s_client -showcerts` shows",
+    )
 }
 
 /// Verifies one of the alternative names, or the common name of a certificate without any.
