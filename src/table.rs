@@ -29,10 +29,10 @@ mod view;
 mod waste;
 
 pub use draft::Draft;
-pub use index_set::IndexSet;
-pub use indexes::{DbIx, TargetIx};
 #[cfg(test)]
 pub(crate) use draft::recount;
+pub use index_set::IndexSet;
+pub use indexes::{DbIx, TargetIx};
 pub use movements::{Movement, Movements, NodeFiles};
 pub use name_table::DbName;
 pub use node::{

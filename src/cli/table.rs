@@ -21,6 +21,7 @@ mod usage;
 mod xrayed;
 
 pub(super) use advice::advice;
+pub(super) use changes::changes;
 pub(super) use databases::databases;
 pub(super) use explained::explained;
 pub(super) use inspected::inspected;
@@ -31,7 +32,6 @@ pub(super) use planned::planned;
 pub(super) use preflight::preflight;
 pub(super) use runs::runs;
 pub(super) use scanned::{disks, headline, nodes, queues, targets};
-pub(super) use changes::changes;
 pub(super) use scorecard::scorecard;
 pub(super) use usage::usage;
 pub(super) use xrayed::xrayed;

@@ -194,7 +194,8 @@ impl Books {
 
     /// Begins a new bucket for an account that is opened now, unless the current one has just begun.
     fn close_for_opening(&mut self, now: Moment) {
-        let is_new = self.current.from.age(now) < NEW_BUCKET && now.age(self.current.from).is_zero();
+        let is_new =
+            self.current.from.age(now) < NEW_BUCKET && now.age(self.current.from).is_zero();
         if !self.current.entries.is_empty() || !is_new {
             self.close(now);
         }
@@ -262,7 +263,8 @@ impl Books {
         self.advance(now);
         let Movements { nodes, entries } = movements;
         let is_swept = nodes.first().is_some_and(|cluster| cluster.is_complete);
-        self.members = nodes.iter().filter(|it| it.is_member).map(|it| it.name.to_string()).collect();
+        self.members =
+            nodes.iter().filter(|it| it.is_member).map(|it| it.name.to_string()).collect();
         if is_swept {
             for gone in nodes.iter().filter(|node| !node.is_member) {
                 self.nodes.remove(&*gone.name);
@@ -417,7 +419,14 @@ impl Books {
 
 fn node_key(account: &str, cause: Cause) -> EntryKey {
     let account = account.to_owned();
-    EntryKey { account, is_volume: false, cause, by: None, db: String::new(), design: String::new() }
+    EntryKey {
+        account,
+        is_volume: false,
+        cause,
+        by: None,
+        db: String::new(),
+        design: String::new(),
+    }
 }
 
 /// Volumes that share nodes: which of them has a file is not known.

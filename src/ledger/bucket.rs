@@ -80,7 +80,8 @@ impl Bucket {
         if self.entries.len() <= keep {
             return;
         }
-        let mut sizes: Vec<u64> = self.entries.values().map(|sum| sum.bytes.unsigned_abs()).collect();
+        let mut sizes: Vec<u64> =
+            self.entries.values().map(|sum| sum.bytes.unsigned_abs()).collect();
         let at = keep.min(sizes.len() - 1);
         sizes.select_nth_unstable_by_key(at, |bytes| Reverse(*bytes));
         let limit = sizes.get(at).copied().unwrap_or_default();

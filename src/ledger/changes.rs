@@ -120,11 +120,13 @@ pub fn changes(books: &Books, stored: &[Bucket], query: &ChangesQuery) -> Vec<Ac
         .filter(|volume| {
             // A node that was watched before its volume says more.
             let nodes = volume.nodes.iter().filter_map(|node| books.nodes.get(node));
-            volume.opened <= first || nodes.map(|it| it.opened).all(|at| at.max(first) >= volume.opened)
+            volume.opened <= first
+                || nodes.map(|it| it.opened).all(|at| at.max(first) >= volume.opened)
         })
         .flat_map(|volume| &volume.nodes)
         .collect();
-    let volumes = books.volumes.iter().filter(|(_, it)| it.nodes.iter().all(|it| covered.contains(it)));
+    let volumes =
+        books.volumes.iter().filter(|(_, it)| it.nodes.iter().all(|it| covered.contains(it)));
     let volumes = volumes.map(|(name, account)| (Some(name), account));
     let nodes = books.nodes.iter().filter(|(name, _)| !covered.contains(name));
     let nodes = nodes.map(|(_, account)| (None, account));
@@ -180,9 +182,8 @@ fn account_changes(
         }
     }
     let entries = sums.into_iter().filter(|(_, sum)| sum.bytes != 0);
-    let mut entries: Vec<ChangeEntry> = entries
-        .map(|(key, Sum { bytes, others })| ChangeEntry { bytes, others, ..key })
-        .collect();
+    let mut entries: Vec<ChangeEntry> =
+        entries.map(|(key, Sum { bytes, others })| ChangeEntry { bytes, others, ..key }).collect();
     entries.sort_by_key(|entry| (entry.is_rest, std::cmp::Reverse(entry.bytes.unsigned_abs())));
     let after = account.bytes.saturating_sub(later);
     let (since, until) = span.unwrap_or_default();

@@ -124,8 +124,9 @@ impl LedgerTask {
     fn see_events(&mut self, events: &StoredEvents) {
         for (_, event) in events.iter() {
             let JournalEvent { at, details } = event;
-            if let EventDetails::Finished { target, node, owner, freed_bytes: Some(freed), .. } =
-                details
+            if let EventDetails::Finished {
+                target, node, owner, freed_bytes: Some(freed), ..
+            } = details
             {
                 let is_index = target.kind() == TargetKind::View;
                 let of = (target.database(), is_index);
@@ -138,7 +139,7 @@ impl LedgerTask {
         self.books.advance(self.clock.now());
         let sweeps = self.inputs.status.borrow().sweeps;
         if std::mem::replace(&mut self.sweeps, sweeps) != sweeps {
-            self.save_at.get_or_insert(Instant::now() + SAVE_AFTER_SWEEP);
+            self.save_at.get_or_insert_with(|| Instant::now() + SAVE_AFTER_SWEEP);
         }
         let is_due = self.save_at.is_some_and(|at| at <= Instant::now());
         if self.books.is_open() && (is_due || (self.save_at.is_none() && self.books.has_closed())) {
@@ -156,7 +157,9 @@ impl LedgerTask {
                     let buckets = stored.iter().filter_map(|(_, bytes)| Bucket::decode(bytes));
                     self.books.merge(&numbers, buckets.collect());
                 }
-                Err(why) => tracing::debug!(%why, "the oldest hours of the ledger are not summed up"),
+                Err(why) => {
+                    tracing::debug!(%why, "the oldest hours of the ledger are not summed up")
+                }
             }
         }
         let Some(books) = self.books.encode() else { return };

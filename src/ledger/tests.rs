@@ -101,7 +101,8 @@ impl World {
             return self.make_database(bytes);
         };
         let target = self.draft.current().target(ix).unwrap();
-        let (known, kind, node, db) = (target.facts(), target.kind(), target.node_ix(), target.db());
+        let (known, kind, node, db) =
+            (target.facts(), target.kind(), target.node_ix(), target.db());
         let number = |number: OptionalU64| number.get().unwrap_or_default();
         let (file, active, seq) =
             (number(known.file_bytes), number(known.active_bytes), number(known.update_seq));
@@ -157,7 +158,10 @@ impl World {
             15 => self.save(),
             16 => self.restart(),
             _ => {
-                let unknown = Facts { active_bytes: OptionalU64::UNKNOWN, ..facts(file + bytes, 0, seq + 1, compacted) };
+                let unknown = Facts {
+                    active_bytes: OptionalU64::UNKNOWN,
+                    ..facts(file + bytes, 0, seq + 1, compacted)
+                };
                 self.draft.set_facts(ix, unknown);
             }
         }
@@ -216,7 +220,8 @@ impl World {
     fn observe(&mut self) {
         let mut begins = BTreeMap::new();
         let accounts = self.books.nodes.iter().map(|(name, it)| (name.clone(), it, false));
-        let volumes = self.books.volumes.iter().map(|(name, it)| (format!("volume {name}"), it, true));
+        let volumes =
+            self.books.volumes.iter().map(|(name, it)| (format!("volume {name}"), it, true));
         let mut now = BTreeMap::new();
         for (name, account, is_volume) in accounts.chain(volumes) {
             let own = self.books.current.entries.iter().filter(|(key, _)| match key.is_volume {
@@ -341,7 +346,9 @@ impl World {
             }
         }
         let by = |by| ChangesQuery { by, name: Some("db1".to_owned()), ..ChangesQuery::default() };
-        for by in [None, Some(ChangesBy::Cause), Some(ChangesBy::Database), Some(ChangesBy::Node)].map(by) {
+        for by in
+            [None, Some(ChangesBy::Cause), Some(ChangesBy::Database), Some(ChangesBy::Node)].map(by)
+        {
             for account in changes(&self.books, &stored, &by) {
                 let sum: i64 = account.entries.iter().map(|entry| entry.bytes).sum();
                 assert_eq!(account.after - account.before, sum, "also beside the rest");
@@ -447,7 +454,7 @@ fn changes_while_nobody_watched_are_attributed_over_the_gap() {
 fn hours_become_days_and_add_up() {
     let mut world = World::new();
     for hour in 0..(17 * 24) {
-        world.act(hour as u8 % 3, hour, MIB);
+        world.act(u8::try_from(hour % 3).unwrap(), hour, MIB);
         world.now = world.now.plus(Duration::from_secs(3_600));
         // A tick every few minutes keeps the hours apart from gaps.
         world.books.current.until = Moment::from_unix(world.now.unix() - 60);

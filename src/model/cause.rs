@@ -14,9 +14,7 @@ const WASTE_TOLERANCE: i64 = 64 << 10;
 /// Why bytes on a disk changed.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Cause {
     /// Live bytes of databases.
     Documents,
@@ -159,11 +157,19 @@ mod tests {
             [(Cause::Documents, mib(2)), (Cause::Compaction, mib(-4))]
         );
         assert_eq!(
-            of(View, facts(9 * MIB, Some(4 * MIB), 5, None), facts(12 * MIB, Some(5 * MIB), 6, None)),
+            of(
+                View,
+                facts(9 * MIB, Some(4 * MIB), 5, None),
+                facts(12 * MIB, Some(5 * MIB), 6, None)
+            ),
             [(Cause::IndexRows, mib(1)), (Cause::IndexWaste, mib(2))]
         );
         assert_eq!(
-            of(View, facts(9 * MIB, Some(4 * MIB), 5, None), facts(5 * MIB, Some(4 * MIB), 5, None)),
+            of(
+                View,
+                facts(9 * MIB, Some(4 * MIB), 5, None),
+                facts(5 * MIB, Some(4 * MIB), 5, None)
+            ),
             [(Cause::Compaction, mib(-4))]
         );
         assert_eq!(

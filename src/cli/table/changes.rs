@@ -49,7 +49,11 @@ fn entries(volume: &VolumeChanges, width: u16) -> String {
     }
     let (before, after) = (signed(volume.before_bytes), signed(volume.after_bytes));
     let total = signed(volume.after_bytes.saturating_sub(volume.before_bytes));
-    let says = format!("Before {}, after {}, together {total}.", before.trim_start_matches('+'), after.trim_start_matches('+'));
+    let says = format!(
+        "Before {}, after {}, together {total}.",
+        before.trim_start_matches('+'),
+        after.trim_start_matches('+')
+    );
     text.push_str(&paragraph(&says, width));
     text
 }

@@ -1,8 +1,9 @@
 //! What changed on the disks: a sentence, a waterfall and the largest changes of each volume.
 
 use super::{
-    Given, Page, Part, Screen, chart,
+    Given, Page, Part, Screen,
     cells::{ago, link, name},
+    chart,
 };
 use crate::{
     ledger::ChangesBy,
@@ -18,7 +19,11 @@ const BARS: usize = 12;
 const LISTED: usize = 50;
 
 /// The page at `/changes`; `given` has the parameters of `/api/v1/changes`.
-pub(in crate::serve) fn changes(given: &Given, found: &Result<Changes, String>, now: Moment) -> Page {
+pub(in crate::serve) fn changes(
+    given: &Given,
+    found: &Result<Changes, String>,
+    now: Moment,
+) -> Page {
     let shown = match found {
         Err(why) => html! { p.note { (why) } },
         Ok(found) => html! {
@@ -123,8 +128,11 @@ mod tests {
             bytes,
             others: 0,
         };
-        let entries =
-            vec![line("waste", "<b>", 30 << 30), line("documents", "b", 5 << 30), line("compaction", "b", -(9 << 30))];
+        let entries = vec![
+            line("waste", "<b>", 30 << 30),
+            line("documents", "b", 5 << 30),
+            line("compaction", "b", -(9 << 30)),
+        ];
         assert_eq!(
             steps(&entries).into_iter().map(|(_, bytes)| bytes >> 30).collect::<Vec<_>>(),
             [30, 5, -9]

@@ -90,11 +90,7 @@ pub(super) fn lines(lines: &[Line<'_>], dates: &[String; 3], says: &str) -> Mark
 
 /// How a sum came about, from top to bottom: the bar before, one for each change that begins where the last one ended,
 /// and the bar after. The scale begins below the smallest of them and not at zero.
-pub(super) fn waterfall(
-    [before, after]: [i64; 2],
-    steps: &[(String, i64)],
-    says: &str,
-) -> Markup {
+pub(super) fn waterfall([before, after]: [i64; 2], steps: &[(String, i64)], says: &str) -> Markup {
     const ROW: usize = 22;
     let mut at = before;
     let mut bars = vec![("before".to_owned(), before, None)];
@@ -104,9 +100,9 @@ pub(super) fn waterfall(
         bars.push((label.clone(), at, Some((from, *change))));
     }
     bars.push(("after".to_owned(), after, None));
-    let (least, most) = bars.iter().fold((before, before), |(least, most), (_, at, _)| {
-        (least.min(*at), most.max(*at))
-    });
+    let (least, most) = bars
+        .iter()
+        .fold((before, before), |(least, most), (_, at, _)| (least.min(*at), most.max(*at)));
     let span = (most as f64 - least as f64).max(1.0);
     let place = |at: i64| 200.0 + (at as f64 - least as f64 + span * 0.15) / (span * 1.15) * 300.0;
     let height = bars.len() * ROW;

@@ -293,7 +293,10 @@ mod tests {
         let [volume] = &*answer.volumes else { panic!("one volume") };
         let sum: i64 = volume.entries.iter().map(|entry| entry.bytes).sum();
         assert_eq!(volume.after_bytes - volume.before_bytes, sum);
-        assert_eq!(sentence(&account(Vec::new()), now), "couch-a has not changed since yesterday 08:00.");
+        assert_eq!(
+            sentence(&account(Vec::new()), now),
+            "couch-a has not changed since yesterday 08:00."
+        );
         let gone = account(vec![entry(Cause::DatabaseDeleted, "old", "", -3)]);
         assert_eq!(
             sentence(&gone, now),

@@ -8,8 +8,7 @@ use crate::{
     advice,
     datadir::ReadProblem as HeaderProblem,
     model::{
-        cause,
-        channel,
+        cause, channel,
         facts::FactSource,
         priority::{PriorityKind, PriorityUnit},
         records::{JobOwner, JobResult, RunEnding},

@@ -181,7 +181,9 @@ impl JournalTask {
             Query::SaveMeasurements(measured, answer) => {
                 served(self.file.write_alone(|store| store.save_measurements(&measured)), answer)
             }
-            Query::LedgerBooks(answer) => served(self.file.read(JournalStore::ledger_books), answer),
+            Query::LedgerBooks(answer) => {
+                served(self.file.read(JournalStore::ledger_books), answer)
+            }
             Query::SaveLedger(changes, answer) => {
                 served(self.file.write_alone(|store| store.save_ledger(&changes)), answer)
             }

@@ -153,7 +153,9 @@ impl Draft {
     /// Why a file disappears.
     fn cause_of_gone(&self, target: TargetRef<'_>) -> Cause {
         match (target.kind(), target.range()) {
-            (TargetKind::Db, Some(_)) if self.movements.deleted.contains(target.db().as_usize()) => {
+            (TargetKind::Db, Some(_))
+                if self.movements.deleted.contains(target.db().as_usize()) =>
+            {
                 Cause::DatabaseDeleted
             }
             (TargetKind::Db, Some(range)) if target.shard_map().copies > 0 => {
@@ -194,7 +196,8 @@ fn attributed(
     let copies = copies.and_then(|copies| i64::try_from(copies).ok()).unwrap_or(1);
     let changes = read.map(|(known, seen)| changes_of_file(kind, known, seen));
     let changes = changes.unwrap_or_default().into_iter();
-    let changes: Vec<_> = changes.map(|(cause, bytes)| (cause, bytes.saturating_mul(copies))).collect();
+    let changes: Vec<_> =
+        changes.map(|(cause, bytes)| (cause, bytes.saturating_mul(copies))).collect();
     match changes.iter().map(|(_, bytes)| *bytes).sum::<i64>() == total {
         true => changes,
         false => vec![(Cause::Measured, total)],
