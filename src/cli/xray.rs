@@ -1,13 +1,20 @@
 //! `recliner xray`: prints what the bytes of CouchDB's files are, without a CouchDB.
 //!
-//! Owns its JSON, the search for a database's files, and the pace of reading. Sends no request and
+//! Owns the search for a database's files, and the pace of reading. Sends no request and
 //! writes nothing.
 
-use super::{CommandError, Exit, args::{Format, XrayArgs}, inspect::file::open, output, printable, table};
+pub(super) mod answer;
+
+use super::{
+    CommandError, Exit,
+    args::{Format, XrayArgs},
+    inspect::file::open,
+    output, printable, table,
+};
 use crate::datadir::{FileMeaning, OpenFile, file_meaning};
-use couchdb_files::{Bytes, PartBytes, Role, Sample, Xray, xray};
+use answer::XrayAnswer;
+use couchdb_files::{Bytes, Role, Sample, Xray, xray};
 use couchdb_names::ShardName;
-use serde::Serialize;
 use std::{
     cell::Cell,
     fs,
@@ -18,30 +25,6 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
-
-/// What the bytes of one file are.
-#[derive(Debug, Serialize)]
-pub(super) struct XrayAnswer {
-    pub(super) file: String,
-    pub(super) file_bytes: u64,
-    pub(super) exact: bool,
-    pub(super) parts: Vec<PartLine>,
-    pub(super) after_compaction_bytes: Option<u64>,
-    /// With 95 % probability, the size after compaction differs by no more; only in a sample.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) error_bytes: Option<u64>,
-}
-
-/// One part of a file.
-#[derive(Debug, Serialize)]
-pub(super) struct PartLine {
-    pub(super) part: &'static str,
-    pub(super) bytes: u64,
-    pub(super) count: u64,
-    /// The same for the bytes of this part.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) error_bytes: Option<u64>,
-}
 
 pub(super) fn run(args: &XrayArgs) -> Result<Exit, CommandError> {
     let sample =
@@ -149,24 +132,5 @@ impl Bytes for Paced {
 
     fn end_of_data(&self, end: u64) -> u64 {
         self.file.end_of_data(end)
-    }
-}
-
-impl XrayAnswer {
-    fn of(path: &Path, xray: Xray, is_sample: bool) -> Self {
-        let part = |it: &PartBytes| PartLine {
-            part: it.part.label(),
-            bytes: it.bytes,
-            count: it.count,
-            error_bytes: is_sample.then_some(it.error),
-        };
-        Self {
-            file: path.display().to_string(),
-            file_bytes: xray.file_bytes,
-            exact: xray.exact,
-            parts: xray.parts.iter().map(part).collect(),
-            after_compaction_bytes: xray.after_compaction,
-            error_bytes: is_sample.then_some(xray.error),
-        }
     }
 }

@@ -42,6 +42,9 @@ pub(super) struct Chunk {
     pub(super) compression: Compression,
 }
 
+/// Data without markers, and its bytes in the file.
+type StoredData<'w> = (Cow<'w, [u8]>, u64);
+
 /// Reads chunks, and reads ahead while positions follow each other.
 pub(super) struct Reader<'a> {
     bytes: &'a dyn Bytes,
@@ -113,7 +116,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `length` bytes of data from `at` on, without markers, and their bytes in the file.
-    fn data(&mut self, at: u64, length: usize) -> Result<Option<(Cow<'_, [u8]>, u64)>, HeaderError> {
+    fn data(&mut self, at: u64, length: usize) -> Result<Option<StoredData<'_>>, HeaderError> {
         let into = usize::try_from(at % BLOCK as u64).unwrap_or_default();
         let stored = block::with_markers(into, length as u64);
         if at.checked_add(stored).is_none_or(|end| end > self.size) {

@@ -17,6 +17,16 @@ const NODE_BYTES: usize = 1279;
 /// A node with fewer bytes is written again when rows are appended to it.
 const REUSED_NODE_BYTES: usize = 640;
 
+/// An estimate as a whole number.
+#[expect(
+    clippy::cast_sign_loss,
+    clippy::cast_possible_truncation,
+    reason = "negative ones are zero"
+)]
+pub(super) const fn rounded(value: f64) -> u64 {
+    value.round() as u64
+}
+
 /// A file being written.
 #[derive(Debug, Default)]
 pub(super) struct CompactedFile {
@@ -38,7 +48,7 @@ impl CompactedFile {
     pub(super) fn scale(&mut self, from: u64, weight: f64) {
         if weight > 1.0 {
             let more = self.end.saturating_sub(from) as f64 * weight;
-            self.end = from.saturating_add(more as u64);
+            self.end = from.saturating_add(rounded(more));
         }
     }
 
@@ -54,10 +64,18 @@ pub(super) enum Reduction {
     /// `[]`.
     Nothing,
     Count(u64),
-    Docs { docs: u64, deleted: u64, active: u64, external: u64 },
-    /// Encoded reductions of the same function, of the rows of one node, of the rows below a node
-    /// above, and so on; and how far above this one is. Only their lengths matter.
-    Like { by_height: Rc<[Vec<u8>]>, height: usize },
+    Docs {
+        docs: u64,
+        deleted: u64,
+        active: u64,
+        external: u64,
+    },
+    /// Encoded reductions of the same function with their numbers of rows, of a node and of those
+    /// above it, and the number of rows of this one. Only the lengths of the others matter.
+    Like {
+        others: Rc<[(u64, Vec<u8>)]>,
+        rows: u64,
+    },
 }
 
 impl Reduction {
@@ -73,15 +91,10 @@ impl Reduction {
                 active: active.saturating_add(*active2),
                 external: external.saturating_add(*external2),
             },
+            (Self::Like { others, rows }, Self::Like { rows: rows2, .. }) => {
+                Self::Like { others, rows: rows + rows2 }
+            }
             (first, _) => first,
-        }
-    }
-
-    /// The sum of reductions, each of a node.
-    fn of_nodes(self) -> Self {
-        match self {
-            Self::Like { by_height, height } => Self::Like { by_height, height: height + 1 },
-            Self::Nothing | Self::Count(_) | Self::Docs { .. } => self,
         }
     }
 
@@ -98,9 +111,10 @@ impl Reduction {
                 out.integer((*active).into());
                 out.integer((*external).into());
             }
-            Self::Like { by_height, height } => {
-                let like = by_height.get(*height).or_else(|| by_height.last());
-                out.encoded(like.map_or(&[], Vec::as_slice));
+            Self::Like { others, rows } => {
+                let like = others.iter().find(|(count, _)| count >= rows);
+                let like = like.or_else(|| others.last());
+                out.encoded(like.map_or(&[], |(_, reduction)| reduction));
             }
         }
     }
@@ -120,11 +134,7 @@ pub(super) struct Item {
 
 impl Item {
     /// A row, with `value` encoding its value.
-    pub(super) fn row(
-        key: &[u8],
-        reduction: Reduction,
-        value: impl FnOnce(&mut Encoder),
-    ) -> Self {
+    pub(super) fn row(key: &[u8], reduction: Reduction, value: impl FnOnce(&mut Encoder)) -> Self {
         let mut out = Encoder::part(Vec::with_capacity(256));
         out.tuple(2);
         out.encoded(key);
@@ -185,8 +195,7 @@ pub(super) struct AppendTree {
 
 impl AppendTree {
     pub(super) fn new(compression: Compression) -> Self {
-        let packer =
-            Packer { compression, snappy: snap::raw::Encoder::new(), out: Vec::new() };
+        let packer = Packer { compression, snappy: snap::raw::Encoder::new(), out: Vec::new() };
         Self { packer, levels: Vec::new(), root: None }
     }
 
@@ -239,7 +248,12 @@ impl AppendTree {
         references
     }
 
-    fn write_node(&mut self, file: &mut CompactedFile, is_leaf: bool, node: &[Item]) -> Option<Item> {
+    fn write_node(
+        &mut self,
+        file: &mut CompactedFile,
+        is_leaf: bool,
+        node: &[Item],
+    ) -> Option<Item> {
         let mut out = Encoder::new();
         out.tuple(2);
         out.atom(if is_leaf { "kv_node" } else { "kp_node" });
@@ -247,11 +261,8 @@ impl AppendTree {
         let packed = self.packer.length(&out.finish());
         let (at, stored) = file.append((HEAD + packed) as u64);
         let (first, rest) = node.split_first()?;
-        let mut reduction =
+        let reduction =
             rest.iter().fold(first.reduction.clone(), |sum, item| sum.add(&item.reduction));
-        if !is_leaf {
-            reduction = reduction.of_nodes();
-        }
         let subtree = node.iter().fold(stored, |sum, item| sum.saturating_add(item.subtree));
         let reference = Item::row(node.last()?.key(), reduction.clone(), |out| {
             out.tuple(3);

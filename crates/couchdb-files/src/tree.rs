@@ -77,10 +77,7 @@ impl<'a> Leaf<'a> {
     }
 
     /// Calls `row` with the key and the value of each row; `None` if one has another form.
-    pub(super) fn each(
-        &self,
-        mut row: impl FnMut(Term<'a>, Term<'a>) -> Option<()>,
-    ) -> Option<()> {
+    pub(super) fn each(&self, mut row: impl FnMut(Term<'a>, Term<'a>) -> Option<()>) -> Option<()> {
         let mut tokens = self.rows.clone();
         for _ in 0..self.count {
             if tokens.tuple()? != 2 {
@@ -102,8 +99,7 @@ pub(super) enum WalkError {
 }
 
 /// What a walk calls with everything it meets.
-pub(super) type Visitor<'v> =
-    dyn FnMut(&mut Reader<'_>, Visit<'_>) -> Result<(), WalkError> + 'v;
+pub(super) type Visitor<'v> = dyn FnMut(&mut Reader<'_>, Visit<'_>) -> Result<(), WalkError> + 'v;
 
 /// The way to a node.
 #[derive(Clone, Copy, Default)]

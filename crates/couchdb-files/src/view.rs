@@ -126,8 +126,7 @@ impl CommittedIndex {
         };
         let id_root = TreeRoot::decode(*id_tree).ok_or(DecodeError::Field("id_btree_state"))?;
         let id_tree = id_root.tree;
-        let mut roots =
-            IndexRoots { id: id_root.position, views: Vec::new(), changes: Vec::new() };
+        let mut roots = IndexRoots { id: id_root.position, views: Vec::new(), changes: Vec::new() };
         // CouchDB 2 kept a log of changes.
         roots.changes.extend(info.and_then(TreeRoot::decode).and_then(|log| log.position));
         let views: Vec<ViewGroup> = groups

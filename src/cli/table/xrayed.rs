@@ -4,7 +4,7 @@ use super::{
     super::printable,
     layout::{Grid, bytes},
 };
-use crate::cli::xray::{PartLine, XrayAnswer};
+use crate::cli::xray::answer::{PartLine, XrayAnswer};
 
 /// Renders each file.
 pub(in crate::cli) fn xrayed(files: &[XrayAnswer], width: u16) -> String {
@@ -14,7 +14,9 @@ pub(in crate::cli) fn xrayed(files: &[XrayAnswer], width: u16) -> String {
 
 fn one(file: &XrayAnswer, width: u16) -> String {
     let within = |error: Option<u64>| {
-        error.filter(|error| *error > 0).map_or_else(String::new, |it| format!(" ± {}", bytes(Some(it))))
+        error
+            .filter(|error| *error > 0)
+            .map_or_else(String::new, |it| format!(" ± {}", bytes(Some(it))))
     };
     let share = |part: &PartLine| {
         let share = part.bytes as f64 * 100.0 / file.file_bytes.max(1) as f64;
@@ -40,8 +42,5 @@ fn one(file: &XrayAnswer, width: u16) -> String {
         (false, None) => ", not exact",
     };
     let size = bytes(Some(file.file_bytes));
-    format!(
-        "{}\n{size}{kind}; {after} after a compaction\n{table}",
-        printable(&file.file)
-    )
+    format!("{}\n{size}{kind}; {after} after a compaction\n{table}", printable(&file.file))
 }

@@ -30,7 +30,7 @@ impl Encoder {
 
     /// Adds a term that is already encoded.
     pub(crate) fn encoded(&mut self, term: &[u8]) {
-        self.out.extend(term);
+        self.out.extend_from_slice(term);
     }
 
     /// Begins a list, unless it is empty; its elements and [`Self::nil`] follow.
@@ -48,7 +48,7 @@ impl Encoder {
 
     /// Begins a tuple; its elements follow.
     pub(crate) fn tuple(&mut self, count: u8) {
-        self.out.extend([104, count]);
+        self.out.extend_from_slice(&[104, count]);
     }
 
     /// Encodes a list that does not consist of bytes only.
@@ -71,25 +71,29 @@ impl Encoder {
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.out.push(109);
         self.length(bytes.len());
-        self.out.extend(bytes);
+        self.out.extend_from_slice(bytes);
     }
 
     pub(crate) fn atom(&mut self, name: &str) {
         self.out.push(100);
-        self.out.extend(u16::try_from(name.len()).unwrap_or(u16::MAX).to_be_bytes());
+        self.out.extend_from_slice(&u16::try_from(name.len()).unwrap_or(u16::MAX).to_be_bytes());
         self.out.extend(name.as_bytes());
     }
 
     pub(crate) fn integer(&mut self, value: i128) {
         if let Ok(small) = u8::try_from(value) {
-            self.out.extend([97, small]);
+            self.out.extend_from_slice(&[97, small]);
         } else if let Ok(value) = i32::try_from(value) {
             self.out.push(98);
-            self.out.extend(value.to_be_bytes());
+            self.out.extend_from_slice(&value.to_be_bytes());
         } else {
             let digits = value.unsigned_abs().to_le_bytes();
             let used = digits.iter().rposition(|digit| *digit != 0).map_or(0, |at| at + 1);
-            self.out.extend([110, u8::try_from(used).unwrap_or(16), u8::from(value < 0)]);
+            self.out.extend_from_slice(&[
+                110,
+                u8::try_from(used).unwrap_or(16),
+                u8::from(value < 0),
+            ]);
             self.out.extend(digits.iter().take(used));
         }
     }
@@ -100,7 +104,7 @@ impl Encoder {
             Json::Integer(value) => self.integer(*value),
             Json::Float(value) => {
                 self.out.push(70);
-                self.out.extend(value.to_be_bytes());
+                self.out.extend_from_slice(&value.to_be_bytes());
             }
             Json::Text(text) => self.binary(text),
             Json::Array(items) => self.array(items),
@@ -135,7 +139,9 @@ impl Encoder {
         match string.filter(|bytes| (1..=LONGEST_STRING).contains(&bytes.len())) {
             Some(bytes) => {
                 self.out.push(107);
-                self.out.extend(u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
+                self.out.extend_from_slice(
+                    &u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes(),
+                );
                 self.out.extend(bytes);
             }
             None => self.list(items.iter(), Self::json),
@@ -143,6 +149,6 @@ impl Encoder {
     }
 
     fn length(&mut self, length: usize) {
-        self.out.extend(u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        self.out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
     }
 }

@@ -113,7 +113,11 @@ pub(super) fn xray_adds_up(bytes: &[u8]) {
     for sample in [None, Some(sample)] {
         let counted = Counted::new(bytes);
         let read = xray(&counted, sample);
-        assert!(counted.largest.get() as u64 <= counted.size(), "a buffer of {:?}", counted.largest);
+        assert!(
+            counted.largest.get() as u64 <= counted.size(),
+            "a buffer of {:?}",
+            counted.largest
+        );
         let Ok(xray) = read else { continue };
         let sum: u64 = xray.parts.iter().map(|part| part.bytes).sum();
         assert_eq!((xray.file_bytes, sum), (bytes.len() as u64, bytes.len() as u64));

@@ -49,14 +49,60 @@ fn the_parts_of_recorded_files_add_up_and_agree_with_the_header() {
         }
         if let Some(active) = parsed["sizes"]["active"].as_u64().filter(|_| !synthetic(&name)) {
             let other = [Part::Header, Part::Uncommitted, Part::SecurityAndProperties];
-            let counted = xray.parts.iter().filter(|it| {
-                !it.part.is_dead() && !other.contains(&it.part)
-            });
+            let counted =
+                xray.parts.iter().filter(|it| !it.part.is_dead() && !other.contains(&it.part));
             assert_eq!(counted.map(|it| it.bytes).sum::<u64>(), active, "{name}");
         }
         read += 1;
     }
     assert!(read > 30, "{read}");
+}
+
+/// A tree of more than a megabyte, of which a sample reads a part.
+fn large() -> Vec<u8> {
+    let mut file = vec![7; 100];
+    let mut references = Vec::new();
+    for leaf in 0..1500_usize {
+        let rows: Vec<(u8, Vec<u8>)> = (0..8_u8)
+            .map(|row| {
+                // Rows of very different lengths, which nothing compresses.
+                let length = 50 + leaf * 37 % 190;
+                let bytes = (0..length).map(|it| (it * it % 251).try_into().unwrap());
+                let head = [&[109][..], &u32::try_from(length).unwrap().to_be_bytes()].concat();
+                (row, head.into_iter().chain(bytes).collect())
+            })
+            .collect();
+        let begin = file.len() as u64;
+        let at = append(&mut file, &node(b"kv_node", &rows));
+        references.push((u8::try_from(leaf % 256).unwrap(), state(at, file.len() as u64 - begin)));
+    }
+    let before = file.len() as u64;
+    let root = append(&mut file, &node(b"kp_node", &references));
+    let all = before - 100 + (file.len() as u64 - root);
+    with_local_tree(file, &state(root, all))
+}
+
+#[test]
+fn a_sample_is_within_its_error_of_the_whole() {
+    let file = large();
+    let whole = whole(&file);
+    let (bytes, count) = part(&whole, Part::LocalDocuments);
+    assert_eq!(count, 12_000);
+    let after = whole.after_compaction.unwrap();
+    let (mut outside, mut outside_after) = (0, 0);
+    for seed in 0..40 {
+        let sample = Some(Sample { share: 0.01, seed });
+        let sampled = xray(&file.as_slice(), sample).unwrap();
+        assert!(!sampled.exact);
+        let sum: u64 = sampled.parts.iter().map(|it| it.bytes).sum();
+        assert_eq!(sum, file.len() as u64);
+        let found = sampled.parts.iter().find(|it| it.part == Part::LocalDocuments).unwrap();
+        outside += u32::from(found.bytes.abs_diff(bytes) > found.error + bytes / 100);
+        let estimate = sampled.after_compaction.unwrap();
+        assert!(sampled.error > 0 && sampled.error < after / 5, "{sampled:?}");
+        outside_after += u32::from(estimate.abs_diff(after) > sampled.error);
+    }
+    assert!(outside <= 6 && outside_after <= 6, "{outside} and {outside_after} of 40 are outside");
 }
 
 /// Files that a real compaction wrote do not become smaller by another.
@@ -101,7 +147,8 @@ fn node(kind: &[u8; 7], pairs: &[(u8, Vec<u8>)]) -> Vec<u8> {
 fn with_local_tree(mut file: Vec<u8>, root: &[u8]) -> Vec<u8> {
     let nil: &[u8] = &[100, 0, 3, b'n', b'i', b'l'];
     let head: &[&[u8]] = &[&[131, 104, 9, 100, 0, 9], b"db_header", &[97, 8, 97, 5, 97, 0]];
-    let record = [head.concat(), nil.to_vec(), nil.to_vec(), root.to_vec(), nil.to_vec(), nil.to_vec()];
+    let record =
+        [head.concat(), nil.to_vec(), nil.to_vec(), root.to_vec(), nil.to_vec(), nil.to_vec()];
     append_header(&mut file, &record.concat());
     file
 }

@@ -4,7 +4,7 @@
 //! sequence, with bodies, attachments and a row each; then rows by id, and `_local` documents.
 //! Each revision gets its own copy of an attachment, and only leaves keep a body.
 
-use super::{attachments::Attachment, db::Body};
+use super::{attachments::Attachment, body::Body};
 use crate::{
     DbHeader,
     block::BLOCK,
@@ -330,12 +330,7 @@ fn doc_item(tree: DocTree, row: &DocRow<'_>, copies: &[Option<Copy>], revs_limit
 
 /// Encodes a tree of revisions, without those further from a leaf than the limit
 /// (`couch_key_tree:stem/2`).
-fn encode_revisions(
-    out: &mut Encoder,
-    row: &DocRow<'_>,
-    copies: &[Option<Copy>],
-    revs_limit: u64,
-) {
+fn encode_revisions(out: &mut Encoder, row: &DocRow<'_>, copies: &[Option<Copy>], revs_limit: u64) {
     let count = row.revisions.len();
     // The steps to the nearest leaf. Parents come before their children.
     let mut steps = vec![u64::MAX; count];

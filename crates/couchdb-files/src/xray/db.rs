@@ -4,27 +4,20 @@
 //! in which a compaction writes them.
 
 use super::{
-    Shares, Walk, XrayError,
-    attachments::{Attachment, SeenAttachments},
+    attachments::SeenAttachments,
+    body::{Body, has_fields},
     compaction::DbCompaction,
     parts::{Part, Parts},
+    walk::{Shares, Walk, XrayError},
 };
 use crate::{
     DbHeader,
-    chunk::{Compression, Reader, decompress},
+    chunk::{Compression, Reader},
     compacted::Reduction,
-    revisions::{Content, DocRow, DocTree, Revision},
-    term::{Elements, Term},
+    revisions::{DocRow, DocTree, Revision},
+    term::Term,
     tree::{NodeRef, WalkError},
 };
-
-/// Maximum length of a body that is read for its attachments.
-const MAX_BODY_BYTES: usize = 64 << 20;
-
-/// A body of this length or less, with checksum and marker, has no fields, whatever compressed it.
-const EMPTY_BODY_BYTES: u64 = 46;
-/// A longer one than this has fields.
-const SHORT_BODY_BYTES: u64 = 100;
 
 /// Attributes the bytes of a database; returns its size after a compaction.
 pub(super) fn xray(walk: &mut Walk<'_>, db: &DbHeader, record: u64) -> Result<u64, XrayError> {
@@ -60,10 +53,8 @@ fn purges(
 ) -> Result<(), XrayError> {
     let last = crate::last_purge(walk.reader.source(), db).unwrap_or_default();
     let forgotten = last.saturating_sub(db.purge_infos_limit);
-    let trees = [
-        ((db.roots.purge, db.trees.purge), 0),
-        ((db.roots.purge_seq, db.trees.purge_seq), 1),
-    ];
+    let trees =
+        [((db.roots.purge, db.trees.purge), 0), ((db.roots.purge_seq, db.trees.purge_seq), 1)];
     for (root, count) in trees {
         let weight = walk.tree(root, |_| 0, &mut |_, parts, leaf| {
             let mut shares = Shares::of(leaf);
@@ -204,83 +195,4 @@ fn add_revisions(
         }
     }
     Ok(())
-}
-
-/// A body and the attachments of its revision.
-pub(super) struct Body<'a> {
-    /// Its bytes in the file.
-    pub(super) stored: u64,
-    /// Whether it cannot be read.
-    is_lost: bool,
-    attachments: Attachments<'a>,
-}
-
-enum Attachments<'a> {
-    /// From the row.
-    Row(Term<'a>),
-    /// From the body, as a term with version byte.
-    Body(Vec<u8>),
-}
-
-impl<'a> Body<'a> {
-    /// The body of a revision; read only where its row does not tell its size.
-    pub(super) fn of(reader: &mut Reader<'_>, content: Content<'a>) -> Result<Self, WalkError> {
-        if let Some(((stored, _), attachments)) = content.bytes.zip(content.attachments) {
-            let is_lost = content.at.saturating_add(stored) > reader.size();
-            let attachments = Attachments::Row(attachments);
-            return Ok(Self { stored, is_lost, attachments });
-        }
-        let chunk = reader.chunk(content.at, MAX_BODY_BYTES).map_err(WalkError::Read)?;
-        let is_lost = chunk.is_none();
-        let stored = chunk.as_ref().map_or(0, |chunk| chunk.stored);
-        let list = chunk.and_then(|chunk| {
-            let second = Term::decode(&chunk.term).ok()?.tuple()?.nth(1)?;
-            match second.binary() {
-                Some(packed) => Some(decompress(packed, MAX_BODY_BYTES)?.0),
-                None => Some([&[131], second.encoded()].concat()),
-            }
-        });
-        Ok(Self { stored, is_lost, attachments: Attachments::Body(list.unwrap_or_default()) })
-    }
-
-    /// Calls `each` with the attachments.
-    pub(super) fn each_attachment(&self, mut each: impl FnMut(Attachment<'_>)) {
-        match &self.attachments {
-            Attachments::Row(term) => term
-                .list()
-                .into_iter()
-                .flatten()
-                .filter_map(Term::tuple)
-                .filter_map(Attachment::of)
-                .for_each(each),
-            Attachments::Body(term) => {
-                let list = Term::decode(term).ok().and_then(Term::list).into_iter().flatten();
-                // `{Name, Type, Chunks, Length, …}`.
-                let fields = list.filter_map(Term::tuple).map(|mut fields: Elements<'_>| {
-                    fields.next();
-                    fields.next();
-                    fields
-                });
-                fields.filter_map(Attachment::of).for_each(&mut each);
-            }
-        }
-    }
-}
-
-/// Whether the body of a tombstone has fields. Reads only bodies whose length does not tell.
-fn has_fields(reader: &mut Reader<'_>, at: u64, stored: u64) -> Result<bool, WalkError> {
-    if !(EMPTY_BODY_BYTES + 1..=SHORT_BODY_BYTES).contains(&stored) {
-        return Ok(stored > EMPTY_BODY_BYTES);
-    }
-    let chunk = reader.chunk(at, MAX_BODY_BYTES).map_err(WalkError::Read)?;
-    let is_empty = chunk.and_then(|chunk| {
-        let body = Term::decode(&chunk.term).ok()?.tuple()?.next()?;
-        let body = match body.binary() {
-            Some(packed) => decompress(packed, MAX_BODY_BYTES)?.0,
-            None => [&[131], body.encoded()].concat(),
-        };
-        // `{[]}`.
-        Some(body == [131, 104, 1, 106])
-    });
-    Ok(!is_empty.unwrap_or(false))
 }

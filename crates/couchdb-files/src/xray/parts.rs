@@ -1,5 +1,7 @@
 //! The parts of a file, and their sums.
 
+use crate::compacted::rounded;
+
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -153,8 +155,9 @@ pub struct PartBytes {
 pub(super) struct Parts {
     sums: [(u64, u64); Part::ALL.len()],
     variances: [f64; Part::ALL.len()],
-    /// The variance of the sum of all parts.
+    /// The variance of the sum of all parts, and of the size after a compaction.
     variance: f64,
+    copy_variance: f64,
     /// The end of the last bytes that something refers to.
     pub(super) end: u64,
 }
@@ -188,30 +191,25 @@ impl Parts {
 
     /// Adds what samples of a tree say about the whole.
     pub(super) fn add_samples(&mut self, samples: &Samples) {
-        for part in Part::ALL {
-            let (mut bytes, mut count) = (Mean::default(), Mean::default());
-            for (parts, weight) in &samples.parts {
-                let (own, number) = parts.get(part);
-                bytes.add(own as f64 * weight);
-                count.add(number as f64 * weight);
-            }
-            self.add(part, bytes.mean() as u64, count.mean() as u64);
-            if let Some(variance) = self.variances.get_mut(part as usize) {
-                *variance += bytes.variance();
+        let means = samples.bytes.iter().zip(&samples.counts);
+        for ((part, (bytes, count)), variance) in
+            Part::ALL.iter().zip(means).zip(&mut self.variances)
+        {
+            *variance += bytes.variance();
+            if let Some((sum, number)) = self.sums.get_mut(*part as usize) {
+                *sum = sum.saturating_add(rounded(bytes.mean()));
+                *number = number.saturating_add(rounded(count.mean()));
             }
         }
-        let mut sum = Mean::default();
-        for (parts, weight) in &samples.parts {
-            let live = Part::ALL.iter().filter(|part| !part.is_dead());
-            sum.add(live.map(|part| parts.get(*part).0 as f64).sum::<f64>() * weight);
-            self.end = self.end.max(parts.end);
-        }
-        self.variance += sum.variance();
+        self.variance += samples.all.variance();
+        let relative = samples.copied.relative_variance() + samples.weights.relative_variance();
+        self.copy_variance += relative * samples.all.mean() * samples.all.mean();
+        self.end = self.end.max(samples.end);
     }
 
-    /// With 95 % probability, the sum of parts that something refers to differs by no more.
-    pub(super) fn error(&self) -> u64 {
-        deviation(self.variance)
+    /// With 95 % probability, the size after a compaction differs by no more.
+    pub(super) fn copy_error(&self) -> u64 {
+        deviation(self.copy_variance)
     }
 
     fn part(&self, part: Part) -> PartBytes {
@@ -245,7 +243,7 @@ impl Parts {
         }
         let mut all: Vec<PartBytes> = Part::ALL.map(|part| self.part(part)).into();
         let rest = all.last_mut()?;
-        (rest.bytes, rest.error) = (left, self.error());
+        (rest.bytes, rest.error) = (left, deviation(self.variance));
         let sum: u64 = all.iter().map(|it| it.bytes).sum();
         if let Some(largest) = all.iter_mut().max_by_key(|it| it.bytes) {
             largest.bytes = largest.bytes.saturating_sub(sum.saturating_sub(file));
@@ -255,10 +253,37 @@ impl Parts {
     }
 }
 
-/// The parts of some leaves of a tree, each with the number of leaves for which it stands.
+/// What some leaves of a tree say about all.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    pub(super) parts: Vec<(Parts, f64)>,
+    bytes: [Mean; Part::ALL.len()],
+    counts: [Mean; Part::ALL.len()],
+    /// All parts that something refers to.
+    all: Mean,
+    /// The same of the leaves that a compaction on paper copies.
+    copied: Mean,
+    /// The numbers of leaves for which they stand.
+    weights: Mean,
+    end: u64,
+}
+
+impl Samples {
+    /// Adds the parts of a leaf that stands for `weight` leaves.
+    pub(super) fn add(&mut self, parts: &Parts, weight: f64, is_copied: bool) {
+        let means = self.bytes.iter_mut().zip(&mut self.counts);
+        for ((bytes, count), (own, number)) in means.zip(parts.sums) {
+            bytes.add(own as f64 * weight);
+            count.add(number as f64 * weight);
+        }
+        let live = Part::ALL.iter().filter(|part| !part.is_dead());
+        let live: f64 = live.map(|part| parts.get(*part).0 as f64).sum();
+        self.all.add(live * weight);
+        self.weights.add(weight);
+        if is_copied {
+            self.copied.add(live);
+        }
+        self.end = self.end.max(parts.end);
+    }
 }
 
 /// Mean and variance of a number of values.
@@ -280,6 +305,12 @@ impl Mean {
         self.sum / self.count.max(1.0)
     }
 
+    /// The variance of the mean as a share of its square.
+    fn relative_variance(&self) -> f64 {
+        let mean = self.mean();
+        if mean > 0.0 { self.variance() / (mean * mean) } else { 0.0 }
+    }
+
     /// The variance of the mean.
     fn variance(&self) -> f64 {
         let spread = (self.squares - self.sum * self.mean()).max(0.0);
@@ -289,5 +320,5 @@ impl Mean {
 
 /// Half the width of the interval that has 95 % of a normal distribution.
 fn deviation(variance: f64) -> u64 {
-    (1.96 * variance.sqrt()).ceil() as u64
+    rounded((1.96 * variance.sqrt()).ceil())
 }

@@ -3,11 +3,15 @@
 //! Owns the rows of the tree of documents and of views, and what a compaction writes of them: all
 //! rows as they are, in the same order (`couch_mrview_compactor`).
 
-use super::{Part, Shares, Walk, XrayError};
+use super::{
+    parts::Part,
+    walk::{Shares, Walk, XrayError},
+};
 use crate::{
     TreeSize, ViewHeader,
     chunk::Compression,
     compacted::{AppendTree, CompactedFile, Item, Reduction},
+    term::Term,
 };
 use std::rc::Rc;
 
@@ -52,12 +56,15 @@ fn copy(
     let mut tree: Option<AppendTree> = None;
     let weight = walk.tree(root, |_| 0, &mut |_, parts, leaf| {
         let tree = tree.get_or_insert_with(|| AppendTree::new(leaf.compression));
-        let by_height = leaf.reductions.iter().map(|reduction| reduction.encoded().to_vec());
-        let by_height: Rc<[Vec<u8>]> = by_height.collect();
-        let reduction = match by_height.first() {
+        let counted = |reduction: &Term<'_>| {
+            let rows = reduction.tuple().and_then(|mut fields| fields.next()?.number());
+            (rows.unwrap_or_default(), reduction.encoded().to_vec())
+        };
+        let others: Rc<[(u64, Vec<u8>)]> = leaf.reductions.iter().map(counted).collect();
+        let reduction = match others.first() {
             None => Reduction::Nothing,
-            Some(first) if first == NOTHING => Reduction::Nothing,
-            Some(_) => Reduction::Like { by_height, height: 0 },
+            Some((_, first)) if first == NOTHING => Reduction::Nothing,
+            Some(_) => Reduction::Like { others, rows: 1 },
         };
         let mut shares = Shares::of(leaf);
         let done = leaf.each(|key, value| {

@@ -1,0 +1,204 @@
+//! The walk through a file's trees, or through a sample of them.
+//!
+//! Owns the state of an X-ray, and the division of a node's bytes among its rows. Never knows what
+//! a row means.
+
+use super::parts::{Part, Parts, Samples};
+use crate::{
+    HeaderError, TreeSize,
+    chunk::Reader,
+    compacted::rounded,
+    term::Term,
+    tree::{self, Leaf, NodeRef, Visit, WalkError},
+};
+
+/// A tree of so many bytes or less is read as a whole.
+const SMALL_TREE_BYTES: u64 = 1 << 20;
+/// Bytes of a node with rows, about.
+const MEAN_NODE_BYTES: u64 = 1000;
+/// Bytes of a node with few rows.
+const SHORT_NODE_BYTES: u64 = 500;
+/// Minimum number of nodes in a sample of a tree.
+const FEWEST_SAMPLES: u64 = 400;
+
+/// Why a file has no X-ray.
+#[derive(Debug, thiserror::Error)]
+pub enum XrayError {
+    /// The file cannot be read, or has no usable header.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// Trees or bodies overlap, which no CouchDB writes.
+    #[error("its trees refer to more bytes than the file has, so the file is damaged")]
+    Overlap,
+}
+
+impl From<WalkError> for XrayError {
+    fn from(why: WalkError) -> Self {
+        match why {
+            WalkError::Read(why) => Self::Header(why),
+            WalkError::Overlap => Self::Overlap,
+        }
+    }
+}
+
+/// A part of a file that is read instead of all of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// The share of the nodes with rows, from 0 to 1. Small trees are read as a whole.
+    pub share: f64,
+    /// Determines which nodes are read.
+    pub seed: u64,
+}
+
+/// The state of an X-ray.
+pub(super) struct Walk<'b> {
+    pub(super) reader: Reader<'b>,
+    pub(super) parts: Parts,
+    /// Bytes of nodes that may still be read.
+    pub(super) budget: u64,
+    /// Whether each attachment was counted once.
+    pub(super) exact: bool,
+    pub(super) sample: Option<Sample>,
+}
+
+/// What adds the rows of a leaf to parts.
+pub(super) type LeafReader<'v> =
+    dyn FnMut(&mut Reader<'_>, &mut Parts, &Leaf<'_>) -> Result<(), WalkError> + 'v;
+
+impl Walk<'_> {
+    /// Walks a tree, or a sample of it, and calls `leaf` with the nodes that have rows; the bytes
+    /// of others are those of nodes. Returns the number of rows for which each that was read
+    /// stands. `below` are the bytes that rows below a node refer to.
+    pub(super) fn tree(
+        &mut self,
+        (root, size): (Option<u64>, TreeSize),
+        below: impl Fn(&NodeRef<'_>) -> u64,
+        leaf: &mut LeafReader<'_>,
+    ) -> Result<f64, WalkError> {
+        let Some(root) = root else { return Ok(1.0) };
+        let large = size.bytes().filter(|bytes| *bytes > SMALL_TREE_BYTES);
+        if let Some((sample, bytes)) = self.sample.zip(large) {
+            self.exact = false;
+            return self.sampled_tree(root, bytes, sample, leaf);
+        }
+        let parts = &mut self.parts;
+        tree::walk(&mut self.reader, root, &mut self.budget, &mut |reader, visit| {
+            match visit {
+                Visit::Inner { at, stored } => {
+                    parts.reach(at, stored);
+                    parts.add(Part::TreeNodes, stored, 1);
+                }
+                Visit::Leaf(node) => {
+                    parts.reach(node.at, node.stored);
+                    parts.add(Part::TreeNodes, 0, 1);
+                    leaf(reader, parts, &node)?;
+                }
+                Visit::Unreadable(node) => {
+                    let bytes = node.bytes.unwrap_or_default().saturating_add(below(&node));
+                    parts.add(Part::Unreadable, bytes, 1);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(1.0)
+    }
+
+    /// Reads random leaves of a tree of so many bytes.
+    fn sampled_tree(
+        &mut self,
+        root: u64,
+        bytes: u64,
+        sample: Sample,
+        leaf: &mut LeafReader<'_>,
+    ) -> Result<f64, WalkError> {
+        let count = (bytes / MEAN_NODE_BYTES) as f64 * sample.share.clamp(0.0, 1.0);
+        let count = rounded(count).max(FEWEST_SAMPLES);
+        let mut state = sample.seed ^ root;
+        let mut random = |below: u64| {
+            // SplitMix64.
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ (mixed >> 31)) % below
+        };
+        let mut samples = Samples::default();
+        let (mut read, mut leaves, mut bytes_of_leaves, mut copied) = (0.0_f64, 0.0, 0.0, 0.0);
+        for _ in 0..count {
+            let mut parts = Parts::default();
+            let chance = random(SHORT_NODE_BYTES);
+            let reader = &mut self.reader;
+            let chosen = tree::random_leaf(reader, root, &mut random, |reader, mut node, p| {
+                // Leaves are chosen more often the larger they are; this undoes it.
+                node.is_copied = chance * node.stored < SHORT_NODE_BYTES * SHORT_NODE_BYTES;
+                parts.reach(node.at, node.stored);
+                parts.add(Part::TreeNodes, 0, 1);
+                leaf(reader, &mut parts, &node)?;
+                Ok((p.recip(), node.stored as f64, node.is_copied))
+            })?;
+            match chosen {
+                Some((weight, stored, is_copied)) => {
+                    read += 1.0;
+                    leaves += weight;
+                    bytes_of_leaves += weight * stored;
+                    copied += f64::from(is_copied);
+                    samples.add(&parts, weight, is_copied);
+                }
+                None => self.parts.add(Part::Unreadable, 0, 1),
+            }
+        }
+        let read = read.max(1.0);
+        self.parts.add_samples(&samples);
+        // The nodes with references are what leaves do not take.
+        let inner = bytes as f64 - bytes_of_leaves / read;
+        self.parts.add(Part::TreeNodes, rounded(inner.max(0.0)), 0);
+        Ok(leaves / read / f64::max(copied, 1.0))
+    }
+
+    /// Adds a term that the header refers to.
+    pub(super) fn term(&mut self, at: Option<u64>) -> Result<u64, HeaderError> {
+        let Some(at) = at else { return Ok(0) };
+        let Some(stored) = self.reader.stored(at)? else {
+            self.parts.add(Part::Unreadable, 0, 1);
+            return Ok(0);
+        };
+        self.parts.reach(at, stored);
+        self.parts.add(Part::SecurityAndProperties, stored, 1);
+        Ok(stored)
+    }
+}
+
+/// Divides the bytes of a node among its rows; what is left belongs to the node.
+pub(super) struct Shares {
+    stored: u64,
+    length: u64,
+    given: u64,
+}
+
+impl Shares {
+    pub(super) const fn of(leaf: &Leaf<'_>) -> Self {
+        Self { stored: leaf.stored, length: leaf.length as u64, given: 0 }
+    }
+
+    /// The bytes in the file for a row.
+    pub(super) fn take(&mut self, key: Term<'_>, value: Term<'_>) -> u64 {
+        // The pair of both has two bytes of its own.
+        self.take_bytes(2 + key.encoded().len() + value.encoded().len())
+    }
+
+    /// The bytes in the file for `length` bytes of the node's term.
+    pub(super) fn take_bytes(&mut self, length: usize) -> u64 {
+        let share = u128::from(self.stored) * length as u128 / u128::from(self.length.max(1));
+        let share = u64::try_from(share).unwrap_or(u64::MAX).min(self.stored - self.given);
+        self.given += share;
+        share
+    }
+
+    /// Adds the rest to the nodes, and a place that cannot be read if a row has an unknown form.
+    pub(super) fn finish(self, parts: &mut Parts, rows: Option<()>) {
+        let rest = self.stored - self.given;
+        match rows {
+            Some(()) => parts.add(Part::TreeNodes, rest, 0),
+            None => parts.add(Part::Unreadable, rest, 1),
+        }
+    }
+}
