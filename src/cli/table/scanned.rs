@@ -271,9 +271,12 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// Where something is, in short.
+/// Where something is, in short: an only node is the part of its name before the `@`, so that rows fit.
 fn place(plan: &Plan, node: &str) -> String {
-    layout::place(node, plan.snapshot.only_node().map(|node| &*node.name))
+    match plan.snapshot.only_node() {
+        Some(node) => printable(node.name.split_once('@').map_or(&*node.name, |(name, _)| name)),
+        None => layout::place(node, None),
+    }
 }
 
 /// A target in three short columns: name, range and node, such as `app/orders`, `00-7f` and `host`;

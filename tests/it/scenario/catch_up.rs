@@ -107,10 +107,11 @@ async fn compaction_hindered_by_writes_is_retried_afterwards() {
     let Decision::Refused(refusal) = plan.decision(target) else {
         panic!("the target is not refused")
     };
-    assert_eq!(refusal.reason.label(), "futile");
+    assert_eq!(refusal.reason.label(), "cool_down", "the writes have ceased, and may come again");
     let explanation = why(&plan, target, &refusal);
-    assert!(explanation.contains("had to catch up with concurrent writes"), "{explanation}");
+    assert!(explanation.contains("much was written while it ran"), "{explanation}");
     assert_eq!(plan.forecast(target).confidence, "learned");
-    assert_eq!(plan.forecast(target).reclaimable_bytes, Some(0));
+    let reclaimable = plan.forecast(target).reclaimable_bytes;
+    assert!(reclaimable.is_some_and(|bytes| bytes > 8 << 20), "{reclaimable:?}");
     freed_by_another(&mut rig).await;
 }
