@@ -82,6 +82,7 @@ impl Cluster {
     }
 
     fn publish(&mut self, now: Moment) {
+        let _taken = self.draft.take_movements();
         let snapshot = self.draft.publish(now);
         self.queues.apply_snapshot(&snapshot, now);
         let conditions = Conditions::default();
