@@ -24,17 +24,12 @@ pub(in crate::cli) fn changes(answer: &Changes, width: u16) -> String {
 fn entries(volume: &VolumeChanges, width: u16) -> String {
     let shown = volume.entries.get(..PRINTED).unwrap_or(&volume.entries);
     let name = |name: &Option<String>| printable(name.as_deref().unwrap_or_default());
-    let cause = |it: &ChangeLine| {
-        let cause = it.cause.as_deref().unwrap_or_default().replace('_', " ");
-        let by = it.by.as_deref().map_or_else(String::new, |by| format!(" by {by}"));
-        printable(&[cause, by].concat())
-    };
     let database = |it: &ChangeLine| match it.others {
         0 => name(&it.database),
         others => counted(others.into(), "other", "others"),
     };
     let mut text = Grid::of(width, shown)
-        .text("cause", cause)
+        .text("cause", |it| printable(&it.cause_in_words()))
         .text("database", database)
         .text("design document", |it| name(&it.design))
         .text("node", |it| name(&it.node))

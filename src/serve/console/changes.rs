@@ -63,7 +63,7 @@ fn one(volume: &VolumeChanges, now: Moment) -> Markup {
             div.wide tabindex="0" role="region" aria-label="Changes" { table {
                 thead { tr { th { "cause" } th { "database" } th.rest { "design document" } th.rest { "node" } th.number { "bytes" } } }
                 tbody { @for entry in volume.entries.iter().take(LISTED) { tr {
-                    td { (cause_of(entry)) }
+                    td { (entry.cause_in_words()) }
                     td.named { (database(entry)) }
                     td.rest { (name(entry.design.as_deref().unwrap_or_default())) }
                     td.rest { (name(entry.node.as_deref().unwrap_or_default())) }
@@ -84,19 +84,13 @@ fn database(entry: &ChangeLine) -> Markup {
     }
 }
 
-/// What an entry is about, in a few words.
-fn cause_of(entry: &ChangeLine) -> String {
-    let cause = entry.cause.as_deref().unwrap_or_default().replace('_', " ");
-    entry.by.as_deref().map_or_else(|| cause.clone(), |by| format!("{cause} by {by}"))
-}
-
 /// The bars of the waterfall: sums by cause, or by what else was asked for; growth first, then what was freed.
 fn steps(entries: &[ChangeLine]) -> Vec<(String, i64)> {
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
     for entry in entries {
         let other = [&entry.database, &entry.design, &entry.node].into_iter().flatten();
         let label = match &entry.cause {
-            Some(_) => cause_of(entry),
+            Some(_) => entry.cause_in_words(),
             None => other.cloned().collect::<Vec<_>>().join("/"),
         };
         let label = if label.is_empty() { "others".to_owned() } else { label };

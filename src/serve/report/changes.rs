@@ -87,12 +87,6 @@ impl Changes {
     pub fn of(accounts: &[AccountChanges], since: Moment, now: Moment) -> Self {
         let begin = accounts.iter().map(|it| it.since).min().unwrap_or(since);
         let end = accounts.iter().map(|it| it.until).max().unwrap_or(now);
-        let mut says: Vec<String> = accounts.iter().map(|it| sentence(it, now)).collect();
-        if says.is_empty() {
-            says.push(
-                "There are no books yet: they begin when everything was read once.".to_owned(),
-            );
-        }
         let volumes = accounts.iter().map(|account| VolumeChanges {
             volume: account.volume.clone(),
             nodes: account.nodes.clone(),
@@ -103,7 +97,13 @@ impl Changes {
             gaps: account.gaps.iter().map(GapLine::of).collect(),
             entries: account.entries.iter().map(ChangeLine::of).collect(),
         });
-        let volumes = volumes.collect();
+        let volumes: Vec<VolumeChanges> = volumes.collect();
+        let mut says: Vec<String> = volumes.iter().map(|volume| volume.says.clone()).collect();
+        if says.is_empty() {
+            says.push(
+                "There are no books yet: they begin when everything was read once.".to_owned(),
+            );
+        }
         Self { since: begin.rfc3339(), until: end.rfc3339(), says, volumes }
     }
 }
@@ -115,6 +115,13 @@ impl GapLine {
 }
 
 impl ChangeLine {
+    /// Its cause and who compacted, in a few words.
+    pub fn cause_in_words(&self) -> String {
+        let cause = self.cause.as_deref().unwrap_or_default().replace('_', " ");
+        let by = self.by.as_deref().map_or_else(String::new, |by| format!(" by {by}"));
+        cause + &by
+    }
+
     fn of(entry: &ChangeEntry) -> Self {
         let cause = entry.cause.map(|cause| Word::from(cause.label()));
         Self {

@@ -159,13 +159,7 @@ impl DbCompaction {
         reader: &mut Reader<'_>,
         row: &DocRow<'_>,
     ) -> Result<Vec<Option<Copy>>, WalkError> {
-        let mut copies = Vec::with_capacity(row.revisions.len());
-        for revision in &row.revisions {
-            let Revision { leaf: true, content: Some(content), .. } = *revision else {
-                copies.push(None);
-                continue;
-            };
-            let body = Body::of(reader, content)?;
+        copies_of(reader, row, |content, body| {
             let file = &mut self.file;
             let mut copy = Copy::default();
             body.each_attachment(|attachment| {
@@ -173,10 +167,9 @@ impl DbCompaction {
                 let chunks = copied_chunks(attachment).into_iter().map(place).collect();
                 copy.attachments.push((chunks, attachment.length));
             });
-            (copy.at, copy.stored) = self.file.append(without_markers(content.at, body.stored));
-            copies.push(Some(copy));
-        }
-        Ok(copies)
+            (copy.at, copy.stored) = file.append(without_markers(content.at, body.stored));
+            copy
+        })
     }
 
     /// Writes the last documents, each for `weight` documents, and terms of so many bytes.
@@ -212,13 +205,7 @@ impl DbCompaction {
             let into = u128::from(at) * space / file_bytes;
             from.saturating_add(u64::try_from(into).unwrap_or(u64::MAX))
         };
-        let mut copies = Vec::with_capacity(row.revisions.len());
-        for revision in &row.revisions {
-            let Revision { leaf: true, content: Some(content), .. } = *revision else {
-                copies.push(None);
-                continue;
-            };
-            let body = Body::of(reader, content)?;
+        let copies = copies_of(reader, row, |content, body| {
             let mut copy = Copy { at: place(content.at), stored: body.stored, ..Copy::default() };
             body.each_attachment(|attachment| {
                 let mut at = attachment.chunks().next().map_or(0, |(at, _)| place(at));
@@ -230,8 +217,8 @@ impl DbCompaction {
                 let chunks = copied_chunks(attachment).into_iter().map(&mut chunk).collect();
                 copy.attachments.push((chunks, attachment.length));
             });
-            copies.push(Some(copy));
-        }
+            copy
+        })?;
         self.id_rows.push(doc_item(DocTree::Id, row, &copies, self.revs_limit));
         if self.id_rows.len() >= ID_BATCH {
             self.add_ids();
@@ -259,6 +246,23 @@ impl DbCompaction {
         }
         self.file.end
     }
+}
+
+/// The copies of a document's revisions that are leaves, in the order of its revisions; `copy` says where each body
+/// and its attachments will be.
+fn copies_of<'a>(
+    reader: &mut Reader<'_>,
+    row: &DocRow<'a>,
+    mut copy: impl FnMut(Content<'a>, &Body<'a>) -> Copy,
+) -> Result<Vec<Option<Copy>>, WalkError> {
+    let copies = row.revisions.iter().map(|revision| {
+        let Revision { leaf: true, content: Some(content), .. } = *revision else {
+            return Ok(None);
+        };
+        let body = Body::of(reader, content)?;
+        Ok(Some(copy(content, &body)))
+    });
+    copies.collect()
 }
 
 /// A body in the new file, with its attachments: positions and lengths of chunks, and the length.
