@@ -81,6 +81,16 @@ fn operations_on_removed_target_do_not_affect_its_reused_row() {
 }
 
 #[test]
+fn a_part_is_found_again_however_many_there_are() {
+    let mut draft = Draft::new(10);
+    let (node, db) = (draft.get_or_add_node("a"), draft.get_or_add_db(name("app")));
+    let mut add = |of: u8| draft.get_or_add_part(node, db, None, Signature([of; 16]));
+    let parts: Vec<TargetIx> = (0..100).map(&mut add).collect();
+    let again: Vec<TargetIx> = (0..100).map(&mut add).collect();
+    assert_eq!(parts, again);
+}
+
+#[test]
 fn view_counts_all_its_copies_on_disk() {
     let mut draft = Draft::new(10);
     let db = draft.get_or_add_db(name("app"));
