@@ -39,8 +39,10 @@ const MAX_STEP: Duration = Duration::from_secs(300);
 /// How long a bucket without entries counts as just begun.
 const NEW_BUCKET: Duration = Duration::from_secs(120);
 
-/// How long the event of a compaction waits for the reading that shows its effect.
-const CREDIT_FOR: Duration = Duration::from_secs(900);
+/// How long the end of a compaction waits for the reading that shows its effect. A database's file is read again at
+/// once, and index files in the next sweep.
+const DATABASE_CREDIT_FOR: Duration = Duration::from_secs(900);
+const INDEX_CREDIT_FOR: Duration = Duration::from_secs(12 * HOUR);
 
 /// Maximum number of such events.
 const MAX_CREDITS: usize = 4_096;
@@ -395,7 +397,10 @@ impl Books {
                 self.current.add(own, Sum { bytes: -part, others: 0 });
             }
         }
-        credits.retain(|credit| credit.bytes > 0 && credit.at.age(now) < CREDIT_FOR);
+        credits.retain(|credit| {
+            let longest = if credit.is_index { INDEX_CREDIT_FOR } else { DATABASE_CREDIT_FOR };
+            credit.bytes > 0 && credit.at.age(now) < longest
+        });
         self.credits = credits;
     }
 
