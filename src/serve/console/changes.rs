@@ -61,13 +61,13 @@ fn one(volume: &VolumeChanges, now: Moment) -> Markup {
         @if !steps.is_empty() {
             (chart::waterfall([volume.before_bytes, volume.after_bytes], &steps, &volume.says))
             div.wide tabindex="0" role="region" aria-label="Changes" { table {
-                thead { tr { th { "cause" } th { "database" } th.rest { "design document" } th.rest { "node" } th.number { "bytes" } } }
+                thead { tr { th { "cause" } th { "database" } th.rest { "design document" } th.rest { "node" } th.n { "bytes" } } }
                 tbody { @for entry in volume.entries.iter().take(LISTED) { tr {
                     td { (entry.cause_in_words()) }
                     td.named { (database(entry)) }
                     td.rest { (name(entry.design.as_deref().unwrap_or_default())) }
                     td.rest { (name(entry.node.as_deref().unwrap_or_default())) }
-                    td.number { (size::signed(entry.bytes)) }
+                    td.n { (size::signed(entry.bytes)) }
                 } } }
             } }
         }

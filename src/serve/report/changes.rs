@@ -249,6 +249,7 @@ fn about(cause: Cause, entries: &[&ChangeEntry], sum: i64) -> String {
         Cause::Unknown => format!("files{of} of which only the size is known"),
         Cause::Measured => "files measured for the first time, or no longer".to_owned(),
         Cause::NotWatched => "changes while nobody watched".to_owned(),
+        Cause::Unaccounted if sum < 0 => "that no file of CouchDB explains".to_owned(),
         Cause::Unaccounted => {
             "that no file of CouchDB explains: other programs, or deleted files still open, which a restart of CouchDB frees".to_owned()
         }

@@ -291,6 +291,7 @@ async fn a_report_has_the_numbers_of_the_routes() {
     let after = space.reclaimable_bytes.unwrap();
     let waste = WasteCourse {
         after_bytes: Some(after),
+        since: Some(changes.volumes[0].since.clone()),
         grown_bytes: 30 * MIB,
         freed_bytes: 500 * MIB,
         before_bytes: Some(after + 470 * MIB),
