@@ -8,7 +8,7 @@ use super::{
 use crate::{
     ledger::ChangesBy,
     serve::report::{ChangeLine, Changes, VolumeChanges},
-    text::{Label as _, counted},
+    text::{Label as _, counted, size},
 };
 use maud::{Markup, html};
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -77,12 +77,16 @@ fn one(volume: &VolumeChanges, now: Moment) -> Markup {
                     td.named { (database(entry)) }
                     @if has_designs { td.rest { (name(entry.design.as_deref().unwrap_or_default())) } }
                     @if has_nodes { td.rest { (name(entry.node.as_deref().unwrap_or_default())) } }
-                    td.number { (chart::signed(entry.bytes)) }
+                    td.number { (size::signed(entry.bytes)) }
                 } } }
             } }
         }
         @if rest > 0 { p.quiet { "And " (counted(u64::try_from(rest).unwrap_or_default(), "smaller change", "smaller changes")) "." } }
-        @for gap in &volume.gaps { p.quiet { "Nothing was watched until " (ago(&gap.until, now)) ", since " (ago(&gap.from, now)) ": the changes of that time are included." } }
+        @if let Some(last) = volume.gaps.last() { p.quiet {
+            "Nothing was watched until " (ago(&last.until, now)) ", since " (ago(&last.from, now))
+            @if let more @ 1.. = volume.gaps.len() - 1 { ", and " (counted(more as u64, "time", "times")) " before" }
+            ": the changes of that time are included."
+        } }
     }
 }
 
