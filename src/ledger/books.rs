@@ -175,6 +175,11 @@ impl Books {
         volume.and_then(|volume| volume.nodes.first()).map_or(account, String::as_str)
     }
 
+    /// The nodes with an account.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
+    }
+
     /// Whether any account is open.
     pub fn is_open(&self) -> bool {
         !self.nodes.is_empty()

@@ -55,18 +55,28 @@ fn form(given: &Given) -> Markup {
 fn one(volume: &VolumeChanges, now: Moment) -> Markup {
     let steps = steps(&volume.entries);
     let rest = volume.entries.len().saturating_sub(LISTED);
+    let any = |has: fn(&ChangeLine) -> bool| volume.entries.iter().any(has);
+    let has_causes = any(|it| it.cause.is_some());
+    let has_designs = any(|it| it.design.is_some());
+    let has_nodes = volume.nodes.len() > 1 && any(|it| it.node.is_some());
     html! {
-        h2 { (name(volume.volume.as_deref().unwrap_or(&volume.nodes.join(", ")))) }
+        h2 { (name(&volume.name())) }
         p { (with_code(&volume.says)) }
         @if !steps.is_empty() {
             (chart::waterfall([volume.before_bytes, volume.after_bytes], &steps, &volume.says))
             div.wide tabindex="0" role="region" aria-label="Changes" { table {
-                thead { tr { th { "cause" } th { "database" } th.rest { "design document" } th.rest { "node" } th.n { "bytes" } } }
+                thead { tr {
+                    @if has_causes { th { "cause" } }
+                    th { "database" }
+                    @if has_designs { th.rest { "design document" } }
+                    @if has_nodes { th.rest { "node" } }
+                    th.n { "bytes" }
+                } }
                 tbody { @for entry in volume.entries.iter().take(LISTED) { tr {
-                    td { (entry.cause_in_words()) }
+                    @if has_causes { td { (entry.cause_in_words()) } }
                     td.named { (database(entry)) }
-                    td.rest { (name(entry.design.as_deref().unwrap_or_default())) }
-                    td.rest { (name(entry.node.as_deref().unwrap_or_default())) }
+                    @if has_designs { td.rest { (name(entry.design.as_deref().unwrap_or_default())) } }
+                    @if has_nodes { td.rest { (name(entry.node.as_deref().unwrap_or_default())) } }
                     td.n { (size::signed(entry.bytes)) }
                 } } }
             } }

@@ -17,6 +17,9 @@ const NAMED_CAUSES: usize = 3;
 /// The share of a cause from which a database is named as the one that it is about.
 const NAMED_SHARE: f64 = 0.6;
 
+/// A cause is said from this part of the largest one on.
+const SMALLEST_PART: u64 = 100;
+
 /// A gap is said from this part of the time asked for on: within shorter ones little happens.
 const GAP_SHARE: u32 = 10;
 
@@ -111,6 +114,16 @@ impl Changes {
     }
 }
 
+impl VolumeChanges {
+    /// Its name for people.
+    pub fn name(&self) -> String {
+        match &*self.nodes {
+            [node] if node == CLUSTER_NODE => "indexes".to_owned(),
+            nodes => self.volume.clone().unwrap_or_else(|| nodes.join(", ")),
+        }
+    }
+}
+
 impl GapLine {
     fn of((from, until): &(Moment, Moment)) -> Self {
         Self { from: from.rfc3339(), until: until.rfc3339() }
@@ -158,6 +171,8 @@ fn sentence(account: &AccountChanges, now: Moment) -> String {
         .filter(|(sum, _)| *sum != 0)
         .collect();
     parts.sort_by_key(|(sum, _)| std::cmp::Reverse(sum.unsigned_abs()));
+    let largest = parts.first().map_or(0, |(sum, _)| sum.unsigned_abs());
+    parts.retain(|(sum, _)| sum.unsigned_abs() >= largest / SMALLEST_PART);
     let of_sign = |is_growth: bool| {
         let named = parts.iter().filter(|(sum, _)| (*sum > 0) == is_growth).take(NAMED_CAUSES);
         named.map(|(sum, about)| format!("{} {about}", bytes(*sum))).collect::<Vec<_>>().join(", ")
@@ -167,7 +182,7 @@ fn sentence(account: &AccountChanges, now: Moment) -> String {
         0 if parts.is_empty() => return format!("{name} has not changed since {since}."),
         0 => return format!("{name} is as large as {since}: {more}; less {less}."),
         1.. => (more, ("less", less), "grew"),
-        ..0 => (less, ("more", more), "shrank"),
+        ..0 => (less, ("added", more), "shrank"),
     };
     let mut says = format!("{name} {verb} by {} since {since}", bytes(change));
     if !first.is_empty() {
@@ -187,13 +202,13 @@ fn sentence(account: &AccountChanges, now: Moment) -> String {
     says
 }
 
-/// A name for people: the host of a node.
+/// A name for people: that of a node without `couchdb@`, CouchDB's default.
 fn account_name(account: &AccountChanges) -> String {
-    let host = |name: &str| name.split_once('@').map_or(name, |(_, host)| host).to_owned();
+    let host = |name: &str| name.strip_prefix("couchdb@").unwrap_or(name).to_owned();
     match (&account.volume, &*account.nodes) {
         (Some(volume), _) => host(volume),
         (None, [node]) if node == CLUSTER_NODE => "the space of indexes".to_owned(),
-        (None, nodes) => format!("the files on {}", host(&nodes.join(", "))),
+        (None, nodes) => format!("the space of files on {}", host(&nodes.join(", "))),
     }
 }
 

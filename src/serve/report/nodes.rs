@@ -8,7 +8,7 @@ use crate::{
         Plan,
         pressure::{Pressures, Signal},
     },
-    table::{DiskUsage, FoundShards, Node, NodeIx, NodeSmoosh, SmooshChannel, Totals, VolumeUsage},
+    table::{DiskUsage, Node, NodeIx, NodeSmoosh, SmooshChannel, Totals, VolumeUsage},
     text::Label,
 };
 use couchdb_client::OwnAddress;
@@ -96,7 +96,7 @@ fn findings(node: &Node) -> Vec<Word> {
     let finding = Word::Borrowed(
         "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it",
     );
-    let foreign = node.found_shards.and_then(FoundShards::problem).map(Word::Owned);
+    let foreign = node.foreign_directory.as_deref().map(|problem| Word::Owned(problem.to_owned()));
     needs_address.then_some(finding).into_iter().chain(foreign).collect()
 }
 

@@ -220,11 +220,10 @@ impl Report {
         let columns = columns.into_iter().chain([("change", true), ("full", false)]).collect();
         let size = |bytes: i64| format_size(bytes.try_into().unwrap_or_default()).to_string();
         let row = |volume: &&VolumeChanges| {
-            let name = volume.volume.clone().unwrap_or_else(|| volume.nodes.join(", "));
             let space =
                 self.space.volumes.iter().find(|it| Some(&it.volume) == volume.volume.as_ref());
             vec![
-                name,
+                volume.name(),
                 size(volume.before_bytes),
                 size(volume.after_bytes),
                 signed(volume.after_bytes - volume.before_bytes),
