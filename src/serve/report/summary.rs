@@ -221,7 +221,7 @@ impl Report {
             ]
         };
         let rows = volumes.iter().take(LISTED).map(row).collect();
-        let says = volumes.iter().take(SAID).map(|volume| capital(&volume.says)).collect();
+        let says = volumes.iter().take(SAID).map(|volume| volume.says.clone()).collect();
         let mut blocks = vec![Block::Table(columns, rows), Block::List(says)];
         if let more @ 1.. = volumes.len().saturating_sub(LISTED) {
             let more = counted(more as u64, "more volume", "more volumes");
