@@ -33,14 +33,16 @@ const DAILY_ENTRIES: usize = 1_500;
 /// Entries of the current bucket beyond which the smaller half is summed up.
 const MAX_CURRENT_ENTRIES: usize = 20_000;
 
-/// A longer time without a step is a gap: recliner did not run, or the clock was set.
+/// A longer time without a step ends a bucket: recliner did not run, or the clock was set.
 const MAX_STEP: Duration = Duration::from_secs(300);
 
 /// How long a bucket without entries counts as just begun.
 const NEW_BUCKET: Duration = Duration::from_secs(120);
 
-/// How long the event of a compaction waits for the reading that shows its effect.
-const CREDIT_FOR: Duration = Duration::from_secs(900);
+/// How long the end of a compaction waits for the reading that shows its effect. A database's file is read again at
+/// once, and index files in the next sweep.
+const DATABASE_CREDIT_FOR: Duration = Duration::from_secs(900);
+const INDEX_CREDIT_FOR: Duration = Duration::from_secs(12 * HOUR);
 
 /// Maximum number of such events.
 const MAX_CREDITS: usize = 4_096;
@@ -110,23 +112,25 @@ pub struct Books {
     /// Movements on nodes that were not.
     pending: Vec<(String, Movement)>,
     members: BTreeSet<String>,
+    /// The interval of sweeps: a shorter time without a step hides nothing.
+    pub(super) interval: Duration,
     credits: Vec<Credit>,
     totals: BTreeMap<(String, Cause), CauseTotals>,
 }
 
 impl Books {
-    /// Continues the books of an earlier process, or begins new ones.
-    pub fn resume(stored: Option<(&[u8], &[u8])>, now: Moment) -> Self {
+    /// Continues the books of an earlier process, or begins new ones; `interval` is that of sweeps.
+    pub fn resume(stored: Option<(&[u8], &[u8])>, interval: Duration, now: Moment) -> Self {
         let read = stored.and_then(|(books, bucket)| {
             let books: StoredBooks = postcard::from_bytes(books).ok()?;
             Some((books, Bucket::decode(bucket)?))
         });
         let Some((books, current)) = read else {
             let current = Bucket { from: now, until: now, ..Bucket::default() };
-            return Self { current, ..Self::default() };
+            return Self { current, interval, ..Self::default() };
         };
         let StoredBooks { nodes, volumes, closed, .. } = books;
-        let mut books = Self { nodes, volumes, closed, current, ..Self::default() };
+        let mut books = Self { nodes, volumes, closed, current, interval, ..Self::default() };
         books.advance(now);
         books
     }
@@ -171,6 +175,11 @@ impl Books {
         volume.and_then(|volume| volume.nodes.first()).map_or(account, String::as_str)
     }
 
+    /// The nodes with an account.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
+    }
+
     /// Whether any account is open.
     pub fn is_open(&self) -> bool {
         !self.nodes.is_empty()
@@ -182,7 +191,9 @@ impl Books {
         let hour = Moment::from_unix(now.unix() - now.unix() % HOUR);
         if last.age(now) > MAX_STEP && self.is_open() {
             self.close(last);
-            self.current.gaps.push((last, now));
+            if last.age(now) > self.interval {
+                self.current.gaps.push((last, now));
+            }
         } else if now.age(last) > MAX_STEP {
             self.close(last);
             self.current.from = now;
@@ -391,7 +402,10 @@ impl Books {
                 self.current.add(own, Sum { bytes: -part, others: 0 });
             }
         }
-        credits.retain(|credit| credit.bytes > 0 && credit.at.age(now) < CREDIT_FOR);
+        credits.retain(|credit| {
+            let longest = if credit.is_index { INDEX_CREDIT_FOR } else { DATABASE_CREDIT_FOR };
+            credit.bytes > 0 && credit.at.age(now) < longest
+        });
         self.credits = credits;
     }
 

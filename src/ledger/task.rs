@@ -39,6 +39,8 @@ pub(crate) struct LedgerInputs {
     pub(crate) disks: watch::Receiver<Arc<Disks>>,
     /// The journal.
     pub(crate) journal: Journal,
+    /// The interval of sweeps.
+    pub(crate) interval: Duration,
 }
 
 /// The task that keeps the books.
@@ -113,7 +115,8 @@ impl LedgerTask {
         let current = stored.as_deref().and_then(Books::current_of);
         let buckets = journal.ledger_buckets(current.into_iter().collect()).await?;
         let current = buckets.first().map(|(_, bytes)| &**bytes);
-        Ok(Books::resume(stored.as_deref().zip(current), self.clock.now()))
+        let stored = stored.as_deref().zip(current);
+        Ok(Books::resume(stored, self.inputs.interval, self.clock.now()))
     }
 
     fn measure(&mut self) {

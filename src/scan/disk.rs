@@ -238,7 +238,11 @@ impl Disk {
             let on_node = self.nodes.entry(*at).or_default();
             // The walks of this process handle the nodes that it reads itself.
             if on_node.ended.is_none() {
+                if !nodes.contains(at) {
+                    draft.set_shows_files(*at, false);
+                }
                 remove_gone(draft, *at, &on_node.met, false);
+                draft.set_shows_files(*at, nodes.contains(at));
             }
         }
     }
@@ -260,6 +264,7 @@ impl Disk {
         on_node.ended = Some(disk);
         if whole {
             remove_gone(draft, node, &on_node.met, without_map);
+            draft.set_shows_files(node, true);
         }
     }
 }

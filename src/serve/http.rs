@@ -36,6 +36,7 @@ mod server;
 mod socket;
 mod state;
 mod status;
+mod summary;
 mod targets;
 mod turn;
 mod updates;
@@ -80,6 +81,7 @@ fn routes() -> Vec<Route> {
         what_if::routes(),
         scorecard::routes(),
         changes::routes(),
+        summary::routes(),
         advice::routes(),
         preflight::routes(),
         journal::routes(),

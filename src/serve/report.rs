@@ -29,6 +29,7 @@ mod runs;
 mod scorecard;
 mod space;
 mod status;
+mod summary;
 mod suspension;
 mod usage;
 pub(crate) mod vocabulary;
@@ -70,6 +71,7 @@ pub use status::{
     ConfigLine, Configuration, EntryLine, Feeds, PeerLine, ReadErrors, SimulatedWeek, Status,
     Sweep, TakeoverLine,
 };
+pub use summary::{AdviceDone, Cost, Report, ReportAnswers, WasteCourse};
 pub use suspension::SuspensionLine;
 pub use usage::{AttributeBy, Usage, UsageBytes, UsageLine};
 pub use what_if::{

@@ -47,6 +47,7 @@ use std::{
     future::ready,
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::{mpsc, oneshot, watch as latest};
 use tokio_util::{
@@ -335,13 +336,14 @@ impl ClusterMonitor {
     pub fn start_ledger(
         &mut self,
         journal: Journal,
+        interval: Duration,
         tasks: &mut TaskSet,
     ) -> latest::Receiver<Arc<Books>> {
         let Some(movements) = self.movements.take() else {
             return latest::channel(Arc::default()).1;
         };
         let (status, disks) = (self.scanner.status.clone(), self.disks.clone());
-        let inputs = LedgerInputs { movements, status, disks, journal };
+        let inputs = LedgerInputs { movements, status, disks, journal, interval };
         let (task, books) = LedgerTask::new(self.clock, inputs);
         tasks.spawn("ledger", task.run(self.stop.clone()));
         books

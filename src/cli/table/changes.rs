@@ -16,6 +16,10 @@ pub(in crate::cli) fn changes(answer: &Changes, width: u16) -> String {
         answer.says.iter().map(|says| paragraph(&printable(says), width)).collect();
     for volume in answer.volumes.iter().filter(|volume| !volume.entries.is_empty()) {
         text.push('\n');
+        if answer.volumes.len() > 1 {
+            let name = volume.volume.clone().unwrap_or_else(|| volume.nodes.join(", "));
+            text.push_str(&paragraph(&format!("{}:", printable(&name)), width));
+        }
         text.push_str(&entries(volume, width));
     }
     text
@@ -28,13 +32,14 @@ fn entries(volume: &VolumeChanges, width: u16) -> String {
         0 => name(&it.database),
         others => counted(others.into(), "other", "others"),
     };
-    let mut text = Grid::of(width, shown)
+    let mut grid = Grid::of(width, shown)
         .text("cause", |it| printable(&it.cause_in_words()))
         .text("database", database)
-        .text("design document", |it| name(&it.design))
-        .text("node", |it| name(&it.node))
-        .number("bytes", |it| signed(it.bytes))
-        .wrapped();
+        .text("design document", |it| name(&it.design));
+    if volume.nodes.len() > 1 {
+        grid = grid.text("node", |it| name(&it.node));
+    }
+    let mut text = grid.number("bytes", |it| signed(it.bytes)).wrapped();
     let rest = volume.entries.get(PRINTED..).unwrap_or_default();
     if !rest.is_empty() {
         let sum = rest.iter().map(|entry| entry.bytes).sum();

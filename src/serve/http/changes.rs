@@ -64,11 +64,20 @@ pub(super) async fn changes_of(
     let since = read("since", query.since.as_deref().unwrap_or(SINCE)).map_err(ApiError::bad)?;
     let until = query.until.as_deref().map(|text| read("until", text)).transpose();
     let until = until.map_err(ApiError::bad)?;
+    let by = query.by.map(|Named(by)| by);
+    changes_found(state, &ChangesQuery { since, until, by, name: query.name }).await
+}
+
+/// What changed, for a program, a page or a report.
+pub(super) async fn changes_found(
+    state: &AppState,
+    query: &ChangesQuery,
+) -> Result<Changes, ApiError> {
     let books = Arc::clone(&state.ledger.borrow());
-    let stored = journal_of(state)?.ledger_buckets(books.needed(since));
+    let stored = journal_of(state)?.ledger_buckets(books.needed(query.since));
     let stored = in_turn(state, stored).await?;
     let buckets: Vec<Bucket> =
         stored.iter().filter_map(|(_, bytes)| Bucket::decode(bytes)).collect();
-    let query = ChangesQuery { since, until, by: query.by.map(|Named(by)| by), name: query.name };
-    Ok(Changes::of(&changes(&books, &buckets, &query), since, now))
+    let found = changes(&books, &buckets, query);
+    Ok(Changes::of(&found, query.since, state.clock.now()))
 }

@@ -17,6 +17,12 @@ const NAMED_CAUSES: usize = 3;
 /// The share of a cause from which a database is named as the one that it is about.
 const NAMED_SHARE: f64 = 0.6;
 
+/// A cause is said from this part of the largest one on.
+const SMALLEST_PART: u64 = 100;
+
+/// A gap is said from this part of the time asked for on: within shorter ones little happens.
+const GAP_SHARE: u32 = 10;
+
 /// The changes of every volume, and of the files of the nodes whose volume is not known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Changes {
@@ -155,6 +161,8 @@ fn sentence(account: &AccountChanges, now: Moment) -> String {
         .filter(|(sum, _)| *sum != 0)
         .collect();
     parts.sort_by_key(|(sum, _)| std::cmp::Reverse(sum.unsigned_abs()));
+    let largest = parts.first().map_or(0, |(sum, _)| sum.unsigned_abs());
+    parts.retain(|(sum, _)| sum.unsigned_abs() >= largest / SMALLEST_PART);
     let of_sign = |is_growth: bool| {
         let named = parts.iter().filter(|(sum, _)| (*sum > 0) == is_growth).take(NAMED_CAUSES);
         named.map(|(sum, about)| format!("{} {about}", bytes(*sum))).collect::<Vec<_>>().join(", ")
@@ -164,7 +172,7 @@ fn sentence(account: &AccountChanges, now: Moment) -> String {
         0 if parts.is_empty() => return format!("{name} has not changed since {since}."),
         0 => return format!("{name} is as large as {since}: {more}; less {less}."),
         1.. => (more, ("less", less), "grew"),
-        ..0 => (less, ("more", more), "shrank"),
+        ..0 => (less, ("added", more), "shrank"),
     };
     let mut says = format!("{name} {verb} by {} since {since}", bytes(change));
     if !first.is_empty() {
@@ -173,7 +181,10 @@ fn sentence(account: &AccountChanges, now: Moment) -> String {
     if !second.1.is_empty() {
         says.push_str(&format!("; {} {}", second.0, second.1));
     }
-    if let Some((from, until)) = account.gaps.last() {
+    let length = |(from, until): &&(Moment, Moment)| from.age(*until);
+    let longest = account.gaps.iter().max_by_key(length);
+    let asked = account.since.age(account.until);
+    if let Some((from, until)) = longest.filter(|gap| length(gap) >= asked / GAP_SHARE) {
         let (from, until) = (in_words(*from, now), in_words(*until, now));
         says.push_str(&format!(" (nothing was watched from {from} to {until})"));
     }
@@ -243,6 +254,7 @@ fn about(cause: Cause, entries: &[&ChangeEntry], sum: i64) -> String {
         Cause::Unknown => format!("files{of} of which only the size is known"),
         Cause::Measured => "files measured for the first time, or no longer".to_owned(),
         Cause::NotWatched => "changes while nobody watched".to_owned(),
+        Cause::Unaccounted if sum < 0 => "that no file of CouchDB explains".to_owned(),
         Cause::Unaccounted => {
             "that no file of CouchDB explains: other programs, or deleted files still open, which a restart of CouchDB frees".to_owned()
         }
