@@ -158,7 +158,7 @@ impl Report {
     }
 
     /// What it says.
-    pub fn blocks(&self) -> Vec<Block> {
+    pub(crate) fn blocks(&self) -> Vec<Block> {
         let mut blocks = vec![Block::Paragraph(self.advice.says.clone())];
         for (heading, part) in [
             ("Waste", self.says_waste()),
