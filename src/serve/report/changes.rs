@@ -129,6 +129,16 @@ impl Changes {
     }
 }
 
+impl VolumeChanges {
+    /// Its name for people.
+    pub fn name(&self) -> String {
+        match &*self.nodes {
+            [node] if node == CLUSTER_NODE => "indexes".to_owned(),
+            nodes => self.volume.clone().unwrap_or_else(|| nodes.join(", ")),
+        }
+    }
+}
+
 impl GapLine {
     fn of((from, until): &(Moment, Moment)) -> Self {
         Self { from: from.rfc3339(), until: until.rfc3339() }
@@ -208,13 +218,13 @@ fn sentence(account: &AccountChanges, reasons: &BTreeMap<String, String>, now: M
     says
 }
 
-/// A name for people: the host of a node.
+/// A name for people: that of a node without `couchdb@`, CouchDB's default.
 fn account_name(account: &AccountChanges) -> String {
-    let host = |name: &str| name.split_once('@').map_or(name, |(_, host)| host).to_owned();
+    let host = |name: &str| name.strip_prefix("couchdb@").unwrap_or(name).to_owned();
     match (&account.volume, &*account.nodes) {
         (Some(volume), _) => host(volume),
         (None, [node]) if node == CLUSTER_NODE => "the space of indexes".to_owned(),
-        (None, nodes) => format!("the files on {}", host(&nodes.join(", "))),
+        (None, nodes) => format!("the space of files on {}", host(&nodes.join(", "))),
     }
 }
 
