@@ -86,6 +86,8 @@ pub struct Node {
     pub volume_usage: Vec<VolumeUsage>,
     /// Targets for which CouchDB and files' headers disagree, if both were read.
     pub disagreements: Option<u64>,
+    /// Why its list of running tasks could not be read although it answers.
+    pub unread_tasks: Option<Arc<str>>,
     /// Why the directories that are read for it cannot be its own, in a sentence; their free space is not
     /// its own either.
     pub foreign_directory: Option<Arc<str>>,

@@ -370,6 +370,9 @@ impl Scanner {
         let at = draft.get_or_add_node(node);
         self.unseen.polled(at, flushes);
         self.followed.node_answered(draft, at, tasks.is_ok());
+        let problem = tasks.as_ref().err().filter(|unread| !unread.is_silence());
+        let problem: Option<Arc<str>> = problem.map(|unread| (*unread.message).into());
+        draft.update_node(at, |node| node.unread_tasks = problem.clone());
         match tasks {
             Ok(tasks) => {
                 if !tasks.is_empty() {
