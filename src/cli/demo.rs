@@ -289,7 +289,7 @@ mod tests {
                 plan: Arc::clone(&monitor.planner.plan.borrow()),
                 status: Arc::clone(&monitor.scanner.status.borrow()),
                 node_settings: Arc::clone(&node_settings.borrow()),
-                volume_dates: None,
+                forecasts: Arc::default(),
                 lags: Arc::default(),
                 settings: settings.advice,
                 remedy_settings: RemedySettings::from(&settings),

@@ -18,6 +18,7 @@ mod docs;
 mod error;
 mod explain;
 mod facts;
+mod forecasts;
 mod guard;
 mod journal;
 mod metrics;
@@ -80,6 +81,7 @@ fn routes() -> Vec<Route> {
         what_if::routes(),
         scorecard::routes(),
         changes::routes(),
+        forecasts::routes(),
         advice::routes(),
         preflight::routes(),
         journal::routes(),
