@@ -39,8 +39,10 @@ const MAX_STEP: Duration = Duration::from_secs(300);
 /// How long a bucket without entries counts as just begun.
 const NEW_BUCKET: Duration = Duration::from_secs(120);
 
-/// How long the event of a compaction waits for the reading that shows its effect.
-const CREDIT_FOR: Duration = Duration::from_secs(900);
+/// How long the end of a compaction waits for the reading that shows its effect. A database's file is read again at
+/// once, and index files in the next sweep.
+const DATABASE_CREDIT_FOR: Duration = Duration::from_secs(900);
+const INDEX_CREDIT_FOR: Duration = Duration::from_secs(12 * HOUR);
 
 /// Maximum number of such events.
 const MAX_CREDITS: usize = 4_096;
@@ -169,6 +171,11 @@ impl Books {
     pub fn node_of<'a>(&'a self, account: &'a str) -> &'a str {
         let volume = self.volumes.get(account).filter(|_| !self.nodes.contains_key(account));
         volume.and_then(|volume| volume.nodes.first()).map_or(account, String::as_str)
+    }
+
+    /// The nodes with an account.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
     }
 
     /// Whether any account is open.
@@ -391,7 +398,10 @@ impl Books {
                 self.current.add(own, Sum { bytes: -part, others: 0 });
             }
         }
-        credits.retain(|credit| credit.bytes > 0 && credit.at.age(now) < CREDIT_FOR);
+        credits.retain(|credit| {
+            let longest = if credit.is_index { INDEX_CREDIT_FOR } else { DATABASE_CREDIT_FOR };
+            credit.bytes > 0 && credit.at.age(now) < longest
+        });
         self.credits = credits;
     }
 

@@ -60,6 +60,13 @@ pub enum Cause {
     Unaccounted,
 }
 
+impl Cause {
+    /// Whether bytes of this cause can be added to a disk. Other causes only free.
+    pub const fn can_add(self) -> bool {
+        !matches!(self, Self::DatabaseDeleted | Self::IndexDeleted | Self::ShardMovedOut)
+    }
+}
+
 /// Attributes the change of a file between two readings; the sum is exactly the difference of the sizes. Empty if a
 /// size is unknown.
 pub fn changes_of_file(kind: TargetKind, before: &Facts, after: &Facts) -> Vec<(Cause, i64)> {

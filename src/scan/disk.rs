@@ -232,7 +232,11 @@ impl Disk {
             let on_node = self.nodes.entry(*at).or_default();
             // The walks of this process handle the nodes that it reads itself.
             if on_node.ended.is_none() {
+                if !nodes.contains(at) {
+                    draft.set_shows_files(*at, false);
+                }
                 remove_gone(draft, *at, &on_node.met, false);
+                draft.set_shows_files(*at, nodes.contains(at));
             }
         }
     }
@@ -249,6 +253,7 @@ impl Disk {
         on_node.ended = Some(disk);
         if whole {
             remove_gone(draft, node, &on_node.met, without_map);
+            draft.set_shows_files(node, true);
         }
     }
 }

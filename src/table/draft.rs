@@ -397,6 +397,7 @@ impl Draft {
         let Some(&row) = self.current.rows.get(ix.as_usize()) else { return };
         self.mark_confirmed(ix);
         self.count_removed(ix);
+        self.movements.unnamed_parts.remove(&ix);
         self.remove_from_sums(ix);
         let place = ix.row();
         if let Some(part) = part_at(&self.current, place)

@@ -4,7 +4,7 @@
 //! change of a counted size passes here, where both readings are at hand, so that no table of earlier sizes is needed:
 //! the difference of a node's counted bytes is exactly the sum of its movements.
 
-use super::{IndexSet, NodeIx};
+use super::{IndexSet, NodeIx, TargetIx};
 use crate::model::cause::Cause;
 use hashbrown::HashMap;
 use std::{sync::Arc, time::Duration};
@@ -62,6 +62,10 @@ pub(super) struct MovementKey {
 #[derive(Debug, Default)]
 pub(super) struct MovementSums {
     pub(super) entries: HashMap<MovementKey, i64>,
+    /// Nodes whose index files are all known one by one.
+    pub(super) shown: IndexSet,
+    /// New index files whose design document is not known yet, with their bytes when they were found.
+    pub(super) unnamed_parts: HashMap<TargetIx, i64>,
     pub(super) bytes_of: Vec<i64>,
     /// The files of each node besides those of targets, as last walked.
     pub(super) other_files: Vec<Vec<(Cause, u64)>>,

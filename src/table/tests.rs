@@ -46,6 +46,22 @@ fn readers_see_only_the_published_state() {
 }
 
 #[test]
+fn parts_are_found_again_however_many_there_are() {
+    let mut draft = Draft::new(10);
+    let node = draft.get_or_add_node("couchdb@a");
+    let db = draft.get_or_add_db(name("app"));
+    let signature = |at: u8| Signature([at; 16]);
+    let mut add = |at| draft.get_or_add_part(node, db, Some(RANGE), signature(at));
+    let first: Vec<_> = (0..200).map(&mut add).collect();
+    let again: Vec<_> = (0..200).map(&mut add).collect();
+    assert_eq!(again, first);
+    first.iter().step_by(2).for_each(|ix| draft.remove(*ix));
+    let left =
+        (0..200).filter(|at| draft.find_part(node, db, Some(RANGE), signature(*at)).is_some());
+    assert_eq!(left.count(), 100);
+}
+
+#[test]
 fn operations_on_removed_target_do_not_affect_its_reused_row() {
     let mut draft = Draft::new(10);
     let node = draft.get_or_add_node("couchdb@a");

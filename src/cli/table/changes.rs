@@ -28,13 +28,14 @@ fn entries(volume: &VolumeChanges, width: u16) -> String {
         0 => name(&it.database),
         others => counted(others.into(), "other", "others"),
     };
-    let mut text = Grid::of(width, shown)
+    let mut grid = Grid::of(width, shown)
         .text("cause", |it| printable(&it.cause_in_words()))
         .text("database", database)
-        .text("design document", |it| name(&it.design))
-        .text("node", |it| name(&it.node))
-        .number("bytes", |it| signed(it.bytes))
-        .wrapped();
+        .text("design document", |it| name(&it.design));
+    if volume.nodes.len() > 1 {
+        grid = grid.text("node", |it| name(&it.node));
+    }
+    let mut text = grid.number("bytes", |it| signed(it.bytes)).wrapped();
     let rest = volume.entries.get(PRINTED..).unwrap_or_default();
     if !rest.is_empty() {
         let sum = rest.iter().map(|entry| entry.bytes).sum();

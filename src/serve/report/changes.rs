@@ -17,6 +17,9 @@ const NAMED_CAUSES: usize = 3;
 /// The share of a cause from which a database is named as the one that it is about.
 const NAMED_SHARE: f64 = 0.6;
 
+/// A gap is said from this part of the time asked for on: within shorter ones little happens.
+const GAP_SHARE: u32 = 10;
+
 /// The changes of every volume, and of the files of the nodes whose volume is not known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Changes {
@@ -173,7 +176,10 @@ fn sentence(account: &AccountChanges, now: Moment) -> String {
     if !second.1.is_empty() {
         says.push_str(&format!("; {} {}", second.0, second.1));
     }
-    if let Some((from, until)) = account.gaps.last() {
+    let length = |(from, until): &&(Moment, Moment)| from.age(*until);
+    let longest = account.gaps.iter().max_by_key(length);
+    let asked = account.since.age(account.until);
+    if let Some((from, until)) = longest.filter(|gap| length(gap) >= asked / GAP_SHARE) {
         let (from, until) = (in_words(*from, now), in_words(*until, now));
         says.push_str(&format!(" (nothing was watched from {from} to {until})"));
     }

@@ -65,7 +65,13 @@ impl Draft {
         }
         let changes = match (before, after) {
             (None, None) => return,
-            (None, Some(bytes)) => vec![(self.cause_of_new(target), difference(0, bytes))],
+            (None, Some(bytes)) => {
+                // A new index whose files were found first is counted on their nodes.
+                let found = self.new_part_bytes(target).min(bytes);
+                let new = bytes.saturating_sub(found);
+                let cause = self.cause_of_new(target);
+                vec![(Cause::Measured, difference(0, found)), (cause, difference(0, new))]
+            }
             (Some(bytes), None) => {
                 let is_gone = target.state() == TargetState::Missing;
                 let cause = if is_gone { self.cause_of_gone(target) } else { Cause::Measured };
@@ -78,6 +84,23 @@ impl Draft {
         }
     }
 
+    /// Books a new index file by the design document that turned out to be its own.
+    pub(super) fn count_design_found(&mut self, ix: TargetIx) {
+        let Some(target) = self.current.target(ix) else { return };
+        if target.view().is_none_or(|view| view.designs.is_empty()) {
+            return;
+        }
+        let Some(bytes) = self.movements.unnamed_parts.remove(&ix) else { return };
+        let key = MovementKey {
+            node: target.node_ix(),
+            cause: Cause::NewIndex,
+            db: target.db_name().db.into(),
+            design: Box::default(),
+        };
+        self.movements.add(key, bytes.saturating_neg());
+        self.add_movement(ix, Cause::NewIndex, bytes);
+    }
+
     /// Records that a database was deleted, before its targets are removed.
     pub fn database_deleted(&mut self, db: DbIx) {
         self.movements.deleted.insert(db.as_usize());
@@ -87,9 +110,23 @@ impl Draft {
     pub(super) fn count_removed(&mut self, ix: TargetIx) {
         let Some(target) = self.current.target(ix) else { return };
         if let Some(bytes) = target.counted_bytes() {
-            let cause = self.cause_of_gone(target);
+            let is_hidden = target.is_part() && !self.shows_files(target.node_ix());
+            let cause = if is_hidden { Cause::Measured } else { self.cause_of_gone(target) };
             self.add_movement(ix, cause, difference(bytes, 0));
         }
+    }
+
+    /// Records whether all index files of a node are known one by one from now on: others are new then, and one that
+    /// is no longer found was deleted.
+    pub fn set_shows_files(&mut self, node: NodeIx, shows: bool) {
+        match shows {
+            true => self.movements.shown.insert(node.as_usize()),
+            false => self.movements.shown.remove(node.as_usize()),
+        };
+    }
+
+    fn shows_files(&self, node: NodeIx) -> bool {
+        self.movements.shown.contains(node.as_usize())
     }
 
     /// Records the sizes of a node's files besides those of targets.
@@ -113,6 +150,9 @@ impl Draft {
         // What was there before is not broken down: the first sweep finds everything.
         let is_named = cause != Cause::Measured;
         let design = target.view().and_then(|view| view.designs.first());
+        if cause == Cause::NewIndex && design.is_none() {
+            self.movements.unnamed_parts.insert(ix, bytes);
+        }
         let key = MovementKey {
             node: target.node_ix(),
             cause,
@@ -126,7 +166,7 @@ impl Draft {
     fn cause_of_new(&self, target: TargetRef<'_>) -> Cause {
         let Some(node) = self.current.node(target.node_ix()) else { return Cause::Measured };
         let is_known = match target.is_part() {
-            true => node.disk_usage.is_some(),
+            true => self.shows_files(target.node_ix()),
             false => {
                 node.last_success.is_some()
                     || self.movements.restored.contains(target.node_ix().as_usize())
@@ -167,6 +207,21 @@ impl Draft {
             (TargetKind::Db, _) => Cause::DatabaseDeleted,
             (TargetKind::View | TargetKind::Search | TargetKind::Cleanup, _) => Cause::IndexDeleted,
         }
+    }
+
+    /// Bytes of a cluster-wide view's files that were found before it, and counted as new.
+    fn new_part_bytes(&self, target: TargetRef<'_>) -> u64 {
+        let Some(view) = target.view().filter(|_| !target.is_part()) else { return 0 };
+        if self.movements.unnamed_parts.is_empty() {
+            return 0;
+        }
+        let copies = self.copies_of(target.db());
+        let shards = copies.iter().filter_map(|ix| self.current.target(*ix));
+        let parts = shards.filter_map(|shard| {
+            self.find_part(shard.node_ix(), shard.db(), shard.range(), view.signature)
+        });
+        let new = parts.filter_map(|ix| self.movements.unnamed_parts.get(&ix));
+        new.filter_map(|bytes| u64::try_from(*bytes).ok()).fold(0, u64::saturating_add)
     }
 
     /// Whether the node has another shard of the database, of a range like this.
@@ -213,4 +268,89 @@ pub(crate) fn recount(snapshot: &Snapshot) -> Vec<i64> {
             difference(0, target.counted_bytes().unwrap_or_default());
     }
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::ShardMapEntry;
+    use couchdb_names::Signature;
+
+    const MIB: u64 = 1 << 20;
+    const RANGE: Range = Range { from: 0, to: u32::MAX };
+    const SIGNATURE: Signature = Signature([7; 16]);
+
+    /// Two copies of one shard on two nodes, of which one shows its files; everything was read once.
+    fn two_copies() -> (Draft, DbIx, [NodeIx; 2]) {
+        let mut draft = Draft::new(1);
+        let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });
+        draft.set_shard_map(db, ShardMapEntry { copies: 2, ranges: 1 }, &[]);
+        let nodes = ["couchdb@a", "couchdb@b"].map(|name| draft.get_or_add_node(name));
+        for node in nodes {
+            draft.get_or_add_shard(node, db, Some(RANGE));
+        }
+        for node in [NodeIx::CLUSTER, nodes[0], nodes[1]] {
+            draft.update_node(node, |node| node.last_success = Some(Moment::from_unix(1)));
+        }
+        draft.set_shows_files(nodes[0], true);
+        draft.take_movements();
+        (draft, db, nodes)
+    }
+
+    fn view() -> View {
+        let designs = Arc::new(["_design/clients".into()]);
+        View { signature: SIGNATURE, designs, ..View::default() }
+    }
+
+    fn add_part(draft: &mut Draft, node: NodeIx, db: DbIx) -> TargetIx {
+        let ix = draft.get_or_add_part(node, db, Some(RANGE), SIGNATURE);
+        draft.set_facts(ix, Facts::sized(MIB, MIB));
+        ix
+    }
+
+    fn add_view(draft: &mut Draft, db: DbIx) -> TargetIx {
+        let ix = draft.add_view(db, view());
+        draft.set_facts(ix, Facts::sized(MIB, MIB));
+        ix
+    }
+
+    /// Bytes in MiB by node, cause and design document.
+    fn taken(draft: &mut Draft) -> Vec<(usize, Cause, String, i64)> {
+        let entries = draft.take_movements().entries.into_iter();
+        let mut all: Vec<_> = entries
+            .map(|it| (it.node, it.cause, it.design.into_string(), it.bytes >> 20))
+            .collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn index_whose_file_is_found_first_is_new_once_and_has_its_design() {
+        let (mut draft, db, [a, _]) = two_copies();
+        let part = add_part(&mut draft, a, db);
+        let entry = add_view(&mut draft, db);
+        draft.set_view(part, view());
+        draft.set_parts(entry, PartSums { count: 1, file_bytes: MIB, ..PartSums::default() });
+        let design = || "_design/clients".to_owned();
+        assert_eq!(
+            taken(&mut draft),
+            [(0, Cause::NewIndex, design(), 1), (1, Cause::NewIndex, design(), 1)],
+            "one file is on node a, and the other is counted for the cluster"
+        );
+    }
+
+    #[test]
+    fn index_whose_files_come_into_sight_or_leave_it_neither_grew_nor_shrank() {
+        let (mut draft, db, [_, b]) = two_copies();
+        let entry = add_view(&mut draft, db);
+        taken(&mut draft);
+        let part = add_part(&mut draft, b, db);
+        draft.set_parts(entry, PartSums { count: 1, file_bytes: MIB, ..PartSums::default() });
+        let measured = |node, mib| (node, Cause::Measured, String::new(), mib);
+        assert_eq!(taken(&mut draft), [measured(0, -1), measured(2, 1)]);
+
+        draft.remove(part);
+        draft.set_parts(entry, PartSums::default());
+        assert_eq!(taken(&mut draft), [measured(0, 1), measured(2, -1)], "its sidecar is away");
+    }
 }

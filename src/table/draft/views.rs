@@ -28,7 +28,9 @@ impl Draft {
         let at = self.store_view(View { signature, range, ..self.empty_part.clone() });
         let ix = self.get_or_add_row((Some(TargetKind::View), node, db.0, at));
         let (now, hasher) = (&self.current, &self.hasher);
-        self.by_part.insert_unique(hash, ix.row(), |at| hasher.hash_one(part_at(now, *at)));
+        // A part that has no row any more is never looked up.
+        let hash_of = |at: &u32| part_at(now, *at).map_or(0, |part| hasher.hash_one(part));
+        self.by_part.insert_unique(hash, ix.row(), hash_of);
         ix
     }
 
@@ -95,5 +97,6 @@ impl Draft {
         self.add_to_sums(ix);
         self.mark_changed(ix);
         self.count_change(ix, counted, None);
+        self.count_design_found(ix);
     }
 }

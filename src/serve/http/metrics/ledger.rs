@@ -1,8 +1,13 @@
 //! The ledger: bytes that each cause added to and removed from the disks.
 
-use crate::{ledger::Books, model::target::CLUSTER_NODE, text::Label};
+use crate::{
+    ledger::Books,
+    model::{cause::Cause, target::CLUSTER_NODE},
+    text::Label,
+};
 use metrics_text::{Writer, families};
 use std::collections::BTreeMap;
+use strum::VariantArray as _;
 
 families! {
     LEDGER_BYTES: Counter Bytes "recliner_ledger_bytes_total" ["node", "cause"]
@@ -11,7 +16,8 @@ families! {
         "Bytes that a cause removed from the node's disks, since recliner started.";
 }
 
-/// What no file explains counts for the first node of its volume.
+/// What no file explains counts for the first node of its volume. Prometheus sees no growth in a counter's first sample,
+/// so every cause that can add bytes begins at zero.
 pub(super) fn write(writer: &mut Writer, books: &Books) {
     let mut sums: BTreeMap<[&str; 2], (u64, u64)> = BTreeMap::new();
     for ((account, cause), totals) in books.totals() {
@@ -20,8 +26,14 @@ pub(super) fn write(writer: &mut Writer, books: &Books) {
         *grown = grown.saturating_add(totals.grown);
         *shrunk = shrunk.saturating_add(totals.shrunk);
     }
+    for node in books.nodes() {
+        for cause in Cause::VARIANTS.iter().filter(|cause| cause.can_add()) {
+            sums.entry([node, cause.label()]).or_default();
+        }
+    }
     // The pseudo-node has no disk.
     sums.retain(|[node, _], _| *node != CLUSTER_NODE);
+    let freed = sums.iter().filter(|(_, (_, freed))| *freed > 0);
+    writer.write(&LEDGER_FREED_BYTES, freed.map(|(labels, (_, freed))| (*labels, *freed)));
     writer.write(&LEDGER_BYTES, sums.iter().map(|(labels, (grown, _))| (*labels, *grown)));
-    writer.write(&LEDGER_FREED_BYTES, sums.iter().map(|(labels, (_, freed))| (*labels, *freed)));
 }
