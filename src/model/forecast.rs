@@ -133,16 +133,21 @@ impl FreedCourse {
     /// The rest of the course after this time.
     #[must_use]
     pub fn since(&self, elapsed: Duration) -> Self {
-        let Some(begin) = self.0.iter().rfind(|point| point.after <= elapsed) else {
+        let next = self.0.partition_point(|point| point.after <= elapsed);
+        let Some((one, two)) =
+            next.checked_sub(1).and_then(|at| self.0.get(at)).zip(self.0.get(next))
+        else {
             return self.clone();
         };
-        let rest = self.0.iter().filter(|point| point.after >= begin.after);
-        let rest = rest.map(|point| FreedPoint {
-            after: point.after.saturating_sub(elapsed),
-            waste: point.waste - begin.waste,
-            freed: point.freed - begin.freed,
+        let share = (elapsed - one.after).div_duration_f64(two.after - one.after);
+        let between = |one: f64, two: f64| (two - one).mul_add(share, one);
+        let (waste, freed) = (between(one.waste, two.waste), between(one.freed, two.freed));
+        let rest = self.0.iter().skip(next).map(|point| FreedPoint {
+            after: point.after - elapsed,
+            waste: point.waste - waste,
+            freed: point.freed - freed,
         });
-        Self(rest.collect())
+        Self(std::iter::once(FreedPoint::default()).chain(rest).collect())
     }
 
     /// Bytes that are freed until so much waste was written, or after this time if none is.
