@@ -142,7 +142,10 @@ async fn run_if_ordered(
         // Whoever confirms may force what no channel takes.
         if refused.is_some() && matches!(run.scope, RunScope::Database(_)) {
             run.force = true;
-            (line, refused) = RunLine::if_ordered(&plan, &run);
+            let (forced, why_not) = RunLine::if_ordered(&plan, &run);
+            if why_not.is_none() {
+                (line, refused) = (forced, None);
+            }
         }
         let advises = (plan.rules.mode == Mode::Advise).then(|| ADVISES.to_owned());
         Ok((line, advises.or(refused)))

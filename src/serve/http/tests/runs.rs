@@ -192,8 +192,9 @@ async fn pages_offer_a_run_and_show_its_progress() {
     ] {
         assert!(asked.text().contains(shown), "{shown}: {}", asked.text());
     }
-    let none = Channels { list: Vec::new(), ..Channels::default() };
-    let asked = with_channels(Mode::Enforce, none).ask(Method::GET, ask, &[HOST]).await;
+    let mut strict = Channels::default();
+    strict.list.iter_mut().for_each(|channel| channel.min_size = u64::MAX);
+    let asked = with_channels(Mode::Enforce, strict).ask(Method::GET, ask, &[HOST]).await;
     for shown in
         ["starts only by force", "value=\"true\" checked", "<dt>targets to compact</dt><dd>2"]
     {
