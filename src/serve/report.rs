@@ -44,7 +44,9 @@ pub use advice::{
 };
 pub use builds::{BuildLine, Builds};
 pub use changes::{ChangeLine, Changes, GapLine, VolumeChanges};
-pub use databases::{DatabaseLine, DatabaseSort, Databases, NewestJobs, Pace, WantedDatabases};
+pub use databases::{
+    DatabaseLine, DatabaseSort, Databases, NewestJobs, Pace, WantedDatabases, waste_reasons,
+};
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};

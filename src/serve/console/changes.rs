@@ -60,7 +60,7 @@ fn one(volume: &VolumeChanges, now: Moment) -> Markup {
     let has_designs = any(|it| it.design.is_some());
     let has_nodes = volume.nodes.len() > 1 && any(|it| it.node.is_some());
     html! {
-        h2 { (name(volume.volume.as_deref().unwrap_or(&volume.nodes.join(", ")))) }
+        h2 { (name(&volume.name())) }
         p { (with_code(&volume.says)) }
         @if !steps.is_empty() {
             (chart::waterfall([volume.before_bytes, volume.after_bytes], &steps, &volume.says))
@@ -70,14 +70,14 @@ fn one(volume: &VolumeChanges, now: Moment) -> Markup {
                     th { "database" }
                     @if has_designs { th.rest { "design document" } }
                     @if has_nodes { th.rest { "node" } }
-                    th.number { "bytes" }
+                    th.n { "bytes" }
                 } }
                 tbody { @for entry in volume.entries.iter().take(LISTED) { tr {
                     @if has_causes { td { (entry.cause_in_words()) } }
                     td.named { (database(entry)) }
                     @if has_designs { td.rest { (name(entry.design.as_deref().unwrap_or_default())) } }
                     @if has_nodes { td.rest { (name(entry.node.as_deref().unwrap_or_default())) } }
-                    td.number { (size::signed(entry.bytes)) }
+                    td.n { (size::signed(entry.bytes)) }
                 } } }
             } }
         }

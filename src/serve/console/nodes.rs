@@ -82,7 +82,7 @@ fn gates(planned: &Planned, now: Moment) -> Markup {
     let advises = planned.gates.iter().any(|gate| gate.gate == mode);
     html! {
         h2 { "Closed gates" }
-        @if advises { p.quiet { "recliner only advises (" code { "mode: advise" } "), so nothing starts on any node." } }
+        @if advises { p.quiet { "recliner only advises (" code { "mode: advise" } "), so nothing starts." } }
         @if closed.is_empty() {
             @if !advises { p.quiet { "No gate is closed on any node." } }
         } @else {

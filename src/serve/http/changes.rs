@@ -7,14 +7,15 @@ use super::{
     query::{Named, time},
     route::{self, Route},
     state::AppState,
+    turn,
 };
 use crate::{
     ledger::{Bucket, ChangesBy, ChangesQuery, changes},
-    serve::report::Changes,
+    serve::report::{Changes, waste_reasons},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 pub(in crate::serve::http) fn routes() -> Vec<Route> {
     vec![
@@ -79,5 +80,13 @@ pub(super) async fn changes_found(
     let buckets: Vec<Bucket> =
         stored.iter().filter_map(|(_, bytes)| Bucket::decode(bytes)).collect();
     let found = changes(&books, &buckets, query);
-    Ok(Changes::of(&found, query.since, state.clock.now()))
+    let (wasted, now) = (Changes::wasted(&found), state.clock.now());
+    let reasons = match query.until {
+        // What keeps waste today says nothing about an earlier time.
+        None if !wasted.is_empty() => {
+            turn::in_turn(state, move |plan| Ok(waste_reasons(&plan, &wasted, now))).await?
+        }
+        _ => BTreeMap::new(),
+    };
+    Ok(Changes::of(&found, &reasons, (query.since, now)))
 }

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     model::cause::Cause,
+    plan::RefusalReason,
     text::{
         Label as _, capital, counted,
         document::Block,
@@ -16,11 +17,15 @@ use crate::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
+use wall_clock::Moment;
 
 /// Volumes with a sentence, and volumes and pieces of advice in a table or list.
 const SAID: usize = 5;
 const LISTED: usize = 20;
+
+/// Books of two disks that begin within this time begin together.
+const HOUR: Duration = Duration::from_secs(3_600);
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -62,11 +67,14 @@ pub struct Report {
 pub struct WasteCourse {
     /// Bytes that compactions would free at the end; null if unknown.
     pub after_bytes: Option<u64>,
+    /// Since when the books cover every disk, at or after the begin of the report; null if there are none, or if they
+    /// begin at different times.
+    pub since: Option<String>,
     /// Bytes by which writes made more waste.
     pub grown_bytes: u64,
     /// Bytes that compactions removed from the disks.
     pub freed_bytes: u64,
-    /// Bytes of waste at the begin, which follow from the other three; null if unknown, or if the books begin later.
+    /// Bytes of waste at `since`, which follow from the other three; null if unknown.
     pub before_bytes: Option<u64>,
 }
 
@@ -123,7 +131,7 @@ pub struct ReportAnswers {
 impl Report {
     /// The report about the time between two moments.
     pub fn of(answers: ReportAnswers, since: String, until: String) -> Self {
-        let waste = WasteCourse::of(&answers.space, &answers.changes, &since);
+        let waste = WasteCourse::of(&answers.space, &answers.changes);
         let cost = answers.price.map(|price_per_gib_month| {
             let cost = |bytes: u64| bytes as f64 / GIB * price_per_gib_month;
             Cost {
@@ -176,22 +184,25 @@ impl Report {
     }
 
     fn says_waste(&self) -> Vec<Block> {
-        let WasteCourse { after_bytes, grown_bytes, freed_bytes, before_bytes } = self.waste;
+        let WasteCourse { after_bytes, since, grown_bytes, freed_bytes, before_bytes } =
+            &self.waste;
         let bound = bound_in_words(self.space.unmeasured, self.space.estimated);
-        let size = |bytes: Option<u64>| match bytes {
-            Some(bytes) => format!("{bound}{}", format_size_short(bytes)),
+        let size = |bytes: &Option<u64>| match bytes {
+            Some(bytes) => format!("{bound}{}", format_size_short(*bytes)),
             None => "unknown".to_owned(),
         };
+        let since = in_words(since.as_ref().unwrap_or(&self.since));
         let mut says = format!(
-            "Reclaimable by compaction: {} at the begin, {} at the end. Writes added {}; compactions took {} off the disks.",
+            "Reclaimable by compaction on {since}: {}; now: {}. In between, writes added {} of waste, and compactions took {} off the disks.",
             size(before_bytes),
             size(after_bytes),
-            format_size_short(grown_bytes),
-            format_size_short(freed_bytes)
+            format_size_short(*grown_bytes),
+            format_size_short(*freed_bytes)
         );
-        if let Some(Cost { price_per_gib_month, waste_per_month, freed_per_month }) = self.cost {
+        if let Some(Cost { price_per_gib_month, waste_per_month, freed_per_month }) = &self.cost {
             let waste = waste_per_month.map_or_else(|| "unknown".to_owned(), three_digits_short);
-            let [price, freed] = [price_per_gib_month, freed_per_month].map(three_digits_short);
+            let [price, freed] =
+                [price_per_gib_month, freed_per_month].map(|it| three_digits_short(*it));
             says.push_str(&format!(
                 " At {price} for a GiB and month, what is reclaimable costs {waste} a month, and what compactions freed would cost {freed}."
             ));
@@ -209,11 +220,10 @@ impl Report {
         let columns = columns.into_iter().chain([("change", true), ("full", false)]).collect();
         let size = |bytes: i64| format_size(bytes.try_into().unwrap_or_default()).to_string();
         let row = |volume: &&VolumeChanges| {
-            let name = volume.volume.clone().unwrap_or_else(|| volume.nodes.join(", "));
             let space =
                 self.space.volumes.iter().find(|it| Some(&it.volume) == volume.volume.as_ref());
             vec![
-                name,
+                volume.name(),
                 size(volume.before_bytes),
                 size(volume.after_bytes),
                 signed(volume.after_bytes - volume.before_bytes),
@@ -221,7 +231,7 @@ impl Report {
             ]
         };
         let rows = volumes.iter().take(LISTED).map(row).collect();
-        let says = volumes.iter().take(SAID).map(|volume| capital(&volume.says)).collect();
+        let says = volumes.iter().take(SAID).map(|volume| volume.says.clone()).collect();
         let mut blocks = vec![Block::Table(columns, rows), Block::List(says)];
         if let more @ 1.. = volumes.len().saturating_sub(LISTED) {
             let more = counted(more as u64, "more volume", "more volumes");
@@ -240,19 +250,25 @@ impl Report {
 
     fn says_databases(&self) -> Vec<Block> {
         let columns = [("database", false), ("on disk", true), ("reclaimable", true)];
-        let more =
-            [("growth in 7 days", true), ("last compaction", false), ("why it waits", false)];
+        let more = [
+            ("growth in 7 days without compaction", true),
+            ("last compaction", false),
+            ("why not now", false),
+        ];
         let columns = columns.into_iter().chain(more).collect();
         let rows = self.databases.databases.iter().map(|line| {
             let size = |bytes: u64| format_size(bytes).to_string();
             let unknown = || "?".to_owned();
+            let not_taken = || line.not_taken.as_deref().unwrap_or_default().to_owned();
             vec![
                 line.db.clone(),
                 size(line.file_bytes),
                 size(line.reclaimable_bytes),
                 line.growth_week_bytes.map_or_else(unknown, size),
                 line.last_compaction.as_deref().map_or_else(unknown, in_words),
-                line.why.clone().unwrap_or_default(),
+                line.reason
+                    .as_ref()
+                    .map_or_else(not_taken, |it| RefusalReason::words_of(it).to_owned()),
             ]
         });
         vec![Block::Table(columns, rows.collect())]
@@ -297,7 +313,7 @@ impl Report {
 }
 
 impl WasteCourse {
-    fn of(space: &Space, changes: &Changes, since: &str) -> Self {
+    fn of(space: &Space, changes: &Changes) -> Self {
         let entries = changes.volumes.iter().flat_map(|volume| &volume.entries);
         let sum = |causes: &[Cause]| {
             let is_one = |word: &str| causes.iter().any(|cause| cause.label() == word);
@@ -306,16 +322,18 @@ impl WasteCourse {
         };
         let grown = sum(&[Cause::Waste, Cause::IndexWaste]);
         let freed = sum(&[Cause::Compaction]).saturating_neg();
-        let is_whole = !changes.volumes.is_empty()
-            && changes.volumes.iter().all(|volume| &*volume.since <= since);
+        let begins = changes.volumes.iter().filter_map(|volume| Moment::parse(&volume.since));
+        let (first, last) = (begins.clone().min(), begins.max());
+        let since = last.filter(|last| first.is_some_and(|first| first.age(*last) < HOUR));
         let after = space.reclaimable_bytes;
-        let before = after.filter(|_| is_whole).and_then(|after| {
+        let before = after.filter(|_| since.is_some()).and_then(|after| {
             let after = i64::try_from(after).ok()?;
             u64::try_from(after.checked_add(freed)?.checked_sub(grown)?).ok()
         });
         let positive = |bytes: i64| bytes.try_into().unwrap_or_default();
         Self {
             after_bytes: after,
+            since: since.map(Moment::rfc3339),
             grown_bytes: positive(grown),
             freed_bytes: positive(freed),
             before_bytes: before,

@@ -291,6 +291,7 @@ async fn a_report_has_the_numbers_of_the_routes() {
     let after = space.reclaimable_bytes.unwrap();
     let waste = WasteCourse {
         after_bytes: Some(after),
+        since: Some(changes.volumes[0].since.clone()),
         grown_bytes: 30 * MIB,
         freed_bytes: 500 * MIB,
         before_bytes: Some(after + 470 * MIB),
@@ -569,14 +570,14 @@ async fn unused_files_are_unknown_where_no_directory_is_read() {
     assert_eq!((space.file_bytes, space.unmeasured), (Some(3 * MIB), 1));
     let page = surface.get("/").await;
     assert!(!page.text().contains("0 B"), "{}", page.text());
-    for says in ["on disk: shards and views", "1 node's directories are not read"] {
+    for says in ["on disk: shards and views", "<code>--data-dir</code> reads them"] {
         assert!(page.text().contains(says), "{says}: {}", page.text());
     }
     let view = AdviceView::found(Vec::new(), NOW);
     let advice = Advice::of(&view, &surface.state.plan.borrow(), NOW);
     assert_eq!(
         advice.says,
-        "At least 2 MiB reclaimable, of at least 3 MiB on disk. No recommendations about what was read. 1 shard or view was not looked at: sizes are unknown. The directories of 1 node are not read: leftovers, trash and the sizes of stale indexes are unknown there."
+        "At least 2 MiB reclaimable, of at least 3 MiB on disk. No recommendations about what was read. 1 shard or view was not looked at: sizes are unknown. Leftovers, trash and the sizes of stale indexes are unknown; `--data-dir /opt/couchdb/data` reads them from CouchDB's directory."
     );
 
     // Nothing at all is known of the sizes of shards, but those of views are: a lower bound.
