@@ -201,7 +201,7 @@ fn label_values_have_no_control_characters() {
 }
 
 fn shown(text: &str) -> String {
-    text.chars().map(crate::escape::visible).collect()
+    text.chars().map(escape::visible).collect()
 }
 
 fn label_values() -> impl Strategy<Value = Vec<String>> {
