@@ -100,7 +100,7 @@ fn inputs(targets: u64) -> AdviceInputs {
         plan: Arc::new(plan),
         status: Arc::new(ScanStatus::default()),
         node_settings: Arc::default(),
-        volume_dates: None,
+        forecasts: Arc::default(),
         lags: Arc::default(),
         settings: AdviceSettings::default(),
         remedy_settings: RemedySettings::default(),

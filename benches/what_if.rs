@@ -18,7 +18,7 @@ use recliner::{
     plan::{Conditions, Plan, Queues, Rules},
     table::{DbName, Draft, NodeIx},
     what_if::{
-        Forecast, Policy, Present, Proposal,
+        Outlooks, Policy, Present, Proposal,
         scorecard::{CompactionTotals, Scorecard},
     },
 };
@@ -150,7 +150,7 @@ fn main() -> Result<(), Failure> {
             let (before, _) = resident(process::id())?;
             let began = Instant::now();
             let stop = CancellationToken::new();
-            let outlook = Forecast::new(&present, WEEK, &stop)?.outlook(&proposal);
+            let outlook = Outlooks::new(&present, WEEK, &stop)?.outlook(&proposal);
             let took = began.elapsed();
             let (_, peak) = resident(process::id())?;
             say(&format!(

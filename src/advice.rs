@@ -11,6 +11,7 @@
 
 mod finding;
 mod findings;
+mod forecasts;
 mod lag_history;
 pub mod preflight;
 mod remedy;
@@ -23,10 +24,10 @@ mod task;
 #[path = "advice/tests/cluster.rs"]
 pub(crate) mod test_cluster;
 mod view;
-mod volume_course;
 
 pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject, Wording};
 pub use findings::{Findings, Surplus};
+pub use forecasts::{ForecastView, ForecastsByVolume};
 pub use lag_history::{LagChange, LagHistory};
 pub use remedy::{Remedy, RemedyKind};
 pub use rule::{Family, Rule};
@@ -34,7 +35,7 @@ pub use rules::{FAMILIES, rule_of_code, rules};
 pub use situation::{AdviceInputs, Situation};
 use situation::{grouped_by, total};
 pub use survey::{DbSurvey, GrowthSums, NodeSurvey, Survey};
-pub use task::{AdviceHandle, AdviceSources, AdviceTask, MuteChange, MuteError};
+pub use task::{AdviceHandle, AdviceLeft, AdviceSources, AdviceTask, MuteChange, MuteError};
 pub use view::{AdviceView, Piece};
 
 use wall_clock::Moment;

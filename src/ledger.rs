@@ -18,12 +18,13 @@
 mod books;
 mod bucket;
 mod changes;
+mod history;
 mod task;
 
 pub use books::{Account, Books, CauseTotals};
 pub use bucket::{Bucket, EntryKey, Sum};
 pub use changes::{AccountChanges, ChangeEntry, ChangesBy, ChangesQuery, changes};
-pub(crate) use task::{LedgerInputs, LedgerTask};
+pub(crate) use task::{Ledger, LedgerInputs, LedgerTask};
 
 #[cfg(doc)]
 use crate::model::cause::Cause;

@@ -7,6 +7,7 @@ pub mod channel;
 pub mod correction;
 pub(crate) mod estimate;
 pub mod facts;
+pub mod forecast;
 pub mod growth;
 pub(crate) mod priority;
 pub(crate) mod queue;

@@ -228,7 +228,7 @@ impl Service {
         let ledger = monitor.start_ledger(journal.clone(), settings.scan.interval, &mut tasks);
         let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
         let node_settings = monitor.start_node_settings(takeover.takeovers.clone(), &mut tasks);
-        let advice = monitor.start_advice(node_settings.clone(), &mut tasks);
+        let advice = monitor.start_advice(node_settings.clone(), ledger.histories, &mut tasks);
         let seed = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = monitor.start_warmer(Some(journal.clone()), seed, &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
@@ -249,7 +249,7 @@ impl Service {
             status: monitor.scanner.status.clone(),
             advice: advice.view.clone(),
             scorecard: monitor.scorecard.clone(),
-            ledger,
+            ledger: ledger.books,
             counts: monitor.job_state.counters.clone(),
             couchdb,
             about: Arc::new(about),

@@ -11,19 +11,20 @@
 
 mod batch_slots;
 mod course;
-mod dates;
 mod imagined;
 mod keep_waste;
 pub mod scorecard;
 mod simulation;
+mod volumes;
 
 pub use crate::plan::planner::Policy;
-pub use dates::{FillDates, VolumeDates, time_until_full};
 pub use keep_waste::{KeptHorizon, KeptWaste, WasteFit};
+pub use volumes::{SimulatedRules, VolumeForecasts, volume_forecast, volume_forecasts};
 
 use crate::{
     model::{
         channel::{Channel, Channels},
+        forecast::{FreedCourse, FreedPoint},
         growth::TimeAhead,
         rounding::to_bytes,
         settings::limits::{Headroom, Limits},
@@ -36,7 +37,6 @@ use crate::{
     table::{NodeIx, Snapshot, TargetRef},
 };
 use course::TargetCourse;
-use dates::FAR;
 use imagined::{NodeBytes, nodes_of, nodes_on};
 use simulation::Simulation;
 use std::{
@@ -158,9 +158,8 @@ pub struct VolumeOutlook {
     pub name: Arc<str>,
     /// Free bytes at each sample, zero when full.
     pub free_bytes: Vec<u64>,
-    /// When the volume is full, if growth continues as in the second half of the time; none if
-    /// never.
-    pub full_at: Option<Moment>,
+    /// What compactions free on it.
+    pub freed: FreedCourse,
 }
 
 /// The targets that wait at the end of an outlook for one reason.
@@ -255,9 +254,9 @@ pub struct Answer {
 )]
 pub struct NoRates;
 
-/// A forecast from one present: what outlooks under different rules have in common.
+/// Outlooks from one present: what those under different rules have in common.
 #[derive(Debug)]
-pub struct Forecast<'a> {
+pub struct Outlooks<'a> {
     present: &'a Present,
     span: Duration,
     stop: &'a CancellationToken,
@@ -266,8 +265,8 @@ pub struct Forecast<'a> {
     unchecked: Unchecked,
 }
 
-impl<'a> Forecast<'a> {
-    /// Prepares a forecast of this time. Once `stop` is cancelled, outlooks are cut short and
+impl<'a> Outlooks<'a> {
+    /// Prepares outlooks of this time. Once `stop` is cancelled, outlooks are cut short and
     /// meaningless.
     ///
     /// # Errors
@@ -338,12 +337,15 @@ struct Unchecked {
     samples: Vec<Sample>,
     /// Bytes of files by sample and then node; those of views are spread over the nodes.
     by_node: Vec<NodeBytes>,
+    /// The part of these bytes that compactions would free.
+    waste_by_node: Vec<NodeBytes>,
 }
 
 impl Unchecked {
     fn of(present: &Present, span: Duration, stop: &CancellationToken) -> Self {
         let mut samples = vec![Sample::default(); SAMPLES];
         let mut by_node = vec![NodeBytes::none(&present.snapshot); SAMPLES];
+        let mut waste_by_node = by_node.clone();
         let times: Vec<TimeAhead> =
             (0..SAMPLES).map(|at| TimeAhead::after(sample_time(span, at))).collect();
         for target in files(&present.snapshot).take_while(|_| !stop.is_cancelled()) {
@@ -351,7 +353,8 @@ impl Unchecked {
             let places = nodes_of(&present.snapshot, target.node_ix());
             let course = TargetCourse::of(present, target);
             let always = course.is_idle().then(|| course.sizes_after(TimeAhead::default()));
-            for ((sample, row), after) in samples.iter_mut().zip(&mut by_node).zip(&times) {
+            let rows = by_node.iter_mut().zip(&mut waste_by_node);
+            for ((sample, (row, waste_row)), after) in samples.iter_mut().zip(rows).zip(&times) {
                 let (file, waste) = always.unwrap_or_else(|| course.sizes_after(*after));
                 sample.file_bytes = sample.file_bytes.saturating_add(file * count);
                 sample.waste_bytes = sample.waste_bytes.saturating_add(waste * count);
@@ -359,9 +362,10 @@ impl Unchecked {
                     sample.view_waste_bytes = sample.view_waste_bytes.saturating_add(waste * count);
                 }
                 row.spread((file * count) as f64, &places);
+                waste_row.spread((waste * count) as f64, &places);
             }
         }
-        Self { samples, by_node }
+        Self { samples, by_node, waste_by_node }
     }
 
     /// Bytes by which a node's files have grown after the time `after`.
@@ -379,76 +383,67 @@ impl Unchecked {
         bytes(at) - bytes(0)
     }
 
+    /// Bytes of waste that were written to a node's files until a sample.
+    fn wasted_by_sample(&self, node: NodeIx, at: usize) -> f64 {
+        let bytes = |at: usize| self.waste_by_node.get(at).map_or(0.0, |row| row.on(node));
+        bytes(at) - bytes(0)
+    }
+
     fn outlook(&self, present: &Present, name: &str, span: Duration) -> Outlook {
         let mut samples = self.samples.clone();
-        let grown = |node, at| self.grown_by_sample(node, at);
-        let volumes = volume_outlooks(present, span, &mut samples, grown);
+        let volumes = self.volume_outlooks(present, span, &mut samples, |_, _| 0.0);
         Outlook { name: name.to_owned(), samples, volumes, ..Outlook::default() }
+    }
+}
+
+impl Unchecked {
+    /// The free space of each volume, given the bytes that compactions freed on a node until each
+    /// sample. Bytes that do not fit are not written, and are subtracted from the samples.
+    fn volume_outlooks(
+        &self,
+        present: &Present,
+        span: Duration,
+        samples: &mut [Sample],
+        freed: impl Fn(NodeIx, usize) -> f64,
+    ) -> Vec<VolumeOutlook> {
+        let measured = present.conditions.disks.volumes.iter();
+        let measured = measured.filter_map(|volume| Some((volume, volume.space?)));
+        let mut unwritten = [0.0; SAMPLES];
+        let outlook = |(volume, space): (&Volume, VolumeSpace)| {
+            let nodes: Vec<NodeIx> = nodes_on(&present.snapshot, volume).collect();
+            let sum = |bytes: &dyn Fn(NodeIx) -> f64| nodes.iter().map(|node| bytes(*node)).sum();
+            let point = |at: usize| FreedPoint {
+                after: sample_time(span, at),
+                waste: sum(&|node| self.wasted_by_sample(node, at)),
+                freed: sum(&|node| freed(node, at)),
+            };
+            let freed: Vec<FreedPoint> = (0..SAMPLES).map(point).collect();
+            let free = freed.iter().enumerate().map(|(at, point)| {
+                let grown: f64 = sum(&|node| self.grown_by_sample(node, at));
+                space.available as f64 - grown + point.freed
+            });
+            let free: Vec<f64> = free.collect();
+            for (sum, free) in unwritten.iter_mut().zip(&free) {
+                *sum -= free.min(0.0);
+            }
+            VolumeOutlook {
+                name: Arc::clone(&volume.name),
+                free_bytes: free.iter().copied().map(to_bytes).collect(),
+                freed: FreedCourse(freed),
+            }
+        };
+        let volumes = measured.map(outlook).collect();
+        let before = samples.first().copied().unwrap_or_default();
+        for (sample, unwritten) in samples.iter_mut().zip(unwritten) {
+            sample.leave_out(unwritten, &before);
+        }
+        volumes
     }
 }
 
 /// The time of a sample.
 fn sample_time(span: Duration, at: usize) -> Duration {
     span.mul_f64(at as f64 / (SAMPLES - 1) as f64)
-}
-
-/// The free space of each volume, given the bytes by which a node's files have grown at each
-/// sample. Bytes that do not fit are not written, and are subtracted from the samples.
-fn volume_outlooks(
-    present: &Present,
-    span: Duration,
-    samples: &mut [Sample],
-    grown: impl Fn(NodeIx, usize) -> f64,
-) -> Vec<VolumeOutlook> {
-    let snapshot = &present.snapshot;
-    let measured = present.conditions.disks.volumes.iter();
-    let measured = measured.filter_map(|volume| Some((volume, volume.space?)));
-    let mut unwritten = [0.0; SAMPLES];
-    let outlook = |(volume, space): (&Volume, VolumeSpace)| {
-        let nodes: Vec<NodeIx> = nodes_on(snapshot, volume).collect();
-        let free_at = |at: usize| {
-            space.available as f64 - nodes.iter().map(|node| grown(*node, at)).sum::<f64>()
-        };
-        let free: Vec<f64> = (0..SAMPLES).map(free_at).collect();
-        for (sum, free) in unwritten.iter_mut().zip(&free) {
-            *sum -= free.min(0.0);
-        }
-        VolumeOutlook {
-            name: Arc::clone(&volume.name),
-            free_bytes: free.iter().copied().map(to_bytes).collect(),
-            full_at: full_after(&free, span).map(|after| present.now.plus(after)),
-        }
-    };
-    let volumes = measured.map(outlook).collect();
-    let before = samples.first().copied().unwrap_or_default();
-    for (sample, unwritten) in samples.iter_mut().zip(unwritten) {
-        sample.leave_out(unwritten, &before);
-    }
-    volumes
-}
-
-/// When free space reaches zero, if growth continues as in the second half of the time. None if
-/// that is more than ten years ahead.
-fn full_after(free: &[f64], span: Duration) -> Option<Duration> {
-    if let Some(at) = free.iter().position(|bytes| *bytes <= 0.0) {
-        return Some(empty_between(free, at, span));
-    }
-    let (middle, last) = (free.get(free.len() / 2)?, free.last()?);
-    let half = span.as_secs_f64() / 2.0;
-    let after = time_until_full(*last, (middle - last) / half)?.saturating_add(span);
-    (after <= FAR).then_some(after)
-}
-
-/// When free space reached zero, given that the sample at index `at` is the first without any.
-fn empty_between(free: &[f64], at: usize, span: Duration) -> Duration {
-    let end = sample_time(span, at);
-    let Some((before, after)) = at.checked_sub(1).and_then(|last| free.get(last)).zip(free.get(at))
-    else {
-        return end;
-    };
-    let begin = sample_time(span, at - 1);
-    let share = before / (before - after).max(f64::MIN_POSITIVE);
-    begin.saturating_add(end.saturating_sub(begin).mul_f64(share.clamp(0.0, 1.0)))
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! Everything that rules may look at.
 
-use super::{LagHistory, Survey};
+use super::{ForecastsByVolume, LagHistory, Survey};
 use crate::{
     model::settings::advice::{AdviceSettings, RemedySettings},
     plan::Plan,
     scan::ScanStatus,
     sources::node_settings::NodeSettings,
     table::{DbIx, NodeIx, Snapshot, TargetIx, TargetRef},
-    what_if::VolumeDates,
 };
 use std::{collections::BTreeMap, sync::Arc};
 use wall_clock::Moment;
@@ -21,8 +20,8 @@ pub struct AdviceInputs {
     pub status: Arc<ScanStatus>,
     /// Settings of the nodes; empty if settings are not read.
     pub node_settings: Arc<NodeSettings>,
-    /// When volumes will be full, by the last simulation; none if there was none.
-    pub volume_dates: Option<Arc<VolumeDates>>,
+    /// The forecasts of volumes; empty without a running recliner.
+    pub forecasts: Arc<ForecastsByVolume>,
     /// How far indexes lagged earlier.
     pub lags: Arc<LagHistory>,
     /// The thresholds.

@@ -5,38 +5,35 @@
 //! stored.
 
 use super::{
-    AdviceInputs, AdviceView, LagHistory, RuleResult, Situation, Survey, check_surveyed,
-    rule::VOLUME_FILLS, volume_course::fill_dates,
+    AdviceInputs, AdviceView, LagHistory, Survey, check_surveyed, forecasts::Forecaster,
+    rule::VOLUME_FILLS,
 };
 use crate::{
     model::{
         channel::Channels,
-        records::{AdviceKey, AdviceRecord, Mute, StateChange, StateStore, StoreError},
+        forecast::GrowthHistories,
+        records::{
+            AdviceKey, AdviceRecord, ForecastRecord, Mute, StateChange, StateStore, StoreError,
+        },
         settings::advice::{AdviceSettings, RemedySettings},
     },
     plan::Plan,
     scan::ScanStatus,
     sources::node_settings::NodeSettings,
-    what_if::VolumeDates,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    task::JoinHandle,
     time::{self, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
-use wall_clock::{Clock, Moment};
+use wall_clock::Clock;
 
 /// Interval between runs of the rules.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Interval until the cluster has been read.
 const FIRST_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Interval between simulations while a volume is about to fill: dates move by hours, and a
-/// simulation takes seconds of a processor and the memory of a what-if.
-const OUTLOOK_INTERVAL: Duration = Duration::from_secs(6 * 3_600);
 
 /// Orders are rare and answered at once, so a short queue is enough.
 const ORDER_QUEUE_LENGTH: usize = 8;
@@ -105,6 +102,17 @@ pub struct AdviceSources {
     pub settings: watch::Receiver<AdviceSettings>,
     /// Settings that remedies check, so that they do not advise what is already set.
     pub remedy_settings: watch::Receiver<RemedySettings>,
+    /// What was booked for each volume.
+    pub histories: watch::Receiver<Arc<GrowthHistories>>,
+}
+
+/// The records that the previous process left.
+#[derive(Debug, Default)]
+pub struct AdviceLeft {
+    /// About advice.
+    pub advice: BTreeMap<AdviceKey, AdviceRecord>,
+    /// Kept forecasts, by volume.
+    pub forecasts: BTreeMap<String, ForecastRecord>,
 }
 
 impl AdviceSources {
@@ -113,7 +121,7 @@ impl AdviceSources {
             plan: Arc::clone(&self.plans.borrow()),
             status: Arc::clone(&self.status.borrow()),
             node_settings: Arc::clone(&self.node_settings.borrow()),
-            volume_dates: None,
+            forecasts: Arc::default(),
             lags: Arc::default(),
             settings: *self.settings.borrow(),
             remedy_settings: self.remedy_settings.borrow().clone(),
@@ -132,49 +140,9 @@ pub struct AdviceTask {
     view: AdviceView,
     /// Changes that wait to be stored.
     waiting: BTreeMap<AdviceKey, StateChange>,
-    outlook: VolumeOutlook,
+    waiting_forecasts: BTreeMap<String, StateChange>,
+    forecaster: Forecaster,
     lags: Arc<LagHistory>,
-}
-
-/// The simulation of the dates on which volumes are full.
-#[derive(Debug, Default)]
-struct VolumeOutlook {
-    dates: Option<Arc<VolumeDates>>,
-    began_at: Option<Moment>,
-    running: Option<JoinHandle<Option<VolumeDates>>>,
-}
-
-impl VolumeOutlook {
-    /// Starts a simulation if a volume is about to fill and the last one is old; forgets the dates
-    /// once no volume is about to fill.
-    fn update(
-        &mut self,
-        results: &[RuleResult],
-        inputs: &AdviceInputs,
-        smoosh: impl FnOnce() -> Channels,
-        now: Moment,
-    ) {
-        if !results.iter().any(|result| result.rule.code == VOLUME_FILLS) {
-            self.dates = None;
-            return;
-        }
-        let is_due = self.began_at.is_none_or(|began| began.age(now) >= OUTLOOK_INTERVAL);
-        if is_due && self.running.is_none() {
-            self.began_at = Some(now);
-            let (plan, smoosh) = (Arc::clone(&inputs.plan), smoosh());
-            let look = move || VolumeDates::of(&plan, &smoosh, now);
-            self.running = Some(tokio::task::spawn_blocking(look));
-        }
-    }
-
-    /// Waits for the running simulation, or forever if there is none.
-    async fn finished(&mut self) {
-        let Some(running) = &mut self.running else { return std::future::pending().await };
-        // A panic in it is logged, and ends only this simulation.
-        let dates = running.await.ok().flatten();
-        self.running = None;
-        self.dates = dates.map(Arc::new);
-    }
 }
 
 impl AdviceTask {
@@ -187,22 +155,27 @@ impl AdviceTask {
         let (published, view) = watch::channel(Arc::default());
         let (orders, taken) = mpsc::channel(ORDER_QUEUE_LENGTH);
         let handle = AdviceHandle { view, orders };
-        let (view, waiting) = (AdviceView::default(), BTreeMap::new());
-        let (outlook, lags) = (VolumeOutlook::default(), Arc::default());
-        let task =
-            Self { clock, sources, store, published, orders: taken, view, waiting, outlook, lags };
+        let task = Self {
+            clock,
+            sources,
+            store,
+            published,
+            orders: taken,
+            view: AdviceView::default(),
+            waiting: BTreeMap::new(),
+            waiting_forecasts: BTreeMap::new(),
+            forecaster: Forecaster::default(),
+            lags: Arc::default(),
+        };
         (task, handle)
     }
 
     /// Waits for the records of the previous process, then runs until `stop`. Ends if there is no
     /// usable state, as the job state task does.
-    pub async fn run(
-        mut self,
-        recovering: oneshot::Receiver<BTreeMap<AdviceKey, AdviceRecord>>,
-        stop: CancellationToken,
-    ) {
-        let Some(Ok(records)) = stop.run_until_cancelled(recovering).await else { return };
-        self.view.records = records;
+    pub async fn run(mut self, recovering: oneshot::Receiver<AdviceLeft>, stop: CancellationToken) {
+        let Some(Ok(left)) = stop.run_until_cancelled(recovering).await else { return };
+        self.view.records = left.advice;
+        self.forecaster = Forecaster::resume(left.forecasts);
         let mut tick = time::interval(FIRST_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_first = true;
@@ -215,7 +188,7 @@ impl AdviceTask {
                     // The client may have disconnected.
                     let _gone = reply.send(done);
                 }
-                () = self.outlook.finished() => {
+                () = self.forecaster.finished() => {
                     self.look();
                 }
                 _ = tick.tick() => {
@@ -243,12 +216,18 @@ impl AdviceTask {
         let survey = Survey::of(&inputs.plan.snapshot, now);
         self.lags = Arc::new(self.lags.updated(&inputs.plan.snapshot, &survey.lagging_views));
         inputs.lags = Arc::clone(&self.lags);
-        inputs.volume_dates.clone_from(&self.outlook.dates);
+        let histories = Arc::clone(&self.sources.histories.borrow());
+        for change in self.forecaster.update(&inputs.plan, &histories, now) {
+            if let StateChange::SetForecasts(volume, _) = &change {
+                self.waiting_forecasts.insert(volume.clone(), change);
+            }
+        }
+        inputs.forecasts = Arc::clone(&self.forecaster.view.by_volume);
+        self.view.forecasts = Arc::clone(&self.forecaster.view);
         let results = check_surveyed(&inputs, &survey, now);
-        let situation = Situation { inputs: &inputs, survey: &survey, now };
-        self.view.fill_dates = fill_dates(&situation);
+        let is_filling = results.iter().any(|result| result.rule.code == VOLUME_FILLS);
         let smoosh = || (self.sources.smoosh_channels)(&inputs.node_settings);
-        self.outlook.update(&results, &inputs, smoosh, now);
+        self.forecaster.simulate(&inputs.plan, smoosh, is_filling, now);
         for change in self.view.update(results, now) {
             if let StateChange::SetAdvice(key, _) = &change {
                 self.waiting.insert(key.clone(), change);
@@ -287,9 +266,11 @@ impl AdviceTask {
 
     /// Stores the waiting changes. The job state task reports a journal that cannot be written.
     async fn store_changes(&mut self) {
-        let changes: Vec<StateChange> = self.waiting.values().cloned().collect();
+        let changes = self.waiting.values().chain(self.waiting_forecasts.values());
+        let changes: Vec<StateChange> = changes.cloned().collect();
         if !changes.is_empty() && self.store.store(changes).await.is_ok() {
             self.waiting.clear();
+            self.waiting_forecasts.clear();
         }
     }
 }

@@ -3,12 +3,11 @@
 //! Owns the records about advice, as a value: it receives what the rules found and what an operator
 //! muted, and returns what to store. Its task stores that.
 
-use super::{Finding, RuleResult, Severity, rule_of_code, rules};
+use super::{Finding, ForecastView, RuleResult, Severity, rule_of_code, rules};
 use crate::{
     model::records::{AdviceKey, AdviceRecord, Mute, StateChange},
     text::Label,
     text::listed,
-    what_if::FillDates,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -52,8 +51,8 @@ pub struct AdviceView {
     /// Since when findings that do not count as gone yet are absent. It is not stored: after a
     /// restart the time starts again.
     absent_since: BTreeMap<AdviceKey, Moment>,
-    /// When each volume with known growth is full, by its name.
-    pub fill_dates: BTreeMap<Arc<str>, FillDates>,
+    /// The forecasts of volumes.
+    pub forecasts: Arc<ForecastView>,
 }
 
 impl AdviceView {

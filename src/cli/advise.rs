@@ -110,7 +110,7 @@ fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
         plan: reading.plan,
         status: reading.status,
         node_settings: reading.node_settings,
-        volume_dates: None,
+        forecasts: Arc::default(),
         lags: Arc::default(),
         settings: settings.advice,
         remedy_settings: settings.into(),

@@ -555,6 +555,9 @@ pub(super) struct WhatIfArgs {
     /// such as 7d, while it only advised
     #[arg(long, value_name = "TIME", conflicts_with_all = ["channels", "config_file", "days"])]
     pub(super) since: Option<String>,
+    /// Compare instead: how the forecasts of each volume's free space did
+    #[arg(long, conflicts_with_all = ["channels", "config_file", "days", "since"])]
+    pub(super) backtest: bool,
     #[command(flatten)]
     pub(super) service: ServiceArgs,
     /// A table for people, or JSON for programs

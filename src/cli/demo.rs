@@ -289,7 +289,7 @@ mod tests {
                 plan: Arc::clone(&monitor.planner.plan.borrow()),
                 status: Arc::clone(&monitor.scanner.status.borrow()),
                 node_settings: Arc::clone(&node_settings.borrow()),
-                volume_dates: None,
+                forecasts: Arc::default(),
                 lags: Arc::default(),
                 settings: settings.advice,
                 remedy_settings: RemedySettings::from(&settings),
@@ -297,7 +297,9 @@ mod tests {
             seen.extend(check(&inputs, clock.now()).iter().map(|result| result.rule.code));
             let is_seen =
                 |family: &&Family| family.rules.iter().any(|rule| seen.contains(rule.code));
-            let missing = FAMILIES.iter().filter(|it| !is_seen(it)).map(|family| family.title);
+            // Volumes are forecast only after two days.
+            let families = FAMILIES.iter().filter(|it| it.title != "Disk space");
+            let missing = families.filter(|it| !is_seen(it)).map(|family| family.title);
             missing_families = missing.collect();
             if missing_families.is_empty() {
                 break;

@@ -1,14 +1,20 @@
 //! `recliner what-if`: what would happen under several rules, or what would have happened if
-//! recliner had enforced. A running recliner simulates it.
+//! recliner had enforced; and how forecasts did. A running recliner simulates it.
 
 use super::{CommandError, Exit, args::WhatIfArgs, print_note, service_client::WORK, table};
 use crate::{
     config::{self, File},
-    serve::report::{Scorecard, WhatIf, WhatIfQuestion},
+    serve::report::{Forecasts, Scorecard, WhatIf, WhatIfQuestion},
 };
 use std::{io::IsTerminal as _, path::Path};
 
 pub(super) async fn run(args: WhatIfArgs) -> Result<Exit, CommandError> {
+    if args.backtest {
+        let client = args.service.client()?;
+        let answer: Forecasts = client.get("/api/v1/forecasts", &[]).await?;
+        args.format.print(&answer, table::forecasts)?;
+        return Ok(Exit::Done);
+    }
     if let Some(since) = &args.since {
         return look_back(&args, since).await;
     }

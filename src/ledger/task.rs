@@ -3,9 +3,9 @@
 //! Owns the [`Books`]. They are stored after each sweep, like the measured facts that they belong to, and when a bucket
 //! ends: a process that is killed loses what it booked since, and the next one finds the same changes again.
 
-use super::{Books, Bucket};
+use super::{Books, Bucket, history::BucketSums};
 use crate::{
-    model::{records::StoreError, target::TargetKind},
+    model::{forecast::GrowthHistories, records::StoreError, target::TargetKind},
     plan::disk::Disks,
     scan::ScanStatus,
     store::journal::{EventDetails, Journal, JournalEvent, LedgerWrite, StoredEvents},
@@ -21,6 +21,9 @@ use wall_clock::Clock;
 
 /// Interval between two publications, and between two looks at the clock.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Interval between two publications of what was booked for forecasts.
+const HISTORY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Pause after the journal could not be read or written.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -43,6 +46,15 @@ pub(crate) struct LedgerInputs {
     pub(crate) interval: Duration,
 }
 
+/// What the task publishes.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    /// The books.
+    pub(crate) books: watch::Receiver<Arc<Books>>,
+    /// What was booked for each volume.
+    pub(crate) histories: watch::Receiver<Arc<GrowthHistories>>,
+}
+
 /// The task that keeps the books.
 #[derive(Debug)]
 pub(crate) struct LedgerTask {
@@ -50,17 +62,30 @@ pub(crate) struct LedgerTask {
     inputs: LedgerInputs,
     books: Books,
     published: watch::Sender<Arc<Books>>,
+    sums: BucketSums,
+    histories: watch::Sender<Arc<GrowthHistories>>,
+    histories_at: Option<Instant>,
     sweeps: u64,
     save_at: Option<Instant>,
 }
 
 impl LedgerTask {
-    /// Creates the task and a receiver of what it publishes.
-    pub(crate) fn new(clock: Clock, inputs: LedgerInputs) -> (Self, watch::Receiver<Arc<Books>>) {
+    /// Creates the task, and what it publishes.
+    pub(crate) fn new(clock: Clock, inputs: LedgerInputs) -> (Self, Ledger) {
         let (published, books) = watch::channel(Arc::default());
-        let task =
-            Self { clock, inputs, books: Books::default(), published, sweeps: 0, save_at: None };
-        (task, books)
+        let (histories, histories_rx) = watch::channel(Arc::default());
+        let task = Self {
+            clock,
+            inputs,
+            books: Books::default(),
+            published,
+            sums: BucketSums::default(),
+            histories,
+            histories_at: None,
+            sweeps: 0,
+            save_at: None,
+        };
+        (task, Ledger { books, histories: histories_rx })
     }
 
     /// Reads the books of the previous process, then keeps them until `stop`, or until the scanner ends.
@@ -99,8 +124,8 @@ impl LedgerTask {
     async fn resume(&mut self) {
         loop {
             match self.read_books().await {
-                Ok(books) => {
-                    self.books = books;
+                Ok((books, sums)) => {
+                    (self.books, self.sums) = (books, sums);
                     return;
                 }
                 Err(why) => tracing::debug!(%why, "the ledger waits for the journal"),
@@ -109,14 +134,18 @@ impl LedgerTask {
         }
     }
 
-    async fn read_books(&self) -> Result<Books, StoreError> {
-        let journal = &self.inputs.journal;
+    async fn read_books(&self) -> Result<(Books, BucketSums), StoreError> {
+        let (journal, now) = (&self.inputs.journal, self.clock.now());
         let stored = journal.ledger_books().await?;
         let current = stored.as_deref().and_then(Books::current_of);
         let buckets = journal.ledger_buckets(current.into_iter().collect()).await?;
         let current = buckets.first().map(|(_, bytes)| &**bytes);
-        let stored = stored.as_deref().zip(current);
-        Ok(Books::resume(stored, self.inputs.interval, self.clock.now()))
+        let books = Books::resume(stored.as_deref().zip(current), self.inputs.interval, now);
+        let buckets = journal.ledger_buckets(BucketSums::needed(&books, now)).await?;
+        let mut sums = BucketSums::default();
+        let buckets = buckets.iter().filter_map(|(_, bytes)| Bucket::decode(bytes));
+        buckets.for_each(|bucket| sums.add(&bucket));
+        Ok((books, sums))
     }
 
     fn measure(&mut self) {
@@ -143,6 +172,13 @@ impl LedgerTask {
         let sweeps = self.inputs.status.borrow().sweeps;
         if std::mem::replace(&mut self.sweeps, sweeps) != sweeps {
             self.save_at.get_or_insert_with(|| Instant::now() + SAVE_AFTER_SWEEP);
+        }
+        if self.books.has_closed()
+            || self.histories_at.is_none_or(|at| at.elapsed() >= HISTORY_INTERVAL)
+        {
+            self.histories_at = Some(Instant::now());
+            let histories = self.sums.histories(&self.books, self.clock.now());
+            self.histories.send_replace(Arc::new(histories));
         }
         let is_due = self.save_at.is_some_and(|at| at <= Instant::now());
         if self.books.is_open() && (is_due || (self.save_at.is_none() && self.books.has_closed())) {

@@ -18,6 +18,7 @@ mod docs;
 mod error;
 mod explain;
 mod facts;
+mod forecasts;
 mod guard;
 mod journal;
 mod metrics;
@@ -82,6 +83,7 @@ fn routes() -> Vec<Route> {
         scorecard::routes(),
         changes::routes(),
         summary::routes(),
+        forecasts::routes(),
         advice::routes(),
         preflight::routes(),
         journal::routes(),

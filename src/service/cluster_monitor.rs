@@ -7,15 +7,14 @@ mod couch_handles;
 use super::{StartError, TaskSet, journal_claim, operator_log};
 use crate::{
     act::{enforcer, job_state, runs, takeover, warmer},
-    advice::{AdviceHandle, AdviceSources, AdviceTask},
+    advice::{AdviceHandle, AdviceLeft, AdviceSources, AdviceTask},
     datadir::{self, NodeDirectories},
     feeds::feed_client,
-    ledger::{Books, LedgerInputs, LedgerTask},
+    ledger::{Ledger, LedgerInputs, LedgerTask},
     model::{
         channel::Mode,
-        records::{
-            AdviceKey, AdviceRecord, InMemoryStore, RecoveredState, ScorecardRecords, StateStore,
-        },
+        forecast::GrowthHistories,
+        records::{InMemoryStore, RecoveredState, ScorecardRecords, StateStore},
         settings::{
             ScanViews, Settings,
             advice::{AdviceSettings, RemedySettings},
@@ -42,13 +41,7 @@ use couch_handles::CouchHandles;
 use couchdb_client::{self, Client, Transport};
 use futures::{FutureExt as _, future::BoxFuture};
 use secrecy::SecretString;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    future::ready,
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, future::ready, path::Path, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch as latest};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -95,7 +88,7 @@ impl Dependencies {
 #[derive(Debug)]
 struct LeftRecords {
     scorecard: Option<oneshot::Receiver<ScorecardRecords>>,
-    advice: Option<oneshot::Receiver<BTreeMap<AdviceKey, AdviceRecord>>>,
+    advice: Option<oneshot::Receiver<AdviceLeft>>,
 }
 
 /// Snapshots whose movements may wait for the ledger; then the scanner keeps them.
@@ -110,7 +103,10 @@ impl LeftRecords {
         let rest = recovery.map(|mut state| {
             // A one-shot command uses neither the scorecard nor the advice.
             let _unused = scorecard.send(std::mem::take(&mut state.scorecard));
-            let _unused = advice.send(std::mem::take(&mut state.advice));
+            let _unused = advice.send(AdviceLeft {
+                advice: std::mem::take(&mut state.advice),
+                forecasts: std::mem::take(&mut state.forecasts),
+            });
             state
         });
         (rest, Self { scorecard: Some(scorecard_rx), advice: Some(advice_rx) })
@@ -333,26 +329,29 @@ impl ClusterMonitor {
     }
 
     /// Starts the ledger, once.
-    pub fn start_ledger(
+    pub(crate) fn start_ledger(
         &mut self,
         journal: Journal,
         interval: Duration,
         tasks: &mut TaskSet,
-    ) -> latest::Receiver<Arc<Books>> {
+    ) -> Ledger {
         let Some(movements) = self.movements.take() else {
-            return latest::channel(Arc::default()).1;
+            let (books, histories) =
+                (latest::channel(Arc::default()), latest::channel(Arc::default()));
+            return Ledger { books: books.1, histories: histories.1 };
         };
         let (status, disks) = (self.scanner.status.clone(), self.disks.clone());
         let inputs = LedgerInputs { movements, status, disks, journal, interval };
-        let (task, books) = LedgerTask::new(self.clock, inputs);
+        let (task, ledger) = LedgerTask::new(self.clock, inputs);
         tasks.spawn("ledger", task.run(self.stop.clone()));
-        books
+        ledger
     }
 
     /// Starts the task that works out advice, once.
     pub fn start_advice(
         &mut self,
         node_settings: latest::Receiver<Arc<NodeSettings>>,
+        histories: latest::Receiver<Arc<GrowthHistories>>,
         tasks: &mut TaskSet,
     ) -> AdviceHandle {
         let sources = AdviceSources {
@@ -362,6 +361,7 @@ impl ClusterMonitor {
             smoosh_channels,
             settings: self.advice_settings.subscribe(),
             remedy_settings: self.remedy_settings.subscribe(),
+            histories,
         };
         let (task, handle) = AdviceTask::new(self.clock, sources, Arc::clone(&self.store));
         if let Some(recovered) = self.left_records.advice.take() {

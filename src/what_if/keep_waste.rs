@@ -6,7 +6,7 @@
 //! side: one simulation gives the waste of both, and each kind affects the other only through
 //! limits and scarce space, which every simulation includes.
 
-use super::{Forecast, Outlook, Policy, mean};
+use super::{Outlook, Outlooks, Policy, mean};
 use crate::model::{channel::Channel, priority::PriorityKind, target::TargetKind};
 use std::{sync::Arc, time::Duration};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -74,7 +74,7 @@ pub struct KeptWaste {
     pub outlook: Outlook,
 }
 
-impl Forecast<'_> {
+impl Outlooks<'_> {
     /// Sets the horizons of a policy's channels by rent so that its mean waste equals that of
     /// `other`.
     pub fn keep_waste(&self, other: &Outlook, policy: &Policy, name: &str) -> KeptWaste {

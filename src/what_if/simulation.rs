@@ -1,11 +1,10 @@
 //! Simulates one policy over time: what is due, what the planner starts, and what that leaves.
 
 use super::{
-    Forecast, Outlook, Policy, Present, SAMPLES, Sample, Unchecked, Undone,
+    Outlook, Outlooks, Policy, Present, SAMPLES, Sample, Unchecked, Undone,
     batch_slots::{BatchSlots, SlotNeed},
     course::{CompactedCourse, Courses, undisturbed_tables},
     imagined::{self, ImaginedJob, NodeBytes, nodes_of},
-    volume_outlooks,
 };
 use crate::{
     jobs::{BusyPeriod, Job, Jobs, TargetConstraints},
@@ -146,8 +145,8 @@ pub(super) struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    pub(super) fn new(forecast: &'a Forecast<'_>, policy: &'a Policy) -> Self {
-        let Forecast { present, span, stop, samples_left, unchecked, evidence: _ } = forecast;
+    pub(super) fn new(outlooks: &'a Outlooks<'_>, policy: &'a Policy) -> Self {
+        let Outlooks { present, span, stop, samples_left, unchecked, evidence: _ } = outlooks;
         let (present, span, stop, samples_left) = (*present, *span, *stop, *samples_left);
         let rows = present.snapshot.row_count().max(1);
         let plans = (ROW_BUDGET / rows).clamp(PLANS.0, PLANS.1);
@@ -589,13 +588,12 @@ impl<'a> Simulation<'a> {
     }
 
     fn outlook(mut self, name: &str) -> Outlook {
-        let grown = |node: NodeIx, at: usize| {
-            let freed = self.freed_at_samples.get(at).map_or(0.0, |row| row.on(node));
-            self.unchecked.grown_by_sample(node, at) - freed
-        };
+        let freed =
+            |node: NodeIx, at: usize| self.freed_at_samples.get(at).map_or(0.0, |row| row.on(node));
         let last_waste = |samples: &[Sample]| samples.last().map_or(0, |it| it.waste_bytes) as f64;
         let due = last_waste(&self.samples);
-        let volumes = volume_outlooks(self.present, self.span, &mut self.samples, grown);
+        let volumes =
+            self.unchecked.volume_outlooks(self.present, self.span, &mut self.samples, freed);
         let written = (last_waste(&self.samples) / due.max(1.0)).min(1.0);
         let (mut undone, waiting) = self.undone();
         undone.iter_mut().for_each(|it| it.bytes = to_bytes(it.bytes as f64 * written));

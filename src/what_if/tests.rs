@@ -36,7 +36,7 @@ fn facts(file: u64, active: u64, read: u64) -> Facts {
 /// Simulates each proposal for this time.
 fn outlooks(present: &Present, proposals: &[Proposal], span: Duration) -> Result<Answer, NoRates> {
     let stop = CancellationToken::new();
-    let forecast = Forecast::new(present, span, &stop)?;
+    let forecast = Outlooks::new(present, span, &stop)?;
     let outlooks = proposals.iter().map(|proposal| forecast.outlook(proposal)).collect();
     Ok(forecast.answer(outlooks))
 }
@@ -133,9 +133,9 @@ fn without_compactions_waste_and_files_grow_as_they_did() {
     assert_near(grown, 1_200.0, 0.02, "growth");
     let volume = &outlook.volumes[0];
     assert_near(volume.free_bytes[SAMPLES - 1], 800.0, 0.02, "free");
-    let full = volume.full_at.unwrap().unix() - NOW;
-    let expected = 2_000.0 / 120.0 * 86_400.0;
-    assert!((full as f64 - expected).abs() < 0.02 * expected, "full after {full} s");
+    let last = volume.freed.0[SAMPLES - 1];
+    assert_near(to_bytes(last.waste), 1_000.0, 0.02, "waste written");
+    assert_eq!(last.freed, 0.0);
 }
 
 #[test]
@@ -146,20 +146,6 @@ fn bytes_that_a_full_volume_cannot_take_are_not_waste() {
     let [first, last] = [outlook.samples[0], outlook.samples[SAMPLES - 1]];
     assert_near(last.file_bytes - first.file_bytes, 300.0, 0.02, "what fits of 1,200 MiB");
     assert_near(last.waste_bytes - first.waste_bytes, 250.0, 0.02, "waste of that");
-}
-
-#[test]
-fn finds_when_a_volume_is_full_between_two_samples() {
-    let full = |free: &[f64]| full_after(free, Duration::from_secs(5_600));
-    // Samples are 100 s apart.
-    let mut free = vec![100.0; SAMPLES];
-    free[10..].fill(-300.0);
-    assert_eq!(full(&free), Some(Duration::from_secs(925)));
-    free[9] = 0.0;
-    assert_eq!(full(&free), Some(Duration::from_secs(900)));
-    free[0] = 0.0;
-    assert_eq!(full(&free), Some(Duration::ZERO));
-    assert_eq!(full(&[5.0; SAMPLES]), None);
 }
 
 #[test]
@@ -456,7 +442,7 @@ fn stopped_forecast_begins_no_more_compactions() {
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
         let _running = (!is_stopped).then_some(guard);
-        let forecast = Forecast::new(&present, 10 * DAY, &stop).unwrap();
+        let forecast = Outlooks::new(&present, 10 * DAY, &stop).unwrap();
         forecast.outlook(&by("smoosh", ChannelPreset::Smoosh.channels())).compactions
     };
     assert!(compactions(false) > 0);

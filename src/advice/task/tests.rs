@@ -59,13 +59,14 @@ impl Rig {
             smoosh_channels: |_| Channels::default(),
             settings: settings_rx,
             remedy_settings: watch::channel(RemedySettings::default()).1,
+            histories: watch::channel(Arc::default()).1,
         };
         let store = Arc::new(Store::default());
         let clock = Clock::anchored(Moment::from_unix(1_795_222_434));
         let (task, handle) =
             AdviceTask::new(clock, sources, Arc::<Store>::clone(&store) as Arc<dyn StateStore>);
         let (left, recovering) = oneshot::channel();
-        left.send(records).unwrap();
+        left.send(AdviceLeft { advice: records, ..AdviceLeft::default() }).unwrap();
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(recovering, stop.clone()));

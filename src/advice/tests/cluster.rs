@@ -1,6 +1,8 @@
 //! A small cluster for the tests of rules.
 
-use super::{AdviceInputs, Finding, Findings, LagHistory, Rule, Situation, Survey};
+use super::{
+    AdviceInputs, Finding, Findings, ForecastsByVolume, LagHistory, Rule, Situation, Survey,
+};
 use crate::{
     jobs::{Job, JobKey, JobKind, JobPhase},
     model::{
@@ -20,7 +22,6 @@ use crate::{
         CompactionFiles, DbName, DiskUsage, Draft, IndexQuery, NodeIx, ShardMapEntry, TargetRef,
         View,
     },
-    what_if::VolumeDates,
 };
 use compaction_settings::NodeConfig;
 use couchdb_names::{Range, Signature};
@@ -160,7 +161,7 @@ pub(crate) struct TestCluster {
     pub(crate) rules: Rules,
     pub(crate) status: ScanStatus,
     pub(crate) node_settings: NodeSettings,
-    pub(crate) volume_dates: Option<VolumeDates>,
+    pub(crate) forecasts: ForecastsByVolume,
     pub(crate) lags: LagHistory,
     pub(crate) settings: AdviceSettings,
     pub(crate) remedy_settings: RemedySettings,
@@ -175,7 +176,7 @@ impl TestCluster {
             rules: Rules::default(),
             status: ScanStatus::default(),
             node_settings: NodeSettings::default(),
-            volume_dates: None,
+            forecasts: ForecastsByVolume::new(),
             lags: LagHistory::default(),
             settings: AdviceSettings::default(),
             remedy_settings: RemedySettings::default(),
@@ -369,7 +370,7 @@ impl TestCluster {
             plan: Arc::new(self.plan()),
             status: Arc::new(self.status),
             node_settings: Arc::new(self.node_settings),
-            volume_dates: self.volume_dates.map(Arc::new),
+            forecasts: Arc::new(self.forecasts),
             lags: Arc::new(self.lags),
             settings: self.settings,
             remedy_settings: self.remedy_settings,

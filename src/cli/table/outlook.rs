@@ -129,7 +129,7 @@ fn volumes(answer: &WhatIf, width: u16) -> String {
                 printable(outlook.title()),
                 bytes(volume.free_bytes.first().copied()),
                 bytes(volume.free_bytes.last().copied()),
-                volume.full_at.as_deref().map_or_else(|| "never".to_owned(), to_the_hour),
+                volume.full_in_words(to_the_hour),
                 line(&downsample(&volume.free_bytes), most),
             ]);
         }
@@ -198,6 +198,9 @@ mod tests {
                 name: "/data".to_owned(),
                 free_bytes: vec![90 * GIB, 80 * GIB, 70 * GIB],
                 full_at: (name == "nothing").then(|| "2026-12-24T00:00:00Z".to_owned()),
+                full_early_at: None,
+                full_late_at: None,
+                forecast_seconds: Some(60 * 86_400),
             }],
         }
     }

@@ -5,9 +5,9 @@
 //! commands and tests.
 
 use super::{
-    AdviceKey, AdviceRecord, Calibration, CorrectionKey, CorrectionRecord, Intent, JournalFailure,
-    Outcome, Run, ScorecardChange, ScorecardRecords, Suspension, SuspensionScope, TargetRecord,
-    replace,
+    AdviceKey, AdviceRecord, Calibration, CorrectionKey, CorrectionRecord, ForecastRecord, Intent,
+    JournalFailure, Outcome, Run, ScorecardChange, ScorecardRecords, Suspension, SuspensionScope,
+    TargetRecord, replace,
 };
 use crate::model::target::TargetId;
 use futures::{FutureExt, future::BoxFuture};
@@ -68,6 +68,8 @@ pub enum StateChange {
     Scorecard(ScorecardChange),
     /// Replaces a record about advice; `None` removes it.
     SetAdvice(AdviceKey, Option<AdviceRecord>),
+    /// Replaces the kept forecasts of a volume; `None` removes them.
+    SetForecasts(String, Option<ForecastRecord>),
     /// Replaces a run, by number; `None` removes it.
     SetRun(u64, Option<Run>),
 }
@@ -89,6 +91,8 @@ pub struct RecoveredState {
     pub scorecard: ScorecardRecords,
     /// Records about advice.
     pub advice: BTreeMap<AdviceKey, AdviceRecord>,
+    /// Kept forecasts, by volume.
+    pub forecasts: BTreeMap<String, ForecastRecord>,
     /// Runs, by number.
     pub runs: BTreeMap<u64, Run>,
     /// Outcomes of jobs that started within the last hour before this start, oldest first: the
@@ -164,6 +168,9 @@ impl RecoveredState {
             StateChange::SetCorrection(key, record) => replace(&mut self.corrections, key, record),
             StateChange::Scorecard(change) => self.scorecard.apply(change),
             StateChange::SetAdvice(key, record) => replace(&mut self.advice, key, record),
+            StateChange::SetForecasts(volume, record) => {
+                replace(&mut self.forecasts, volume, record);
+            }
             StateChange::SetRun(number, run) => replace(&mut self.runs, number, run),
         }
     }

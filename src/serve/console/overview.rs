@@ -130,13 +130,22 @@ fn volumes(answers: &OverviewAnswers) -> Markup {
 /// When a growing volume will be full.
 fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
     let date = |at: &str| html! { time datetime=(at) title=(at) { (at.split('T').next().unwrap_or(at)) } " (" (ago(at, now)) ")" };
+    let until = volume.forecast_until.as_deref().map(&date).unwrap_or_default();
     html! {
         @match (&volume.full_at, &volume.full_uncompacted_at) {
-            (Some(kept), Some(never)) => { p.warn { "Full on " (date(kept)) " as files grow now, even if compaction keeps up; without compaction on " (date(never)) "." } }
-            (Some(kept), None) => { p.warn { "Full on " (date(kept)) " as files grow now, even if compaction keeps up." } }
-            (None, Some(never)) => { p.quiet { "Full on " (date(never)) " as files grow now if nothing is compacted; not within ten years if compaction keeps up." } }
-            (None, None) if volume.growth_known => { p.quiet { "Not full within ten years as files grow now." } }
-            (None, None) => { p.quiet { "When it is full is not known yet: growth was not watched for long enough." } }
+            (Some(kept), never) => { p.warn {
+                "Full on " (date(kept)) ", even if compaction keeps up"
+                @match (&volume.full_early_at, &volume.full_late_at) {
+                    (Some(early), Some(late)) => { "; four times of five between " (date(early)) " and " (date(late)) }
+                    (Some(early), None) => { "; one time of ten before " (date(early)) }
+                    (None, _) => {}
+                }
+                @if let Some(never) = never { "; without compaction on " (date(never)) }
+                "."
+            } }
+            (None, Some(never)) => { p.quiet { "Full on " (date(never)) " if nothing is compacted; if compaction keeps up, not before " (until) "." } }
+            (None, None) if volume.growth_known => { p.quiet { "Not full before " (until) "." } }
+            (None, None) => { p.quiet { "When it is full is not known yet" @if let Some(why) = &volume.forecast_withheld { ": " (why) } "." } }
         }
     }
 }

@@ -147,6 +147,9 @@ fn outlook(name: &str, waste: [u64; 3]) -> OutlookLine {
             name: HOSTILE.to_owned(),
             free_bytes: waste.into(),
             full_at: Some("2026-12-24T00:00:00Z".to_owned()),
+            full_early_at: None,
+            full_late_at: None,
+            forecast_seconds: Some(86_400),
         }],
     }
 }

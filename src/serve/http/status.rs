@@ -35,7 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
             space,
             "Bytes of the whole cluster, and the used and free space of each volume.",
         )
-        .detail("All copies count. Reclaimable bytes are predicted; a volume's live, reclaimable and unused bytes are null if a node has several volumes. `full_at` is when a volume is full at its current growth if compaction keeps up, `full_uncompacted_at` if nothing is compacted. `nodes_without_space` are the nodes whose free space is unknown. `usage` lists which databases the bytes belong to."),
+        .detail("All copies count. Reclaimable bytes are predicted; a volume's live, reclaimable and unused bytes are null if a node has several volumes. `full_at` is when a volume is full by the forecast if compaction keeps up, with a range of 80 %, `full_uncompacted_at` if nothing is compacted. `nodes_without_space` are the nodes whose free space is unknown. `usage` lists which databases the bytes belong to."),
         Route::read(
             "/api/v1/jobs",
             "jobs",

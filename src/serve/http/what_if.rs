@@ -15,11 +15,13 @@ use super::{
     turn::Turn,
 };
 use crate::{
-    advice::AdviceView,
+    advice::{AdviceView, ForecastView},
     config::{self, File},
     import::{self, AsRent},
     model::{
         channel::{ChannelPreset, Channels},
+        forecast::Forecast,
+        records::ForecastRecord,
         settings::Settings,
     },
     plan::Plan,
@@ -27,7 +29,7 @@ use crate::{
     sources::node_settings::NodeSettings,
     table::NodeIx,
     text::Label,
-    what_if::{Forecast, Outlook, Policy, Present, Proposal, SAMPLES},
+    what_if::{Outlook, Outlooks, Policy, Present, Proposal, SAMPLES, volume_forecast},
 };
 use axum::{
     extract::{self, Request},
@@ -67,7 +69,7 @@ pub(super) fn routes() -> Vec<Route> {
             json!({ "days": 7, "channels": "rent" }),
         )
         .errors(ERRORS)
-        .detail("For each of `nothing` (no compaction), `smoosh` (with the cluster's settings, or CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written and compactions per day, the longest wait, what stays undone and why, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes continue to grow at the observed rate; 409 until a file was watched for ten minutes. A million targets take many seconds, and requests run one at a time: after 30 seconds without a turn, one is refused with `Retry-After`. A forecast ends after five minutes, or when its client leaves. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."),
+        .detail("For each of `nothing` (no compaction), `smoosh` (with the cluster's settings, or CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written and compactions per day, the longest wait, what stays undone and why, and over time the waste, the files and each volume's free space, with the date on which it is full by the forecast, and its range. Sizes continue to grow at the observed rate; 409 until a file was watched for ten minutes. A million targets take many seconds, and requests run one at a time: after 30 seconds without a turn, one is refused with `Retry-After`. A forecast ends after five minutes, or when its client leaves. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."),
     ]
 }
 
@@ -200,7 +202,7 @@ impl Proposed {
         let in_force = Policy::in_force(plan);
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
         let present = Present { snapshot, conditions, now };
-        let forecast = Forecast::new(&present, span, stop)
+        let forecast = Outlooks::new(&present, span, stop)
             .map_err(|early| ApiError::conflict(early, Conflict::Plain {}))?
             .counting_down(samples_left);
         let simulations = match self {
@@ -232,23 +234,36 @@ impl Proposed {
                 outlooks.push(kept.outlook);
             }
         }
-        outlooks.iter_mut().for_each(|outlook| say_known_dates(outlook, advice));
-        Ok(WhatIf::new(&forecast.answer(outlooks), smoosh.rules, as_rent))
+        let answer = forecast.answer(outlooks);
+        let volume = |outlook: &Outlook, at| forecast_of(plan, advice, outlook, at, now);
+        Ok(WhatIf::new(&answer, volume, smoosh.rules, as_rent))
     }
 }
 
-/// Uses the dates of advice and of the overview where they have one, so that all show the same
-/// date.
-fn say_known_dates(outlook: &mut Outlook, advice: &AdviceView) {
-    for volume in &mut outlook.volumes {
-        let Some(dates) = advice.fill_dates.get(&volume.name) else { continue };
+/// The forecast of an outlook's volume: that of advice and of the overview where they have one, so that all say the
+/// same; otherwise one with the compactions of the outlook. None if it is withheld.
+fn forecast_of(
+    plan: &Plan,
+    advice: &AdviceView,
+    outlook: &Outlook,
+    at: usize,
+    now: Moment,
+) -> Option<Forecast> {
+    let ForecastView { by_volume, histories, records } = &*advice.forecasts;
+    let of_outlook = outlook.volumes.get(at)?;
+    if let Some(Ok(known)) = by_volume.get(&of_outlook.name) {
         match outlook.name.as_str() {
-            NOTHING => volume.full_at = dates.uncompacted,
-            SMOOSH if dates.is_simulated => volume.full_at = dates.smoosh,
-            IN_FORCE if dates.is_simulated => volume.full_at = dates.compacted,
+            NOTHING => return Some(known.uncompacted.clone()),
+            SMOOSH => return Some(known.smoosh.clone()),
+            IN_FORCE => return Some(known.in_force.clone()),
             _ => {}
         }
     }
+    let volumes = &plan.conditions.disks.volumes;
+    let volume = volumes.iter().find(|volume| volume.name == of_outlook.name)?;
+    let record = records.get(&*volume.name);
+    let widening = record.map_or([1.0; 3], ForecastRecord::widening);
+    volume_forecast(plan, volume, histories, (&of_outlook.freed, widening), now)?.ok()
 }
 
 /// The channels of the cluster's smoosh settings, or CouchDB's defaults.
@@ -314,31 +329,35 @@ fn configured(text: &str, plan: &Plan, in_force: &Policy) -> Result<Policy, ApiE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::what_if::{FillDates, VolumeOutlook};
+    use crate::{
+        model::forecast::{FreedCourse, FullRange},
+        what_if::{VolumeForecasts, VolumeOutlook},
+    };
 
     #[test]
     fn volume_is_full_on_the_date_of_the_advice() {
-        let at = |at| Some(Moment::from_unix(at));
-        let full = |name: &str, is_simulated| {
-            let dates =
-                FillDates { uncompacted: at(1), compacted: at(2), smoosh: at(3), is_simulated };
-            let mut advice = AdviceView::default();
-            advice.fill_dates.insert("a".into(), dates);
-            let mut outlook = Outlook {
-                name: name.to_owned(),
-                volumes: vec![VolumeOutlook {
-                    name: "a".into(),
-                    free_bytes: Vec::new(),
-                    full_at: at(9),
-                }],
-                ..Outlook::default()
-            };
-            say_known_dates(&mut outlook, &advice);
-            outlook.volumes[0].full_at
+        let of = |day: u64| Forecast {
+            full: FullRange { median: Some(Moment::from_unix(day)), ..FullRange::default() },
+            ..Forecast::default()
         };
-        let names = [NOTHING, SMOOSH, IN_FORCE, PROPOSED];
-        assert_eq!(names.map(|name| full(name, true)), [at(1), at(3), at(2), at(9)]);
-        assert_eq!(names.map(|name| full(name, false)), [at(1), at(9), at(9), at(9)]);
+        let known = VolumeForecasts { uncompacted: of(1), smoosh: of(2), in_force: of(3) };
+        let by_volume = Arc::new([("a".into(), Ok(known))].into());
+        let forecasts = Arc::new(ForecastView { by_volume, ..ForecastView::default() });
+        let mut advice = AdviceView::default();
+        advice.forecasts = forecasts;
+        let full = |name: &str| {
+            let volume = VolumeOutlook {
+                name: "a".into(),
+                free_bytes: Vec::new(),
+                freed: FreedCourse::default(),
+            };
+            let outlook =
+                Outlook { name: name.to_owned(), volumes: vec![volume], ..Outlook::default() };
+            let forecast = forecast_of(&Plan::default(), &advice, &outlook, 0, Moment::default());
+            forecast.and_then(|forecast| forecast.full.median).map(Moment::unix)
+        };
+        assert_eq!([NOTHING, SMOOSH, IN_FORCE].map(full), [Some(1), Some(2), Some(3)]);
+        assert_eq!(full(PROPOSED), None, "it has a forecast of its own");
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use crate::{
     advice::AdviceView,
+    model::forecast::{Forecast, Withheld},
     plan::{Plan, disk::Volume},
     table::Waste,
     text::size,
-    what_if::FillDates,
+    what_if::VolumeForecasts,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,29 +70,42 @@ pub struct VolumeSpaceLine {
     /// Live bytes of the largest shard that can be compacted on the volume now, besides `headroom.keep_free`
     /// and what running jobs may still write.
     pub largest_shard_that_fits_bytes: Option<u64>,
-    /// Whether growth was watched for long enough to tell the two dates that follow.
+    /// Whether there is a forecast.
     #[serde(default)]
     pub growth_known: bool,
-    /// When the volume is full at the current growth if compaction keeps up; null if not within ten years, or
-    /// unknown.
+    /// When the volume is full if compaction keeps up, by the median of the forecast; null if not within
+    /// `forecast_until`, or unknown.
     pub full_at: Option<String>,
-    /// When the volume is full at the current growth if nothing is compacted; null if not within ten years, or
+    /// The begin of the range of `full_at`: one outcome of ten is earlier; null if not within `forecast_until`, or
     /// unknown.
+    #[serde(default)]
+    pub full_early_at: Option<String>,
+    /// The end of the range of `full_at`: one outcome of ten is later; null if not within `forecast_until`, or
+    /// unknown.
+    #[serde(default)]
+    pub full_late_at: Option<String>,
+    /// When the volume is full if nothing is compacted; null if not within `forecast_until`, or unknown.
     pub full_uncompacted_at: Option<String>,
+    /// How far the forecast reaches; null if there is none.
+    #[serde(default)]
+    pub forecast_until: Option<String>,
+    /// Why there is no forecast; null if there is one, or if the volume's space is unknown.
+    #[serde(default)]
+    pub forecast_withheld: Option<String>,
     /// Why the volume's space is unknown.
     pub problem: Option<String>,
 }
 
 impl Space {
-    /// The space according to a plan, with the fill dates of the advice.
+    /// The space according to a plan, with the forecasts of the advice.
     pub fn of(plan: &Plan, advice: &AdviceView) -> Self {
         let waste = Waste::of(&plan.snapshot);
         let disks = &plan.conditions.disks;
         let is_known = |node: &str| disks.of_node(node).any(|volume| volume.space.is_some());
         let members = plan.snapshot.members().map(|(_, node)| &node.name);
-        let dates = |volume: &Volume| advice.fill_dates.get(&volume.name).copied();
+        let forecasts = |volume: &Volume| advice.forecasts.by_volume.get(&volume.name);
         let lines = disks.volumes.iter();
-        let lines = lines.map(|volume| VolumeSpaceLine::of(plan, volume, dates(volume)));
+        let lines = lines.map(|volume| VolumeSpaceLine::of(plan, volume, forecasts(volume)));
         Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
             file_bytes: waste.file_bytes(),
@@ -132,9 +146,18 @@ impl Space {
 }
 
 impl VolumeSpaceLine {
-    fn of(plan: &Plan, volume: &Volume, known_dates: Option<FillDates>) -> Self {
+    fn of(
+        plan: &Plan,
+        volume: &Volume,
+        forecasts: Option<&Result<VolumeForecasts, Withheld>>,
+    ) -> Self {
         let files = plan.waste_on(volume);
-        let dates = known_dates.unwrap_or_default();
+        let known = forecasts.and_then(|forecasts| forecasts.as_ref().ok());
+        let (in_force, uncompacted) =
+            (known.map(|it| &it.in_force), known.map(|it| &it.uncompacted));
+        let full = in_force.map(|forecast| forecast.full).unwrap_or_default();
+        let until = |forecast: &Forecast| forecast.made_at.plus(forecast.reach()).rfc3339();
+        let withheld = forecasts.and_then(|forecasts| forecasts.as_ref().err());
         Self {
             volume: volume.name.to_string(),
             nodes: volume.nodes.iter().map(ToString::to_string).collect(),
@@ -145,9 +168,13 @@ impl VolumeSpaceLine {
             unused_bytes: files.and_then(Waste::unused_bytes),
             unmeasured: files.map_or(0, Waste::unmeasured),
             largest_shard_that_fits_bytes: plan.largest_shard_that_fits(volume),
-            growth_known: known_dates.is_some(),
-            full_at: dates.compacted.map(Moment::rfc3339),
-            full_uncompacted_at: dates.uncompacted.map(Moment::rfc3339),
+            growth_known: known.is_some(),
+            full_at: full.median.map(Moment::rfc3339),
+            full_early_at: full.early.map(Moment::rfc3339),
+            full_late_at: full.late.map(Moment::rfc3339),
+            full_uncompacted_at: uncompacted.and_then(|it| it.full.median).map(Moment::rfc3339),
+            forecast_until: in_force.map(until),
+            forecast_withheld: withheld.map(ToString::to_string),
             problem: volume.problem.clone(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{vocabulary, vocabulary::Word};
 use crate::{
-    model::{channel::Channels, target::TargetKind},
+    model::{channel::Channels, forecast::Forecast, target::TargetKind},
     text::Label,
     text::{duration, size},
     what_if::{Answer, Evidence, KeptHorizon, Outlook, SAMPLES, Undone, VolumeOutlook, WasteFit},
@@ -170,10 +170,19 @@ pub struct UndoneLine {
 pub struct VolumeOutlookLine {
     /// The volume's name.
     pub name: String,
-    /// Free bytes, over time.
+    /// Free bytes, over time: the median of the forecast if it reaches as far, or what the simulation says.
     pub free_bytes: Vec<u64>,
-    /// When the volume is full if growth continues; null if that is more than ten years ahead.
+    /// When the volume is full, by the median of the forecast; null if not within `forecast_seconds`.
     pub full_at: Option<String>,
+    /// The begin of the range of `full_at`: one outcome of ten is earlier; null if not within `forecast_seconds`.
+    #[serde(default)]
+    pub full_early_at: Option<String>,
+    /// The end of the range of `full_at`: one outcome of ten is later; null if not within `forecast_seconds`.
+    #[serde(default)]
+    pub full_late_at: Option<String>,
+    /// How far the forecast reaches, in seconds; null if growth was not watched for long enough for one.
+    #[serde(default)]
+    pub forecast_seconds: Option<u64>,
 }
 
 impl WhatIf {
@@ -201,8 +210,14 @@ impl WhatIf {
         self.outlooks.iter().find(|outlook| outlook.name == name)
     }
 
-    /// Builds the response; `smoosh` are the settings under which smoosh is shown.
-    pub fn new(answer: &Answer, smoosh: SmooshRules, as_rent: Option<RentProposal>) -> Self {
+    /// Builds the response, with the forecast of each volume of an outlook; `smoosh` are the settings under which
+    /// smoosh is shown.
+    pub fn new(
+        answer: &Answer,
+        forecast: impl Fn(&Outlook, usize) -> Option<Forecast>,
+        smoosh: SmooshRules,
+        as_rent: Option<RentProposal>,
+    ) -> Self {
         let Answer { from, span, evidence, outlooks } = answer;
         let Evidence { watched_bytes, file_bytes, watched } = *evidence;
         Self {
@@ -213,7 +228,10 @@ impl WhatIf {
             file_bytes,
             watched_seconds: watched.as_secs(),
             smoosh,
-            outlooks: outlooks.iter().map(|outlook| OutlookLine::of(outlook, *span)).collect(),
+            outlooks: outlooks
+                .iter()
+                .map(|outlook| OutlookLine::of(outlook, |at| forecast(outlook, at), *span))
+                .collect(),
             as_rent,
         }
     }
@@ -272,7 +290,7 @@ fn says(kept: &KeptHorizon) -> String {
 }
 
 impl OutlookLine {
-    fn of(outlook: &Outlook, span: Duration) -> Self {
+    fn of(outlook: &Outlook, forecast: impl Fn(usize) -> Option<Forecast>, span: Duration) -> Self {
         let days = span.as_secs_f64() / 86_400.0;
         Self {
             name: outlook.name.clone(),
@@ -288,7 +306,12 @@ impl OutlookLine {
             coarse: outlook.is_coarse,
             waste_bytes: outlook.samples.iter().map(|sample| sample.waste_bytes).collect(),
             file_bytes: outlook.samples.iter().map(|sample| sample.file_bytes).collect(),
-            volumes: outlook.volumes.iter().map(VolumeOutlookLine::from).collect(),
+            volumes: outlook
+                .volumes
+                .iter()
+                .enumerate()
+                .map(|(at, volume)| VolumeOutlookLine::of(volume, forecast(at).as_ref(), span))
+                .collect(),
         }
     }
 }
@@ -304,12 +327,31 @@ impl From<&Undone> for UndoneLine {
     }
 }
 
-impl From<&VolumeOutlook> for VolumeOutlookLine {
-    fn from(volume: &VolumeOutlook) -> Self {
+impl VolumeOutlookLine {
+    fn of(volume: &VolumeOutlook, forecast: Option<&Forecast>, span: Duration) -> Self {
+        let full = forecast.map(|forecast| forecast.full).unwrap_or_default();
+        let time = |at: usize| span.mul_f64(at as f64 / (SAMPLES - 1) as f64);
+        let medians = forecast.and_then(|forecast| {
+            (0..volume.free_bytes.len()).map(|at| forecast.median_after(time(at))).collect()
+        });
         Self {
             name: volume.name.to_string(),
-            free_bytes: volume.free_bytes.clone(),
-            full_at: volume.full_at.map(Moment::rfc3339),
+            free_bytes: medians.unwrap_or_else(|| volume.free_bytes.clone()),
+            full_at: full.median.map(Moment::rfc3339),
+            full_early_at: full.early.map(Moment::rfc3339),
+            full_late_at: full.late.map(Moment::rfc3339),
+            forecast_seconds: forecast.map(|forecast| forecast.reach().as_secs()),
+        }
+    }
+
+    /// When it is full, for people, given the words for a moment.
+    pub fn full_in_words(&self, moment: impl Fn(&str) -> String) -> String {
+        match (&self.full_at, self.forecast_seconds) {
+            (Some(at), _) => moment(at),
+            (None, Some(seconds)) => {
+                format!("not within {}", duration::format_rounded(Duration::from_secs(seconds)))
+            }
+            (None, None) => "not known yet".to_owned(),
         }
     }
 }

@@ -78,6 +78,9 @@ pub(super) const META_SCORECARD_JOBS: &str = "scorecard_jobs";
 /// Prefix of the name of each [`crate::model::records::AdviceRecord`], followed by its code and its
 /// subject. Stored as single values, like corrections.
 pub(super) const META_ADVICE_PREFIX: &str = "advice:";
+/// Prefix of the name of each [`crate::model::records::ForecastRecord`], followed by the volume.
+/// Stored as single values, like corrections.
+pub(super) const META_FORECAST_PREFIX: &str = "forecast:";
 /// Prefix of the name of each [`crate::model::records::Run`], followed by its number. Stored as
 /// single values, like corrections.
 pub(super) const META_RUN_PREFIX: &str = "run:";

@@ -9,7 +9,7 @@ use super::{
     retained_table::RetainedTable,
     tables::{
         DB_EVENTS, EVENTS, INTENTS, META, META_ADVICE_PREFIX, META_CALIBRATION,
-        META_CORRECTION_PREFIX, META_COUNTS, META_ERAS, META_RUN_PREFIX,
+        META_CORRECTION_PREFIX, META_COUNTS, META_ERAS, META_FORECAST_PREFIX, META_RUN_PREFIX,
         META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX, OUTCOMES,
         OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS, TableCounts, parse_entry,
     },
@@ -138,6 +138,10 @@ impl<'tx> WriteTx<'tx> {
             StateChange::SetCorrection(key, record) => self.set_correction(key, record.as_ref()),
             StateChange::Scorecard(change) => self.change_scorecard(change),
             StateChange::SetAdvice(key, record) => self.set_advice(key, record.as_ref()),
+            StateChange::SetForecasts(volume, record) => {
+                let name = format!("{META_FORECAST_PREFIX}{volume}");
+                self.set_meta(&name, record.as_ref().map(|record| (volume, record)).as_ref())
+            }
             StateChange::SetRun(number, run) => self.set_run(*number, run.as_ref()),
         }
     }

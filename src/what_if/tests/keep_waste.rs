@@ -43,7 +43,7 @@ fn rent(rules: &Policy) -> Policy {
 /// The outlook under smoosh's rules, and the horizons with which rent keeps the same waste.
 fn kept(present: &Present, smoosh: &Policy, rent: &Policy, days: u32) -> (Outlook, KeptWaste) {
     let stop = CancellationToken::new();
-    let forecast = Forecast::new(present, days * DAY, &stop).unwrap();
+    let forecast = Outlooks::new(present, days * DAY, &stop).unwrap();
     let proposal = Proposal { name: "smoosh".to_owned(), policy: Some(smoosh.clone()) };
     let outlook = forecast.outlook(&proposal);
     let kept = forecast.keep_waste(&outlook, rent, "rent");

@@ -506,7 +506,7 @@ fn gains(plan: &Arc<Plan>) -> Vec<(&'static str, u64)> {
         plan: Arc::clone(plan),
         status: Arc::default(),
         node_settings: Arc::default(),
-        volume_dates: None,
+        forecasts: Arc::default(),
         lags: Arc::default(),
         settings: settings.advice,
         remedy_settings: (&settings).into(),

@@ -80,6 +80,7 @@ pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
             | StateChange::SetCorrection(..)
             | StateChange::Scorecard(..)
             | StateChange::SetAdvice(..)
+            | StateChange::SetForecasts(..)
             | StateChange::SetRun(..) => {}
         }
     }

@@ -1,0 +1,139 @@
+//! The forecasts of all volumes: when they are made, which are kept, and what came.
+//!
+//! Owns the simulations that they need, as results, and the records. Its task stores the records.
+
+use crate::{
+    model::{
+        channel::Channels,
+        forecast::{GrowthHistories, Withheld},
+        records::{ForecastRecord, StateChange},
+    },
+    plan::Plan,
+    what_if::{SimulatedRules, VolumeForecasts, volume_forecasts},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::task::JoinHandle;
+use wall_clock::Moment;
+
+/// Interval between forecasts: dates move by hours.
+const INTERVAL: Duration = Duration::from_secs(600);
+
+/// Interval between simulations, each of which takes seconds of a processor and the memory of a
+/// what-if; and the interval while a volume is about to fill.
+const SIMULATION_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
+const SIMULATION_INTERVAL_FILLING: Duration = Duration::from_secs(6 * 3_600);
+
+/// The forecasts of each volume, or why there is none, by name. Volumes of unknown free space, and
+/// those of nodes with several, are left out.
+pub type ForecastsByVolume = BTreeMap<Arc<str>, Result<VolumeForecasts, Withheld>>;
+
+/// The forecasts, and what they are made from.
+#[derive(Clone, Debug, Default)]
+pub struct ForecastView {
+    /// The forecasts.
+    pub by_volume: Arc<ForecastsByVolume>,
+    /// What was booked, for forecasts under other rules.
+    pub histories: Arc<GrowthHistories>,
+    /// The kept forecasts, by volume.
+    pub records: BTreeMap<String, ForecastRecord>,
+}
+
+/// Makes the forecasts.
+#[derive(Debug, Default)]
+pub(super) struct Forecaster {
+    pub(super) view: Arc<ForecastView>,
+    made_at: Option<Moment>,
+    simulated: Option<SimulatedRules>,
+    began_at: Option<Moment>,
+    running: Option<JoinHandle<Option<SimulatedRules>>>,
+}
+
+impl Forecaster {
+    /// Continues the records of the previous process.
+    pub(super) fn resume(records: BTreeMap<String, ForecastRecord>) -> Self {
+        let view = Arc::new(ForecastView { records, ..ForecastView::default() });
+        Self { view, ..Self::default() }
+    }
+
+    /// Makes the forecasts again if they are old, keeps those of a new day, and compares those whose
+    /// moment has come; returns what to store.
+    pub(super) fn update(
+        &mut self,
+        plan: &Plan,
+        histories: &Arc<GrowthHistories>,
+        now: Moment,
+    ) -> Vec<StateChange> {
+        let is_old = self.made_at.is_none_or(|at| at > now || at.age(now) >= INTERVAL);
+        let is_new = self.view.histories.is_empty() && !histories.is_empty();
+        if is_old || is_new {
+            self.make(plan, histories, now);
+        }
+        let volumes = plan.conditions.disks.volumes.iter();
+        let known = volumes.filter_map(|volume| Some((&volume.name, volume.space?.available)));
+        let mut changed = Vec::new();
+        for (name, free_bytes) in known {
+            let forecasts = self.view.by_volume.get(name).and_then(|it| it.as_ref().ok());
+            let record = self.view.records.get(&**name);
+            let widening = record.map_or([1.0; 3], ForecastRecord::widening);
+            let due = forecasts.filter(|_| record.is_none_or(|record| record.is_due(now)));
+            let mut next = record.cloned().unwrap_or_default();
+            let is_compared = next.compare(free_bytes, now);
+            if let Some(forecasts) = due {
+                next.keep(forecasts.expected(plan.rules.mode), widening);
+            }
+            if is_compared || due.is_some() {
+                changed.push((name.to_string(), next));
+            }
+        }
+        if !changed.is_empty() {
+            Arc::make_mut(&mut self.view).records.extend(changed.iter().cloned());
+        }
+        let store = |(name, record)| StateChange::SetForecasts(name, Some(record));
+        changed.into_iter().map(store).collect()
+    }
+
+    fn make(&mut self, plan: &Plan, histories: &Arc<GrowthHistories>, now: Moment) {
+        let records = &self.view.records;
+        let volumes = plan.conditions.disks.volumes.iter();
+        let by_volume = volumes.filter_map(|volume| {
+            let record = records.get(&*volume.name);
+            let widening = record.map_or([1.0; 3], ForecastRecord::widening);
+            let from = (self.simulated.as_ref(), widening);
+            let forecasts = volume_forecasts(plan, volume, histories, from, now)?;
+            Some((Arc::clone(&volume.name), forecasts))
+        });
+        let by_volume = Arc::new(by_volume.collect());
+        let view = Arc::make_mut(&mut self.view);
+        (view.by_volume, view.histories) = (by_volume, Arc::clone(histories));
+        self.made_at = Some(now);
+    }
+
+    /// Starts a simulation if the last one is old and a forecast needs one.
+    pub(super) fn simulate(
+        &mut self,
+        plan: &Arc<Plan>,
+        smoosh: impl FnOnce() -> Channels,
+        is_filling: bool,
+        now: Moment,
+    ) {
+        let is_watched = |it: &Result<_, Withheld>| !matches!(it, Err(Withheld::Watched(_)));
+        let interval = if is_filling { SIMULATION_INTERVAL_FILLING } else { SIMULATION_INTERVAL };
+        let is_due = self.began_at.is_none_or(|at| at > now || at.age(now) >= interval);
+        if is_due && self.running.is_none() && self.view.by_volume.values().any(is_watched) {
+            self.began_at = Some(now);
+            let (plan, smoosh) = (Arc::clone(plan), smoosh());
+            let simulate = move || SimulatedRules::of(&plan, &smoosh, now);
+            self.running = Some(tokio::task::spawn_blocking(simulate));
+        }
+    }
+
+    /// Waits for the running simulation, or forever if there is none.
+    pub(super) async fn finished(&mut self) {
+        let Some(running) = &mut self.running else { return std::future::pending().await };
+        // A panic in it is logged, and ends only this simulation.
+        let simulated = running.await.ok().flatten();
+        self.running = None;
+        self.simulated = simulated;
+        self.made_at = None;
+    }
+}

@@ -1,0 +1,240 @@
+//! Simulated worlds: 60 days of what a ledger books for one volume, hour by hour.
+//!
+//! Sixteen shards grow by live bytes and waste; one that is more waste than live is compacted within
+//! the hour, two at most. Nothing here knows how forecasts are made.
+
+use super::super::{BookedSpan, FreedCourse, FreedPoint, GrowthHistory};
+use std::time::Duration;
+use wall_clock::Moment;
+
+pub(super) const DAYS: usize = 60;
+const SHARDS: usize = 16;
+const GB: f64 = 1e9;
+const BEGIN: u64 = 1_700_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    OfficeHours,
+    WeeklyBatch,
+    BulkLoad,
+    Exponential,
+    SeasonalDelete,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 5] = [
+        Self::OfficeHours,
+        Self::WeeklyBatch,
+        Self::BulkLoad,
+        Self::Exponential,
+        Self::SeasonalDelete,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::OfficeHours => "office hours",
+            Self::WeeklyBatch => "weekly batch",
+            Self::BulkLoad => "bulk load",
+            Self::Exponential => "exponential growth",
+            Self::SeasonalDelete => "seasonal delete",
+        }
+    }
+
+    /// Bytes that are written in an hour.
+    fn rate(self, at: usize, hour: usize, weekday: usize) -> f64 {
+        const A_DAY: f64 = 40.0 * GB;
+        let by_day = if (7..22).contains(&hour) { 1.5 } else { 0.4 };
+        match self {
+            Self::OfficeHours => match (weekday, hour) {
+                (0..5, 8..18) => A_DAY / 11.0,
+                (_, _) => A_DAY / 24.0 * 0.1,
+            },
+            Self::WeeklyBatch | Self::BulkLoad => A_DAY / 24.0 * 0.7,
+            Self::Exponential => A_DAY / 48.0 * 1.03_f64.powf(at as f64 / 24.0) * by_day,
+            Self::SeasonalDelete => A_DAY / 24.0 * by_day,
+        }
+    }
+}
+
+/// What is booked in one hour, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct BookedHour {
+    live: f64,
+    waste: f64,
+    freed: f64,
+    new_files: f64,
+}
+
+/// Numbers that look random, the same ones for a seed.
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        let (one, two) = (1.0 - self.uniform(), self.uniform());
+        (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * two).cos()
+    }
+
+    /// A factor around one.
+    fn factor(&mut self, spread: f64) -> f64 {
+        (self.normal() * spread).exp()
+    }
+}
+
+/// The live bytes and the waste of each shard.
+#[derive(Clone, Debug)]
+struct Shards {
+    live: [f64; SHARDS],
+    waste: [f64; SHARDS],
+}
+
+impl Shards {
+    fn write(&mut self, live: f64, waste: f64) {
+        self.live.iter_mut().for_each(|bytes| *bytes += live / SHARDS as f64);
+        self.waste.iter_mut().for_each(|bytes| *bytes += waste / SHARDS as f64);
+    }
+
+    /// Compacts the worst shards of an hour that are more waste than live; returns what that frees.
+    fn compact(&mut self, mut share: impl FnMut() -> f64) -> f64 {
+        let mut freed = 0.0;
+        for _ in 0..2 {
+            let ratio = |at: &usize| self.waste[*at] / self.live[*at];
+            let worst = (0..SHARDS).max_by(|one, two| ratio(one).total_cmp(&ratio(two)));
+            let Some(worst) = worst.filter(|at| ratio(at) > 1.0) else { break };
+            let bytes = self.waste[worst] * share();
+            self.waste[worst] -= bytes;
+            freed += bytes;
+        }
+        freed
+    }
+}
+
+/// A world: its hours, and the shards at the begin of each.
+pub(super) struct World {
+    hours: Vec<BookedHour>,
+    shards: Vec<Shards>,
+    free: Vec<f64>,
+}
+
+impl World {
+    pub(super) fn new(kind: Kind, seed: u64) -> Self {
+        let seed = (seed * 31 + kind as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut random = Random(seed ^ 0xD1B5_4A32_D192_ED03);
+        let waste = std::array::from_fn(|_| random.uniform() * 20.0 * GB);
+        let mut shards = Shards { live: [20.0 * GB; SHARDS], waste };
+        let first_weekday = (random.uniform() * 7.0) as usize;
+        let bulk_hour = (240.0 + random.uniform() * 960.0) as usize;
+        let bulk = (200.0 + random.uniform() * 200.0) * GB;
+        let purge = 0.6 * random.factor(0.1);
+        let (mut day, mut batch, mut week_live) = (1.0_f64, 1.0, 0.0);
+        let used: f64 = shards.live.iter().chain(&shards.waste).sum();
+        let mut world = Self { hours: vec![], shards: vec![], free: vec![6_000.0 * GB - used] };
+        for at in 0..DAYS * 24 {
+            let (hour, weekday) = (at % 24, (first_weekday + at / 24) % 7);
+            if hour == 0 {
+                // A busy day is often followed by another one.
+                day = day.powf(0.5) * random.factor(0.13);
+                batch = random.factor(0.15);
+            }
+            let rate = kind.rate(at, hour, weekday) * day * random.factor(0.3);
+            let mut booked = BookedHour::default();
+            let (mut live, mut waste) = (rate * 0.3, rate * 0.7);
+            if kind == Kind::WeeklyBatch && weekday == 6 && (1..5).contains(&hour) {
+                live += 6.0 * GB * batch;
+                waste += 12.0 * GB * batch;
+            }
+            if kind == Kind::BulkLoad && (bulk_hour..bulk_hour + 10).contains(&at) {
+                // The files appear, then documents fill them.
+                if at == bulk_hour {
+                    booked.new_files = bulk * 0.05;
+                } else {
+                    live += bulk * 0.1;
+                    waste += bulk * 0.005;
+                }
+            }
+            week_live += live;
+            if kind == Kind::SeasonalDelete && weekday == 6 && (3..5).contains(&hour) {
+                let deleted = purge * week_live / (5 - hour) as f64;
+                live -= deleted;
+                waste += deleted;
+                week_live = if hour == 4 { 0.0 } else { week_live - deleted };
+            }
+            world.shards.push(shards.clone());
+            shards.write(live, waste);
+            (booked.live, booked.waste) = (live, waste);
+            booked.freed = shards.compact(|| 0.97 - 0.05 * random.uniform());
+            let grown = booked.live + booked.waste + booked.new_files - booked.freed;
+            world.free.push(world.free[at] - grown);
+            world.hours.push(booked);
+        }
+        world
+    }
+
+    pub(super) fn moment(hour: usize) -> Moment {
+        Moment::from_unix(BEGIN + 3_600 * hour as u64)
+    }
+
+    /// Free bytes at the begin of an hour.
+    pub(super) fn free_at(&self, hour: usize) -> f64 {
+        self.free[hour]
+    }
+
+    /// Bytes of waste at the begin of an hour.
+    pub(super) fn waste_at(&self, hour: usize) -> f64 {
+        self.shards[hour].waste.iter().sum()
+    }
+
+    /// What the ledger has booked until an hour.
+    pub(super) fn history(&self, hour: usize) -> GrowthHistory {
+        let spans = self.hours.iter().take(hour).enumerate().map(|(at, booked)| BookedSpan {
+            from: Self::moment(at),
+            until: Self::moment(at + 1),
+            live_bytes: booked.live as i64,
+            waste_bytes: booked.waste as i64,
+            event_bytes: booked.new_files as i64,
+        });
+        GrowthHistory { spans: spans.collect() }
+    }
+
+    /// What a simulation of the rules says 30 days ahead, as what-if makes it: each shard grows
+    /// steadily, here as in the last week, and the rules decide.
+    pub(super) fn simulated(&self, hour: usize) -> FreedCourse {
+        let last = &self.hours[hour.saturating_sub(168)..hour];
+        let mean =
+            |bytes: fn(&BookedHour) -> f64| last.iter().map(bytes).sum::<f64>() / last.len() as f64;
+        let (live_rate, waste_rate) = (mean(|it| it.live), mean(|it| it.waste));
+        let mut shards = self.shards[hour].clone();
+        let mut point = FreedPoint::default();
+        let mut course = vec![point];
+        for _ in 0..30 * 24 {
+            shards.write(live_rate, waste_rate);
+            point.after += Duration::from_secs(3_600);
+            point.waste += waste_rate;
+            point.freed += shards.compact(|| 0.95);
+            course.push(point);
+        }
+        FreedCourse(course)
+    }
+
+    /// What Prometheus' `predict_linear` says so many hours ahead, from the samples of `back` hours.
+    pub(super) fn predict_linear(&self, hour: usize, back: usize, ahead: usize) -> f64 {
+        let back = back.min(hour);
+        let samples =
+            || (0..=back).map(|at| (at as f64 - back as f64, self.free[hour - back + at]));
+        let count = (back + 1) as f64;
+        let (x, y) =
+            samples().fold((0.0, 0.0), |(x, y), (at, free)| (x + at / count, y + free / count));
+        let (product, square) = samples().fold((0.0, 0.0), |(product, square), (at, free)| {
+            (product + (at - x) * (free - y), square + (at - x) * (at - x))
+        });
+        let slope = product / square;
+        (y + slope * (ahead as f64 - x)).max(0.0)
+    }
+}

@@ -1,0 +1,23 @@
+//! `GET /api/v1/forecasts`: the forecasts of volumes, and how earlier ones did.
+
+use super::{answer::Answer, error::ApiError, query::NoQuery, route::Route, state::AppState};
+use crate::serve::report::Forecasts;
+use std::sync::Arc;
+
+pub(in crate::serve::http) fn routes() -> Vec<Route> {
+    vec![
+        Route::read(
+            "/api/v1/forecasts",
+            "forecasts",
+            forecasts,
+            "The free space of each volume ahead, and how earlier forecasts did.",
+        )
+        .detail("For each volume: the median and the range that holds four outcomes of five after 1, 7 and 30 days, when it is full, and how many of the last 30 forecasts held what came. Withheld, with the reason, until growth was watched for two days, and beyond twice the time for which it was. A forecast of each day is kept for 400 days."),
+    ]
+}
+
+async fn forecasts(state: AppState, _: NoQuery) -> Result<Answer<Forecasts>, ApiError> {
+    let advice = Arc::clone(&state.advice.borrow());
+    let mode = state.plan.borrow().rules.mode;
+    Ok(Answer::of(&Forecasts::of(&advice, mode)))
+}

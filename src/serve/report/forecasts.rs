@@ -1,0 +1,169 @@
+//! The forecasts of volumes, and how earlier ones did.
+
+use crate::{
+    advice::AdviceView,
+    model::{
+        channel::Mode,
+        forecast::{FreeRange, HORIZONS},
+        records::{Backtest, ForecastRecord, KeptForecast},
+    },
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
+
+/// The last forecasts that are compared and listed.
+const LAST: usize = 30;
+
+/// The forecasts of all volumes of known free space, with the compactions that run in the present mode: those of
+/// smoosh, or recliner's own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Forecasts {
+    /// How earlier forecasts did, in a sentence for each volume.
+    pub says: Vec<String>,
+    /// The volumes.
+    pub volumes: Vec<VolumeForecastLine>,
+}
+
+/// The forecast of one volume. Ranges hold four outcomes of five.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VolumeForecastLine {
+    /// The volume.
+    pub volume: String,
+    /// When the forecast was made; null if there is none.
+    pub made_at: Option<String>,
+    /// Why there is none; null if there is one.
+    pub withheld: Option<String>,
+    /// For how long growth was watched, in seconds; null if there is no forecast.
+    pub watched_seconds: Option<u64>,
+    /// Free bytes ahead, as far as the forecast reaches.
+    pub ahead: Vec<FreeLine>,
+    /// When the volume is full; null if not within reach.
+    pub full_at: Option<String>,
+    /// The begin of the range of `full_at`; null if not within reach.
+    pub full_early_at: Option<String>,
+    /// The end of the range of `full_at`; null if not within reach.
+    pub full_late_at: Option<String>,
+    /// How the last forecasts for each horizon did.
+    pub record: Vec<RecordLine>,
+    /// The last kept forecasts, the latest first.
+    pub kept: Vec<KeptLine>,
+}
+
+/// Free bytes at one moment ahead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FreeLine {
+    /// Days ahead.
+    pub days: u32,
+    /// The begin of the range.
+    pub low_bytes: u64,
+    /// The median.
+    pub median_bytes: u64,
+    /// The end of the range.
+    pub high_bytes: u64,
+}
+
+/// How the last forecasts for one horizon did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RecordLine {
+    /// Days ahead.
+    pub days: u32,
+    /// Number of forecasts that were compared with what came, at most 30.
+    pub compared: usize,
+    /// How many of them held what came within their range.
+    pub within: usize,
+    /// The median error, as a share of the median change of free space in that time; null before one was compared.
+    pub error_ratio: Option<f64>,
+}
+
+/// A kept forecast.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KeptLine {
+    /// When it was made.
+    pub made_at: String,
+    /// Free bytes then.
+    pub free_bytes: u64,
+    /// What it said.
+    pub ahead: Vec<FreeLine>,
+    /// Free bytes that came, in the order of `ahead`; null if that moment is to come, or was not measured.
+    pub came_bytes: Vec<Option<u64>>,
+}
+
+impl Forecasts {
+    /// The forecasts of the advice.
+    pub fn of(advice: &AdviceView, mode: Mode) -> Self {
+        let forecasts = &advice.forecasts;
+        let none = ForecastRecord::default();
+        let volumes = forecasts.by_volume.iter().map(|(volume, known)| {
+            let record = forecasts.records.get(&**volume).unwrap_or(&none);
+            let known = known.as_ref().map(|known| known.expected(mode));
+            let forecast = known.ok();
+            let full = forecast.map(|forecast| forecast.full).unwrap_or_default();
+            VolumeForecastLine {
+                volume: volume.to_string(),
+                made_at: forecast.map(|forecast| forecast.made_at.rfc3339()),
+                withheld: known.err().map(ToString::to_string),
+                watched_seconds: forecast.map(|forecast| forecast.watched.as_secs()),
+                ahead: HORIZONS
+                    .iter()
+                    .filter_map(|days| Some(FreeLine::of(*days, forecast?.after_days(*days)?)))
+                    .collect(),
+                full_at: full.median.map(Moment::rfc3339),
+                full_early_at: full.early.map(Moment::rfc3339),
+                full_late_at: full.late.map(Moment::rfc3339),
+                record: HORIZONS.iter().map(|days| RecordLine::of(*days, record)).collect(),
+                kept: record.kept.iter().rev().take(LAST).map(KeptLine::of).collect(),
+            }
+        });
+        let volumes: Vec<VolumeForecastLine> = volumes.collect();
+        Self { says: volumes.iter().map(VolumeForecastLine::says).collect(), volumes }
+    }
+}
+
+impl VolumeForecastLine {
+    /// How the forecasts did, in a sentence.
+    pub fn says(&self) -> String {
+        let told: Vec<String> = self.record.iter().filter_map(RecordLine::says).collect();
+        if told.is_empty() {
+            return format!("{}: no forecast could be compared with what came yet.", self.volume);
+        }
+        format!("{}: {}.", self.volume, told.join("; "))
+    }
+}
+
+impl RecordLine {
+    fn of(days: u32, record: &ForecastRecord) -> Self {
+        let backtest = record.backtest(days, LAST);
+        let Backtest { compared, within, error } =
+            backtest.unwrap_or(Backtest { compared: 0, within: 0, error: 0.0 });
+        Self { days, compared, within, error_ratio: backtest.map(|_| error) }
+    }
+
+    fn says(&self) -> Option<String> {
+        let Self { days, compared, within, error_ratio } = self;
+        let error = (error_ratio.as_ref()? * 100.0).round();
+        let days = if *days == 1 { "one day".to_owned() } else { format!("{days} days") };
+        Some(format!(
+            "of the last {compared} forecasts for {days}, {within} were right within their range; the median error was {error} % of the change"
+        ))
+    }
+}
+
+impl FreeLine {
+    const fn of(days: u32, range: FreeRange) -> Self {
+        let FreeRange { low, median, high } = range;
+        Self { days, low_bytes: low, median_bytes: median, high_bytes: high }
+    }
+}
+
+impl KeptLine {
+    fn of(kept: &KeptForecast) -> Self {
+        let ahead = kept.ranges.iter().map(|range| FreeLine::of(range.days, range.range));
+        Self {
+            made_at: kept.made_at.rfc3339(),
+            free_bytes: kept.free_bytes,
+            ahead: ahead.collect(),
+            came_bytes: kept.ranges.iter().map(|range| range.came).collect(),
+        }
+    }
+}
