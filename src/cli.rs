@@ -29,6 +29,7 @@ mod output;
 mod plan;
 mod preflight;
 mod read_once;
+mod report;
 mod restore_smoosh;
 mod scan;
 mod serve;
@@ -188,6 +189,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Plan(args) => plan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
             Command::Changes(args) => changes::run(args).await,
+            Command::Report(args) => report::run(args).await,
             Command::WhatIf(args) => what_if::run(args).await,
             Command::Top(args) => top::run(args).await,
             Command::Advise(args) => advise::run(args).await,

@@ -16,7 +16,7 @@ mod walk_cache;
 
 pub use file_meaning::{FileMeaning, compaction_files, file_meaning};
 pub use open_file::OpenFile;
-pub use read::{HeaderValues, directory_owner};
+pub use read::{HeaderValues, directory_owner, some_file_uuids};
 pub use read_problem::{ReadProblem, RootError};
 pub use space::FileSystemSpace;
 pub use walk::{WalkResult, walk};

@@ -5,3 +5,5 @@
 mod console;
 pub mod http;
 pub mod report;
+
+pub(crate) use console::report_document;

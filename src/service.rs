@@ -225,7 +225,7 @@ impl Service {
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);
         monitor.start_scorecard(&mut tasks);
-        let ledger = monitor.start_ledger(journal.clone(), &mut tasks);
+        let ledger = monitor.start_ledger(journal.clone(), settings.scan.interval, &mut tasks);
         let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
         let node_settings = monitor.start_node_settings(takeover.takeovers.clone(), &mut tasks);
         let advice = monitor.start_advice(node_settings.clone(), ledger.histories, &mut tasks);
@@ -430,6 +430,7 @@ fn status(settings: &Settings, clock: Clock) -> ConfigStatus {
     ConfigStatus {
         shown: config::to_json(settings),
         mode: settings.mode,
+        price_per_gib_month: settings.report.price_per_gib_month,
         reload_successful: true,
         loaded_at: clock.now(),
         needs_restart: Vec::new(),

@@ -36,8 +36,7 @@ pub use indexes::{DbIx, TargetIx};
 pub use movements::{Movement, Movements, NodeFiles};
 pub use name_table::DbName;
 pub use node::{
-    CompactionFiles, DiskUsage, FoundShards, Node, NodeIx, NodeSmoosh, PriorityRange,
-    SmooshChannel, VolumeUsage,
+    CompactionFiles, DiskUsage, Node, NodeIx, NodeSmoosh, PriorityRange, SmooshChannel, VolumeUsage,
 };
 pub use persisted::{DamagedBlock, TableBlock, UncompressedBlock};
 pub use projection::Projection;

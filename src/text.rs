@@ -3,6 +3,7 @@
 //!
 //! Knows nothing about targets and does no I/O.
 
+pub(crate) mod document;
 pub(crate) mod duration;
 pub(crate) mod escape;
 mod label;

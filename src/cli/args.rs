@@ -77,6 +77,13 @@ pub(super) enum Command {
     /// A running recliner keeps the books, hour by hour for 14 days and day by day for 400: documents, waste, indexes,
     /// new and deleted files, what compactions freed, and what no file of CouchDB explains.
     Changes(ChangesArgs),
+    /// Print a page about the last seven days, to mail or to attach.
+    ///
+    /// What was wasted then and is now, what filled each volume, what compactions freed and wrote, the databases that
+    /// waste most, advice open and done, and what was suspended. The page loads nothing, so that it can be sent as it is.
+    ///
+    /// recliner report --since 7d > report.html
+    Report(ReportArgs),
     /// Print what would start now, with the exact requests, and why the rest would not.
     ///
     /// Each start comes with what it would free, write and take. In advise mode the request is a curl
@@ -457,6 +464,27 @@ pub(super) struct ChangesArgs {
     /// A table for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct ReportArgs {
+    /// Since this timestamp, 2026-11-21T00:54:00Z, day or age, such as 24h
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    pub(super) since: String,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// A page, Markdown, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: ReportFormat,
+}
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum ReportFormat {
+    #[default]
+    Html,
+    Md,
+    Json,
 }
 
 #[derive(Debug, Flags)]

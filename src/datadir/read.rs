@@ -1,11 +1,12 @@
 //! Reads one file: opens it once, takes its size and decodes its last header.
 
 use super::{
+    FileMeaning, file_meaning,
     open_file::{OpenFile, size},
     read_problem::ReadProblem,
 };
 use crate::model::facts::OptionalU64;
-use couchdb_files::{self, Bytes as _, Header, ReportMatch, Trees};
+use couchdb_files::{self, Bytes as _, DbHeader, Header, ReportMatch, Trees};
 use couchdb_names::Signature;
 use rustix::{
     fd::AsFd,
@@ -14,7 +15,9 @@ use rustix::{
 };
 use std::{
     ffi::CStr,
+    fs,
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    os::unix::ffi::OsStrExt as _,
     path::Path,
     sync::Arc,
 };
@@ -95,6 +98,9 @@ const LATEST_FORMAT: u8 = 8;
 /// of an index build, or by an upload, can follow the last header; by default no attachment is
 /// larger than this.
 const MAX_HEADER_DISTANCE: u64 = 1 << 30;
+
+/// The maximum number of directory entries that a search for a few shards looks at.
+const MAX_VISITS: usize = 1_000;
 
 /// Reusable state of a reading thread.
 #[derive(Debug)]
@@ -236,11 +242,50 @@ fn purge_bytes(trees: &Trees) -> Option<u64> {
 #[must_use]
 pub fn directory_owner(data: &Path) -> Option<String> {
     ["_dbs.couch", "_nodes.couch", "_users.couch"].into_iter().find_map(|name| {
-        let opened = OpenFile::open_at(CWD, data.join(name)).ok()?;
-        let read = couchdb_files::read_within(&opened, MAX_HEADER_DISTANCE);
-        let Ok(Header::Db(header)) = read.map(|headed| headed.header) else { return None };
-        header.epochs.into_iter().next().map(|epoch| epoch.node)
+        db_header(&data.join(name))?.epochs.into_iter().next().map(|epoch| epoch.node)
     })
+}
+
+/// The names and UUIDs of the first shards that a data directory lists, at most `limit`, and then of
+/// its node-local databases. Files without a UUID or a readable header are left out.
+#[must_use]
+pub fn some_file_uuids(data: &Path, limit: usize) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut visits = MAX_VISITS;
+    let mut directories = vec![data.join("shards")];
+    while found.len() < limit
+        && let Some(directory) = directories.pop()
+    {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten().take(visits) {
+            visits -= 1;
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                directories.push(path);
+            } else if found.len() < limit {
+                found.extend(named_uuid(data, &path));
+            }
+        }
+    }
+    let local = ["_dbs.couch", "_nodes.couch"].map(|name| named_uuid(data, &data.join(name)));
+    found.into_iter().chain(local.into_iter().flatten()).collect()
+}
+
+/// The name and the UUID of a database file below a data directory.
+fn named_uuid(data: &Path, path: &Path) -> Option<(String, String)> {
+    let FileMeaning::Db { shard } =
+        file_meaning(path.strip_prefix(data).ok()?.as_os_str().as_bytes())
+    else {
+        return None;
+    };
+    Some((shard.to_owned(), db_header(path)?.uuid?))
+}
+
+fn db_header(path: &Path) -> Option<DbHeader> {
+    let opened = OpenFile::open_at(CWD, path).ok()?;
+    match couchdb_files::read_within(&opened, MAX_HEADER_DISTANCE).ok()?.header {
+        Header::Db(header) => Some(header),
+        Header::Compaction(_) | Header::View(_) => None,
+    }
 }
 
 /// A hash that changes with every change of a file.

@@ -47,6 +47,10 @@ const APPEARS_WITHIN_UNCONFIRMED: Duration = Duration::from_secs(30);
 /// How long a file may stay unread after its task disappeared.
 const REREAD_TIMEOUT: Duration = Duration::from_secs(900);
 
+/// How old the last reading of a running job's file may be: what is written until the swap grows the old
+/// file, and what the job freed is judged by that size.
+const LAST_SIZE_AGE: Duration = Duration::from_secs(30);
+
 /// How long the end of a job is remembered, so that a later reading of its file is not taken for
 /// another job.
 const ENDED_KEPT: Duration = Duration::from_secs(24 * 3_600);
@@ -127,6 +131,8 @@ struct TrackedJob {
     stage: JobStage,
     progress: JobProgress,
     file_before: FileBefore,
+    /// Size of the old file when it was last read while the job ran: writes go there until the swap.
+    last_file_bytes: Option<u64>,
     /// Whether these facts were read before the job began. Otherwise it may have had to catch up with earlier writes, of
     /// which they show nothing.
     began_after_reading: bool,
@@ -184,14 +190,14 @@ impl JobTracker {
         TrackerChanges { reread: self.targets_to_reread(tables), ..step }
     }
 
-    /// Targets whose files must be read to determine how their jobs ended or how large they were
-    /// before. Requested with each poll rather than each reading, because a file read in the second
+    /// Targets whose files must be read to determine how their jobs ended, or how large they were
+    /// before or are just before the swap. Requested with each poll rather than each reading, because a file read in the second
     /// in which a task disappeared may not be conclusive.
     #[must_use]
     pub(crate) fn targets_to_reread(&self, tables: &Snapshot) -> BTreeSet<TargetIx> {
         let wanted = |job: &&TrackedJob| match job.stage {
             JobStage::Disappeared(_) => true,
-            JobStage::Shown { .. } => job.wants_sizes(tables),
+            JobStage::Shown { .. } => job.wants_sizes(tables) || job.wants_last_size(tables),
             JobStage::Starting | JobStage::Sent { .. } => false,
         };
         let disappeared = self.jobs.values().filter(wanted);
@@ -226,6 +232,7 @@ impl JobTracker {
         let mut over = Vec::new();
         for (key, job) in &mut self.jobs {
             job.update_sizes_before(key.node, tables);
+            job.update_last_size(key.node, tables);
             let verdict = match job.stage {
                 JobStage::Disappeared(disappeared) => job.judge(key.node, disappeared, tables, now),
                 // The job ended between two polls, or while this program was not running.
@@ -425,6 +432,7 @@ impl TrackedJob {
             stage,
             progress: JobProgress::unknown(seen_at),
             file_before: FileBefore::default(),
+            last_file_bytes: None,
             began_after_reading: false,
             is_measured_copy: false,
             peak_bytes: 0,
@@ -531,10 +539,6 @@ impl TrackedJob {
             .filter(|facts| self.gives_size_after(facts))
             .and_then(|facts| facts.file_bytes.get());
         let active_after = facts_after.and_then(|facts| facts.active_bytes.get());
-        let is_stale = self.began_after_reading && self.file_before.has_grown_to(active_after);
-        let is_outgrown = is_stale || self.file_before.is_outgrown(after, active_after);
-        let before = self.file_before.file_bytes.filter(|_| self.is_measured_copy && !is_outgrown);
-        let (ending, why) = intents::ending(verdict, before, after);
         let mut measured = intents::measure_after(
             self.kind,
             &facts_after.unwrap_or_default(),
@@ -544,6 +548,14 @@ impl TrackedJob {
         if !self.began_after_reading {
             (measured.changes, measured.changes_bytes) = (None, None);
         }
+        let is_stale = self.last_file_bytes.is_none()
+            && self.began_after_reading
+            && self.file_before.has_grown_to(active_after);
+        let old_file = self.file_before.with_last_size(self.last_file_bytes);
+        let written = measured.changes_bytes.filter(|_| self.last_file_bytes.is_none());
+        let is_outgrown = is_stale || old_file.is_outgrown(after, active_after, written);
+        let before = old_file.file_bytes.filter(|_| self.is_measured_copy && !is_outgrown);
+        let (ending, why) = intents::ending(verdict, before, after);
         let file_before = self.file_before.as_far_as_still_true(measured.active_bytes);
         let outcome = Outcome {
             target: self.target_id.clone()?,

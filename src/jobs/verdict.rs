@@ -99,11 +99,31 @@ impl FileBefore {
     }
 
     /// Whether a file is no smaller after its compaction because so much was written meanwhile: what the
-    /// compaction freed is then unknown.
-    pub(super) fn is_outgrown(&self, after: Option<u64>, active_after: Option<u64>) -> bool {
-        let sizes = self.file_bytes.zip(after);
-        sizes.is_some_and(|(before, after)| frees_little(before, after))
-            && self.has_grown_to(active_after)
+    /// compaction freed is then unknown. `written` is the waste of the writes that these facts lack.
+    pub(super) fn is_outgrown(
+        &self,
+        after: Option<u64>,
+        active_after: Option<u64>,
+        written: Option<u64>,
+    ) -> bool {
+        self.file_bytes.zip(after).is_some_and(|(before, after)| {
+            let at_swap = before.saturating_add(written.unwrap_or_default());
+            frees_little(before, after)
+                && (self.has_grown_to(active_after) || !frees_little(at_swap, after))
+        })
+    }
+
+    /// The same facts with the file's size when it was last read before the swap, if it was read again.
+    pub(super) fn with_last_size(self, last: Option<u64>) -> Self {
+        Self { file_bytes: self.file_bytes.max(last), ..self }
+    }
+
+    /// Whether facts read while a job ran are still those of the old file. A database's sequence of the
+    /// last compaction moves with the swap, unless nothing was written; then the file shrinks.
+    pub(super) fn is_of_old_file(&self, facts: &Facts) -> bool {
+        let sequences = self.compacted_seq.zip(facts.compacted_seq.get());
+        let is_unmoved = sequences.is_some_and(|(then, now)| then == now);
+        (facts.flags.compact_running || is_unmoved) && facts.file_bytes.get() >= self.file_bytes
     }
 
     /// The same facts without sizes, which were measured at another time. Sequences alone still

@@ -33,7 +33,7 @@ const DAILY_ENTRIES: usize = 1_500;
 /// Entries of the current bucket beyond which the smaller half is summed up.
 const MAX_CURRENT_ENTRIES: usize = 20_000;
 
-/// A longer time without a step is a gap: recliner did not run, or the clock was set.
+/// A longer time without a step ends a bucket: recliner did not run, or the clock was set.
 const MAX_STEP: Duration = Duration::from_secs(300);
 
 /// How long a bucket without entries counts as just begun.
@@ -112,23 +112,25 @@ pub struct Books {
     /// Movements on nodes that were not.
     pending: Vec<(String, Movement)>,
     members: BTreeSet<String>,
+    /// The interval of sweeps: a shorter time without a step hides nothing.
+    pub(super) interval: Duration,
     credits: Vec<Credit>,
     totals: BTreeMap<(String, Cause), CauseTotals>,
 }
 
 impl Books {
-    /// Continues the books of an earlier process, or begins new ones.
-    pub fn resume(stored: Option<(&[u8], &[u8])>, now: Moment) -> Self {
+    /// Continues the books of an earlier process, or begins new ones; `interval` is that of sweeps.
+    pub fn resume(stored: Option<(&[u8], &[u8])>, interval: Duration, now: Moment) -> Self {
         let read = stored.and_then(|(books, bucket)| {
             let books: StoredBooks = postcard::from_bytes(books).ok()?;
             Some((books, Bucket::decode(bucket)?))
         });
         let Some((books, current)) = read else {
             let current = Bucket { from: now, until: now, ..Bucket::default() };
-            return Self { current, ..Self::default() };
+            return Self { current, interval, ..Self::default() };
         };
         let StoredBooks { nodes, volumes, closed, .. } = books;
-        let mut books = Self { nodes, volumes, closed, current, ..Self::default() };
+        let mut books = Self { nodes, volumes, closed, current, interval, ..Self::default() };
         books.advance(now);
         books
     }
@@ -189,7 +191,9 @@ impl Books {
         let hour = Moment::from_unix(now.unix() - now.unix() % HOUR);
         if last.age(now) > MAX_STEP && self.is_open() {
             self.close(last);
-            self.current.gaps.push((last, now));
+            if last.age(now) > self.interval {
+                self.current.gaps.push((last, now));
+            }
         } else if now.age(last) > MAX_STEP {
             self.close(last);
             self.current.from = now;

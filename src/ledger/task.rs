@@ -42,6 +42,8 @@ pub(crate) struct LedgerInputs {
     pub(crate) disks: watch::Receiver<Arc<Disks>>,
     /// The journal.
     pub(crate) journal: Journal,
+    /// The interval of sweeps.
+    pub(crate) interval: Duration,
 }
 
 /// What the task publishes.
@@ -138,7 +140,7 @@ impl LedgerTask {
         let current = stored.as_deref().and_then(Books::current_of);
         let buckets = journal.ledger_buckets(current.into_iter().collect()).await?;
         let current = buckets.first().map(|(_, bytes)| &**bytes);
-        let books = Books::resume(stored.as_deref().zip(current), now);
+        let books = Books::resume(stored.as_deref().zip(current), self.inputs.interval, now);
         let buckets = journal.ledger_buckets(BucketSums::needed(&books, now)).await?;
         let mut sums = BucketSums::default();
         let buckets = buckets.iter().filter_map(|(_, bytes)| Bucket::decode(bytes));

@@ -71,6 +71,8 @@ pub struct Settings {
     pub warmer: work::Warmer,
     /// Thresholds above which recliner gives advice.
     pub advice: advice::AdviceSettings,
+    /// What reports say besides bytes.
+    pub report: work::ReportSettings,
     /// What the journal keeps, and for how long.
     pub journal: work::JournalRetention,
     /// The directory of the embedded database.
@@ -104,6 +106,7 @@ impl Settings {
             follow: work::Follow::default(),
             warmer: work::Warmer::default(),
             advice: advice::AdviceSettings::default(),
+            report: work::ReportSettings::default(),
             journal: work::JournalRetention::default(),
             storage_path: Self::default_storage_path(),
             web: service::WebSettings::default(),

@@ -120,7 +120,8 @@ impl GateInputs<'_> {
             .or_else(|| {
                 self.suspension_refusal(&SuspensionScope::Channel(channel.name.to_string()))
             })
-            .or_else(|| self.journal_refusal())
+            // In advise mode nothing starts anyway, and advice does not need the journal.
+            .or_else(|| self.journal_refusal().filter(|_| self.rules.mode == Mode::Enforce))
             .or_else(|| self.maintenance_refusal(at))
             .or_else(|| (!window_state.is_open).then_some(window))
             .or_else(|| self.pressure_refusal(at))
@@ -131,11 +132,9 @@ impl GateInputs<'_> {
         Some(Refusal::without_numbers(RefusalReason::Suspended).since(suspension.since))
     }
 
-    /// Refuses only in enforce mode: the journal does not matter in advise mode.
     fn journal_refusal(&self) -> Option<Refusal> {
         let (since, _) = self.conditions.constraints.journal_failure.as_ref()?;
-        (self.rules.mode == Mode::Enforce)
-            .then(|| Refusal::without_numbers(RefusalReason::Journal).since(*since))
+        Some(Refusal::without_numbers(RefusalReason::Journal).since(*since))
     }
 
     fn maintenance_refusal(&self, at: NodeIx) -> Option<Refusal> {

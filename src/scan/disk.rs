@@ -12,10 +12,7 @@ use crate::{
         target::{TargetKind, TargetState},
     },
     sources::inventory::{CompactionFile, DbFile, DiskWalk, FoundFile, PartFile, ReadError},
-    table::{
-        DbIx, DbName, Draft, FoundShards, IndexSet, Node, NodeIx, Snapshot, TargetIx, TargetRef,
-        View,
-    },
+    table::{DbIx, DbName, Draft, IndexSet, Node, NodeIx, Snapshot, TargetIx, TargetRef, View},
 };
 use couchdb_names::ShardName;
 use std::{
@@ -26,6 +23,10 @@ use wall_clock::Moment;
 
 /// The number of sweeps after which a sidecar's database facts are too old, and CouchDB is asked again.
 const MAX_LAG_SWEEPS: u32 = 2;
+
+/// Minimum number of listed shards that says anything about directories without their files: fewer may
+/// have been made or deleted since the walk.
+const MIN_LISTED: usize = 5;
 
 /// What the walks of one sweep found.
 #[derive(Debug, Default)]
@@ -50,6 +51,8 @@ struct OnNode {
     /// Files that could not be read.
     unread: u64,
     ended: Option<DiskWalk>,
+    /// Why the directories are another node's, if CouchDB's answers show it.
+    foreign: Option<String>,
 }
 
 impl Disk {
@@ -76,10 +79,13 @@ impl Disk {
         self.nodes.contains_key(&node)
     }
 
-    /// How many of a node's listed shards have a file, if a whole walk of this process looked for
-    /// them in this sweep.
-    pub(super) fn found_shards(&self, snapshot: &Snapshot, node: NodeIx) -> Option<FoundShards> {
+    /// Why the directories that were read for a node in this sweep cannot be its own; `None` if they can,
+    /// or no whole walk of this process looked.
+    pub(super) fn foreign_directory(&self, snapshot: &Snapshot, node: NodeIx) -> Option<String> {
         let on_node = self.nodes.get(&node)?;
+        if on_node.foreign.is_some() {
+            return on_node.foreign.clone();
+        }
         on_node.ended.as_ref().filter(|walk| walk.whole)?;
         let listed = snapshot.targets().filter(|target| {
             target.node_ix() == node
@@ -89,7 +95,7 @@ impl Disk {
         });
         let found = listed.map(|target| on_node.met.contains(target.ix().as_usize()));
         let (found, absent): (Vec<_>, Vec<_>) = found.partition(|found| *found);
-        Some(FoundShards { found: found.len(), listed: found.len() + absent.len() })
+        lacks_listed_files(found.len(), found.len() + absent.len())
     }
 
     /// Whether a target's file was found on this node in this sweep.
@@ -241,6 +247,11 @@ impl Disk {
         }
     }
 
+    /// Records that a node's directories are another node's.
+    pub(super) fn is_foreign(&mut self, node: NodeIx, problem: String) {
+        self.nodes.entry(node).or_default().foreign = Some(problem);
+    }
+
     /// Records the end of a walk.
     pub(super) fn walked(
         &mut self,
@@ -256,6 +267,14 @@ impl Disk {
             draft.set_shows_files(node, true);
         }
     }
+}
+
+/// Why directories with files of `found` of the `listed` shards of a node cannot be its own.
+fn lacks_listed_files(found: usize, listed: usize) -> Option<String> {
+    let is_foreign = listed >= MIN_LISTED && found.saturating_mul(10) < listed;
+    is_foreign.then(|| format!(
+        "the data directory has {found} of the {listed} shard files that the node lists: it belongs to another node or cluster, and its free space does not count; is --data-dir right?"
+    ))
 }
 
 /// Removes the parts of a node whose file no longer exists; also databases, if only the disk shows
@@ -393,20 +412,20 @@ mod tests {
             let ix = targets.draft.get_or_add_shard(node, db, range);
             targets.draft.set_state(ix, TargetState::Ok);
         }
-        assert_eq!(disk.found_shards(targets.now(), node), None, "nobody looked");
+        let problem =
+            |disk: &Disk, targets: &TargetTables| disk.foreign_directory(targets.now(), node);
+        assert_eq!(problem(&disk, &targets), None, "nobody looked");
         disk.walked(&mut targets.draft, node, walk(false), false);
-        assert_eq!(disk.found_shards(targets.now(), node), None, "the walk was incomplete");
+        assert_eq!(problem(&disk, &targets), None, "the walk was incomplete");
         disk.walked(&mut targets.draft, node, walk(true), false);
-        let none = disk.found_shards(targets.now(), node);
-        assert_eq!(none, Some(FoundShards { found: 0, listed: 5 }));
-        let problem = none.and_then(FoundShards::problem).unwrap();
-        assert!(problem.contains("0 of the 5 shard files"), "{problem}");
+        let none = problem(&disk, &targets).unwrap();
+        assert!(none.contains("0 of the 5 shard files"), "{none}");
         let file = db_file("shards/00000000-ffffffff/a.1", None);
         disk.files(&mut targets, node, vec![file], &ScanSettings::example(), false);
-        let one = disk.found_shards(targets.now(), node);
-        assert_eq!(one, Some(FoundShards { found: 1, listed: 5 }));
-        assert_eq!(one.and_then(FoundShards::problem), None);
-        assert_eq!(FoundShards { found: 0, listed: 4 }.problem(), None, "a new node");
+        assert_eq!(problem(&disk, &targets), None, "one of five is there");
+        disk.is_foreign(node, "not its own".to_owned());
+        assert_eq!(problem(&disk, &targets).as_deref(), Some("not its own"));
+        assert_eq!(lacks_listed_files(0, 4), None, "a new node");
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod server;
 mod socket;
 mod state;
 mod status;
+mod summary;
 mod targets;
 mod turn;
 mod updates;
@@ -82,6 +83,7 @@ fn routes() -> Vec<Route> {
         scorecard::routes(),
         changes::routes(),
         forecasts::routes(),
+        summary::routes(),
         advice::routes(),
         preflight::routes(),
         journal::routes(),

@@ -30,6 +30,7 @@ mod runs;
 mod scorecard;
 mod space;
 mod status;
+mod summary;
 mod suspension;
 mod usage;
 pub(crate) mod vocabulary;
@@ -44,7 +45,9 @@ pub use advice::{
 };
 pub use builds::{BuildLine, Builds};
 pub use changes::{ChangeLine, Changes, GapLine, VolumeChanges};
-pub use databases::{DatabaseLine, DatabaseSort, Databases, NewestJobs, Pace, WantedDatabases};
+pub use databases::{
+    DatabaseLine, DatabaseSort, Databases, NewestJobs, Pace, WantedDatabases, waste_reasons,
+};
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};
@@ -72,6 +75,7 @@ pub use status::{
     ConfigLine, Configuration, EntryLine, Feeds, PeerLine, ReadErrors, SimulatedWeek, Status,
     Sweep, TakeoverLine,
 };
+pub use summary::{AdviceDone, Cost, Report, ReportAnswers, WasteCourse};
 pub use suspension::SuspensionLine;
 pub use usage::{AttributeBy, Usage, UsageBytes, UsageLine};
 pub use what_if::{

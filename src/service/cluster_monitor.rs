@@ -41,7 +41,7 @@ use couch_handles::CouchHandles;
 use couchdb_client::{self, Client, Transport};
 use futures::{FutureExt as _, future::BoxFuture};
 use secrecy::SecretString;
-use std::{collections::BTreeSet, future::ready, path::Path, sync::Arc};
+use std::{collections::BTreeSet, future::ready, path::Path, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch as latest};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -329,14 +329,19 @@ impl ClusterMonitor {
     }
 
     /// Starts the ledger, once.
-    pub(crate) fn start_ledger(&mut self, journal: Journal, tasks: &mut TaskSet) -> Ledger {
+    pub(crate) fn start_ledger(
+        &mut self,
+        journal: Journal,
+        interval: Duration,
+        tasks: &mut TaskSet,
+    ) -> Ledger {
         let Some(movements) = self.movements.take() else {
             let (books, histories) =
                 (latest::channel(Arc::default()), latest::channel(Arc::default()));
             return Ledger { books: books.1, histories: histories.1 };
         };
         let (status, disks) = (self.scanner.status.clone(), self.disks.clone());
-        let inputs = LedgerInputs { movements, status, disks, journal };
+        let inputs = LedgerInputs { movements, status, disks, journal, interval };
         let (task, ledger) = LedgerTask::new(self.clock, inputs);
         tasks.spawn("ledger", task.run(self.stop.clone()));
         ledger

@@ -86,39 +86,17 @@ pub struct Node {
     pub volume_usage: Vec<VolumeUsage>,
     /// Targets for which CouchDB and files' headers disagree, if both were read.
     pub disagreements: Option<u64>,
-    /// How many of its shards have a file in its directories; `None` unless a whole walk looked.
-    pub found_shards: Option<FoundShards>,
+    /// Why its list of running tasks could not be read although it answers.
+    pub unread_tasks: Option<Arc<str>>,
+    /// Why the directories that are read for it cannot be its own, in a sentence; their free space is not
+    /// its own either.
+    pub foreign_directory: Option<Arc<str>>,
 }
 
 impl Node {
     /// The version of its CouchDB, if its own address is known.
     pub fn version(&self) -> Option<Version> {
         self.build.as_ref().map(Build::version)
-    }
-}
-
-/// How many of the shards that a node lists have a file in the directories that are read for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundShards {
-    /// The shards with a file.
-    pub found: usize,
-    /// All of them.
-    pub listed: usize,
-}
-
-impl FoundShards {
-    /// Minimum number of listed shards that says anything: fewer may have been made or deleted since
-    /// the walk.
-    const MIN_LISTED: usize = 5;
-
-    /// Why the directories cannot be the node's; `None` if they can.
-    #[must_use]
-    pub fn problem(self) -> Option<String> {
-        let Self { found, listed } = self;
-        let is_foreign = listed >= Self::MIN_LISTED && found.saturating_mul(10) < listed;
-        is_foreign.then(|| format!(
-            "the data directory has {found} of the {listed} shard files that the node lists: it belongs to another node or cluster, and its free space does not count; is --data-dir right?"
-        ))
     }
 }
 

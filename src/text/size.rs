@@ -67,6 +67,16 @@ pub(crate) fn format_size_short(bytes: u64) -> String {
     format!("{text} {}", unit.unwrap_or(&"B"))
 }
 
+/// A change of bytes with its sign.
+pub(crate) fn signed(bytes: i64) -> String {
+    let sign = match bytes {
+        1.. => "+",
+        0 => "",
+        ..0 => "−",
+    };
+    format!("{sign}{}", format_size_short(bytes.unsigned_abs()))
+}
+
 /// Formats a part of a number of bytes for a sentence, with the unit only once if both have the
 /// same one: `2.2 of 2.3 TiB`, `12 MiB of 2.3 TiB`.
 pub(crate) fn format_part(part: u64, whole: u64) -> String {

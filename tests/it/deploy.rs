@@ -288,7 +288,7 @@ fn kubernetes_manifests_have_no_rights_and_no_passwords() {
             }
         }
     }
-    assert_eq!(checked, 3);
+    assert_eq!(checked, 4);
 }
 
 /// The job's flags are understood: with an address at which nothing answers it only fails to
@@ -323,6 +323,36 @@ fn kubernetes_job_tidies_with_known_flags() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("127.0.0.1:1"), "{stderr}");
+}
+
+/// The flags of the job and of the timer's unit are understood: with an address at which nothing answers, the command
+/// only fails to connect.
+#[test]
+fn reports_are_made_with_known_flags() {
+    let of_job = container("deploy/kubernetes/components/report/cronjob.yaml");
+    let unit = read("deploy/systemd/recliner-report.service");
+    let line = unit.lines().find_map(|line| line.split_once("exec /usr/bin/recliner "));
+    let of_unit = line.and_then(|(_, arguments)| arguments.split_once(" > "));
+    let of_unit = of_unit.expect("it runs recliner").0.split(' ').map(ToOwned::to_owned).collect();
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let password = folder.path().join("password");
+    fs::write(&password, "secret").expect("the file is writable");
+    for arguments in [of_job, of_unit] {
+        assert_eq!(arguments.first().map(String::as_str), Some("report"));
+        let given = arguments.iter().filter(|it| !it.starts_with("--recliner.url="));
+        let given = given.map(|argument| match argument.split_once('=') {
+            Some((flag @ "--recliner.password-file", _)) => {
+                format!("{flag}={}", password.display())
+            }
+            _ => argument.clone(),
+        });
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
+        let command = command.env_clear().args(given).arg("--recliner.url=http://127.0.0.1:1");
+        let output = command.output().expect("the program runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("127.0.0.1:1"), "{stderr}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use super::super::{CommandError, serve};
 use crate::{
     model::{channel::Mode, settings::Settings},
+    scan::ScanCommand,
     serve::{http::ProcessInfo, report::SimulatedWeek},
     service::{HostAccess, Service},
     simulated::{SimulatedDirectories, SimulatedDisks},
@@ -32,6 +33,9 @@ const STEP_ADVISING: Duration = Duration::from_secs(1_800);
 
 /// The duration of a look: a poll, the readings that follow from it, a plan, and its starts.
 const LOOK: Duration = Duration::from_millis(2_500);
+
+/// The duration of the last sweep, until what it found is stored.
+const LAST_SWEEP: Duration = Duration::from_secs(8);
 
 /// A week under recliner, and the same week under smoosh.
 #[derive(Debug)]
@@ -111,7 +115,7 @@ async fn live(
         .await
         .map_err(serve::start_error)?;
     time::sleep(LOOK).await;
-    let end = WEEK - MARGIN - LOOK;
+    let end = WEEK - MARGIN - LOOK - LAST_SWEEP;
     let jobs = service.monitor().job_state.jobs.clone();
     while cluster.elapsed() < end && !stop.is_cancelled() {
         let now = cluster.elapsed();
@@ -122,6 +126,9 @@ async fn live(
         time::advance(next.saturating_sub(now)).await;
         time::sleep(LOOK).await;
     }
+    // The demo's own process continues the books of the disks from the last sweep.
+    service.monitor().scanner.send(ScanCommand::Sweep);
+    time::sleep(LAST_SWEEP).await;
     service.stop_token().cancel();
     service.run(Box::new(|| Err("nothing is read again".to_owned()))).await;
     Ok(cluster)

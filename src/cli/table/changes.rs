@@ -16,6 +16,10 @@ pub(in crate::cli) fn changes(answer: &Changes, width: u16) -> String {
         answer.says.iter().map(|says| paragraph(&printable(says), width)).collect();
     for volume in answer.volumes.iter().filter(|volume| !volume.entries.is_empty()) {
         text.push('\n');
+        if answer.volumes.len() > 1 {
+            let name = volume.volume.clone().unwrap_or_else(|| volume.nodes.join(", "));
+            text.push_str(&paragraph(&format!("{}:", printable(&name)), width));
+        }
         text.push_str(&entries(volume, width));
     }
     text

@@ -190,16 +190,18 @@ fn span(seconds: f64) -> String {
 
 /// The closed gates with their nodes, one per line. Mode and suspensions are printed above.
 fn gates(plan: &Planned, width: u16) -> String {
-    let mut closed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut closed: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
     for gate in plan.gates_of_nodes().filter(|gate| !["mode", "suspended"].contains(&&*gate.gate)) {
         let node = place(&gate.node, plan.only_node.as_deref());
-        closed.entry(&gate.gate).or_default().push(node);
+        let meaning = || RefusalReason::from_label(&gate.gate).map(|it| it.meaning().to_owned());
+        // Where a gate compares no numbers, its sentence is the same on every node, and says more.
+        let says = gate.says.clone().filter(|_| gate.limit.is_none());
+        let says = says.or_else(meaning).map_or_else(String::new, |says| format!(" ({says})"));
+        closed.entry((&gate.gate, says)).or_default().push(node);
     }
-    let line = |(name, nodes): (&str, Vec<String>)| {
-        let meaning = RefusalReason::from_label(name).map(RefusalReason::meaning);
-        let meaning = meaning.map_or_else(String::new, |meaning| format!(" ({meaning})"));
-        let nodes = nodes.join(", ");
-        paragraph(&format!("Gate {} is closed{meaning}: {nodes}", printable(name)), width)
+    let line = |((name, says), nodes): ((&str, String), Vec<String>)| {
+        let (name, says, nodes) = (printable(name), printable(&says), nodes.join(", "));
+        paragraph(&format!("Gate {name} is closed{says}: {nodes}"), width)
     };
     closed.into_iter().map(line).collect()
 }
@@ -327,7 +329,7 @@ mod tests {
                 value: None,
                 limit: None,
                 since: None,
-                says: None,
+                says: Some("it is not known yet what runs on the node".to_owned()),
             }],
             suspensions: Vec::new(),
             builds: Some(Builds {
@@ -372,7 +374,9 @@ mod tests {
             }
             assert!(text.contains("would build") && text.contains("building"), "{text}");
             assert!(text.contains("  in line: its turn comes as other jobs end"), "{text}");
-            assert!(text.contains("Gate ramp is closed"), "{text}");
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let unknown = "Gate ramp is closed (it is not known yet what runs on the node): ";
+            assert!(words.contains(unknown), "{text}");
         }
     }
 

@@ -213,8 +213,13 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
     let ratio = |it: &TargetRef<'_>| it.facts().ratio().map(|ratio| format!("{ratio:.2}"));
     let table = Grid::of(width, shown)
         .text("target", |it| shortened(&printable(&what_and_where(plan, *it)[0])))
-        .text("range", |it| what_and_where(plan, *it)[1].clone())
-        .text("node", |it| printable(&what_and_where(plan, *it)[2]))
+        .text("range", |it| what_and_where(plan, *it)[1].clone());
+    // An only node is named above, and rows are long.
+    let table = match plan.snapshot.only_node() {
+        Some(_) => table,
+        None => table.text("node", |it| printable(&what_and_where(plan, *it)[2])),
+    };
+    let table = table
         .number("on disk", |it| bytes(it.file_bytes()))
         .number("ratio", |it| ratio(it).unwrap_or_else(|| "?".to_owned()))
         .number("reclaimable", |it| bytes(it.reclaimable_bytes()))
@@ -271,12 +276,9 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// Where something is, in short: an only node is the part of its name before the `@`, so that rows fit.
+/// Where something is, in short.
 fn place(plan: &Plan, node: &str) -> String {
-    match plan.snapshot.only_node() {
-        Some(node) => printable(node.name.split_once('@').map_or(&*node.name, |(name, _)| name)),
-        None => layout::place(node, None),
-    }
+    layout::place(node, plan.snapshot.only_node().map(|node| &*node.name))
 }
 
 /// A target in three short columns: name, range and node, such as `app/orders`, `00-7f` and `host`;

@@ -1,10 +1,11 @@
-//! Jobs that other programs started: when they began and how large their files were then.
+//! Jobs that other programs started: when they began and how large their files were then. And of all
+//! jobs, how large the old files are before they are replaced.
 //!
 //! Such a job appears with the next poll. Its target was measured some time before, or is measured
 //! while it runs. Only a measurement shortly before its start, or during it, gives the file size
 //! before the job; otherwise that size stays unknown.
 
-use super::{JobStage, TrackedJob, TrackerInputs, intent_targets, scale_bytes};
+use super::{JobStage, LAST_SIZE_AGE, TrackedJob, TrackerInputs, intent_targets, scale_bytes};
 use crate::{
     jobs::{
         job::{JobKey, JobKind},
@@ -144,6 +145,29 @@ impl TrackedJob {
         if self.gives_size_before(&facts) {
             self.file_before = FileBefore::of(target.kind(), &facts, target.correction());
             self.began_after_reading = self.began_after(&facts);
+        }
+    }
+
+    /// Whether the old file was not read for a while although the job may be about to replace it.
+    pub(super) fn wants_last_size(&self, tables: &Snapshot) -> bool {
+        let is_old = |target: TargetRef<'_>| {
+            let measured = target.facts().measured_at.map(|measured| measured.at);
+            self.first_seen.max(measured.unwrap_or_default()).age(self.last_seen) > LAST_SIZE_AGE
+        };
+        self.is_measured_copy && self.current_target(tables).is_some_and(is_old)
+    }
+
+    /// Takes the size of the old file from a reading made while the job ran.
+    pub(super) fn update_last_size(&mut self, node: NodeIx, tables: &Snapshot) {
+        let target = self.current_target(tables).filter(|_| self.is_measured_copy);
+        let facts = target.and_then(|target| target.facts_on(node));
+        let read = |facts: &Facts| {
+            facts.measured_at.is_some_and(|measured| measured.at >= self.started_at)
+        };
+        if let Some(facts) = facts.filter(read)
+            && self.file_before.is_of_old_file(&facts)
+        {
+            self.last_file_bytes = self.last_file_bytes.max(facts.file_bytes.get());
         }
     }
 

@@ -80,6 +80,8 @@ pub(super) struct OpenIntent {
     completed_jobs: usize,
     ended_at: Moment,
     after_bytes: Option<u64>,
+    /// Size of the measured copy's old file when it was last read while its job ran.
+    last_file_bytes: Option<u64>,
     /// The node of the copy that was measured.
     measured_on: Option<NodeIx>,
     needs_upgrade: bool,
@@ -299,6 +301,7 @@ impl OpenIntent {
             never_ran: false,
             completed_jobs: 0,
             after_bytes: None,
+            last_file_bytes: None,
             measured_on: None,
             needs_upgrade: false,
         }
@@ -333,6 +336,7 @@ impl OpenIntent {
         self.ended_at = self.ended_at.max(at);
         if job.is_measured_copy {
             self.measured_on = Some(key.node);
+            self.last_file_bytes = job.last_file_bytes;
             self.after_bytes = target
                 .filter(|_| verdict == JobVerdict::Completed)
                 .and_then(|target| target.facts_on(key.node)?.file_bytes.get());
@@ -374,13 +378,16 @@ impl OpenIntent {
             None => Some(target.facts()),
         });
         let active_after = facts_after.and_then(|facts| facts.active_bytes.get());
-        let is_outgrown = file_before.is_outgrown(after, active_after);
-        let before = intent.file_bytes.filter(|_| self.measured_on.is_some() && !is_outgrown);
+        let measured = measure_after(kind, &facts_after.unwrap_or_default(), after, &file_before);
+        let old_file = file_before.with_last_size(self.last_file_bytes);
+        let written = measured.changes_bytes.filter(|_| self.last_file_bytes.is_none());
+        let is_outgrown = old_file.is_outgrown(after, active_after, written);
+        let before = intent.file_bytes.max(self.last_file_bytes.map(all));
+        let before = before.filter(|_| self.measured_on.is_some() && !is_outgrown);
         let (ending, why) = ending(verdict, before, after.map(all));
         let why = if is_outgrown { why.map(|_| OUTGROWN.to_owned()) } else { why };
         let may_have_run = unsure && target.is_some() && ending == JobResult::Lost;
         let closes = Some(intent.key());
-        let measured = measure_after(kind, &facts_after.unwrap_or_default(), after, &file_before);
         let file_before = file_before.as_far_as_still_true(measured.active_bytes);
         let predicts = self.measured_on.is_some() && file_before.predicted_bytes.is_some();
         let ended_at = self.ended_at.max(intent.at);

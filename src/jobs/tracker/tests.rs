@@ -503,6 +503,41 @@ fn job_on_a_differing_copy_is_judged_by_that_copy() {
     assert_eq!(step.ended[0].copies, 1, "the other copy is lean");
 }
 
+/// What is written while a job runs grows the old file until the swap.
+#[test]
+fn a_job_is_judged_by_the_size_of_its_file_just_before_the_swap() {
+    for (left, ending) in [(1_100, JobResult::Freed), (1_150, JobResult::NothingFreed)] {
+        let mut line = Scenario::new();
+        let intent = line.intent(10);
+        line.start(intent.clone()).unwrap();
+        line.sent(10, &intent, RequestResult::Accepted);
+        let shown_now = [shown(100, 200)];
+        let step = line.poll(25, [Some(&shown_now), Some(&[])]);
+        assert!(!step.reread.contains(&line.dbs[0]), "it was read shortly before");
+        let step = line.poll(45, [Some(&shown_now), Some(&[])]);
+        assert!(step.reread.contains(&line.dbs[0]), "its size may have changed");
+        line.read(line.dbs[0], facts(46, 1_200, 100, 90, 10));
+        assert_eq!(line.poll(47, [Some(&shown_now), Some(&[])]).reread.len(), 0);
+        line.poll(50, IDLE);
+        let step = line.read(line.dbs[0], facts(50, left, 100, 90, 90));
+        assert_eq!(ends(&step), [(ending, JobOwner::Recliner, Some(1_200), Some(left), 40)]);
+    }
+}
+
+#[test]
+fn little_freed_beside_many_writes_is_unknown_if_the_old_file_was_not_read_again() {
+    for (seq, ending) in [(90, JobResult::Unmeasured), (51, JobResult::NothingFreed)] {
+        let mut line = Scenario::new();
+        let intent = line.intent(10);
+        line.start(intent.clone()).unwrap();
+        line.sent(10, &intent, RequestResult::Accepted);
+        line.poll(15, [Some(&[shown(100, 200)]), Some(&[])]);
+        line.poll(20, IDLE);
+        let step = line.read(line.dbs[0], facts(20, 890, 100, seq, seq));
+        assert_eq!(ends(&step)[0].0, ending, "{seq}");
+    }
+}
+
 /// A view in bulk load: its compaction catches up with all that is written.
 #[test]
 fn a_file_that_outgrew_its_compaction_has_no_result_and_teaches_nothing() {

@@ -128,7 +128,7 @@ pub struct Outcome {
     pub ended_after: Option<Moment>,
     /// When its end was noticed: it ended then or before.
     pub ended_at: Moment,
-    /// Bytes on disk before.
+    /// Bytes of the old file when it was last read: while the job ran, or before it.
     pub before_bytes: Option<u64>,
     /// Bytes on disk after.
     pub after_bytes: Option<u64>,

@@ -5,7 +5,8 @@ use crate::{
     config_format::{
         form::{Form, Key, keys, list, section, settings},
         values::{
-            SECOND, boolean, bytes_from_mib, count, duration, integer, one_of, patterns, text,
+            SECOND, boolean, bytes_from_mib, count, duration, integer, number, one_of, patterns,
+            text,
         },
     },
     text::pattern::NamePatterns,
@@ -121,6 +122,15 @@ settings! {
         None,
         count().without_effect(),
     );
+}
+
+settings! {
+    /// What reports say besides bytes.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct ReportSettings {
+        /// Price of a GiB of disk for a month, in any currency; a report then says what waste costs. Unset, it does not.
+        "report.price_per_gib_month" => price_per_gib_month: Option<f64> = None, Live, number(0.0..=1_000_000.0).optional();
+    }
 }
 
 settings! {

@@ -14,7 +14,7 @@ use crate::{
     jobs::{Job, Jobs},
     model::settings::{self, limits, limits::Free},
     sources::fetch,
-    table::{FoundShards, Snapshot},
+    table::Snapshot,
     tasks::publish_if_changed,
 };
 use couchdb_client::Address;
@@ -365,7 +365,7 @@ impl DiskTask {
 fn foreign_directory(spec: &VolumeSpec, snapshot: &Snapshot) -> Option<String> {
     let SpaceSource::Local(_) = spec.source else { return None };
     let nodes = snapshot.nodes().iter().filter(|node| spec.nodes.contains(&node.name));
-    nodes.filter_map(|node| node.found_shards).find_map(FoundShards::problem)
+    nodes.filter_map(|node| node.foreign_directory.as_deref()).next().map(ToOwned::to_owned)
 }
 
 /// The same measurement; a size that was not measured is taken from the configuration.

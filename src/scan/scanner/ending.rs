@@ -4,9 +4,10 @@ use super::Scanner;
 use crate::{
     scan::sweep::ViewPhase,
     sources::inventory::ReadError,
-    table::{FoundShards, Node, NodeIx},
+    table::{Node, NodeIx},
     tasks::Now,
 };
+use std::sync::Arc;
 use wall_clock::Moment;
 
 impl Scanner {
@@ -70,9 +71,10 @@ impl Scanner {
             return;
         }
         for at in self.targets.nodes(0) {
-            let found = self.disk.found_shards(self.targets.now(), at);
-            self.targets.draft.update_node(at, |node| node.found_shards = found);
-            if let Some(message) = found.and_then(FoundShards::problem) {
+            let problem = self.disk.foreign_directory(self.targets.now(), at);
+            let shown: Option<Arc<str>> = problem.as_deref().map(Arc::from);
+            self.targets.draft.update_node(at, |node| node.foreign_directory = shown.clone());
+            if let Some(message) = problem {
                 self.count_error(at, &ReadError { reason: "directory", message, right: None });
             }
         }

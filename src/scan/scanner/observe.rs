@@ -104,6 +104,10 @@ impl Scanner {
             Observation::Tasks { node, tasks, flushes } => self.tasks(&node, tasks, flushes, now),
             Observation::Disk { node, files } => self.files(&node, files),
             Observation::DiskEnd { node, disk } => self.walked(&node, disk),
+            Observation::ForeignDirectory { node, problem } => {
+                let at = self.targets.draft.get_or_add_node(&node);
+                self.disk.is_foreign(at, problem);
+            }
             Observation::PeerFiles { node, dbs, parts } => {
                 let from = (&*self.settings, self.listing.is_without_map());
                 self.disk.peer_files(&mut self.targets, &node, (dbs, parts), from, now.wall);
@@ -366,6 +370,9 @@ impl Scanner {
         let at = draft.get_or_add_node(node);
         self.unseen.polled(at, flushes);
         self.followed.node_answered(draft, at, tasks.is_ok());
+        let problem = tasks.as_ref().err().filter(|unread| !unread.is_silence());
+        let problem: Option<Arc<str>> = problem.map(|unread| (*unread.message).into());
+        draft.update_node(at, |node| node.unread_tasks = problem.clone());
         match tasks {
             Ok(tasks) => {
                 if !tasks.is_empty() {

@@ -20,7 +20,7 @@ pub(in crate::serve) fn advice(advice: &Advice, now: Moment) -> Page {
     let (open, muted): (Vec<_>, Vec<_>) =
         advice.advice.iter().partition(|line| line.muted.is_none());
     let list = html! {
-        p { (advice.says) }
+        p { (with_code(&advice.says)) }
         @for line in open { (piece(line, now)) }
         @if !advice.more.is_empty() {
             h2 { "More of the same" }

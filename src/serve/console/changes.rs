@@ -2,13 +2,13 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{ago, link, name},
+    cells::{ago, link, name, with_code},
     chart,
 };
 use crate::{
     ledger::ChangesBy,
     serve::report::{ChangeLine, Changes, VolumeChanges},
-    text::{Label as _, counted},
+    text::{Label as _, counted, size},
 };
 use maud::{Markup, html};
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -55,24 +55,38 @@ fn form(given: &Given) -> Markup {
 fn one(volume: &VolumeChanges, now: Moment) -> Markup {
     let steps = steps(&volume.entries);
     let rest = volume.entries.len().saturating_sub(LISTED);
+    let any = |has: fn(&ChangeLine) -> bool| volume.entries.iter().any(has);
+    let has_causes = any(|it| it.cause.is_some());
+    let has_designs = any(|it| it.design.is_some());
+    let has_nodes = volume.nodes.len() > 1 && any(|it| it.node.is_some());
     html! {
-        h2 { (name(volume.volume.as_deref().unwrap_or(&volume.nodes.join(", ")))) }
-        p { (name(&volume.says)) }
+        h2 { (name(&volume.name())) }
+        p { (with_code(&volume.says)) }
         @if !steps.is_empty() {
             (chart::waterfall([volume.before_bytes, volume.after_bytes], &steps, &volume.says))
             div.wide tabindex="0" role="region" aria-label="Changes" { table {
-                thead { tr { th { "cause" } th { "database" } th.rest { "design document" } th.rest { "node" } th.number { "bytes" } } }
+                thead { tr {
+                    @if has_causes { th { "cause" } }
+                    th { "database" }
+                    @if has_designs { th.rest { "design document" } }
+                    @if has_nodes { th.rest { "node" } }
+                    th.n { "bytes" }
+                } }
                 tbody { @for entry in volume.entries.iter().take(LISTED) { tr {
-                    td { (entry.cause_in_words()) }
+                    @if has_causes { td { (entry.cause_in_words()) } }
                     td.named { (database(entry)) }
-                    td.rest { (name(entry.design.as_deref().unwrap_or_default())) }
-                    td.rest { (name(entry.node.as_deref().unwrap_or_default())) }
-                    td.number { (chart::signed(entry.bytes)) }
+                    @if has_designs { td.rest { (name(entry.design.as_deref().unwrap_or_default())) } }
+                    @if has_nodes { td.rest { (name(entry.node.as_deref().unwrap_or_default())) } }
+                    td.n { (size::signed(entry.bytes)) }
                 } } }
             } }
         }
         @if rest > 0 { p.quiet { "And " (counted(u64::try_from(rest).unwrap_or_default(), "smaller change", "smaller changes")) "." } }
-        @for gap in &volume.gaps { p.quiet { "Nothing was watched until " (ago(&gap.until, now)) ", since " (ago(&gap.from, now)) ": the changes of that time are included." } }
+        @if let Some(last) = volume.gaps.last() { p.quiet {
+            "Nothing was watched until " (ago(&last.until, now)) ", since " (ago(&last.from, now))
+            @if let more @ 1.. = volume.gaps.len() - 1 { ", and " (counted(more as u64, "time", "times")) " before" }
+            ": the changes of that time are included."
+        } }
     }
 }
 

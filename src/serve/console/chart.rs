@@ -1,6 +1,9 @@
 //! SVG charts drawn on the server. Each has its numbers in words for people who cannot see it.
 
-use crate::{model::rounding::to_bytes, text::size::format_size_short};
+use crate::{
+    model::rounding::to_bytes,
+    text::size::{format_size_short, signed},
+};
 use maud::{Markup, html};
 
 /// One segment of a bar: the CSS class of its colour, and its size.
@@ -119,16 +122,6 @@ pub(super) fn waterfall([before, after]: [i64; 2], steps: &[(String, i64)], says
             }
         }
     }
-}
-
-/// A change of bytes with its sign.
-pub(super) fn signed(bytes: i64) -> String {
-    let sign = match bytes {
-        1.. => "+",
-        0 => "",
-        ..0 => "−",
-    };
-    format!("{sign}{}", format_size_short(bytes.unsigned_abs()))
 }
 
 /// A short sample of a line for the legend.

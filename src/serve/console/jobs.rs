@@ -82,7 +82,7 @@ pub(super) fn running(jobs: &Jobs, now: Moment) -> Markup {
     html! {
         @if jobs.jobs.is_empty() { p.quiet { "No compaction and no index build runs, as far as the nodes report." } } @else {
             div.wide { table {
-                thead { tr { th { "what" } th { "node" } th { "done" } th.rest { "for" } th.rest { "ends in" } th.n { "size" } th.n.rest { "after" } th.rest { "started by" } } }
+                thead { tr { th { "what" } th.rest { "node" } th { "done" } th.rest { "for" } th.rest { "ends in" } th.n { "size" } th.n.rest { "after" } th.rest { "started by" } } }
                 tbody { @for line in &jobs.jobs { (row(line, now)) } }
             } }
         }
@@ -92,11 +92,13 @@ pub(super) fn running(jobs: &Jobs, now: Moment) -> Markup {
 fn row(line: &JobLine, now: Moment) -> Markup {
     // Of a view, the task is about one shard's file.
     html! { tr {
+        @let node = line.node.as_deref().map_or_else(unknown, name);
         td.named title=(line.shard) {
             @if line.work == "build" { "build of " }
             @match &line.target { Some(id) => { (target_link(id, &line.name())) } None => { (name(&line.name())) } }
+            span.narrow.quiet { (node) }
         }
-        td { @match &line.node { Some(node) => { (name(node)) } None => { (unknown()) } } }
+        td.rest { (node) }
         td.one { @match line.progress {
             Some(done) => { (chart::share(done, &percent(done))) " " (percent(done)) }
             None => { span.quiet { (words(&line.phase)) } }

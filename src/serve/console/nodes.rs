@@ -82,7 +82,7 @@ fn gates(planned: &Planned, now: Moment) -> Markup {
     let advises = planned.gates.iter().any(|gate| gate.gate == mode);
     html! {
         h2 { "Closed gates" }
-        @if advises { p.quiet { "recliner only advises (" code { "mode: advise" } "), so nothing starts on any node." } }
+        @if advises { p.quiet { "recliner only advises (" code { "mode: advise" } "), so nothing starts." } }
         @if closed.is_empty() {
             @if !advises { p.quiet { "No gate is closed on any node." } }
         } @else {
@@ -201,10 +201,10 @@ fn disk(status: &Status, now: Moment) -> Markup {
         @if !read.is_empty() {
             h2 { "Other files on disk" }
             div.wide tabindex="0" role="region" aria-label="Directories" { table {
-                thead { tr { th { "node" } th.n { "files" } th.n { "stale indexes" } th.n { "leftovers" } th.n { "trash" } th.n.rest { "search" } th.n.rest { "other" } th { "read" } } }
+                thead { tr { th { "node" } th.n.rest { "files" } th.n { "stale indexes" } th.n { "leftovers" } th.n { "trash" } th.n.rest { "search" } th.n.rest { "other" } th { "read" } } }
                 tbody { @for (node, disk) in &read { tr {
                     td { (name(&node.node)) }
-                    td.n { (count(disk.files)) }
+                    td.n.rest { (count(disk.files)) }
                     td.n { (bytes(Some(disk.stale_index_bytes))) }
                     td.n { (bytes(Some(disk.leftover_bytes))) }
                     td.n { (bytes(Some(disk.trash_bytes))) }

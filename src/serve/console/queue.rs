@@ -60,10 +60,10 @@ fn queues(answers: &QueueAnswers) -> Markup {
     html! {
         @if waiting.is_empty() { p.quiet { "Nothing waits." } } @else {
             div.wide { table {
-                thead { tr { th { "node" } th { "channel" } th.n { "waiting" } th.n { "running" } th.n { "reclaimable" } th.n.rest { "priorities" } th.rest { "longest wait" } th.rest { "starts" } } }
+                thead { tr { th.rest { "node" } th { "channel" } th.n { "waiting" } th.n { "running" } th.n { "reclaimable" } th.n.rest { "priorities" } th.rest { "longest wait" } th.rest { "starts" } } }
                 tbody { @for queue in waiting { tr {
-                    td { (name(report::place(&queue.node, only))) }
-                    td { a href=(link("targets", &[("channel", &queue.channel), ("node", &queue.node), ("sort", "priority")])) { (name(&queue.channel)) } }
+                    td.rest { (name(report::place(&queue.node, only))) }
+                    td.named { a href=(link("targets", &[("channel", &queue.channel), ("node", &queue.node), ("sort", "priority")])) { (name(&queue.channel)) } span.narrow.quiet { (name(report::place(&queue.node, only))) } }
                     td.n { (count(queue.size)) @if queue.overflow > 0 { span.warn { " + " (count(queue.overflow)) " over capacity" } } }
                     td.n { (queue.active) }
                     td.n { (bytes(Some(queue.reclaimable_bytes))) }
@@ -203,10 +203,10 @@ fn windows(weeks: &[ChannelWeek]) -> Markup {
 pub(super) fn waiting(lines: &[RefusedLine]) -> Markup {
     html! {
         div.wide { table {
-            thead { tr { th { "target" } th { "node" } th.rest { "channel" } th.n { "reclaimable" } th { "why it waits" } } }
+            thead { tr { th { "target" } th.rest { "node" } th.rest { "channel" } th.n { "reclaimable" } th { "why it waits" } } }
             tbody { @for line in lines { tr {
-                td.named { (target_link(&line.id, &line.name)) }
-                td { (name(&line.node)) }
+                td.named { (target_link(&line.id, &line.name)) span.narrow.quiet { (name(&line.node)) } }
+                td.rest { (name(&line.node)) }
                 td.rest { (name(&line.channel)) }
                 td.n { (bytes(line.reclaimable_bytes)) }
                 // Which limit applies first changes with each job that starts or ends.
@@ -233,10 +233,10 @@ fn refused(answers: &QueueAnswers) -> Markup {
 pub(super) fn starts(starts: &[StartLine], shown: usize, now: Moment) -> Markup {
     html! {
         div.wide { table {
-            thead { tr { th { "target" } th { "node" } th.rest { "channel" } th.n { "frees" } th.n.rest { "writes" } th.n.rest { "takes" } th.rest { "waiting for" } } }
+            thead { tr { th { "target" } th.rest { "node" } th.rest { "channel" } th.n { "frees" } th.n.rest { "writes" } th.n.rest { "takes" } th.rest { "waiting for" } } }
             tbody { @for line in starts.iter().take(shown) { tr {
-                td.named { (id_link(&line.id, line.ddoc.as_deref())) @if let Some(by) = &line.ordered_by { span.quiet { " ordered by " (name(by)) } } }
-                td { (name(&line.node)) }
+                td.named { (id_link(&line.id, line.ddoc.as_deref())) @if let Some(by) = &line.ordered_by { span.quiet { " ordered by " (name(by)) } } span.narrow.quiet { (name(&line.node)) } }
+                td.rest { (name(&line.node)) }
                 td.rest { (name(&line.channel)) }
                 td.n { (bytes(line.gain_bytes)) }
                 td.n.rest { (bytes(line.rewrite_bytes)) }

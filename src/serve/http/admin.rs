@@ -13,7 +13,7 @@ use super::{
     queues::check_channel,
     route::Route,
     state::AppState,
-    turn::{Place, Turn, in_turn},
+    turn::{Place, Turn, in_turn, read_body},
 };
 use crate::{
     model::{
@@ -35,7 +35,7 @@ use crate::{
     text::{Label as _, duration},
 };
 use axum::{
-    body::{Bytes, to_bytes},
+    body::Bytes,
     extract::{Request, State},
     routing::{MethodRouter, get, post},
 };
@@ -141,9 +141,6 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// The maximum size of an order's body, in bytes.
 const MAX_BODY: usize = 1 << 16;
-
-/// How long the body of an order may take to arrive.
-const BODY: Duration = Duration::from_secs(10);
 
 /// The maximum length of a reason, in characters.
 const MAX_WHY: usize = 1_000;
@@ -320,15 +317,6 @@ fn read_mute_span(text: Option<&str>) -> Result<Duration, ApiError> {
     Ok(span)
 }
 
-/// The body of a request, if it arrives in time.
-pub(super) async fn read_body(request: Request, max: usize) -> Result<Bytes, ApiError> {
-    match time::timeout(BODY, to_bytes(request.into_body(), max)).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(why)) => Err(ApiError::bad(format!("the body cannot be read: {why}"))),
-        Err(_) => Err(ApiError::late(BODY)),
-    }
-}
-
 /// The body of a question that no page of another site asks, with its place and its turn.
 pub(super) async fn read_question(
     limits: &QuestionLimits,
@@ -337,7 +325,7 @@ pub(super) async fn read_question(
 ) -> Result<(Place, Turn, Bytes), ApiError> {
     guard::check_question(&request).map_err(ApiError::from)?;
     let place = limits.place().await?;
-    let body = read_body(request, max).await?;
+    let body = place.body(request, max).await?;
     let turn = place.turn().await?;
     Ok((place, turn, body))
 }

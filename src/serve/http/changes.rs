@@ -7,14 +7,15 @@ use super::{
     query::{Named, time},
     route::{self, Route},
     state::AppState,
+    turn,
 };
 use crate::{
     ledger::{Bucket, ChangesBy, ChangesQuery, changes},
-    serve::report::Changes,
+    serve::report::{Changes, waste_reasons},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 pub(in crate::serve::http) fn routes() -> Vec<Route> {
     vec![
@@ -64,11 +65,28 @@ pub(super) async fn changes_of(
     let since = read("since", query.since.as_deref().unwrap_or(SINCE)).map_err(ApiError::bad)?;
     let until = query.until.as_deref().map(|text| read("until", text)).transpose();
     let until = until.map_err(ApiError::bad)?;
+    let by = query.by.map(|Named(by)| by);
+    changes_found(state, &ChangesQuery { since, until, by, name: query.name }).await
+}
+
+/// What changed, for a program, a page or a report.
+pub(super) async fn changes_found(
+    state: &AppState,
+    query: &ChangesQuery,
+) -> Result<Changes, ApiError> {
     let books = Arc::clone(&state.ledger.borrow());
-    let stored = journal_of(state)?.ledger_buckets(books.needed(since));
+    let stored = journal_of(state)?.ledger_buckets(books.needed(query.since));
     let stored = in_turn(state, stored).await?;
     let buckets: Vec<Bucket> =
         stored.iter().filter_map(|(_, bytes)| Bucket::decode(bytes)).collect();
-    let query = ChangesQuery { since, until, by: query.by.map(|Named(by)| by), name: query.name };
-    Ok(Changes::of(&changes(&books, &buckets, &query), since, now))
+    let found = changes(&books, &buckets, query);
+    let (wasted, now) = (Changes::wasted(&found), state.clock.now());
+    let reasons = match query.until {
+        // What keeps waste today says nothing about an earlier time.
+        None if !wasted.is_empty() => {
+            turn::in_turn(state, move |plan| Ok(waste_reasons(&plan, &wasted, now))).await?
+        }
+        _ => BTreeMap::new(),
+    };
+    Ok(Changes::of(&found, &reasons, (query.since, now)))
 }

@@ -9,7 +9,6 @@ mod preflight;
 mod what_if;
 
 use super::{
-    admin::read_body,
     advice::advice_of,
     changes::changes_of,
     compression,
@@ -233,9 +232,8 @@ fn given(uri: &Uri) -> Result<Given, ApiError> {
 }
 
 /// The fields of a form of at most `max` bytes.
-async fn form_of(body: Body, max: usize) -> Result<Given, ApiError> {
-    let form = read_body(Request::new(body), max).await?;
-    let text = std::str::from_utf8(&form).map_err(ApiError::bad)?;
+fn form_of(form: &[u8]) -> Result<Given, ApiError> {
+    let text = std::str::from_utf8(form).map_err(ApiError::bad)?;
     let decoded = |part: &str| -> Result<String, ApiError> {
         let spaced = part.replace('+', " ");
         Ok(percent_decode_str(&spaced).decode_utf8().map_err(ApiError::bad)?.into_owned())
@@ -273,7 +271,7 @@ async fn asked_in_turn(
 ) -> Result<(Place, Turn, Given), ApiError> {
     guard::check_question_form(&request).map_err(ApiError::from)?;
     let place = limits.place().await?;
-    let given = form_of(request.into_body(), max).await?;
+    let given = form_of(&place.body(request, max).await?)?;
     let turn = place.turn().await?;
     Ok((place, turn, given))
 }

@@ -100,7 +100,8 @@ const ORDER: &[(u16, &str)] = &[
 ];
 
 pub(super) const FOREIGN: (u16, &str) = (403, "The request may come from a page of another site.");
-pub(super) const LATE_BODY: (u16, &str) = (408, "The body did not arrive within 10 seconds.");
+pub(super) const LATE_BODY: (u16, &str) =
+    (408, "The body did not arrive within 10 seconds; within one, while many others ask.");
 
 impl Route {
     /// A GET route of the API; the types of its query and of its data are those of the handler.

@@ -79,6 +79,8 @@ pub struct ConfigStatus {
     pub shown: serde_json::Value,
     /// The active mode.
     pub mode: Mode,
+    /// Price of a GiB of disk for a month.
+    pub price_per_gib_month: Option<f64>,
     /// Whether the last reload took effect.
     pub reload_successful: bool,
     /// When a configuration last took effect.

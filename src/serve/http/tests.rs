@@ -256,6 +256,7 @@ impl Surface {
         let config = ConfigStatus {
             shown: json!({"scan": {"interval": "5m"}}),
             mode: Mode::Advise,
+            price_per_gib_month: Some(0.5),
             reload_successful: true,
             loaded_at: Moment::from_unix(1_795_222_000),
             needs_restart: Vec::new(),

@@ -8,15 +8,30 @@ use super::{
     state::AppState,
 };
 use crate::{plan::Plan, tasks::unwrap_join};
+use axum::{
+    body::{Bytes, to_bytes},
+    extract::Request,
+};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::OwnedSemaphorePermit, time};
 
 /// How long a question waits for its place and for its turn, and when to ask again.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
+/// How long the body of an order may take to arrive.
+const BODY: Duration = Duration::from_secs(10);
+
+/// How long a body may take while all places are taken. One that takes longer makes room for the next, so
+/// that clients that send nothing do not keep others out.
+const CROWDED_BODY: Duration = Duration::from_secs(1);
+
+/// How often a body that takes longer looks whether all places are taken.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
 /// The permit to read and to hold the body of a question.
 pub(super) struct Place {
     _place: Turn,
+    places: ConcurrencyLimit,
     turns: ConcurrencyLimit,
     waiting: usize,
 }
@@ -26,14 +41,38 @@ impl QuestionLimits {
     pub(super) async fn place(&self) -> Result<Place, ApiError> {
         let place = waited(PLACES, Turn::of(&self.places)).await?;
         let waiting = PLACES.saturating_sub(self.places.free()).saturating_sub(1);
-        Ok(Place { _place: place, turns: self.turns.clone(), waiting })
+        let (places, turns) = (self.places.clone(), self.turns.clone());
+        Ok(Place { _place: place, places, turns, waiting })
     }
 }
 
 impl Place {
+    /// Reads the body of the question.
+    pub(super) async fn body(&self, request: Request, max: usize) -> Result<Bytes, ApiError> {
+        let crowded = async {
+            time::sleep(CROWDED_BODY).await;
+            while self.places.free() > 0 {
+                time::sleep(BETWEEN_LOOKS).await;
+            }
+        };
+        tokio::select! {
+            body = read_body(request, max) => body,
+            () = crowded => Err(ApiError::late(CROWDED_BODY)),
+        }
+    }
+
     /// Waits for the turn of a question whose body is there.
     pub(super) async fn turn(&self) -> Result<Turn, ApiError> {
         waited(self.waiting, Turn::of(&self.turns)).await
+    }
+}
+
+/// The body of a request, if it arrives in time.
+pub(super) async fn read_body(request: Request, max: usize) -> Result<Bytes, ApiError> {
+    match time::timeout(BODY, to_bytes(request.into_body(), max)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(why)) => Err(ApiError::bad(format!("the body cannot be read: {why}"))),
+        Err(_) => Err(ApiError::late(BODY)),
     }
 }
 
@@ -100,7 +139,38 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::response::IntoResponse as _;
+    use axum::{body::Body, response::IntoResponse as _};
+    use futures::stream::pending;
+    use tokio::time::Instant;
+
+    fn slow() -> Request {
+        Request::new(Body::from_stream(pending::<Result<String, std::io::Error>>()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_bodies_keep_nobody_out() {
+        let limits = QuestionLimits::new(1);
+        let alone = limits.place().await.ok().unwrap();
+        let begun = Instant::now();
+        assert!(alone.body(slow(), 10).await.is_err());
+        assert_eq!(begun.elapsed(), Duration::from_secs(10), "nobody else asks");
+        drop(alone);
+        let asked = || async {
+            let place = limits.place().await?;
+            place.body(slow(), 10).await
+        };
+        let slow_ones = futures::future::join_all((0..100).map(|_| asked()));
+        let honest = async {
+            tokio::task::yield_now().await;
+            let begun = Instant::now();
+            let place = limits.place().await.ok().unwrap();
+            let body = place.body(Request::new(Body::from("{}")), 10).await.ok().unwrap();
+            (body, begun.elapsed())
+        };
+        let (_, (body, took)) = tokio::join!(slow_ones, honest);
+        assert_eq!(body, "{}");
+        assert!(took < Duration::from_secs(10), "{took:?}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn question_without_a_turn_is_refused_and_told_when_to_ask_again() {

@@ -192,7 +192,8 @@ impl Advice {
                 })
                 .collect(),
         };
-        advice.says = advice.summary(waste, plan.rules.mode);
+        let is_alone = plan.snapshot.only_node().is_some();
+        advice.says = advice.summary(waste, plan.rules.mode, is_alone);
         advice
     }
 
@@ -201,7 +202,7 @@ impl Advice {
         self.advice.iter().filter(|line| line.muted.is_none())
     }
 
-    fn summary(&self, waste: Waste, mode: Mode) -> String {
+    fn summary(&self, waste: Waste, mode: Mode, is_alone: bool) -> String {
         if self.checked_at.is_none() {
             return "No recommendations yet: recliner has not read the whole cluster.".to_owned();
         }
@@ -217,13 +218,13 @@ impl Advice {
         if muted > 0 {
             says.push_str(&format!(" {muted} muted."));
         }
-        says.push_str(&not_looked_at(waste));
+        says.push_str(&not_looked_at(waste, is_alone));
         says
     }
 }
 
-/// What no rule could look at, in words; nothing if there is nothing.
-fn not_looked_at(waste: Waste) -> String {
+/// What no rule could look at, in words; nothing if there is nothing. `is_alone` says whether there is one node.
+fn not_looked_at(waste: Waste, is_alone: bool) -> String {
     let shards = match waste.unmeasured() {
         0 => String::new(),
         some => format!(
@@ -233,6 +234,7 @@ fn not_looked_at(waste: Waste) -> String {
     };
     let directories = match waste.unread_directories() {
         0 => String::new(),
+        _ if is_alone => " Leftovers, trash and the sizes of stale indexes are unknown; `--data-dir /opt/couchdb/data` reads them from CouchDB's directory.".to_owned(),
         some => format!(
             " The directories of {} are not read: leftovers, trash and the sizes of stale indexes are unknown there.",
             counted(some, "node", "nodes")

@@ -8,7 +8,7 @@ use crate::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
 
 /// The number of causes that a sentence names.
@@ -16,6 +16,9 @@ const NAMED_CAUSES: usize = 3;
 
 /// The share of a cause from which a database is named as the one that it is about.
 const NAMED_SHARE: f64 = 0.6;
+
+/// A cause is said from this part of the largest one on.
+const SMALLEST_PART: u64 = 100;
 
 /// A gap is said from this part of the time asked for on: within shorter ones little happens.
 const GAP_SHARE: u32 = 10;
@@ -86,8 +89,23 @@ pub struct ChangeLine {
 }
 
 impl Changes {
-    /// The answer to a question about the time since `since`.
-    pub fn of(accounts: &[AccountChanges], since: Moment, now: Moment) -> Self {
+    /// The databases whose waste the sentences name.
+    pub fn wasted(accounts: &[AccountChanges]) -> BTreeSet<String> {
+        let waste = accounts.iter().filter_map(|account| {
+            let entries = account.entries.iter().filter(|it| it.cause == Some(Cause::Waste));
+            let (sum, subject) = subject(Cause::Waste, &entries.collect::<Vec<_>>());
+            subject.filter(|_| sum > 0)
+        });
+        waste.collect()
+    }
+
+    /// The answer to a question about the time since `since`; `reasons` say why the waste of a database is not
+    /// compacted now.
+    pub fn of(
+        accounts: &[AccountChanges],
+        reasons: &BTreeMap<String, String>,
+        (since, now): (Moment, Moment),
+    ) -> Self {
         let begin = accounts.iter().map(|it| it.since).min().unwrap_or(since);
         let end = accounts.iter().map(|it| it.until).max().unwrap_or(now);
         let volumes = accounts.iter().map(|account| VolumeChanges {
@@ -96,7 +114,7 @@ impl Changes {
             since: account.since.rfc3339(),
             before_bytes: account.before,
             after_bytes: account.after,
-            says: sentence(account, now),
+            says: sentence(account, reasons, now),
             gaps: account.gaps.iter().map(GapLine::of).collect(),
             entries: account.entries.iter().map(ChangeLine::of).collect(),
         });
@@ -108,6 +126,16 @@ impl Changes {
             );
         }
         Self { since: begin.rfc3339(), until: end.rfc3339(), says, volumes }
+    }
+}
+
+impl VolumeChanges {
+    /// Its name for people.
+    pub fn name(&self) -> String {
+        match &*self.nodes {
+            [node] if node == CLUSTER_NODE => "indexes".to_owned(),
+            nodes => self.volume.clone().unwrap_or_else(|| nodes.join(", ")),
+        }
     }
 }
 
@@ -140,7 +168,7 @@ impl ChangeLine {
 }
 
 /// What changed: the largest causes first.
-fn sentence(account: &AccountChanges, now: Moment) -> String {
+fn sentence(account: &AccountChanges, reasons: &BTreeMap<String, String>, now: Moment) -> String {
     let change = account.after.saturating_sub(account.before);
     let since = in_words(account.since, now);
     let name = account_name(account);
@@ -152,12 +180,15 @@ fn sentence(account: &AccountChanges, now: Moment) -> String {
     let mut parts: Vec<(i64, String)> = causes
         .iter()
         .filter_map(|(cause, entries)| {
-            let sum = entries.iter().map(|entry| entry.bytes).sum::<i64>();
-            Some((sum, about((*cause)?, entries, sum)))
+            let cause = (*cause)?;
+            let (sum, subject) = subject(cause, entries);
+            Some((sum, about(cause, sum, subject.as_deref(), reasons)))
         })
         .filter(|(sum, _)| *sum != 0)
         .collect();
     parts.sort_by_key(|(sum, _)| std::cmp::Reverse(sum.unsigned_abs()));
+    let largest = parts.first().map_or(0, |(sum, _)| sum.unsigned_abs());
+    parts.retain(|(sum, _)| sum.unsigned_abs() >= largest / SMALLEST_PART);
     let of_sign = |is_growth: bool| {
         let named = parts.iter().filter(|(sum, _)| (*sum > 0) == is_growth).take(NAMED_CAUSES);
         named.map(|(sum, about)| format!("{} {about}", bytes(*sum))).collect::<Vec<_>>().join(", ")
@@ -167,7 +198,7 @@ fn sentence(account: &AccountChanges, now: Moment) -> String {
         0 if parts.is_empty() => return format!("{name} has not changed since {since}."),
         0 => return format!("{name} is as large as {since}: {more}; less {less}."),
         1.. => (more, ("less", less), "grew"),
-        ..0 => (less, ("more", more), "shrank"),
+        ..0 => (less, ("added", more), "shrank"),
     };
     let mut says = format!("{name} {verb} by {} since {since}", bytes(change));
     if !first.is_empty() {
@@ -187,13 +218,13 @@ fn sentence(account: &AccountChanges, now: Moment) -> String {
     says
 }
 
-/// A name for people: the host of a node.
+/// A name for people: that of a node without `couchdb@`, CouchDB's default.
 fn account_name(account: &AccountChanges) -> String {
-    let host = |name: &str| name.split_once('@').map_or(name, |(_, host)| host).to_owned();
+    let host = |name: &str| name.strip_prefix("couchdb@").unwrap_or(name).to_owned();
     match (&account.volume, &*account.nodes) {
         (Some(volume), _) => host(volume),
         (None, [node]) if node == CLUSTER_NODE => "the space of indexes".to_owned(),
-        (None, nodes) => format!("the files on {}", host(&nodes.join(", "))),
+        (None, nodes) => format!("the space of files on {}", host(&nodes.join(", "))),
     }
 }
 
@@ -209,12 +240,13 @@ fn in_words(at: Moment, now: Moment) -> String {
     }
 }
 
-/// What the bytes of a cause are, with the database or index that most of them are about.
-fn about(cause: Cause, entries: &[&ChangeEntry], sum: i64) -> String {
+/// The sum of a cause, and the database or index that most of it is about.
+fn subject(cause: Cause, entries: &[&ChangeEntry]) -> (i64, Option<String>) {
     let is_index = matches!(
         cause,
         Cause::IndexRows | Cause::IndexWaste | Cause::NewIndex | Cause::IndexDeleted
     );
+    let sum: i64 = entries.iter().map(|entry| entry.bytes).sum();
     let mut subjects: BTreeMap<String, i64> = BTreeMap::new();
     for entry in entries {
         let Some(db) = &entry.database else { continue };
@@ -222,15 +254,26 @@ fn about(cause: Cause, entries: &[&ChangeEntry], sum: i64) -> String {
         let subject = design.map_or_else(|| db.clone(), |design| format!("{db}/{design}"));
         *subjects.entry(subject).or_default() += entry.bytes;
     }
-    let most = subjects.iter().max_by_key(|(_, bytes)| bytes.unsigned_abs());
-    let most = most.filter(|(_, bytes)| **bytes as f64 / sum as f64 >= NAMED_SHARE);
-    let of = most.map_or_else(String::new, |(subject, _)| format!(" of `{subject}`"));
-    let made = most.map_or_else(String::new, |(subject, _)| format!(" `{subject}`"));
+    let most = subjects.into_iter().max_by_key(|(_, bytes)| bytes.unsigned_abs());
+    let most = most.filter(|(_, bytes)| *bytes as f64 / sum as f64 >= NAMED_SHARE);
+    (sum, most.map(|(subject, _)| subject))
+}
+
+/// What the bytes of a cause are.
+fn about(cause: Cause, sum: i64, most: Option<&str>, reasons: &BTreeMap<String, String>) -> String {
+    let of = most.map_or_else(String::new, |subject| format!(" of `{subject}`"));
+    let made = most.map_or_else(String::new, |subject| format!(" `{subject}`"));
     let several = if most.is_some() { "" } else { "s" };
     let several_indexes = if most.is_some() { "index" } else { "indexes" };
     match cause {
         Cause::Documents => format!("documents{of}"),
-        Cause::Waste => format!("waste{of}"),
+        Cause::Waste => {
+            let reason = most.filter(|_| sum > 0).and_then(|subject| reasons.get(subject));
+            let reason = reason.map_or_else(String::new, |reason| {
+                format!(" that no compaction reached ({reason})")
+            });
+            format!("waste{of}{reason}")
+        }
         Cause::IndexRows => format!("rows of {several_indexes}{made}"),
         Cause::IndexWaste => format!("waste of {several_indexes}{made}"),
         Cause::NewDatabase => format!("new database{several}{made}"),
@@ -249,6 +292,7 @@ fn about(cause: Cause, entries: &[&ChangeEntry], sum: i64) -> String {
         Cause::Unknown => format!("files{of} of which only the size is known"),
         Cause::Measured => "files measured for the first time, or no longer".to_owned(),
         Cause::NotWatched => "changes while nobody watched".to_owned(),
+        Cause::Unaccounted if sum < 0 => "that no file of CouchDB explains".to_owned(),
         Cause::Unaccounted => {
             "that no file of CouchDB explains: other programs, or deleted files still open, which a restart of CouchDB frees".to_owned()
         }
@@ -291,6 +335,7 @@ mod tests {
     #[test]
     fn first_line_says_what_grew_and_why() {
         let now = Moment::parse("2026-11-26T08:00:00Z").unwrap();
+        let reasons = BTreeMap::from([("telemetry".to_owned(), "window".to_owned())]);
         let grown = account(vec![
             entry(Cause::Waste, "telemetry", "", 29),
             entry(Cause::NewIndex, "orders", "_design/clients", 9),
@@ -299,23 +344,25 @@ mod tests {
             entry(Cause::Compaction, "a", "", -1),
         ]);
         assert_eq!(
-            sentence(&grown, now),
-            "couch-a grew by 41 GiB since yesterday 08:00: 29 GiB waste of `telemetry`, 9 GiB new index `orders/_design/clients`, 4 GiB documents; less 1 GiB freed by compaction of `a`."
+            sentence(&grown, &reasons, now),
+            "couch-a grew by 41 GiB since yesterday 08:00: 29 GiB waste of `telemetry` that no compaction reached (window), 9 GiB new index `orders/_design/clients`, 4 GiB documents; less 1 GiB freed by compaction of `a`."
         );
-        let answer = Changes::of(std::slice::from_ref(&grown), grown.since, now);
+        let accounts = std::slice::from_ref(&grown);
+        assert_eq!(Changes::wasted(accounts), ["telemetry".to_owned()].into());
+        let answer = Changes::of(accounts, &reasons, (grown.since, now));
         let [volume] = &*answer.volumes else { panic!("one volume") };
         let sum: i64 = volume.entries.iter().map(|entry| entry.bytes).sum();
         assert_eq!(volume.after_bytes - volume.before_bytes, sum);
         assert_eq!(
-            sentence(&account(Vec::new()), now),
+            sentence(&account(Vec::new()), &reasons, now),
             "couch-a has not changed since yesterday 08:00."
         );
         let gone = account(vec![entry(Cause::DatabaseDeleted, "old", "", -3)]);
         assert_eq!(
-            sentence(&gone, now),
+            sentence(&gone, &reasons, now),
             "couch-a shrank by 3 GiB since yesterday 08:00: 3 GiB deleted database `old`."
         );
-        let nothing = Changes::of(&[], now, now);
+        let nothing = Changes::of(&[], &reasons, (now, now));
         assert!(nothing.says[0].starts_with("There are no books yet"));
     }
 }

@@ -24,7 +24,10 @@ use crate::{
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
@@ -416,6 +419,20 @@ impl Details {
         let target = most.and_then(|held| plan.snapshot.target(held.largest.1));
         target.map_or((None, None, None), |target| reason_of(plan, target))
     }
+}
+
+/// Why most of what is reclaimable in these databases is not compacted now, in a word each.
+pub fn waste_reasons(
+    plan: &Plan,
+    names: &BTreeSet<String>,
+    now: Moment,
+) -> BTreeMap<String, String> {
+    let details = details(plan, names.iter().map(String::as_str), now);
+    let reasons = details.into_iter().filter_map(|(name, details)| {
+        let (refused, not_taken, _) = details.reason(plan);
+        Some((name.to_owned(), refused.or(not_taken)?.replace('_', " ")))
+    });
+    reasons.collect()
 }
 
 /// The details of these databases.

@@ -8,7 +8,7 @@ use crate::{
         Plan,
         pressure::{Pressures, Signal},
     },
-    table::{DiskUsage, FoundShards, Node, NodeIx, NodeSmoosh, SmooshChannel, Totals, VolumeUsage},
+    table::{DiskUsage, Node, NodeIx, NodeSmoosh, SmooshChannel, Totals, VolumeUsage},
     text::Label,
 };
 use couchdb_client::OwnAddress;
@@ -96,8 +96,10 @@ fn findings(node: &Node) -> Vec<Word> {
     let finding = Word::Borrowed(
         "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it",
     );
-    let foreign = node.found_shards.and_then(FoundShards::problem).map(Word::Owned);
-    needs_address.then_some(finding).into_iter().chain(foreign).collect()
+    let foreign = node.foreign_directory.as_deref().map(|problem| Word::Owned(problem.to_owned()));
+    let unread = node.unread_tasks.as_deref();
+    let unread = unread.map(|why| Word::Owned(format!("what runs on it is unknown: {why}")));
+    needs_address.then_some(finding).into_iter().chain(foreign).chain(unread).collect()
 }
 
 /// The nodes of a plan, without the pseudo node.
@@ -271,6 +273,15 @@ mod tests {
         table::{DbName, Draft},
     };
     use couchdb_names::Signature;
+
+    #[test]
+    fn findings_say_that_running_tasks_could_not_be_read() {
+        let unread = Some("GET /_node/couchdb@a/_active_tasks: larger than 16 MiB".into());
+        let found = findings(&Node { unread_tasks: unread, ..Node::default() });
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert!(only.starts_with("what runs on it is unknown: GET /_node/"), "{only}");
+        assert_eq!(findings(&Node::default()).len(), 0);
+    }
 
     #[test]
     fn sums_reclaimable_bytes_by_directory_content() {

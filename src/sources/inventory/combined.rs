@@ -31,7 +31,7 @@ impl Source for Sources {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
         let observations = match (&stage, &self.http, &self.files) {
             (Stage::Disk, ..) => {
-                let files = self.files.clone().map(FilesSource::disk);
+                let files = self.files.clone().map(|files| files.disk(self.http.clone()));
                 let elsewhere = self.elsewhere.iter().map(|directories| directories.read());
                 stream::select_all(files.into_iter().chain(elsewhere)).boxed()
             }

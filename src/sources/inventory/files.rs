@@ -4,8 +4,8 @@
 //! changed files.
 
 use super::{
-    CompactionFile, DbFile, DiskWalk, FoundFile, MapRead, Members, Observation, PartFile,
-    ReadError, Stage,
+    CompactionFile, DbFile, DiskWalk, FoundFile, HttpSource, MapRead, Members, Observation,
+    PartFile, ReadError, Stage,
 };
 use crate::{
     datadir::{
@@ -22,12 +22,21 @@ use futures::{
     stream::{self, BoxStream},
 };
 use std::{
+    future::ready,
     num::NonZero,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
+    time::Duration,
 };
-use tokio::{sync::mpsc, task, time::Instant};
+use tokio::{
+    sync::mpsc,
+    task,
+    time::{Instant, timeout_at},
+};
 use wall_clock::{Clock, Moment};
 
 /// The maximum number of reading threads: more do not make a disk faster, and CouchDB needs it too.
@@ -35,6 +44,17 @@ const MAX_THREADS: usize = 4;
 
 /// The maximum number of unhandled batches; a walk that gets further ahead waits.
 const MAX_WAITING_BATCHES: usize = 4;
+
+/// The maximum number of shards whose UUIDs are compared with CouchDB's in each sweep. Not every file of
+/// another node exists on this one.
+const MAX_UUID_REQUESTS: usize = 8;
+
+/// The number of files that show that a directory is another node's, if no UUID is equal. One file alone
+/// may just have been replaced.
+const MAX_DIFFERING_UUIDS: u32 = 3;
+
+/// How long a walk waits for CouchDB's UUIDs.
+const UUIDS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the directories of one node.
 #[derive(Clone, Debug)]
@@ -44,16 +64,57 @@ pub struct FilesSource {
     clock: Clock,
     /// The results of the previous walk.
     known: Arc<Mutex<Arc<WalkCache>>>,
+    /// Whether CouchDB's last answers showed that the files are another node's.
+    is_foreign: Arc<AtomicBool>,
 }
 
 impl FilesSource {
     /// A source over the directories of `node`.
     pub fn new(node: &str, roots: NodeDirectories, clock: Clock) -> Self {
-        Self { node: node.into(), roots: Arc::new(roots), clock, known: Arc::default() }
+        let (node, roots) = (node.into(), Arc::new(roots));
+        Self { node, roots, clock, known: Arc::default(), is_foreign: Arc::default() }
     }
 
-    /// Walks the directories.
-    pub(super) fn disk(self) -> BoxStream<'static, Observation> {
+    /// Walks the directories, unless CouchDB's answers show that they are another node's.
+    pub(super) fn disk(self, http: Option<HttpSource>) -> BoxStream<'static, Observation> {
+        let observations = async move {
+            if let Some(http) = http {
+                let is_foreign = self.compare_uuids(http).await;
+                if is_foreign.unwrap_or_else(|| self.is_foreign.load(Ordering::Relaxed)) {
+                    self.is_foreign.store(true, Ordering::Relaxed);
+                    let (node, problem) = (Arc::clone(&self.node), self.foreign_problem());
+                    let foreign = Observation::ForeignDirectory { node, problem };
+                    return stream::once(ready(foreign)).boxed();
+                }
+                self.is_foreign.store(false, Ordering::Relaxed);
+            }
+            self.walked()
+        };
+        stream::once(observations).flatten().boxed()
+    }
+
+    async fn compare_uuids(&self, http: HttpSource) -> Option<bool> {
+        let roots = Arc::clone(&self.roots);
+        let read = move || datadir::some_file_uuids(&roots.data, MAX_UUID_REQUESTS);
+        let files = task::spawn_blocking(read).await.ok()?;
+        let reported = |db: String| {
+            let (http, node) = (http.clone(), Arc::clone(&self.node));
+            async move { http.file_uuid(&node, &db).await }
+        };
+        are_foreign(files, reported).await
+    }
+
+    fn foreign_problem(&self) -> String {
+        let (node, directory) = (&self.node, self.roots.data.display());
+        let written = datadir::directory_owner(&self.roots.data).filter(|owner| **owner != **node);
+        let written =
+            written.map(|owner| format!(" ({owner} wrote them last)")).unwrap_or_default();
+        format!(
+            "the files in {directory} are not {node}'s{written}: CouchDB has other files of the same names, so none of these is used; give the data directory of {node}"
+        )
+    }
+
+    fn walked(self) -> BoxStream<'static, Observation> {
         let (batches, waiting) = mpsc::channel(MAX_WAITING_BATCHES);
         let node = Arc::clone(&self.node);
         let walking = task::spawn_blocking(move || self.walk(&batches));
@@ -108,6 +169,28 @@ impl FilesSource {
         };
         stream::iter(observations).boxed()
     }
+}
+
+/// Whether files are another node's: CouchDB reports other UUIDs for files of the same names. `None` if
+/// no two UUIDs could be compared.
+async fn are_foreign<F: Future<Output = Option<String>>>(
+    files: Vec<(String, String)>,
+    reported: impl Fn(String) -> F,
+) -> Option<bool> {
+    let (deadline, mut differing) = (Instant::now() + UUIDS_TIMEOUT, 0);
+    for (db, uuid) in files {
+        match timeout_at(deadline, reported(db)).await {
+            // One equal file proves the directory.
+            Ok(Some(reported)) if reported == uuid => return Some(false),
+            Ok(Some(_)) => differing += 1,
+            Ok(None) => {}
+            Err(_) => break,
+        }
+        if differing >= MAX_DIFFERING_UUIDS {
+            break;
+        }
+    }
+    (differing > 0).then_some(true)
 }
 
 impl FoundFile {
@@ -169,5 +252,42 @@ impl ReadError {
     pub(crate) fn of_file(path: &str, problem: ReadProblem) -> Self {
         let message = format!("{path}: {}", problem.explanation());
         Self { reason: problem.label(), message, right: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// The verdict about files whose UUIDs CouchDB reports as these; and the number of requests.
+    async fn judged(reported: &[(&str, Option<&str>)]) -> (Option<bool>, usize) {
+        let files = reported.iter().map(|(db, _)| ((*db).to_owned(), "own".to_owned())).collect();
+        let asked = Cell::new(0);
+        let verdict = are_foreign(files, |db| {
+            asked.set(asked.get() + 1);
+            async move {
+                let (_, uuid) = reported.iter().find(|(name, _)| *name == db)?;
+                if *uuid == Some("never") {
+                    std::future::pending::<()>().await;
+                }
+                uuid.map(ToOwned::to_owned)
+            }
+        });
+        (verdict.await, asked.get())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn directory_is_foreign_only_if_every_compared_uuid_differs() {
+        let (own, other, none) = (Some("own"), Some("other"), None);
+        assert_eq!(judged(&[("a", own), ("b", other)]).await, (Some(false), 1));
+        assert_eq!(judged(&[("a", other), ("b", none), ("c", own)]).await, (Some(false), 3));
+        let many = [("a", other), ("b", other), ("c", other), ("d", own)];
+        assert_eq!(judged(&many).await, (Some(true), 3), "three are enough");
+        assert_eq!(judged(&[("a", none), ("_dbs", other)]).await, (Some(true), 2), "no shards");
+        assert_eq!(judged(&[("a", none), ("_dbs", none)]).await, (None, 2), "nothing was compared");
+        assert_eq!(judged(&[]).await, (None, 0));
+        let hangs = [("a", other), ("b", Some("never")), ("c", own)];
+        assert_eq!(judged(&hangs).await, (Some(true), 2));
     }
 }

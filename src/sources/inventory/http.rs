@@ -280,6 +280,11 @@ impl HttpSource {
         Observation::Shard { ix, facts }
     }
 
+    /// The UUID that a node reports for one of its files; `None` if it has no such file or none was read.
+    pub(super) async fn file_uuid(&self, node: &str, db: &str) -> Option<String> {
+        self.client.shard_info(node, db, Cache::Cold).await.ok()?.uuid
+    }
+
     /// Whether the shard map still lists the database of a shard whose file does not exist. CouchDB deletes the
     /// entry before the files. What cannot be asked counts as listed, as it was when the files were.
     async fn is_mapped(&self, shard: &str) -> bool {

@@ -147,6 +147,13 @@ pub enum Observation {
         /// The result of the walk.
         disk: Result<DiskWalk, ReadError>,
     },
+    /// The directories that are read for a node are another node's; nothing of them is reported.
+    ForeignDirectory {
+        /// The node.
+        node: Arc<str>,
+        /// What shows it, and what to do, in a sentence.
+        problem: String,
+    },
     /// Files of a node that another process reads.
     PeerFiles {
         /// The node.

@@ -1,6 +1,7 @@
-//! Scans of a data directory without a CouchDB.
+//! Scans of a data directory, without a CouchDB and with another one's.
 
-use super::{Ran, recliner, widest};
+use super::{NODES, Ran, Site, recliner, widest, world};
+use couchdb_sim::DiskFile;
 use std::{fs, path::Path};
 
 fn put(root: &Path, name: &str, file: &str) {
@@ -111,6 +112,35 @@ async fn directory_tables_fit_without_wrapping_names() {
             assert_eq!(rows("TARGET ").len(), 2, "{}", scan.out);
             let [_, views, total] = &rows("NODE")[..] else { panic!("{}", scan.out) };
             assert!(views.starts_with("1 view index ") && total.starts_with("total "), "{views}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn directory_of_another_node_is_refused_and_its_files_are_not_used() {
+    let site = Site::open(world()).await;
+    let root = tempfile::tempdir().unwrap();
+    // Files of the same names, as another node of the cluster has them.
+    for file in site.cluster.walk(NODES[0]).unwrap().files {
+        if let DiskFile::Shard(shard) = file {
+            put(root.path(), &format!("{}.couch", shard.name), "updates.couch");
+        }
+    }
+    let data_dir = root.path().display().to_string();
+    let words = ["--node", NODES[0], "--data-dir", &data_dir, "--format", "json"];
+    for command in ["scan", "advise"] {
+        let ran = site.run(&[&[command], &words[..]].concat()).await;
+        assert_eq!(ran.code, 2, "{ran:?}");
+        let said = format!("the files in {data_dir} are not {}'s", NODES[0]);
+        assert!(
+            ran.err.contains(&said) && ran.err.contains("give the data directory"),
+            "{}",
+            ran.err
+        );
+        if command == "scan" {
+            let targets = ran.json()["targets"].as_array().unwrap().clone();
+            assert!(!targets.is_empty());
+            assert!(targets.iter().all(|it| it["source"] != "files"), "{targets:?}");
         }
     }
 }

@@ -35,6 +35,8 @@ lenient! {
         pub compact_running: Option<bool>,
         /// The version of the file format; 8 since 3.0.
         pub disk_format_version: Option<u64>,
+        /// The file's own UUID: each copy of a shard has another one, which a compaction keeps.
+        pub uuid: Option<String>,
         /// The storage engine, `couch_bt_engine`.
         pub engine: Option<String>,
         /// For one node, the time in microseconds when the file was opened; for the cluster, the

@@ -36,7 +36,7 @@ fn some(text: &str) -> Option<String> {
 
 #[test]
 fn reads_all_fields_of_a_real_shard() {
-    let expected = |file, active, time: &str, db: &str| ShardInfo {
+    let expected = |file, active, time: &str, (db, uuid): (&str, &str)| ShardInfo {
         db_name: some(db),
         sizes: Sizes { file: Some(file), active: Some(active), external: Some(169_646) },
         doc_count: Some(113),
@@ -46,6 +46,7 @@ fn reads_all_fields_of_a_real_shard() {
         purge_seq: Some(0),
         compact_running: Some(false),
         disk_format_version: Some(8),
+        uuid: some(uuid),
         engine: some("couch_bt_engine"),
         instance_start_time: some(time),
     };
@@ -55,7 +56,7 @@ fn reads_all_fields_of_a_real_shard() {
             266_450,
             48_424,
             "1795225160600085",
-            "shards/00000000-3fffffff/rec_app.1795225160",
+            ("shards/00000000-3fffffff/rec_app.1795225160", "e634547213053110e128747da706f24b"),
         )
     );
     assert_eq!(
@@ -64,13 +65,16 @@ fn reads_all_fields_of_a_real_shard() {
             250_066,
             46_929,
             "1795227144898698",
-            "shards/00000000-3fffffff/rec_app.1795227144",
+            ("shards/00000000-3fffffff/rec_app.1795227144", "229262c3c0291f3a58d8d8a340fd5af2"),
         )
     );
     for version in VERSIONS {
         let running: ShardInfo = body(version, "node_shard_right_after_compact");
         assert_eq!(running.compact_running, Some(true), "{version}");
     }
+    let uuid = |file| body::<ShardInfo>("3.5.0", file).uuid;
+    assert_eq!(uuid("node_shard"), uuid("node_shard_after_compact"));
+    assert_ne!(uuid("node_shard"), uuid("node_shard_on_other_node"));
 }
 
 #[test]

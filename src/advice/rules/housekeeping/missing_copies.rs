@@ -6,7 +6,7 @@ use crate::{
         Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording, grouped_by, total,
     },
     model::target::{TargetKind, TargetState},
-    table::{DbIx, TargetRef},
+    table::{DbIx, Node, TargetRef},
     text::{counted, size::format_size_short},
 };
 use couchdb_names::Range;
@@ -21,6 +21,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    renamed(situation, findings);
     let missing = by_database(situation, &situation.survey.missing);
     let unseen = by_database(situation, &situation.survey.on_strangers);
     if missing.is_empty() && unseen.is_empty() {
@@ -122,6 +123,49 @@ fn finding(first: TargetRef<'_>, targets: &[TargetRef<'_>], loss: &Loss) -> Word
             ("nodes", nodes_of(targets).into()),
         ],
         remedy: remedy(name, loss),
+    }
+}
+
+/// Offers a finding about each member that is down while another node has files of most of its copies, at
+/// places where the shard map has none: a node that has changed its name.
+fn renamed(situation: &Situation<'_>, findings: &mut Findings) {
+    let snapshot = situation.snapshot();
+    let is_down = |node: &Node| node.is_member && node.is_up == Some(false);
+    if situation.survey.orphans.is_empty() || !snapshot.nodes().iter().any(|node| is_down(node)) {
+        return;
+    }
+    let orphans = situation.survey.orphans.iter().filter_map(|ix| snapshot.target(*ix));
+    let held: BTreeMap<_, &str> =
+        orphans.map(|target| ((target.db(), target.range()), target.node())).collect();
+    let placed = snapshot.targets().filter(|target| {
+        target.kind() == TargetKind::Db
+            && target.state() != TargetState::Orphan
+            && target.range().is_some()
+            && snapshot.node(target.node_ix()).is_some_and(is_down)
+    });
+    for (node, copies) in grouped_by(placed.map(|target| (target.node(), target))) {
+        let holders =
+            copies.iter().filter_map(|copy| held.get(&(copy.db(), copy.range())).copied());
+        let holders = grouped_by(holders.map(|holder| (holder, ())));
+        let most = holders.into_iter().max_by_key(|(_, found)| found.len());
+        let Some((holder, found)) = most.filter(|(_, found)| found.len() * 2 > copies.len()) else {
+            continue;
+        };
+        let (total, found) = (copies.len() as u64, found.len() as u64);
+        findings.offer_as(Severity::Warning, Gain::Unknown, || Wording {
+            subject: Subject::Node(node.to_owned()),
+            says: format!(
+                "{node} is a member and down, and {holder} has the files of {found} of its {}: {holder} seems to be {node} under another name.",
+                counted(total, "shard copy", "shard copies"),
+            ),
+            evidence: vec![("copies", total.into()), ("found", found.into())],
+            remedy: vec![
+                Remedy::get("Compare the names of the members:", &["_membership"]),
+                Remedy::choice(format!(
+                    "If {holder} was {node} before: stop it, give it the name {node} again (-name in vm.args, NODENAME in a container), and start it. Delete no files on it before."
+                )),
+            ],
+        });
     }
 }
 
@@ -291,6 +335,28 @@ mod tests {
                 .ends_with("; the only other copies of 1 range are on nodes that are no members.")
         );
         assert!(!texts(missing).contains("_sync_shards") && !texts(missing).contains("backup"));
+    }
+
+    #[test]
+    fn node_whose_files_are_on_another_one_seems_renamed() {
+        let shard = |node, range| Shard::new("orders", node, range, 5 * MIB);
+        let orphan = |range| Shard { state: TargetState::Orphan, ..shard("b", range) };
+        let found = |shards: &[Shard], is_up| {
+            let mut cluster = TestCluster::with_shards(shards);
+            let old = cluster.draft.find_node("a").unwrap();
+            cluster.draft.update_node(old, |node| node.is_up = is_up);
+            cluster.findings_of(&RULE)
+        };
+        let shards = [shard("a", 0), shard("a", 1), shard("a", 2), orphan(0), orphan(1)];
+        let renamed = found(&shards, Some(false));
+        let [only] = &renamed[..] else { panic!("{renamed:?}") };
+        assert_eq!(
+            only.says,
+            "a is a member and down, and b has the files of 2 of its 3 shard copies: b seems to be a under another name."
+        );
+        assert_eq!(found(&shards, Some(true)), []);
+        assert_eq!(found(&shards, None), [], "unknown");
+        assert_eq!(found(&shards[..4], Some(false)), [], "one of three");
     }
 
     #[test]

@@ -130,19 +130,18 @@ async fn space_of_another_nodes_directory_is_unknown() {
     let space =
         |disks: Arc<Disks>| disks.volumes.first().unwrap().space.map(|space| space.available);
     assert_eq!(space(running.at(1).await), Some(7));
-    let found = |found| {
+    let found = |problem: Option<&str>| {
         let mut draft = Draft::new(5);
         let at = draft.get_or_add_node("couchdb@a");
-        let found = FoundShards { found, listed: 35 };
-        draft.update_node(at, |node| node.found_shards = Some(found));
+        draft.update_node(at, |node| node.foreign_directory = problem.map(Into::into));
         draft.publish(Moment::from_unix(START))
     };
-    running.snapshots.send_replace(found(0));
+    running.snapshots.send_replace(found(Some("has 0 of the 35 files")));
     let disks = running.at(6).await;
     assert_eq!(space(Arc::clone(&disks)), None);
     let problem = disks.volumes.first().unwrap().problem.as_deref();
     assert!(problem.is_some_and(|problem| problem.contains("0 of the 35")), "{problem:?}");
-    running.snapshots.send_replace(found(35));
+    running.snapshots.send_replace(found(None));
     assert_eq!(space(running.at(6).await), Some(7));
 }
 

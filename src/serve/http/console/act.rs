@@ -14,7 +14,13 @@ use crate::{
     plan::{Decision, Plan, RefusalReason},
     serve::{
         console::{self, AskedCompaction, Confirmation, Given},
-        http::{admin, error::ApiError, guard, state::AppState, turn::in_turn},
+        http::{
+            admin,
+            error::ApiError,
+            guard,
+            state::AppState,
+            turn::{in_turn, read_body},
+        },
         report::{
             self, RunLine, StartLine,
             orders::{CompactOrder, OrderName, OrderRequest, RunOrder},
@@ -212,7 +218,7 @@ pub(super) async fn act(
     }
     let (head, form) = request.into_parts();
     let read = async {
-        let given = form_of(form, MAX_FORM).await?;
+        let given = form_of(&read_body(Request::new(form), MAX_FORM).await?)?;
         Ok((name_of(&given)?, given))
     };
     let (name, given) = match read.await {

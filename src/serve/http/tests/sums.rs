@@ -4,18 +4,24 @@ use super::*;
 use crate::{
     advice::{AdviceInputs, check},
     jobs::TargetConstraints,
-    model::settings::Settings,
+    ledger::Books,
+    model::{cause::Cause, settings::Settings, target::CLUSTER_NODE},
     plan::{
         Rules,
         disk::{Disks, Volume, VolumeSpace},
     },
     serve::report::{
-        self, Advice, DatabaseLine, Databases, Planned, Queues as QueuesAnswer, Space, Targets,
-        Usage,
+        self, Advice, Changes, DatabaseLine, Databases, HourLine, Hours, Planned,
+        Queues as QueuesAnswer, Report, Space, Targets, Usage, WasteCourse,
     },
-    table::{DiskUsage, PartSums},
-    text::size::{format_size, format_size_short},
+    serve::report_document,
+    table::{DiskUsage, Movement, Movements, NodeFiles, PartSums},
+    text::{
+        document::markdown,
+        size::{format_size, format_size_short},
+    },
 };
+use tokio::task::JoinSet;
 
 const NODES: [&str; 3] = ["couchdb@a", "couchdb@b", "couchdb@c"];
 const HALVES: [Range; 2] =
@@ -244,6 +250,74 @@ async fn every_quantity_has_the_same_value_everywhere() {
             ("metric", metric("recliner_queue_size")),
         ],
     );
+}
+
+/// Books of a node on which waste grew and a compaction freed space.
+fn books() -> Books {
+    let at = |before: u64| Moment::from_unix(NOW.unix() - before);
+    let files = |name: &str, bytes| NodeFiles {
+        name: name.into(),
+        bytes,
+        is_complete: true,
+        is_member: true,
+    };
+    let nodes = |bytes| vec![files(CLUSTER_NODE, 0), files(NODES[0], bytes)];
+    let mib = |count: i64| count << 20;
+    let entry =
+        |cause, bytes| Movement { node: 1, cause, db: "orders".into(), design: "".into(), bytes };
+    let mut books = Books::resume(None, Duration::from_secs(7_200), at(7_200));
+    books.receive(Movements { nodes: nodes(mib(900)), entries: Vec::new() }, at(7_200));
+    let entries = vec![entry(Cause::Waste, mib(30)), entry(Cause::Compaction, mib(-500))];
+    books.receive(Movements { nodes: nodes(mib(430)), entries }, at(60));
+    books
+}
+
+#[tokio::test]
+async fn a_report_has_the_numbers_of_the_routes() {
+    let (mut surface, mut tasks) = (surface().0, JoinSet::new());
+    surface.state.journal = journal::surface(&mut tasks).await.state.journal;
+    surface.state.ledger = watch::channel(Arc::new(books())).1;
+    let report: Report = surface.answer("/api/v1/report?since=90m").await;
+    let space: Space = surface.answer("/api/v1/space").await;
+    let changes: Changes = surface.answer("/api/v1/changes?since=90m").await;
+    let databases: Databases = surface.answer("/api/v1/databases?limit=10").await;
+    let hours: Hours = surface.answer("/api/v1/history/hours?since=90m").await;
+    let advice: Advice = surface.answer("/api/v1/advice").await;
+    assert_eq!(report.space, space);
+    assert_eq!(report.changes, changes);
+    assert_eq!(report.databases, databases);
+    assert_eq!(report.compactions, HourLine::sum(&hours.hours));
+    assert_eq!(report.advice, advice);
+    let after = space.reclaimable_bytes.unwrap();
+    let waste = WasteCourse {
+        after_bytes: Some(after),
+        since: Some(changes.volumes[0].since.clone()),
+        grown_bytes: 30 * MIB,
+        freed_bytes: 500 * MIB,
+        before_bytes: Some(after + 470 * MIB),
+    };
+    assert_eq!(report.waste, waste);
+    assert_eq!(report.compactions.compactions, 4);
+    let cost = report.cost.as_ref().unwrap();
+    let gib = (1_u64 << 30) as f64;
+    assert_eq!(cost.waste_per_month, Some(after as f64 / gib / 2.0));
+
+    let page = report_document(&report);
+    assert!(!page.contains("<script") && !page.contains("href=") && page.contains("<style>"));
+    let text = markdown(&report.title(), &report.blocks());
+    let [volume] = &*changes.volumes else { panic!("one node: {changes:?}") };
+    let mut expected = vec![
+        format_size_short(after + 470 * MIB),
+        format_size(volume.before_bytes.unsigned_abs()).to_string(),
+        format_size(volume.after_bytes.unsigned_abs()).to_string(),
+        format!("{} and wrote", format_size_short(report.compactions.freed_bytes)),
+        "all suspended by ann: backup".to_owned(),
+    ];
+    expected.extend(databases.databases.iter().map(|it| format_size(it.file_bytes).to_string()));
+    for says in expected {
+        assert!(page.contains(&says), "{says}: {page}");
+        assert!(text.contains(&says), "{says}: {text}");
+    }
 }
 
 /// A file whose last compaction showed that another one frees less than its sizes suggest; and `_users`, whose
@@ -496,14 +570,14 @@ async fn unused_files_are_unknown_where_no_directory_is_read() {
     assert_eq!((space.file_bytes, space.unmeasured), (Some(3 * MIB), 1));
     let page = surface.get("/").await;
     assert!(!page.text().contains("0 B"), "{}", page.text());
-    for says in ["on disk: shards and views", "1 node's directories are not read"] {
+    for says in ["on disk: shards and views", "<code>--data-dir</code> reads them"] {
         assert!(page.text().contains(says), "{says}: {}", page.text());
     }
     let view = AdviceView::found(Vec::new(), NOW);
     let advice = Advice::of(&view, &surface.state.plan.borrow(), NOW);
     assert_eq!(
         advice.says,
-        "At least 2 MiB reclaimable, of at least 3 MiB on disk. No recommendations about what was read. 1 shard or view was not looked at: sizes are unknown. The directories of 1 node are not read: leftovers, trash and the sizes of stale indexes are unknown there."
+        "At least 2 MiB reclaimable, of at least 3 MiB on disk. No recommendations about what was read. 1 shard or view was not looked at: sizes are unknown. Leftovers, trash and the sizes of stale indexes are unknown; `--data-dir /opt/couchdb/data` reads them from CouchDB's directory."
     );
 
     // Nothing at all is known of the sizes of shards, but those of views are: a lower bound.

@@ -1,0 +1,392 @@
+//! What happened since a time and what is open, to send to somebody: a view of other answers.
+
+use super::{
+    Advice, Changes, Databases, EventLine, HourLine, Space, SuspensionLine, VolumeChanges,
+    VolumeSpaceLine,
+};
+use crate::{
+    model::cause::Cause,
+    plan::RefusalReason,
+    text::{
+        Label as _, capital, counted,
+        document::Block,
+        listed,
+        size::{bound_in_words, format_size, format_size_short, signed},
+        three_digits_short,
+    },
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
+use wall_clock::Moment;
+
+/// Volumes with a sentence, and volumes and pieces of advice in a table or list.
+const SAID: usize = 5;
+const LISTED: usize = 20;
+
+/// Books of two disks that begin within this time begin together.
+const HOUR: Duration = Duration::from_secs(3_600);
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// What happened since a time, and what is open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// The begin; what is kept by the hour begins at a full hour before.
+    pub since: String,
+    /// The end: when the report was made.
+    pub until: String,
+    /// The nodes of the cluster.
+    pub nodes: Vec<String>,
+    /// Bytes at the end, as in `/api/v1/space`.
+    pub space: Space,
+    /// How the bytes that compactions would free changed.
+    pub waste: WasteCourse,
+    /// What changed on the disks, as in `/api/v1/changes`.
+    pub changes: Changes,
+    /// What compactions did, as in `/api/v1/history/hours`.
+    pub compactions: HourLine,
+    /// Whether all compactions are counted; otherwise only the newest 10,000.
+    pub complete: bool,
+    /// The ten databases that waste most, as in `/api/v1/databases`.
+    pub databases: Databases,
+    /// What to do, as in `/api/v1/advice`.
+    pub advice: Advice,
+    /// Advice that no longer applies.
+    pub advice_done: Vec<AdviceDone>,
+    /// What is suspended.
+    pub suspensions: Vec<SuspensionLine>,
+    /// What was suspended and resumed, as in `/api/v1/events`.
+    pub suspended: Vec<EventLine>,
+    /// What disks cost; null if `report.price_per_gib_month` is not set.
+    pub cost: Option<Cost>,
+}
+
+/// How the bytes that compactions would free changed, by the books of the disks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WasteCourse {
+    /// Bytes that compactions would free at the end; null if unknown.
+    pub after_bytes: Option<u64>,
+    /// Since when the books cover every disk, at or after the begin of the report; null if there are none, or if they
+    /// begin at different times.
+    pub since: Option<String>,
+    /// Bytes by which writes made more waste.
+    pub grown_bytes: u64,
+    /// Bytes that compactions removed from the disks.
+    pub freed_bytes: u64,
+    /// Bytes of waste at `since`, which follow from the other three; null if unknown.
+    pub before_bytes: Option<u64>,
+}
+
+/// A piece of advice that no longer applies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AdviceDone {
+    /// The kind of advice.
+    pub code: String,
+    /// What it was about.
+    pub subject: String,
+    /// Since when it no longer applies.
+    pub at: String,
+    /// Bytes that went from the database that it was about, in the time of the report: compactions, cleanups and
+    /// deletions; null if it was not about one, or if nothing is known.
+    pub freed_bytes: Option<u64>,
+}
+
+/// What disks cost, in the currency of the price.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cost {
+    /// The price of a GiB for a month.
+    pub price_per_gib_month: f64,
+    /// What the bytes that compactions would free cost in a month; null if unknown.
+    pub waste_per_month: Option<f64>,
+    /// What the bytes that compactions freed would cost in a month.
+    pub freed_per_month: f64,
+}
+
+/// The answers that a report is made of.
+#[derive(Clone, Debug)]
+pub struct ReportAnswers {
+    /// The nodes of the cluster.
+    pub nodes: Vec<String>,
+    /// The space at present.
+    pub space: Space,
+    /// The changes.
+    pub changes: Changes,
+    /// The compactions.
+    pub compactions: HourLine,
+    /// Whether these are all.
+    pub complete: bool,
+    /// The databases that waste most.
+    pub databases: Databases,
+    /// The advice at present.
+    pub advice: Advice,
+    /// The events of advice that no longer applied, and of suspensions, the oldest first.
+    pub events: Vec<EventLine>,
+    /// What is suspended.
+    pub suspensions: Vec<SuspensionLine>,
+    /// The price of a GiB for a month.
+    pub price: Option<f64>,
+}
+
+impl Report {
+    /// The report about the time between two moments.
+    pub fn of(answers: ReportAnswers, since: String, until: String) -> Self {
+        let waste = WasteCourse::of(&answers.space, &answers.changes);
+        let cost = answers.price.map(|price_per_gib_month| {
+            let cost = |bytes: u64| bytes as f64 / GIB * price_per_gib_month;
+            Cost {
+                price_per_gib_month,
+                waste_per_month: waste.after_bytes.map(cost),
+                freed_per_month: cost(answers.compactions.freed_bytes),
+            }
+        });
+        let advice_done = done(&answers);
+        let is_suspension = |event: &EventLine| event.scope.is_some();
+        Self {
+            since,
+            until,
+            nodes: answers.nodes,
+            space: answers.space,
+            waste,
+            changes: answers.changes,
+            compactions: answers.compactions,
+            complete: answers.complete,
+            databases: answers.databases,
+            advice: answers.advice,
+            advice_done,
+            suspensions: answers.suspensions,
+            suspended: answers.events.into_iter().filter(is_suspension).collect(),
+            cost,
+        }
+    }
+
+    /// The title.
+    pub fn title(&self) -> String {
+        format!("CouchDB compaction, {} to {}", in_words(&self.since), in_words(&self.until))
+    }
+
+    /// What it says.
+    pub(crate) fn blocks(&self) -> Vec<Block> {
+        let mut blocks = vec![Block::Paragraph(self.advice.says.clone())];
+        for (heading, part) in [
+            ("Waste", self.says_waste()),
+            ("What filled the disks", self.says_volumes()),
+            ("Compactions", self.says_compactions()),
+            ("Databases that waste most", self.says_databases()),
+            ("Advice", self.says_advice()),
+            ("Suspended", self.says_suspensions()),
+        ] {
+            blocks.push(Block::Heading(heading.to_owned()));
+            blocks.extend(part);
+        }
+        blocks.push(Block::Paragraph(format!("Nodes: {}.", listed(&self.nodes))));
+        blocks
+    }
+
+    fn says_waste(&self) -> Vec<Block> {
+        let WasteCourse { after_bytes, since, grown_bytes, freed_bytes, before_bytes } =
+            &self.waste;
+        let bound = bound_in_words(self.space.unmeasured, self.space.estimated);
+        let size = |bytes: &Option<u64>| match bytes {
+            Some(bytes) => format!("{bound}{}", format_size_short(*bytes)),
+            None => "unknown".to_owned(),
+        };
+        let since = in_words(since.as_ref().unwrap_or(&self.since));
+        let mut says = format!(
+            "Reclaimable by compaction on {since}: {}; now: {}. In between, writes added {} of waste, and compactions took {} off the disks.",
+            size(before_bytes),
+            size(after_bytes),
+            format_size_short(*grown_bytes),
+            format_size_short(*freed_bytes)
+        );
+        if let Some(Cost { price_per_gib_month, waste_per_month, freed_per_month }) = &self.cost {
+            let waste = waste_per_month.map_or_else(|| "unknown".to_owned(), three_digits_short);
+            let [price, freed] =
+                [price_per_gib_month, freed_per_month].map(|it| three_digits_short(*it));
+            says.push_str(&format!(
+                " At {price} for a GiB and month, what is reclaimable costs {waste} a month, and what compactions freed would cost {freed}."
+            ));
+        }
+        vec![Block::Paragraph(says)]
+    }
+
+    fn says_volumes(&self) -> Vec<Block> {
+        let mut volumes: Vec<&VolumeChanges> = self.changes.volumes.iter().collect();
+        if volumes.is_empty() {
+            return vec![Block::List(self.changes.says.clone())];
+        }
+        volumes.sort_by_key(|it| Reverse((it.after_bytes - it.before_bytes).unsigned_abs()));
+        let columns = [("volume", false), ("used before", true), ("used after", true)];
+        let columns = columns.into_iter().chain([("change", true), ("full", false)]).collect();
+        let size = |bytes: i64| format_size(bytes.try_into().unwrap_or_default()).to_string();
+        let row = |volume: &&VolumeChanges| {
+            let space =
+                self.space.volumes.iter().find(|it| Some(&it.volume) == volume.volume.as_ref());
+            vec![
+                volume.name(),
+                size(volume.before_bytes),
+                size(volume.after_bytes),
+                signed(volume.after_bytes - volume.before_bytes),
+                full(space),
+            ]
+        };
+        let rows = volumes.iter().take(LISTED).map(row).collect();
+        let says = volumes.iter().take(SAID).map(|volume| volume.says.clone()).collect();
+        let mut blocks = vec![Block::Table(columns, rows), Block::List(says)];
+        if let more @ 1.. = volumes.len().saturating_sub(LISTED) {
+            let more = counted(more as u64, "more volume", "more volumes");
+            blocks.push(Block::Paragraph(format!("And {more} that changed less.")));
+        }
+        blocks
+    }
+
+    fn says_compactions(&self) -> Vec<Block> {
+        let mut says = capital(&self.compactions.says()) + ".";
+        if !self.complete {
+            says.push_str(" Only the newest 10,000 jobs are counted.");
+        }
+        vec![Block::Paragraph(says)]
+    }
+
+    fn says_databases(&self) -> Vec<Block> {
+        let columns = [("database", false), ("on disk", true), ("reclaimable", true)];
+        let more = [
+            ("growth in 7 days without compaction", true),
+            ("last compaction", false),
+            ("why not now", false),
+        ];
+        let columns = columns.into_iter().chain(more).collect();
+        let rows = self.databases.databases.iter().map(|line| {
+            let size = |bytes: u64| format_size(bytes).to_string();
+            let unknown = || "?".to_owned();
+            let not_taken = || line.not_taken.as_deref().unwrap_or_default().to_owned();
+            vec![
+                line.db.clone(),
+                size(line.file_bytes),
+                size(line.reclaimable_bytes),
+                line.growth_week_bytes.map_or_else(unknown, size),
+                line.last_compaction.as_deref().map_or_else(unknown, in_words),
+                line.reason
+                    .as_ref()
+                    .map_or_else(not_taken, |it| RefusalReason::words_of(it).to_owned()),
+            ]
+        });
+        vec![Block::Table(columns, rows.collect())]
+    }
+
+    fn says_advice(&self) -> Vec<Block> {
+        let open = self.advice.open().take(LISTED);
+        let open = open.map(|line| format!("{}: {}", line.severity, line.says)).collect();
+        let done = self.advice_done.iter().take(LISTED).map(|it| {
+            let freed = it.freed_bytes.map(|bytes| format!("; {} went", format_size_short(bytes)));
+            let (at, freed) = (in_words(&it.at), freed.unwrap_or_default());
+            format!("{} about {}, since {at}{freed}", it.code.replace('_', " "), it.subject)
+        });
+        let done: Vec<String> = done.collect();
+        let mut blocks = vec![Block::List(open)];
+        if !done.is_empty() {
+            blocks.push(Block::Paragraph("No longer applies:".to_owned()));
+            blocks.push(Block::List(done));
+        }
+        let is_empty = |block: &Block| *block == Block::List(Vec::new());
+        match blocks.iter().all(is_empty) {
+            true => vec![Block::Paragraph("None.".to_owned())],
+            false => blocks.into_iter().filter(|block| !is_empty(block)).collect(),
+        }
+    }
+
+    fn says_suspensions(&self) -> Vec<Block> {
+        let now = self.suspensions.iter().map(|line| capital(&line.says));
+        let before = self.suspended.iter().map(|event| {
+            let (at, what) = (in_words(&event.at), event.event_type.replace('_', " "));
+            let scope = event.scope.as_deref().unwrap_or_default();
+            let by = event.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+            let why = event.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+            format!("{at}: {scope} {what}{by}{why}")
+        });
+        let lines: Vec<String> = now.chain(before).collect();
+        match lines.is_empty() {
+            true => vec![Block::Paragraph("Nothing is or was suspended.".to_owned())],
+            false => vec![Block::List(lines)],
+        }
+    }
+}
+
+impl WasteCourse {
+    fn of(space: &Space, changes: &Changes) -> Self {
+        let entries = changes.volumes.iter().flat_map(|volume| &volume.entries);
+        let sum = |causes: &[Cause]| {
+            let is_one = |word: &str| causes.iter().any(|cause| cause.label() == word);
+            let of = entries.clone().filter(|entry| entry.cause.as_deref().is_some_and(is_one));
+            of.map(|entry| entry.bytes).sum::<i64>()
+        };
+        let grown = sum(&[Cause::Waste, Cause::IndexWaste]);
+        let freed = sum(&[Cause::Compaction]).saturating_neg();
+        let begins = changes.volumes.iter().filter_map(|volume| Moment::parse(&volume.since));
+        let (first, last) = (begins.clone().min(), begins.max());
+        let since = last.filter(|last| first.is_some_and(|first| first.age(*last) < HOUR));
+        let after = space.reclaimable_bytes;
+        let before = after.filter(|_| since.is_some()).and_then(|after| {
+            let after = i64::try_from(after).ok()?;
+            u64::try_from(after.checked_add(freed)?.checked_sub(grown)?).ok()
+        });
+        let positive = |bytes: i64| bytes.try_into().unwrap_or_default();
+        Self {
+            after_bytes: after,
+            since: since.map(Moment::rfc3339),
+            grown_bytes: positive(grown),
+            freed_bytes: positive(freed),
+            before_bytes: before,
+        }
+    }
+}
+
+/// Advice that applied and no longer does, the newest first.
+fn done(answers: &ReportAnswers) -> Vec<AdviceDone> {
+    let open: BTreeSet<(&str, &str)> =
+        answers.advice.advice.iter().map(|it| (&*it.code, &*it.subject.name)).collect();
+    let mut seen = BTreeSet::new();
+    let gone = answers.events.iter().rev().filter_map(|event| {
+        let (code, subject) = (event.code.as_deref()?, event.subject.as_deref()?);
+        let is_done = !open.contains(&(code, subject)) && seen.insert((code, subject));
+        is_done.then(|| AdviceDone {
+            code: code.to_owned(),
+            subject: subject.to_owned(),
+            at: event.at.clone(),
+            freed_bytes: went(&answers.changes, subject),
+        })
+    });
+    gone.collect()
+}
+
+/// Bytes that went from a database, or from the one of a design document.
+fn went(changes: &Changes, subject: &str) -> Option<u64> {
+    let db = subject.split_once("/_design/").map_or(subject, |(db, _)| db);
+    let entries = changes.volumes.iter().flat_map(|volume| &volume.entries);
+    let less = entries.filter(|entry| entry.database.as_deref() == Some(db) && entry.bytes < 0);
+    let less: u64 = less.map(|entry| entry.bytes.unsigned_abs()).sum();
+    Some(less).filter(|bytes| *bytes > 0)
+}
+
+/// When a volume will be full.
+fn full(volume: Option<&VolumeSpaceLine>) -> String {
+    let date = |at: &str| at.split('T').next().unwrap_or(at).to_owned();
+    let Some(volume) = volume.filter(|volume| volume.growth_known) else {
+        return "unknown: growth was not watched for long enough".to_owned();
+    };
+    match (&volume.full_at, &volume.full_uncompacted_at) {
+        (Some(kept), Some(never)) => {
+            format!("{}; without compaction {}", date(kept), date(never))
+        }
+        (Some(kept), None) => date(kept),
+        (None, Some(never)) => {
+            format!("not within ten years; without compaction {}", date(never))
+        }
+        (None, None) => "not within ten years".to_owned(),
+    }
+}
+
+/// A time of the API for people, in UTC.
+fn in_words(at: &str) -> String {
+    at.get(..16).map_or_else(|| at.to_owned(), |minute| minute.replace('T', " "))
+}
