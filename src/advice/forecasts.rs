@@ -137,3 +137,91 @@ impl Forecaster {
         self.made_at = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advice::test_cluster::{NOW, Shard, TestCluster},
+        model::forecast::{BookedSpan, DAY, GrowthHistory},
+        plan::disk::{Disks, Volume, VolumeSpace},
+    };
+
+    const GIB: u64 = 1 << 30;
+
+    /// The plan of a node that wrote 10 GiB of live bytes a day, with so much free.
+    fn plan(available: u64) -> Plan {
+        let shard = Shard::new("orders", "a", 0, 200 * GIB);
+        let shard = shard.grown_from(5 * 86_400, 150 * GIB, 150 * GIB);
+        let mut cluster = TestCluster::with_shards(&[shard]);
+        let space = VolumeSpace { available, size: None, held: None, measured_at: NOW };
+        let volume = |name: &str, space| Volume {
+            name: name.into(),
+            nodes: vec![name.into()],
+            space,
+            falling_since: None,
+            problem: None,
+        };
+        let volumes = vec![volume("a", Some(space)), volume("b", None)];
+        cluster.conditions.disks = Arc::new(Disks { volumes });
+        cluster.plan()
+    }
+
+    /// The books of this many days, until a moment.
+    fn books(days: u32, until: Moment) -> Arc<GrowthHistories> {
+        let at = |ago: u32| Moment::from_unix(until.unix() - u64::from(ago) * 86_400);
+        let spans = (0..days).rev().map(|ago| BookedSpan {
+            from: at(ago + 1),
+            until: at(ago),
+            live_bytes: 10 << 30,
+            ..BookedSpan::default()
+        });
+        Arc::new([("a".to_owned(), GrowthHistory { spans: spans.collect() })].into())
+    }
+
+    fn known(forecaster: &Forecaster) -> Option<&Result<VolumeForecasts, Withheld>> {
+        assert!(!forecaster.view.by_volume.contains_key("b"), "its space is not known");
+        forecaster.view.by_volume.get("a")
+    }
+
+    #[tokio::test]
+    async fn forecast_waits_for_the_simulation_is_kept_once_a_day_and_compared() {
+        let mut forecaster = Forecaster::default();
+        let plan = Arc::new(plan(100 * GIB));
+        let simulate = |forecaster: &mut Forecaster| {
+            forecaster.simulate(&plan, Channels::default, false, NOW);
+            forecaster.running.is_some()
+        };
+        assert_eq!(forecaster.update(&plan, &books(1, NOW), NOW), []);
+        assert_eq!(known(&forecaster), Some(&Err(Withheld::Watched(DAY))));
+        assert!(!simulate(&mut forecaster), "nothing needs it");
+        forecaster.made_at = None;
+        assert_eq!(forecaster.update(&plan, &books(14, NOW), NOW), []);
+        assert_eq!(known(&forecaster), Some(&Err(Withheld::NotSimulated)));
+        assert!(simulate(&mut forecaster));
+        forecaster.finished().await;
+        let [StateChange::SetForecasts(name, Some(kept))] =
+            &forecaster.update(&plan, &books(14, NOW), NOW)[..]
+        else {
+            panic!("it is kept");
+        };
+        assert_eq!((&**name, kept.kept[0].ranges.len()), ("a", 2), "14 days say 28, not 30");
+        let Some(Ok(forecasts)) = known(&forecaster) else { panic!("it is known") };
+        let VolumeForecasts { uncompacted, smoosh, in_force } = forecasts;
+        // Everything that is written stays live, so no compaction helps.
+        for forecast in [uncompacted, smoosh, in_force] {
+            let full = forecast.full.median.unwrap().unix() - NOW.unix();
+            assert!(full.abs_diff(10 * 86_400) < 3_600, "{full} s");
+        }
+        assert_eq!(forecaster.update(&plan, &books(14, NOW), NOW.plus(DAY / 2)), []);
+        let (tomorrow, less) = (NOW.plus(DAY), self::plan(89 * GIB));
+        let changed = forecaster.update(&less, &books(15, tomorrow), tomorrow);
+        let [StateChange::SetForecasts(_, Some(kept))] = &changed[..] else {
+            panic!("{changed:?}")
+        };
+        assert_eq!((kept.kept.len(), kept.kept[0].ranges[0].came), (2, Some(89 * GIB)));
+        assert_eq!(kept.backtest(1, 30).unwrap().compared, 1);
+        let next = Forecaster::resume([("a".to_owned(), kept.clone())].into());
+        assert_eq!(next.view.records["a"].kept.len(), 2, "a restart goes on");
+    }
+}

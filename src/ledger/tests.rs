@@ -6,6 +6,7 @@ use crate::{
     model::{
         cause::Cause,
         facts::{Facts, OptionalU64},
+        forecast::BookedSpan,
         records::JobOwner,
         target::{TargetKind, TargetState},
     },
@@ -506,4 +507,37 @@ fn small_entries_are_summed_up_exactly() {
     assert!(others >= 89, "{others}");
     assert_eq!(Bucket::decode(&bucket.encode().unwrap()), Some(bucket));
     assert_eq!(Bucket::decode(&[1, 2, 3]), None);
+}
+
+/// Live bytes, waste, events and what is left to the simulation, in MiB.
+fn history_of(world: &World, sums: &mut history::BucketSums) -> Option<[i64; 4]> {
+    let histories = sums.histories(&world.books, world.now);
+    let spans = &histories.get("couchdb@a")?.spans;
+    let sum = |bytes: fn(&BookedSpan) -> i64| spans.iter().map(bytes).sum::<i64>();
+    let parts = [sum(|it| it.live_bytes), sum(|it| it.waste_bytes), sum(|it| it.event_bytes)];
+    let all: i64 = causes(world, Some("couchdb@a")).values().sum();
+    let [live, waste, event] = parts;
+    Some([live, waste, event, all - live - waste - event].map(|bytes| bytes >> 20))
+}
+
+#[test]
+fn forecasts_read_what_was_booked_for_a_volume_also_after_a_restart() {
+    let mut world = World::new();
+    let mut sums = history::BucketSums::default();
+    for (what, bytes) in [(0, 9 * MIB), (4, 8 * MIB), (0, 3 * MIB), (3, 0)] {
+        world.act(what, 0, bytes);
+        world.now = world.now.plus(Duration::from_secs(3_600));
+        world.books.current.until = Moment::from_unix(world.now.unix() - 60);
+        world.sweep();
+    }
+    let [live, waste, event, freed] = history_of(&world, &mut sums).unwrap();
+    assert_eq!([live, waste, event], [4, 8, 8], "a database that was made is an event");
+    assert!(freed < 0, "what a compaction frees is left to the simulation: {freed}");
+    world.save();
+    let needed = history::BucketSums::needed(&world.books, world.now);
+    assert!(!needed.is_empty());
+    let mut read = history::BucketSums::default();
+    needed.iter().for_each(|number| read.add(&Bucket::decode(&world.stored[number]).unwrap()));
+    assert_eq!(history_of(&world, &mut read), Some([live, waste, event, freed]));
+    assert_eq!(read.histories(&world.books, world.now), sums.histories(&world.books, world.now));
 }

@@ -331,13 +331,14 @@ impl Path {
         let days = draws.blocks(draws.count);
         let level_errors = rhythms.map(|it| it.mean_deviation(&days));
         let trend_error = draws.normal();
+        let factors = rhythms.map(|it| it.factors(trend_error, reach));
         let days = draws.blocks(reach);
         let free = facts.free_bytes as f64;
         let mut path = Self { free: Vec::with_capacity(reach), full_after: f64::INFINITY };
         let (mut grown, mut last) = ([0.0; 2], free);
         for (day, drawn) in days.iter().take(reach).enumerate() {
-            for ((sum, rhythm), error) in grown.iter_mut().zip(rhythms).zip(level_errors) {
-                *sum += rhythm.on(day, *drawn, error, trend_error);
+            for (at, sum) in grown.iter_mut().enumerate() {
+                *sum += rhythms[at].on(day, *drawn, level_errors[at], &factors[at]);
             }
             let [growth, waste] = grown;
             let after = DAY.mul_f64((day + 1) as f64);

@@ -7,7 +7,11 @@
 //! A mean decays by itself while nothing changes, so a reading without a change stores nothing, and
 //! an idle cluster changes no row.
 
-use crate::model::{facts::Facts, rounding::to_single, target::TargetKind};
+use crate::model::{
+    facts::Facts,
+    rounding::{to_bytes, to_single},
+    target::TargetKind,
+};
 use std::time::Duration;
 use wall_clock::Moment;
 
@@ -19,6 +23,11 @@ const DAYS: Duration = Duration::from_secs(3 * 86_400);
 
 /// Growth watched for less time than this is not used.
 const MIN_WATCHED: Duration = Duration::from_secs(600);
+
+/// A compaction catches up at no less than this share of its rate, and within this time: one that
+/// takes longer is not worth predicting.
+const MIN_CATCH_UP_SHARE: f64 = 0.1;
+const MAX_CATCH_UP: Duration = Duration::from_secs(30 * 86_400);
 
 /// Weighted means of one rate over hours and over days, in bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -226,6 +235,19 @@ impl Growth {
         Some((rate(self.file), rate(self.active)))
     }
 
+    /// Waste that is written to a file while a compaction writes this much of it: the compaction
+    /// catches up with the writes, and leaves what they supersede. Zero while growth is not known.
+    pub fn waste_during(self, bytes: u64, bytes_per_second: Option<f64>, now: Moment) -> u64 {
+        let Some(((file, active), pace)) = self.expected(now).zip(bytes_per_second) else {
+            return 0;
+        };
+        // What is written meanwhile has to be copied too.
+        let pace = (pace - file.hours.max(0.0)).max(pace * MIN_CATCH_UP_SHARE);
+        let seconds = bytes as f64 / pace.max(f64::MIN_POSITIVE);
+        let span = Duration::try_from_secs_f64(seconds).unwrap_or(MAX_CATCH_UP).min(MAX_CATCH_UP);
+        to_bytes(file.bytes_within(span) - active.bytes_within(span).max(0.0))
+    }
+
     /// The stored form: four means, and the two times.
     pub const fn parts(self) -> ([f32; 4], [Moment; 2]) {
         let Self { file, active, watched_since, updated_at } = self;
@@ -303,6 +325,22 @@ mod tests {
             assert!(near(file.days, days) && near(active.days, live) && days > 0.0, "{days}");
         }
         assert_eq!(Growth::default().rates_of_days(at(9_000_000)), None);
+    }
+
+    #[test]
+    fn compaction_leaves_the_waste_that_is_written_while_it_runs() {
+        // 1 MB a second, of which 0.4 are live: at 5 MB a second, 40 MB take ten seconds, because
+        // what is written meanwhile is copied too.
+        let steps =
+            (0..=300).map(|step| reading(step * 600, 600_000_000 * step, 240_000_000 * step));
+        let growth = growth(&steps.collect::<Vec<_>>());
+        let now = at(300 * 600);
+        let waste = |bytes, rate| growth.waste_during(bytes, rate, now);
+        let near = |bytes: u64, wanted: u64| bytes.abs_diff(wanted) <= wanted / 100;
+        assert!(near(waste(40_000_000, Some(5e6)), 6_000_000), "{}", waste(40_000_000, Some(5e6)));
+        assert!(near(waste(40_000_000, Some(1e6)), 240_000_000), "it hardly catches up");
+        assert_eq!(waste(40_000_000, None), 0, "the rate is not known");
+        assert_eq!(Growth::default().waste_during(40_000_000, Some(5e6), now), 0);
     }
 
     #[test]

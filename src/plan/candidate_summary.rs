@@ -7,6 +7,7 @@
 use crate::{
     model::{
         facts::{Facts, OptionalU64},
+        growth::Growth,
         rounding::to_bytes,
         target::{TargetKind, TargetState},
     },
@@ -84,6 +85,20 @@ impl CandidateSummary {
     pub(super) fn with_learned_prediction(&self, remaining: &BTreeMap<TargetIx, u64>) -> Self {
         let learned = remaining.get(&self.ix).copied().map(OptionalU64::new);
         Self { predicted_bytes: learned.unwrap_or(self.predicted_bytes), ..*self }
+    }
+
+    /// The same summary if waste is left that is written while a compaction runs.
+    pub(super) fn catching_up(
+        &self,
+        growth: Growth,
+        bytes_per_second: Option<f64>,
+        now: Moment,
+    ) -> Self {
+        let sizes = self.predicted_bytes.get().zip(self.file_bytes.get());
+        let Some((predicted, file)) = sizes else { return *self };
+        let caught_up = growth.waste_during(predicted, bytes_per_second, now);
+        let left = predicted.saturating_add(caught_up).min(file.max(predicted));
+        Self { predicted_bytes: OptionalU64::new(left), ..*self }
     }
 
     /// The same summary with the sizes of the file on a node, where the copies of a view differ.

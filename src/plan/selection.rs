@@ -105,6 +105,21 @@ pub(super) struct SelectionContext<'a> {
     pub(super) bytes_per_second: Option<f64>,
 }
 
+impl SelectionContext<'_> {
+    /// A candidate with what a compaction that starts now is expected to leave: as its last one
+    /// taught, or with the waste that is written while it runs.
+    fn expected(&self, candidate: &CandidateSummary) -> CandidateSummary {
+        let learned = candidate.with_learned_prediction(self.remaining_bytes);
+        if self.remaining_bytes.contains_key(&candidate.ix) {
+            return learned;
+        }
+        let target = self.snapshot.target(candidate.ix);
+        target.map_or(learned, |target| {
+            learned.catching_up(target.growth(), self.bytes_per_second, self.now)
+        })
+    }
+}
+
 /// The next candidate of a queue that may start, and its node.
 #[derive(Clone, Copy, Debug)]
 struct NextStart {
@@ -268,7 +283,7 @@ pub(super) fn start_score(
         let overdue = placed.map_or(1.0, |placed| placed.priority);
         return overdue.max(MIN_GAIN_RATIO).log2() + waited_doublings(placed, context.now);
     }
-    let candidate = candidate.with_learned_prediction(context.remaining_bytes);
+    let candidate = context.expected(candidate);
     let gain_ratio = candidate.reclaimable_bytes().zip(candidate.predicted_bytes.get()).map_or(
         0.0,
         |(gain, rewrite)| {
@@ -310,6 +325,6 @@ pub(super) fn build_start(
         is_space_known: admission.knows_space(&copies_by_node),
         order: context.orders.get(&candidate.ix),
     };
-    let candidate = candidate.with_learned_prediction(context.remaining_bytes);
+    let candidate = context.expected(candidate);
     PlannedStart::of(target, &candidate, (node, name), (at, channel), shard, expected).ok()
 }

@@ -125,21 +125,26 @@ impl TargetCourse {
         (facts, rent)
     }
 
-    /// The effect of a compaction after this time; none if a size is unknown.
-    fn compacted(&self, after: TimeAhead) -> Option<CompactedCourse> {
+    /// The effect of a compaction between these times; none if a size is unknown. It leaves the waste
+    /// that is written while it runs.
+    fn compacted(&self, begin: TimeAhead, after: TimeAhead) -> Option<CompactedCourse> {
         let facts = self.facts_after(after);
         let (file, predicted) =
             (facts.file_bytes.get()?, self.correction.predicted_bytes(self.kind, &facts)?);
-        let left = predicted.max(self.least_left(after).min(file));
+        let least = predicted.max(self.least_left(after).min(file));
+        let caught_up = self.rates.map_or(0.0, |(all, live)| {
+            all.bytes_between(begin, after) - live.bytes_between(begin, after).max(0.0)
+        });
+        let left = least.saturating_add(to_bytes(caught_up)).min(file.max(least));
         let is_db = self.kind == TargetKind::Db;
         let facts = Facts {
             file_bytes: OptionalU64::new(left),
-            active_bytes: OptionalU64::new(active_bytes_of_new_file(self.kind, &facts, left)),
+            active_bytes: OptionalU64::new(active_bytes_of_new_file(self.kind, &facts, least)),
             compacted_seq: if is_db { facts.update_seq } else { facts.compacted_seq },
             ..facts
         };
         let rent = Rent::from_parts(0.0, self.moment(after));
-        let compacted = Self { begin: after, facts, rent, left: Some(left), ..*self };
+        let compacted = Self { begin: after, facts, rent, left: Some(least), ..*self };
         Some(CompactedCourse { before: *self, after: compacted, file, left })
     }
 
@@ -250,14 +255,14 @@ impl<'a> Courses<'a> {
         })
     }
 
-    /// Compacts one file of a target; none if a size is unknown.
+    /// Compacts one file of a target between these times; none if a size is unknown.
     pub(super) fn compact(
         &mut self,
         target: TargetRef<'_>,
-        at: TimeAhead,
+        (begin, end): (TimeAhead, TimeAhead),
     ) -> Option<CompactedCourse> {
         let before = self.of(target);
-        let compacted = before.compacted(at)?;
+        let compacted = before.compacted(begin, end)?;
         let is_first = self.compacted.insert(target.ix(), compacted.after).is_none();
         if is_first && !before.is_idle() {
             let (ix, file_count) = (target.ix(), target.file_count());

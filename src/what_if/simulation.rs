@@ -79,6 +79,7 @@ const READ_AGAIN: usize = 100;
 /// A compaction that runs.
 #[derive(Clone, Debug)]
 struct RunningJob {
+    begins: Duration,
     ends: Duration,
     ix: TargetIx,
     /// The node of the compacted file; the pseudo node if files on all nodes are compacted.
@@ -409,6 +410,7 @@ impl<'a> Simulation<'a> {
             nodes.iter().map(|node| imagined.on(target, *node)).collect()
         });
         let job = RunningJob {
+            begins,
             ends,
             ix: start.ix,
             node: start.node,
@@ -465,7 +467,8 @@ impl<'a> Simulation<'a> {
             return None;
         }
         let ends = TimeAhead::after(job.ends);
-        let compacted = self.courses.compact(target, ends)?;
+        let begins = TimeAhead::after(job.begins);
+        let compacted = self.courses.compact(target, (begins, ends))?;
         let CompactedCourse { before, after, file, left } = compacted;
         let count = u64::from(target.file_count());
         if before.is_idle() {

@@ -119,7 +119,10 @@ impl AttemptContext {
         self.check_still_allowed(node, &channel.name)?;
         let facts = fresh.facts.unwrap_or_default();
         let taught = self.job_state.constraints.borrow().remaining_bytes.get(&start.ix).copied();
-        let predicted = target.correction().predicted_bytes(target.kind(), &facts);
+        let rate = self.job_state.constraints.borrow().measured_rate();
+        let predicted = target.correction().predicted_bytes(target.kind(), &facts).map(|bytes| {
+            bytes.saturating_add(target.growth().waste_during(bytes, rate, self.clock.now()))
+        });
         let files = u64::from(if start.shard.is_some() { 1 } else { target.file_count() });
         let times_files = |per_file: Option<u64>| per_file.map(|bytes| bytes.saturating_mul(files));
         let intent = Intent {

@@ -91,20 +91,25 @@ impl Rhythm {
         Self { week, trend, deviations }
     }
 
-    /// Bytes of a day ahead that deviates as a past day did, if the level is wrong by `level_error`
-    /// and the trend by `trend_error` standard errors.
-    pub(super) fn on(&self, day: usize, like: usize, level_error: f64, trend_error: f64) -> f64 {
+    /// The factors of the trend on the level in each week ahead, if it is wrong by so many standard
+    /// errors.
+    pub(super) fn factors(&self, wrong_by: f64, days: usize) -> Vec<f64> {
         let (trend, error) = self.trend;
-        let weeks: f64 = (0..=day / WEEK)
-            .scan(1.0, |step, _| {
-                let now = *step;
-                *step *= DAMPING;
-                Some(now)
-            })
-            .sum();
-        let factor = (error.mul_add(trend_error, trend) * weeks).exp();
+        let (mut grown, mut step) = (0.0, error.mul_add(wrong_by, trend));
+        let factor = |_| {
+            grown += step;
+            step *= DAMPING;
+            f64::exp(grown)
+        };
+        (0..days.div_ceil(WEEK)).map(factor).collect()
+    }
+
+    /// Bytes of a day ahead that deviates as a past day did, if the level is wrong by so many bytes,
+    /// and with these factors.
+    pub(super) fn on(&self, day: usize, like: usize, wrong_by: f64, factors: &[f64]) -> f64 {
         let deviation = self.deviations.get(like).copied().unwrap_or_default();
-        (self.week[day % WEEK] + level_error + deviation) * factor
+        let factor = factors.get(day / WEEK).copied().unwrap_or(1.0);
+        (self.week[day % WEEK] + wrong_by + deviation) * factor
     }
 
     /// By how much the mean deviation of some days differs from that of all.
