@@ -371,18 +371,16 @@ fn went(changes: &Changes, subject: &str) -> Option<u64> {
 /// When a volume will be full.
 fn full(volume: Option<&VolumeSpaceLine>) -> String {
     let date = |at: &str| at.split('T').next().unwrap_or(at).to_owned();
-    let Some(volume) = volume.filter(|volume| volume.growth_known) else {
-        return "unknown: growth was not watched for long enough".to_owned();
+    let unknown = "unknown: the volume is not measured";
+    let Some(volume) = volume else { return unknown.to_owned() };
+    let Some(until) = volume.forecast_until.as_deref().map(date) else {
+        let why = volume.forecast_withheld.as_ref();
+        return why.map_or_else(|| unknown.to_owned(), |why| format!("unknown: {why}"));
     };
-    match (&volume.full_at, &volume.full_uncompacted_at) {
-        (Some(kept), Some(never)) => {
-            format!("{}; without compaction {}", date(kept), date(never))
-        }
-        (Some(kept), None) => date(kept),
-        (None, Some(never)) => {
-            format!("not within ten years; without compaction {}", date(never))
-        }
-        (None, None) => "not within ten years".to_owned(),
+    let kept = volume.full_at.as_deref().map_or_else(|| format!("not before {until}"), date);
+    match &volume.full_uncompacted_at {
+        Some(never) => format!("{kept}; without compaction {}", date(never)),
+        None => kept,
     }
 }
 
