@@ -1,8 +1,8 @@
 //! What happened since a time and what is open, to send to somebody: a view of other answers.
 
 use super::{
-    Advice, Changes, Databases, EventLine, HourLine, Space, SuspensionLine, VolumeChanges,
-    VolumeSpaceLine,
+    Advice, Changes, Databases, EventLine, Forecasts, HourLine, Space, SuspensionLine,
+    VolumeChanges, VolumeSpaceLine,
 };
 use crate::{
     model::cause::Cause,
@@ -44,6 +44,8 @@ pub struct Report {
     pub waste: WasteCourse,
     /// What changed on the disks, as in `/api/v1/changes`.
     pub changes: Changes,
+    /// The forecasts of volumes and how earlier ones did, as in `/api/v1/forecasts`.
+    pub forecasts: Forecasts,
     /// What compactions did, as in `/api/v1/history/hours`.
     pub compactions: HourLine,
     /// Whether all compactions are counted; otherwise only the newest 10,000.
@@ -112,6 +114,8 @@ pub struct ReportAnswers {
     pub space: Space,
     /// The changes.
     pub changes: Changes,
+    /// The forecasts.
+    pub forecasts: Forecasts,
     /// The compactions.
     pub compactions: HourLine,
     /// Whether these are all.
@@ -149,6 +153,7 @@ impl Report {
             space: answers.space,
             waste,
             changes: answers.changes,
+            forecasts: answers.forecasts,
             compactions: answers.compactions,
             complete: answers.complete,
             databases: answers.databases,
@@ -231,7 +236,8 @@ impl Report {
             ]
         };
         let rows = volumes.iter().take(LISTED).map(row).collect();
-        let says = volumes.iter().take(SAID).map(|volume| volume.says.clone()).collect();
+        let says = volumes.iter().take(SAID).map(|volume| volume.says.clone());
+        let says = says.chain(self.forecasts.says.iter().take(SAID).cloned()).collect();
         let mut blocks = vec![Block::Table(columns, rows), Block::List(says)];
         if let more @ 1.. = volumes.len().saturating_sub(LISTED) {
             let more = counted(more as u64, "more volume", "more volumes");
@@ -371,19 +377,21 @@ fn went(changes: &Changes, subject: &str) -> Option<u64> {
 /// When a volume will be full.
 fn full(volume: Option<&VolumeSpaceLine>) -> String {
     let date = |at: &str| at.split('T').next().unwrap_or(at).to_owned();
-    let Some(volume) = volume.filter(|volume| volume.growth_known) else {
-        return "unknown: growth was not watched for long enough".to_owned();
+    let Some(volume) = volume else { return "unknown".to_owned() };
+    let Some(until) = &volume.forecast_until else {
+        let why = volume.forecast_withheld.as_deref().map(|why| format!(": {why}"));
+        return format!("unknown{}", why.unwrap_or_default());
     };
-    match (&volume.full_at, &volume.full_uncompacted_at) {
-        (Some(kept), Some(never)) => {
-            format!("{}; without compaction {}", date(kept), date(never))
+    let kept = match (&volume.full_at, &volume.full_early_at, &volume.full_late_at) {
+        (Some(kept), Some(early), Some(late)) => {
+            format!("{} ({} to {})", date(kept), date(early), date(late))
         }
-        (Some(kept), None) => date(kept),
-        (None, Some(never)) => {
-            format!("not within ten years; without compaction {}", date(never))
-        }
-        (None, None) => "not within ten years".to_owned(),
-    }
+        (Some(kept), ..) => date(kept),
+        (None, ..) => format!("not before {}", date(until)),
+    };
+    let never = volume.full_uncompacted_at.as_deref();
+    let never = never.map(|never| format!("; without compaction {}", date(never)));
+    kept + &never.unwrap_or_default()
 }
 
 /// A time of the API for people, in UTC.
