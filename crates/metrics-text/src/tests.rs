@@ -190,6 +190,20 @@ fn process_metrics_pass_through_both_formats() {
     }
 }
 
+#[test]
+fn label_values_have_no_control_characters() {
+    let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
+    writer
+        .family(&f::QUEUE_RATIO_MIN)
+        .sample(&["a", "\u{1b}[31m\0\t\r\u{7f}\u{9b}x\u{e9}\n"], 1_u64);
+    let text = text(writer);
+    assert!(text.contains(r#"channel="␛[31m␀␉␍␡�xé\n""#), "{text}");
+}
+
+fn shown(text: &str) -> String {
+    text.chars().map(escape::visible).collect()
+}
+
 fn label_values() -> impl Strategy<Value = Vec<String>> {
     let value =
         prop_oneof![".*", "[\"\\\\\n\0a]*", prop::sample::select(&ODD[..]).prop_map(str::to_owned)];
@@ -208,6 +222,7 @@ proptest! {
             let text = text(writer);
             prop_assert_eq!(text.ends_with("\n# EOF\n"), format == TextFormat::OpenMetrics);
             let families = parse(format, &text).map_err(TestCaseError::fail)?;
+            let values: Vec<String> = values.iter().map(|value| shown(value)).collect();
             let expected = values.iter().map(|value| {
                 let labels = [("node", "a"), ("channel", &**value)];
                 ParsedSample::new("recliner_queue_ratio_min", &labels, number)
@@ -233,7 +248,7 @@ proptest! {
             let mut writer = Writer::new(format, Encoding::Identity);
             write_gathered(&mut writer, &registry.gather());
             let families = parse(format, &text(writer)).map_err(TestCaseError::fail)?;
-            prop_assert_eq!(&families[0].help, &help);
+            prop_assert_eq!(&families[0].help, &shown(&help));
         }
     }
 

@@ -141,6 +141,15 @@ impl Grid {
                 break (least, all);
             }
         };
+        // Left to itself, the arrangement gives a column with a long word no more than that word.
+        let (least, all) = match self.fits(width) {
+            true => {
+                let widest: Vec<usize> = (0..self.head.len()).map(|at| self.widest(at)).collect();
+                let all = widest.iter().map(|widest| widest + GAP).sum();
+                (widest, all)
+            }
+            false => (least, all),
+        };
         let width = width.max(u16::try_from(all).unwrap_or(u16::MAX));
         let mut table = self.table(width);
         for (column, least) in table.column_iter_mut().zip(least) {
@@ -390,6 +399,19 @@ mod tests {
         assert!(text.lines().next().is_some_and(|line| line.starts_with("  decision  a sent")));
         assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("            ")));
         assert!(text.lines().all(|line| letters(line) <= 40 || line.ends_with(&"x".repeat(90))));
+    }
+
+    #[test]
+    fn rows_that_fit_take_one_line_each() {
+        let mut grid = Grid::new(["target", "ended", "took", "after", "result"], &[2, 3]);
+        for target in ["carts 80-ff on sim-3.local", "catalog/_design/search"] {
+            let others =
+                ["11-26 22:57", "1m 23s", "402.2 MiB", "freed 290.7 MiB"].map(String::from);
+            let [ended, took, after, result] = others;
+            grid.push([target.into(), ended, took, after, result]);
+        }
+        let text = grid.wrapped(80);
+        assert_eq!(text.lines().count(), 3, "{text}");
     }
 
     #[test]

@@ -55,11 +55,16 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
         .filter(|(key, _)| asked.asks.iter().all(|(asked, ..)| asked != key))
         .collect();
     let (back, (question, verb)) = (back(&fields), name_of_order.question());
+    let needs_force = asked.compaction.as_ref().is_some_and(|it| it.needs_force)
+        || asked.run.as_ref().is_some_and(|run| run.force);
     let is_impossible = asked.compaction.as_ref().is_some_and(|it| it.start.is_none());
     let html = html! {
         @if !is_impossible { p { (name(&order.does())) } }
         @if let Some(compaction) = &asked.compaction { (effect(compaction)) }
-        @if let Some(run) = &asked.run { (runs::expected(run)) }
+        @if let Some(run) = &asked.run {
+            @if run.force { p.note { "No channel takes any of it now, so it starts only by force." } }
+            (runs::expected(run))
+        }
         @if !is_impossible { p.quiet { "The same for a program: " code { (name(&order.http_request())) } } }
         @if let Some(why) = &asked.refused { p.banner { (with_code(why)) } p.actions { a.button href=(back) { "Back" } } } @else {
             form method="post" action="act" {
@@ -67,7 +72,7 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
                 @for (key, value) in &fields { input type="hidden" name=(key) value=(value); }
                 @for (key, title, example) in &asked.asks {
                     p { label { (title) " " @match *key {
-                        "force" => { input type="checkbox" name="force" value="true" checked[asked.compaction.as_ref().is_some_and(|it| it.needs_force)]; }
+                        "force" => { input type="checkbox" name="force" value="true" checked[needs_force]; }
                         _ => { input name=(key) placeholder=(example) required[*key == "for"] maxlength="1000" size="40"; }
                     } } }
                 }

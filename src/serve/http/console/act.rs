@@ -129,7 +129,7 @@ pub(super) async fn ask(
     }
 }
 
-/// What a run would compact, and why it would be refused.
+/// What a run would compact, by force if nothing else starts it, and why it would be refused.
 async fn run_if_ordered(
     state: &AppState,
     order: &RunOrder,
@@ -137,11 +137,18 @@ async fn run_if_ordered(
     let (scope, force) = (order.scope().map_err(ApiError::bad)?, order.force);
     in_turn(state, move |plan: Arc<Plan>| {
         admin::known_scope(&plan, &scope)?;
-        let run = Run::beginning(scope, force, String::new(), plan.planned_at);
-        let (line, refused) = RunLine::if_ordered(&plan, &run);
-        let advises = (plan.rules.mode == Mode::Advise).then(|| ADVISES.to_owned());
+        let mut run = Run::beginning(scope, force, String::new(), plan.planned_at);
+        let (mut line, mut refused) = RunLine::if_ordered(&plan, &run);
         // Whoever confirms may force what no channel takes.
-        Ok((line, advises.or_else(|| refused.filter(|_| run.scope == RunScope::All))))
+        if refused.is_some() && matches!(run.scope, RunScope::Database(_)) {
+            run.force = true;
+            let (forced, why_not) = RunLine::if_ordered(&plan, &run);
+            if why_not.is_none() {
+                (line, refused) = (forced, None);
+            }
+        }
+        let advises = (plan.rules.mode == Mode::Advise).then(|| ADVISES.to_owned());
+        Ok((line, advises.or(refused)))
     })
     .await
 }

@@ -51,6 +51,10 @@ const HOST: (&str, &str) = ("host", "127.0.0.1:10984");
 const SHARD: &str = "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.17";
 
 fn with_runs(mode: Mode) -> Surface {
+    with_channels(mode, Channels::default())
+}
+
+fn with_channels(mode: Mode, channels: Channels) -> Surface {
     let surface = Surface::new();
     let history = TargetConstraints {
         runs: runs(),
@@ -59,7 +63,7 @@ fn with_runs(mode: Mode) -> Surface {
     };
     let conditions = Conditions { constraints: Arc::new(history), ..Conditions::default() };
     let snapshot = snapshot();
-    let mut queues = Queues::new(Arc::new(Channels::default()));
+    let mut queues = Queues::new(Arc::new(channels));
     queues.apply_snapshot(&snapshot, NOW);
     let rules = Rules { mode, ..Rules::default() };
     let plan = queues.make_plan(&snapshot, &conditions, &Arc::new(rules), NOW);
@@ -186,6 +190,14 @@ async fn pages_offer_a_run_and_show_its_progress() {
         "<dt>targets to compact</dt><dd>2</dd>",
         "name=\"force\"",
     ] {
+        assert!(asked.text().contains(shown), "{shown}: {}", asked.text());
+    }
+    let mut strict = Channels::default();
+    strict.list.iter_mut().for_each(|channel| channel.min_size = u64::MAX);
+    let asked = with_channels(Mode::Enforce, strict).ask(Method::GET, ask, &[HOST]).await;
+    for shown in
+        ["starts only by force", "value=\"true\" checked", "<dt>targets to compact</dt><dd>2"]
+    {
         assert!(asked.text().contains(shown), "{shown}: {}", asked.text());
     }
     let change = "/act?order=runs/change&run=4&to=cancelled";
