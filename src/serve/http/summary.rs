@@ -15,7 +15,7 @@ use super::{
 use crate::{
     ledger::ChangesQuery,
     serve::report::{
-        Databases, EventLine, HourLine, Report, ReportAnswers, Space, SuspensionLine,
+        Databases, EventLine, Forecasts, HourLine, Report, ReportAnswers, Space, SuspensionLine,
         WantedDatabases,
     },
     store::journal::{EventType, EventsQuery},
@@ -69,6 +69,7 @@ async fn report(state: AppState, query: ReportParameters) -> Result<Answer<Repor
             nodes: plan.snapshot.members().map(|(_, node)| node.name.to_string()).collect(),
             space: Space::of(&plan, &view),
             changes,
+            forecasts: Forecasts::of(&view, plan.rules.mode),
             compactions: HourLine::sum(&hours.hours),
             complete: hours.complete,
             databases: Databases::of(&plan, &wanted, &jobs, now),

@@ -1,8 +1,8 @@
 //! What happened since a time and what is open, to send to somebody: a view of other answers.
 
 use super::{
-    Advice, Changes, Databases, EventLine, HourLine, Space, SuspensionLine, VolumeChanges,
-    VolumeSpaceLine,
+    Advice, Changes, Databases, EventLine, Forecasts, HourLine, Space, SuspensionLine,
+    VolumeChanges, VolumeSpaceLine,
 };
 use crate::{
     model::cause::Cause,
@@ -44,6 +44,8 @@ pub struct Report {
     pub waste: WasteCourse,
     /// What changed on the disks, as in `/api/v1/changes`.
     pub changes: Changes,
+    /// The forecasts of volumes and how earlier ones did, as in `/api/v1/forecasts`.
+    pub forecasts: Forecasts,
     /// What compactions did, as in `/api/v1/history/hours`.
     pub compactions: HourLine,
     /// Whether all compactions are counted; otherwise only the newest 10,000.
@@ -112,6 +114,8 @@ pub struct ReportAnswers {
     pub space: Space,
     /// The changes.
     pub changes: Changes,
+    /// The forecasts.
+    pub forecasts: Forecasts,
     /// The compactions.
     pub compactions: HourLine,
     /// Whether these are all.
@@ -149,6 +153,7 @@ impl Report {
             space: answers.space,
             waste,
             changes: answers.changes,
+            forecasts: answers.forecasts,
             compactions: answers.compactions,
             complete: answers.complete,
             databases: answers.databases,
@@ -231,7 +236,8 @@ impl Report {
             ]
         };
         let rows = volumes.iter().take(LISTED).map(row).collect();
-        let says = volumes.iter().take(SAID).map(|volume| volume.says.clone()).collect();
+        let says = volumes.iter().take(SAID).map(|volume| volume.says.clone());
+        let says = says.chain(self.forecasts.says.iter().take(SAID).cloned()).collect();
         let mut blocks = vec![Block::Table(columns, rows), Block::List(says)];
         if let more @ 1.. = volumes.len().saturating_sub(LISTED) {
             let more = counted(more as u64, "more volume", "more volumes");
