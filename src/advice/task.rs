@@ -191,6 +191,10 @@ impl AdviceTask {
                 () = self.forecaster.finished() => {
                     self.look();
                 }
+                // The books of the previous process are read meanwhile.
+                Ok(()) = self.sources.histories.changed(), if self.view.forecasts.histories.is_empty() => {
+                    self.look();
+                }
                 _ = tick.tick() => {
                     if self.look() && is_first {
                         is_first = false;
