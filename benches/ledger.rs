@@ -37,7 +37,12 @@ const KEPT_HOURS: f64 = 360.0;
 const KEPT_DAYS: f64 = 400.0;
 
 fn facts(file: u64, active: u64, seq: u64) -> Facts {
-    Facts { update_seq: OptionalU64::new(seq), ..Facts::sized(file, active) }
+    Facts {
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(active),
+        update_seq: OptionalU64::new(seq),
+        ..Facts::default()
+    }
 }
 
 /// One shard in each database, on nodes in turn.
@@ -103,8 +108,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         each(spent.books),
         each(spent.storing)
     )?;
-    let is_daily =
-        |bytes: &Vec<u8>| Bucket::decode(bytes).is_some_and(|bucket| bucket.is_daily);
+    let is_daily = |bytes: &Vec<u8>| Bucket::decode(bytes).is_some_and(|bucket| bucket.is_daily);
     let (days, hours): (Vec<_>, Vec<_>) = stored.values().partition(|bytes| is_daily(bytes));
     let mean = |all: &[&Vec<u8>]| {
         all.iter().map(|bytes| bytes.len()).sum::<usize>() as f64 / all.len().max(1) as f64
@@ -118,7 +122,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         KEPT_HOURS.mul_add(hour, KEPT_DAYS * day) / 1e6
     )?;
     let held = books.encode().ok_or("the books cannot be encoded")?.len();
-    writeln!(out, "the books themselves: {held} bytes, {:.3} a target", held as f64 / TARGETS as f64)?;
+    writeln!(
+        out,
+        "the books themselves: {held} bytes, {:.3} a target",
+        held as f64 / TARGETS as f64
+    )?;
     Ok(())
 }
 

@@ -191,6 +191,9 @@ impl AdviceTask {
                 () = self.forecaster.finished() => {
                     self.look();
                 }
+                Ok(()) = self.sources.histories.changed(), if !self.forecaster.has_books() => {
+                    self.look();
+                }
                 _ = tick.tick() => {
                     if self.look() && is_first {
                         is_first = false;
