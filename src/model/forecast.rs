@@ -362,7 +362,7 @@ struct Draws {
 }
 
 impl Draws {
-    /// A number in 0 to 1: the generator is SplitMix64.
+    /// A number in 0 to 1: the generator is `SplitMix64`.
     fn uniform(&mut self) -> f64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut bits = self.state;

@@ -374,13 +374,13 @@ fn went(changes: &Changes, subject: &str) -> Option<u64> {
     Some(less).filter(|bytes| *bytes > 0)
 }
 
-/// When a volume will be full.
+/// When a volume will be full, with the range of the forecast.
 fn full(volume: Option<&VolumeSpaceLine>) -> String {
-    let date = |at: &str| at.split('T').next().unwrap_or(at).to_owned();
+    let date = |at: &String| at.split('T').next().unwrap_or(at).to_owned();
     let Some(volume) = volume else { return "unknown".to_owned() };
-    let Some(until) = &volume.forecast_until else {
-        let why = volume.forecast_withheld.as_deref().map(|why| format!(": {why}"));
-        return format!("unknown{}", why.unwrap_or_default());
+    let Some(until) = volume.forecast_until.as_ref().filter(|_| volume.growth_known) else {
+        let why = volume.forecast_withheld.as_ref().or(volume.problem.as_ref());
+        return why.map_or_else(|| "unknown".to_owned(), |why| format!("unknown: {why}"));
     };
     let kept = match (&volume.full_at, &volume.full_early_at, &volume.full_late_at) {
         (Some(kept), Some(early), Some(late)) => {
@@ -389,9 +389,10 @@ fn full(volume: Option<&VolumeSpaceLine>) -> String {
         (Some(kept), ..) => date(kept),
         (None, ..) => format!("not before {}", date(until)),
     };
-    let never = volume.full_uncompacted_at.as_deref();
-    let never = never.map(|never| format!("; without compaction {}", date(never)));
-    kept + &never.unwrap_or_default()
+    match &volume.full_uncompacted_at {
+        Some(never) => format!("{kept}; without compaction {}", date(never)),
+        None => kept,
+    }
 }
 
 /// A time of the API for people, in UTC.
