@@ -7,10 +7,6 @@ use crate::model::{facts::Facts, target::TargetKind};
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// Waste that shrinks by less than this without a compaction is an inaccuracy of what CouchDB reports: files only
-/// grow at their end.
-const WASTE_TOLERANCE: i64 = 64 << 10;
-
 /// Why bytes on a disk changed.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
@@ -93,13 +89,13 @@ pub fn changes_of_file(kind: TargetKind, before: &Facts, after: &Facts) -> Vec<(
     let compacted = before.compacted_seq.get().zip(after.compacted_seq.get());
     let active = before.active_bytes.get().zip(after.active_bytes.get());
     let live = active.map(|(old, new)| difference(old, new));
-    let is_replaced = total < 0
-        || compacted.is_some_and(|(old, new)| new > old)
-        || live.is_some_and(|live| {
-            compacted.is_none() && total.saturating_sub(live) < -WASTE_TOLERANCE
-        });
+    let is_replaced = total < 0 || compacted.is_some_and(|(old, new)| new > old);
     let mut changes = match (is_replaced, live) {
-        (false, Some(live)) => vec![(live_cause, live), (waste_cause, total.saturating_sub(live))],
+        // Files grow at their end: waste shrinks only by a compaction, whatever sizes of two moments say.
+        (false, Some(live)) => {
+            let live = live.min(total);
+            vec![(live_cause, live), (waste_cause, total.saturating_sub(live))]
+        }
         (false, None) => vec![(Cause::Unknown, total)],
         (true, _) => {
             let is_same = sequences.is_some_and(|(old, new)| old == new);

@@ -6,11 +6,13 @@
 
 use super::{IndexSet, NodeIx, TargetIx};
 use crate::model::cause::Cause;
-use hashbrown::HashMap;
+use couchdb_names::Signature;
+use hashbrown::{HashMap, HashSet};
 use std::{sync::Arc, time::Duration};
 use wall_clock::Moment;
 
-/// How long a database counts as new at least: its copies are measured one after the other.
+/// How long a database or an index counts as new at least: its copies are measured one after the other, while it is
+/// filled or built.
 const NEW_FOR: Duration = Duration::from_secs(3_600);
 
 /// A part of the change of one node's files.
@@ -73,6 +75,8 @@ pub(super) struct MovementSums {
     pub(super) restored: IndexSet,
     /// Databases that appeared in this hour and in the one before.
     pub(super) new_databases: [IndexSet; 2],
+    /// Indexes that appeared in these hours, by database and signature.
+    pub(super) new_indexes: [HashSet<(u32, Signature)>; 2],
     rotated_at: Moment,
     /// Databases that were deleted, while the tables still have their map entry.
     pub(super) deleted: IndexSet,
@@ -106,6 +110,8 @@ impl MovementSums {
         if self.rotated_at.age(now).max(now.age(self.rotated_at)) >= NEW_FOR {
             let newer = std::mem::take(&mut self.new_databases[0]);
             self.new_databases = [IndexSet::default(), newer];
+            let newer = std::mem::take(&mut self.new_indexes[0]);
+            self.new_indexes = [HashSet::default(), newer];
             self.rotated_at = now;
         }
     }

@@ -32,11 +32,18 @@ fn entries(volume: &VolumeChanges, width: u16) -> String {
         0 => name(&it.database),
         others => counted(others.into(), "other", "others"),
     };
-    let mut grid = Grid::of(width, shown)
-        .text("cause", |it| printable(&it.cause_in_words()))
-        .text("database", database)
-        .text("design document", |it| name(&it.design));
-    if volume.nodes.len() > 1 {
+    let any = |has: fn(&ChangeLine) -> bool| shown.iter().any(has);
+    let mut grid = Grid::of(width, shown);
+    if any(|it| it.cause.is_some()) {
+        grid = grid.text("cause", |it| printable(&it.cause_in_words()));
+    }
+    if any(|it| it.database.is_some() || it.others > 0) {
+        grid = grid.text("database", database);
+    }
+    if any(|it| it.design.is_some()) {
+        grid = grid.text("design document", |it| name(&it.design));
+    }
+    if volume.nodes.len() > 1 && any(|it| it.node.is_some()) {
         grid = grid.text("node", |it| name(&it.node));
     }
     let mut text = grid.number("bytes", |it| signed(it.bytes)).wrapped();

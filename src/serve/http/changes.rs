@@ -10,7 +10,7 @@ use super::{
     turn,
 };
 use crate::{
-    ledger::{Bucket, ChangesBy, ChangesQuery, changes},
+    ledger::{AccountChanges, Bucket, ChangesBy, ChangesQuery, changes},
     serve::report::{Changes, waste_reasons},
 };
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             answer,
             "What changed on the disks, by cause: the causes add up exactly.",
         )
-        .errors(&[route::BAD, (404, "This recliner keeps no journal."), route::BUSY])
+        .errors(&[route::BAD, (404, "This recliner keeps no journal, or nothing has this name."), route::BUSY])
         .detail("For each volume, `after_bytes` - `before_bytes` is the sum of `bytes` of its entries. Where no volume is known, the files of a node stand in its place. Small changes are summed up: such entries have no database, and their number in `others`. Hours are kept for 14 days, days for 400."),
     ]
 }
@@ -65,6 +65,9 @@ pub(super) async fn changes_of(
     let since = read("since", query.since.as_deref().unwrap_or(SINCE)).map_err(ApiError::bad)?;
     let until = query.until.as_deref().map(|text| read("until", text)).transpose();
     let until = until.map_err(ApiError::bad)?;
+    if since > now {
+        return Err(ApiError::bad(format!("since: {} has not come yet", since.rfc3339())));
+    }
     let by = query.by.map(|Named(by)| by);
     changes_found(state, &ChangesQuery { since, until, by, name: query.name }).await
 }
@@ -80,6 +83,11 @@ pub(super) async fn changes_found(
     let buckets: Vec<Bucket> =
         stored.iter().filter_map(|(_, bytes)| Bucket::decode(bytes)).collect();
     let found = changes(&books, &buckets, query);
+    if let Some(name) = query.name.as_deref().filter(|name| !is_known(state, name, &found)) {
+        return Err(ApiError::absent(format!(
+            "no database, volume or node is called {name:?}, and nothing so called changed"
+        )));
+    }
     let (wasted, now) = (Changes::wasted(&found), state.clock.now());
     let reasons = match query.until {
         // What keeps waste today says nothing about an earlier time.
@@ -89,4 +97,15 @@ pub(super) async fn changes_found(
         _ => BTreeMap::new(),
     };
     Ok(Changes::of(&found, &reasons, (query.since, now)))
+}
+
+/// Whether a name is that of a volume, a node or a database, or of something that changed.
+fn is_known(state: &AppState, name: &str, found: &[AccountChanges]) -> bool {
+    let is_account = |it: &AccountChanges| {
+        it.volume.as_deref() == Some(name) || it.nodes.iter().any(|node| node == name)
+    };
+    let changed = |it: &AccountChanges| it.entries.iter().any(|entry| !entry.is_rest);
+    let database = name.split_once("/_design/").map_or(name, |(database, _)| database);
+    found.iter().any(|it| is_account(it) || changed(it))
+        || state.plan.borrow().snapshot.databases().any(|(_, known)| known.db == database)
 }

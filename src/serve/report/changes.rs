@@ -14,8 +14,9 @@ use wall_clock::Moment;
 /// The number of causes that a sentence names.
 const NAMED_CAUSES: usize = 3;
 
-/// The share of a cause from which a database is named as the one that it is about.
+/// The share of a cause from which a database is named, with its part; and from which nothing else is worth a word.
 const NAMED_SHARE: f64 = 0.6;
+const WHOLE_SHARE: f64 = 0.99;
 
 /// A cause is said from this part of the largest one on.
 const SMALLEST_PART: u64 = 100;
@@ -94,7 +95,7 @@ impl Changes {
         let waste = accounts.iter().filter_map(|account| {
             let entries = account.entries.iter().filter(|it| it.cause == Some(Cause::Waste));
             let (sum, subject) = subject(Cause::Waste, &entries.collect::<Vec<_>>());
-            subject.filter(|_| sum > 0)
+            subject.filter(|_| sum > 0).map(|(db, _)| db)
         });
         waste.collect()
     }
@@ -169,20 +170,24 @@ impl ChangeLine {
 
 /// What changed: the largest causes first.
 fn sentence(account: &AccountChanges, reasons: &BTreeMap<String, String>, now: Moment) -> String {
-    let change = account.after.saturating_sub(account.before);
+    // Where one database was asked for, the rest is not what it is about.
+    let own = || account.entries.iter().filter(|entry| !entry.is_rest);
+    let change: i64 = own().map(|entry| entry.bytes).sum();
     let since = in_words(account.since, now);
+    let is_part = own().count() < account.entries.len();
     let name = account_name(account);
+    let name = if is_part { format!("its part of {name}") } else { name };
     let bytes = |bytes: i64| size::format_size_short(bytes.unsigned_abs());
     let mut causes: BTreeMap<Option<Cause>, Vec<&ChangeEntry>> = BTreeMap::new();
-    for entry in &account.entries {
+    for entry in own() {
         causes.entry(entry.cause).or_default().push(entry);
     }
     let mut parts: Vec<(i64, String)> = causes
         .iter()
         .filter_map(|(cause, entries)| {
             let cause = (*cause)?;
-            let (sum, subject) = subject(cause, entries);
-            Some((sum, about(cause, sum, subject.as_deref(), reasons)))
+            let (sum, most) = subject(cause, entries);
+            Some((sum, cause_in_words(cause, sum, most, reasons)))
         })
         .filter(|(sum, _)| *sum != 0)
         .collect();
@@ -241,7 +246,7 @@ fn in_words(at: Moment, now: Moment) -> String {
 }
 
 /// The sum of a cause, and the database or index that most of it is about.
-fn subject(cause: Cause, entries: &[&ChangeEntry]) -> (i64, Option<String>) {
+fn subject(cause: Cause, entries: &[&ChangeEntry]) -> (i64, Option<(String, i64)>) {
     let is_index = matches!(
         cause,
         Cause::IndexRows | Cause::IndexWaste | Cause::NewIndex | Cause::IndexDeleted
@@ -256,24 +261,37 @@ fn subject(cause: Cause, entries: &[&ChangeEntry]) -> (i64, Option<String>) {
     }
     let most = subjects.into_iter().max_by_key(|(_, bytes)| bytes.unsigned_abs());
     let most = most.filter(|(_, bytes)| *bytes as f64 / sum as f64 >= NAMED_SHARE);
-    (sum, most.map(|(subject, _)| subject))
+    (sum, most)
 }
 
-/// What the bytes of a cause are.
-fn about(cause: Cause, sum: i64, most: Option<&str>, reasons: &BTreeMap<String, String>) -> String {
+/// What the bytes of a cause are, the part of the database or index that most of it is about, and why nothing compacted
+/// waste.
+fn cause_in_words(
+    cause: Cause,
+    sum: i64,
+    most: Option<(String, i64)>,
+    reasons: &BTreeMap<String, String>,
+) -> String {
+    let Some((subject, part)) = most else { return about(cause, sum, None) };
+    let reason = reasons.get(&subject).filter(|_| cause == Cause::Waste && sum > 0);
+    let reason =
+        reason.map_or_else(String::new, |why| format!(" that no compaction reached ({why})"));
+    if part as f64 / sum as f64 >= WHOLE_SHARE {
+        return about(cause, sum, Some(&subject)) + &reason;
+    }
+    let part = size::format_size_short(part.unsigned_abs());
+    format!("{}, {part} of it of `{subject}`{reason}", about(cause, sum, None))
+}
+
+/// What the bytes of a cause are, all of them or those of one database or index.
+fn about(cause: Cause, sum: i64, most: Option<&str>) -> String {
     let of = most.map_or_else(String::new, |subject| format!(" of `{subject}`"));
     let made = most.map_or_else(String::new, |subject| format!(" `{subject}`"));
     let several = if most.is_some() { "" } else { "s" };
     let several_indexes = if most.is_some() { "index" } else { "indexes" };
     match cause {
         Cause::Documents => format!("documents{of}"),
-        Cause::Waste => {
-            let reason = most.filter(|_| sum > 0).and_then(|subject| reasons.get(subject));
-            let reason = reason.map_or_else(String::new, |reason| {
-                format!(" that no compaction reached ({reason})")
-            });
-            format!("waste{of}{reason}")
-        }
+        Cause::Waste => format!("waste{of}"),
         Cause::IndexRows => format!("rows of {several_indexes}{made}"),
         Cause::IndexWaste => format!("waste of {several_indexes}{made}"),
         Cause::NewDatabase => format!("new database{several}{made}"),

@@ -27,11 +27,13 @@ impl TargetRef<'_> {
 impl Draft {
     /// Takes what moved since the last time.
     pub fn take_movements(&mut self) -> Movements {
+        // The pseudo-node has the index files of all nodes: one that serves some does not count it.
+        let serves_all = self.current.members().all(|(_, node)| node.is_served);
         let nodes = self.current.nodes.iter().enumerate().map(|(at, node)| NodeFiles {
             name: Arc::clone(&node.name),
             bytes: self.movements.bytes_of.get(at).copied().unwrap_or_default(),
             is_complete: node.last_success.is_some() && self.current.sweep_duration.is_some(),
-            is_member: node.is_served && (at == 0 || node.is_member),
+            is_member: node.is_served && if at == 0 { serves_all } else { node.is_member },
         });
         let nodes = nodes.collect();
         let entries = std::mem::take(&mut self.movements.entries).into_iter();
@@ -63,6 +65,7 @@ impl Draft {
         if before == after && !(is_rewritten && after.is_some()) {
             return;
         }
+        let mut appeared = None;
         let changes = match (before, after) {
             (None, None) => return,
             (None, Some(bytes)) => {
@@ -70,6 +73,8 @@ impl Draft {
                 let found = self.new_part_bytes(target).min(bytes);
                 let new = bytes.saturating_sub(found);
                 let cause = self.cause_of_new(target);
+                let index = target.view().map(|view| (target.db().0, view.signature));
+                appeared = index.filter(|_| cause == Cause::NewIndex);
                 vec![(Cause::Measured, difference(0, found)), (cause, difference(0, new))]
             }
             (Some(bytes), None) => {
@@ -79,7 +84,14 @@ impl Draft {
             }
             (Some(old), Some(new)) => attributed(target.kind(), (old, new), read),
         };
+        let is_new = self.is_new(target);
+        self.movements.new_indexes[0].extend(appeared);
         for (cause, bytes) in changes {
+            let cause = match cause {
+                Cause::Documents | Cause::Waste if is_new => Cause::NewDatabase,
+                Cause::IndexRows | Cause::IndexWaste if is_new => Cause::NewIndex,
+                cause => cause,
+            };
             self.add_movement(ix, cause, bytes);
         }
     }
@@ -172,21 +184,29 @@ impl Draft {
                     || self.movements.restored.contains(target.node_ix().as_usize())
             }
         };
-        let [newer, older] = &self.movements.new_databases;
-        let db = target.db().as_usize();
         match (is_known, target.kind(), target.range()) {
             (false, ..) => Cause::Measured,
             (_, TargetKind::Db, None) => Cause::NewDatabase,
-            (_, TargetKind::Db, Some(_)) if newer.contains(db) || older.contains(db) => {
-                Cause::NewDatabase
+            (_, TargetKind::Db, Some(range))
+                if self.has_copy(target, |other| is_within(range, other)) =>
+            {
+                Cause::Split
             }
-            (_, TargetKind::Db, Some(range)) => {
-                match self.has_copy(target, |other| is_within(range, other)) {
-                    true => Cause::Split,
-                    false => Cause::ShardMovedIn,
-                }
-            }
+            (_, TargetKind::Db, Some(_)) if self.is_new(target) => Cause::NewDatabase,
+            (_, TargetKind::Db, Some(_)) => Cause::ShardMovedIn,
             (_, TargetKind::View | TargetKind::Search | TargetKind::Cleanup, _) => Cause::NewIndex,
+        }
+    }
+
+    /// Whether a database or an index appeared within the last hour or two: what it is filled with is new too.
+    fn is_new(&self, target: TargetRef<'_>) -> bool {
+        let db = target.db();
+        match target.view() {
+            Some(view) => {
+                let index = (db.0, view.signature);
+                self.movements.new_indexes.iter().any(|all| all.contains(&index))
+            }
+            None => self.movements.new_databases.iter().any(|all| all.contains(db.as_usize())),
         }
     }
 
