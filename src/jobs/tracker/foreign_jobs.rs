@@ -148,13 +148,16 @@ impl TrackedJob {
         }
     }
 
-    /// Whether the old file was not read for a while although the job may be about to replace it.
+    /// Whether the old file was not read for a while although the job may be about to replace it. An index
+    /// is only read with all others of its database, which may be many.
     pub(super) fn wants_last_size(&self, tables: &Snapshot) -> bool {
         let is_old = |target: TargetRef<'_>| {
             let measured = target.facts().measured_at.map(|measured| measured.at);
             self.first_seen.max(measured.unwrap_or_default()).age(self.last_seen) > LAST_SIZE_AGE
         };
-        self.is_measured_copy && self.current_target(tables).is_some_and(is_old)
+        self.kind == TargetKind::Db
+            && self.is_measured_copy
+            && self.current_target(tables).is_some_and(is_old)
     }
 
     /// Takes the size of the old file from a reading made while the job ran.
