@@ -37,7 +37,12 @@ const KEPT_HOURS: f64 = 360.0;
 const KEPT_DAYS: f64 = 400.0;
 
 fn facts(file: u64, active: u64, seq: u64) -> Facts {
-    Facts { update_seq: OptionalU64::new(seq), ..Facts::sized(file, active) }
+    Facts {
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(active),
+        update_seq: OptionalU64::new(seq),
+        ..Facts::default()
+    }
 }
 
 /// One shard in each database, on nodes in turn.

@@ -25,6 +25,7 @@
 //! | answer | the response to an API route or an order; one type for server, commands and tests | [`report`](serve::report) |
 //! | advice | what a rule found that an operator should do something about | [`advice`] |
 //! | advised | of a compaction: recliner would have started it if it enforced; it is only counted | [`scorecard`](what_if::scorecard) |
+//! | forecast | the free space of a volume ahead, with a range; kept each day and compared | [`forecast`](model::forecast) |
 //! | predicted | the size after a compaction; [`estimate`](model::estimate) has the rule and its error, [`correction`](model::correction) what is learned | [`correction`](model::correction) |
 //!
 //! # Data flow

@@ -55,6 +55,11 @@ impl Forecaster {
         Self { view, ..Self::default() }
     }
 
+    /// Whether anything that was booked is known.
+    pub(super) fn has_books(&self) -> bool {
+        !self.view.histories.is_empty()
+    }
+
     /// Makes the forecasts again if they are old, keeps those of a new day, and compares those whose
     /// moment has come; returns what to store.
     pub(super) fn update(
@@ -64,7 +69,7 @@ impl Forecaster {
         now: Moment,
     ) -> Vec<StateChange> {
         let is_old = self.made_at.is_none_or(|at| at > now || at.age(now) >= INTERVAL);
-        let is_new = self.view.histories.is_empty() && !histories.is_empty();
+        let is_new = !self.has_books() && !histories.is_empty();
         if is_old || is_new {
             self.make(plan, histories, now);
         }

@@ -191,8 +191,7 @@ impl AdviceTask {
                 () = self.forecaster.finished() => {
                     self.look();
                 }
-                // The books of the previous process are read meanwhile.
-                Ok(()) = self.sources.histories.changed(), if self.view.forecasts.histories.is_empty() => {
+                Ok(()) = self.sources.histories.changed(), if !self.forecaster.has_books() => {
                     self.look();
                 }
                 _ = tick.tick() => {
