@@ -196,6 +196,9 @@ fn channel_limit(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal, name: &s
             count(limit)
         );
     }
+    if value.is_none() {
+        return "others are first in line".to_owned();
+    }
     format!(
         "{} of {name} on the node {}, and the channel's concurrency is {}",
         others(plan, value),
