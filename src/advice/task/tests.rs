@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     advice::test_cluster::{Shard, TestCluster},
-    model::{channel::Channels, records::InMemoryStore},
+    model::{channel::Channels, forecast::GrowthHistory, records::InMemoryStore},
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +37,7 @@ struct Rig {
     _settings: watch::Sender<AdviceSettings>,
     status: watch::Sender<Arc<ScanStatus>>,
     _tasks: JoinSet<()>,
+    histories: watch::Sender<Arc<GrowthHistories>>,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -51,6 +52,7 @@ impl Rig {
         let (plans, plans_rx) = watch::channel(plan(&["old"]));
         let (status, status_rx) = watch::channel(Arc::new(ScanStatus::default()));
         let (settings, settings_rx) = watch::channel(AdviceSettings::default());
+        let (histories, histories_rx) = watch::channel(Arc::default());
         let node_settings = watch::channel(Arc::default()).1;
         let sources = AdviceSources {
             plans: plans_rx,
@@ -59,7 +61,7 @@ impl Rig {
             smoosh_channels: |_| Channels::default(),
             settings: settings_rx,
             remedy_settings: watch::channel(RemedySettings::default()).1,
-            histories: watch::channel(Arc::default()).1,
+            histories: histories_rx,
         };
         let store = Arc::new(Store::default());
         let clock = Clock::anchored(Moment::from_unix(1_795_222_434));
@@ -75,6 +77,7 @@ impl Rig {
             store,
             plans,
             _settings: settings,
+            histories,
             status,
             _tasks: tasks,
             _stop: stop.drop_guard(),
@@ -112,6 +115,20 @@ async fn rules_run_once_the_cluster_is_read_then_every_minute() {
     time::sleep(Duration::from_secs(5)).await;
     assert_eq!(rig.subjects(), ["old", "older"]);
     assert_eq!(rig.store.kept.kept().advice.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_run_as_soon_as_the_books_of_the_previous_process_are_read() {
+    let rig = Rig::start(BTreeMap::new());
+    rig.ready();
+    time::sleep(Duration::from_secs(2)).await;
+    let books = |volume: &str| [(volume.to_owned(), GrowthHistory::default())].into();
+    for (volume, expected) in [("a", &["old", "older"][..]), ("b", &["old", "older"])] {
+        rig.plans.send_replace(plan(if volume == "a" { &["old", "older"] } else { &["new"] }));
+        rig.histories.send_replace(Arc::new(books(volume)));
+        time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(rig.subjects(), expected, "{volume}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -260,7 +260,7 @@ fn weeks(weeks: &[SimulatedWeek]) -> Markup {
             h2 { "The same week under recliner and under smoosh" }
             p.quiet { "Simulated from the same start with the same writes. smoosh rewrites a file soon after its waste passes a fixed limit, and never looks at what nobody writes to." }
             div.wide tabindex="0" role="region" aria-label="The same week" { table {
-                thead { tr { th { "by" } th.n.rest { "compactions" } th.n { "for nothing" } th.n { "wrote" } th.n { "freed" } th.n { "still reclaimable" } th.n.rest { "fullest disk" } } }
+                thead { tr { th { "by" } th.n.rest { "files compacted" } th.n { "for nothing" } th.n { "wrote" } th.n { "freed" } th.n { "still reclaimable" } th.n.rest { "fullest disk" } } }
                 tbody { @for week in weeks { tr {
                     td { (week.by) }
                     td.n.rest { (count(week.compactions)) }

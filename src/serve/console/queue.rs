@@ -254,7 +254,7 @@ pub(super) fn why_not(planned: &Planned) -> Markup {
     let most = groups.first().map_or(1, |group| group.targets);
     html! {
         @if !groups.is_empty() {
-            h3 { "Why the rest waits" }
+            h3 { @if planned.starts.is_empty() { "Why targets wait" } @else { "Why the rest waits" } }
             div.wide { table { tbody {
                 @for group in &groups { tr {
                     td.one title=(group.class.meaning()) { a href=(link("targets", &[("class", group.class.label()), ("sort", "reclaimable_bytes")])) { (group.class.words()) } }
