@@ -1,5 +1,11 @@
 //! Forecasts of series that can be worked out by hand, and of simulated worlds.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a conversion from float saturates, and days are few"
+)]
+
 mod judged;
 mod worlds;
 
