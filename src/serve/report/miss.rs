@@ -181,7 +181,6 @@ impl MissLine {
 /// Why no channel takes a target, in one or two words with their meaning, the most telling reason first.
 const NOT_TAKEN: [(MissReason, &str, &str); 10] = [
     (MissReason::Ignored, "ignored", "ignore names it"),
-    (MissReason::Excluded, "excluded", "the channels exclude its name or its state"),
     (MissReason::UnknownSize, "size unknown", "its size has not been measured yet"),
     (
         MissReason::UnknownRent,
@@ -199,6 +198,8 @@ const NOT_TAKEN: [(MissReason, &str, &str); 10] = [
     (MissReason::BelowMinSize, "small", "the file is smaller than any that a channel takes"),
     (MissReason::AboveMaxSize, "large", "the file is larger than any that a channel takes"),
     (MissReason::NoUpgradeNeeded, "current", "the file needs no upgrade"),
+    // Only where no channel looks at it: one that does says what is missing.
+    (MissReason::Excluded, "excluded", "the channels exclude its name or its state"),
 ];
 
 /// The word for a priority below the threshold of a channel by rent.
@@ -300,6 +301,8 @@ mod tests {
         // Two channels share the files by size.
         let large = line("slack_dbs", MissReason::AboveMaxSize, 3e9, 2e9);
         assert_eq!(not_taken(std::slice::from_ref(&large)), Some("large"));
+        let elsewhere = MissLine::new(&rent, Miss::without_numbers(MissReason::Excluded));
+        assert_eq!(not_taken(&[elsewhere, early.clone()]), Some("not due"), "one channel looks");
         assert_eq!(not_taken(&[early, large]), Some("not due"));
         assert_eq!(not_taken(&[]), None);
     }
