@@ -421,7 +421,7 @@ mod tests {
         let cases = [
             (bloated, GONE, true, after(100, 110, 100, 50, 0), "done"),
             (bloated, GONE, true, after(100, 900, 100, 50, 0), "again"),
-            (bloated, GONE, true, after(101, 900, 100, 50, 0), "failed"),
+            (bloated, GONE, true, after(101, 900, 100, 50, 0), "again"),
             (bloated, nearly, true, after(101, 900, 100, 50, 0), "done"),
             (bloated, GONE, true, after(160, 950, 120, 60, 0), "failed"),
             (bloated, unsure, true, after(101, 900, 100, 50, 0), "never ran"),

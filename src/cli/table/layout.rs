@@ -144,7 +144,9 @@ impl Grid {
         // Left to itself, the arrangement gives a column with a long word no more than that word.
         let (least, all) = match self.fits(width) {
             true => {
-                let widest: Vec<usize> = (0..self.head.len()).map(|at| self.widest(at)).collect();
+                let widest = least.iter().enumerate();
+                let widest: Vec<usize> =
+                    widest.map(|(at, least)| self.widest(at).max(*least)).collect();
                 let all = widest.iter().map(|widest| widest + GAP).sum();
                 (widest, all)
             }

@@ -239,7 +239,7 @@ fn data_written_during_a_job_counts_as_copied() {
 fn file_swap_decides_outcome_of_job_between_polls() {
     for (after, ending) in [
         (facts(15, 110, 100, 50, 50), JobResult::Freed),
-        (facts(16, 900, 100, 55, 10), JobResult::Failed),
+        (facts(75, 900, 100, 55, 10), JobResult::Failed),
         (facts(15, 950, 100, 50, 50), JobResult::Grew),
     ] {
         let mut line = Scenario::new();
@@ -415,14 +415,14 @@ fn clock_change_neither_ends_nor_delays_jobs() {
         let step = line.read(line.dbs[0], facts(after + 11, 110, 100, 50, 50));
         assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [JobResult::Freed]);
 
-        // A job that disappeared just before is judged as soon as its file is read.
+        // A job that disappeared just before is judged a minute later.
         line.draft.set_facts(line.dbs[0], facts(0, 900, 100, 50, 10));
         let intent = line.intent(before);
         line.start(intent.clone()).unwrap();
         line.sent(before, &intent, RequestResult::Accepted);
         line.poll(before + 5, IDLE);
         line.tracker.restart_waits(at(after));
-        let step = line.read(line.dbs[0], facts(after + 1, 900, 100, 50, 10));
+        let step = line.read(line.dbs[0], facts(after + 60, 900, 100, 50, 10));
         assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [JobResult::Failed]);
     }
 }

@@ -87,11 +87,7 @@ impl Draft {
         let is_new = self.is_new(target);
         self.movements.new_indexes[0].extend(appeared);
         for (cause, bytes) in changes {
-            let cause = match cause {
-                Cause::Documents | Cause::Waste if is_new => Cause::NewDatabase,
-                Cause::IndexRows | Cause::IndexWaste if is_new => Cause::NewIndex,
-                cause => cause,
-            };
+            let cause = if is_new { filled(cause) } else { cause };
             self.add_movement(ix, cause, bytes);
         }
     }
@@ -251,6 +247,17 @@ impl Draft {
             .filter_map(|range| self.find_shard(target.node_ix(), target.db(), Some(*range)))
             .filter_map(|ix| self.current.target(ix))
             .any(|other| other.counted_bytes().is_some())
+    }
+}
+
+/// The cause of what fills a new database or index.
+fn filled(cause: Cause) -> Cause {
+    if matches!(cause, Cause::Documents | Cause::Waste) {
+        Cause::NewDatabase
+    } else if matches!(cause, Cause::IndexRows | Cause::IndexWaste) {
+        Cause::NewIndex
+    } else {
+        cause
     }
 }
 
