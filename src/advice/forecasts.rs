@@ -15,8 +15,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
 use wall_clock::Moment;
 
-/// Interval between forecasts: dates move by hours.
-const INTERVAL: Duration = Duration::from_secs(600);
+/// Interval between forecasts, which are of whole days.
+const INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Interval between simulations, each of which takes seconds of a processor and the memory of a
 /// what-if; and the interval while a volume is about to fill.

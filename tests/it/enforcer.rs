@@ -178,7 +178,7 @@ async fn jobs_on_a_lost_node_do_not_count_as_done() {
     rig.wait(60).await;
     assert_eq!(rig.endings(), [], "an unreachable node ends no job");
     rig.cluster.faults().up(B);
-    rig.wait(60).await;
+    rig.wait(120).await;
     assert_eq!(rig.endings(), [(TargetKind::Db, JobOwner::Recliner, JobResult::Failed)]);
 }
 
