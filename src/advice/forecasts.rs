@@ -5,7 +5,7 @@
 use crate::{
     model::{
         channel::Channels,
-        forecast::{GrowthHistories, Withheld},
+        forecast::{GrowthHistories, Withheld, reach_of},
         records::{ForecastRecord, StateChange},
     },
     plan::Plan,
@@ -127,7 +127,9 @@ impl Forecaster {
         if is_due && self.running.is_none() && self.view.by_volume.values().any(is_watched) {
             self.began_at = Some(now);
             let (plan, smoosh) = (Arc::clone(plan), smoosh());
-            let simulate = move || SimulatedRules::of(&plan, &smoosh, now);
+            let watched = self.view.histories.values().map(|history| history.watched(now));
+            let reach = reach_of(watched.max().unwrap_or_default());
+            let simulate = move || SimulatedRules::of(&plan, &smoosh, reach, now);
             self.running = Some(tokio::task::spawn_blocking(simulate));
         }
     }

@@ -42,7 +42,7 @@ const MIN_WATCHED: Duration = Duration::from_secs(2 * 86_400);
 const REACH_FACTOR: u32 = 2;
 
 /// The farthest day of a forecast: the rhythm of four weeks says little about later ones.
-const MAX_REACH_DAYS: usize = 120;
+const MAX_REACH_DAYS: u32 = 120;
 
 /// Number of paths; the quantiles move by less than a hundredth of the change with more.
 const PATHS: usize = 300;
@@ -264,6 +264,11 @@ impl Forecast {
     }
 }
 
+/// How far a forecast reaches if growth was watched for so long.
+pub fn reach_of(watched: Duration) -> Duration {
+    (watched * REACH_FACTOR).min(DAY * MAX_REACH_DAYS)
+}
+
 /// The forecast of a volume.
 ///
 /// # Errors
@@ -274,8 +279,7 @@ pub fn forecast(facts: &VolumeFacts<'_>, now: Moment) -> Result<Forecast, Withhe
     if watched < MIN_WATCHED || days.is_empty() {
         return Err(Withheld::Watched(watched));
     }
-    let reach = (watched * REACH_FACTOR).as_secs() / DAY.as_secs();
-    let reach = usize::try_from(reach).unwrap_or(MAX_REACH_DAYS).min(MAX_REACH_DAYS);
+    let reach = usize::try_from(reach_of(watched).as_secs() / DAY.as_secs()).unwrap_or_default();
     let of = |bytes: fn(&Day) -> f64| days.iter().map(bytes).collect::<Vec<f64>>();
     let growth = Rhythm::of(&of(|day| day.growth), &of(|day| day.events));
     let waste = Rhythm::of(&of(|day| day.waste), &vec![0.0; days.len()]);
@@ -297,7 +301,7 @@ pub fn forecast(facts: &VolumeFacts<'_>, now: Moment) -> Result<Forecast, Withhe
         FreeRange { low, median, high }
     });
     let full = quantiles(full);
-    let day = full[1].min(MAX_REACH_DAYS as f64);
+    let day = full[1].min(f64::from(MAX_REACH_DAYS));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let [early, median, late] = widened(full, factor(day as usize)).map(|days| {
         let seconds = days.max(0.0) * DAY.as_secs_f64();

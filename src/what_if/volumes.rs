@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// The simulated time; later compactions continue what happens in its second half.
+/// The longest simulated time; later compactions continue what happens in its second half.
 const SPAN: Duration = Duration::from_secs(30 * 86_400);
 
 /// What compactions free on each volume, by its name.
@@ -57,12 +57,12 @@ impl VolumeForecasts {
 }
 
 impl SimulatedRules {
-    /// Simulates the rules; none while no growth of files is known.
-    pub fn of(plan: &Plan, smoosh: &Channels, now: Moment) -> Option<Self> {
+    /// Simulates the rules for forecasts that reach so far; none while no growth of files is known.
+    pub fn of(plan: &Plan, smoosh: &Channels, reach: Duration, now: Moment) -> Option<Self> {
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
         let present = Present { snapshot, conditions, now };
         let stop = CancellationToken::new();
-        let outlooks = Outlooks::new(&present, SPAN, &stop).ok()?;
+        let outlooks = Outlooks::new(&present, reach.min(SPAN), &stop).ok()?;
         let freed = |policy| {
             let outlook = outlooks.outlook(&Proposal { name: String::new(), policy: Some(policy) });
             freed_by_volume(outlook)
