@@ -87,10 +87,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         for node in 0..=NODES {
             let node = NodeIx::from_usize(node).ok_or("too many nodes")?;
-            draft.update_node(node, |node| node.last_success = Some(now));
+            draft.update_node(node, |node| {
+                (node.is_member, node.is_served) = (true, true);
+                node.last_success = Some(now);
+            });
         }
         draft.set_sweep_duration(HOUR);
-        draft.publish(now);
         let read = Instant::now();
         books.receive(draft.take_movements(), now);
         let booked = Instant::now();
@@ -103,7 +105,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "a sweep, in ms: {:.1} for {CHANGED} changed facts and their publication, {:.1} for the books, {:.1} to store them",
+        "a sweep, in ms: {:.1} for {CHANGED} changed facts, {:.1} for the books, {:.1} to store them",
         each(spent.facts),
         each(spent.books),
         each(spent.storing)

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 /// Longer than anything here may take that ends by itself.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A running demo, which ends when this value is dropped.
 pub(crate) struct Demo {
