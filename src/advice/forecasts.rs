@@ -151,7 +151,6 @@ mod tests {
     use crate::{
         advice::test_cluster::{NOW, Shard, TestCluster},
         model::forecast::{BookedSpan, DAY, GrowthHistory},
-        plan::disk::{Disks, Volume, VolumeSpace},
     };
 
     const GIB: u64 = 1 << 30;
@@ -161,16 +160,7 @@ mod tests {
         let shard = Shard::new("orders", "a", 0, 200 * GIB);
         let shard = shard.grown_from(5 * 86_400, 150 * GIB, 150 * GIB);
         let mut cluster = TestCluster::with_shards(&[shard]);
-        let space = VolumeSpace { available, size: None, held: None, measured_at: NOW };
-        let volume = |name: &str, space| Volume {
-            name: name.into(),
-            nodes: vec![name.into()],
-            space,
-            falling_since: None,
-            problem: None,
-        };
-        let volumes = vec![volume("a", Some(space)), volume("b", None)];
-        cluster.conditions.disks = Arc::new(Disks { volumes });
+        cluster.set_volumes([("a", "a", Some(available)), ("b", "b", None)]);
         cluster.plan()
     }
 

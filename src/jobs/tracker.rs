@@ -191,8 +191,8 @@ impl JobTracker {
     }
 
     /// Targets whose files must be read to determine how their jobs ended, or how large they were
-    /// before or are just before the swap. Requested with each poll rather than each reading, because a file read in the second
-    /// in which a task disappeared may not be conclusive.
+    /// before or are just before the swap. Requested with each poll rather than each reading,
+    /// because a file read in the second in which a task disappeared may not be conclusive.
     #[must_use]
     pub(crate) fn targets_to_reread(&self, tables: &Snapshot) -> BTreeSet<TargetIx> {
         let wanted = |job: &&TrackedJob| match job.stage {

@@ -48,11 +48,10 @@ const fn part_of(cause: Cause) -> Part {
     }
 }
 
-/// Sums of one bucket, by account and whether it is a volume.
+/// Sums of one bucket, by account and whether it is a volume. Only their bytes are set.
 type Sums = BTreeMap<(String, bool), BookedSpan>;
 
 fn sums_of(bucket: &Bucket) -> Sums {
-    let Bucket { from, until, .. } = *bucket;
     let mut sums = Sums::new();
     for (key, sum) in &bucket.entries {
         let span = sums.entry((key.account.clone(), key.is_volume)).or_default();
@@ -63,7 +62,6 @@ fn sums_of(bucket: &Bucket) -> Sums {
             Part::Compaction => continue,
         };
         *bytes = bytes.saturating_add(sum.bytes);
-        (span.from, span.until) = (from, until);
     }
     sums
 }

@@ -238,11 +238,14 @@ impl Disk {
             let on_node = self.nodes.entry(*at).or_default();
             // The walks of this process handle the nodes that it reads itself.
             if on_node.ended.is_none() {
-                if !nodes.contains(at) {
+                let is_served = nodes.contains(at);
+                if !is_served {
                     draft.set_shows_files(*at, false);
                 }
                 remove_gone(draft, *at, &on_node.met, false);
-                draft.set_shows_files(*at, nodes.contains(at));
+                if is_served {
+                    draft.set_shows_files(*at, true);
+                }
             }
         }
     }

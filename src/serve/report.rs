@@ -44,7 +44,7 @@ pub use advice::{
     Advice, AdviceGain, AdviceLine, AdviceMute, AdviceRemedy, AdviceSubject, MoreAdvice,
 };
 pub use builds::{BuildLine, Builds};
-pub use changes::{ChangeLine, Changes, GapLine, VolumeChanges};
+pub use changes::{ChangeLine, Changes, GapLine, VolumeChanges, database_of};
 pub use databases::{
     DatabaseLine, DatabaseSort, Databases, NewestJobs, Pace, WantedDatabases, waste_reasons,
 };

@@ -108,11 +108,15 @@ impl MovementSums {
     pub(super) fn rotate(&mut self, swept: bool, now: Moment) {
         self.knows_databases |= swept;
         if self.rotated_at.age(now).max(now.age(self.rotated_at)) >= NEW_FOR {
-            let newer = std::mem::take(&mut self.new_databases[0]);
-            self.new_databases = [IndexSet::default(), newer];
-            let newer = std::mem::take(&mut self.new_indexes[0]);
-            self.new_indexes = [HashSet::default(), newer];
+            age(&mut self.new_databases);
+            age(&mut self.new_indexes);
             self.rotated_at = now;
         }
     }
+}
+
+/// Makes what is new the older of two generations.
+fn age<T: Default>(generations: &mut [T; 2]) {
+    generations.swap(0, 1);
+    generations[0] = T::default();
 }

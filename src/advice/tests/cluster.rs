@@ -281,9 +281,19 @@ impl TestCluster {
 
     /// Gives each of these nodes a volume of its own, named after it, without a known size.
     pub(crate) fn set_free_space(&mut self, nodes: &[(&str, Option<u64>)]) {
-        let volume = |(node, available): &(&str, Option<u64>)| Volume {
-            name: format!("data-{node}").into(),
-            nodes: vec![Arc::from(*node)],
+        let names: Vec<String> = nodes.iter().map(|(node, _)| format!("data-{node}")).collect();
+        let volumes = nodes.iter().zip(&names);
+        self.set_volumes(volumes.map(|((node, available), name)| (&**name, *node, *available)));
+    }
+
+    /// Sets all volumes: each with its name, its node, and its free bytes if these are known.
+    pub(crate) fn set_volumes<'a>(
+        &mut self,
+        volumes: impl IntoIterator<Item = (&'a str, &'a str, Option<u64>)>,
+    ) {
+        let volume = |(name, node, available): (&str, &str, Option<u64>)| Volume {
+            name: name.into(),
+            nodes: vec![node.into()],
             space: available.map(|available| VolumeSpace {
                 available,
                 size: None,
@@ -293,7 +303,8 @@ impl TestCluster {
             falling_since: None,
             problem: None,
         };
-        self.conditions.disks = Arc::new(Disks { volumes: nodes.iter().map(volume).collect() });
+        let volumes = volumes.into_iter().map(volume).collect();
+        self.conditions.disks = Arc::new(Disks { volumes });
     }
 
     pub(crate) fn add_index(&mut self, index: &Index) {

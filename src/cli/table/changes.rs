@@ -17,8 +17,7 @@ pub(in crate::cli) fn changes(answer: &Changes, width: u16) -> String {
     for volume in answer.volumes.iter().filter(|volume| !volume.entries.is_empty()) {
         text.push('\n');
         if answer.volumes.len() > 1 {
-            let name = volume.volume.clone().unwrap_or_else(|| volume.nodes.join(", "));
-            text.push_str(&paragraph(&format!("{}:", printable(&name)), width));
+            text.push_str(&paragraph(&format!("{}:", printable(&volume.name())), width));
         }
         text.push_str(&entries(volume, width));
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     ledger::{AccountChanges, Bucket, ChangesBy, ChangesQuery, changes},
-    serve::report::{Changes, waste_reasons},
+    serve::report::{Changes, database_of, waste_reasons},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -105,7 +105,7 @@ fn is_known(state: &AppState, name: &str, found: &[AccountChanges]) -> bool {
         it.volume.as_deref() == Some(name) || it.nodes.iter().any(|node| node == name)
     };
     let changed = |it: &AccountChanges| it.entries.iter().any(|entry| !entry.is_rest);
-    let database = name.split_once("/_design/").map_or(name, |(database, _)| database);
+    let database = database_of(name);
     found.iter().any(|it| is_account(it) || changed(it))
         || state.plan.borrow().snapshot.databases().any(|(_, known)| known.db == database)
 }

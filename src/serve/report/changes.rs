@@ -168,6 +168,11 @@ impl ChangeLine {
     }
 }
 
+/// The database that a name of a database or of an index (`<db>/_design/<name>`) is about.
+pub fn database_of(name: &str) -> &str {
+    name.split_once("/_design/").map_or(name, |(database, _)| database)
+}
+
 /// What changed: the largest causes first.
 fn sentence(account: &AccountChanges, reasons: &BTreeMap<String, String>, now: Moment) -> String {
     // Where one database was asked for, the rest is not what it is about.

@@ -2,7 +2,7 @@
 
 use super::{
     Advice, Changes, Databases, EventLine, Forecasts, HourLine, Space, SuspensionLine,
-    VolumeChanges, VolumeSpaceLine,
+    VolumeChanges, VolumeSpaceLine, database_of,
 };
 use crate::{
     model::cause::Cause,
@@ -367,7 +367,7 @@ fn done(answers: &ReportAnswers) -> Vec<AdviceDone> {
 
 /// Bytes that went from a database, or from the one of a design document.
 fn went(changes: &Changes, subject: &str) -> Option<u64> {
-    let db = subject.split_once("/_design/").map_or(subject, |(db, _)| db);
+    let db = database_of(subject);
     let entries = changes.volumes.iter().flat_map(|volume| &volume.entries);
     let less = entries.filter(|entry| entry.database.as_deref() == Some(db) && entry.bytes < 0);
     let less: u64 = less.map(|entry| entry.bytes.unsigned_abs()).sum();

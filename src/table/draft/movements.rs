@@ -130,7 +130,7 @@ impl Draft {
         match shows {
             true => self.movements.shown.insert(node.as_usize()),
             false => self.movements.shown.remove(node.as_usize()),
-        };
+        }
     }
 
     fn shows_files(&self, node: NodeIx) -> bool {

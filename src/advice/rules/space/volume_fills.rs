@@ -156,9 +156,8 @@ mod tests {
             test_cluster::{NOW, Shard, TestCluster},
         },
         model::forecast::{DAY, FreeRange, FullRange, Withheld},
-        plan::disk::{Disks, VolumeSpace},
     };
-    use std::{sync::Arc, time::Duration};
+    use std::time::Duration;
 
     const GIB: u64 = 1 << 30;
 
@@ -190,16 +189,7 @@ mod tests {
     fn found(dates: [Option<u32>; 3]) -> Vec<Finding> {
         let shard = Shard::new("orders", "a", 0, 200 * GIB).with_active(150 * GIB);
         let mut cluster = TestCluster::with_shards(&[shard]);
-        let space = VolumeSpace { available: 100 * GIB, size: None, held: None, measured_at: NOW };
-        let volume = |name: &str, space| Volume {
-            name: name.into(),
-            nodes: vec![name.into()],
-            space,
-            falling_since: None,
-            problem: None,
-        };
-        let volumes = vec![volume("a", Some(space)), volume("b", None)];
-        cluster.conditions.disks = Arc::new(Disks { volumes });
+        cluster.set_volumes([("a", "a", Some(100 * GIB)), ("b", "b", None)]);
         let [uncompacted, smoosh, in_force] = dates.map(forecast);
         let forecasts = VolumeForecasts { uncompacted, smoosh, in_force };
         let withheld = Err(Withheld::Watched(Duration::from_secs(3_600)));
