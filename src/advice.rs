@@ -23,6 +23,7 @@ mod task;
 #[cfg(test)]
 #[path = "advice/tests/cluster.rs"]
 pub(crate) mod test_cluster;
+pub(crate) mod tombstones;
 mod view;
 
 pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject, Wording};
