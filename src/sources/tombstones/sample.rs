@@ -3,6 +3,7 @@
 use super::{super::couchdb::describe, ShardCopy};
 use couchdb_client::Client;
 use couchdb_files::{DeletedDoc, DeletedLeaf, compacted_bytes};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of places at which documents are read.
 const PLACES: usize = 32;
@@ -16,6 +17,7 @@ const MODEL_ERROR: f64 = 0.1;
 #[derive(Clone, Debug, Default)]
 pub struct TombstoneSample {
     places: Vec<Vec<DeletedDoc>>,
+    ids: BTreeSet<String>,
 }
 
 /// Bytes of a deleted document, and by how much they may be wrong.
@@ -71,6 +73,8 @@ pub(super) async fn read(
     let mut sample = TombstoneSample::default();
     let all: u64 = copies.iter().filter_map(|copy| copy.deleted()).sum();
     let each = most.div_ceil(PLACES);
+    // Where the changes of each copy begin: earlier sequences are those of replaced changes.
+    let mut begins: BTreeMap<&str, u64> = BTreeMap::new();
     for step in 0..if all > 0 { PLACES as u64 } else { 0 } {
         // A copy is as likely as it has deleted documents.
         let mut index = place(seed, step * 2, all);
@@ -81,9 +85,24 @@ pub(super) async fn read(
             is_here
         });
         let Some(copy) = copy else { continue };
-        match read_place(client, copy, place(seed, step * 2 + 1, update_seq(copy)), each).await {
-            Ok(docs) => sample.places.push(docs),
-            Err(error) => {
+        let read = async {
+            let begin = match begins.get(&*copy.shard) {
+                Some(begin) => *begin,
+                None => first_seq(client, copy).await?,
+            };
+            let end = copy.info.as_ref().and_then(|info| info.update_seq).unwrap_or_default();
+            let since = begin + place(seed, step * 2 + 1, end.saturating_sub(begin));
+            Ok((begin, read_place(client, copy, since, each).await?))
+        };
+        match read.await {
+            Ok((begin, docs)) => {
+                begins.insert(&copy.shard, begin);
+                // Places may overlap.
+                let is_new = |doc: &DeletedDoc| sample.ids.insert(doc.id.clone());
+                let docs: Vec<DeletedDoc> = docs.into_iter().filter(is_new).collect();
+                sample.places.push(docs);
+            }
+            Err::<_, couchdb_client::Error>(error) => {
                 let why = format!("Not all of the sample was read: {}.", describe(&error));
                 return (sample, Some(why));
             }
@@ -92,11 +111,13 @@ pub(super) async fn read(
     (sample, None)
 }
 
-fn update_seq(copy: &ShardCopy) -> u64 {
-    copy.info.as_ref().and_then(|info| info.update_seq).unwrap_or_default()
+/// The sequence before the first change of a copy.
+async fn first_seq(client: &Client, copy: &ShardCopy) -> Result<u64, couchdb_client::Error> {
+    let first = client.shard_changes(&copy.node, &copy.shard, 0, 1).await?;
+    Ok(first.first().and_then(|change| change.seq).unwrap_or_default().saturating_sub(1))
 }
 
-/// The first deleted documents after a sequence, or from the beginning if there are none.
+/// Deleted documents among the changes after a sequence, evenly.
 async fn read_place(
     client: &Client,
     copy: &ShardCopy,
@@ -105,14 +126,12 @@ async fn read_place(
 ) -> Result<Vec<DeletedDoc>, couchdb_client::Error> {
     let mut docs = Vec::new();
     let changes = client.shard_changes(&copy.node, &copy.shard, since, CHANGES).await?;
-    for change in changes {
-        let (Some(id), Some(seq), Some(true)) = (change.id, change.seq, change.deleted) else {
-            continue;
-        };
-        // A design document has another path; there are few.
-        if id.starts_with("_design/") {
-            continue;
-        }
+    let deleted = changes.into_iter().filter(|change| change.deleted == Some(true));
+    let deleted = deleted.filter_map(|change| change.id.zip(change.seq));
+    // A design document has another path; there are few.
+    let all: Vec<_> = deleted.filter(|(id, _)| !id.starts_with("_design/")).collect();
+    let stride = all.len().div_ceil(each.max(1)).max(1);
+    for (id, seq) in all.into_iter().step_by(stride) {
         let leaves = client.shard_leaves(&copy.node, &copy.shard, &id).await?;
         let leaves = leaves.into_iter().map(|(leaf, body)| DeletedLeaf {
             depth: leaf.revisions.start.unwrap_or(1),
@@ -126,9 +145,6 @@ async fn read_place(
             attachment_bytes: leaf.attachments.values().filter_map(|it| it.length).sum(),
         });
         docs.push(DeletedDoc { id, seq, leaves: leaves.collect() });
-        if docs.len() >= each {
-            break;
-        }
     }
     Ok(docs)
 }
