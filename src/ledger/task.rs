@@ -22,7 +22,7 @@ use wall_clock::Clock;
 /// Interval between two publications, and between two looks at the clock.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Interval between two publications of what was booked for forecasts.
+/// Interval between two publications of what was booked for forecasts, and of books that did not change.
 const HISTORY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Pause after the journal could not be read or written.
@@ -62,6 +62,7 @@ pub(crate) struct LedgerTask {
     inputs: LedgerInputs,
     books: Books,
     published: watch::Sender<Arc<Books>>,
+    published_at: Option<Instant>,
     sums: BucketSums,
     histories: watch::Sender<Arc<GrowthHistories>>,
     histories_at: Option<Instant>,
@@ -79,6 +80,7 @@ impl LedgerTask {
             inputs,
             books: Books::default(),
             published,
+            published_at: None,
             sums: BucketSums::default(),
             histories,
             histories_at: None,
@@ -185,7 +187,12 @@ impl LedgerTask {
             self.save_at = None;
             self.save().await;
         }
-        self.published.send_replace(Arc::new(self.books.clone()));
+        // A copy of the books may have megabytes.
+        let is_old = self.published_at.is_none_or(|at| at.elapsed() >= HISTORY_INTERVAL);
+        if self.books.take_changed() || is_old {
+            self.published_at = Some(Instant::now());
+            self.published.send_replace(Arc::new(self.books.clone()));
+        }
     }
 
     /// Stores the books, and sums up the oldest hours.

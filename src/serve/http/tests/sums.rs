@@ -267,6 +267,7 @@ fn books() -> Books {
         bytes,
         is_complete: true,
         is_member: true,
+        is_shown: false,
     };
     let nodes = |bytes| vec![files(CLUSTER_NODE, 0), files(NODES[0], bytes)];
     let mib = |count: i64| count << 20;
