@@ -97,6 +97,7 @@ struct StoredBooks {
     closed: Vec<Span>,
     current: u32,
     shown: BTreeSet<String>,
+    other_files: BTreeMap<String, Vec<(Cause, u64)>>,
 }
 
 /// The accounts and the current bucket.
@@ -117,6 +118,8 @@ pub struct Books {
     pending: Vec<(String, Movement)>,
     /// Nodes whose index files were known one by one when they were last booked.
     shown: BTreeSet<String>,
+    /// The files of nodes besides those of targets, as last booked.
+    other_files: BTreeMap<String, Vec<(Cause, u64)>>,
     /// When this process continued the books.
     resumed_at: Moment,
     members: BTreeSet<String>,
@@ -139,9 +142,9 @@ impl Books {
             let current = Bucket { from: now, until: now, ..Bucket::default() };
             return Self { current, interval, ..Self::default() };
         };
-        let StoredBooks { nodes, volumes, closed, shown, .. } = books;
-        let mut books = Self { nodes, volumes, closed, current, interval, shown, ..Self::default() };
-        books.resumed_at = now;
+        let StoredBooks { nodes, volumes, closed, shown, other_files, .. } = books;
+        let mut books = Self { nodes, volumes, closed, current, interval, ..Self::default() };
+        (books.shown, books.other_files, books.resumed_at) = (shown, other_files, now);
         books.advance(now);
         books
     }
@@ -156,8 +159,9 @@ impl Books {
     pub fn encode(&self) -> Option<Vec<u8>> {
         let (nodes, volumes) = (self.nodes.clone(), self.volumes.clone());
         let (closed, current) = (self.closed.clone(), self.current.number);
-        let shown = self.shown.clone();
-        postcard::to_stdvec(&StoredBooks { nodes, volumes, closed, current, shown }).ok()
+        let (shown, other_files) = (self.shown.clone(), self.other_files.clone());
+        let stored = StoredBooks { nodes, volumes, closed, current, shown, other_files };
+        postcard::to_stdvec(&stored).ok()
     }
 
     /// The buckets to store, and the numbers of those to remove.
@@ -335,7 +339,8 @@ impl Books {
                 let pending = std::mem::take(&mut self.pending).into_iter();
                 let (here, elsewhere): (Vec<_>, Vec<_>) = pending.partition(|(of, _)| of == name);
                 self.pending = elsewhere;
-                for (_, entry) in here {
+                let apart = self.book_other_files(node);
+                for (_, entry) in here.into_iter().filter(|(_, it)| !apart.contains(&it.cause)) {
                     self.book_movement(name, entry);
                 }
             }
@@ -344,6 +349,9 @@ impl Books {
             if rest != 0 {
                 let cause = if is_measured { Cause::Measured } else { Cause::NotWatched };
                 self.book(node_key(name, cause), rest);
+            }
+            if !node.other_files.is_empty() {
+                self.other_files.insert(name.to_owned(), node.other_files.clone());
             }
             match node.is_shown {
                 true => self.shown.insert(name.to_owned()),
@@ -354,6 +362,20 @@ impl Books {
         if self.current.entries.len() > MAX_CURRENT_ENTRIES {
             self.current.prune(MAX_CURRENT_ENTRIES / 2);
         }
+    }
+
+    /// Books how a node's files besides those of targets changed while nobody watched; returns the causes of these.
+    fn book_other_files(&mut self, node: &NodeFiles) -> Vec<Cause> {
+        let before = self.other_files.get(&*node.name).cloned().unwrap_or_default();
+        let changes = node.other_files.iter().filter_map(|(cause, new)| {
+            let (_, old) = before.iter().find(|(of, _)| of == cause)?;
+            Some((*cause, difference(*old, *new)))
+        });
+        let changes: Vec<(Cause, i64)> = changes.collect();
+        for (cause, bytes) in changes.iter().filter(|(_, bytes)| *bytes != 0) {
+            self.book(node_key(&node.name, *cause), *bytes);
+        }
+        changes.into_iter().map(|(cause, _)| cause).collect()
     }
 
     /// Whether a node's index files are known one by one and were not, or the other way round.

@@ -470,6 +470,7 @@ fn shown(is_shown: bool) -> Movements {
         is_complete: true,
         is_member: true,
         is_shown,
+        other_files: Vec::new(),
     };
     let (on_cluster, on_node) = if is_shown { (0, 100) } else { (60, 40) };
     let nodes = vec![node(CLUSTER_NODE, on_cluster, false), node("couchdb@a", on_node, is_shown)];
@@ -499,6 +500,26 @@ fn index_files_that_a_sidecar_shows_later_after_a_restart_changed_nothing() {
     let moved = [(CLUSTER_NODE, 60), ("couchdb@a", -60)];
     let moved = moved.map(|(name, mib)| (name.to_owned(), Cause::Measured, mib));
     assert_eq!(said(&away), moved, "the files are still there, and nobody shows them");
+}
+
+#[test]
+fn files_of_a_compaction_that_ended_while_nobody_watched_are_gone() {
+    let walked = |mib: i64, unfinished: u64| {
+        let mut movements = shown(true);
+        movements.nodes[1].bytes = mib << 20;
+        movements.nodes[1].other_files =
+            vec![(Cause::CompactionFiles, unfinished << 20), (Cause::Leftovers, 0)];
+        movements
+    };
+    let mut books = Books::resume(None, INTERVAL, START);
+    books.receive(walked(100, 30), START);
+    let bucket = books.current.encode().unwrap();
+    let later = START.plus(Duration::from_secs(60));
+    let mut books = Books::resume(Some((&books.encode().unwrap(), &bucket)), INTERVAL, later);
+    books.receive(walked(75, 0), later);
+    let entries = books.current.entries.iter();
+    let said: Vec<_> = entries.map(|(key, sum)| (key.cause, sum.bytes >> 20)).collect();
+    assert_eq!(said, [(Cause::CompactionFiles, -30), (Cause::NotWatched, 5)]);
 }
 
 #[test]

@@ -268,6 +268,7 @@ fn books() -> Books {
         is_complete: true,
         is_member: true,
         is_shown: false,
+        other_files: Vec::new(),
     };
     let nodes = |bytes| vec![files(CLUSTER_NODE, 0), files(NODES[0], bytes)];
     let mib = |count: i64| count << 20;
