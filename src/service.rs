@@ -250,6 +250,7 @@ impl Service {
             advice: advice.view.clone(),
             scorecard: monitor.scorecard.clone(),
             ledger: ledger.books,
+            waste_reasons: http::KeptReasons::default(),
             counts: monitor.job_state.counters.clone(),
             couchdb,
             about: Arc::new(about),

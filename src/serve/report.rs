@@ -51,7 +51,7 @@ pub use databases::{
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};
-pub use forecasts::{Forecasts, FreeLine, KeptLine, RecordLine, VolumeForecastLine};
+pub use forecasts::{Forecasts, FreeLine, FullDates, KeptLine, RecordLine, VolumeForecastLine};
 pub use health::Concern;
 pub use jobs::{JobLine, Jobs};
 pub use journal::{
