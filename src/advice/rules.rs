@@ -13,6 +13,7 @@ mod compaction {
 /// Files that should not be there, and files that should.
 mod housekeeping {
     pub(super) mod compaction_leftovers;
+    pub(super) mod copies_differ;
     mod files;
     pub(super) mod missing_copies;
     pub(super) mod orphan_shards;
@@ -59,6 +60,7 @@ mod space {
 /// CouchDB's settings, and its versions, on the nodes.
 mod settings {
     pub(super) mod disk_monitor_on;
+    pub(super) mod fewer_copies;
     pub(super) mod mixed_versions;
     pub(super) mod no_file_compression;
     mod nodes;
@@ -93,6 +95,7 @@ pub const FAMILIES: &[Family] = &[
         title: "Waste and missing files",
         rules: &[
             housekeeping::missing_copies::RULE,
+            housekeeping::copies_differ::RULE,
             housekeeping::oversized_compaction_file::RULE,
             housekeeping::orphan_shards::RULE,
             housekeeping::stale_indexes::RULE,
@@ -143,6 +146,7 @@ pub const FAMILIES: &[Family] = &[
             settings::too_few_open_databases::RULE,
             settings::disk_monitor_on::RULE,
             settings::settings_differ::RULE,
+            settings::fewer_copies::RULE,
             settings::mixed_versions::RULE,
             settings::version_end_of_life::RULE,
             settings::version_with_compaction_fault::RULE,

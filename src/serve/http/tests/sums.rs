@@ -508,6 +508,7 @@ fn gains(plan: &Arc<Plan>) -> Vec<(&'static str, u64)> {
         node_settings: Arc::default(),
         forecasts: Arc::default(),
         lags: Arc::default(),
+        copies: Arc::default(),
         settings: settings.advice,
         remedy_settings: (&settings).into(),
     };
