@@ -6,6 +6,7 @@ mod queues;
 
 /// Waste that compactions would free.
 mod compaction {
+    pub(super) mod failing_compaction;
     pub(super) mod waste_no_channel_takes;
     pub(super) mod waste_waits;
 }
@@ -89,7 +90,11 @@ use super::{Family, Rule};
 pub const FAMILIES: &[Family] = &[
     Family {
         title: "Compaction",
-        rules: &[compaction::waste_waits::RULE, compaction::waste_no_channel_takes::RULE],
+        rules: &[
+            compaction::waste_waits::RULE,
+            compaction::waste_no_channel_takes::RULE,
+            compaction::failing_compaction::RULE,
+        ],
     },
     Family {
         title: "Waste and missing files",
