@@ -18,6 +18,7 @@ mod scorecard;
 #[path = "table/tests/sums.rs"]
 pub(super) mod sums;
 pub(super) mod tidy;
+mod tombstones;
 mod usage;
 mod xrayed;
 
@@ -35,6 +36,7 @@ pub(super) use preflight::preflight;
 pub(super) use runs::runs;
 pub(super) use scanned::{disks, headline, nodes, queues, targets};
 pub(super) use scorecard::scorecard;
+pub(super) use tombstones::tombstones;
 pub(super) use usage::usage;
 pub(super) use xrayed::xrayed;
 

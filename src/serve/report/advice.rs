@@ -136,7 +136,7 @@ impl AdviceMute {
 }
 
 impl AdviceRemedy {
-    pub(super) fn of(remedy: &Remedy) -> Self {
+    pub(crate) fn of(remedy: &Remedy) -> Self {
         Self {
             kind: remedy.kind.label().into(),
             says: remedy.says.clone(),
