@@ -61,6 +61,11 @@ impl Cause {
     pub const fn can_add(self) -> bool {
         !matches!(self, Self::DatabaseDeleted | Self::IndexDeleted | Self::ShardMovedOut)
     }
+
+    /// Whether bytes of this cause can be removed from a disk. Other causes only add.
+    pub const fn can_free(self) -> bool {
+        !matches!(self, Self::NewDatabase | Self::NewIndex | Self::ShardMovedIn)
+    }
 }
 
 /// Attributes the change of a file between two readings; the sum is exactly the difference of the sizes. Empty if a

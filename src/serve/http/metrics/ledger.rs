@@ -17,23 +17,34 @@ families! {
 }
 
 /// What no file explains counts for the first node of its volume. Prometheus sees no growth in a counter's first sample,
-/// so every cause that can add bytes begins at zero.
+/// so every cause begins at zero.
 pub(super) fn write(writer: &mut Writer, books: &Books) {
-    let mut sums: BTreeMap<[&str; 2], (u64, u64)> = BTreeMap::new();
-    for ((account, cause), totals) in books.totals() {
-        let node = books.node_of(account);
-        let (grown, shrunk) = sums.entry([node, cause.label()]).or_default();
-        *grown = grown.saturating_add(totals.grown);
-        *shrunk = shrunk.saturating_add(totals.shrunk);
-    }
-    for node in books.nodes() {
-        for cause in Cause::VARIANTS.iter().filter(|cause| cause.can_add()) {
-            sums.entry([node, cause.label()]).or_default();
+    let mut grown: BTreeMap<[&str; 2], u64> = BTreeMap::new();
+    let mut freed = grown.clone();
+    // The pseudo-node has no disk.
+    for node in books.nodes().filter(|node| *node != CLUSTER_NODE) {
+        for cause in Cause::VARIANTS {
+            if cause.can_add() {
+                grown.insert([node, cause.label()], 0);
+            }
+            if cause.can_free() {
+                freed.insert([node, cause.label()], 0);
+            }
         }
     }
-    // The pseudo-node has no disk.
-    sums.retain(|[node, _], _| *node != CLUSTER_NODE);
-    let freed = sums.iter().filter(|(_, (_, freed))| *freed > 0);
-    writer.write(&LEDGER_FREED_BYTES, freed.map(|(labels, (_, freed))| (*labels, *freed)));
-    writer.write(&LEDGER_BYTES, sums.iter().map(|(labels, (grown, _))| (*labels, *grown)));
+    for ((account, cause), totals) in books.totals() {
+        let node = books.node_of(account);
+        if node == CLUSTER_NODE {
+            continue;
+        }
+        for (sums, bytes) in [(&mut grown, totals.grown), (&mut freed, totals.shrunk)] {
+            if bytes > 0 {
+                let sum = sums.entry([node, cause.label()]).or_default();
+                *sum = sum.saturating_add(bytes);
+            }
+        }
+    }
+    for (family, sums) in [(&LEDGER_BYTES, grown), (&LEDGER_FREED_BYTES, freed)] {
+        writer.write(family, sums.iter().map(|(labels, bytes)| (*labels, *bytes)));
+    }
 }
