@@ -102,6 +102,7 @@ fn inputs(targets: u64) -> AdviceInputs {
         node_settings: Arc::default(),
         forecasts: Arc::default(),
         lags: Arc::default(),
+        copies: Arc::default(),
         settings: AdviceSettings::default(),
         remedy_settings: RemedySettings::default(),
     }

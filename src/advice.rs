@@ -9,6 +9,7 @@
 //! To add a rule: write a file beside those in `rules/`, add its module and its [`Rule`] to `rules.rs`, and run the
 //! tests. The book's page, the labels of the metrics and the words of the API come from that list.
 
+mod copy_history;
 mod finding;
 mod findings;
 mod forecasts;
@@ -23,8 +24,10 @@ mod task;
 #[cfg(test)]
 #[path = "advice/tests/cluster.rs"]
 pub(crate) mod test_cluster;
+pub(crate) mod tombstones;
 mod view;
 
+pub use copy_history::{CopyDifference, CopyHistory, CopyReading};
 pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject, Wording};
 pub use findings::{Findings, Surplus};
 pub use forecasts::{ForecastView, ForecastsByVolume};

@@ -14,7 +14,7 @@ mod signals;
 mod tasks;
 mod tidy;
 
-pub use cluster_monitor::{ClusterMonitor, Dependencies};
+pub use cluster_monitor::{ClusterMonitor, Dependencies, owner_problem};
 pub use tasks::TaskSet;
 pub use tidy::{TidyEnd, TidyEvent, TidyReport, TidyScope};
 

@@ -4,8 +4,11 @@
 
 mod queues;
 
+pub(super) use documents::deleted_documents::copy_without_deleted;
+
 /// Waste that compactions would free.
 mod compaction {
+    pub(super) mod failing_compaction;
     pub(super) mod waste_no_channel_takes;
     pub(super) mod waste_waits;
 }
@@ -13,6 +16,7 @@ mod compaction {
 /// Files that should not be there, and files that should.
 mod housekeeping {
     pub(super) mod compaction_leftovers;
+    pub(super) mod copies_differ;
     mod files;
     pub(super) mod missing_copies;
     pub(super) mod orphan_shards;
@@ -59,6 +63,7 @@ mod space {
 /// CouchDB's settings, and its versions, on the nodes.
 mod settings {
     pub(super) mod disk_monitor_on;
+    pub(super) mod fewer_copies;
     pub(super) mod mixed_versions;
     pub(super) mod no_file_compression;
     mod nodes;
@@ -87,12 +92,17 @@ use super::{Family, Rule};
 pub const FAMILIES: &[Family] = &[
     Family {
         title: "Compaction",
-        rules: &[compaction::waste_waits::RULE, compaction::waste_no_channel_takes::RULE],
+        rules: &[
+            compaction::waste_waits::RULE,
+            compaction::waste_no_channel_takes::RULE,
+            compaction::failing_compaction::RULE,
+        ],
     },
     Family {
         title: "Waste and missing files",
         rules: &[
             housekeeping::missing_copies::RULE,
+            housekeeping::copies_differ::RULE,
             housekeeping::oversized_compaction_file::RULE,
             housekeeping::orphan_shards::RULE,
             housekeeping::stale_indexes::RULE,
@@ -143,6 +153,7 @@ pub const FAMILIES: &[Family] = &[
             settings::too_few_open_databases::RULE,
             settings::disk_monitor_on::RULE,
             settings::settings_differ::RULE,
+            settings::fewer_copies::RULE,
             settings::mixed_versions::RULE,
             settings::version_end_of_life::RULE,
             settings::version_with_compaction_fault::RULE,

@@ -1,6 +1,6 @@
 //! Everything that rules may look at.
 
-use super::{ForecastsByVolume, LagHistory, Survey};
+use super::{CopyHistory, ForecastsByVolume, LagHistory, Survey};
 use crate::{
     model::settings::advice::{AdviceSettings, RemedySettings},
     plan::Plan,
@@ -24,6 +24,8 @@ pub struct AdviceInputs {
     pub forecasts: Arc<ForecastsByVolume>,
     /// How far indexes lagged earlier.
     pub lags: Arc<LagHistory>,
+    /// Which copies of shards differ, and since when.
+    pub copies: Arc<CopyHistory>,
     /// The thresholds.
     pub settings: AdviceSettings,
     /// Settings that remedies check, so that they do not advise what is already set.

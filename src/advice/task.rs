@@ -5,8 +5,8 @@
 //! stored.
 
 use super::{
-    AdviceInputs, AdviceView, LagHistory, Survey, check_surveyed, forecasts::Forecaster,
-    rule::VOLUME_FILLS,
+    AdviceInputs, AdviceView, CopyHistory, LagHistory, Survey, check_surveyed,
+    forecasts::Forecaster, rule::VOLUME_FILLS,
 };
 use crate::{
     model::{
@@ -123,6 +123,7 @@ impl AdviceSources {
             node_settings: Arc::clone(&self.node_settings.borrow()),
             forecasts: Arc::default(),
             lags: Arc::default(),
+            copies: Arc::default(),
             settings: *self.settings.borrow(),
             remedy_settings: self.remedy_settings.borrow().clone(),
         }
@@ -143,6 +144,7 @@ pub struct AdviceTask {
     waiting_forecasts: BTreeMap<String, StateChange>,
     forecaster: Forecaster,
     lags: Arc<LagHistory>,
+    copies: Arc<CopyHistory>,
 }
 
 impl AdviceTask {
@@ -166,6 +168,7 @@ impl AdviceTask {
             waiting_forecasts: BTreeMap::new(),
             forecaster: Forecaster::default(),
             lags: Arc::default(),
+            copies: Arc::default(),
         };
         (task, handle)
     }
@@ -219,6 +222,8 @@ impl AdviceTask {
         let survey = Survey::of(&inputs.plan.snapshot, now);
         self.lags = Arc::new(self.lags.updated(&inputs.plan.snapshot, &survey.lagging_views));
         inputs.lags = Arc::clone(&self.lags);
+        self.copies = Arc::new(self.copies.updated(&inputs.plan.snapshot, &survey));
+        inputs.copies = Arc::clone(&self.copies);
         let histories = Arc::clone(&self.sources.histories.borrow());
         for change in self.forecaster.update(&inputs.plan, &histories, now) {
             if let StateChange::SetForecasts(volume, _) = &change {

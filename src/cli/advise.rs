@@ -112,6 +112,7 @@ fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
         node_settings: reading.node_settings,
         forecasts: Arc::default(),
         lags: Arc::default(),
+        copies: Arc::default(),
         settings: settings.advice,
         remedy_settings: settings.into(),
     };

@@ -291,6 +291,7 @@ mod tests {
                 node_settings: Arc::clone(&node_settings.borrow()),
                 forecasts: Arc::default(),
                 lags: Arc::default(),
+                copies: Arc::default(),
                 settings: settings.advice,
                 remedy_settings: RemedySettings::from(&settings),
             };

@@ -25,7 +25,7 @@ type GateCheck = fn(&GateInputs<'_>, NodeIx, &Node) -> Option<Refusal>;
 
 /// Each gate, a condition of a node or of the cluster that holds all starts back, with its check.
 /// Conditions of a single channel are not included.
-const GATES: [(RefusalReason, GateCheck); 7] = [
+const GATES: [(RefusalReason, GateCheck); 8] = [
     (RefusalReason::Mode, |inputs, _, _| {
         let advises = inputs.rules.mode == Mode::Advise;
         advises.then(|| Refusal::without_numbers(RefusalReason::Mode))
@@ -33,6 +33,7 @@ const GATES: [(RefusalReason, GateCheck); 7] = [
     (RefusalReason::Suspended, |inputs, _, node| inputs.suspended(node)),
     (RefusalReason::Journal, |inputs, _, _| inputs.journal_refusal()),
     (RefusalReason::Maintenance, |inputs, at, _| inputs.maintenance_refusal(at)),
+    (RefusalReason::Upgrade, |inputs, at, _| inputs.upgrade_refusal(at)),
     (RefusalReason::Ramp, |inputs, at, _| inputs.ramp_refusal(at)),
     (RefusalReason::Duty, |inputs, at, _| inputs.duty_refusal(at)),
     (RefusalReason::Pressure, |inputs, at, _| inputs.pressure_refusal(at)),
@@ -123,6 +124,7 @@ impl GateInputs<'_> {
             // In advise mode nothing starts anyway, and advice does not need the journal.
             .or_else(|| self.journal_refusal().filter(|_| self.rules.mode == Mode::Enforce))
             .or_else(|| self.maintenance_refusal(at))
+            .or_else(|| self.upgrade_refusal(at))
             .or_else(|| (!window_state.is_open).then_some(window))
             .or_else(|| self.pressure_refusal(at))
     }
@@ -140,6 +142,11 @@ impl GateInputs<'_> {
     fn maintenance_refusal(&self, at: NodeIx) -> Option<Refusal> {
         let since = self.conditions.pressures.nodes.get(&at)?.maintenance_since?;
         Some(Refusal::without_numbers(RefusalReason::Maintenance).since(since))
+    }
+
+    fn upgrade_refusal(&self, at: NodeIx) -> Option<Refusal> {
+        let since = self.conditions.pressures.nodes.get(&at)?.upgrade_since?;
+        Some(Refusal::without_numbers(RefusalReason::Upgrade).since(since))
     }
 
     fn pressure_refusal(&self, at: NodeIx) -> Option<Refusal> {

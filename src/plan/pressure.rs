@@ -70,6 +70,8 @@ pub struct NodePressure {
     pub hold: Option<PressureHold>,
     /// When the node went into maintenance, according to `_up`.
     pub maintenance_since: Option<Moment>,
+    /// Since when an operator marks it as being upgraded (`[couchdb] upgrade_in_progress`).
+    pub upgrade_since: Option<Moment>,
     /// Whether the last two or more probes got no answer.
     pub is_silent: bool,
 }

@@ -111,6 +111,13 @@ pub enum RefusalReason {
     #[strum(detailed_message = "the node is in maintenance.")]
     #[strum(props(short = "maintenance", ends_when = "the node's maintenance mode ends."))]
     Maintenance,
+    /// The node is marked as being upgraded.
+    #[strum(message = "the node is being upgraded")]
+    #[strum(
+        detailed_message = "CouchDB's setting `[couchdb] upgrade_in_progress` is set on the node."
+    )]
+    #[strum(props(short = "upgrade", ends_when = "`upgrade_in_progress` is no longer set."))]
+    Upgrade,
     /// No window is open.
     #[strum(message = "no time window of the channel is open")]
     #[strum(detailed_message = "no window of its channel is open.")]
@@ -247,7 +254,9 @@ impl RefusalReason {
             Self::Excluded | Self::NoEvidence | Self::Quarantined | Self::Futile => {
                 RefusalClass::Never
             }
-            Self::Mode | Self::Suspended | Self::Journal | Self::Maintenance => RefusalClass::Held,
+            Self::Mode | Self::Suspended | Self::Journal | Self::Maintenance | Self::Upgrade => {
+                RefusalClass::Held
+            }
             Self::Window | Self::WouldNotFitWindow | Self::CoolDown | Self::Pressure => {
                 RefusalClass::NotBefore
             }

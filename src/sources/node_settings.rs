@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_secs(300);
 
 /// Sections of which only these keys are kept: recliner has no use for the others.
 const KEPT_KEYS: [(&str, &[&str]); 3] = [
-    ("couchdb", &["file_compression", "max_dbs_open"]),
+    ("couchdb", &["file_compression", "max_couch_server_shards", "max_dbs_open"]),
     ("cluster", &["n", "q"]),
     ("disk_monitor", &["enable"]),
 ];

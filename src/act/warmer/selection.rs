@@ -50,7 +50,7 @@ pub enum BuildRefusal {
     Suspended,
     /// The journal cannot be written.
     Journal,
-    /// A node with a copy is in maintenance.
+    /// A node with a copy is in maintenance, or being upgraded.
     Maintenance,
     /// A node with a copy is under pressure.
     Pressure,
@@ -78,7 +78,7 @@ impl BuildRefusal {
             Self::Grace => "CouchDB may be about to build it by itself (warmer.grace)",
             Self::Suspended => "an operator suspended starts",
             Self::Journal => "recliner's journal cannot be written",
-            Self::Maintenance => "a node with a copy is in maintenance",
+            Self::Maintenance => "a node with a copy is in maintenance or being upgraded",
             Self::Pressure => "a node with a copy is busy",
             Self::Resharding => "a shard of its database is being split or moved",
             Self::Headroom => "a disk with a copy is too full",
@@ -348,6 +348,7 @@ fn refusal(
         (RefusalReason::Suspended, BuildRefusal::Suspended),
         (RefusalReason::Journal, BuildRefusal::Journal),
         (RefusalReason::Maintenance, BuildRefusal::Maintenance),
+        (RefusalReason::Upgrade, BuildRefusal::Maintenance),
         (RefusalReason::Pressure, BuildRefusal::Pressure),
     ];
     let nodes = || lag.database.copies_by_node.keys().copied();

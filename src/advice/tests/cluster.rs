@@ -1,7 +1,8 @@
 //! A small cluster for the tests of rules.
 
 use super::{
-    AdviceInputs, Finding, Findings, ForecastsByVolume, LagHistory, Rule, Situation, Survey,
+    AdviceInputs, CopyHistory, Finding, Findings, ForecastsByVolume, LagHistory, Rule, Situation,
+    Survey,
 };
 use crate::{
     jobs::{Job, JobKey, JobKind, JobPhase},
@@ -163,6 +164,7 @@ pub(crate) struct TestCluster {
     pub(crate) node_settings: NodeSettings,
     pub(crate) forecasts: ForecastsByVolume,
     pub(crate) lags: LagHistory,
+    pub(crate) copies: CopyHistory,
     pub(crate) settings: AdviceSettings,
     pub(crate) remedy_settings: RemedySettings,
 }
@@ -178,6 +180,7 @@ impl TestCluster {
             node_settings: NodeSettings::default(),
             forecasts: ForecastsByVolume::new(),
             lags: LagHistory::default(),
+            copies: CopyHistory::default(),
             settings: AdviceSettings::default(),
             remedy_settings: RemedySettings::default(),
         }
@@ -383,6 +386,7 @@ impl TestCluster {
             node_settings: Arc::new(self.node_settings),
             forecasts: Arc::new(self.forecasts),
             lags: Arc::new(self.lags),
+            copies: Arc::new(self.copies),
             settings: self.settings,
             remedy_settings: self.remedy_settings,
         }

@@ -1,7 +1,7 @@
 //! Contents of a shard's file that are CouchDB's own bookkeeping rather than documents.
 //!
-//! Owns the thresholds for "large". Few shards exceed them, so the tables store the overhead of
-//! those alone.
+//! Owns what is notable: any purge, and large `_local` documents. Few shards have either, so the tables store the
+//! overhead of those alone.
 
 use super::OptionalU64;
 
@@ -39,10 +39,14 @@ impl Overhead {
         }
     }
 
-    /// Whether the overhead is large enough that an operator may have to act.
+    /// Whether it is stored.
     pub fn is_notable(&self) -> bool {
-        self.purge_seq.get().is_some_and(|last| last > DEFAULT_PURGES_LIMIT)
-            || self.local_bytes.get().is_some_and(|bytes| bytes >= MUCH_LOCAL_BYTES)
+        self.purge_seq.get() > Some(0) || self.has_many_locals()
+    }
+
+    /// Whether its `_local` documents are more than checkpoints need.
+    pub fn has_many_locals(&self) -> bool {
+        self.local_bytes.get().is_some_and(|bytes| bytes >= MUCH_LOCAL_BYTES)
     }
 
     /// Number of purge entries that a compaction always keeps, with CouchDB's default where
@@ -80,8 +84,8 @@ mod tests {
         };
         for (overhead, expected) in [
             (with(None, None), false),
-            (with(Some(1_000), Some((1 << 20) - 1)), false),
-            (with(Some(1_001), None), true),
+            (with(Some(0), Some((1 << 20) - 1)), false),
+            (with(Some(1), None), true),
             (with(None, Some(1 << 20)), true),
         ] {
             assert_eq!(overhead.is_notable(), expected, "{overhead:?}");

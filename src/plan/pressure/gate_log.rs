@@ -88,6 +88,7 @@ mod tests {
             run_queue: Some(1),
             replication_backlog: Some(0),
             maintenance: Some(false),
+            upgrade: Some(false),
         }
     }
 

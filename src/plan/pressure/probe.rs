@@ -21,15 +21,18 @@ pub(crate) struct NodeReading {
     pub replication_backlog: Option<u64>,
     /// Whether the node is in maintenance.
     pub maintenance: Option<bool>,
+    /// Whether an operator marks it as being upgraded.
+    pub upgrade: Option<bool>,
 }
 
 impl NodeReading {
     /// Whether the probe timed out. Refused connections and missing rights do not count: they
     /// leave every value unknown, including the latency.
     pub(super) fn is_unanswered(&self) -> bool {
-        let Self { latency, run_queue, replication_backlog: backlog, maintenance } = *self;
+        let Self { latency, run_queue, replication_backlog: backlog, .. } = *self;
         latency.is_some_and(|latency| latency >= PROBE_TIMEOUT)
-            && (run_queue, backlog, maintenance) == (None, None, None)
+            && (run_queue, backlog) == (None, None)
+            && (self.maintenance, self.upgrade) == (None, None)
     }
 }
 
@@ -42,9 +45,10 @@ impl Probe for Client {
     fn probe(&self, node: &str) -> BoxFuture<'static, NodeReading> {
         let (client, node) = (self.clone(), node.to_owned());
         async move {
-            let (up, system) = tokio::join!(
+            let (up, system, upgrade) = tokio::join!(
                 time::timeout(PROBE_TIMEOUT, maintenance_state(&client, &node)),
                 time::timeout(PROBE_TIMEOUT, client.system(&node)),
+                time::timeout(PROBE_TIMEOUT, is_upgraded(&client, &node)),
             );
             let (maintenance, latency) = match up {
                 Ok(Ok((maintenance, latency))) => (Some(maintenance), Some(latency)),
@@ -58,10 +62,18 @@ impl Probe for Client {
                 run_queue: system.run_queue,
                 replication_backlog: system.internal_replication_jobs,
                 maintenance,
+                upgrade: upgrade.ok().and_then(Result::ok),
             }
         }
         .boxed()
     }
+}
+
+/// Whether an operator marks a node as being upgraded: CouchDB after 3.5.2 then holds back its own background
+/// work (`couch_scanner_server:upgrade_in_progress/0`).
+async fn is_upgraded(client: &Client, node: &str) -> Result<bool, Error> {
+    let section = client.config_section(node, "couchdb").await?;
+    Ok(section.get("upgrade_in_progress").is_some_and(|value| value == "true"))
 }
 
 /// Whether a node is in maintenance, and the duration of that request.

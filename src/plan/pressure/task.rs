@@ -37,6 +37,7 @@ struct NodePressureState {
     gate: PressureGate,
     log: GateLog,
     maintenance_since: Option<Moment>,
+    upgrade_since: Option<Moment>,
     is_pending: bool,
     /// Whether any probe was answered.
     has_answered: bool,
@@ -146,6 +147,7 @@ impl PressureTask {
                 gate: PressureGate::default(),
                 log: GateLog::default(),
                 maintenance_since: None,
+                upgrade_since: None,
                 is_pending: false,
                 has_answered: false,
             });
@@ -187,12 +189,16 @@ impl PressureTask {
             };
             state.gate.record(signal, value);
         }
-        match reading.maintenance {
-            Some(true) => {
-                state.maintenance_since.get_or_insert_with(|| self.clock.now());
+        let now = self.clock.now();
+        for (is_set, since) in [
+            (reading.maintenance, &mut state.maintenance_since),
+            (reading.upgrade, &mut state.upgrade_since),
+        ] {
+            match is_set {
+                Some(true) => *since = Some(since.unwrap_or(now)),
+                Some(false) => *since = None,
+                None => {}
             }
-            Some(false) => state.maintenance_since = None,
-            None => {}
         }
         self.update_gates();
     }
@@ -216,6 +222,7 @@ impl PressureTask {
                 load: state.gate.load(&settings),
                 hold: state.gate.hold(&settings),
                 maintenance_since: state.maintenance_since,
+                upgrade_since: state.upgrade_since,
                 is_silent: state.log.is_silent(),
             };
             (*ix, pressure)

@@ -306,6 +306,9 @@ impl Naive<'_> {
         if pressure.is_some_and(|it| it.maintenance_since.is_some()) {
             return Some(RefusalReason::Maintenance);
         }
+        if pressure.is_some_and(|it| it.upgrade_since.is_some()) {
+            return Some(RefusalReason::Upgrade);
+        }
         if !window::any_open_at(&channel.windows, now) {
             return Some(RefusalReason::Window);
         }

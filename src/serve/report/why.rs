@@ -76,6 +76,9 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::Ramp => ramp(plan, refusal),
         RefusalReason::Duty => rest(refusal, plan.rules.limits.duty_percent),
         RefusalReason::Maintenance => "the node is in maintenance mode".to_owned(),
+        RefusalReason::Upgrade => {
+            "the node is marked as being upgraded ([couchdb] upgrade_in_progress)".to_owned()
+        }
         RefusalReason::Resharding => "its shard is being split or moved".to_owned(),
         RefusalReason::OtherCopyRunning => {
             "another copy of its range goes first; only one at a time is compacted".to_owned()

@@ -2,6 +2,7 @@ use super::*;
 use couchdb_names::{Engine, NameList};
 use proptest::prelude::*;
 use serde::{Deserialize, de::DeserializeOwned};
+use std::collections::BTreeSet;
 
 #[derive(Deserialize)]
 struct Recorded {
@@ -32,6 +33,35 @@ fn parse<T: DeserializeOwned>(text: &str) -> T {
 
 fn some(text: &str) -> Option<String> {
     Some(text.to_owned())
+}
+
+/// The keys of a value with the kinds of their values, as paths.
+fn shape(value: &serde_json::Value, at: &str, into: &mut BTreeSet<String>) {
+    use serde_json::Value::{Array, Bool, Null, Number, Object, String};
+    match value {
+        Object(fields) => {
+            fields.iter().for_each(|(key, it)| shape(it, &format!("{at}/{key}"), into))
+        }
+        Array(items) => items.iter().for_each(|item| shape(item, &format!("{at}/*"), into)),
+        Null | Bool(_) | Number(_) | String(_) => {
+            into.insert(format!("{at} {:?}", std::mem::discriminant(value)));
+        }
+    }
+}
+
+#[test]
+fn main_of_2026_answers_as_3_5_0_does() {
+    let shape_of = |version, case| {
+        let (mut found, recorded) = (BTreeSet::new(), recorded(version, case));
+        assert_eq!(recorded.status, 200, "{version} {case}");
+        shape(&recorded.body, "", &mut found);
+        found
+    };
+    for case in ["root", "up", "membership", "db", "node_shard", "ddoc_info", "smoosh_status"] {
+        assert_eq!(shape_of("main", case), shape_of("3.5.0", case), "{case}");
+    }
+    let system: System = body("main", "system");
+    assert_eq!((system.run_queue, system.internal_replication_jobs), (Some(0), Some(0)));
 }
 
 #[test]

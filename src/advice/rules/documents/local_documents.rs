@@ -33,7 +33,8 @@ impl LocalBytes {
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let mut dbs: BTreeMap<DbIx, LocalBytes> = BTreeMap::new();
-    for (shard, overhead) in situation.snapshot().overheads() {
+    let overheads = situation.snapshot().overheads();
+    for (shard, overhead) in overheads.filter(|(_, it)| it.has_many_locals()) {
         let Some(bytes) = overhead.local_bytes.get() else { continue };
         let Some(active_bytes) = shard.active_bytes() else { continue };
         let db = dbs.entry(shard.db()).or_default();

@@ -52,8 +52,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 }
 
 /// By range, the purges that every copy has seen. An index belongs to one copy, and which one is
-/// not always known, so it can be expected to have processed only these. A shard with few purges is
-/// not recorded and counts as having none.
+/// not always known, so it can be expected to have processed only these. A shard without purges is
+/// not recorded.
 fn purges_by_range(situation: &Situation<'_>, db: DbIx) -> BTreeMap<Range, u64> {
     let mut made = BTreeMap::new();
     for shard in situation.shards_of(db) {

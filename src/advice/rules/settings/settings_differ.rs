@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const RULE: Rule = Rule {
     code: "settings_differ",
     finds: "Settings about compaction, files and new databases that are not the same on all nodes.",
-    because: "CouchDB reads settings on each node, and a `PUT` to `_config` changes one node alone, so a change is easily made on some of them. Then copies of one shard are compacted by different rules, and `[cluster] q` and `n` of a new database depend on the node that got the request. Compared are smoosh's channels, `[couchdb] file_compression` and `max_dbs_open`, `[cluster] q` and `n`, and `[disk_monitor] enable`, by what they do: a key that is not set has CouchDB's default. A channel that a recliner has taken over on some nodes does not count.",
+    because: "CouchDB reads settings on each node, and a `PUT` to `_config` changes one node alone, so a change is easily made on some of them. Then copies of one shard are compacted by different rules, and `[cluster] q` and `n` of a new database depend on the node that got the request. Compared are smoosh's channels, `[couchdb] file_compression`, `max_dbs_open` and `max_couch_server_shards`, `[cluster] q` and `n`, and `[disk_monitor] enable`, by what they do: a key that is not set has CouchDB's default. A channel that a recliner has taken over on some nodes does not count.",
     ..Rule::info(check)
 };
 
@@ -47,9 +47,10 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 }
 
 /// CouchDB's defaults of keys outside smoosh (`default.ini` of 3.x).
-const DEFAULTS: [((&str, &str), &str); 5] = [
+const DEFAULTS: [((&str, &str), &str); 6] = [
     (no_file_compression::KEY, "snappy"),
     (("couchdb", "max_dbs_open"), "500"),
+    (("couchdb", "max_couch_server_shards"), "16"),
     (("cluster", "q"), "2"),
     (("cluster", "n"), "3"),
     (("disk_monitor", "enable"), "false"),

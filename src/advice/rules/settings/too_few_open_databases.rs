@@ -1,12 +1,15 @@
 //! Nodes that write to more shards than they may keep open.
 
 use super::nodes::{DEFAULT_MAX_DBS_OPEN, configs, node, value};
-use crate::advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording};
+use crate::{
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    model::rounding::to_bytes,
+};
 
 pub(crate) const RULE: Rule = Rule {
     code: "too_few_open_databases",
     finds: "Nodes that write to more shards in a few days than CouchDB keeps open at a time.",
-    because: "CouchDB keeps at most `[couchdb] max_dbs_open` shards open, 500 by default. Above that it closes the one that was used least recently for each one that it opens, and each open costs an fsync (measured: a sweep over closed shards runs at half the speed); if all of them are in use, requests fail with `all_dbs_active`. The limit is shared out to one server for each CPU core, after 3.5.2 to 16 at most, and a shard's name says by which it is opened: the fullest is full before the limit is reached, which is information from the number on that 16 servers have room for. Shards that nobody writes to are not counted, and nothing is said before writes were measured for `advice.min_watched`. Each open shard needs a file handle and some memory, so the limit of open files of CouchDB's user has to be higher.",
+    because: "CouchDB keeps at most `[couchdb] max_dbs_open` shards open, 500 by default. Above that it closes the one that was used least recently for each one that it opens, and each open costs an fsync (measured: a sweep over closed shards runs at half the speed); if all of them are in use, requests fail with `all_dbs_active`. The limit is shared out to one server for each CPU core, after 3.5.2 to `max_couch_server_shards` at most, 16 by default, and a shard's name says by which it is opened: the fullest is full before the limit is reached, which is information from the number on that so many servers have room for. Shards that nobody writes to are not counted, and nothing is said before writes were measured for `advice.min_watched`. Each open shard needs a file handle and some memory, so the limit of open files of CouchDB's user has to be higher.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -16,10 +19,12 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let set = value(config, "couchdb", "max_dbs_open");
         let limit = set.map_or(Some(DEFAULT_MAX_DBS_OPEN), |text| text.trim().parse().ok());
         let Some((limit, (ix, _))) = limit.zip(node(situation, &config.node)) else { continue };
+        let servers = value(config, "couchdb", "max_couch_server_shards");
+        let servers = servers.and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_SERVERS);
         let sums = situation.survey.node(ix);
         let enough = situation.settings().min_watched;
         let is_known = sums.growth.watched().is_some_and(|watched| watched >= enough);
-        if !is_known || limit_with_room_for(sums.written_shards) <= limit {
+        if !is_known || limit_with_room_for(sums.written_shards, servers) <= limit {
             continue;
         }
         let (severity, but) = if sums.written_shards > limit {
@@ -34,7 +39,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         };
         // Half as many again, so that the limit does not soon need another change.
         let written = sums.written_shards + sums.written_shards / 2;
-        let better = limit_with_room_for(written).div_ceil(100) * 100;
+        let better = limit_with_room_for(written, servers).div_ceil(100) * 100;
         findings.offer_as(severity, Gain::Unknown, || Wording {
             subject: Subject::Node(config.node.clone()),
             says: format!(
@@ -62,10 +67,14 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// The limit with which the fullest of 16 servers has room for its part of this many shards: of `n`
+/// CouchDB's default of `max_couch_server_shards`.
+const DEFAULT_SERVERS: u64 = 16;
+
+/// The limit with which the fullest of so many servers has room for its part of this many shards: of `n`
 /// random parts, the largest exceeds the mean by about `√(2 ln n · mean)`.
-const fn limit_with_room_for(shards: u64) -> u64 {
-    shards + shards.saturating_mul(89).isqrt()
+fn limit_with_room_for(shards: u64, servers: u64) -> u64 {
+    let spread = (2.0 * servers as f64 * (servers.max(1) as f64).ln() * shards as f64).sqrt();
+    shards.saturating_add(to_bytes(spread))
 }
 
 #[cfg(test)]
@@ -110,7 +119,9 @@ mod tests {
         let found = found("18", true);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.severity, Severity::Info);
-        assert_eq!((limit_with_room_for(328), limit_with_room_for(330)), (498, 501));
+        let limits = [(328, 16), (330, 16), (330, 4), (330, 1)];
+        let limits = limits.map(|(shards, servers)| limit_with_room_for(shards, servers));
+        assert_eq!(limits, [498, 501, 390, 330]);
     }
 
     #[test]

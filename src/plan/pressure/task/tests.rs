@@ -86,6 +86,7 @@ fn quiet() -> NodeReading {
         run_queue: Some(1),
         replication_backlog: Some(0),
         maintenance: Some(false),
+        upgrade: Some(false),
     }
 }
 
@@ -123,15 +124,22 @@ async fn pressure_hold_ends_after_the_maximum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn maintenance_lasts_until_the_node_reports_its_end() {
+async fn maintenance_and_upgrade_last_until_the_node_reports_their_end() {
     let running = Running::start();
-    running.show(NODES[0], NodeReading { maintenance: Some(true), ..quiet() });
-    let since = |node: Option<NodePressure>| node.unwrap().maintenance_since.map(Moment::unix);
-    assert_eq!(since(running.after(35, 0).await), Some(START));
-    running.show(NODES[0], NodeReading::default());
-    assert_eq!(since(running.after(20, 0).await), Some(START), "a missing answer changes nothing");
+    let (yes, unknown) = (Some(true), NodeReading::default());
+    running.show(NODES[0], NodeReading { maintenance: yes, ..quiet() });
+    let since = |node: Option<NodePressure>| {
+        let node = node.unwrap();
+        [node.maintenance_since, node.upgrade_since].map(|since| since.map(Moment::unix))
+    };
+    assert_eq!(since(running.after(35, 0).await), [Some(START), None]);
+    running.show(NODES[0], unknown);
+    let after = running.after(20, 0).await;
+    assert_eq!(since(after), [Some(START), None], "a missing answer changes nothing");
+    running.show(NODES[0], NodeReading { upgrade: yes, ..quiet() });
+    assert_eq!(since(running.after(20, 0).await), [None, Some(START + 60)]);
     running.show(NODES[0], quiet());
-    assert_eq!(since(running.after(20, 0).await), None);
+    assert_eq!(since(running.after(20, 0).await), [None, None]);
 }
 
 #[tokio::test(start_paused = true)]

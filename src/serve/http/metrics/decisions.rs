@@ -95,7 +95,8 @@ fn candidates(writer: &mut Writer, plan: &Plan) {
 fn gates(writer: &mut Writer, plan: &Plan) {
     // Pressure and maintenance are unknown for a node that was not polled yet.
     let is_measured = |gate: RefusalReason, ix: NodeIx| {
-        !matches!(gate, RefusalReason::Pressure | RefusalReason::Maintenance)
+        use RefusalReason::{Maintenance, Pressure, Upgrade};
+        !matches!(gate, Pressure | Maintenance | Upgrade)
             || plan.conditions.pressures.nodes.contains_key(&ix)
     };
     let states: Vec<([&str; 2], Option<Refusal>)> = served_nodes(plan)

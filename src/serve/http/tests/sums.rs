@@ -376,6 +376,9 @@ async fn what_a_compaction_taught_and_local_databases_have_one_value() {
         |read: fn(&DatabaseLine) -> u64| databases.databases.iter().map(read).sum::<u64>() as f64;
     let of_orders = listed.targets.iter().find(|target| target.db == "orders").unwrap();
     assert_eq!(of_orders.reclaimable_bytes, Some(10 * MIB));
+    let explained: report::Explanations = surface.answer("/api/v1/explain?target=orders").await;
+    let by_sizes = explained.targets.first().and_then(|it| it.reclaimable_by_sizes).unwrap();
+    assert!((49 * MIB..=50 * MIB).contains(&by_sizes), "{by_sizes}");
     assert_one(
         "reclaimable",
         &[
@@ -561,6 +564,7 @@ fn gains(plan: &Arc<Plan>) -> Vec<(&'static str, u64)> {
         node_settings: Arc::default(),
         forecasts: Arc::default(),
         lags: Arc::default(),
+        copies: Arc::default(),
         settings: settings.advice,
         remedy_settings: (&settings).into(),
     };

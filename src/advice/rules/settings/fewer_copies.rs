@@ -1,0 +1,132 @@
+//! Databases with fewer copies than new databases get.
+
+use super::nodes::{configs, value};
+use crate::{
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    table::{DbIx, ShardMapEntry},
+    text::{counted, listed},
+};
+use std::collections::BTreeSet;
+
+pub(crate) const RULE: Rule = Rule {
+    code: "fewer_copies",
+    finds: "Databases whose ranges have fewer copies than `[cluster] n`, although there are nodes enough.",
+    because: "The number of copies is fixed when a database is created: `n`, 3 by default, or the number of nodes at that time if that is smaller. Nodes that join later get no copies of what is there (couchdb#1729). So the databases of a first node, `_users` and `_replicator` among them, stay on it alone: while it is down nobody can log in, and its disk is the only place of these documents. It is a warning about CouchDB's own databases; others may have been created with fewer copies on purpose (`?n=1`).",
+    severities: &[Severity::Info, Severity::Warning],
+    ..Rule::info(check)
+};
+
+/// CouchDB's default of `[cluster] n`.
+const DEFAULT_COPIES: u64 = 3;
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let members = situation.snapshot().members().count() as u64;
+    // Nodes with different settings have advice of their own; here the lowest counts.
+    let wanted = configs(situation).map(|config| match value(config, "cluster", "n") {
+        None => Some(DEFAULT_COPIES),
+        Some(text) => text.trim().parse().ok(),
+    });
+    let Some(wanted) = wanted.min().flatten().map(|copies| copies.min(members)) else { return };
+    for (db, sums) in situation.survey.dbs() {
+        let map = situation.snapshot().shard_map(db);
+        if u64::from(map.copies) >= wanted.saturating_mul(map.ranges.into()) || map.ranges == 0 {
+            continue;
+        }
+        let is_own = situation.db_name(db).starts_with('_');
+        let severity = if is_own { Severity::Warning } else { Severity::Info };
+        let gain = Gain::Risk(sums.file_bytes);
+        findings.offer_as(severity, gain, || finding(situation, db, map, wanted));
+    }
+}
+
+fn finding(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64) -> Wording {
+    let name = situation.db_name(db);
+    let holders: BTreeSet<&str> = situation.shards_of(db).map(|shard| shard.node()).collect();
+    let members = situation.snapshot().members();
+    let others: Vec<String> = members
+        .filter(|(_, node)| !holders.contains(&*node.name))
+        .map(|(_, node)| node.name.to_string())
+        .collect();
+    let without = match &others[..] {
+        [] => String::new(),
+        others => {
+            format!(" {} {} none.", listed(others), if others.len() == 1 { "has" } else { "have" })
+        }
+    };
+    let copies = u64::from(map.copies);
+    Wording {
+        subject: Subject::Database(name.to_owned()),
+        says: format!(
+            "{name} has {} of its {}; with n = {wanted} there would be {}.{without}",
+            counted(copies, "copy", "copies"),
+            counted(map.ranges.into(), "range", "ranges"),
+            wanted.saturating_mul(map.ranges.into()),
+        ),
+        evidence: vec![
+            ("copies", copies.into()),
+            ("ranges", map.ranges.into()),
+            ("copies_of_each_range", wanted.into()),
+        ],
+        remedy: vec![
+            "If it was created with fewer copies on purpose, mute this.".into(),
+            Remedy::get(
+                "Otherwise read its shard map, and keep what is printed:",
+                &["_node", "_local", "_dbs", name],
+            ),
+            "Add nodes without a copy to each range (by_node, by_range, and an entry [\"add\", RANGE, NODE] in changelog) and PUT the document back, as CouchDB's manual says under \"Moving a shard\"; take no node out.".into(),
+            Remedy::couchdb("Then have the new copies filled:", "POST", &[name, "_sync_shards"], None),
+            Remedy::get("See that each range has its nodes:", &[name, "_shards"]),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::{
+        Finding,
+        test_cluster::{Shard, TestCluster},
+    };
+
+    /// Three nodes, of which `a` alone has this database; with this `n`.
+    fn found(db: &'static str, n: Option<&'static str>) -> Vec<Finding> {
+        let full = |node| Shard::new("full", node, 0, 1 << 20);
+        let shards = [Shard::new(db, "a", 0, 1 << 20), full("a"), full("b"), full("c")];
+        let mut cluster = TestCluster::with_shards(&shards);
+        for node in ["a", "b"] {
+            cluster.set(node, &[]);
+        }
+        if let Some(n) = n {
+            cluster.set("c", &[("cluster", "n", n)]);
+        }
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn a_database_of_the_first_node_alone_is_a_warning_if_it_is_couchdbs_own() {
+        let found_own = found("_users", None);
+        let [only] = &found_own[..] else { panic!("{found_own:?}") };
+        assert_eq!(only.severity, Severity::Warning);
+        assert_eq!(
+            only.says,
+            "_users has 1 copy of its 1 range; with n = 3 there would be 3. b and c have none."
+        );
+        assert_eq!(found("orders", None)[0].severity, Severity::Info);
+    }
+
+    #[test]
+    fn is_silent_if_the_setting_asks_for_no_more_or_is_unknown() {
+        assert_eq!(found("_users", Some("1")), []);
+        assert_eq!(
+            found("_users", Some("2"))[0].evidence[2],
+            ("copies_of_each_range", 2_u64.into())
+        );
+        assert_eq!(found("_users", Some("many")), []);
+        let shards = [Shard::new("_users", "a", 0, 1 << 20), Shard::new("full", "b", 0, 1 << 20)];
+        assert_eq!(
+            TestCluster::with_shards(&shards).findings_of(&RULE),
+            [],
+            "no settings were read"
+        );
+    }
+}
