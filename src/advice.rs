@@ -24,6 +24,7 @@ mod task;
 #[cfg(test)]
 #[path = "advice/tests/cluster.rs"]
 pub(crate) mod test_cluster;
+pub(crate) mod tombstones;
 mod view;
 
 pub use copy_history::{CopyDifference, CopyHistory, CopyReading};

@@ -36,6 +36,7 @@ mod serve;
 mod service_client;
 mod table;
 mod tidy;
+mod tombstones;
 mod top;
 mod what_if;
 mod xray;
@@ -194,6 +195,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Top(args) => top::run(args).await,
             Command::Advise(args) => advise::run(args).await,
             Command::Preflight(args) => preflight::run(args).await,
+            Command::Tombstones(args) => tombstones::run(args).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,
             Command::Health(args) => health::run(args).await,

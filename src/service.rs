@@ -14,7 +14,7 @@ mod signals;
 mod tasks;
 mod tidy;
 
-pub use cluster_monitor::{ClusterMonitor, Dependencies};
+pub use cluster_monitor::{ClusterMonitor, Dependencies, owner_problem};
 pub use tasks::TaskSet;
 pub use tidy::{TidyEnd, TidyEvent, TidyReport, TidyScope};
 
@@ -250,6 +250,7 @@ impl Service {
             advice: advice.view.clone(),
             scorecard: monitor.scorecard.clone(),
             ledger: ledger.books,
+            waste_reasons: http::KeptReasons::default(),
             counts: monitor.job_state.counters.clone(),
             couchdb,
             about: Arc::new(about),

@@ -8,6 +8,7 @@ pub mod inventory;
 pub mod node_settings;
 pub mod present_design;
 pub mod request_metrics;
+pub mod tombstones;
 
 use crate::table::Snapshot;
 use std::{collections::BTreeSet, sync::Arc};

@@ -94,7 +94,25 @@ impl Forecaster {
             Arc::make_mut(&mut self.view).records.extend(changed.iter().cloned());
         }
         let store = |(name, record)| StateChange::SetForecasts(name, Some(record));
-        changed.into_iter().map(store).collect()
+        let gone = self.remove_gone(plan, now).into_iter();
+        let gone = gone.map(|name| StateChange::SetForecasts(name, None));
+        gone.chain(changed.into_iter().map(store)).collect()
+    }
+
+    /// Removes the records of volumes that are long gone; returns their names. One that is not found for a while, as
+    /// after a start, keeps its record.
+    fn remove_gone(&mut self, plan: &Plan, now: Moment) -> Vec<String> {
+        let volumes = &plan.conditions.disks.volumes;
+        let is_gone = |(name, record): &(&String, &ForecastRecord)| {
+            record.is_over(now) && volumes.iter().all(|volume| *volume.name != ***name)
+        };
+        let gone = self.view.records.iter().filter(is_gone);
+        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+        if !gone.is_empty() {
+            let records = &mut Arc::make_mut(&mut self.view).records;
+            gone.iter().for_each(|name| drop(records.remove(name)));
+        }
+        gone
     }
 
     fn make(&mut self, plan: &Plan, histories: &Arc<GrowthHistories>, now: Moment) {
@@ -218,7 +236,12 @@ mod tests {
         };
         assert_eq!((kept.kept.len(), kept.kept[0].ranges[0].came), (2, Some(89 * GIB)));
         assert_eq!(kept.backtest(1, 30).unwrap().compared, 1);
-        let next = Forecaster::resume([("a".to_owned(), kept.clone())].into());
-        assert_eq!(next.view.records["a"].kept.len(), 2, "a restart goes on");
+        let mut next = Forecaster::resume([("old".to_owned(), kept.clone())].into());
+        assert_eq!(next.view.records["old"].kept.len(), 2, "a restart goes on");
+        assert_eq!(next.update(&less, &books(15, tomorrow), tomorrow), [], "it may come back");
+        let later = tomorrow.plus(DAY * 32);
+        let removed = StateChange::SetForecasts("old".to_owned(), None);
+        assert_eq!(next.update(&less, &books(1, later), later), [removed]);
+        assert!(next.view.records.is_empty(), "that volume is gone");
     }
 }

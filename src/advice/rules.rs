@@ -4,6 +4,8 @@
 
 mod queues;
 
+pub(super) use documents::deleted_documents::copy_without_deleted;
+
 /// Waste that compactions would free.
 mod compaction {
     pub(super) mod failing_compaction;

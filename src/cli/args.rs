@@ -114,6 +114,11 @@ pub(super) enum Command {
     /// whether an index is built at all. All numbers are ranges, based on existing indexes and on builds
     /// that recliner has seen. Nothing is changed.
     Preflight(PreflightArgs),
+    /// Print how many documents of a database are deleted, who still reads the deletions, and how to be rid of them.
+    ///
+    /// It reads their sizes, the checkpoints of replications and of CouchDB itself, and prints the choices with
+    /// their risks. Nothing is changed.
+    Tombstones(TombstonesArgs),
     /// Print how compactions ended.
     History(HistoryArgs),
     /// Print a running recliner's forecast of the next days under several sets of rules.
@@ -532,6 +537,20 @@ pub(super) struct PreflightArgs {
     pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) from: AnswerArgs,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct TombstonesArgs {
+    /// The database
+    pub(super) db: String,
+    /// The maximum number of deleted documents to read for their sizes; with --data-dir, files are read instead
+    #[arg(long, value_name = "COUNT", default_value_t = 320)]
+    pub(super) sample: usize,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    /// Text for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
 }
 
 #[derive(Debug, Flags)]

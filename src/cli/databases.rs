@@ -32,7 +32,9 @@ pub(super) async fn run(args: DatabasesArgs) -> Result<Exit, CommandError> {
         let why = format!("no database is named {name:?}, and none has this text in its name");
         return Err(CommandError::failed(printable(&why)));
     }
-    let table = |found: &Databases, width| table::databases(found, name, width);
+    let table = |found: &Databases, width| {
+        table::databases(found, name, width) + &table::unanswered(&found.unanswered, width)
+    };
     found.print(args.from.format, table, "growth and last compactions are unknown")
 }
 

@@ -16,6 +16,8 @@ struct ExplainAnswer {
     /// The cluster's only node, if it is one.
     #[serde(skip)]
     only_node: Option<String>,
+    #[serde(skip)]
+    unanswered: Vec<String>,
 }
 
 pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
@@ -23,13 +25,14 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
     let ask = async |client: &ServiceClient| {
         let query = [("target", target), ("limit", "10000")];
         let explanations: Explanations = client.get("/api/v1/explain", &query).await?;
-        let Explanations { targets, only_node, .. } = explanations;
-        Ok(ExplainAnswer { targets, only_node })
+        let Explanations { targets, only_node, unanswered, .. } = explanations;
+        Ok(ExplainAnswer { targets, only_node, unanswered })
     };
     let answered = args.from.answer(ask, async |source| read_cluster(source, target).await).await?;
     let table = |answer: &ExplainAnswer, width| {
         let only_node = answer.only_node.as_deref();
         table::explained(target, &answer.targets, only_node, args.all, width)
+            + &table::unanswered(&answer.unanswered, width)
     };
     let exit = answered.print(format, table, "waiting times are unknown")?;
     let next = answered.recliner.map_or(AFTER_EXPLAIN, |_| AFTER_EXPLAIN_OF_SERVICE);
@@ -52,5 +55,6 @@ async fn read_cluster(
     let found = found.into_iter().filter_map(|ix| plan.snapshot.target(ix));
     let targets = found.map(|target| Explained::of(plan, target, &views)).collect();
     let only_node = plan.snapshot.only_node().map(|node| node.name.to_string());
-    Ok((ExplainAnswer { targets, only_node }, reading.exit()))
+    let unanswered = report::unanswered_nodes(plan);
+    Ok((ExplainAnswer { targets, only_node, unanswered }, reading.exit()))
 }

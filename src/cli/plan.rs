@@ -25,7 +25,10 @@ pub(super) async fn run(args: AnswerArgs) -> Result<Exit, CommandError> {
         let wanted = Wanted { limit, ..Wanted::default() };
         Ok((Planned::of(&reading.plan, wanted), reading.exit()))
     };
-    let exit = args.answer(ask, read).await?.print(args.format, table::planned, UNKNOWN)?;
+    let table = |plan: &Planned, width| {
+        table::planned(plan, width) + &table::unanswered(&plan.unanswered, width)
+    };
+    let exit = args.answer(ask, read).await?.print(args.format, table, UNKNOWN)?;
     print_next_step(args.format, AFTER_PLAN);
     Ok(exit)
 }

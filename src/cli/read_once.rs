@@ -13,7 +13,7 @@ use crate::{
     plan::Plan,
     scan::{Progress, ScanStatus},
     serve::report,
-    service::{ClusterMonitor, Dependencies, TaskSet},
+    service::{ClusterMonitor, Dependencies, TaskSet, owner_problem},
     sources::{
         couchdb::{NO_USER, SetupError, USER_AGENT},
         node_settings::NodeSettings,
@@ -161,6 +161,10 @@ pub(super) async fn read_cluster(
     let mut seen = seen?;
     if let Some(node_settings) = node_settings {
         seen.node_settings = await_node_settings(node_settings, &seen.plan).await;
+    }
+    // Where CouchDB is asked too, its answers show whose the files are.
+    if let Some(problem) = owner_problem(settings).filter(|_| settings.couchdb.urls.is_empty()) {
+        print_error(&problem);
     }
     Ok(seen)
 }

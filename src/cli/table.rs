@@ -18,6 +18,7 @@ mod scorecard;
 #[path = "table/tests/sums.rs"]
 pub(super) mod sums;
 pub(super) mod tidy;
+mod tombstones;
 mod usage;
 mod xrayed;
 
@@ -35,5 +36,14 @@ pub(super) use preflight::preflight;
 pub(super) use runs::runs;
 pub(super) use scanned::{disks, headline, nodes, queues, targets};
 pub(super) use scorecard::scorecard;
+pub(super) use tombstones::tombstones;
 pub(super) use usage::usage;
 pub(super) use xrayed::xrayed;
+
+/// The nodes that do not answer, in a paragraph of its own; nothing if all do.
+pub(super) fn unanswered(nodes: &[String], width: u16) -> String {
+    let says = crate::serve::report::unanswered_in_words(nodes);
+    says.map_or_else(String::new, |says| {
+        format!("\n{}", paragraph(&super::printable(&says), width))
+    })
+}

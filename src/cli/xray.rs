@@ -67,7 +67,7 @@ fn paths(args: &XrayArgs) -> Result<Vec<PathBuf>, CommandError> {
 }
 
 /// The files of a database: `shards/RANGE/DB.TIME.couch`, and for one of the node alone `DB.couch`.
-fn files_of(data: &Path, db: &str) -> Result<Vec<PathBuf>, CommandError> {
+pub(super) fn files_of(data: &Path, db: &str) -> Result<Vec<PathBuf>, CommandError> {
     let failed = |path: &Path, why: io::Error| {
         CommandError::failed(format!("cannot read the directory {}: {why}", path.display()))
     };
@@ -94,7 +94,7 @@ fn files_of(data: &Path, db: &str) -> Result<Vec<PathBuf>, CommandError> {
     Ok(files)
 }
 
-fn one(path: &Path, sample: Option<Sample>, max_read: u64) -> Result<Xray, String> {
+pub(super) fn one(path: &Path, sample: Option<Sample>, max_read: u64) -> Result<Xray, String> {
     let name = path.file_name().map(|name| name.to_string_lossy());
     if Role::of(name.as_deref().unwrap_or_default()) == Role::CompactMeta {
         return Err("has no trees of its own: they are in the .compact.data file".to_owned());

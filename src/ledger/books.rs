@@ -8,7 +8,7 @@ use crate::{
         target::CLUSTER_NODE,
     },
     plan::disk::{Disks, Volume},
-    table::{Movement, Movements},
+    table::{Movement, Movements, NodeFiles},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -38,6 +38,9 @@ const MAX_STEP: Duration = Duration::from_secs(300);
 
 /// How long a bucket without entries counts as just begun.
 const NEW_BUCKET: Duration = Duration::from_secs(120);
+
+/// How many sweeps a node waits for the index files that an earlier process knew one by one: its sidecar may be late.
+const MAX_LATE_SWEEPS: u32 = 3;
 
 /// How long the end of a compaction waits for the reading that shows its effect. A database's file is read again at
 /// once, and index files in the next sweep.
@@ -93,6 +96,8 @@ struct StoredBooks {
     volumes: BTreeMap<String, Account>,
     closed: Vec<Span>,
     current: u32,
+    shown: BTreeSet<String>,
+    other_files: BTreeMap<String, Vec<(Cause, u64)>>,
 }
 
 /// The accounts and the current bucket.
@@ -111,11 +116,19 @@ pub struct Books {
     live: BTreeSet<String>,
     /// Movements on nodes that were not.
     pending: Vec<(String, Movement)>,
+    /// Nodes whose index files were known one by one when they were last booked.
+    shown: BTreeSet<String>,
+    /// The files of nodes besides those of targets, as last booked.
+    other_files: BTreeMap<String, Vec<(Cause, u64)>>,
+    /// When this process continued the books.
+    resumed_at: Moment,
     members: BTreeSet<String>,
     /// The interval of sweeps: a shorter time without a step hides nothing.
     pub(super) interval: Duration,
     credits: Vec<Credit>,
     totals: BTreeMap<(String, Cause), CauseTotals>,
+    /// Whether anything but the time changed since the last [`Self::take_changed`].
+    is_changed: bool,
 }
 
 impl Books {
@@ -129,8 +142,9 @@ impl Books {
             let current = Bucket { from: now, until: now, ..Bucket::default() };
             return Self { current, interval, ..Self::default() };
         };
-        let StoredBooks { nodes, volumes, closed, .. } = books;
+        let StoredBooks { nodes, volumes, closed, shown, other_files, .. } = books;
         let mut books = Self { nodes, volumes, closed, current, interval, ..Self::default() };
+        (books.shown, books.other_files, books.resumed_at) = (shown, other_files, now);
         books.advance(now);
         books
     }
@@ -145,7 +159,9 @@ impl Books {
     pub fn encode(&self) -> Option<Vec<u8>> {
         let (nodes, volumes) = (self.nodes.clone(), self.volumes.clone());
         let (closed, current) = (self.closed.clone(), self.current.number);
-        postcard::to_stdvec(&StoredBooks { nodes, volumes, closed, current }).ok()
+        let (shown, other_files) = (self.shown.clone(), self.other_files.clone());
+        let stored = StoredBooks { nodes, volumes, closed, current, shown, other_files };
+        postcard::to_stdvec(&stored).ok()
     }
 
     /// The buckets to store, and the numbers of those to remove.
@@ -178,6 +194,11 @@ impl Books {
     /// The nodes with an account.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(String::as_str)
+    }
+
+    /// Whether anything but the time changed since this was asked last.
+    pub const fn take_changed(&mut self) -> bool {
+        std::mem::replace(&mut self.is_changed, false)
     }
 
     /// Whether any account is open.
@@ -214,6 +235,7 @@ impl Books {
 
     /// Closes the current bucket at this moment, if it is not empty, and begins the next.
     fn close(&mut self, at: Moment) {
+        self.is_changed = true;
         let next = self.current.number + 1;
         let begun = Bucket { number: next, from: at, until: at, ..Bucket::default() };
         let mut closed = std::mem::replace(&mut self.current, begun);
@@ -293,31 +315,72 @@ impl Books {
         if complete().any(|node| !self.nodes.contains_key(&*node.name)) {
             self.close_for_opening(now);
         }
-        for node in complete() {
+        let is_changed = |node: &NodeFiles, books: &Self| match &*node.name {
+            // Index files that no node shows are its own.
+            CLUSTER_NODE => nodes.iter().any(|node| books.is_shown_anew(node)),
+            _ => books.is_shown_anew(node),
+        };
+        let measured: Vec<bool> = complete().map(|node| is_changed(node, self)).collect();
+        let is_late = self.resumed_at.age(now).max(now.age(self.resumed_at))
+            < self.interval * MAX_LATE_SWEEPS;
+        for (node, is_measured) in complete().zip(measured) {
             let name = &*node.name;
+            if !self.live.contains(name) && self.nodes.contains_key(name) && is_late && is_measured
+            {
+                continue;
+            }
             if !self.nodes.contains_key(name) {
                 let nodes = vec![name.to_owned()];
                 let account = Account { opened: self.current.number, nodes, bytes: node.bytes };
+                self.is_changed = true;
                 self.nodes.insert(name.to_owned(), account);
                 self.live.insert(name.to_owned());
             } else if self.live.insert(name.to_owned()) {
                 let pending = std::mem::take(&mut self.pending).into_iter();
                 let (here, elsewhere): (Vec<_>, Vec<_>) = pending.partition(|(of, _)| of == name);
                 self.pending = elsewhere;
-                for (_, entry) in here {
+                let apart = self.book_other_files(node);
+                for (_, entry) in here.into_iter().filter(|(_, it)| !apart.contains(&it.cause)) {
                     self.book_movement(name, entry);
                 }
             }
             let booked = self.nodes.get(name).map_or(node.bytes, |account| account.bytes);
             let rest = node.bytes.saturating_sub(booked);
             if rest != 0 {
-                self.book(node_key(name, Cause::NotWatched), rest);
+                let cause = if is_measured { Cause::Measured } else { Cause::NotWatched };
+                self.book(node_key(name, cause), rest);
             }
+            if !node.other_files.is_empty() {
+                self.other_files.insert(name.to_owned(), node.other_files.clone());
+            }
+            match node.is_shown {
+                true => self.shown.insert(name.to_owned()),
+                false => self.shown.remove(name),
+            };
         }
         self.settle_credits(now);
         if self.current.entries.len() > MAX_CURRENT_ENTRIES {
             self.current.prune(MAX_CURRENT_ENTRIES / 2);
         }
+    }
+
+    /// Books how a node's files besides those of targets changed while nobody watched; returns the causes of these.
+    fn book_other_files(&mut self, node: &NodeFiles) -> Vec<Cause> {
+        let before = self.other_files.get(&*node.name).cloned().unwrap_or_default();
+        let changes = node.other_files.iter().filter_map(|(cause, new)| {
+            let (_, old) = before.iter().find(|(of, _)| of == cause)?;
+            Some((*cause, difference(*old, *new)))
+        });
+        let changes: Vec<(Cause, i64)> = changes.collect();
+        for (cause, bytes) in changes.iter().filter(|(_, bytes)| *bytes != 0) {
+            self.book(node_key(&node.name, *cause), *bytes);
+        }
+        changes.into_iter().map(|(cause, _)| cause).collect()
+    }
+
+    /// Whether a node's index files are known one by one and were not, or the other way round.
+    fn is_shown_anew(&self, node: &NodeFiles) -> bool {
+        node.is_member && self.shown.contains(&*node.name) != node.is_shown
     }
 
     fn book_movement(&mut self, node: &str, entry: Movement) {
@@ -349,6 +412,7 @@ impl Books {
         for (group, used) in readable {
             let Some(known) = self.volumes.get(&group.name) else {
                 let (opened, nodes) = (self.current.number, group.nodes);
+                self.is_changed = true;
                 self.volumes.insert(group.name, Account { opened, nodes, bytes: used });
                 continue;
             };
@@ -398,6 +462,7 @@ impl Books {
                 let part = credit.bytes.min(-bytes);
                 credit.bytes -= part;
                 let own = EntryKey { by: Some(credit.by), ..key.clone() };
+                self.is_changed = true;
                 self.current.add(key, Sum { bytes: part, others: 0 });
                 self.current.add(own, Sum { bytes: -part, others: 0 });
             }
@@ -416,6 +481,7 @@ impl Books {
     }
 
     fn book(&mut self, key: EntryKey, bytes: i64) {
+        self.is_changed = true;
         let accounts = if key.is_volume { &mut self.volumes } else { &mut self.nodes };
         let Some(account) = accounts.get_mut(&key.account) else { return };
         account.bytes = account.bytes.saturating_add(bytes);

@@ -22,7 +22,7 @@ use wall_clock::Clock;
 /// Interval between two publications, and between two looks at the clock.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Interval between two publications of what was booked for forecasts.
+/// Interval between two publications of what was booked for forecasts, and of books that did not change.
 const HISTORY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Pause after the journal could not be read or written.
@@ -62,11 +62,14 @@ pub(crate) struct LedgerTask {
     inputs: LedgerInputs,
     books: Books,
     published: watch::Sender<Arc<Books>>,
+    published_at: Option<Instant>,
     sums: BucketSums,
     histories: watch::Sender<Arc<GrowthHistories>>,
     histories_at: Option<Instant>,
     sweeps: u64,
     save_at: Option<Instant>,
+    /// Whether the volumes were not measured since the last sweep.
+    is_measure_due: bool,
 }
 
 impl LedgerTask {
@@ -79,11 +82,13 @@ impl LedgerTask {
             inputs,
             books: Books::default(),
             published,
+            published_at: None,
             sums: BucketSums::default(),
             histories,
             histories_at: None,
             sweeps: 0,
             save_at: None,
+            is_measure_due: false,
         };
         (task, Ledger { books, histories: histories_rx })
     }
@@ -103,9 +108,12 @@ impl LedgerTask {
                 moved = self.inputs.movements.recv() => {
                     let Some(moved) = moved else { return };
                     self.books.receive(moved, self.clock.now());
-                    self.measure();
                 }
-                Ok(()) = self.inputs.disks.changed() => self.measure(),
+                Ok(()) = self.inputs.disks.changed() => {
+                    if std::mem::take(&mut self.is_measure_due) {
+                        self.measure();
+                    }
+                }
                 stored = events.recv() => match stored {
                     Ok(stored) => self.see_events(&stored),
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
@@ -148,6 +156,7 @@ impl LedgerTask {
         Ok((books, sums))
     }
 
+    /// Books what the volumes show beyond the files. Between sweeps that is what has not been read yet.
     fn measure(&mut self) {
         let disks = Arc::clone(&self.inputs.disks.borrow_and_update());
         self.books.measure(&disks, self.clock.now());
@@ -172,6 +181,7 @@ impl LedgerTask {
         let sweeps = self.inputs.status.borrow().sweeps;
         if std::mem::replace(&mut self.sweeps, sweeps) != sweeps {
             self.save_at.get_or_insert_with(|| Instant::now() + SAVE_AFTER_SWEEP);
+            self.is_measure_due = true;
         }
         if self.books.has_closed()
             || self.histories_at.is_none_or(|at| at.elapsed() >= HISTORY_INTERVAL)
@@ -181,11 +191,19 @@ impl LedgerTask {
             self.histories.send_replace(Arc::new(histories));
         }
         let is_due = self.save_at.is_some_and(|at| at <= Instant::now());
+        if is_due {
+            self.measure();
+        }
         if self.books.is_open() && (is_due || (self.save_at.is_none() && self.books.has_closed())) {
             self.save_at = None;
             self.save().await;
         }
-        self.published.send_replace(Arc::new(self.books.clone()));
+        // A copy of the books may have megabytes.
+        let is_old = self.published_at.is_none_or(|at| at.elapsed() >= HISTORY_INTERVAL);
+        if self.books.take_changed() || is_old {
+            self.published_at = Some(Instant::now());
+            self.published.send_replace(Arc::new(self.books.clone()));
+        }
     }
 
     /// Stores the books, and sums up the oldest hours.

@@ -8,10 +8,10 @@ use crate::{
         facts::{Facts, OptionalU64},
         forecast::BookedSpan,
         records::JobOwner,
-        target::{TargetKind, TargetState},
+        target::{CLUSTER_NODE, TargetKind, TargetState},
     },
     plan::disk::{Disks, Volume, VolumeSpace},
-    table::{DbName, Draft, NodeIx, ShardMapEntry, TargetIx, recount},
+    table::{DbName, Draft, Movements, NodeFiles, NodeIx, ShardMapEntry, TargetIx, recount},
 };
 use couchdb_names::{Range, Signature};
 use proptest::prelude::*;
@@ -459,6 +459,67 @@ fn changes_while_nobody_watched_are_attributed_over_the_gap() {
     let all = changes(&world.books, &[], &ChangesQuery::default());
     let gaps = all.iter().find(|it| it.volume.is_some()).map(|it| it.gaps.len());
     assert_eq!(gaps, Some(1), "{all:?}");
+}
+
+/// What the scanner says after a sweep: a node with 40 MiB, and 60 MiB of index files, which are shown there or counted
+/// for the cluster.
+fn shown(is_shown: bool) -> Movements {
+    let node = |name: &str, mib: i64, is_shown| NodeFiles {
+        name: name.into(),
+        bytes: mib << 20,
+        is_complete: true,
+        is_member: true,
+        is_shown,
+        other_files: Vec::new(),
+    };
+    let (on_cluster, on_node) = if is_shown { (0, 100) } else { (60, 40) };
+    let nodes = vec![node(CLUSTER_NODE, on_cluster, false), node("couchdb@a", on_node, is_shown)];
+    Movements { nodes, entries: Vec::new() }
+}
+
+#[test]
+fn index_files_that_a_sidecar_shows_later_after_a_restart_changed_nothing() {
+    let mut books = Books::resume(None, INTERVAL, START);
+    books.receive(shown(true), START);
+    let bucket = books.current.encode().unwrap();
+    let resumed = |at| Books::resume(Some((&books.encode().unwrap(), &bucket)), INTERVAL, at);
+    let said = |books: &Books| {
+        let entries = books.current.entries.iter();
+        let entries = entries.map(|(key, sum)| (key.account.clone(), key.cause, sum.bytes >> 20));
+        entries.collect::<Vec<_>>()
+    };
+    let at = |seconds| START.plus(Duration::from_secs(seconds));
+    let mut late = resumed(at(60));
+    late.receive(shown(false), at(70));
+    assert_eq!(said(&late), [], "the sidecar has not read its files yet");
+    late.receive(shown(true), at(90));
+    assert_eq!(said(&late), []);
+    let mut away = resumed(at(60));
+    away.receive(shown(false), at(70));
+    away.receive(shown(false), at(60).plus(INTERVAL * 3));
+    let moved = [(CLUSTER_NODE, 60), ("couchdb@a", -60)];
+    let moved = moved.map(|(name, mib)| (name.to_owned(), Cause::Measured, mib));
+    assert_eq!(said(&away), moved, "the files are still there, and nobody shows them");
+}
+
+#[test]
+fn files_of_a_compaction_that_ended_while_nobody_watched_are_gone() {
+    let walked = |mib: i64, unfinished: u64| {
+        let mut movements = shown(true);
+        movements.nodes[1].bytes = mib << 20;
+        movements.nodes[1].other_files =
+            vec![(Cause::CompactionFiles, unfinished << 20), (Cause::Leftovers, 0)];
+        movements
+    };
+    let mut books = Books::resume(None, INTERVAL, START);
+    books.receive(walked(100, 30), START);
+    let bucket = books.current.encode().unwrap();
+    let later = START.plus(Duration::from_secs(60));
+    let mut books = Books::resume(Some((&books.encode().unwrap(), &bucket)), INTERVAL, later);
+    books.receive(walked(75, 0), later);
+    let entries = books.current.entries.iter();
+    let said: Vec<_> = entries.map(|(key, sum)| (key.cause, sum.bytes >> 20)).collect();
+    assert_eq!(said, [(Cause::CompactionFiles, -30), (Cause::NotWatched, 5)]);
 }
 
 #[test]

@@ -19,7 +19,7 @@
 
 mod rhythm;
 
-use super::rounding::to_bytes;
+use super::{growth::REACH_FACTOR, rounding::to_bytes};
 use crate::text::duration::format_rounded;
 use rhythm::Rhythm;
 use serde::{Deserialize, Serialize};
@@ -37,9 +37,6 @@ pub type Widening = [f64; HORIZONS.len()];
 
 /// Growth watched for less time than this says nothing about a whole day.
 const MIN_WATCHED: Duration = Duration::from_secs(2 * 86_400);
-
-/// A forecast reaches this many times as far ahead as growth was watched.
-const REACH_FACTOR: u32 = 2;
 
 /// The farthest day of a forecast: the rhythm of four weeks says little about later ones.
 const MAX_REACH_DAYS: u32 = 120;

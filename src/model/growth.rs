@@ -24,6 +24,9 @@ const DAYS: Duration = Duration::from_secs(3 * 86_400);
 /// Growth watched for less time than this is not used.
 const MIN_WATCHED: Duration = Duration::from_secs(600);
 
+/// Growth says something about this many times the time for which it was watched: a load of minutes is no rate of a week.
+pub const REACH_FACTOR: u32 = 2;
+
 /// A compaction catches up at no less than this share of its rate, and within this time: one that
 /// takes longer is not worth predicting.
 const MIN_CATCH_UP_SHARE: f64 = 0.1;
@@ -218,6 +221,18 @@ impl Growth {
         Some((expected(self.file), expected(self.active)))
     }
 
+    /// Bytes by which its file and its live bytes grow within a time, as far as they were watched for long enough to tell:
+    /// what is farther ahead adds nothing. `None` until they were watched long enough for any time.
+    pub fn bytes_within(self, span: Duration, now: Moment) -> Option<(f64, f64)> {
+        let watched = self.watched(now).filter(|watched| *watched >= MIN_WATCHED)?;
+        if self.file == RateMeans::default() && self.active == RateMeans::default() {
+            return Some((0.0, 0.0));
+        }
+        let span = span.min(watched.saturating_mul(REACH_FACTOR));
+        let (file, active) = self.expected(now)?;
+        Some((file.bytes_within(span), active.bytes_within(span)))
+    }
+
     /// The rates of its file and of its live bytes over the last days, in bytes per second; `None`
     /// until it was watched long enough.
     ///
@@ -291,6 +306,16 @@ mod tests {
 
     fn near(one: f64, two: f64) -> bool {
         (one - two).abs() <= 1e-3 * two.abs() + 1e-3
+    }
+
+    #[test]
+    fn load_of_minutes_is_not_extrapolated_to_a_week() {
+        let growth = growth(&[reading(0, 0, 0), reading(1_200, 7_200, 7_200)]);
+        let now = at(1_200);
+        let ahead = |span| growth.bytes_within(Duration::from_secs(span), now).unwrap().0;
+        assert!(near(ahead(600), 3_600.0), "{}", ahead(600));
+        assert!(near(ahead(7 * 24 * HOUR), 2.0 * 7_200.0), "{}", ahead(7 * 24 * HOUR));
+        assert_eq!(growth.bytes_within(Duration::from_secs(60), at(300)), None);
     }
 
     #[test]

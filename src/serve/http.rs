@@ -21,6 +21,7 @@ mod facts;
 mod forecasts;
 mod guard;
 mod journal;
+mod kept_reasons;
 mod metrics;
 mod openapi;
 pub(crate) mod orders;
@@ -46,6 +47,7 @@ mod what_if;
 
 pub(crate) use what_if::smoosh_channels;
 
+pub use kept_reasons::KeptReasons;
 pub use metrics::families;
 pub use orders::Command;
 pub use server::{ConnectionLimits, listen, serve, serve_socket};

@@ -51,7 +51,7 @@ pub use databases::{
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};
-pub use forecasts::{Forecasts, FreeLine, KeptLine, RecordLine, VolumeForecastLine};
+pub use forecasts::{Forecasts, FreeLine, FullDates, KeptLine, RecordLine, VolumeForecastLine};
 pub use health::Concern;
 pub use jobs::{JobLine, Jobs};
 pub use journal::{
@@ -127,6 +127,20 @@ pub fn cluster_name(snapshot: &Snapshot, is_simulated: bool) -> Option<String> {
 #[must_use]
 pub fn place<'a>(node: &'a str, only_node: Option<&'a str>) -> &'a str {
     if node == CLUSTER_NODE { only_node.unwrap_or("all nodes") } else { node }
+}
+
+/// The nodes that do not answer.
+pub fn unanswered_nodes(plan: &Plan) -> Vec<String> {
+    let nodes = plan.snapshot.members().map(|(_, node)| node);
+    let silent = nodes.filter(|node| node.is_served && node.is_up == Some(false));
+    silent.map(|node| node.name.to_string()).collect()
+}
+
+/// What the silence of these nodes means; `None` if there are none.
+pub fn unanswered_in_words(nodes: &[String]) -> Option<String> {
+    let says =
+        || format!("No answer from {}: sizes there are as they were last read.", listed(nodes));
+    (!nodes.is_empty()).then(says)
 }
 
 /// One target. Bytes are those on disk: a view of the whole cluster counts all its copies.
@@ -228,6 +242,10 @@ pub struct Explained {
     /// null if they are not fresh.
     #[schemars(with = "Option<vocabulary::Fresh>")]
     pub fresh: Option<Word>,
+    /// Bytes that a compaction would free by the target's sizes alone, where its last compaction left more than these
+    /// suggest, as writes beside it make it do; null where sizes are all that is known.
+    #[serde(default)]
+    pub reclaimable_by_sizes: Option<u64>,
     /// The target's score in every channel for its kind, in the channels' order.
     #[serde(default)]
     pub scores: Vec<ChannelScore>,
@@ -287,7 +305,9 @@ impl Explained {
         let part_of = key(target).filter(|_| target.is_part());
         let part_of = part_of.and_then(|key| Some(views.0.get(&key)?.to_string()));
         let scores = ChannelScore::all(plan, target);
-        Self { target: Target::of(plan, target), why, fresh, scores, start, ordered, part_of }
+        let reclaimable_by_sizes = target.reclaimable_by_sizes();
+        let target = Target::of(plan, target);
+        Self { target, why, fresh, reclaimable_by_sizes, scores, start, ordered, part_of }
     }
 }
 

@@ -546,16 +546,25 @@ fn peers_login() -> Option<(String, SecretString)> {
 /// The node whose directories are read: the served node, else the one that the files name, else
 /// CouchDB's default for an unnamed node.
 fn local_node(settings: &Settings, data: &Path) -> String {
-    let owner = datadir::directory_owner(data);
-    match (settings.nodes.only(), owner) {
-        (Some(node), Some(owner)) if node != owner => {
-            // A directory restored on another node still names the original one.
-            tracing::warn!(node, owner, directory = %data.display(), "the files in this directory belong to another node");
-            node.to_owned()
-        }
-        (Some(node), _) => node.to_owned(),
-        (None, owner) => owner.unwrap_or_else(|| "nonode@nohost".to_owned()),
+    if let Some(problem) = owner_problem(settings) {
+        tracing::warn!("{problem}");
     }
+    let named = settings.nodes.only().map(str::to_owned);
+    let node = named.or_else(|| datadir::directory_owner(data));
+    node.unwrap_or_else(|| "nonode@nohost".to_owned())
+}
+
+/// Why the files may not be those of the node that the settings name: another one wrote them last. A node that was
+/// renamed, or whose files were restored, is no mistake.
+pub fn owner_problem(settings: &Settings) -> Option<String> {
+    let data = settings.files.data_dir.as_ref()?;
+    let (node, owner) = settings.nodes.only().zip(datadir::directory_owner(data))?;
+    let data = data.display();
+    (node != owner).then(|| {
+        format!(
+            "the files in {data} were last written by {owner}, not by {node}: if {node} was neither renamed nor restored from there, give its own data directory"
+        )
+    })
 }
 
 /// The node whose files are the only source; `None` if CouchDB is used.

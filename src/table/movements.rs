@@ -41,6 +41,10 @@ pub struct NodeFiles {
     pub is_complete: bool,
     /// Whether it is a member that this process serves, or the pseudo-node.
     pub is_member: bool,
+    /// Whether its index files are known one by one; others are counted on the pseudo-node.
+    pub is_shown: bool,
+    /// Its files besides those of targets, as last walked; empty if none was.
+    pub other_files: Vec<(Cause, u64)>,
 }
 
 /// What moved since the last time.

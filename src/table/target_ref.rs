@@ -286,6 +286,14 @@ impl<'a> TargetRef<'a> {
         self.reclaimable_bytes_with(&self.facts())
     }
 
+    /// Predicted bytes on disk that a compaction would free by the target's sizes alone, whatever its last compaction
+    /// left: right once no writes interfere. `None` if nothing but sizes is known.
+    pub fn reclaimable_by_sizes(self) -> Option<u64> {
+        let facts = self.facts();
+        self.learned_bytes_with(&facts)?;
+        self.unlearned_reclaimable_bytes(&facts)
+    }
+
     /// Whether some of its copies were not measured and are assumed to be as large as the one of their
     /// range that was.
     pub fn is_estimated(self) -> bool {
@@ -342,6 +350,10 @@ impl<'a> TargetRef<'a> {
         if let Some(left) = self.learned_bytes_with(facts) {
             return Some(self.file_bytes_with(facts)?.saturating_sub(left));
         }
+        self.unlearned_reclaimable_bytes(facts)
+    }
+
+    fn unlearned_reclaimable_bytes(self, facts: &Facts) -> Option<u64> {
         self.with_estimated_copies(
             self.part_sums().reclaimable_bytes,
             self.correction().reclaimable_bytes(self.kind, facts),

@@ -3,6 +3,7 @@
 mod addresses;
 pub(super) mod builder;
 mod config_writes;
+mod documents;
 pub(super) mod entries;
 pub(super) mod feeds;
 mod hedge;

@@ -44,7 +44,7 @@ pub use error::{Error, ErrorKind, RequestInfo};
 pub use host_pattern::{HostPattern, ParseHostPatternError};
 pub use observer::{Observer, status_label};
 pub use paging::Paging;
-pub use route::{DbUpdates, MapPoll, Route, Unaddressable};
+pub use route::{DbUpdates, MapPoll, Route, ShardRead, Unaddressable};
 pub use settings::{ClientSettings, Login, LoginError, Tls};
 pub use transport::{TlsError, Transport, TransportError};
 

@@ -10,7 +10,7 @@ mod path;
 
 use bytes::Bytes;
 use couchdb_names::Engine;
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method, header::ACCEPT};
 pub use path::Unaddressable;
 
 use path::Path;
@@ -138,6 +138,33 @@ pub enum Route<'a> {
     },
     /// `/_reshard/jobs`: shards being split.
     ReshardJobs,
+    /// Documents of one shard copy, below `/_node/{node}/{shard}`.
+    ShardDocuments {
+        /// The node.
+        node: &'a str,
+        /// The shard file's name.
+        shard: &'a str,
+        /// Which documents.
+        read: ShardRead<'a>,
+    },
+    /// `/_scheduler/docs` or `/_scheduler/jobs`: replications.
+    Replications {
+        /// Whether those that a document describes; otherwise those that run or wait.
+        of_documents: bool,
+        /// The number of rows.
+        limit: usize,
+    },
+    /// `/{db}/_time_seq`: how many changes came when; newer than CouchDB 3.5.
+    TimeSeq {
+        /// The database.
+        db: &'a str,
+    },
+    /// `/{db}/_auto_purge`: the settings by which CouchDB purges deleted documents; newer than
+    /// CouchDB 3.5.
+    AutoPurge {
+        /// The database.
+        db: &'a str,
+    },
     /// `/_db_updates`: database events, as a feed or only the current sequence.
     DbUpdates(DbUpdates<'a>),
     /// `/_node/{node}/_dbs/_changes`: databases whose map changed, or only the current sequence of
@@ -237,6 +264,30 @@ pub enum Route<'a> {
     },
 }
 
+/// Documents of one shard copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardRead<'a> {
+    /// `_changes`: ids and leaf revisions of changed documents.
+    Changes {
+        /// The shard's own sequence after which it begins.
+        since: u64,
+        /// The number of rows.
+        limit: usize,
+    },
+    /// `_local_docs`: one page of documents that are not replicated, such as checkpoints.
+    Local {
+        /// The first id, inclusive.
+        from: Option<&'a str>,
+        /// The number of rows.
+        limit: usize,
+    },
+    /// One document: every leaf revision with its body and its ancestors.
+    Leaves {
+        /// Its id, not that of a design document.
+        id: &'a str,
+    },
+}
+
 /// What to read of the database events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DbUpdates<'a> {
@@ -292,8 +343,12 @@ impl<'a> Route<'a> {
     }
 
     /// The additional header. CouchDB also writes a value to its files unless this header prevents it; it
-    /// ignores a query parameter of the same name.
+    /// ignores a query parameter of the same name. And it answers several revisions in MIME parts to
+    /// everyone who accepts them.
     pub(super) const fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+        if let Self::ShardDocuments { read: ShardRead::Leaves { .. }, .. } = self {
+            return Some((ACCEPT, HeaderValue::from_static("application/json")));
+        }
         if !matches!(self, Self::SetConfig { .. } | Self::ResetConfig { .. }) {
             return None;
         }
@@ -326,6 +381,7 @@ impl<'a> Route<'a> {
         | Self::System { node }
         | Self::FlushCount { node }
         | Self::MapChanges { node, .. }
+        | Self::ShardDocuments { node, .. }
         | Self::NodeCompact { node, .. }
         | Self::NodeCompactView { node, .. }
         | Self::SetConfig { node, .. }
@@ -343,9 +399,12 @@ impl<'a> Route<'a> {
             // A million shards with names of 70 bytes are 75 MB.
             Self::NodeFiles { .. } => 128,
             // A page of documents; a design document may contain megabytes of code.
-            Self::ShardMap { .. } | Self::DesignDocs { .. } | Self::ReshardJobs => 64,
+            Self::ShardMap { .. }
+            | Self::DesignDocs { .. }
+            | Self::ReshardJobs
+            | Self::ShardDocuments { .. } => 64,
             // Tasks of a few hundred bytes, as many as a node can run.
-            Self::ActiveTasks { .. } => 16,
+            Self::ActiveTasks { .. } | Self::Replications { .. } => 16,
             Self::Config { .. } | Self::AllDbs { .. } | Self::DbShards { .. } => 8,
             // Rows of a few hundred bytes, as many as requested.
             Self::MapChanges { .. } => 4,
@@ -426,6 +485,25 @@ impl<'a> Route<'a> {
             Self::System { node } => Ok(Path::node(node)?.fixed("/_system")),
             Self::FlushCount { node } => Ok(Path::node(node)?.fixed("/_stats/fsync/count")),
             Self::ReshardJobs => fixed("/_reshard/jobs"),
+            Self::ShardDocuments { node, shard, read } => {
+                let path = Path::node(node)?.and(shard)?;
+                match read {
+                    ShardRead::Changes { since, limit } => Ok(path
+                        .fixed("/_changes?style=all_docs")
+                        .number("since", since)
+                        .number("limit", limit as u64)),
+                    ShardRead::Local { from, limit } => {
+                        Ok(path.fixed("/_local_docs").page(from, limit))
+                    }
+                    ShardRead::Leaves { id } => Ok(path.and(id)?.fixed("?open_revs=all&revs=true")),
+                }
+            }
+            Self::Replications { of_documents, limit } => {
+                let list = if of_documents { "/_scheduler/docs?" } else { "/_scheduler/jobs?" };
+                Ok(Path::of(list).rows(None, limit))
+            }
+            Self::TimeSeq { db } => Ok(Path::db(db)?.fixed("/_time_seq")),
+            Self::AutoPurge { db } => Ok(Path::db(db)?.fixed("/_auto_purge")),
             Self::DbUpdates(DbUpdates::Now) => fixed("/_db_updates?since=now"),
             Self::DbUpdates(DbUpdates::Feed { since, heartbeat }) => {
                 Ok(Path::of("/_db_updates?feed=continuous")

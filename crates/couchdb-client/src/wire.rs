@@ -6,6 +6,7 @@
 
 mod cluster;
 mod design;
+mod documents;
 mod feed;
 mod lenient;
 mod map;
@@ -21,6 +22,12 @@ pub use design::{
     Autoupdate, DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo, Views,
 };
 pub(crate) use design::{DesignRow, DesignRows};
+pub(crate) use documents::LeafRow;
+pub use documents::{
+    Attachment, AutoPurge, Checkpoint, History, InternalSession, Leaf, LocalDocs, LocalRow,
+    Replication, Replications, ReplicatorSession, Revisions, ShardChange, ShardChanges, TimeBin,
+    TimeSeq,
+};
 pub(crate) use feed::UpdatesEnd;
 pub use feed::{Change as DbChange, GLOBAL_CHANGES, MapChange, MapChanges, UpdateLine};
 pub(crate) use lenient::{List, read};

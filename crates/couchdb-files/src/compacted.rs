@@ -153,14 +153,18 @@ impl Item {
 }
 
 /// Computes the compressed length of terms.
-struct Packer {
+pub(super) struct Packer {
     compression: Compression,
     snappy: snap::raw::Encoder,
     out: Vec<u8>,
 }
 
 impl Packer {
-    fn length(&mut self, term: &[u8]) -> usize {
+    pub(super) fn new(compression: Compression) -> Self {
+        Self { compression, snappy: snap::raw::Encoder::new(), out: Vec::new() }
+    }
+
+    pub(super) fn length(&mut self, term: &[u8]) -> usize {
         match self.compression {
             Compression::None => term.len(),
             Compression::Snappy => {
@@ -195,8 +199,7 @@ pub(super) struct AppendTree {
 
 impl AppendTree {
     pub(super) fn new(compression: Compression) -> Self {
-        let packer = Packer { compression, snappy: snap::raw::Encoder::new(), out: Vec::new() };
-        Self { packer, levels: Vec::new(), root: None }
+        Self { packer: Packer::new(compression), levels: Vec::new(), root: None }
     }
 
     /// Appends a batch of rows.

@@ -84,6 +84,15 @@ struct SignatureInput<'a> {
     lib: Pairs,
 }
 
+/// The term of a document's body: its own fields, without CouchDB's. `None` if it is no JSON object.
+pub(super) fn body_term(text: &str) -> Option<Vec<u8>> {
+    let Json::Object(mut pairs) = serde_json::from_str(text).ok()? else { return None };
+    pairs.retain(|(key, _)| !key.starts_with('_'));
+    let mut out = Encoder::new();
+    out.json(&Json::Object(pairs));
+    Some(out.finish())
+}
+
 /// An object's members; empty if it is absent.
 fn members_of(value: Option<Json>, name: &'static str) -> Result<Pairs, DesignError> {
     match value {

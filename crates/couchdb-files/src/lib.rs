@@ -19,7 +19,9 @@ mod header_search;
 mod open_action;
 mod purge_seq;
 mod revisions;
+mod sequence;
 mod term;
+mod tombstones;
 mod tree;
 mod view;
 mod xray;
@@ -29,6 +31,8 @@ pub use design::{Design, DesignError, EmptyGroupBytes};
 pub use header_error::{DecodeError, HeaderError};
 pub use open_action::{Difference, OpenAction, ReportMatch, Role};
 pub use purge_seq::last_purge;
+pub use sequence::{ShardSequence, shard_sequences};
+pub use tombstones::{DeletedDoc, DeletedLeaf, compacted_bytes};
 pub use view::{CommittedIndex, IndexForm, ViewGroup, ViewHeader};
 pub use xray::{Part, PartBytes, Sample, Xray, XrayError, xray};
 

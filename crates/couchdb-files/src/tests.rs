@@ -4,6 +4,7 @@ mod hostile;
 mod mutate;
 mod naive;
 mod purges;
+mod tombstones;
 mod xrays;
 
 use super::*;

@@ -55,6 +55,13 @@ impl Moment {
         seconds.or_else(|| u64::try_from(stamp()?).ok()).map(Self::from_unix)
     }
 
+    /// Parses the date of an HTTP header, `Fri, 27 Nov 2026 02:11:22 GMT`.
+    #[must_use]
+    pub fn parse_http(text: &str) -> Option<Self> {
+        let stamp = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+        u64::try_from(stamp.as_second()).ok().map(Self::from_unix)
+    }
+
     /// RFC 3339 in UTC with whole seconds, as in JSON and tables.
     pub fn rfc3339(self) -> String {
         jiff::Timestamp::from_second(i64::from(self.0))

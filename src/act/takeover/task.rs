@@ -144,7 +144,7 @@ impl TakeoverTask {
         self.restore_all().await;
     }
 
-    /// Restores everything that this process took over, and logs what could not be restored.
+    /// Restores everything that this process took over, and logs what no answer confirmed.
     async fn restore_all(&mut self) {
         for _ in 0..RESTORE_ATTEMPTS {
             if self.ever_tried.is_empty() {
@@ -161,7 +161,7 @@ impl TakeoverTask {
             tracing::error!(
                 node,
                 channels = channels.join(" "),
-                "smoosh channels could not be restored: run `recliner restore-smoosh`, or restart CouchDB there"
+                "the node did not confirm in time that its smoosh channels are restored: run `recliner restore-smoosh`, which restores those that are not, or restart CouchDB there"
             );
         }
     }

@@ -4,7 +4,7 @@ use super::layout::{Grid, paragraph};
 use crate::{
     cli::printable,
     serve::report::{ChangeLine, Changes, VolumeChanges},
-    text::{counted, size::format_size},
+    text::{counted, size::signed},
 };
 
 /// The number of entries that are printed for a volume.
@@ -64,12 +64,3 @@ fn entries(volume: &VolumeChanges, width: u16) -> String {
     text
 }
 
-/// A change of bytes with its sign.
-fn signed(bytes: i64) -> String {
-    let sign = match bytes {
-        1.. => "+",
-        0 => "",
-        ..0 => "-",
-    };
-    format!("{sign}{}", format_size(bytes.unsigned_abs()))
-}

@@ -61,7 +61,8 @@ fn paragraphs(line: &DatabaseLine, width: u16) -> String {
     let growth = line.growth_week_bytes.map(|week| {
         format!("It grows by {} in seven days if nothing is compacted.", bytes(Some(week)))
     });
-    let growth = growth.unwrap_or_else(|| "How fast it grows is not known yet.".to_owned());
+    let growth =
+        growth.unwrap_or_else(|| "How much it grows in a week is not known yet.".to_owned());
     let last = match &line.last_compaction {
         Some(at) => format!("Its last compaction ended at {}.", printable(at)),
         None => "No compaction of it is in the journal.".to_owned(),

@@ -262,7 +262,16 @@ fn add_measurements(explained: &Explained, lines: &mut Lines) {
             format!(": a compaction would leave {leaves} (confidence {confidence})")
         });
         let frees = size_or_unknown(target.reclaimable_bytes);
-        lines.add("reclaimable", &format!("{frees}{}", leaves.unwrap_or_default()));
+        let by_sizes =
+            explained.reclaimable_by_sizes.filter(|sizes| Some(*sizes) > target.reclaimable_bytes);
+        let by_sizes = by_sizes.map(|sizes| {
+            format!(
+                "; {} by its sizes alone, if nothing writes to it meanwhile",
+                bytes(Some(sizes))
+            )
+        });
+        let (leaves, by_sizes) = (leaves.unwrap_or_default(), by_sizes.unwrap_or_default());
+        lines.add("reclaimable", &format!("{frees}{leaves}{by_sizes}"));
     }
     if let Some(rent) = &target.rent {
         lines.add("rent", &printable(&rent.says()));

@@ -51,6 +51,7 @@ fn compared(record: &RecordLine) -> [String; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::report::FullDates;
 
     const GIB: u64 = 1 << 30;
 
@@ -74,9 +75,7 @@ mod tests {
             withheld: None,
             watched_seconds: Some(20 * 86_400),
             ahead: vec![line(1, 200), line(7, 150), line(30, 40)],
-            full_at: None,
-            full_early_at: None,
-            full_late_at: None,
+            full: FullDates::default(),
             record: vec![
                 record(1, 19, 16, Some(0.11)),
                 record(7, 13, 10, Some(0.06)),

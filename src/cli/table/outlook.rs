@@ -165,7 +165,7 @@ mod tests {
     use crate::text::Label;
     use crate::{
         plan::RefusalReason,
-        serve::report::{SmooshRules, UndoneLine, VolumeOutlookLine},
+        serve::report::{FullDates, SmooshRules, UndoneLine, VolumeOutlookLine},
     };
 
     const GIB: u64 = 1 << 30;
@@ -197,9 +197,10 @@ mod tests {
             volumes: vec![VolumeOutlookLine {
                 name: "/data".to_owned(),
                 free_bytes: vec![90 * GIB, 80 * GIB, 70 * GIB],
-                full_at: (name == "nothing").then(|| "2026-12-24T00:00:00Z".to_owned()),
-                full_early_at: None,
-                full_late_at: None,
+                full: FullDates {
+                    full_at: (name == "nothing").then(|| "2026-12-24T00:00:00Z".to_owned()),
+                    ..FullDates::default()
+                },
                 forecast_seconds: Some(60 * 86_400),
             }],
         }

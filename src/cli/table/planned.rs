@@ -339,6 +339,7 @@ mod tests {
             }),
             simulated: Some(false),
             only_node: None,
+            unanswered: Vec::new(),
             total: 4,
             offset: 0,
             limit: 0,

@@ -88,6 +88,13 @@ impl ForecastRecord {
         last.is_none_or(|last| last.made_at > now || last.made_at.age(now) >= DAY)
     }
 
+    /// Whether its last forecast is so old that nothing of it can be compared any more.
+    pub fn is_over(&self, now: Moment) -> bool {
+        let longest = DAY * HORIZONS[HORIZONS.len() - 1];
+        let last = self.kept.last();
+        last.is_none_or(|last| last.made_at.age(now) > longest + COMPARED_WITHIN)
+    }
+
     /// Keeps a forecast, in which the record had widened ranges by these factors.
     pub fn keep(&mut self, forecast: &Forecast, widening: Widening) {
         let ranges = HORIZONS.iter().zip(widening).filter_map(|(days, widened)| {

@@ -132,10 +132,10 @@ fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
     let date = |at: &str| html! { time datetime=(at) title=(at) { (at.split('T').next().unwrap_or(at)) } " (" (ago(at, now)) ")" };
     let until = volume.forecast_until.as_deref().map(&date).unwrap_or_default();
     html! {
-        @match (&volume.full_at, &volume.full_uncompacted_at) {
+        @match (&volume.full.full_at, &volume.full_uncompacted_at) {
             (Some(kept), never) => { p.warn {
                 "Full on " (date(kept)) ", even if compaction keeps up"
-                @match (&volume.full_early_at, &volume.full_late_at) {
+                @match (&volume.full.full_early_at, &volume.full.full_late_at) {
                     (Some(early), Some(late)) => { "; four times of five between " (date(early)) " and " (date(late)) }
                     (Some(early), None) => { "; one time of ten before " (date(early)) }
                     (None, _) => {}

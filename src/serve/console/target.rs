@@ -42,7 +42,7 @@ pub(in crate::serve) fn target(answers: &TargetAnswers) -> Page {
     let heading = heading(target);
     let parts = vec![
         Part::new("decision", decision(answers)),
-        Part::new("measured", measured(target, answers.now)),
+        Part::new("measured", measured(&answers.explained, answers.now)),
         Part::new("scores", scores(target, &answers.explained.scores)),
         jobs::of_one(&answers.outcomes, answers.now),
         events::of_one(&answers.events, answers.now, &heading),
@@ -145,7 +145,8 @@ fn orders(answers: &TargetAnswers) -> Markup {
 type Fact<'a> = (&'a str, &'a str, Markup, bool, &'a [&'a str]);
 
 /// The facts to show for a target: the known ones, and those that its kind should have.
-fn facts(target: &Target) -> Vec<Fact<'_>> {
+fn facts(explained: &Explained) -> Vec<Fact<'_>> {
+    let Explained { target, reclaimable_by_sizes, .. } = explained;
     const FILES: &[&str] = &["db", "view"];
     let size =
         |title, fact, value: Option<u64>| (title, fact, bytes(value), value.is_some(), FILES);
@@ -153,12 +154,14 @@ fn facts(target: &Target) -> Vec<Fact<'_>> {
         (title, fact, counted(value), value.is_some(), kinds)
     };
     let ratio = target.ratio;
-    let all: [Fact<'_>; 10] = [
+    let if_calm = reclaimable_by_sizes.filter(|bytes| Some(*bytes) > target.reclaimable_bytes);
+    let all: [Fact<'_>; 11] = [
         size("on disk", "file_bytes", target.file_bytes),
         size("live, as CouchDB counts", "active_bytes", target.active_bytes),
         size("uncompressed", "external_bytes", target.external_bytes),
         size("after a compaction, predicted", "", target.predicted_bytes),
         size("reclaimable", "", target.reclaimable_bytes),
+        ("reclaimable if nothing is written meanwhile", "", bytes(if_calm), if_calm.is_some(), &[]),
         ("ratio of file to live bytes", "", number(ratio), ratio.is_some(), FILES),
         of("documents", "docs", target.docs, &["db"]),
         of("deleted documents", "deleted_docs", target.deleted_docs, &["db"]),
@@ -172,7 +175,8 @@ fn facts(target: &Target) -> Vec<Fact<'_>> {
     all.into_iter().filter(applies).collect()
 }
 
-fn measured(target: &Target, now: Moment) -> Markup {
+fn measured(explained: &Explained, now: Moment) -> Markup {
+    let target = &explained.target;
     let by = |fact: &str| target.sources.get(fact).map(|source| words(source));
     html! {
         h2 { "What was measured" }
@@ -183,7 +187,7 @@ fn measured(target: &Target, now: Moment) -> Markup {
             @else if target.predicted_bytes.is_some() { "Confidence of the prediction: " (words(&target.confidence)) "." }
         }
         dl.facts {
-            @for (title, fact, value, ..) in facts(target) {
+            @for (title, fact, value, ..) in facts(explained) {
                 dt { (title) }
                 dd { (value) @if let Some(source) = by(fact) { span.quiet { " · from " (source) } } }
             }

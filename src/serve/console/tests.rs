@@ -6,7 +6,8 @@ use super::{
     *,
 };
 use crate::serve::report::{
-    OutlookLine, ProposedHorizon, RentProposal, SmooshRules, UndoneLine, VolumeOutlookLine, WhatIf,
+    FullDates, OutlookLine, ProposedHorizon, RentProposal, SmooshRules, UndoneLine,
+    VolumeOutlookLine, WhatIf,
 };
 use wall_clock::Moment;
 
@@ -146,9 +147,10 @@ fn outlook(name: &str, waste: [u64; 3]) -> OutlookLine {
         volumes: vec![VolumeOutlookLine {
             name: HOSTILE.to_owned(),
             free_bytes: waste.into(),
-            full_at: Some("2026-12-24T00:00:00Z".to_owned()),
-            full_early_at: None,
-            full_late_at: None,
+            full: FullDates {
+                full_at: Some("2026-12-24T00:00:00Z".to_owned()),
+                ..FullDates::default()
+            },
             forecast_seconds: Some(86_400),
         }],
     }

@@ -168,7 +168,7 @@ fn volumes(answer: &WhatIf, now: Moment) -> Markup {
                         td.one { (chart::swatch(class_of(outlook))) (name(outlook.title())) }
                         td.n { (bytes(line.free_bytes.first().copied())) }
                         td.n { (bytes(line.free_bytes.last().copied())) }
-                        td { @match &line.full_at { Some(at) => { (ago(at, now)) } None => { (line.full_in_words(str::to_owned)) } } }
+                        td { @match &line.full.full_at { Some(at) => { (ago(at, now)) } None => { (line.full_in_words(str::to_owned)) } } }
                     } }
                 } } }
             } }

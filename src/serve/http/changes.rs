@@ -4,6 +4,7 @@ use super::{
     answer::Answer,
     error::ApiError,
     journal::{in_turn, journal_of},
+    kept_reasons::Reasons,
     query::{Named, time},
     route::{self, Route},
     state::AppState,
@@ -15,7 +16,8 @@ use crate::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
+use wall_clock::Moment;
 
 pub(in crate::serve::http) fn routes() -> Vec<Route> {
     vec![
@@ -91,12 +93,25 @@ pub(super) async fn changes_found(
     let (wasted, now) = (Changes::wasted(&found), state.clock.now());
     let reasons = match query.until {
         // What keeps waste today says nothing about an earlier time.
-        None if !wasted.is_empty() => {
-            turn::in_turn(state, move |plan| Ok(waste_reasons(&plan, &wasted, now))).await?
-        }
-        _ => BTreeMap::new(),
+        None if !wasted.is_empty() => kept_reasons(state, wasted, now).await?,
+        _ => Reasons::default(),
     };
     Ok(Changes::of(&found, &reasons, (query.since, now)))
+}
+
+/// The reasons as of the last sweep.
+async fn kept_reasons(
+    state: &AppState,
+    wasted: BTreeSet<String>,
+    now: Moment,
+) -> Result<Reasons, ApiError> {
+    let sweep = state.status.borrow().sweeps;
+    if let Some(known) = state.waste_reasons.known(sweep, &wasted) {
+        return Ok(known);
+    }
+    let names = wasted.clone();
+    let found = turn::in_turn(state, move |plan| Ok(waste_reasons(&plan, &names, now))).await?;
+    Ok(state.waste_reasons.keep(sweep, wasted, found))
 }
 
 /// Whether a name is that of a volume, a node or a database, or of something that changed.

@@ -81,6 +81,7 @@ async fn explain(
             offset: page.offset,
             limit: page.limit,
             only_node: plan.snapshot.only_node().map(|node| node.name.to_string()),
+            unanswered: report::unanswered_nodes(&plan),
             targets: Vec::new(),
         };
         let views = WholeViews::of(&plan, page.of(&found));

@@ -272,8 +272,10 @@ fn subjects() -> [Subject; 19] {
         (pressure::ALL, |writer, Scrape { plan, .. }| {
             pressure::write(writer, &plan.conditions.pressures, &plan.snapshot);
         }),
-        (disks::ALL, |writer, Scrape { plan, .. }| {
-            disks::write(writer, &plan.conditions.disks, &plan.conditions.jobs, &plan.snapshot);
+        (disks::ALL, |writer, Scrape { plan, advice, .. }| {
+            let disks = &plan.conditions.disks;
+            disks::write(writer, disks, &plan.conditions.jobs, &plan.snapshot);
+            disks::write_forecasts(writer, disks, &advice.forecasts);
         }),
         (feeds::ALL, |writer, scrape| feeds::write(writer, &scrape.changes, scrape.feed.as_ref())),
         (journal::ALL, |writer, Scrape { plan, journal, .. }| {

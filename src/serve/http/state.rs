@@ -1,6 +1,6 @@
 //! The state that handlers read, and the orders that are allowed.
 
-use super::{concurrency_limit::Limits, orders::Command, web::WebAccess};
+use super::{concurrency_limit::Limits, kept_reasons::KeptReasons, orders::Command, web::WebAccess};
 use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
     advice::AdviceView,
@@ -112,6 +112,8 @@ pub struct AppState {
     pub scorecard: watch::Receiver<Arc<ScorecardView>>,
     /// The books of the ledger.
     pub ledger: watch::Receiver<Arc<Books>>,
+    /// Why waste is not compacted, as the last sweep shows it.
+    pub waste_reasons: KeptReasons,
     /// The scanner's state.
     pub status: watch::Receiver<Arc<scan::ScanStatus>>,
     /// The state of each configured CouchDB URL.

@@ -1,13 +1,16 @@
 //! What to do about the cluster, as the API and the command `advise` show it.
 
-use super::vocabulary::{self, Word};
+use super::{
+    unanswered_in_words, unanswered_nodes,
+    vocabulary::{self, Word},
+};
 use crate::{
     advice::{AdviceView, EvidenceValue, Piece, Remedy, rules},
     model::{channel::Mode, records::Mute},
     plan::Plan,
     table::Waste,
     text::{
-        Label, capital, counted, listed,
+        Label, capital, counted,
         size::{bound_in_words, format_size_short},
     },
 };
@@ -133,7 +136,7 @@ impl AdviceMute {
 }
 
 impl AdviceRemedy {
-    pub(super) fn of(remedy: &Remedy) -> Self {
+    pub(crate) fn of(remedy: &Remedy) -> Self {
         Self {
             kind: remedy.kind.label().into(),
             says: remedy.says.clone(),
@@ -193,7 +196,10 @@ impl Advice {
                 .collect(),
         };
         let is_alone = plan.snapshot.only_node().is_some();
-        advice.says = advice.summary(waste, plan.rules.mode, is_alone) + &nodes_away(plan);
+        advice.says = advice.summary(waste, plan.rules.mode, is_alone);
+        if let Some(says) = unanswered_in_words(&unanswered_nodes(plan)) {
+            advice.says.push_str(&format!(" {says}"));
+        }
         advice
     }
 
@@ -221,17 +227,6 @@ impl Advice {
         says.push_str(&not_looked_at(waste, is_alone));
         says
     }
-}
-
-/// The nodes that do not answer, in words; nothing if all do.
-fn nodes_away(plan: &Plan) -> String {
-    let away =
-        plan.snapshot.members().filter(|(_, node)| node.is_served && node.is_up == Some(false));
-    let away: Vec<String> = away.map(|(_, node)| node.name.to_string()).collect();
-    if away.is_empty() {
-        return String::new();
-    }
-    format!(" No answer from {}: sizes there are as they were last read.", listed(&away))
 }
 
 /// What no rule could look at, in words; nothing if there is nothing. `is_alone` says whether there is one node.

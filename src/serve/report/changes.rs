@@ -49,7 +49,7 @@ pub struct VolumeChanges {
     pub since: String,
     /// Used bytes at the begin.
     pub before_bytes: i64,
-    /// Used bytes at the end.
+    /// Used bytes at the end; for a volume, as the last sweep found it.
     pub after_bytes: i64,
     /// What changed, in a sentence.
     pub says: String,

@@ -3,13 +3,13 @@
 //! One pass over all targets makes the sums; sentences are made for the databases of a page alone.
 
 use super::{
-    Target, not_taken, not_taken_meaning, runs,
+    Target, not_taken, not_taken_meaning, runs, unanswered_nodes,
     vocabulary::{self, Word},
     why,
 };
 use crate::{
     model::{
-        growth::{ExpectedRate, TimeAhead},
+        growth::REACH_FACTOR,
         records::{JobResult, Outcome},
         rounding::to_bytes,
         target::TargetKind,
@@ -32,6 +32,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 const DAY: Duration = Duration::from_secs(86_400);
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 /// A page of the list of databases, in the requested order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +45,9 @@ pub struct Databases {
     pub offset: usize,
     /// Maximum number of databases on a page.
     pub limit: usize,
+    /// The nodes that do not answer: sizes there are as they were last read.
+    #[serde(default)]
+    pub unanswered: Vec<String>,
     /// The databases.
     pub databases: Vec<DatabaseLine>,
 }
@@ -63,9 +67,9 @@ pub struct DatabaseLine {
     /// Bytes that compactions would free.
     pub reclaimable_bytes: u64,
     /// Bytes by which the files will grow within a day at the current rate without compaction; null until a
-    /// file was watched for ten minutes.
+    /// file was watched for half of it.
     pub growth_day_bytes: Option<u64>,
-    /// Bytes by which the files will grow within seven days without compaction; null if `growth_day_bytes` is.
+    /// Bytes by which the files will grow within seven days without compaction; null until it was watched for half of them.
     pub growth_week_bytes: Option<u64>,
     /// Number of shard copies and views.
     pub targets: u64,
@@ -213,6 +217,7 @@ impl Databases {
             total,
             offset: wanted.offset,
             limit: wanted.limit,
+            unanswered: unanswered_nodes(plan),
             databases: shown.into_iter().map(line).collect(),
         }
     }
@@ -267,6 +272,40 @@ impl DatabaseLine {
     }
 }
 
+/// Bytes by which files will grow, each as far ahead as it was watched for long enough: a new index is an event, and no
+/// rate.
+#[derive(Clone, Copy, Debug, Default)]
+struct ExpectedGrowth {
+    day: f64,
+    week: f64,
+    /// The longest time for which one of the files was watched.
+    watched: Duration,
+}
+
+impl ExpectedGrowth {
+    fn add(&mut self, target: TargetRef<'_>, now: Moment) {
+        let (growth, copies) = (target.growth(), f64::from(target.file_count()));
+        let within = |span| growth.bytes_within(span, now).map(|(file, _)| file * copies);
+        if let (Some(day), Some(week)) = (within(DAY), within(WEEK)) {
+            let watched = growth.watched(now).unwrap_or_default();
+            self.merge(Self { day, week, watched });
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.day += other.day;
+        self.week += other.week;
+        self.watched = self.watched.max(other.watched);
+    }
+
+    /// Growth within a day or a week; `None` until it was watched for long enough.
+    fn within(self, span: Duration) -> Option<u64> {
+        let bytes = if span > DAY { self.week } else { self.day };
+        let is_known = self.watched.saturating_mul(REACH_FACTOR) >= span;
+        is_known.then(|| to_bytes(bytes.max(0.0)))
+    }
+}
+
 /// What the files of one database, or of one index, add up to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
@@ -276,7 +315,7 @@ pub(super) struct Sums {
     pub(super) index_waste_bytes: u64,
     pub(super) reclaimable_bytes: u64,
     /// Where databases are sorted by it; otherwise it is worked out for those of the page.
-    growth: Option<ExpectedRate>,
+    growth: ExpectedGrowth,
     targets: u64,
     pub(super) unmeasured: u64,
     pub(super) estimated: u64,
@@ -327,7 +366,9 @@ impl Sums {
         *live = live.saturating_add(file.saturating_sub(waste));
         self.reclaimable_bytes = self.reclaimable_bytes.saturating_add(waste);
         self.estimated += u64::from(target.is_estimated());
-        add_growth(&mut self.growth, with_growth.and_then(|now| growth_of(target, now)));
+        if let Some(now) = with_growth {
+            self.growth.add(target, now);
+        }
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -339,7 +380,7 @@ impl Sums {
         add(&mut self.targets, other.targets);
         add(&mut self.unmeasured, other.unmeasured);
         add(&mut self.estimated, other.estimated);
-        add_growth(&mut self.growth, other.growth);
+        self.growth.merge(other.growth);
     }
 
     pub(super) const fn file_bytes(&self) -> u64 {
@@ -360,8 +401,8 @@ impl Sums {
             document_bytes: self.document_bytes,
             index_bytes: self.index_bytes,
             reclaimable_bytes: self.reclaimable_bytes,
-            growth_day_bytes: growth_within(details.growth, DAY),
-            growth_week_bytes: growth_within(details.growth, 7 * DAY),
+            growth_day_bytes: details.growth.within(DAY),
+            growth_week_bytes: details.growth.within(WEEK),
             targets: self.targets,
             unmeasured: self.unmeasured,
             estimated: self.estimated,
@@ -388,14 +429,14 @@ struct Held {
 /// What is worked out for the databases of a page alone.
 #[derive(Clone, Debug, Default)]
 struct Details {
-    growth: Option<ExpectedRate>,
+    growth: ExpectedGrowth,
     waiting: u64,
     by_reason: HashMap<Option<RefusalReason>, Held>,
 }
 
 impl Details {
     fn add(&mut self, plan: &Plan, target: TargetRef<'_>, now: Moment) {
-        add_growth(&mut self.growth, growth_of(target, now));
+        self.growth.add(target, now);
         let decision = plan.decision(target);
         let (waits, reason) = match decision {
             Decision::Start => (true, None),
@@ -454,26 +495,6 @@ fn details<'a>(
     by_name
 }
 
-/// The growth of a target's files; `None` until it is known.
-fn growth_of(target: TargetRef<'_>, now: Moment) -> Option<ExpectedRate> {
-    let (rate, _) = target.growth().expected(now)?;
-    let copies = f64::from(target.file_count());
-    Some(ExpectedRate { hours: rate.hours * copies, days: rate.days * copies })
-}
-
-fn add_growth(sum: &mut Option<ExpectedRate>, more: Option<ExpectedRate>) {
-    if let Some(more) = more {
-        let sum = sum.get_or_insert_default();
-        sum.hours += more.hours;
-        sum.days += more.days;
-    }
-}
-
-fn growth_within(growth: Option<ExpectedRate>, span: Duration) -> Option<u64> {
-    let bytes = growth?.bytes_between(TimeAhead::default(), TimeAhead::after(span));
-    Some(to_bytes(bytes.max(0.0)))
-}
-
 /// Why a target is not compacted now.
 fn reason_of(plan: &Plan, target: TargetRef<'_>) -> Reason {
     match plan.decision(target) {
@@ -504,8 +525,8 @@ fn page<'a>(
         DatabaseSort::FileBytes => Some(sums.file_bytes()),
         DatabaseSort::DocumentBytes => Some(sums.document_bytes),
         DatabaseSort::IndexBytes => Some(sums.index_bytes),
-        DatabaseSort::GrowthDayBytes => growth_within(sums.growth, DAY),
-        DatabaseSort::GrowthWeekBytes => growth_within(sums.growth, 7 * DAY),
+        DatabaseSort::GrowthDayBytes => sums.growth.within(DAY),
+        DatabaseSort::GrowthWeekBytes => sums.growth.within(WEEK),
         DatabaseSort::LastCompaction => last.get(name).map(|at| at.unix()),
         DatabaseSort::Db => None,
     };

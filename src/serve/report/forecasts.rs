@@ -4,7 +4,7 @@ use crate::{
     advice::AdviceView,
     model::{
         channel::Mode,
-        forecast::{FreeRange, HORIZONS},
+        forecast::{Forecast, FreeRange, FullRange, HORIZONS},
         records::{Backtest, ForecastRecord, KeptForecast},
     },
 };
@@ -38,16 +38,35 @@ pub struct VolumeForecastLine {
     pub watched_seconds: Option<u64>,
     /// Free bytes ahead, as far as the forecast reaches.
     pub ahead: Vec<FreeLine>,
-    /// When the volume is full; null if not within reach.
-    pub full_at: Option<String>,
-    /// The begin of the range of `full_at`; null if not within reach.
-    pub full_early_at: Option<String>,
-    /// The end of the range of `full_at`; null if not within reach.
-    pub full_late_at: Option<String>,
+    /// When the volume is full.
+    #[serde(flatten)]
+    pub full: FullDates,
     /// How the last forecasts for each horizon did.
     pub record: Vec<RecordLine>,
     /// The last kept forecasts, the latest first.
     pub kept: Vec<KeptLine>,
+}
+
+/// When a volume is full by its forecast. Null if not within its reach, or if there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FullDates {
+    /// When the volume is full, by the median of the forecast; null if not within its reach, or unknown.
+    pub full_at: Option<String>,
+    /// The begin of the range of `full_at`: one outcome of ten is earlier; null if not within reach, or unknown.
+    pub full_early_at: Option<String>,
+    /// The end of the range of `full_at`: one outcome of ten is later; null if not within reach, or unknown.
+    pub full_late_at: Option<String>,
+}
+
+impl FullDates {
+    /// The dates of a forecast, if there is one.
+    pub(super) fn of(forecast: Option<&Forecast>) -> Self {
+        let FullRange { early, median, late } = forecast.map(|it| it.full).unwrap_or_default();
+        let [full_early_at, full_at, full_late_at] =
+            [early, median, late].map(|at| at.map(Moment::rfc3339));
+        Self { full_at, full_early_at, full_late_at }
+    }
 }
 
 /// Free bytes at one moment ahead.
@@ -98,7 +117,6 @@ impl Forecasts {
             let record = forecasts.records.get(&**volume).unwrap_or(&none);
             let known = known.as_ref().map(|known| known.expected(mode));
             let forecast = known.ok();
-            let full = forecast.map(|forecast| forecast.full).unwrap_or_default();
             VolumeForecastLine {
                 volume: volume.to_string(),
                 made_at: forecast.map(|forecast| forecast.made_at.rfc3339()),
@@ -108,9 +126,7 @@ impl Forecasts {
                     .iter()
                     .filter_map(|days| Some(FreeLine::of(*days, forecast?.after_days(*days)?)))
                     .collect(),
-                full_at: full.median.map(Moment::rfc3339),
-                full_early_at: full.early.map(Moment::rfc3339),
-                full_late_at: full.late.map(Moment::rfc3339),
+                full: FullDates::of(forecast),
                 record: HORIZONS.iter().map(|days| RecordLine::of(*days, record)).collect(),
                 kept: record.kept.iter().rev().take(LAST).map(KeptLine::of).collect(),
             }

@@ -1,8 +1,8 @@
 //! The plan as JSON: the starts with their exact requests, and why other targets wait.
 
 use super::{
-    Builds, OrderLine, RefusalLine, SuspensionLine, vocabulary, vocabulary::Word, why,
-    why::why_gate,
+    Builds, OrderLine, RefusalLine, SuspensionLine, unanswered_nodes, vocabulary, vocabulary::Word,
+    why, why::why_gate,
 };
 use crate::{
     model::target::CLUSTER_NODE,
@@ -62,6 +62,9 @@ pub struct Planned {
     /// The cluster's only node; null if it has several.
     #[serde(default)]
     pub only_node: Option<String>,
+    /// The nodes that do not answer: sizes there are as they were last read.
+    #[serde(default)]
+    pub unanswered: Vec<String>,
     /// Number of waiting targets that do not start.
     pub total: usize,
     /// Number of these targets before this page.
@@ -274,6 +277,7 @@ impl Planned {
             builds: None,
             simulated: None,
             only_node: plan.snapshot.only_node().map(|node| node.name.to_string()),
+            unanswered: unanswered_nodes(plan),
             total: waiting.len(),
             offset: wanted.offset,
             limit: wanted.limit,

@@ -1,5 +1,6 @@
 //! The bytes of the cluster, how many of them nothing needs, and the free space of each volume.
 
+use super::FullDates;
 use crate::{
     advice::AdviceView,
     model::forecast::{Forecast, Withheld},
@@ -73,17 +74,9 @@ pub struct VolumeSpaceLine {
     /// Whether there is a forecast.
     #[serde(default)]
     pub growth_known: bool,
-    /// When the volume is full if compaction keeps up, by the median of the forecast; null if not within
-    /// `forecast_until`, or unknown.
-    pub full_at: Option<String>,
-    /// The begin of the range of `full_at`: one outcome of ten is earlier; null if not within `forecast_until`, or
-    /// unknown.
-    #[serde(default)]
-    pub full_early_at: Option<String>,
-    /// The end of the range of `full_at`: one outcome of ten is later; null if not within `forecast_until`, or
-    /// unknown.
-    #[serde(default)]
-    pub full_late_at: Option<String>,
+    /// When the volume is full if compaction keeps up, within `forecast_until`.
+    #[serde(flatten)]
+    pub full: FullDates,
     /// When the volume is full if nothing is compacted; null if not within `forecast_until`, or unknown.
     pub full_uncompacted_at: Option<String>,
     /// How far the forecast reaches; null if there is none.
@@ -155,7 +148,6 @@ impl VolumeSpaceLine {
         let known = forecasts.and_then(|forecasts| forecasts.as_ref().ok());
         let (in_force, uncompacted) =
             (known.map(|it| &it.in_force), known.map(|it| &it.uncompacted));
-        let full = in_force.map(|forecast| forecast.full).unwrap_or_default();
         let until = |forecast: &Forecast| forecast.made_at.plus(forecast.reach()).rfc3339();
         let withheld = forecasts.and_then(|forecasts| forecasts.as_ref().err());
         Self {
@@ -169,9 +161,7 @@ impl VolumeSpaceLine {
             unmeasured: files.map_or(0, Waste::unmeasured),
             largest_shard_that_fits_bytes: plan.largest_shard_that_fits(volume),
             growth_known: known.is_some(),
-            full_at: full.median.map(Moment::rfc3339),
-            full_early_at: full.early.map(Moment::rfc3339),
-            full_late_at: full.late.map(Moment::rfc3339),
+            full: FullDates::of(in_force),
             full_uncompacted_at: uncompacted.and_then(|it| it.full.median).map(Moment::rfc3339),
             forecast_until: in_force.map(until),
             forecast_withheld: withheld.map(ToString::to_string),

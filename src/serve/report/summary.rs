@@ -101,7 +101,7 @@ pub struct Cost {
     pub price_per_gib_month: f64,
     /// What the bytes that compactions would free cost in a month; null if unknown.
     pub waste_per_month: Option<f64>,
-    /// What the bytes that compactions freed would cost in a month.
+    /// What the bytes that compactions freed since the begin of the books (`waste`) would cost in a month.
     pub freed_per_month: f64,
 }
 
@@ -141,7 +141,7 @@ impl Report {
             Cost {
                 price_per_gib_month,
                 waste_per_month: waste.after_bytes.map(cost),
-                freed_per_month: cost(answers.compactions.freed_bytes),
+                freed_per_month: cost(waste.freed_bytes),
             }
         });
         let advice_done = done(&answers);
@@ -196,14 +196,18 @@ impl Report {
             Some(bytes) => format!("{bound}{}", format_size_short(*bytes)),
             None => "unknown".to_owned(),
         };
-        let since = in_words(since.as_ref().unwrap_or(&self.since));
-        let mut says = format!(
-            "Reclaimable by compaction on {since}: {}; now: {}. In between, writes added {} of waste, and compactions took {} off the disks.",
-            size(before_bytes),
-            size(after_bytes),
-            format_size_short(*grown_bytes),
-            format_size_short(*freed_bytes)
-        );
+        let now = size(after_bytes);
+        let [grown, freed] = [grown_bytes, freed_bytes].map(|it| format_size_short(*it));
+        let mut says = match since {
+            Some(since) => format!(
+                "Reclaimable by compaction on {since}: {}; now: {now}. By the books of the disks, since then writes added {grown} of waste, and compactions took {freed} off.",
+                size(before_bytes),
+                since = in_words(since),
+            ),
+            None => format!(
+                "Reclaimable by compaction now: {now}. The books of the disks do not cover one common time."
+            ),
+        };
         if let Some(Cost { price_per_gib_month, waste_per_month, freed_per_month }) = &self.cost {
             let waste = waste_per_month.map_or_else(|| "unknown".to_owned(), three_digits_short);
             let [price, freed] =
@@ -247,7 +251,11 @@ impl Report {
     }
 
     fn says_compactions(&self) -> Vec<Block> {
-        let mut says = capital(&self.compactions.says()) + ".";
+        let since = match &*self.compactions.from {
+            "" => &self.since,
+            from => from,
+        };
+        let mut says = format!("Since {}: {}.", in_words(since), self.compactions.says());
         if !self.complete {
             says.push_str(" Only the newest 10,000 jobs are counted.");
         }
@@ -382,7 +390,7 @@ fn full(volume: Option<&VolumeSpaceLine>) -> String {
         let why = volume.forecast_withheld.as_ref().or(volume.problem.as_ref());
         return why.map_or_else(|| "unknown".to_owned(), |why| format!("unknown: {why}"));
     };
-    let kept = match (&volume.full_at, &volume.full_early_at, &volume.full_late_at) {
+    let kept = match (&volume.full.full_at, &volume.full.full_early_at, &volume.full.full_late_at) {
         (Some(kept), Some(early), Some(late)) => {
             format!("{} ({} to {})", date(kept), date(early), date(late))
         }

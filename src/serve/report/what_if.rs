@@ -1,6 +1,6 @@
 //! The API's forecast under several sets of rules, days ahead.
 
-use super::{vocabulary, vocabulary::Word};
+use super::{FullDates, vocabulary, vocabulary::Word};
 use crate::{
     model::{channel::Channels, forecast::Forecast, target::TargetKind},
     text::Label,
@@ -10,7 +10,6 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use wall_clock::Moment;
 
 /// The maximum number of days to look ahead.
 pub const MAX_DAYS: u32 = 366;
@@ -172,14 +171,9 @@ pub struct VolumeOutlookLine {
     pub name: String,
     /// Free bytes, over time: the median of the forecast if it reaches as far, or what the simulation says.
     pub free_bytes: Vec<u64>,
-    /// When the volume is full, by the median of the forecast; null if not within `forecast_seconds`.
-    pub full_at: Option<String>,
-    /// The begin of the range of `full_at`: one outcome of ten is earlier; null if not within `forecast_seconds`.
-    #[serde(default)]
-    pub full_early_at: Option<String>,
-    /// The end of the range of `full_at`: one outcome of ten is later; null if not within `forecast_seconds`.
-    #[serde(default)]
-    pub full_late_at: Option<String>,
+    /// When the volume is full, within `forecast_seconds`.
+    #[serde(flatten)]
+    pub full: FullDates,
     /// How far the forecast reaches, in seconds; null if growth was not watched for long enough for one.
     #[serde(default)]
     pub forecast_seconds: Option<u64>,
@@ -329,7 +323,6 @@ impl From<&Undone> for UndoneLine {
 
 impl VolumeOutlookLine {
     fn of(volume: &VolumeOutlook, forecast: Option<&Forecast>, span: Duration) -> Self {
-        let full = forecast.map(|forecast| forecast.full).unwrap_or_default();
         let time = |at: usize| span.mul_f64(at as f64 / (SAMPLES - 1) as f64);
         let medians = forecast.and_then(|forecast| {
             (0..volume.free_bytes.len()).map(|at| forecast.median_after(time(at))).collect()
@@ -337,16 +330,14 @@ impl VolumeOutlookLine {
         Self {
             name: volume.name.to_string(),
             free_bytes: medians.unwrap_or_else(|| volume.free_bytes.clone()),
-            full_at: full.median.map(Moment::rfc3339),
-            full_early_at: full.early.map(Moment::rfc3339),
-            full_late_at: full.late.map(Moment::rfc3339),
+            full: FullDates::of(forecast),
             forecast_seconds: forecast.map(|forecast| forecast.reach().as_secs()),
         }
     }
 
     /// When it is full, for people, given the words for a moment.
     pub fn full_in_words(&self, moment: impl Fn(&str) -> String) -> String {
-        match (&self.full_at, self.forecast_seconds) {
+        match (&self.full.full_at, self.forecast_seconds) {
             (Some(at), _) => moment(at),
             (None, Some(seconds)) => {
                 format!("not within {}", duration::format_rounded(Duration::from_secs(seconds)))

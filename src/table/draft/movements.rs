@@ -34,6 +34,8 @@ impl Draft {
             bytes: self.movements.bytes_of.get(at).copied().unwrap_or_default(),
             is_complete: node.last_success.is_some() && self.current.sweep_duration.is_some(),
             is_member: node.is_served && if at == 0 { serves_all } else { node.is_member },
+            is_shown: self.movements.shown.contains(at),
+            other_files: self.movements.other_files.get(at).cloned().unwrap_or_default(),
         });
         let nodes = nodes.collect();
         let entries = std::mem::take(&mut self.movements.entries).into_iter();

@@ -73,6 +73,16 @@ async fn file_without_header_is_reported_with_the_reason() {
 }
 
 #[tokio::test]
+async fn files_that_another_node_wrote_are_said() {
+    let root = directory();
+    let said = "were last written by ";
+    let scan = run(&["scan", "--node", "couchdb@elsewhere"], root.path(), "80").await;
+    assert!(scan.err.contains(said), "{}", scan.err);
+    let scan = run(&["scan"], root.path(), "80").await;
+    assert!(!scan.err.contains(said), "{}", scan.err);
+}
+
+#[tokio::test]
 async fn advice_names_what_a_directory_cannot_show() {
     let empty = tempfile::tempdir().unwrap();
     let ran = run(&["advise"], empty.path(), "80").await;

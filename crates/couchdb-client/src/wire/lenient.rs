@@ -109,7 +109,7 @@ pub(super) fn field<'de, D: Deserializer<'de>, T: Lenient<'de>>(from: D) -> Resu
 }
 
 /// An element of a list, or a value of an object.
-struct Element<T>(T);
+pub(super) struct Element<T>(pub(super) T);
 
 impl<'de, T: Lenient<'de>> Deserialize<'de> for Element<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

@@ -62,18 +62,11 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey, bytes: u64) -> Wo
             grouped(docs),
         )
     };
-    let into = format!("{name}-new");
-    let mut remedy = vec![Remedy::choice(format!(
-        "Decide whether any client still has to learn of these deletions; a replica that never hears of one keeps its document. {into} also lacks the _local documents of {name} (checkpoints), its purges and old revisions, and its sequences begin anew: each replication, each client of _changes and each index begins again."
-    ))];
+    let mut remedy = copy_without_deleted(name);
     if docs == 0 {
-        remedy.push("If the database is not needed any more, delete it, once a backup of its design documents and its security object is kept.".into());
+        let delete = "If the database is not needed any more, delete it, once a backup of its design documents and its security object is kept.";
+        remedy.insert(1, delete.into());
     }
-    remedy.push(copy_script(name, &into));
-    remedy.push(Remedy::get(
-        format!("Compare its doc_count with that of {name} (replicate again for what was written since), then switch clients, and keep {name} for 30 days:"),
-        &[&into],
-    ));
     Wording {
         subject: Subject::Database(name.to_owned()),
         says,
@@ -87,57 +80,112 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey, bytes: u64) -> Wo
     }
 }
 
+/// How to replace a database by one without its deleted documents, and what is lost.
+pub(in crate::advice) fn copy_without_deleted(name: &str) -> Vec<Remedy> {
+    let into = format!("{name}-new");
+    vec![
+        Remedy::choice(format!(
+            "Decide whether any client still has to learn of these deletions; a replica that never hears of one keeps its document. {into} also lacks the _local documents of {name} (checkpoints), its purges and old revisions, and its sequences begin anew: each replication, each client of _changes and each index begins again."
+        )),
+        copy_script(name, &into),
+        catch_up_script(name, &into),
+        Remedy::get(
+            format!(
+                "Compare its doc_count with that of {name}, then switch clients, and keep {name} for 30 days:"
+            ),
+            &[&into],
+        ),
+    ]
+}
+
+/// The lines that every script begins with.
+const SCRIPT: [&str; 2] = ["(set -eu", "curl() { command curl -sS -f \"$@\"; }"];
+
+/// The document in the copy that tells from where on the original has to be read again.
+const COPIED_SINCE: &str = "/_local/copied-since";
+
 /// Creates a database with the parameters of another, and copies its security object, its revision
 /// limit and its documents, including design documents but not deleted ones.
 fn copy_script(name: &str, into: &str) -> Remedy {
-    let login = json!({ "basic": { "username": "", "password": "" } });
-    let address = |db: &str| json!({ "url": format!("/{}", encode_part(db)), "auth": login });
-    let replication = json!({
-        "source": address(name), "target": address(into),
-        "selector": { "_deleted": { "$exists": false } },
-    });
-    let replicate = Remedy::couchdb_with_variables(
-        "",
-        &["_replicate"],
-        &replication,
-        &[
-            ("/source/url", "COUCHDB_URL"),
-            ("/source/auth/basic/username", "COUCHDB_USER"),
-            ("/source/auth/basic/password", "COUCHDB_PASSWORD"),
-            ("/target/url", "COUCHDB_URL"),
-            ("/target/auth/basic/username", "COUCHDB_USER"),
-            ("/target/auth/basic/password", "COUCHDB_PASSWORD"),
-        ],
-    );
     let path = |db: &str| shell_word(&format!("/{}", encode_part(db))).into_owned();
     let (from, to) = (path(name), path(into));
+    let selector = json!({ "selector": { "_deleted": { "$exists": false } } });
+    let put = "curl -u \"$COUCHDB_USER\" -X PUT";
     let lines = [
-        "(set -eu".to_owned(),
-        "curl() { command curl -sS -f \"$@\"; }".to_owned(),
         format!("info=$(curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"{from})"),
         "q=$(printf %s \"$info\" | sed -n 's/.*\"cluster\":{[^}]*\"q\":\\([0-9]*\\).*/\\1/p')"
             .to_owned(),
         "n=$(printf %s \"$info\" | sed -n 's/.*\"cluster\":{[^}]*\"n\":\\([0-9]*\\).*/\\1/p')"
             .to_owned(),
+        "since=$(printf %s \"$info\" | sed -n 's/.*\"update_seq\":\"\\([^\"]*\\)\".*/\\1/p')"
+            .to_owned(),
         "case $info in *'\"partitioned\":true'*) partitioned=true ;; *) partitioned=false ;; esac"
             .to_owned(),
         format!("security=$(curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"{from}/_security)"),
         format!("limit=$(curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"{from}/_revs_limit)"),
+        format!("{put} \"$COUCHDB_URL\"{to}\"?q=${{q:?}}&n=${{n:?}}&partitioned=$partitioned\""),
         format!(
-            "curl -u \"$COUCHDB_USER\" -X PUT \"$COUCHDB_URL\"{to}\"?q=${{q:?}}&n=${{n:?}}&partitioned=$partitioned\""
+            "{put} -H 'Content-Type: application/json' \"$COUCHDB_URL\"{to}/_security -d \"$security\""
         ),
-        format!(
-            "curl -u \"$COUCHDB_USER\" -X PUT -H 'Content-Type: application/json' \"$COUCHDB_URL\"{to}/_security -d \"$security\""
-        ),
-        format!("curl -u \"$COUCHDB_USER\" -X PUT \"$COUCHDB_URL\"{to}/_revs_limit -d \"$limit\""),
-        format!("{})", replicate.text.unwrap_or_default()),
+        format!("{put} \"$COUCHDB_URL\"{to}/_revs_limit -d \"$limit\""),
+        format!("{put} \"$COUCHDB_URL\"{to}{COPIED_SINCE} -d '{{\"seq\":\"'\"${{since:?}}\"'\"}}'"),
+        format!("{})", replicate(name, into, &selector, &[])),
     ];
+    let lines = SCRIPT.into_iter().map(str::to_owned).chain(lines);
     Remedy::command(
         format!(
             "Copy the database without them to {into}, which must not exist yet, with the same q, n, partitions and rights. A node then uses $COUCHDB_URL, $COUCHDB_USER and $COUCHDB_PASSWORD itself:"
         ),
-        lines.join("\n"),
+        lines.collect::<Vec<_>>().join("\n"),
     )
+}
+
+/// Copies what was written since, with deletions: otherwise a document that was copied and deleted
+/// since would live on in the copy.
+fn catch_up_script(name: &str, into: &str) -> Remedy {
+    let to = shell_word(&format!("/{}", encode_part(into))).into_owned();
+    let lines = [
+        format!("copied=$(curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"{to}{COPIED_SINCE})"),
+        "since=$(printf %s \"$copied\" | sed -n 's/.*\"seq\":\"\\([^\"]*\\)\".*/\\1/p')".to_owned(),
+        ": \"${since:?}\"".to_owned(),
+        format!(
+            "{})",
+            replicate(name, into, &json!({ "since_seq": "" }), &[("/since_seq", "since")])
+        ),
+    ];
+    let lines = SCRIPT.into_iter().map(str::to_owned).chain(lines);
+    Remedy::command(
+        "Copy what was written and deleted since; once more when nobody writes any more, and until it answers no_changes or writes no document:",
+        lines.collect::<Vec<_>>().join("\n"),
+    )
+}
+
+/// The request for a replication with these options, whose login the shell fills in.
+fn replicate(
+    name: &str,
+    into: &str,
+    options: &serde_json::Value,
+    variables: &[(&str, &str)],
+) -> String {
+    let login = json!({ "basic": { "username": "", "password": "" } });
+    let address = |db: &str| json!({ "url": format!("/{}", encode_part(db)), "auth": login });
+    let mut replication = json!({ "source": address(name), "target": address(into) });
+    if let (Some(all), Some(more)) = (replication.as_object_mut(), options.as_object()) {
+        all.extend(more.clone());
+    }
+    let all: Vec<(&str, &str)> = [
+        ("/source/url", "COUCHDB_URL"),
+        ("/source/auth/basic/username", "COUCHDB_USER"),
+        ("/source/auth/basic/password", "COUCHDB_PASSWORD"),
+        ("/target/url", "COUCHDB_URL"),
+        ("/target/auth/basic/username", "COUCHDB_USER"),
+        ("/target/auth/basic/password", "COUCHDB_PASSWORD"),
+    ]
+    .into_iter()
+    .chain(variables.iter().copied())
+    .collect();
+    let remedy = Remedy::couchdb_with_variables("", &["_replicate"], &replication, &all);
+    remedy.text.unwrap_or_default()
 }
 
 #[cfg(test)]

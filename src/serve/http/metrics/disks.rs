@@ -1,6 +1,7 @@
 //! Volumes: their size, free space, and the space reserved for running compactions.
 
 use crate::{
+    advice::ForecastView,
     jobs::Jobs,
     plan::disk::{Disks, Volume},
     table::Snapshot,
@@ -18,6 +19,9 @@ families! {
         "Bytes that any running compactions may still write to the volume.";
     DISK_HELD_BYTES: Gauge Bytes "recliner_disk_held_bytes" ["node", "volume"]
         "Bytes of compactions' unfinished files: read beside the free space of local directories, elsewhere estimated.";
+    FORECAST_FULL_TIMESTAMP: Gauge Seconds
+        "recliner_forecast_full_timestamp_seconds" ["node", "volume", "bound"]
+        "Unix time at which the volume is full by its forecast, in seconds; absent without one, or beyond its reach.";
 }
 
 /// A volume shared by several nodes is written once, with its first node, so that sums count it
@@ -42,6 +46,21 @@ pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &
     writer.write(&DISK_RESERVED_BYTES, reserved);
     let held = volumes.iter().map(|(of, volume)| (*of, volume.held_bytes(jobs, snapshot)));
     writer.write(&DISK_HELD_BYTES, held);
+}
+
+/// When volumes are full, as `/api/v1/space` says.
+pub(super) fn write_forecasts(writer: &mut Writer, disks: &Disks, forecasts: &ForecastView) {
+    let mut samples = writer.family(&FORECAST_FULL_TIMESTAMP);
+    for volume in &disks.volumes {
+        let Some(Ok(known)) = forecasts.by_volume.get(&volume.name) else { continue };
+        let Some(node) = volume.nodes.first() else { continue };
+        let full = known.in_force.full;
+        for (bound, at) in [("early", full.early), ("median", full.median), ("late", full.late)] {
+            if let Some(at) = at {
+                samples.sample(&[&**node, &*volume.name, bound], at);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

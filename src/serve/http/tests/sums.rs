@@ -2,16 +2,21 @@
 
 use super::*;
 use crate::{
-    advice::{AdviceInputs, check},
+    advice::{AdviceInputs, ForecastView, check},
     jobs::TargetConstraints,
     ledger::Books,
-    model::{cause::Cause, settings::Settings, target::CLUSTER_NODE},
+    model::{
+        cause::Cause,
+        forecast::{DAY, Forecast, FullRange},
+        settings::Settings,
+        target::CLUSTER_NODE,
+    },
     plan::{
         Rules,
         disk::{Disks, Volume, VolumeSpace},
     },
     serve::report::{
-        self, Advice, Changes, DatabaseLine, Databases, HourLine, Hours, Planned,
+        self, Advice, Changes, DatabaseLine, Databases, FullDates, HourLine, Hours, Planned,
         Queues as QueuesAnswer, Report, Space, Targets, Usage, WasteCourse,
     },
     serve::report_document,
@@ -20,7 +25,9 @@ use crate::{
         document::markdown,
         size::{format_size, format_size_short},
     },
+    what_if::VolumeForecasts,
 };
+use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 
 const NODES: [&str; 3] = ["couchdb@a", "couchdb@b", "couchdb@c"];
@@ -260,6 +267,8 @@ fn books() -> Books {
         bytes,
         is_complete: true,
         is_member: true,
+        is_shown: false,
+        other_files: Vec::new(),
     };
     let nodes = |bytes| vec![files(CLUSTER_NODE, 0), files(NODES[0], bytes)];
     let mib = |count: i64| count << 20;
@@ -360,6 +369,9 @@ async fn what_a_compaction_taught_and_local_databases_have_one_value() {
         |read: fn(&DatabaseLine) -> u64| databases.databases.iter().map(read).sum::<u64>() as f64;
     let of_orders = listed.targets.iter().find(|target| target.db == "orders").unwrap();
     assert_eq!(of_orders.reclaimable_bytes, Some(10 * MIB));
+    let explained: report::Explanations = surface.answer("/api/v1/explain?target=orders").await;
+    let by_sizes = explained.targets.first().and_then(|it| it.reclaimable_by_sizes).unwrap();
+    assert!((49 * MIB..=50 * MIB).contains(&by_sizes), "{by_sizes}");
     assert_one(
         "reclaimable",
         &[
@@ -496,6 +508,43 @@ async fn pages_of_nodes_databases_and_the_forecast_show_the_same_numbers() {
     let nothing = rules.iter().find(|row| row[0].contains("nothing")).unwrap();
     let reclaimable = format_size(space.reclaimable_bytes.unwrap()).to_string();
     assert_eq!(nothing[1], reclaimable, "{rules:?}");
+}
+
+#[tokio::test]
+async fn a_volume_is_full_on_one_date_everywhere() {
+    let (mut surface, _) = surface();
+    let plan = Arc::clone(&surface.state.plan.borrow());
+    let volume = &plan.conditions.disks.volumes[0];
+    let at = |days: u32| NOW.plus(DAY * days);
+    let full = FullRange { early: Some(at(9)), median: Some(at(10)), late: None };
+    let in_force = Forecast { made_at: NOW, full, ..Forecast::default() };
+    let known = VolumeForecasts { in_force, ..VolumeForecasts::default() };
+    let by_volume = Arc::new([(Arc::clone(&volume.name), Ok(known))].into());
+    let forecasts = Arc::new(ForecastView { by_volume, ..ForecastView::default() });
+    let mut advice = AdviceView::default();
+    advice.forecasts = forecasts;
+    surface.state.advice = watch::channel(Arc::new(advice)).1;
+    let space: Space = surface.answer("/api/v1/space").await;
+    let scrape = surface.get("/metrics").await;
+    let mut said = BTreeMap::new();
+    for line in space.volumes {
+        let FullDates { full_at, full_early_at, full_late_at } = line.full;
+        for (bound, at) in [("early", full_early_at), ("median", full_at), ("late", full_late_at)] {
+            let at = at.and_then(|at| Moment::parse(&at));
+            said.extend(at.map(|at| {
+                let (node, name) = (&line.nodes[0], &line.volume);
+                let labels = format!("{{node=\"{node}\",volume=\"{name}\",bound=\"{bound}\"}}");
+                (format!("recliner_forecast_full_timestamp_seconds{labels}"), at.unix())
+            }));
+        }
+    }
+    assert_eq!(said.len(), 2, "the volumes without a forecast, and the late end beyond its reach");
+    let samples = scrape.text().lines();
+    let samples = samples.filter(|line| line.starts_with("recliner_forecast_full_"));
+    let exported = samples.filter_map(|line| line.rsplit_once(' '));
+    let exported: BTreeMap<String, u64> =
+        exported.map(|(name, at)| (name.to_owned(), at.parse().unwrap())).collect();
+    assert_eq!(exported, said);
 }
 
 /// What compactions and the removal of unused files would free, as advice says it.

@@ -1,0 +1,157 @@
+//! What can be done about the deleted documents of one database, with the risk of each choice.
+//!
+//! A pure function of the facts. recliner does none of it: each choice is a list of what to check before,
+//! what to do, and what to look at afterwards.
+
+use super::{Remedy, rules::copy_without_deleted};
+use crate::{
+    sources::tombstones::{AutoPurge, Peer, PeerKind, TombstoneFacts},
+    text::{listed, quote::shell_word},
+};
+use couchdb_names::encode_part;
+use strum::IntoStaticStr;
+
+/// A way to be rid of deleted documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum ChoiceKind {
+    /// CouchDB purges them after a while.
+    AutoPurge,
+    /// A new database without them.
+    Replicate,
+    /// Purges, slowly.
+    Purge,
+}
+
+/// A choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) kind: ChoiceKind,
+    /// What it does and what it risks, in one sentence each.
+    pub(crate) does: String,
+    pub(crate) risk: String,
+    /// What to check, to do and to verify, in this order.
+    pub(crate) remedy: Vec<Remedy>,
+}
+
+/// The choices, in the order in which to consider them; none if nothing is deleted.
+pub(crate) fn choices(facts: &TombstoneFacts) -> Vec<Choice> {
+    if facts.fullest_copies().iter().all(|copy| copy.deleted() == Some(0)) {
+        return Vec::new();
+    }
+    let auto_purge = matches!(facts.auto_purge, AutoPurge::Ttl(_)).then(|| auto_purge(facts));
+    auto_purge.into_iter().chain([replicate(facts), purge(facts)]).collect()
+}
+
+/// The readers of the database's deletions that have not read all of them, or may not have.
+fn late(facts: &TombstoneFacts) -> Vec<&Peer> {
+    let reads = |peer: &&Peer| {
+        matches!(peer.kind, PeerKind::Replication | PeerKind::Unknown) && peer.behind != Some(0)
+    };
+    facts.peers.iter().filter(reads).collect()
+}
+
+/// The first step of every choice.
+fn check(facts: &TombstoneFacts) -> Remedy {
+    let late: Vec<String> = late(facts).iter().take(5).map(|peer| peer.name.clone()).collect();
+    let says = if late.is_empty() {
+        "First look again: nobody may have become late meanwhile.".to_owned()
+    } else {
+        format!(
+            "First let these read the rest, or make sure that they never come back: {}. Then look again:",
+            listed(&late)
+        )
+    };
+    Remedy::command(
+        says,
+        format!("recliner tombstones {} --couchdb.url \"$COUCHDB_URL\"", shell_word(&facts.db)),
+    )
+}
+
+/// What shows that it worked.
+fn verify(facts: &TombstoneFacts) -> [Remedy; 2] {
+    [
+        Remedy::get("Then doc_del_count falls, and doc_count stays:", &[&facts.db]),
+        Remedy::command(
+            "The files become smaller only with a compaction, one after another:",
+            format!(
+                "recliner tidy --couchdb.url \"$COUCHDB_URL\" --database {} --yes",
+                shell_word(&facts.db)
+            ),
+        ),
+    ]
+}
+
+fn auto_purge(facts: &TombstoneFacts) -> Choice {
+    let now = match &facts.auto_purge {
+        AutoPurge::Ttl(Some(ttl)) => format!(" Now it keeps them for {ttl}."),
+        AutoPurge::Ttl(None) | AutoPurge::Missing | AutoPurge::Unknown => String::new(),
+    };
+    let ttl = serde_json::json!({ "deleted_document_ttl": "90_days" });
+    let plugin = "[couch_scanner_plugins]\ncouch_auto_purge_plugin = true\n\n[couch_auto_purge_plugin]\ndry_run = true";
+    let mut remedy = vec![
+        check(facts),
+        Remedy::couchdb(
+            "Keep deleted documents longer than any peer may be away:",
+            "PUT",
+            &[&facts.db, "_auto_purge"],
+            Some(&ttl),
+        ),
+        Remedy::configuration(
+            "On each node; read in its log how many it would purge, then remove dry_run:",
+            plugin,
+        ),
+    ];
+    remedy.extend(verify(facts));
+    Choice {
+        kind: ChoiceKind::AutoPurge,
+        does: format!("CouchDB purges what was deleted longer ago than deleted_document_ttl.{now}"),
+        risk: "A peer that was away for longer never hears of the deletion, and brings the document back when it writes to the database.".to_owned(),
+        remedy,
+    }
+}
+
+fn replicate(facts: &TombstoneFacts) -> Choice {
+    let remedy = std::iter::once(check(facts)).chain(copy_without_deleted(&facts.db));
+    Choice {
+        kind: ChoiceKind::Replicate,
+        does: "A new database gets all documents but the deleted ones, with the same q, n, partitions, rights and design documents.".to_owned(),
+        risk: "Clients have to switch to it, every replication and index begins again, and both databases need space until the old one is deleted.".to_owned(),
+        remedy: remedy.collect(),
+    }
+}
+
+fn purge(facts: &TombstoneFacts) -> Choice {
+    let db = shell_word(&format!("/{}", encode_part(&facts.db))).into_owned();
+    // A batch is what CouchDB accepts at once, and the page that it is cut from is short enough for a shell.
+    let script = [
+        "(set -eu".to_owned(),
+        "curl() { printf 'user = \"%s:%s\"\\n' \"$COUCHDB_USER\" \"$COUCHDB_PASSWORD\" | command curl -sS -f -K - \"$@\"; }".to_owned(),
+        "since=0".to_owned(),
+        "while :; do".to_owned(),
+        format!("  page=$(curl \"$COUCHDB_URL\"{db}\"/_changes?style=all_docs&limit=100&since=$since\")"),
+        "  gone=$(printf %s \"$page\" | jq -c '[.results[] | select(.deleted) | {(.id): [.changes[].rev]}] | add // empty')".to_owned(),
+        format!("  [ -z \"$gone\" ] || {{ curl -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"{db}/_purge -d \"$gone\" >/dev/null; sleep 1; }}"),
+        "  [ \"$(printf %s \"$page\" | jq '.results | length')\" = 100 ] || break".to_owned(),
+        "  since=$(printf %s \"$page\" | jq -r .last_seq)".to_owned(),
+        "done)".to_owned(),
+    ];
+    let mut remedy = vec![
+        check(facts),
+        Remedy::get(
+            "All nodes must be there, or the purge comes to some copies later:",
+            &["_membership"],
+        ),
+        Remedy::command(
+            "Purge 100 at a time, with a second between; jq and $COUCHDB_PASSWORD are needed. It can be stopped and begun again:",
+            script.join("\n"),
+        ),
+    ];
+    remedy.extend(verify(facts));
+    Choice {
+        kind: ChoiceKind::Purge,
+        does: "Each deleted document is removed from the database itself, slowly; an entry about each purge stays until every copy and index has processed it, and since 3.5.2 until every internal checkpoint exists.".to_owned(),
+        risk: "A purge cannot be undone and is not replicated: a peer that still has the document, or its deletion, brings it back.".to_owned(),
+        remedy,
+    }
+}

@@ -1,0 +1,126 @@
+//! Deleted documents as text: sentences, who still reads them, and the choices.
+
+use super::{
+    advice::add_remedy,
+    layout::{Grid, bytes, paragraph, wrap},
+};
+use crate::{
+    cli::{
+        printable,
+        tombstones::answer::{ChoiceLine, PeerLine, TombstoneSize, TombstonesAnswer},
+    },
+    text::{capital, grouped},
+};
+
+/// The answer as text.
+pub(in crate::cli) fn tombstones(answer: &TombstonesAnswer, width: u16) -> String {
+    let mut text = String::new();
+    let sentences = [Some(count(answer)), Some(size(answer)), Some(age(answer)), slowest(answer)];
+    for sentence in sentences.into_iter().flatten() {
+        text.push_str(&paragraph(&printable(&sentence), width));
+    }
+    if !answer.peers.is_empty() {
+        text.push_str("\nWho reads them:\n");
+        text.push_str(&peers(&answer.peers, width));
+    }
+    for (number, choice) in answer.choices.iter().enumerate() {
+        add_choice(&mut text, number + 1, choice, width);
+    }
+    text
+}
+
+fn number(number: Option<u64>) -> String {
+    number.map_or_else(|| "an unknown number of".to_owned(), grouped)
+}
+
+fn count(answer: &TombstonesAnswer) -> String {
+    let (deleted, docs) = (number(answer.tombstones), number(answer.documents));
+    format!("{} has {deleted} deleted documents and {docs} others.", answer.db)
+}
+
+fn size(answer: &TombstonesAnswer) -> String {
+    let Some(size) = &answer.size else {
+        return "How large they are is unknown: too few could be read.".to_owned();
+    };
+    let TombstoneSize {
+        from,
+        documents_read,
+        with_body,
+        bytes_each,
+        error_each,
+        bytes: all,
+        error,
+    } = size;
+    let of = match answer.active_bytes {
+        Some(active) => format!(" of {} live bytes", bytes(Some(active))),
+        None => String::new(),
+    };
+    let within = |error: u64| match error {
+        0 => String::new(),
+        error => format!(" ± {}", bytes(Some(error))),
+    };
+    let read = grouped(*documents_read);
+    let how = match (*from, with_body) {
+        ("files", Some(with)) => {
+            format!("read from files, {} of {read} with a body", grouped(*with))
+        }
+        _ => format!("estimated from {read} of them"),
+    };
+    format!(
+        "Each takes {bytes_each} bytes{}, {how}; all copies together {}{}{of}.",
+        match error_each {
+            0 => String::new(),
+            error => format!(" ± {error}"),
+        },
+        bytes(Some(*all)),
+        within(*error),
+    )
+}
+
+fn age(answer: &TombstonesAnswer) -> String {
+    let version = answer.version.as_deref().unwrap_or("of unknown version");
+    match answer.ages.as_deref() {
+        None => {
+            format!("How old they are is unknown: CouchDB {version} keeps no times of changes.")
+        }
+        Some([]) => "How old they are is unknown: CouchDB has recorded no times yet.".to_owned(),
+        Some([first, ..]) => format!("The oldest change is from {} or later.", first.from),
+    }
+}
+
+/// The one that everybody else would have to wait for.
+fn slowest(answer: &TombstonesAnswer) -> Option<String> {
+    let peer = answer.slowest()?;
+    let seen = peer.last_seen.as_deref().map_or_else(
+        || "it is unknown when it last read".to_owned(),
+        |at| format!("it last read at {at}"),
+    );
+    Some(match peer.behind {
+        Some(0) => "Everyone with a checkpoint has read every deletion.".to_owned(),
+        Some(behind) => format!(
+            "The slowest reader is {}, {} changes behind; {seen}.",
+            peer.name,
+            grouped(behind)
+        ),
+        None => format!("How far {} has read is unknown; {seen}.", peer.name),
+    })
+}
+
+fn peers(peers: &[PeerLine], width: u16) -> String {
+    Grid::of(width, peers)
+        .text("KIND", |peer| peer.kind.replace('_', " "))
+        .text("PEER", |peer| printable(&peer.name))
+        .number("BEHIND", |peer| peer.behind.map_or_else(|| "?".to_owned(), grouped))
+        .text("LAST SEEN", |peer| peer.last_seen.clone().unwrap_or_else(|| "?".to_owned()))
+        .text("STATE", |peer| printable(peer.state.as_deref().unwrap_or("")))
+        .wrapped()
+}
+
+fn add_choice(text: &mut String, number: usize, choice: &ChoiceLine, width: u16) {
+    text.push_str(&format!("\n{number}. {}\n", capital(&choice.choice.replace('_', " "))));
+    wrap(text, "  ", &printable(&choice.does), width.into());
+    wrap(text, "  Risk: ", &printable(&choice.risk), width.into());
+    for remedy in &choice.remedy {
+        add_remedy(text, "  - ", remedy, width);
+    }
+}

@@ -1,0 +1,60 @@
+//! `recliner tombstones`: how many documents of a database are deleted, how large they are, who still reads their
+//! deletions, and what can be done about them.
+//!
+//! Reads CouchDB, and files of its data directory if one is named. Changes nothing.
+
+pub(super) mod answer;
+
+use super::{
+    CommandError, Exit,
+    args::{SourceArgs, TombstonesArgs},
+    output::print_error,
+    printable, read_once, table, xray,
+};
+use crate::{advice::tombstones::choices, sources::tombstones::read_tombstones};
+use answer::{FileBytes, TombstonesAnswer};
+use couchdb_files::Part;
+use std::hash::{BuildHasher as _, RandomState};
+
+/// Bytes per second to read of files, so that CouchDB keeps most of the disk.
+const MAX_READ: u64 = 50 << 20;
+
+pub(super) async fn run(args: TombstonesArgs) -> Result<Exit, CommandError> {
+    let connected = read_once::connect(&args.source)?;
+    if connected.settings.couchdb.urls.is_empty() {
+        return Err(CommandError::usage("tombstones needs a CouchDB: name it with --couchdb.url"));
+    }
+    let seed = RandomState::new().hash_one("tombstones");
+    let facts = read_tombstones(&connected.client, &args.db, args.sample, seed).await;
+    let facts = facts.map_err(CommandError::failed)?;
+    let files = files(&args.source, &args.db)?;
+    let answer = TombstonesAnswer::of(&facts, files, &choices(&facts));
+    args.format.print(&answer, table::tombstones)?;
+    answer.unknown.iter().for_each(|why| print_error(&printable(why)));
+    Ok(if answer.unknown.is_empty() { Exit::Done } else { Exit::Incomplete })
+}
+
+/// What deleted documents take in the files below the data directory, if one is named.
+fn files(source: &SourceArgs, db: &str) -> Result<Option<FileBytes>, CommandError> {
+    let Some(data) = &source.data_dir else { return Ok(None) };
+    let mut sum = FileBytes::default();
+    for path in xray::files_of(data, db)? {
+        let found = xray::one(&path, None, MAX_READ).map_err(|why| {
+            CommandError::failed(format!("{} {why}", printable(&path.display().to_string())))
+        })?;
+        let rows = [Part::TombstoneRows];
+        let bodies = [Part::TombstonesWithBody, Part::TombstonesWithoutBody];
+        for part in found.parts {
+            if rows.contains(&part.part) || bodies.contains(&part.part) {
+                sum.bytes += part.bytes;
+            }
+            if bodies.contains(&part.part) {
+                sum.docs += part.count;
+            }
+            if part.part == Part::TombstonesWithBody {
+                sum.with_body += part.count;
+            }
+        }
+    }
+    Ok(Some(sum).filter(|sum| sum.docs > 0))
+}

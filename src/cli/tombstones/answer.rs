@@ -1,0 +1,173 @@
+//! The JSON of `recliner tombstones`.
+
+use crate::{
+    advice::tombstones::Choice,
+    model::rounding::to_bytes,
+    serve::report::AdviceRemedy,
+    sources::tombstones::{AutoPurge, PeerKind, TombstoneFacts},
+};
+use serde::Serialize;
+
+/// Deleted documents in files of a node.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct FileBytes {
+    pub(in crate::cli) bytes: u64,
+    pub(in crate::cli) docs: u64,
+    pub(in crate::cli) with_body: u64,
+}
+
+/// What is known of a database's deleted documents, and the choices. Unknown is null.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct TombstonesAnswer {
+    pub(in crate::cli) db: String,
+    /// The version of the CouchDB that answered.
+    pub(in crate::cli) version: Option<String>,
+    /// Deleted documents; null if a range was not read.
+    pub(in crate::cli) tombstones: Option<u64>,
+    /// Other documents; null if a range was not read.
+    pub(in crate::cli) documents: Option<u64>,
+    pub(in crate::cli) size: Option<TombstoneSize>,
+    /// Live bytes of all copies; null if one was not read.
+    pub(in crate::cli) active_bytes: Option<u64>,
+    /// When the changes of the database came, deletions among them; null where CouchDB does not keep it.
+    pub(in crate::cli) ages: Option<Vec<AgeLine>>,
+    pub(in crate::cli) peers: Vec<PeerLine>,
+    /// How long CouchDB itself keeps deleted documents: `never_purges`, `not_set`, a time such as `90_days`; null if
+    /// unknown.
+    pub(in crate::cli) deleted_document_ttl: Option<String>,
+    pub(in crate::cli) choices: Vec<ChoiceLine>,
+    /// What could not be read, and why.
+    pub(in crate::cli) unknown: Vec<String>,
+}
+
+/// How large deleted documents are.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct TombstoneSize {
+    /// `files` if they were read whole, `sample` if some documents were read over HTTP.
+    pub(in crate::cli) from: &'static str,
+    /// The number of documents that were read.
+    pub(in crate::cli) documents_read: u64,
+    /// Those of them with fields; null in a sample.
+    pub(in crate::cli) with_body: Option<u64>,
+    /// Mean bytes of one in one copy.
+    pub(in crate::cli) bytes_each: u64,
+    /// With 95 % probability they differ by no more.
+    pub(in crate::cli) error_each: u64,
+    /// Bytes of all in all copies that were read.
+    pub(in crate::cli) bytes: u64,
+    pub(in crate::cli) error: u64,
+}
+
+/// A time and the changes that came from then on.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct AgeLine {
+    pub(in crate::cli) from: String,
+    pub(in crate::cli) changes: u64,
+}
+
+/// One that reads changes or purges.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct PeerLine {
+    /// `replication`, `unknown`, `incoming`, `internal_replication` or `purge_reader`.
+    pub(in crate::cli) kind: &'static str,
+    pub(in crate::cli) name: String,
+    /// Changes, of a purge reader purges, that it has not read; null if unknown.
+    pub(in crate::cli) behind: Option<u64>,
+    pub(in crate::cli) last_seen: Option<String>,
+    /// The replicator's word for its state.
+    pub(in crate::cli) state: Option<String>,
+}
+
+/// A choice with its steps.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct ChoiceLine {
+    /// `auto_purge`, `replicate` or `purge`.
+    pub(in crate::cli) choice: &'static str,
+    pub(in crate::cli) does: String,
+    pub(in crate::cli) risk: String,
+    pub(in crate::cli) remedy: Vec<AdviceRemedy>,
+}
+
+impl TombstonesAnswer {
+    pub(in crate::cli) fn of(
+        facts: &TombstoneFacts,
+        files: Option<FileBytes>,
+        choices: &[Choice],
+    ) -> Self {
+        let mut ranges: Vec<_> = facts.copies.iter().map(|copy| copy.range).collect();
+        ranges.sort_unstable();
+        ranges.dedup();
+        let fullest = facts.fullest_copies();
+        let is_whole = fullest.len() == ranges.len();
+        let infos = || fullest.iter().filter_map(|copy| copy.info.as_ref());
+        let sum = |number: Option<u64>| number.filter(|_| is_whole);
+        let peers = facts.peers.iter().map(|peer| PeerLine {
+            kind: peer.kind.into(),
+            name: peer.name.clone(),
+            behind: peer.behind,
+            last_seen: peer.last_seen.map(wall_clock::Moment::rfc3339),
+            state: peer.state.clone(),
+        });
+        let choice = |choice: &Choice| ChoiceLine {
+            choice: choice.kind.into(),
+            does: choice.does.clone(),
+            risk: choice.risk.clone(),
+            remedy: choice.remedy.iter().map(AdviceRemedy::of).collect(),
+        };
+        let active = facts.copies.iter().map(|copy| copy.info.as_ref()?.sizes.active);
+        Self {
+            db: facts.db.clone(),
+            version: facts.version.clone(),
+            tombstones: sum(infos().map(|info| info.doc_del_count).sum()),
+            documents: sum(infos().map(|info| info.doc_count).sum()),
+            size: size(facts, files),
+            active_bytes: active.sum(),
+            ages: facts.ages.as_ref().map(|ages| {
+                let line = |(from, changes): &(wall_clock::Moment, u64)| AgeLine {
+                    from: from.rfc3339(),
+                    changes: *changes,
+                };
+                ages.iter().map(line).collect()
+            }),
+            peers: peers.collect(),
+            deleted_document_ttl: match &facts.auto_purge {
+                AutoPurge::Missing => Some("never_purges".to_owned()),
+                AutoPurge::Ttl(ttl) => Some(ttl.clone().unwrap_or_else(|| "not_set".to_owned())),
+                AutoPurge::Unknown => None,
+            },
+            choices: choices.iter().map(choice).collect(),
+            unknown: facts.problems.clone(),
+        }
+    }
+
+    /// The reader of changes that is furthest behind; none if there is none.
+    pub(in crate::cli) fn slowest(&self) -> Option<&PeerLine> {
+        let kinds: [&str; 2] = [PeerKind::Replication.into(), PeerKind::Unknown.into()];
+        let readers = self.peers.iter().filter(|peer| kinds.contains(&peer.kind));
+        readers.max_by_key(|peer| (peer.behind.is_none(), peer.behind))
+    }
+}
+
+/// From files if there are any, else from the sample.
+fn size(facts: &TombstoneFacts, files: Option<FileBytes>) -> Option<TombstoneSize> {
+    let all: u64 = facts.copies.iter().filter_map(|copy| copy.deleted()).sum();
+    let (each, error, from, documents_read, with_body) = match files {
+        Some(files) => {
+            let each = files.bytes as f64 / files.docs.max(1) as f64;
+            (each, 0.0, "files", files.docs, Some(files.with_body))
+        }
+        None => {
+            let estimate = facts.sample.estimate()?;
+            (estimate.bytes, estimate.error, "sample", estimate.docs as u64, None)
+        }
+    };
+    Some(TombstoneSize {
+        from,
+        documents_read,
+        with_body,
+        bytes_each: to_bytes(each),
+        error_each: to_bytes(error),
+        bytes: to_bytes(each * all as f64),
+        error: to_bytes(error * all as f64),
+    })
+}

@@ -1,0 +1,201 @@
+//! What is known about the deleted documents of one database: how many, how large, how old, and who
+//! still reads them.
+//!
+//! Owns the requests, which only read. Keeps nothing.
+
+mod peers;
+mod sample;
+
+pub use peers::{Peer, PeerKind};
+pub use sample::{Estimate, TombstoneSample};
+
+use super::couchdb::describe;
+use couchdb_client::{Cache, Client, wire};
+use couchdb_names::Range;
+use peers::peers;
+use wall_clock::Moment;
+
+/// Maximum number of `_local` documents that are read of a copy.
+const MAX_LOCAL_DOCS: usize = 10_000;
+/// Maximum number of replications that are read.
+const MAX_REPLICATIONS: usize = 10_000;
+
+/// One copy of a shard.
+#[derive(Clone, Debug)]
+pub struct ShardCopy {
+    /// The range of hashes.
+    pub range: Range,
+    /// The node.
+    pub node: String,
+    /// The shard file's name.
+    pub shard: String,
+    /// Its facts; `None` if they could not be read.
+    pub info: Option<wire::ShardInfo>,
+    /// Its `_local` documents; `None` if they could not be read.
+    local: Option<Vec<wire::LocalRow>>,
+}
+
+/// What CouchDB does about old deleted documents by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AutoPurge {
+    /// It has no such feature.
+    Missing,
+    /// How long it keeps them in this database; `None` if that is not set.
+    Ttl(Option<String>),
+    /// It could not be read.
+    Unknown,
+}
+
+/// What is known about the deleted documents of a database.
+#[derive(Clone, Debug)]
+pub struct TombstoneFacts {
+    /// The database.
+    pub db: String,
+    /// The version of the CouchDB that answered.
+    pub version: Option<String>,
+    /// Every copy of every range.
+    pub copies: Vec<ShardCopy>,
+    /// Who has a checkpoint in the database, or replicates it.
+    pub peers: Vec<Peer>,
+    /// The beginnings of times with the number of changes since, of one copy of each range, if CouchDB keeps them.
+    pub ages: Option<Vec<(Moment, u64)>>,
+    /// What CouchDB purges by itself.
+    pub auto_purge: AutoPurge,
+    /// The documents that were read for their sizes.
+    pub sample: TombstoneSample,
+    /// What could not be read, in sentences.
+    pub problems: Vec<String>,
+}
+
+impl TombstoneFacts {
+    /// The copy of each range that has most deleted documents, of those that were read.
+    pub fn fullest_copies(&self) -> Vec<&ShardCopy> {
+        let mut best: Vec<&ShardCopy> = Vec::new();
+        for copy in self.copies.iter().filter(|copy| copy.deleted().is_some()) {
+            match best.iter_mut().find(|other| other.range == copy.range) {
+                Some(other) if other.deleted() < copy.deleted() => *other = copy,
+                Some(_) => {}
+                None => best.push(copy),
+            }
+        }
+        best
+    }
+}
+
+impl ShardCopy {
+    /// The number of its deleted documents.
+    pub fn deleted(&self) -> Option<u64> {
+        self.info.as_ref()?.doc_del_count
+    }
+}
+
+/// Reads the facts; of at most `sample` deleted documents also the sizes. `seed` chooses which.
+///
+/// # Errors
+/// Why nothing is known about the database.
+pub async fn read_tombstones(
+    client: &Client,
+    db: &str,
+    sample: usize,
+    seed: u64,
+) -> Result<TombstoneFacts, String> {
+    let entry = client.shard_map_entry(None, db).await.map_err(|error| describe(&error))?;
+    let entry = entry.ok_or_else(|| format!("no database is called {db:?}"))?;
+    let suffix = entry.suffix.ok_or("the shard map has no suffix of its files")?;
+    let mut problems = Vec::new();
+    let mut copies = Vec::new();
+    for (range, nodes) in &entry.by_range {
+        let Ok(parsed) = range.parse::<Range>() else {
+            problems.push(format!("The shard map names a range {range:?}, which is unknown."));
+            continue;
+        };
+        let shard = format!("shards/{range}/{db}{suffix}");
+        for node in nodes {
+            copies.push(read_copy(client, (parsed, node, &shard), &mut problems).await);
+        }
+    }
+    let mut unknown = |what: &str, error: couchdb_client::Error| {
+        problems.push(format!("{what}: {}.", describe(&error)));
+    };
+    let replications = client.replications(MAX_REPLICATIONS).await;
+    let replications = replications
+        .map_err(|error| unknown("Replications are unknown", error))
+        .unwrap_or_default();
+    let times = client.time_seq(db).await;
+    let times = times.map_err(|error| unknown("The times of changes are unknown", error));
+    let auto_purge = match client.auto_purge(db).await {
+        Ok(None) => AutoPurge::Missing,
+        Ok(Some(settings)) => AutoPurge::Ttl(settings.deleted_document_ttl),
+        Err(error) => {
+            unknown("Whether CouchDB purges by itself is unknown", error);
+            AutoPurge::Unknown
+        }
+    };
+    if replications.len() >= MAX_REPLICATIONS {
+        problems.push(format!("Only {MAX_REPLICATIONS} replications of each list were read."));
+    }
+    let version = client.welcome().await.ok().and_then(|welcome| welcome.version);
+    let mut facts = TombstoneFacts {
+        db: db.to_owned(),
+        version,
+        peers: peers(db, &copies, &replications),
+        copies,
+        ages: times.ok().flatten().map(|times| ages(&times)),
+        auto_purge,
+        sample: TombstoneSample::default(),
+        problems,
+    };
+    let (sample, problem) = sample::read(client, &facts.fullest_copies(), sample, seed).await;
+    facts.sample = sample;
+    facts.problems.extend(problem);
+    Ok(facts)
+}
+
+async fn read_copy(
+    client: &Client,
+    (range, node, shard): (Range, &str, &str),
+    problems: &mut Vec<String>,
+) -> ShardCopy {
+    let mut copy = ShardCopy {
+        range,
+        node: node.to_owned(),
+        shard: shard.to_owned(),
+        info: None,
+        local: None,
+    };
+    match client.shard_info(node, shard, Cache::Cold).await {
+        Ok(info) => copy.info = Some(info),
+        Err(error) => {
+            problems.push(format!("{shard} on {node} was not read: {}.", describe(&error)));
+            return copy;
+        }
+    }
+    match client.local_docs(node, shard, MAX_LOCAL_DOCS).await {
+        Ok((local, true)) => copy.local = Some(local),
+        Ok((local, false)) => {
+            problems.push(format!(
+                "{shard} on {node} has more than {} checkpoints; the rest was not read.",
+                local.len()
+            ));
+            copy.local = Some(local);
+        }
+        Err(error) => {
+            problems.push(format!(
+                "The checkpoints in {shard} on {node} are unknown: {}.",
+                describe(&error)
+            ));
+        }
+    }
+    copy
+}
+
+/// The times of one copy of each range, the one that knows most.
+fn ages(times: &wire::TimeSeq) -> Vec<(Moment, u64)> {
+    let known = |bins: &&Vec<wire::TimeBin>| bins.iter().map(|bin| bin.changes).sum::<u64>();
+    let copies = times.time_seq.values().filter_map(|nodes| nodes.values().max_by_key(known));
+    let bins = copies.flatten();
+    let mut all: Vec<(Moment, u64)> =
+        bins.filter_map(|bin| Some((Moment::parse(&bin.from)?, bin.changes))).collect();
+    all.sort_unstable();
+    all
+}

@@ -1,0 +1,231 @@
+//! Who still reads the changes of a database, from its checkpoints and the replicator's lists.
+
+use super::ShardCopy;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use couchdb_client::wire::{Checkpoint, History, LocalRow, Replication};
+use couchdb_files::{ShardSequence, shard_sequences};
+use percent_encoding::percent_decode_str;
+use std::collections::BTreeMap;
+use strum::IntoStaticStr;
+use wall_clock::Moment;
+
+/// What a peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum PeerKind {
+    /// A replication from the database, or another reader of its changes.
+    Replication,
+    /// A checkpoint that does not tell whether the database is its source.
+    Unknown,
+    /// A replication into the database, which does not read its deletions.
+    Incoming,
+    /// Another copy of the same shards.
+    InternalReplication,
+    /// An index or a copy that has to process purges.
+    PurgeReader,
+}
+
+/// One that reads the database's changes or purges, and how far it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// What it is.
+    pub kind: PeerKind,
+    /// Its name, as far as it is known.
+    pub name: String,
+    /// Changes, or purges, that it has not read: deletions are among them. `None` if unknown.
+    pub behind: Option<u64>,
+    /// When it last read, by the clock of its own server.
+    pub last_seen: Option<Moment>,
+    /// The replicator's word for its state.
+    pub state: Option<String>,
+}
+
+/// All peers, in the order of their kinds, the slowest first.
+pub(super) fn peers(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> Vec<Peer> {
+    let mut all = replicators(db, copies, replications);
+    all.extend(internal(copies));
+    all.extend(purge_readers(copies));
+    // Unknown is worst.
+    all.sort_by_key(|peer| {
+        (peer.kind, peer.behind.is_some(), std::cmp::Reverse(peer.behind), peer.name.clone())
+    });
+    all
+}
+
+/// The rows of a copy, with the copy.
+fn rows(copies: &[ShardCopy]) -> impl Iterator<Item = (&ShardCopy, &str, &Checkpoint)> {
+    copies.iter().flat_map(|copy| {
+        let rows = copy.local.iter().flatten();
+        rows.filter_map(move |LocalRow { id, doc }| {
+            Some((copy, id.as_deref()?.strip_prefix("_local/")?, doc))
+        })
+    })
+}
+
+/// Checkpoints of replicators, and replications that have none yet.
+fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> Vec<Peer> {
+    let mut by_id: BTreeMap<&str, Peer> = BTreeMap::new();
+    for (_, id, doc) in rows(copies) {
+        let is_internal = id.starts_with("shard-sync-") || id.starts_with("purge-");
+        let seq = doc.source_last_seq.as_deref().or(doc.last_seq.as_deref());
+        let has_history = matches!(doc.history, History::Replicator(_));
+        if is_internal || !(seq.is_some() || has_history) {
+            continue;
+        }
+        let (kind, behind) = progress(seq, copies);
+        let peer = Peer {
+            kind,
+            name: format!("checkpoint {id}"),
+            behind,
+            last_seen: last_session(doc),
+            state: None,
+        };
+        // Copies may be behind each other.
+        match by_id.get(id) {
+            Some(known) if known.last_seen >= peer.last_seen => {}
+            Some(_) | None => {
+                by_id.insert(id, peer);
+            }
+        }
+    }
+    for replication in replications {
+        let is_of = |end: &Option<String>| end.as_deref().is_some_and(|end| names(end, db));
+        let kind = match (is_of(&replication.source), is_of(&replication.target)) {
+            (true, _) => PeerKind::Replication,
+            (false, true) => PeerKind::Incoming,
+            (false, false) => continue,
+        };
+        let id = replication.id.as_deref().unwrap_or_default();
+        let id = id.split('+').next().unwrap_or_default();
+        let other =
+            if kind == PeerKind::Replication { &replication.target } else { &replication.source };
+        let other = without_login(other.as_deref().unwrap_or("?"));
+        let name = match (kind, &replication.doc_id) {
+            (PeerKind::Incoming, Some(doc)) => format!("from {other} ({doc})"),
+            (PeerKind::Incoming, None) => format!("from {other}"),
+            (_, Some(doc)) => format!("to {other} ({doc})"),
+            (_, None) => format!("to {other}"),
+        };
+        let state = replication.state.clone();
+        // A list of documents and a list of jobs may both have it.
+        let key =
+            if id.is_empty() { replication.doc_id.as_deref().unwrap_or_default() } else { id };
+        let new = || Peer { kind, name: String::new(), behind: None, last_seen: None, state: None };
+        let peer = by_id.entry(key).or_insert_with(new);
+        peer.name = name;
+        peer.state = state.or_else(|| peer.state.take());
+        if peer.kind == PeerKind::Unknown {
+            peer.kind = kind;
+        }
+    }
+    by_id.into_values().collect()
+}
+
+/// How far a checkpoint's sequence is behind the copies that it names.
+fn progress(seq: Option<&str>, copies: &[ShardCopy]) -> (PeerKind, Option<u64>) {
+    let Some(shards) = seq.and_then(unpacked) else { return (PeerKind::Unknown, None) };
+    let behind: Vec<Option<u64>> = shards.iter().map(|shard| behind(shard, copies)).collect();
+    if !shards.is_empty() && behind.iter().all(Option::is_none) {
+        // No copy of this database was read.
+        return (PeerKind::Incoming, None);
+    }
+    (PeerKind::Replication, behind.into_iter().sum())
+}
+
+/// The shards in `123-g1AAAA…`.
+fn unpacked(seq: &str) -> Option<Vec<ShardSequence>> {
+    let (_, packed) = seq.split_once('-')?;
+    shard_sequences(&URL_SAFE_NO_PAD.decode(packed).ok()?)
+}
+
+fn behind(shard: &ShardSequence, copies: &[ShardCopy]) -> Option<u64> {
+    let uuid = shard.uuid.as_deref().filter(|uuid| !uuid.is_empty())?;
+    let infos = copies.iter().filter_map(|copy| copy.info.as_ref());
+    let mut same = infos
+        .filter(|info| info.uuid.as_ref().is_some_and(|known| known.as_bytes().starts_with(uuid)));
+    Some(same.next()?.update_seq?.saturating_sub(shard.seq))
+}
+
+/// When a replicator last wrote its checkpoint.
+fn last_session(doc: &Checkpoint) -> Option<Moment> {
+    let History::Replicator(sessions) = &doc.history else { return None };
+    Moment::parse_http(sessions.first()?.end_time.as_deref()?)
+}
+
+/// Whether a URL or a name is that of the database.
+fn names(end: &str, db: &str) -> bool {
+    let path = end.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    // A name may have slashes, of which some clients encode none.
+    let decoded = percent_decode_str(path).decode_utf8_lossy();
+    decoded == db || decoded.strip_suffix(db).is_some_and(|rest| rest.ends_with('/'))
+}
+
+/// A URL without user and password.
+fn without_login(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
+/// What each node has sent to each other one that has copies of the same ranges.
+fn internal(copies: &[ShardCopy]) -> Vec<Peer> {
+    let mut pairs: BTreeMap<(&str, &str), (Option<u64>, Option<Moment>)> = BTreeMap::new();
+    for copy in copies {
+        let others =
+            copies.iter().filter(|other| other.range == copy.range && other.node != copy.node);
+        for other in others {
+            let (behind, at) = sent(copy, &other.node).unwrap_or((None, None));
+            let pair = pairs.entry((&copy.node, &other.node)).or_insert((Some(0), at));
+            pair.0 = pair.0.zip(behind).map(|(one, two)| one + two);
+            pair.1 = pair.1.zip(at).map(|(one, two)| one.min(two));
+        }
+    }
+    let peer = |((from, to), (behind, last_seen))| Peer {
+        kind: PeerKind::InternalReplication,
+        name: format!("{from} to {to}"),
+        behind,
+        last_seen,
+        state: None,
+    };
+    pairs.into_iter().map(peer).collect()
+}
+
+/// What a copy has not sent to a node yet, and when it last sent.
+fn sent(copy: &ShardCopy, to: &str) -> Option<(Option<u64>, Option<Moment>)> {
+    let (uuid, update_seq) =
+        (copy.info.as_ref()?.uuid.as_deref()?, copy.info.as_ref()?.update_seq?);
+    let sessions = copy.local.iter().flatten().filter_map(|row| match &row.doc.history {
+        History::Internal(by_node) => by_node.get(&copy.node),
+        History::Unknown | History::Replicator(_) => None,
+    });
+    let sessions = sessions.flatten().filter(|session| {
+        session.source_uuid.as_deref() == Some(uuid) && session.target_node.as_deref() == Some(to)
+    });
+    let latest = sessions.max_by_key(|session| session.source_seq)?;
+    let at = latest.timestamp.as_deref().and_then(Moment::parse);
+    Some((latest.source_seq.map(|seq| update_seq.saturating_sub(seq)), at))
+}
+
+/// Indexes and copies that process purges, each with the copy where it is furthest behind.
+fn purge_readers(copies: &[ShardCopy]) -> Vec<Peer> {
+    let mut by_name: BTreeMap<String, Peer> = BTreeMap::new();
+    for (copy, id, doc) in rows(copies).filter(|(_, id, _)| id.starts_with("purge-")) {
+        let name = match (&doc.ddoc_id, &doc.target) {
+            (Some(ddoc), _) => ddoc.clone(),
+            (None, Some(node)) => format!("{} to {node}", copy.node),
+            (None, None) => id.to_owned(),
+        };
+        let purged = copy.info.as_ref().and_then(|info| info.purge_seq);
+        let behind = purged.zip(doc.purge_seq).map(|(last, done)| last.saturating_sub(done));
+        let last_seen = doc.updated_on.map(Moment::from_unix);
+        let kind = PeerKind::PurgeReader;
+        let peer = Peer { kind, name: name.clone(), behind, last_seen, state: None };
+        let known = by_name.entry(name).or_insert_with(|| peer.clone());
+        let rank = |peer: &Peer| (peer.behind.is_none(), peer.behind);
+        if rank(&peer) > rank(known) {
+            *known = peer;
+        }
+    }
+    by_name.into_values().collect()
+}
