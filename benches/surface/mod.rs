@@ -157,6 +157,7 @@ fn router_over(plan: watch::Receiver<Arc<Plan>>) -> (Router, impl Sized) {
         web: WebAccess::default(),
         stop: tokio_util::sync::CancellationToken::new(),
         limits: http::Limits::default(),
+        waste_reasons: http::KeptReasons::default(),
     };
     (http::router(state), (status, config))
 }

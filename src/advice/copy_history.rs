@@ -112,7 +112,7 @@ impl CopyDifference {
 }
 
 /// Whether two copies differ in this.
-fn differ<V: PartialEq>(copies: &[CopyReading], of: impl Fn(&CopyReading) -> V) -> bool {
+fn differ<T, V: PartialEq>(copies: &[T], of: impl Fn(&T) -> V) -> bool {
     copies.windows(2).any(|pair| of(&pair[0]) != of(&pair[1]))
 }
 
@@ -127,7 +127,8 @@ impl CopyHistory {
         let mut copies: Vec<(Range, CopyReading)> = Vec::new();
         for (db, sums) in survey.dbs() {
             let map = snapshot.shard_map(db);
-            if sums.shards != map.copies || sums.counted_shards != sums.shards {
+            let has_copies = map.copies > map.ranges;
+            if !has_copies || sums.shards != map.copies || sums.counted_shards != sums.shards {
                 continue;
             }
             copies.clear();
@@ -138,13 +139,13 @@ impl CopyHistory {
             }
             copies.sort_unstable_by_key(|(range, copy)| (*range, copy.ix));
             for same in copies.chunk_by(|one, other| one.0 == other.0) {
-                let range = same[0].0;
-                let copies: Vec<CopyReading> = same.iter().map(|(_, copy)| *copy).collect();
-                let in_bytes = copies.iter().all(|copy| copy.external_bytes.is_some())
-                    && differ(&copies, |copy| copy.external_bytes);
-                if !in_bytes && !differ(&copies, |copy| copy.counts()) {
+                let in_bytes = same.iter().all(|(_, copy)| copy.external_bytes.is_some())
+                    && differ(same, |(_, copy)| copy.external_bytes);
+                if !in_bytes && !differ(same, |(_, copy)| copy.counts()) {
                     continue;
                 }
+                let range = same[0].0;
+                let copies: Vec<CopyReading> = same.iter().map(|(_, copy)| *copy).collect();
                 let before = self.0.get(&(db, range));
                 let difference = match before {
                     Some(before) => before.updated(copies),

@@ -1,0 +1,170 @@
+//! Whether readers feel a sweep: how long reads of hot databases take on a real CouchDB, with and without a
+//! `recliner scan` beside them, in alternating rounds of the same length.
+//!
+//! ```text
+//! RECLINER_TEST_COUCHDB_URL=http://admin:password@127.0.0.1:5984 cargo bench --bench sweep_cost
+//! ```
+//!
+//! It creates 375 databases of four ranges, 1,500 shards, of which a fifth is read all the time by four readers,
+//! each a random document after the other, and deletes them at the end. CouchDB keeps 500 shards open by default,
+//! so the sweep, which opens all, could close hot ones. `RECLINER_BENCH_DATABASES` sets another number. Without
+//! the first variable the bench says so and does nothing.
+
+mod couch;
+mod measured;
+mod numbers;
+
+use couch::{Couch, median};
+use measured::{Failure, say};
+use numbers::mixed;
+use serde_json::{Value, json};
+use std::{
+    env,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    task::{self, JoinSet},
+    time::{self, Instant},
+};
+
+const ROUNDS: usize = 5;
+const READERS: u64 = 4;
+const DOCS: u64 = 100;
+/// The share of databases that is read: one of so many.
+const HOT: u64 = 5;
+/// The least time for which a round without a sweep lasts.
+const SHORTEST: Duration = Duration::from_secs(10);
+/// How much slower reads may be.
+const LIMIT: f64 = 1.1;
+
+#[derive(Clone)]
+struct Server {
+    http: reqwest::Client,
+    base: Arc<str>,
+    login: Arc<(String, String)>,
+    databases: u64,
+}
+
+impl Server {
+    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Result<(), Failure> {
+        let method = reqwest::Method::from_bytes(method.as_bytes())?;
+        let mut request = self.http.request(method, format!("{}{path}", self.base));
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        let request = request.basic_auth(&self.login.0, Some(&self.login.1));
+        request.send().await?.error_for_status()?.bytes().await?;
+        Ok(())
+    }
+
+    fn name(at: u64) -> String {
+        format!("/recliner-bench-sweep-{at}")
+    }
+
+    async fn create(&self) -> Result<(), Failure> {
+        let docs: Vec<Value> = (0..DOCS)
+            .map(|at| json!({ "_id": at.to_string(), "pad": mixed(at).to_string().repeat(20) }))
+            .collect();
+        for at in 0..self.databases {
+            let name = Self::name(at);
+            self.ask("PUT", &format!("{name}?q=4"), None).await?;
+            let docs = json!({ "docs": docs });
+            self.ask("POST", &format!("{name}/_bulk_docs"), Some(docs)).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self) -> Result<(), Failure> {
+        for at in 0..self.databases {
+            self.ask("DELETE", &Self::name(at), None).await?;
+        }
+        Ok(())
+    }
+
+    /// Milliseconds of each read, one after the other, until `end`.
+    async fn read(self, mut seed: u64, end: Arc<AtomicBool>) -> Result<Vec<f64>, Failure> {
+        let mut took = vec![];
+        while !end.load(Ordering::Relaxed) {
+            seed = mixed(seed);
+            let (db, doc) = (seed % (self.databases / HOT).max(1), mixed(seed) % DOCS);
+            let start = Instant::now();
+            self.ask("GET", &format!("{}/{doc}", Self::name(db)), None).await?;
+            took.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(took)
+    }
+
+    /// The median and the 99th percentile of reads beside some work, in milliseconds.
+    async fn beside(
+        &self,
+        work: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<[f64; 2], Failure> {
+        let end = Arc::new(AtomicBool::new(false));
+        let mut readers = JoinSet::new();
+        for reader in 0..READERS {
+            readers.spawn(self.clone().read(reader, Arc::clone(&end)));
+        }
+        let worked = work.await;
+        end.store(true, Ordering::Relaxed);
+        let mut took = vec![];
+        for read in readers.join_all().await {
+            took.extend(read?);
+        }
+        worked?;
+        took.sort_by(f64::total_cmp);
+        let at = |percent: usize| took.get(took.len().saturating_sub(1) * percent / 100).copied();
+        Ok([at(50), at(99)].map(|took| took.unwrap_or(f64::NAN)))
+    }
+
+    async fn rounds(&self, config: PathBuf) -> Result<(), Failure> {
+        let (mut medians, mut tails) = (vec![], vec![]);
+        for round in 1..=ROUNDS {
+            let (config, start) = (config.clone(), Instant::now());
+            let scan = task::spawn_blocking(move || couch::scan(&config, &[]).map(drop));
+            let with = self.beside(async { scan.await? }).await?;
+            let took = start.elapsed();
+            let rest = async {
+                time::sleep(took.max(SHORTEST)).await;
+                Ok(())
+            };
+            let without = self.beside(rest).await?;
+            say(&format!(
+                "round {round}: reads beside a sweep of {:.1} s: median {:.2} ms, 99 % {:.2} ms; without: {:.2} ms, {:.2} ms",
+                took.as_secs_f64(),
+                with[0],
+                with[1],
+                without[0],
+                without[1],
+            ))?;
+            medians.push(with[0] / without[0]);
+            tails.push(with[1] / without[1]);
+        }
+        let (medians, tails) = (median(medians), median(tails));
+        let verdict = if tails <= LIMIT { "within" } else { "above" };
+        say(&format!(
+            "medians of the ratios with to without: median {medians:.2}, 99 % {tails:.2}, {verdict} {LIMIT}"
+        ))
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let Some(couch) = Couch::named("sweep_cost")? else { return Ok(()) };
+    let databases = env::var("RECLINER_BENCH_DATABASES").map_or(Ok(375), |text| text.parse())?;
+    let server = Server {
+        http: reqwest::Client::new(),
+        base: couch.base.as_str().into(),
+        login: Arc::new((couch.user.clone(), couch.password.clone())),
+        databases,
+    };
+    let config = couch.config("", "")?;
+    server.create().await?;
+    let measured = server.rounds(config).await;
+    server.delete().await?;
+    measured
+}
