@@ -1,12 +1,13 @@
-//! Reads any bytes as a file: its header, and what its bytes are.
+//! Reads any bytes as a file: its header, and what its bytes are; and as a packed sequence.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use couchdb_files::{Difference, OpenAction, Role, Sample, read, xray};
+use couchdb_files::{Difference, OpenAction, Role, Sample, read, shard_sequences, xray};
 
 fuzz_target!(|file: &[u8]| {
     let read = read(&file);
+    let _shards = shard_sequences(file);
     for name in ["a.couch", "a.couch.compact.data", "0f045e3b41d71d93aaa32f23021ba536.view"] {
         let role = Role::of(name);
         let _said = (OpenAction::of(role, &read).to_string(), Difference::of(role, &read));

@@ -5,9 +5,11 @@
 
 mod peers;
 mod sample;
+mod shard_copy;
 
 pub use peers::{Peer, PeerKind};
 pub use sample::{Estimate, TombstoneSample};
+pub use shard_copy::ShardCopy;
 
 use super::couchdb::describe;
 use couchdb_client::{Cache, Client, wire};
@@ -19,21 +21,6 @@ use wall_clock::Moment;
 const MAX_LOCAL_DOCS: usize = 10_000;
 /// Maximum number of replications that are read.
 const MAX_REPLICATIONS: usize = 10_000;
-
-/// One copy of a shard.
-#[derive(Clone, Debug)]
-pub struct ShardCopy {
-    /// The range of hashes.
-    pub range: Range,
-    /// The node.
-    pub node: String,
-    /// The shard file's name.
-    pub shard: String,
-    /// Its facts; `None` if they could not be read.
-    pub info: Option<wire::ShardInfo>,
-    /// Its `_local` documents; `None` if they could not be read.
-    local: Option<Vec<wire::LocalRow>>,
-}
 
 /// What CouchDB does about old deleted documents by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +46,8 @@ pub struct TombstoneFacts {
     pub peers: Vec<Peer>,
     /// The beginnings of times with the number of changes since, of one copy of each range, if CouchDB keeps them.
     pub ages: Option<Vec<(Moment, u64)>>,
+    /// Whether CouchDB keeps such times; `None` if that is unknown.
+    pub keeps_times: Option<bool>,
     /// What CouchDB purges by itself.
     pub auto_purge: AutoPurge,
     /// The documents that were read for their sizes.
@@ -85,13 +74,6 @@ impl TombstoneFacts {
     pub fn knows_every_range(&self) -> bool {
         let known = self.fullest_copies();
         self.copies.iter().all(|copy| known.iter().any(|other| other.range == copy.range))
-    }
-}
-
-impl ShardCopy {
-    /// The number of its deleted documents.
-    pub fn deleted(&self) -> Option<u64> {
-        self.info.as_ref()?.doc_del_count
     }
 }
 
@@ -146,6 +128,7 @@ pub async fn read_tombstones(
         version,
         peers: peers(db, &copies, &replications),
         copies,
+        keeps_times: times.as_ref().ok().map(Option::is_some),
         ages: times.ok().flatten().map(|times| ages(&times)),
         auto_purge,
         sample: TombstoneSample::default(),
@@ -238,6 +221,7 @@ impl TombstoneFacts {
                 peer(PeerKind::Incoming, "from http://c:1/y/", None),
             ],
             ages: None,
+            keeps_times: Some(false),
             auto_purge,
             sample: TombstoneSample::default(),
             problems: Vec::new(),

@@ -20,6 +20,7 @@ pub(crate) mod service;
 mod socket;
 mod strangers;
 mod tidy;
+mod tombstones;
 mod top;
 
 use base64::Engine as _;

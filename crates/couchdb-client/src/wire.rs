@@ -25,8 +25,8 @@ pub(crate) use design::{DesignRow, DesignRows};
 pub(crate) use documents::LeafRow;
 pub use documents::{
     Attachment, AutoPurge, Checkpoint, History, InternalSession, Leaf, LocalDocs, LocalRow,
-    Replication, Replications, ReplicatorSession, Revisions, ShardChange, ShardChanges, TimeBin,
-    TimeSeq,
+    Replication, Replications, ReplicatorSession, Revisions, ShardChange, ShardChanges, SourceSeq,
+    TimeBin, TimeSeq,
 };
 pub(crate) use feed::UpdatesEnd;
 pub use feed::{Change as DbChange, GLOBAL_CHANGES, MapChange, MapChanges, UpdateLine};

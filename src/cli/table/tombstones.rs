@@ -67,10 +67,14 @@ fn size(answer: &TombstonesAnswer) -> String {
         _ => format!("estimated from {read} of them"),
     };
     format!(
-        "Each takes {bytes_each} bytes{}, {how}; all copies together {}{}{of}.",
+        "Each takes {bytes_each} bytes{}, {how}; {} together {}{}{of}.",
         match error_each {
             0 => String::new(),
             error => format!(" ± {error}"),
+        },
+        match answer.copies_read {
+            read if read == answer.copies => "all copies".to_owned(),
+            read => format!("the {read} of {} copies that were read", answer.copies),
         },
         bytes(Some(*all)),
         within(*error),
@@ -80,6 +84,9 @@ fn size(answer: &TombstonesAnswer) -> String {
 fn age(answer: &TombstonesAnswer) -> String {
     let version = answer.version.as_deref().unwrap_or("of unknown version");
     match answer.ages.as_deref() {
+        None if answer.keeps_times.is_none() => {
+            "How old they are is unknown: the times of changes could not be read.".to_owned()
+        }
         None => {
             format!("How old they are is unknown: CouchDB {version} keeps no times of changes.")
         }

@@ -26,11 +26,16 @@ pub(in crate::cli) struct TombstonesAnswer {
     pub(in crate::cli) tombstones: Option<u64>,
     /// Other documents; null if a range was not read.
     pub(in crate::cli) documents: Option<u64>,
+    /// The copies of all ranges, and those that were read.
+    pub(in crate::cli) copies: usize,
+    pub(in crate::cli) copies_read: usize,
     pub(in crate::cli) size: Option<TombstoneSize>,
     /// Live bytes of all copies; null if one was not read.
     pub(in crate::cli) active_bytes: Option<u64>,
     /// When the changes of the database came, deletions among them; null where CouchDB does not keep it.
     pub(in crate::cli) ages: Option<Vec<AgeLine>>,
+    /// Whether CouchDB keeps these times; null if that is unknown.
+    pub(in crate::cli) keeps_times: Option<bool>,
     pub(in crate::cli) peers: Vec<PeerLine>,
     /// How long CouchDB itself keeps deleted documents: `never_purges`, `not_set`, a time such as `90_days`; null if
     /// unknown.
@@ -117,6 +122,8 @@ impl TombstonesAnswer {
             version: facts.version.clone(),
             tombstones: sum(infos().map(|info| info.doc_del_count).sum()),
             documents: sum(infos().map(|info| info.doc_count).sum()),
+            copies: facts.copies.len(),
+            copies_read: facts.copies.iter().filter(|copy| copy.deleted().is_some()).count(),
             size: size(facts, files),
             active_bytes: active.sum(),
             ages: facts.ages.as_ref().map(|ages| {
@@ -126,6 +133,7 @@ impl TombstonesAnswer {
                 };
                 ages.iter().map(line).collect()
             }),
+            keeps_times: facts.keeps_times,
             peers: peers.collect(),
             deleted_document_ttl: match &facts.auto_purge {
                 AutoPurge::Missing => Some("never_purges".to_owned()),

@@ -1,8 +1,8 @@
 //! Who still reads the changes of a database, from its checkpoints and the replicator's lists.
 
-use super::ShardCopy;
+use super::shard_copy::ShardCopy;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use couchdb_client::wire::{Checkpoint, History, LocalRow, Replication};
+use couchdb_client::wire::{Checkpoint, History, LocalRow, Replication, SourceSeq};
 use couchdb_files::{ShardSequence, shard_sequences};
 use percent_encoding::percent_decode_str;
 use std::collections::BTreeMap;
@@ -67,9 +67,10 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> 
     let mut by_id: BTreeMap<&str, Peer> = BTreeMap::new();
     for (_, id, doc) in rows(copies) {
         let is_internal = id.starts_with("shard-sync-") || id.starts_with("purge-");
-        let seq = doc.source_last_seq.as_deref().or(doc.last_seq.as_deref());
+        let of_couchdb = &doc.source_last_seq;
+        let seq = if *of_couchdb == SourceSeq::Unknown { &doc.last_seq } else { of_couchdb };
         let has_history = matches!(doc.history, History::Replicator(_));
-        if is_internal || !(seq.is_some() || has_history) {
+        if is_internal || (*seq == SourceSeq::Unknown && !has_history) {
             continue;
         }
         let (kind, behind) = progress(seq, copies);
@@ -121,13 +122,19 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> 
     by_id.into_values().collect()
 }
 
-/// How far a checkpoint's sequence is behind the copies that it names.
-fn progress(seq: Option<&str>, copies: &[ShardCopy]) -> (PeerKind, Option<u64>) {
-    let Some(shards) = seq.and_then(unpacked) else { return (PeerKind::Unknown, None) };
+/// Whether a checkpoint is that of a reader of the database, and how far it is behind the copies that it
+/// names.
+fn progress(seq: &SourceSeq, copies: &[ShardCopy]) -> (PeerKind, Option<u64>) {
+    let shards = match seq {
+        SourceSeq::Packed(seq) => unpacked(seq).unwrap_or_default(),
+        // The source is a single file, which this database is not. Nothing read yet is 0 everywhere.
+        SourceSeq::Number(1..) => return (PeerKind::Incoming, None),
+        SourceSeq::Number(0) | SourceSeq::Unknown => Vec::new(),
+    };
     let behind: Vec<Option<u64>> = shards.iter().map(|shard| behind(shard, copies)).collect();
-    if !shards.is_empty() && behind.iter().all(Option::is_none) {
-        // No copy of this database was read.
-        return (PeerKind::Incoming, None);
+    if behind.iter().all(Option::is_none) {
+        // The copies of another database, or copies that were moved since.
+        return (PeerKind::Unknown, None);
     }
     (PeerKind::Replication, behind.into_iter().sum())
 }
@@ -284,7 +291,8 @@ mod tests {
         let local = json!([
             checkpoint("paused", &BEFORE.into()),
             checkpoint("into", &foreign.into()),
-            checkpoint("old", &77.into()),
+            checkpoint("file", &77.into()),
+            checkpoint("nothing", &0.into()),
             { "id": "_local/phone", "doc": { "last_seq": BEFORE, "replicator": "pouchdb", "history": [{}] } },
             { "id": "_local/settings", "doc": { "colour": "blue" } },
         ]);
@@ -310,10 +318,13 @@ mod tests {
                 ("to http://b:1/x/ (d)", Some(2000), at()),
             ]
         );
-        assert_eq!(of_kind(&peers, PeerKind::Unknown), [("checkpoint old", None, at())]);
+        assert_eq!(
+            of_kind(&peers, PeerKind::Unknown),
+            [("checkpoint into", None, at()), ("checkpoint nothing", None, at())]
+        );
         assert_eq!(
             of_kind(&peers, PeerKind::Incoming),
-            [("checkpoint into", None, at()), ("from http://b:1/y/ (d)", None, None)]
+            [("checkpoint file", None, at()), ("from http://b:1/y/ (d)", None, None)]
         );
     }
 

@@ -1,6 +1,7 @@
 //! The sizes of some deleted documents, read over HTTP.
 
-use super::{super::couchdb::describe, ShardCopy};
+use super::shard_copy::ShardCopy;
+use crate::sources::couchdb::describe;
 use couchdb_client::Client;
 use couchdb_files::{DeletedDoc, DeletedLeaf, compacted_bytes};
 use std::collections::{BTreeMap, BTreeSet};

@@ -40,9 +40,9 @@ lenient! {
     /// fields.
     pub struct Checkpoint {
         /// Of a replicator: the source's sequence.
-        pub source_last_seq: Option<String>,
+        pub source_last_seq: SourceSeq,
         /// Of `PouchDB`'s replicator: the source's sequence.
-        pub last_seq: Option<String>,
+        pub last_seq: SourceSeq,
         /// Of a replicator: its sessions, newest first. Of internal replication: what a source has sent, newest
         /// first, by its node.
         pub history: History,
@@ -128,6 +128,27 @@ impl<'de> lenient::Lenient<'de> for Option<TimeBin> {
         let from = from.and_then(|lenient::Element(from)| from);
         let changes = changes.and_then(|lenient::Element(changes)| changes);
         Ok(from.zip(changes).map(|(from, changes)| TimeBin { from, changes }))
+    }
+}
+
+/// The sequence of a replication's source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SourceSeq {
+    /// None, or of another form.
+    #[default]
+    Unknown,
+    /// A number: of one file, not of a clustered database.
+    Number(u64),
+    /// That of a clustered database, `123-g1AAAA…`.
+    Packed(String),
+}
+
+impl lenient::Lenient<'_> for SourceSeq {
+    fn from_u64(value: u64) -> Self {
+        Self::Number(value)
+    }
+    fn from_str(value: &str) -> Self {
+        Self::Packed(value.to_owned())
     }
 }
 

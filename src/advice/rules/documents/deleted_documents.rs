@@ -12,7 +12,7 @@ use serde_json::json;
 pub(crate) const RULE: Rule = Rule {
     code: "deleted_documents",
     finds: "Databases of which a large share of all documents is deleted.",
-    because: "CouchDB keeps an entry for every deleted document for good, in both trees of the database, so that deletions replicate; compaction keeps it too. An entry takes about 200 bytes in each copy (measured from 100 to 300), ten times as much where a deletion kept a body, is read by every new index build and replication, and counts as live bytes. Only a purge, or a new database filled by a replication that leaves deletions out, removes it. It is a warning if nothing but deleted documents is left. The share is `advice.deleted_documents`.",
+    because: "CouchDB keeps an entry for every deleted document for good, in both trees of the database, so that deletions replicate; compaction keeps it too. An entry takes about 200 bytes in each copy (measured from 100 to 300), 40 more for each further revision, ten times as much where a deletion kept a body; `recliner tombstones DB` measures it, and says who still reads the deletions. It is read by every new index build and replication, and counts as live bytes. Only a purge, or a new database filled by a replication that leaves deletions out, removes it. It is a warning if nothing but deleted documents is left. The share is `advice.deleted_documents`.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };

@@ -1,0 +1,26 @@
+//! One copy of a shard with its checkpoints.
+
+use couchdb_client::wire;
+use couchdb_names::Range;
+
+/// One copy of a shard.
+#[derive(Clone, Debug)]
+pub struct ShardCopy {
+    /// The range of hashes.
+    pub range: Range,
+    /// The node.
+    pub node: String,
+    /// The shard file's name.
+    pub shard: String,
+    /// Its facts; `None` if they could not be read.
+    pub info: Option<wire::ShardInfo>,
+    /// Its `_local` documents; `None` if they could not be read.
+    pub(super) local: Option<Vec<wire::LocalRow>>,
+}
+
+impl ShardCopy {
+    /// The number of its deleted documents.
+    pub fn deleted(&self) -> Option<u64> {
+        self.info.as_ref()?.doc_del_count
+    }
+}
