@@ -32,6 +32,13 @@ pub struct Remedy {
 }
 
 impl Remedy {
+    /// Shell lines that read the password once, unless it is in the environment, and a function that
+    /// sends requests with it. It is never on a command line, which every user of the machine can read.
+    pub(super) const ASK: &str = r#"password=${COUCHDB_PASSWORD-}
+[ -n "$password" ] || { printf 'password: ' >/dev/tty; stty -echo </dev/tty; IFS= read -r password </dev/tty; stty echo </dev/tty; echo >/dev/tty; }
+login=$(printf '%s' "$COUCHDB_USER:$password" | sed 's/[\\"]/\\&/g')
+ask() { printf 'user = "%s"\n' "$login" | curl -sS -K - "$@"; }"#;
+
     /// Something that a person decides or does elsewhere.
     pub fn choice(says: impl Into<String>) -> Self {
         Self { kind: RemedyKind::Choice, says: says.into(), text: None }

@@ -36,7 +36,8 @@ pub(crate) struct Choice {
 
 /// The choices, in the order in which to consider them; none if nothing is deleted.
 pub(crate) fn choices(facts: &TombstoneFacts) -> Vec<Choice> {
-    if facts.fullest_copies().iter().all(|copy| copy.deleted() == Some(0)) {
+    let is_none = facts.fullest_copies().iter().all(|copy| copy.deleted() == Some(0));
+    if is_none && facts.knows_every_range() {
         return Vec::new();
     }
     let auto_purge = matches!(facts.auto_purge, AutoPurge::Ttl(_)).then(|| auto_purge(facts));
@@ -126,12 +127,12 @@ fn purge(facts: &TombstoneFacts) -> Choice {
     // A batch is what CouchDB accepts at once, and the page that it is cut from is short enough for a shell.
     let script = [
         "(set -eu".to_owned(),
-        "curl() { printf 'user = \"%s:%s\"\\n' \"$COUCHDB_USER\" \"$COUCHDB_PASSWORD\" | command curl -sS -f -K - \"$@\"; }".to_owned(),
+        Remedy::ASK.to_owned(),
         "since=0".to_owned(),
         "while :; do".to_owned(),
-        format!("  page=$(curl \"$COUCHDB_URL\"{db}\"/_changes?style=all_docs&limit=100&since=$since\")"),
+        format!("  page=$(ask -f \"$COUCHDB_URL\"{db}\"/_changes?style=all_docs&limit=100&since=$since\")"),
         "  gone=$(printf %s \"$page\" | jq -c '[.results[] | select(.deleted) | {(.id): [.changes[].rev]}] | add // empty')".to_owned(),
-        format!("  [ -z \"$gone\" ] || {{ curl -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"{db}/_purge -d \"$gone\" >/dev/null; sleep 1; }}"),
+        format!("  [ -z \"$gone\" ] || {{ ask -f -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"{db}/_purge -d \"$gone\" >/dev/null; sleep 1; }}"),
         "  [ \"$(printf %s \"$page\" | jq '.results | length')\" = 100 ] || break".to_owned(),
         "  since=$(printf %s \"$page\" | jq -r .last_seq)".to_owned(),
         "done)".to_owned(),
@@ -143,7 +144,7 @@ fn purge(facts: &TombstoneFacts) -> Choice {
             &["_membership"],
         ),
         Remedy::command(
-            "Purge 100 at a time, with a second between; jq and $COUCHDB_PASSWORD are needed. It can be stopped and begun again:",
+            "Purge 100 at a time, with a second between; it needs jq, and can be stopped and begun again:",
             script.join("\n"),
         ),
     ];
@@ -153,5 +154,41 @@ fn purge(facts: &TombstoneFacts) -> Choice {
         does: "Each deleted document is removed from the database itself, slowly; an entry about each purge stays until every copy and index has processed it, and since 3.5.2 until every internal checkpoint exists.".to_owned(),
         risk: "A purge cannot be undone and is not replicated: a peer that still has the document, or its deletion, brings it back.".to_owned(),
         remedy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_choice_checks_first_and_names_who_is_late() {
+        let facts = TombstoneFacts::example("or'ders", AutoPurge::Ttl(None));
+        let found = choices(&facts);
+        let kinds: Vec<ChoiceKind> = found.iter().map(|choice| choice.kind).collect();
+        assert_eq!(kinds, [ChoiceKind::AutoPurge, ChoiceKind::Replicate, ChoiceKind::Purge]);
+        for choice in &found {
+            let first = choice.remedy.first().unwrap();
+            assert_eq!(
+                first.text.as_deref(),
+                Some("recliner tombstones \"or'ders\" --couchdb.url \"$COUCHDB_URL\"")
+            );
+            assert!(first.says.contains("come back: to http://b:1/x/ (d). Then"), "{}", first.says);
+        }
+        let facts = TombstoneFacts::example("orders", AutoPurge::Missing);
+        let kinds: Vec<ChoiceKind> = choices(&facts).iter().map(|choice| choice.kind).collect();
+        assert_eq!(kinds, [ChoiceKind::Replicate, ChoiceKind::Purge], "it is not there");
+    }
+
+    #[test]
+    fn nothing_deleted_needs_no_choice_and_unknown_numbers_do() {
+        let mut facts = TombstoneFacts::example("orders", AutoPurge::Missing);
+        for copy in &mut facts.copies {
+            copy.info.as_mut().unwrap().doc_del_count = Some(0);
+        }
+        assert_eq!(choices(&facts), []);
+        facts.copies[0].info = None;
+        facts.copies[1].info = None;
+        assert_eq!(choices(&facts).len(), 2);
     }
 }

@@ -707,9 +707,12 @@ pub(super) struct XrayArgs {
     /// Read at most so much per second, or 0 for no limit
     #[arg(long, value_name = "RATE", value_parser = rate, default_value = "50MiB/s")]
     pub(super) max_read: u64,
-    /// CouchDB's database_dir, to read all files of a database
+    /// CouchDB's database_dir, to read all files of a database, with its indexes, and sum them
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) data_dir: Option<PathBuf>,
+    /// CouchDB's view_index_dir [default: the data directory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "data_dir")]
+    pub(super) view_index_dir: Option<PathBuf>,
     /// Tables for people, or for programs one line of JSON for each file
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,

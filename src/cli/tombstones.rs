@@ -38,7 +38,7 @@ pub(super) async fn run(args: TombstonesArgs) -> Result<Exit, CommandError> {
 fn files(source: &SourceArgs, db: &str) -> Result<Option<FileBytes>, CommandError> {
     let Some(data) = &source.data_dir else { return Ok(None) };
     let mut sum = FileBytes::default();
-    for path in xray::files_of(data, db)? {
+    for path in xray::files_of(data, None, db)? {
         let found = xray::one(&path, None, MAX_READ).map_err(|why| {
             CommandError::failed(format!("{} {why}", printable(&path.display().to_string())))
         })?;

@@ -29,45 +29,57 @@ use tokio::time::Instant;
 pub(super) fn run(args: &XrayArgs) -> Result<Exit, CommandError> {
     let sample =
         args.sample.map(|share| Sample { share, seed: RandomState::new().hash_one("xray") });
-    let (mut exit, mut answers) = (Exit::Done, Vec::new());
-    for path in paths(args)? {
-        match one(&path, sample, args.max_read) {
-            Ok(xray) => answers.push(XrayAnswer::of(&path, xray, sample.is_some())),
-            Err(why) => {
-                exit = Exit::Failed;
-                output::print_error(&format!("{} {why}", printable(&path.display().to_string())));
+    let (mut exit, mut answers, mut shown) = (Exit::Done, Vec::new(), Vec::new());
+    for name in &args.files {
+        let (paths, is_database) = paths(args, name)?;
+        let mut files = Vec::new();
+        for path in paths {
+            match one(&path, sample, args.max_read) {
+                Ok(xray) => files.push(XrayAnswer::of(&path, xray, sample.is_some())),
+                Err(why) => {
+                    exit = Exit::Failed;
+                    let path = printable(&path.display().to_string());
+                    output::print_error(&format!("{path} {why}"));
+                }
             }
         }
+        if is_database {
+            shown.extend(XrayAnswer::sum(&name.display().to_string(), &files));
+        } else {
+            shown.extend(files.iter().cloned());
+        }
+        answers.append(&mut files);
     }
     if args.format == Format::Json {
         output::print_json_lines(&answers)?;
     } else {
-        output::print(&table::xrayed(&answers, table::width()))?;
+        output::print(&table::xrayed(&shown, table::width()))?;
     }
     Ok(exit)
 }
 
-/// The files that arguments name: a path, or with a data directory the name of a database.
-fn paths(args: &XrayArgs) -> Result<Vec<PathBuf>, CommandError> {
-    let Some(data) = &args.data_dir else { return Ok(args.files.clone()) };
-    let mut all = Vec::new();
-    for name in &args.files {
-        let found = match name.to_str() {
-            Some(db) if !name.is_file() => files_of(data, db)?,
-            Some(_) | None => vec![name.clone()],
-        };
-        if found.is_empty() {
-            let name = printable(&name.display().to_string());
-            let why = format!("{} has no files of a database {name}", data.display());
-            return Err(CommandError::usage(why));
-        }
-        all.extend(found);
+/// The files that an argument names: a path, or with a data directory the name of a database; and whether it is
+/// that.
+fn paths(args: &XrayArgs, name: &Path) -> Result<(Vec<PathBuf>, bool), CommandError> {
+    let (Some(data), Some(db), false) = (&args.data_dir, name.to_str(), name.is_file()) else {
+        return Ok((vec![name.to_owned()], false));
+    };
+    let views = args.view_index_dir.as_deref().unwrap_or(data);
+    let found = files_of(data, Some(views), db)?;
+    if found.is_empty() {
+        let why = format!("{} has no files of a database {}", data.display(), printable(db));
+        return Err(CommandError::usage(why));
     }
-    Ok(all)
+    Ok((found, true))
 }
 
-/// The files of a database: `shards/RANGE/DB.TIME.couch`, and for one of the node alone `DB.couch`.
-pub(super) fn files_of(data: &Path, db: &str) -> Result<Vec<PathBuf>, CommandError> {
+/// The files of a database: `shards/RANGE/DB.TIME.couch`, and for one of the node alone `DB.couch`; below `views`
+/// also those of its indexes.
+pub(super) fn files_of(
+    data: &Path,
+    views: Option<&Path>,
+    db: &str,
+) -> Result<Vec<PathBuf>, CommandError> {
     let failed = |path: &Path, why: io::Error| {
         CommandError::failed(format!("cannot read the directory {}: {why}", path.display()))
     };
@@ -79,18 +91,48 @@ pub(super) fn files_of(data: &Path, db: &str) -> Result<Vec<PathBuf>, CommandErr
     let folder = db.rsplit_once('/').map_or("", |(folder, _)| folder);
     for range in ranges {
         let range = range.map_err(|why| failed(&shards, why))?.path().join(folder);
-        let Ok(entries) = fs::read_dir(&range) else { continue };
-        for entry in entries {
-            let path = entry.map_err(|why| failed(&range, why))?.path();
-            let below = path.strip_prefix(data).ok().and_then(Path::to_str).unwrap_or_default();
-            if let FileMeaning::Db { shard } = file_meaning(below.as_bytes())
-                && ShardName::split(shard).is_some_and(|name| name.db == db)
-            {
-                files.push(path);
-            }
-        }
+        files.extend(named(&range, data, |meaning| {
+            let FileMeaning::Db { shard } = meaning else { return false };
+            ShardName::split(shard).is_some_and(|name| name.db == db)
+        })?);
     }
     files.sort();
+    let mut indexes = Vec::new();
+    for file in files.iter().filter(|_| views.is_some()) {
+        let below = file.strip_prefix(data).ok().and_then(Path::to_str);
+        let shard = below.and_then(|below| below.strip_suffix(".couch"));
+        if let Some((shard, views)) = shard.zip(views) {
+            let folder = views.join(format!(".{shard}_design/mrview"));
+            indexes.extend(named(&folder, views, |it| matches!(it, FileMeaning::View { .. }))?);
+        }
+    }
+    indexes.sort();
+    Ok([files, indexes].concat())
+}
+
+/// The files in a folder, if there is one, whose meaning below `root` is wanted.
+fn named(
+    folder: &Path,
+    root: &Path,
+    is_wanted: impl Fn(FileMeaning<'_>) -> bool,
+) -> Result<Vec<PathBuf>, CommandError> {
+    let failed = |why: io::Error| {
+        CommandError::failed(format!("cannot read the directory {}: {why}", folder.display()))
+    };
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(why) if why.kind() == io::ErrorKind::NotADirectory => return Ok(Vec::new()),
+        Err(why) => return Err(failed(why)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        let below = path.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or_default();
+        if is_wanted(file_meaning(below.as_bytes())) {
+            files.push(path);
+        }
+    }
     Ok(files)
 }
 

@@ -80,6 +80,12 @@ impl TombstoneFacts {
         }
         best
     }
+
+    /// Whether a copy of every range was read.
+    pub fn knows_every_range(&self) -> bool {
+        let known = self.fullest_copies();
+        self.copies.iter().all(|copy| known.iter().any(|other| other.range == copy.range))
+    }
 }
 
 impl ShardCopy {
@@ -198,4 +204,81 @@ fn ages(times: &wire::TimeSeq) -> Vec<(Moment, u64)> {
         bins.filter_map(|bin| Some((Moment::parse(&bin.from)?, bin.changes))).collect();
     all.sort_unstable();
     all
+}
+
+#[cfg(test)]
+impl TombstoneFacts {
+    /// A database with one range of two copies, of which one is behind, and one late replication.
+    pub(crate) fn example(db: &str, auto_purge: AutoPurge) -> Self {
+        let copy = |node: &str, deleted: u64| ShardCopy {
+            range: "00000000-ffffffff".parse().unwrap(),
+            node: node.to_owned(),
+            shard: format!("shards/00000000-ffffffff/{db}.1795222434"),
+            info: Some(wire::ShardInfo {
+                doc_count: Some(2_000),
+                doc_del_count: Some(deleted),
+                ..wire::ShardInfo::default()
+            }),
+            local: None,
+        };
+        let peer = |kind, name: &str, behind| Peer {
+            kind,
+            name: name.to_owned(),
+            behind,
+            last_seen: Some(Moment::from_unix(1_795_222_434)),
+            state: None,
+        };
+        Self {
+            db: db.to_owned(),
+            version: Some("3.5.2".to_owned()),
+            copies: vec![copy("a", 5_990), copy("b", 6_000)],
+            peers: vec![
+                peer(PeerKind::Replication, "to http://b:1/x/ (d)", Some(2_000)),
+                peer(PeerKind::Replication, "checkpoint done", Some(0)),
+                peer(PeerKind::Incoming, "from http://c:1/y/", None),
+            ],
+            ages: None,
+            auto_purge,
+            sample: TombstoneSample::default(),
+            problems: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_with_most_counts() {
+        let mut facts = TombstoneFacts::example("orders", AutoPurge::Missing);
+        let nodes = |facts: &TombstoneFacts| {
+            facts.fullest_copies().iter().map(|copy| copy.node.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(nodes(&facts), ["b"]);
+        facts.copies[1].info = None;
+        assert_eq!(nodes(&facts), ["a"]);
+        facts.copies[0].info = None;
+        assert!(nodes(&facts).is_empty(), "unknown");
+    }
+
+    #[test]
+    fn ages_are_those_of_the_copy_that_knows_most() {
+        let times = serde_json::json!({ "time_seq": {
+            "00000000-7fffffff": {
+                "a": [["2026-11-20T00:00:00Z", 3]],
+                "b": [["2026-11-19T00:00:00Z", 5], ["2026-11-21T00:00:00Z", 1]],
+            },
+            "80000000-ffffffff": { "a": [["2026-11-20T03:00:00Z", 2], ["never", 7]] },
+        }});
+        let times: wire::TimeSeq = serde_json::from_value(times).unwrap();
+        let said: Vec<(String, u64)> =
+            ages(&times).into_iter().map(|(at, changes)| (at.rfc3339(), changes)).collect();
+        let expected = [
+            ("2026-11-19T00:00:00Z".to_owned(), 5),
+            ("2026-11-20T03:00:00Z".to_owned(), 2),
+            ("2026-11-21T00:00:00Z".to_owned(), 1),
+        ];
+        assert_eq!(said, expected);
+    }
 }

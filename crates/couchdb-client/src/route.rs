@@ -485,19 +485,7 @@ impl<'a> Route<'a> {
             Self::System { node } => Ok(Path::node(node)?.fixed("/_system")),
             Self::FlushCount { node } => Ok(Path::node(node)?.fixed("/_stats/fsync/count")),
             Self::ReshardJobs => fixed("/_reshard/jobs"),
-            Self::ShardDocuments { node, shard, read } => {
-                let path = Path::node(node)?.and(shard)?;
-                match read {
-                    ShardRead::Changes { since, limit } => Ok(path
-                        .fixed("/_changes?style=all_docs")
-                        .number("since", since)
-                        .number("limit", limit as u64)),
-                    ShardRead::Local { from, limit } => {
-                        Ok(path.fixed("/_local_docs").page(from, limit))
-                    }
-                    ShardRead::Leaves { id } => Ok(path.and(id)?.fixed("?open_revs=all&revs=true")),
-                }
-            }
+            Self::ShardDocuments { node, shard, read } => read.path(Path::node(node)?.and(shard)?),
             Self::Replications { of_documents, limit } => {
                 let list = if of_documents { "/_scheduler/docs?" } else { "/_scheduler/jobs?" };
                 Ok(Path::of(list).rows(None, limit))
@@ -552,6 +540,19 @@ impl<'a> Route<'a> {
             }
         };
         path.map(Path::into_text)
+    }
+}
+
+impl ShardRead<'_> {
+    fn path(self, shard: Path) -> Result<Path, Unaddressable> {
+        match self {
+            Self::Changes { since, limit } => Ok(shard
+                .fixed("/_changes?style=all_docs")
+                .number("since", since)
+                .number("limit", limit as u64)),
+            Self::Local { from, limit } => Ok(shard.fixed("/_local_docs").page(from, limit)),
+            Self::Leaves { id } => Ok(shard.and(id)?.fixed("?open_revs=all&revs=true")),
+        }
     }
 }
 

@@ -63,4 +63,3 @@ fn entries(volume: &VolumeChanges, width: u16) -> String {
     text.push_str(&paragraph(&says, width));
     text
 }
-

@@ -124,3 +124,43 @@ fn add_choice(text: &mut String, number: usize, choice: &ChoiceLine, width: u16)
         add_remedy(text, "  - ", remedy, width);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advice::tombstones::choices,
+        cli::tombstones::answer::FileBytes,
+        sources::tombstones::{AutoPurge, TombstoneFacts},
+    };
+
+    #[test]
+    fn tombstones_fit_a_terminal() {
+        let facts = TombstoneFacts::example("orders", AutoPurge::Ttl(Some("90_days".to_owned())));
+        let files = FileBytes { bytes: 300_000, docs: 1_000, with_body: 250 };
+        let answer = TombstonesAnswer::of(&facts, Some(files), &choices(&facts));
+        let text = tombstones(&answer, 80);
+        insta::assert_snapshot!(text);
+        let is_pasted = |line: &str| line.starts_with("    ");
+        let wide = text.lines().find(|line| line.chars().count() > 80 && !is_pasted(line));
+        assert_eq!(wide, None);
+    }
+
+    #[test]
+    fn unknown_numbers_are_said() {
+        let mut facts = TombstoneFacts::example("orders", AutoPurge::Unknown);
+        facts.copies.iter_mut().for_each(|copy| copy.info = None);
+        let answer = TombstonesAnswer::of(&facts, None, &[]);
+        assert_eq!((answer.tombstones, answer.documents, answer.active_bytes), (None, None, None));
+        let text = tombstones(&answer, 240);
+        for says in [
+            "orders has an unknown number of deleted documents and an unknown number of others.",
+            "How large they are is unknown",
+            "How old they are is unknown: CouchDB 3.5.2 keeps no times of changes.",
+            "The slowest reader is to http://b:1/x/ (d), 2,000 changes behind",
+        ] {
+            assert!(text.contains(says), "{says}: {text}");
+        }
+        assert!(serde_json::to_value(&answer).unwrap()["deleted_document_ttl"].is_null());
+    }
+}

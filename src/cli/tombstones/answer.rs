@@ -94,11 +94,8 @@ impl TombstonesAnswer {
         files: Option<FileBytes>,
         choices: &[Choice],
     ) -> Self {
-        let mut ranges: Vec<_> = facts.copies.iter().map(|copy| copy.range).collect();
-        ranges.sort_unstable();
-        ranges.dedup();
         let fullest = facts.fullest_copies();
-        let is_whole = fullest.len() == ranges.len();
+        let is_whole = facts.knows_every_range();
         let infos = || fullest.iter().filter_map(|copy| copy.info.as_ref());
         let sum = |number: Option<u64>| number.filter(|_| is_whole);
         let peers = facts.peers.iter().map(|peer| PeerLine {

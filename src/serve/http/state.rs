@@ -1,6 +1,8 @@
 //! The state that handlers read, and the orders that are allowed.
 
-use super::{concurrency_limit::Limits, kept_reasons::KeptReasons, orders::Command, web::WebAccess};
+use super::{
+    concurrency_limit::Limits, kept_reasons::KeptReasons, orders::Command, web::WebAccess,
+};
 use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
     advice::AdviceView,

@@ -229,3 +229,124 @@ fn purge_readers(copies: &[ShardCopy]) -> Vec<Peer> {
     }
     by_name.into_values().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use couchdb_client::wire::{LocalDocs, Replications};
+    use serde_json::{Value, json};
+
+    // Of two copies of the same range, and of one of another, of a real database.
+    const BEFORE: &str = "12000-g1AAAACZeJzLYWBgYMpgTmHgz8tPSTV2MDQy1zMAQsMckEQiQ1L9____szKYkxgYxF_kAsXYLc3NU1JNjTB1wE0xQjMljwVIMjQAqf9ww8R-gA0zsUg2SbVMxtSYBQBVOCZq";
+    const UUIDS: [&str; 3] = ["977de52329cb", "380207e42064", "48c4e9ca4c59"];
+
+    fn copy(at: usize, local: &Value) -> ShardCopy {
+        let (range, node) = [
+            ("00000000-7fffffff", "node3"),
+            ("00000000-7fffffff", "node1"),
+            ("80000000-ffffffff", "node2"),
+        ][at];
+        let rows: LocalDocs = serde_json::from_value(json!({ "rows": local })).unwrap();
+        let info = json!({ "uuid": UUIDS[at], "update_seq": 7000, "purge_seq": 12 });
+        ShardCopy {
+            range: range.parse().unwrap(),
+            node: node.to_owned(),
+            shard: String::new(),
+            info: Some(serde_json::from_value(info).unwrap()),
+            local: Some(rows.rows),
+        }
+    }
+
+    fn found(local: &Value, replications: &Value) -> Vec<Peer> {
+        let copies = [copy(0, local), copy(1, &json!([])), copy(2, &json!([]))];
+        let known: Replications = serde_json::from_value(replications.clone()).unwrap();
+        let all: Vec<Replication> = known.docs.into_iter().chain(known.jobs).collect();
+        peers("orders/eu", &copies, &all)
+    }
+
+    fn of_kind(peers: &[Peer], kind: PeerKind) -> Vec<(&str, Option<u64>, Option<String>)> {
+        let of_kind = peers.iter().filter(|peer| peer.kind == kind);
+        of_kind.map(|it| (&*it.name, it.behind, it.last_seen.map(Moment::rfc3339))).collect()
+    }
+
+    fn checkpoint(id: &str, seq: &Value) -> Value {
+        let end = "Fri, 27 Nov 2026 02:11:04 GMT";
+        json!({ "id": format!("_local/{id}"), "doc": {
+            "source_last_seq": seq, "history": [{ "end_time": end, "recorded_seq": seq }],
+        }})
+    }
+
+    #[test]
+    fn a_checkpoint_tells_how_far_a_replication_has_read() {
+        let foreign = format!("9-{}", URL_SAFE_NO_PAD.encode(
+            b"\x83l\0\0\0\x01h\x03d\0\x01nl\0\0\0\x02a\0a\x01jh\x03a\x07m\0\0\0\x03xyzd\0\x01nj",
+        ));
+        let local = json!([
+            checkpoint("paused", &BEFORE.into()),
+            checkpoint("into", &foreign.into()),
+            checkpoint("old", &77.into()),
+            { "id": "_local/phone", "doc": { "last_seq": BEFORE, "replicator": "pouchdb", "history": [{}] } },
+            { "id": "_local/settings", "doc": { "colour": "blue" } },
+        ]);
+        let job = |id: &str, source: &str, target: &str| {
+            json!({
+                "id": id, "doc_id": "d", "source": source, "target": target, "state": "running",
+            })
+        };
+        let lists = json!({ "docs": [
+            job("paused+continuous", "http://u:p@a:1/orders%2Feu/", "http://u:p@b:1/x/"),
+            job("new", "http://a:1/orders/eu", "http://b:1/y/"),
+            job("other", "http://a:1/eu", "http://b:1/y/"),
+            job("back", "http://b:1/y/", "http://a:1/orders%2feu"),
+        ]});
+        let peers = found(&local, &lists);
+        let at = || Some("2026-11-27T02:11:04Z".to_owned());
+        // 7000 - 6120 in one range, 7000 - 5880 in the other.
+        assert_eq!(
+            of_kind(&peers, PeerKind::Replication),
+            [
+                ("to http://b:1/y/ (d)", None, None),
+                ("checkpoint phone", Some(2000), None),
+                ("to http://b:1/x/ (d)", Some(2000), at()),
+            ]
+        );
+        assert_eq!(of_kind(&peers, PeerKind::Unknown), [("checkpoint old", None, at())]);
+        assert_eq!(
+            of_kind(&peers, PeerKind::Incoming),
+            [("checkpoint into", None, at()), ("from http://b:1/y/ (d)", None, None)]
+        );
+    }
+
+    #[test]
+    fn copies_and_indexes_that_lag_are_named() {
+        let sent = |uuid: &str, to: &str, seq: u64| {
+            json!({
+                "source_uuid": uuid, "source_seq": seq, "target_node": to,
+                "timestamp": "2026-11-27T02:11:11.023688Z",
+            })
+        };
+        let local = json!([
+            { "id": "_local/shard-sync-a-b", "doc": { "seq": 6990, "history": {
+                "node3": [sent(UUIDS[0], "node1", 6990), sent(UUIDS[0], "node1", 5000)],
+                "node1": [sent(UUIDS[1], "node3", 7000)],
+            }}},
+            { "id": "_local/purge-mrview-1", "doc": { "type": "mrview", "ddoc_id": "_design/d", "purge_seq": 2, "updated_on": 1_795_222_434 } },
+            { "id": "_local/purge-mem3-1", "doc": { "type": "internal_replication", "target": "node1", "purge_seq": 12 } },
+        ]);
+        let peers = found(&local, &json!({}));
+        let at = || Some("2026-11-27T02:11:11Z".to_owned());
+        // What node1 has sent is in its own copy, which has no checkpoint.
+        assert_eq!(
+            of_kind(&peers, PeerKind::InternalReplication),
+            [("node1 to node3", None, None), ("node3 to node1", Some(10), at())]
+        );
+        assert_eq!(
+            of_kind(&peers, PeerKind::PurgeReader),
+            [
+                ("_design/d", Some(10), Some("2026-11-21T00:53:54Z".to_owned())),
+                ("node3 to node1", Some(0), None),
+            ]
+        );
+        assert_eq!(of_kind(&peers, PeerKind::Replication), []);
+    }
+}

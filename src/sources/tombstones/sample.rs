@@ -148,3 +148,36 @@ async fn read_place(
     }
     Ok(docs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doc(number: u64, body: &str) -> DeletedDoc {
+        let revisions = vec![place(number, 1, u64::MAX).into(), place(number, 2, u64::MAX).into()];
+        let leaf = DeletedLeaf { depth: 2, revisions, body: body.to_owned(), attachment_bytes: 0 };
+        DeletedDoc { id: format!("doc-{number:06}"), seq: number, leaves: vec![leaf] }
+    }
+
+    #[test]
+    fn places_that_differ_make_the_error_larger() {
+        let body = format!("{{\"text\":\"{}\"}}", "abcdefghij".repeat(40));
+        let sample = |bodies: [&str; 4]| {
+            let place =
+                |(at, body): (u64, &&str)| (0..20).map(|n| doc(at * 1000 + n, body)).collect();
+            let places = (0..).zip(&bodies).map(place).collect();
+            TombstoneSample { places, ids: BTreeSet::new() }.estimate().unwrap()
+        };
+        let (alike, differ) = (sample(["{}"; 4]), sample(["{}", "{}", &body, &body]));
+        assert_eq!((alike.docs, differ.docs), (80, 80));
+        assert!(alike.error < 0.15 * alike.bytes, "{alike:?}");
+        assert!(differ.error > 0.15 * differ.bytes && differ.bytes > alike.bytes, "{differ:?}");
+    }
+
+    #[test]
+    fn nothing_is_said_of_too_few() {
+        assert_eq!(TombstoneSample::default().estimate(), None);
+        let one = TombstoneSample { places: vec![vec![doc(1, "{}")]], ids: BTreeSet::new() };
+        assert_eq!(one.estimate(), None);
+    }
+}

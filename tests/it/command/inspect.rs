@@ -125,6 +125,16 @@ async fn xray_says_what_the_bytes_of_files_are() {
         folder.join("orders.1795222434.couch").display().to_string()
     });
     let data = root.path().display().to_string();
+    let views = root.path().join("views");
+    let folder = views.join(".shards/00000000-7fffffff/team/orders.1795222434_design/mrview");
+    fs::create_dir_all(&folder).unwrap();
+    fs::copy(path("mango.view"), folder.join(format!("{}.view", "0f".repeat(16)))).unwrap();
+    let words =
+        ["xray", "team/orders", "--data-dir", &data, "--view-index-dir", views.to_str().unwrap()];
+    let ran = recliner(&words, &[]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.starts_with("team/orders, 3 files\n"), "{}", ran.out);
+    assert!(ran.out.contains("view rows") && ran.out.contains("winning bodies"), "{}", ran.out);
     let words = ["xray", "team/orders", "--data-dir", &data, "--format", "json"];
     let ran = recliner(&words, &[]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));

@@ -208,7 +208,7 @@ fn set_aside_script(
     let database = word(db);
     let mut lines = vec![
         "(set -eu".to_owned(),
-        ASK.to_owned(),
+        Remedy::ASK.to_owned(),
         "stop() { echo \"stopped, nothing was set aside: $1\" >&2; exit 1; }".to_owned(),
         format!("cd {data}"),
         format!("members={}", shell_word(&quoted.join(","))),
@@ -267,13 +267,6 @@ fn placed_elsewhere(
     }
     maps.into_iter().chain(compared)
 }
-
-/// Shell lines that read the password once, unless it is in the environment, and a function that
-/// sends requests with it. It is never on a command line, which every user of the machine can read.
-const ASK: &str = r#"password=${COUCHDB_PASSWORD-}
-[ -n "$password" ] || { printf 'password: ' >/dev/tty; stty -echo </dev/tty; IFS= read -r password </dev/tty; stty echo </dev/tty; echo >/dev/tty; }
-login=$(printf '%s' "$COUCHDB_USER:$password" | sed 's/[\\"]/\\&/g')
-ask() { printf 'user = "%s"\n' "$login" | curl -sS -K - "$@"; }"#;
 
 #[cfg(test)]
 mod tests {

@@ -281,6 +281,10 @@ fn books() -> Books {
     books
 }
 
+fn in_minutes(what: &str, at: &str) -> String {
+    format!("{what} {}", at.get(..16).unwrap().replace('T', " "))
+}
+
 #[tokio::test]
 async fn a_report_has_the_numbers_of_the_routes() {
     let (mut surface, mut tasks) = (surface().0, JoinSet::new());
@@ -310,6 +314,7 @@ async fn a_report_has_the_numbers_of_the_routes() {
     let cost = report.cost.as_ref().unwrap();
     let gib = (1_u64 << 30) as f64;
     assert_eq!(cost.waste_per_month, Some(after as f64 / gib / 2.0));
+    assert_eq!(cost.freed_per_month, (500 * MIB) as f64 / gib / 2.0, "of the same span");
 
     let page = report_document(&report);
     assert!(!page.contains("<script") && !page.contains("href=") && page.contains("<style>"));
@@ -321,6 +326,8 @@ async fn a_report_has_the_numbers_of_the_routes() {
         format_size(volume.after_bytes.unsigned_abs()).to_string(),
         format!("{} and wrote", format_size_short(report.compactions.freed_bytes)),
         "all suspended by ann: backup".to_owned(),
+        format!("{}: {}", in_minutes("Since", &report.compactions.from), "4 compactions"),
+        in_minutes("Reclaimable by compaction on", report.waste.since.as_ref().unwrap()),
     ];
     expected.extend(databases.databases.iter().map(|it| format_size(it.file_bytes).to_string()));
     for says in expected {
