@@ -92,15 +92,15 @@ fn auto_purge(facts: &TombstoneFacts) -> Choice {
     let plugin = "[couch_scanner_plugins]\ncouch_auto_purge_plugin = true\n\n[couch_auto_purge_plugin]\ndry_run = true";
     let mut remedy = vec![
         check(facts),
+        Remedy::configuration("On each node, so that at first it only counts:", plugin),
         Remedy::couchdb(
             "Keep deleted documents longer than any peer may be away:",
             "PUT",
             &[&facts.db, "_auto_purge"],
             Some(&ttl),
         ),
-        Remedy::configuration(
-            "On each node; read in its log how many it would purge, then remove dry_run:",
-            plugin,
+        Remedy::choice(
+            "Read in the nodes' logs how many it would purge; if that is what you want, set dry_run to false.",
         ),
     ];
     remedy.extend(verify(facts));
@@ -171,7 +171,7 @@ mod tests {
             let first = choice.remedy.first().unwrap();
             assert_eq!(
                 first.text.as_deref(),
-                Some("recliner tombstones \"or'ders\" --couchdb.url \"$COUCHDB_URL\"")
+                Some(r#"recliner tombstones 'or'\''ders' --couchdb.url "$COUCHDB_URL""#)
             );
             assert!(first.says.contains("come back: to http://b:1/x/ (d). Then"), "{}", first.says);
         }

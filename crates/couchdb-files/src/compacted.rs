@@ -112,12 +112,26 @@ impl Reduction {
                 out.integer((*external).into());
             }
             Self::Like { others, rows } => {
-                let like = others.iter().find(|(count, _)| count >= rows);
-                let like = like.or_else(|| others.last());
-                out.encoded(like.map_or(&[], |(_, reduction)| reduction));
+                out.encoded(reduction_like(others, *rows));
             }
         }
     }
+}
+
+/// As much of a reduction as one of so many rows has, between those of fewer and of more rows: one
+/// of `_approx_count_distinct` grows with its rows, most others do not.
+fn reduction_like(others: &[(u64, Vec<u8>)], rows: u64) -> &[u8] {
+    let above = others.iter().position(|(count, _)| *count >= rows).unwrap_or(others.len());
+    // Below the first and above the last, like the two next to it.
+    let above = above.clamp(1, others.len().saturating_sub(1).max(1));
+    let Some((count, larger)) = others.get(above) else {
+        return others.last().map_or(&[], |(_, reduction)| reduction);
+    };
+    let Some((fewer, smaller)) = others.get(above - 1) else { return larger };
+    let share = (rows as f64 - *fewer as f64) / count.saturating_sub(*fewer).max(1) as f64;
+    let length = smaller.len() as f64 + share * (larger.len() as f64 - smaller.len() as f64);
+    let length = usize::try_from(rounded(length)).unwrap_or_default();
+    larger.get(..length).unwrap_or(larger)
 }
 
 /// An element of a node: a row, or a reference to a node.
@@ -302,4 +316,21 @@ fn divide(items: Vec<Item>) -> Vec<Vec<Item>> {
         _ => nodes.push(node),
     }
     nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reductions_grow_with_their_rows_as_those_of_other_nodes_do() {
+        let others = [(10, vec![1; 100]), (100, vec![2; 1000]), (1000, vec![3; 1100])];
+        let length = |rows| reduction_like(&others, rows).len();
+        let lengths = [5, 10, 55, 100, 550, 1000, 5000].map(length);
+        assert_eq!(lengths, [50, 100, 550, 1000, 1050, 1100, 1100]);
+        let sums = [(10, vec![1; 7]), (100, vec![2; 7])];
+        assert_eq!([1, 10, 50, 900].map(|rows| reduction_like(&sums, rows).len()), [7; 4]);
+        assert_eq!(reduction_like(&others[..1], 500).len(), 100);
+        assert!(reduction_like(&[], 1).is_empty());
+    }
 }

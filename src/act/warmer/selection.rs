@@ -108,7 +108,10 @@ impl BuildRefusal {
             Self::Grace => {
                 "it has not lagged for `warmer.grace` yet: CouchDB's ken or a reader may build it first."
             }
-            Self::Suspended | Self::Journal | Self::Maintenance | Self::Pressure => {
+            Self::Maintenance => {
+                "the gate of that name, or `upgrade`, is closed on a node with a copy."
+            }
+            Self::Suspended | Self::Journal | Self::Pressure => {
                 "the gate of that name is closed on a node with a copy."
             }
             Self::Resharding => "a shard of its database is being split or moved.",

@@ -170,18 +170,20 @@ fn without_login(url: &str) -> String {
 
 /// What each node has sent to each other one that has copies of the same ranges.
 fn internal(copies: &[ShardCopy]) -> Vec<Peer> {
-    let mut pairs: BTreeMap<(&str, &str), (Option<u64>, Option<Moment>)> = BTreeMap::new();
+    let mut pairs: BTreeMap<(&str, &str), Sent> = BTreeMap::new();
     for copy in copies {
         let others =
             copies.iter().filter(|other| other.range == copy.range && other.node != copy.node);
         for other in others {
-            let (behind, at) = sent(copy, &other.node).unwrap_or((None, None));
-            let pair = pairs.entry((&copy.node, &other.node)).or_insert((Some(0), at));
-            pair.0 = pair.0.zip(behind).map(|(one, two)| one + two);
-            pair.1 = pair.1.zip(at).map(|(one, two)| one.min(two));
+            let Sent { behind, last_seen } = sent(copy, &other.node).unwrap_or_default();
+            let pair = pairs
+                .entry((&copy.node, &other.node))
+                .or_insert(Sent { behind: Some(0), last_seen });
+            pair.behind = pair.behind.zip(behind).map(|(one, two)| one + two);
+            pair.last_seen = pair.last_seen.zip(last_seen).map(|(one, two)| one.min(two));
         }
     }
-    let peer = |((from, to), (behind, last_seen))| Peer {
+    let peer = |((from, to), Sent { behind, last_seen })| Peer {
         kind: PeerKind::InternalReplication,
         name: format!("{from} to {to}"),
         behind,
@@ -191,8 +193,15 @@ fn internal(copies: &[ShardCopy]) -> Vec<Peer> {
     pairs.into_iter().map(peer).collect()
 }
 
-/// What a copy has not sent to a node yet, and when it last sent.
-fn sent(copy: &ShardCopy, to: &str) -> Option<(Option<u64>, Option<Moment>)> {
+/// How many changes a node has not been sent yet, and when it was last sent some.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    behind: Option<u64>,
+    last_seen: Option<Moment>,
+}
+
+/// What a copy has sent to a node.
+fn sent(copy: &ShardCopy, to: &str) -> Option<Sent> {
     let (uuid, update_seq) =
         (copy.info.as_ref()?.uuid.as_deref()?, copy.info.as_ref()?.update_seq?);
     let sessions = copy.local.iter().flatten().filter_map(|row| match &row.doc.history {
@@ -203,8 +212,9 @@ fn sent(copy: &ShardCopy, to: &str) -> Option<(Option<u64>, Option<Moment>)> {
         session.source_uuid.as_deref() == Some(uuid) && session.target_node.as_deref() == Some(to)
     });
     let latest = sessions.max_by_key(|session| session.source_seq)?;
-    let at = latest.timestamp.as_deref().and_then(Moment::parse);
-    Some((latest.source_seq.map(|seq| update_seq.saturating_sub(seq)), at))
+    let last_seen = latest.timestamp.as_deref().and_then(Moment::parse);
+    let behind = latest.source_seq.map(|seq| update_seq.saturating_sub(seq));
+    Some(Sent { behind, last_seen })
 }
 
 /// Indexes and copies that process purges, each with the copy where it is furthest behind.
