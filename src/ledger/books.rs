@@ -39,6 +39,10 @@ const MAX_STEP: Duration = Duration::from_secs(300);
 /// How long a bucket without entries counts as just begun.
 const NEW_BUCKET: Duration = Duration::from_secs(120);
 
+/// How long after a sweep the last of what it found may come, and the space of volumes, which is measured every half
+/// minute. What volumes show later is in files that were not read yet.
+const SETTLED_AFTER_SWEEP: Duration = Duration::from_secs(40);
+
 /// How many sweeps a node waits for the index files that an earlier process knew one by one: its sidecar may be late.
 const MAX_LATE_SWEEPS: u32 = 3;
 
@@ -122,6 +126,8 @@ pub struct Books {
     other_files: BTreeMap<String, Vec<(Cause, u64)>>,
     /// When this process continued the books.
     resumed_at: Moment,
+    /// When the last sweep of this process ended.
+    swept_at: Option<Moment>,
     members: BTreeSet<String>,
     /// The interval of sweeps: a shorter time without a step hides nothing.
     pub(super) interval: Duration,
@@ -389,9 +395,17 @@ impl Books {
         self.book(EntryKey { db, design, ..node_key(node, cause) }, bytes);
     }
 
-    /// Books what the volumes show beyond the files.
+    /// Records that a sweep has read every file.
+    pub const fn swept(&mut self, now: Moment) {
+        self.swept_at = Some(now);
+    }
+
+    /// Books what the volumes show beyond the files, just after a sweep.
     pub fn measure(&mut self, disks: &Disks, now: Moment) {
         self.advance(now);
+        if self.swept_at.is_none_or(|at| at.age(now) > SETTLED_AFTER_SWEEP) {
+            return;
+        }
         let groups = volumes(disks);
         if groups.is_empty() {
             return;

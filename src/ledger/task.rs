@@ -68,8 +68,6 @@ pub(crate) struct LedgerTask {
     histories_at: Option<Instant>,
     sweeps: u64,
     save_at: Option<Instant>,
-    /// Whether the volumes were not measured since the last sweep.
-    is_measure_due: bool,
 }
 
 impl LedgerTask {
@@ -88,7 +86,6 @@ impl LedgerTask {
             histories_at: None,
             sweeps: 0,
             save_at: None,
-            is_measure_due: false,
         };
         (task, Ledger { books, histories: histories_rx })
     }
@@ -108,12 +105,9 @@ impl LedgerTask {
                 moved = self.inputs.movements.recv() => {
                     let Some(moved) = moved else { return };
                     self.books.receive(moved, self.clock.now());
+                    self.measure();
                 }
-                Ok(()) = self.inputs.disks.changed() => {
-                    if std::mem::take(&mut self.is_measure_due) {
-                        self.measure();
-                    }
-                }
+                Ok(()) = self.inputs.disks.changed() => self.measure(),
                 stored = events.recv() => match stored {
                     Ok(stored) => self.see_events(&stored),
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
@@ -156,7 +150,6 @@ impl LedgerTask {
         Ok((books, sums))
     }
 
-    /// Books what the volumes show beyond the files. Between sweeps that is what has not been read yet.
     fn measure(&mut self) {
         let disks = Arc::clone(&self.inputs.disks.borrow_and_update());
         self.books.measure(&disks, self.clock.now());
@@ -181,7 +174,8 @@ impl LedgerTask {
         let sweeps = self.inputs.status.borrow().sweeps;
         if std::mem::replace(&mut self.sweeps, sweeps) != sweeps {
             self.save_at.get_or_insert_with(|| Instant::now() + SAVE_AFTER_SWEEP);
-            self.is_measure_due = true;
+            self.books.swept(self.clock.now());
+            self.measure();
         }
         if self.books.has_closed()
             || self.histories_at.is_none_or(|at| at.elapsed() >= HISTORY_INTERVAL)
@@ -191,9 +185,6 @@ impl LedgerTask {
             self.histories.send_replace(Arc::new(histories));
         }
         let is_due = self.save_at.is_some_and(|at| at <= Instant::now());
-        if is_due {
-            self.measure();
-        }
         if self.books.is_open() && (is_due || (self.save_at.is_none() && self.books.has_closed())) {
             self.save_at = None;
             self.save().await;

@@ -182,6 +182,7 @@ impl World {
         self.books.receive(movements, self.now);
         self.observe();
         let disks = self.disks();
+        self.books.swept(self.now);
         self.books.measure(&disks, self.now);
         self.observe();
         let counted: i64 = self.counted().iter().sum();
@@ -459,6 +460,26 @@ fn changes_while_nobody_watched_are_attributed_over_the_gap() {
     let all = changes(&world.books, &[], &ChangesQuery::default());
     let gaps = all.iter().find(|it| it.volume.is_some()).map(|it| it.gaps.len());
     assert_eq!(gaps, Some(1), "{all:?}");
+}
+
+#[test]
+fn what_a_volume_shows_between_sweeps_waits_for_the_files() {
+    let mut world = World::new();
+    let used = |world: &World| world.books.volumes["couchdb@a"].bytes;
+    let before = used(&world);
+    world.foreign += 10 * MIB;
+    for seconds in [60, 120] {
+        let disks = world.disks();
+        world.books.measure(&disks, START.plus(Duration::from_secs(seconds)));
+    }
+    assert_eq!(used(&world), before, "a file may have grown");
+    world.now = START.plus(Duration::from_secs(300));
+    world.sweep();
+    let grown = i64::try_from(10 * MIB).unwrap();
+    assert_eq!(
+        (used(&world), causes(&world, Some("couchdb@a"))[&Cause::Unaccounted]),
+        (before + grown, grown)
+    );
 }
 
 /// What the scanner says after a sweep: a node with 40 MiB, and 60 MiB of index files, which are shown there or counted
