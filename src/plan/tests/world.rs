@@ -66,6 +66,7 @@ pub(super) struct WorldSpec {
     pub(super) suspended: Vec<u8>,
     under_pressure: u8,
     in_maintenance: u8,
+    upgrading: u8,
     last_starts: Vec<(usize, u64)>,
     /// Node, seconds of work, how many of two jobs have ended, seconds since then.
     busy: Vec<(usize, u64, u8, u64)>,
@@ -106,6 +107,11 @@ prop_compose! {
     }
 }
 
+/// A bit for each node; mostly none.
+fn some_nodes() -> impl Strategy<Value = u8> {
+    prop_oneof![3 => Just(0), 1 => 0..8_u8]
+}
+
 prop_compose! {
     fn any_present()(
         jobs in proptest::collection::vec((0..20_usize, 1..4_usize, any::<bool>(), rarely(), 0..40_u64), 0..3),
@@ -115,7 +121,7 @@ prop_compose! {
         started in proptest::collection::vec((0..20_usize, 0..40_u64), 0..2),
         orders in proptest::collection::vec((0..20_usize, 0..90_u64, any::<bool>()), 0..3),
         suspended in proptest::collection::vec(0..40_u8, 0..2),
-        (pressed, maintained) in (prop_oneof![3 => Just(0), 1 => 0..8_u8], prop_oneof![3 => Just(0), 1 => 0..8_u8]),
+        [pressed, maintained, upgrading] in [some_nodes(), some_nodes(), some_nodes()],
         last_starts in proptest::collection::vec((0..4_usize, 0..60_u64), 0..2),
         busy in proptest::collection::vec((0..4_usize, 0..60_u64, 0..3_u8, 0..60_u64), 0..3),
         acting in proptest::option::of(0..120_u64),
@@ -124,7 +130,7 @@ prop_compose! {
         journal_trouble in rarely(),
     ) -> WorldSpec {
         WorldSpec {
-            jobs, polled, backoffs, rounds, started, orders, suspended, under_pressure: pressed, in_maintenance: maintained, last_starts, busy, enforcing_ago: acting, spent,
+            jobs, polled, backoffs, rounds, started, orders, suspended, under_pressure: pressed, in_maintenance: maintained, upgrading, last_starts, busy, enforcing_ago: acting, spent,
             rate, journal_trouble,
             nodes: 1, dbs: Vec::new(), channels: Vec::new(), strict: false, enforce: true,
             limits: (0, 0, 0, 0, true), duty: 100, blind: 0, keep_free: 0, views: EnforceViews::All,
@@ -198,6 +204,7 @@ pub(super) fn any_calm_spec() -> impl Strategy<Value = WorldSpec> {
             suspended: Vec::new(),
             under_pressure: 0,
             in_maintenance: 0,
+            upgrading: 0,
             polled: u8::MAX,
             journal_trouble: false,
             started: Vec::new(),
@@ -382,6 +389,7 @@ impl WorldSpec {
             let pressure = NodePressure {
                 hold: (self.under_pressure & (1 << at) != 0).then_some(held),
                 maintenance_since: (self.in_maintenance & (1 << at) != 0).then_some(at_ago(6)),
+                upgrade_since: (self.upgrading & (1 << at) != 0).then_some(at_ago(7)),
                 ..NodePressure::default()
             };
             (node_ix(at + 1), pressure)

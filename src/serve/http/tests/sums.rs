@@ -378,7 +378,7 @@ async fn what_a_compaction_taught_and_local_databases_have_one_value() {
     assert_eq!(of_orders.reclaimable_bytes, Some(10 * MIB));
     let explained: report::Explanations = surface.answer("/api/v1/explain?target=orders").await;
     let by_sizes = explained.targets.first().and_then(|it| it.reclaimable_by_sizes).unwrap();
-    assert!((49 * MIB..=50 * MIB).contains(&by_sizes), "{by_sizes}");
+    assert!(by_sizes > 45 * MIB, "{by_sizes}");
     assert_one(
         "reclaimable",
         &[
