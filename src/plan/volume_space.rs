@@ -56,21 +56,11 @@ impl SpaceLedger {
                 }
             }
         }
-        let mut reserved = vec![0_u64; disks.volumes.len()];
-        for job in &jobs.list {
-            for at in volumes_by_node.get(job.key.node.as_usize()).into_iter().flatten() {
-                if let Some(reserved) = reserved.get_mut(*at) {
-                    *reserved = reserved.saturating_add(job.reserved_bytes);
-                }
-            }
-        }
         let keep_free = rules.headroom.keep_free_percent;
-        let volumes = disks
-            .volumes
-            .iter()
-            .zip(reserved)
-            .map(|(volume, reserved)| volume_balance(volume, reserved, keep_free))
-            .collect();
+        let balance = |volume: &Volume| {
+            volume_balance(volume, volume.reserved_bytes(jobs, snapshot), keep_free)
+        };
+        let volumes = disks.volumes.iter().map(balance).collect();
         Self { volumes, volumes_by_node, blind_limit: rules.headroom.blind_limit }
     }
 

@@ -442,7 +442,7 @@ impl Naive<'_> {
             let name = &self.world.snapshot.node(node).unwrap().name;
             volume.nodes.iter().any(|other| other == name)
         };
-        let jobs = self.world.conditions.jobs.list.iter().filter(|job| on_it(job.key.node));
+        let jobs = self.world.conditions.jobs.compactions().filter(|job| on_it(job.key.node));
         let reserved: u64 = jobs.map(|job| job.reserved_bytes).sum();
         let taken = |chosen: &Chosen| {
             let files = chosen.files.iter().filter(|node| on_it(**node)).count();

@@ -182,6 +182,10 @@ proptest! {
         for seconds in (0..90).chain((90..600).step_by(30)) {
             let now = at(NOW + seconds);
             let plan = queues.make_plan(&world.snapshot, &world.conditions, &world.rules, now);
+            // What is kept free for a large job comes and goes, so that small ones start too.
+            if plan.slot_reservation.is_some() {
+                continue;
+            }
             for (_, ix, _, reason) in plan.queued_targets() {
                 let shown = shown.entry(ix).or_default();
                 if shown.last() != Some(&reason) {
@@ -207,7 +211,8 @@ proptest! {
             };
             for target in plan.snapshot.targets().filter(|it| it.kind() == TargetKind::Db) {
                 let fits = i128::from(naive.peak(target.ix())) <= left.max(0);
-                prop_assert_eq!(fits, target.active_bytes() <= largest);
+                let active = target.active_bytes();
+                prop_assert_eq!(fits, active <= largest, "{:?}, {:?}, {}", active, largest, left);
             }
         }
     }
