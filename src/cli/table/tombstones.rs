@@ -15,8 +15,7 @@ use crate::{
 /// The answer as text.
 pub(in crate::cli) fn tombstones(answer: &TombstonesAnswer, width: u16) -> String {
     let mut text = String::new();
-    let sentences = [Some(count(answer)), Some(size(answer)), Some(age(answer)), slowest(answer)];
-    for sentence in sentences.into_iter().flatten() {
+    for sentence in [count(answer), size(answer), age(answer), slowest(answer)] {
         text.push_str(&paragraph(&printable(&sentence), width));
     }
     if !answer.peers.is_empty() {
@@ -96,13 +95,18 @@ fn age(answer: &TombstonesAnswer) -> String {
 }
 
 /// The one that everybody else would have to wait for.
-fn slowest(answer: &TombstonesAnswer) -> Option<String> {
-    let peer = answer.slowest()?;
+fn slowest(answer: &TombstonesAnswer) -> String {
+    let Some(peer) = answer.slowest() else {
+        let known = if answer.unknown.is_empty() { "No" } else { "As far as could be read, no" };
+        return format!(
+            "{known} replication keeps a checkpoint in it. A client that follows _changes leaves no trace: ask who does."
+        );
+    };
     let seen = peer.last_seen.as_deref().map_or_else(
         || "it is unknown when it last read".to_owned(),
         |at| format!("it last read at {at}"),
     );
-    Some(match peer.behind {
+    match peer.behind {
         Some(0) => "Everyone with a checkpoint has read every deletion.".to_owned(),
         Some(behind) => format!(
             "The slowest reader is {}, {} changes behind; {seen}.",
@@ -110,7 +114,7 @@ fn slowest(answer: &TombstonesAnswer) -> Option<String> {
             grouped(behind)
         ),
         None => format!("How far {} has read is unknown; {seen}.", peer.name),
-    })
+    }
 }
 
 fn peers(peers: &[PeerLine], width: u16) -> String {
@@ -151,6 +155,18 @@ mod tests {
         let is_pasted = |line: &str| line.starts_with("    ");
         let wide = text.lines().find(|line| line.chars().count() > 80 && !is_pasted(line));
         assert_eq!(wide, None);
+    }
+
+    #[test]
+    fn database_without_checkpoints_may_still_have_readers() {
+        let mut facts = TombstoneFacts::example("orders", AutoPurge::Unknown);
+        facts.peers.clear();
+        let says =
+            |facts: &TombstoneFacts| tombstones(&TombstonesAnswer::of(facts, None, &[]), 240);
+        let text = says(&facts);
+        assert!(text.contains("No replication keeps a checkpoint in it. A client"), "{text}");
+        facts.problems.push("node b did not answer".to_owned());
+        assert!(says(&facts).contains("As far as could be read, no replication"));
     }
 
     #[test]
