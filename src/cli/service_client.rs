@@ -625,6 +625,7 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut servers = JoinSet::new();
         servers.spawn(async move { axum::serve(listener, router).await });
+        let _installed = rustls::crypto::ring::default_provider().install_default();
         (ServiceLogin::default().client(&url).unwrap(), servers)
     }
 

@@ -138,8 +138,12 @@ pub fn unanswered_nodes(plan: &Plan) -> Vec<String> {
 
 /// What the silence of these nodes means; `None` if there are none.
 pub fn unanswered_in_words(nodes: &[String]) -> Option<String> {
-    let says =
-        || format!("No answer from {}: sizes there are as they were last read.", listed(nodes));
+    let says = || {
+        format!(
+            "No answer from {}: sizes there are as they were last read, or unknown.",
+            listed(nodes)
+        )
+    };
     (!nodes.is_empty()).then(says)
 }
 

@@ -45,7 +45,7 @@ pub struct Databases {
     pub offset: usize,
     /// Maximum number of databases on a page.
     pub limit: usize,
-    /// The nodes that do not answer: sizes there are as they were last read.
+    /// The nodes that do not answer: sizes there are as they were last read, or unknown.
     #[serde(default)]
     pub unanswered: Vec<String>,
     /// The databases.

@@ -35,7 +35,7 @@ pub struct Explanations {
     /// The cluster's only node; null if it has several.
     #[serde(default)]
     pub only_node: Option<String>,
-    /// The nodes that do not answer: sizes there are as they were last read.
+    /// The nodes that do not answer: sizes there are as they were last read, or unknown.
     #[serde(default)]
     pub unanswered: Vec<String>,
     /// The targets.

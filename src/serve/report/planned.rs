@@ -62,7 +62,7 @@ pub struct Planned {
     /// The cluster's only node; null if it has several.
     #[serde(default)]
     pub only_node: Option<String>,
-    /// The nodes that do not answer: sizes there are as they were last read.
+    /// The nodes that do not answer: sizes there are as they were last read, or unknown.
     #[serde(default)]
     pub unanswered: Vec<String>,
     /// Number of waiting targets that do not start.

@@ -371,7 +371,7 @@ async fn advice_lists_muted_findings_but_sums_without_them() {
     assert_eq!(
         (found.says.as_str(), found.gain_bytes),
         (
-            "About 276 MiB reclaimable and at least 500 MiB in unused files, of at least 810 MiB on disk. 1 recommendation. 1 muted. The directories of 2 nodes are not read: leftovers, trash and the sizes of stale indexes are unknown there. No answer from couchdb@b: sizes there are as they were last read.",
+            "About 276 MiB reclaimable and at least 500 MiB in unused files, of at least 810 MiB on disk. 1 recommendation. 1 muted. The directories of 2 nodes are not read: leftovers, trash and the sizes of stale indexes are unknown there. No answer from couchdb@b: sizes there are as they were last read, or unknown.",
             70 << 20
         )
     );

@@ -640,7 +640,7 @@ async fn unused_files_are_unknown_where_no_directory_is_read() {
     draft.update_node(node, |node| node.is_up = Some(false));
     surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
     let advice = Advice::of(&AdviceView::found(Vec::new(), NOW), &surface.state.plan.borrow(), NOW);
-    let away = " No answer from couchdb@a: sizes there are as they were last read.";
+    let away = " No answer from couchdb@a: sizes there are as they were last read, or unknown.";
     assert!(advice.says.ends_with(away), "{}", advice.says);
 
     // Nothing at all is known of the sizes of shards, but those of views are: a lower bound.
