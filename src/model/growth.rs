@@ -59,6 +59,23 @@ pub struct ExpectedRate {
     pub days: f64,
 }
 
+/// The growth of a file from now on, no farther than it was watched for long enough to tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GrowthAhead {
+    file: ExpectedRate,
+    active: ExpectedRate,
+    /// How far ahead it is known.
+    pub reach: Duration,
+}
+
+impl GrowthAhead {
+    /// Bytes by which the file and its live bytes grow within a time; what is beyond the reach adds nothing.
+    pub fn within(self, span: Duration) -> (f64, f64) {
+        let span = span.min(self.reach);
+        (self.file.bytes_within(span), self.active.bytes_within(span))
+    }
+}
+
 /// A time ahead in the form that rates need, calculated once for all targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TimeAhead {
@@ -221,16 +238,11 @@ impl Growth {
         Some((expected(self.file), expected(self.active)))
     }
 
-    /// Bytes by which its file and its live bytes grow within a time, as far as they were watched for long enough to tell:
-    /// what is farther ahead adds nothing. `None` until they were watched long enough for any time.
-    pub fn bytes_within(self, span: Duration, now: Moment) -> Option<(f64, f64)> {
-        let watched = self.watched(now).filter(|watched| *watched >= MIN_WATCHED)?;
-        if self.file == RateMeans::default() && self.active == RateMeans::default() {
-            return Some((0.0, 0.0));
-        }
-        let span = span.min(watched.saturating_mul(REACH_FACTOR));
+    /// Its growth from now on, as far as it was watched for long enough to tell; `None` until it was watched long enough
+    /// for any time.
+    pub fn ahead(self, now: Moment) -> Option<GrowthAhead> {
         let (file, active) = self.expected(now)?;
-        Some((file.bytes_within(span), active.bytes_within(span)))
+        Some(GrowthAhead { file, active, reach: self.watched(now)?.saturating_mul(REACH_FACTOR) })
     }
 
     /// The rates of its file and of its live bytes over the last days, in bytes per second; `None`
@@ -312,10 +324,10 @@ mod tests {
     fn load_of_minutes_is_not_extrapolated_to_a_week() {
         let growth = growth(&[reading(0, 0, 0), reading(1_200, 7_200, 7_200)]);
         let now = at(1_200);
-        let ahead = |span| growth.bytes_within(Duration::from_secs(span), now).unwrap().0;
+        let ahead = |span| growth.ahead(now).unwrap().within(Duration::from_secs(span)).0;
         assert!(near(ahead(600), 3_600.0), "{}", ahead(600));
         assert!(near(ahead(7 * 24 * HOUR), 2.0 * 7_200.0), "{}", ahead(7 * 24 * HOUR));
-        assert_eq!(growth.bytes_within(Duration::from_secs(60), at(300)), None);
+        assert_eq!(growth.ahead(at(300)), None);
     }
 
     #[test]

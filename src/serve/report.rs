@@ -206,8 +206,7 @@ pub struct Target {
     pub deleted_docs: Option<u64>,
     /// Number of changes that the view has not indexed; null for other targets.
     pub updates_pending: Option<u64>,
-    /// Sequence of the last purge of a shard with more than a thousand purges, or of the last purge that a view
-    /// index has processed.
+    /// Sequence of the last purge of a shard that has any, or of the last purge that a view index has processed.
     pub purge_seq: Option<u64>,
     /// The collator versions that one copy of the view names; null for other targets.
     pub collator_versions: Option<Vec<String>>,
@@ -309,7 +308,8 @@ impl Explained {
         let part_of = key(target).filter(|_| target.is_part());
         let part_of = part_of.and_then(|key| Some(views.0.get(&key)?.to_string()));
         let scores = ChannelScore::all(plan, target);
-        let reclaimable_by_sizes = target.reclaimable_by_sizes();
+        let learned = target.reclaimable_bytes();
+        let reclaimable_by_sizes = target.reclaimable_by_sizes().filter(|it| Some(*it) > learned);
         let target = Target::of(plan, target);
         Self { target, why, fresh, reclaimable_by_sizes, scores, start, ordered, part_of }
     }

@@ -558,7 +558,8 @@ fn local_node(settings: &Settings, data: &Path) -> String {
 /// renamed, or whose files were restored, is no mistake.
 pub fn owner_problem(settings: &Settings) -> Option<String> {
     let data = settings.files.data_dir.as_ref()?;
-    let (node, owner) = settings.nodes.only().zip(datadir::directory_owner(data))?;
+    let node = settings.nodes.only()?;
+    let owner = datadir::directory_owner(data)?;
     let data = data.display();
     (node != owner).then(|| {
         format!(

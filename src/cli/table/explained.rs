@@ -262,9 +262,7 @@ fn add_measurements(explained: &Explained, lines: &mut Lines) {
             format!(": a compaction would leave {leaves} (confidence {confidence})")
         });
         let frees = size_or_unknown(target.reclaimable_bytes);
-        let by_sizes =
-            explained.reclaimable_by_sizes.filter(|sizes| Some(*sizes) > target.reclaimable_bytes);
-        let by_sizes = by_sizes.map(|sizes| {
+        let by_sizes = explained.reclaimable_by_sizes.map(|sizes| {
             format!(
                 "; {} by its sizes alone, if nothing writes to it meanwhile",
                 bytes(Some(sizes))

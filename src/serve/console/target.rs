@@ -146,7 +146,7 @@ type Fact<'a> = (&'a str, &'a str, Markup, bool, &'a [&'a str]);
 
 /// The facts to show for a target: the known ones, and those that its kind should have.
 fn facts(explained: &Explained) -> Vec<Fact<'_>> {
-    let Explained { target, reclaimable_by_sizes, .. } = explained;
+    let Explained { target, reclaimable_by_sizes: by_sizes, .. } = explained;
     const FILES: &[&str] = &["db", "view"];
     let size =
         |title, fact, value: Option<u64>| (title, fact, bytes(value), value.is_some(), FILES);
@@ -154,14 +154,19 @@ fn facts(explained: &Explained) -> Vec<Fact<'_>> {
         (title, fact, counted(value), value.is_some(), kinds)
     };
     let ratio = target.ratio;
-    let if_calm = reclaimable_by_sizes.filter(|bytes| Some(*bytes) > target.reclaimable_bytes);
     let all: [Fact<'_>; 11] = [
         size("on disk", "file_bytes", target.file_bytes),
         size("live, as CouchDB counts", "active_bytes", target.active_bytes),
         size("uncompressed", "external_bytes", target.external_bytes),
         size("after a compaction, predicted", "", target.predicted_bytes),
         size("reclaimable", "", target.reclaimable_bytes),
-        ("reclaimable if nothing is written meanwhile", "", bytes(if_calm), if_calm.is_some(), &[]),
+        (
+            "reclaimable if nothing is written meanwhile",
+            "",
+            bytes(*by_sizes),
+            by_sizes.is_some(),
+            &[],
+        ),
         ("ratio of file to live bytes", "", number(ratio), ratio.is_some(), FILES),
         of("documents", "docs", target.docs, &["db"]),
         of("deleted documents", "deleted_docs", target.deleted_docs, &["db"]),

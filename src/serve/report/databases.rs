@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     model::{
-        growth::REACH_FACTOR,
         records::{JobResult, Outcome},
         rounding::to_bytes,
         target::TargetKind,
@@ -278,31 +277,27 @@ impl DatabaseLine {
 struct ExpectedGrowth {
     day: f64,
     week: f64,
-    /// The longest time for which one of the files was watched.
-    watched: Duration,
+    /// How far ahead the growth of one of the files is known.
+    reach: Duration,
 }
 
 impl ExpectedGrowth {
     fn add(&mut self, target: TargetRef<'_>, now: Moment) {
-        let (growth, copies) = (target.growth(), f64::from(target.file_count()));
-        let within = |span| growth.bytes_within(span, now).map(|(file, _)| file * copies);
-        if let (Some(day), Some(week)) = (within(DAY), within(WEEK)) {
-            let watched = growth.watched(now).unwrap_or_default();
-            self.merge(Self { day, week, watched });
-        }
+        let Some(growth) = target.growth().ahead(now) else { return };
+        let bytes = |span| growth.within(span).0 * f64::from(target.file_count());
+        self.merge(Self { day: bytes(DAY), week: bytes(WEEK), reach: growth.reach });
     }
 
     fn merge(&mut self, other: Self) {
         self.day += other.day;
         self.week += other.week;
-        self.watched = self.watched.max(other.watched);
+        self.reach = self.reach.max(other.reach);
     }
 
     /// Growth within a day or a week; `None` until it was watched for long enough.
     fn within(self, span: Duration) -> Option<u64> {
         let bytes = if span > DAY { self.week } else { self.day };
-        let is_known = self.watched.saturating_mul(REACH_FACTOR) >= span;
-        is_known.then(|| to_bytes(bytes.max(0.0)))
+        (self.reach >= span).then(|| to_bytes(bytes.max(0.0)))
     }
 }
 

@@ -67,13 +67,12 @@ impl Stuck<'_> {
     /// Days until not even its live data fits beside it, by its growth; none if growth is unknown
     /// or too slow.
     fn days_until_no_split_fits(&self, situation: &Situation<'_>) -> Option<u64> {
-        let (growth, room) = (self.target.growth(), self.room.limit() as f64);
+        let growth = self.target.growth().ahead(situation.now)?;
+        let room = self.room.limit() as f64;
         (0..=MAX_DAYS).find(|days| {
             let span = Duration::from_secs(days * 86_400);
-            let grown = growth.bytes_within(span, situation.now);
-            grown.is_some_and(|(file, active)| {
-                self.live_bytes as f64 + active > room - file.max(0.0)
-            })
+            let (file, active) = growth.within(span);
+            self.live_bytes as f64 + active > room - file.max(0.0)
         })
     }
 }
