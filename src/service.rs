@@ -423,6 +423,7 @@ fn allowed(settings: &Settings) -> http::Allow {
     http::Allow {
         lifecycle: settings.web.enable_lifecycle,
         admin: settings.web.enable_admin_api,
+        mcp: settings.web.enable_mcp,
         names: [signals::host_names(), settings.web.allowed_hosts.clone()].concat().into(),
     }
 }

@@ -135,6 +135,13 @@ pub(super) enum Command {
     /// Events of databases are left out unless --all asks for them. With --follow it continues with
     /// new events, even across restarts of the service.
     Events(EventsArgs),
+    /// Let an assistant ask a running recliner, over the Model Context Protocol.
+    ///
+    /// The assistant starts this command and speaks with it over standard input and output. It can read what
+    /// the API shows, and the book; it can change nothing.
+    ///
+    /// claude mcp add recliner -- recliner mcp --recliner.url http://127.0.0.1:10984
+    Mcp(McpArgs),
     /// Exit with status 0 if a running recliner responds, otherwise with 1.
     ///
     /// For containers without a shell, and other monitors that can only run a program.
@@ -293,6 +300,10 @@ pub(super) struct WebArgs {
     /// machine they need a user of --web.config.file
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
+    /// Let assistants ask over the Model Context Protocol at /mcp; they can read what the API shows, and
+    /// change nothing
+    #[arg(long = "web.enable-mcp")]
+    pub(super) mcp: bool,
     /// A host name that clients use for this service, besides addresses, localhost and this machine's host
     /// name. Requests with any other name are refused unless they have a user
     #[arg(long = "web.allowed-host", value_name = "NAME")]
@@ -896,6 +907,12 @@ pub(super) struct MixinArgs {
     /// The program that reads the rules or dashboards
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(super) format: Option<MixinFormat>,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct McpArgs {
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
 }
 
 /// A set of alerts.

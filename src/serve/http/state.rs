@@ -96,6 +96,8 @@ pub struct ConfigStatus {
 pub struct Allow {
     /// Reload and quit.
     pub lifecycle: bool,
+    /// Questions of assistants, over the Model Context Protocol.
+    pub mcp: bool,
     /// All other orders. Suspend, resume and backup are always allowed over the Unix socket.
     pub admin: bool,
     /// Host names of this machine, besides localhost, addresses and the names in its certificate. A
