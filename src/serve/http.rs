@@ -44,6 +44,7 @@ mod turn;
 mod updates;
 mod web;
 mod what_if;
+mod xray;
 
 pub(crate) use what_if::smoosh_channels;
 
@@ -88,6 +89,7 @@ fn routes() -> Vec<Route> {
         forecasts::routes(),
         advice::routes(),
         preflight::routes(),
+        xray::routes(),
         journal::routes(),
         backup::routes(),
         admin::routes(),
