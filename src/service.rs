@@ -260,6 +260,7 @@ impl Service {
             takeovers: takeover.takeovers,
             node_settings,
             designs: monitor.design_reader(),
+            xrays: monitor.start_xrays(&mut tasks),
             certificates: certificates_rx,
             builds: warmer.builds,
             registry,

@@ -9,6 +9,7 @@ pub mod node_settings;
 pub mod present_design;
 pub mod request_metrics;
 pub mod tombstones;
+pub mod xray;
 
 use crate::table::Snapshot;
 use std::{collections::BTreeSet, sync::Arc};

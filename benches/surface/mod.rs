@@ -148,6 +148,7 @@ fn router_over(plan: watch::Receiver<Arc<Plan>>) -> (Router, impl Sized) {
         takeovers: watch::channel(Arc::default()).1,
         node_settings: watch::channel(Arc::default()).1,
         designs: Arc::new(NoDesigns),
+        xrays: recliner::scan::xrays::XrayHandle::none(),
         builds: watch::channel(Arc::default()).1,
         certificates: watch::channel(couchdb_client::CertificateEnds::default()).1,
         couchdb: watch::channel(Arc::from([])).1,

@@ -16,6 +16,7 @@ mod database;
 mod databases;
 mod events;
 mod frame;
+mod inside;
 mod jobs;
 mod nodes;
 mod overview;

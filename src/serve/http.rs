@@ -45,6 +45,7 @@ mod turn;
 mod updates;
 mod web;
 mod what_if;
+mod xray;
 
 pub(crate) use what_if::smoosh_channels;
 
@@ -90,6 +91,7 @@ fn routes() -> Vec<Route> {
         forecasts::routes(),
         advice::routes(),
         preflight::routes(),
+        xray::routes(),
         journal::routes(),
         backup::routes(),
         admin::routes(),

@@ -90,6 +90,7 @@ use crate::{
         target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
     },
     plan::{Decision, Plan, Refusal, RefusalClass},
+    sources::inventory::InsideLine,
     table::{DbIx, Snapshot, TargetIx, TargetRef},
     text::{Label, listed},
 };
@@ -249,6 +250,9 @@ pub struct Explained {
     /// suggest, as writes beside it make it do; null where sizes are all that is known.
     #[serde(default)]
     pub reclaimable_by_sizes: Option<u64>,
+    /// The last X-ray of its file; null if there was none.
+    #[serde(default)]
+    pub xray: Option<InsideLine>,
     /// The target's score in every channel for its kind, in the channels' order.
     #[serde(default)]
     pub scores: Vec<ChannelScore>,
@@ -310,8 +314,9 @@ impl Explained {
         let scores = ChannelScore::all(plan, target);
         let learned = target.reclaimable_bytes();
         let reclaimable_by_sizes = target.reclaimable_by_sizes().filter(|it| Some(*it) > learned);
+        let xray = target.inside().map(InsideLine::of);
         let target = Target::of(plan, target);
-        Self { target, why, fresh, reclaimable_by_sizes, scores, start, ordered, part_of }
+        Self { target, why, fresh, reclaimable_by_sizes, xray, scores, start, ordered, part_of }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     ledger::Books,
     model::channel::Mode,
     plan::Plan,
-    scan,
+    scan::{self, xrays::XrayHandle},
     serve::report::SimulatedWeek,
     sources::{node_settings::NodeSettings, present_design::DesignReader},
     store::journal::Journal,
@@ -138,6 +138,8 @@ pub struct AppState {
     pub node_settings: watch::Receiver<Arc<NodeSettings>>,
     /// Reads design documents.
     pub designs: Arc<dyn DesignReader>,
+    /// What the bytes of databases' files are.
+    pub xrays: XrayHandle,
     /// When the certificates for connections to CouchDB expire.
     pub certificates: watch::Receiver<CertificateEnds>,
     /// Indexes that lag, and their builds.

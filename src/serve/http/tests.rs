@@ -31,7 +31,7 @@ use crate::{
         target::TargetState,
     },
     plan::{Conditions, Plan, Queues},
-    scan::{Progress, ScanStatus},
+    scan::{Progress, ScanStatus, xrays::XrayHandle},
     sources::present_design::DesignReader,
     table::{
         DbName, Draft, NodeSmoosh, PriorityRange, ShardMapEntry, SmooshChannel, Snapshot, TargetIx,
@@ -286,6 +286,7 @@ impl Surface {
             takeovers: watch::channel(Arc::default()).1,
             node_settings: watch::channel(Arc::default()).1,
             designs: Arc::new(Designs(Ok(None))),
+            xrays: XrayHandle::none(),
             certificates: watch::channel(CertificateEnds::default()).1,
             builds: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),
