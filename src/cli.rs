@@ -29,6 +29,7 @@ mod output;
 mod plan;
 mod preflight;
 mod read_once;
+mod reads;
 mod report;
 mod restore_smoosh;
 mod scan;
@@ -196,6 +197,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Advise(args) => advise::run(args).await,
             Command::Preflight(args) => preflight::run(args).await,
             Command::Tombstones(args) => tombstones::run(args).await,
+            Command::Reads(args) => reads::run(args).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,
             Command::Health(args) => health::run(args).await,

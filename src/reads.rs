@@ -1,0 +1,10 @@
+//! Who reads the indexes: access logs are read and followed, and what other recliners read of theirs is fetched.
+//!
+//! Owns the files and how far each was read, and the form in which one recliner tells another. The sums and what they
+//! cover are [`crate::model::reads`].
+
+mod answer;
+mod log_file;
+
+pub use answer::{LogSource, LogUse, ReadsAnswer};
+pub use log_file::{ReadLog, read_stream};
