@@ -197,6 +197,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Advise(args) => advise::run(args).await,
             Command::Preflight(args) => preflight::run(args).await,
             Command::Tombstones(args) => tombstones::run(args).await,
+            Command::Indexes(args) => reads::indexes(args).await,
             Command::Reads(args) => reads::run(args).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,

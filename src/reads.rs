@@ -4,7 +4,10 @@
 //! cover are [`crate::model::reads`].
 
 mod answer;
+mod follower;
 mod log_file;
+mod task;
 
 pub use answer::{LogSource, LogUse, ReadsAnswer};
 pub use log_file::{ReadLog, read_stream};
+pub use task::{ReadsInputs, ReadsTask, TaskSettings};

@@ -119,6 +119,10 @@ pub(super) enum Command {
     /// It reads their sizes, the checkpoints of replications and of CouchDB itself, and prints the choices with
     /// their risks. Nothing is changed.
     Tombstones(TombstonesArgs),
+    /// Print the view indexes with what they take, what building them costs, and who reads them.
+    ///
+    /// A running recliner knows the readers from the access logs that reads.logs names, here or on sidecars.
+    Indexes(IndexesArgs),
     /// Print who reads the indexes, from access logs.
     ///
     /// It reads CouchDB's own log, HAProxy's, and the common, combined and JSON formats of nginx and Traefik, also
@@ -558,6 +562,20 @@ pub(super) struct TombstonesArgs {
     #[command(flatten)]
     pub(super) source: SourceArgs,
     /// Text for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct IndexesArgs {
+    /// Only the indexes of this database
+    pub(super) db: Option<String>,
+    /// The maximum number of indexes, the largest first
+    #[arg(long, value_name = "COUNT", default_value_t = 25)]
+    pub(super) limit: usize,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// A table for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
 }

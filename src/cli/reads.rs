@@ -1,11 +1,12 @@
-//! `recliner reads`: who reads the indexes, from logs or from a running recliner.
+//! `recliner reads` and `recliner indexes`: who reads the indexes, from logs or from a running recliner.
 //!
 //! Reads the logs that are named, and sends nothing but a request to a running recliner. Changes nothing.
 
-use super::{CommandError, Exit, args::ReadsArgs, output::print_error, printable, table};
+use super::{CommandError, Exit, args::{IndexesArgs, ReadsArgs}, output::print_error, printable, table};
 use crate::{
     model::reads::Reads,
     reads::{ReadLog, ReadsAnswer, read_stream},
+    serve::report::Indexes,
 };
 use access_log::LogReads;
 use std::{io, path::Path};
@@ -17,6 +18,16 @@ pub(super) async fn run(args: ReadsArgs) -> Result<Exit, CommandError> {
         of_logs(&args)
     };
     args.format.print(&answer, table::reads)?;
+    answer.problems.iter().for_each(|why| print_error(&printable(why)));
+    Ok(if answer.problems.is_empty() { Exit::Done } else { Exit::Incomplete })
+}
+
+pub(super) async fn indexes(args: IndexesArgs) -> Result<Exit, CommandError> {
+    let limit = args.limit.to_string();
+    let mut query = vec![("limit", &*limit)];
+    query.extend(args.db.as_deref().map(|db| ("db", db)));
+    let answer: Indexes = args.service.client()?.get("/api/v1/indexes", &query).await?;
+    args.format.print(&answer, table::indexes)?;
     answer.problems.iter().for_each(|why| print_error(&printable(why)));
     Ok(if answer.problems.is_empty() { Exit::Done } else { Exit::Incomplete })
 }

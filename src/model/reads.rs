@@ -167,15 +167,51 @@ impl Reads {
             && nodes.iter().all(|node| own(node) | proxies.unwrap_or_default() == WHOLE)
     }
 
+    /// For how many whole days nobody has read what is asked about, while every request was known and its design
+    /// documents existed unchanged: the first day and their number. `None` if it was read lately, or if it is unknown.
+    pub fn unread(
+        &self,
+        asked: Asked<'_>,
+        covered: Option<(Day, Day)>,
+        now: Moment,
+    ) -> Option<(Day, u32)> {
+        let (mut since, until) = covered?;
+        for design in asked.designs {
+            since = since.max(self.known_since(asked.db, design)?);
+        }
+        if let Some(last) = self.readers(asked, now).last {
+            since = since.max(Day(last.0 + 1));
+        }
+        (since <= until).then(|| (since, until.since(since) + 1))
+    }
+
     /// Since when a design document exists unchanged, as far as logs and recliner tell.
     pub fn known_since(&self, db: &str, design: &str) -> Option<Day> {
         let uses = || self.sources.values().flat_map(|source| source.of(db, design));
         let written = uses().filter(|(key, _)| key.how == How::Written);
         let written = written.map(|(_, sum)| sum.last).max();
-        let seen = uses().map(|(_, sum)| sum.first).min();
+        // That it was asked for in vain does not show that it exists.
+        let seen = uses().filter(|(key, _)| key.how != How::Refused);
+        let seen = seen.map(|(_, sum)| sum.first).min();
         let own = self.known.get(&(db.to_owned(), design.to_owned())).copied();
         let first = seen.into_iter().chain(own).min()?;
         Some(written.map_or(first, |written| written.max(first)))
+    }
+
+    /// The views of design documents that logs name.
+    pub fn views<'a>(&'a self, db: &'a str, designs: &'a [&'a str]) -> BTreeSet<&'a str> {
+        let sources = || self.sources.values();
+        let uses = designs.iter().flat_map(|design| sources().flat_map(|it| it.of(db, design)));
+        let named = uses.filter(|(key, _)| key.how == How::Read && !key.view.is_empty());
+        named.map(|(key, _)| &*key.view).filter(|view| !view.starts_with('_')).collect()
+    }
+
+    /// How often clients asked in vain for a design document's views or functions since a day, as far as it is
+    /// remembered.
+    pub fn refused(&self, db: &str, design: &str, since: Day) -> u64 {
+        let uses = self.sources.values().flat_map(|source| source.of(db, design));
+        let refused = uses.filter(|(key, _)| key.how == How::Refused);
+        refused.flat_map(|(_, sum)| sum.recent.range(since..)).map(|(_, count)| count).sum()
     }
 
     /// Who reads what is asked about.
@@ -186,7 +222,7 @@ impl Reads {
             How::Read => asked.view.is_none_or(|view| key.view == view || key.view.is_empty()),
             How::Find => asked.is_mango,
             How::Function => asked.view.is_none(),
-            How::Seen | How::Written => false,
+            How::Seen | How::Written | How::Refused => false,
         };
         let mut readers = Readers::default();
         let mut days = BTreeSet::new();
@@ -214,6 +250,11 @@ impl Reads {
         }
         readers
     }
+}
+
+/// A day as text.
+pub fn date(day: Day) -> String {
+    Moment::from_unix(day.start()).date()
 }
 
 #[cfg(test)]

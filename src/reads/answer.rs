@@ -1,6 +1,6 @@
 //! `/api/v1/reads`: what logs say, for people and for other recliners.
 
-use crate::model::reads::{Hours, RECENT_DAYS, Reads, SourceReads, UseSum};
+use crate::model::reads::{Hours, RECENT_DAYS, Reads, SourceReads, UseSum, date};
 use access_log::{Class, Day, How, Source, UseKey};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub struct LogUse {
     /// The view or search index (`_search/x`, `_nouveau/x`); empty if none was read, or if the log does not tell.
     pub view: String,
     /// How it was used: `read`; `find`, by a query of Mango; `function`, a filter, update or show function; `seen`, its
-    /// document was read; or `written`.
+    /// document was read; `refused`, a view or function was asked for and is not there; or `written`.
     #[schemars(with = "String")]
     pub how: How,
     /// By which clients, as far as the log has user agents: `browser`, `replicator`, `library` or `unknown`.
@@ -105,11 +105,6 @@ impl LogSource {
         }
         Some((source, reads))
     }
-}
-
-/// A day as text.
-pub(crate) fn date(day: Day) -> String {
-    Moment::from_unix(day.start()).date()
 }
 
 fn day_of(text: &str) -> Option<Day> {

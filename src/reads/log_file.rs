@@ -4,15 +4,19 @@ use access_log::{Line, LineReader, LogReads, read_line};
 use flate2::bufread::MultiGzDecoder;
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom},
     path::Path,
 };
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes that are read at a time.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The first bytes of a compressed file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// The begin of a first line that is compared.
+const MAX_FINGERPRINT_BYTES: usize = 4 << 10;
 
 /// What was read of a log.
 #[derive(Debug, Default)]
@@ -63,11 +67,83 @@ impl ReadLog {
 }
 
 /// Opens a file, and uncompresses it if it is compressed.
-pub(super) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
-    let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(path)?);
-    if file.fill_buf()?.starts_with(&GZIP) {
-        let text = MultiGzDecoder::new(file);
-        return Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, text)));
+fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    Ok(match LogFile::open(path)? {
+        LogFile::Plain(file) => Box::new(file),
+        LogFile::Compressed(text) => Box::new(text),
+    })
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) enum LogFile {
+    Plain(BufReader<File>),
+    Compressed(BufReader<MultiGzDecoder<BufReader<File>>>),
+}
+
+impl LogFile {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(path)?);
+        Ok(if file.fill_buf()?.starts_with(&GZIP) {
+            let text = MultiGzDecoder::new(file);
+            Self::Compressed(BufReader::with_capacity(BUFFER_BYTES, text))
+        } else {
+            Self::Plain(file)
+        })
     }
-    Ok(Box::new(file))
+
+    /// What identifies the text, whatever its file is called and whether it is compressed: its first line. `None`
+    /// until that line is whole.
+    pub(super) fn fingerprint(&mut self) -> io::Result<Option<u64>> {
+        let begin = match self {
+            Self::Plain(file) => file.fill_buf()?,
+            Self::Compressed(text) => text.fill_buf()?,
+        };
+        let begin = &begin[..begin.len().min(MAX_FINGERPRINT_BYTES)];
+        let line = begin.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+        let is_whole = line.ends_with(b"\n") || line.len() == MAX_FINGERPRINT_BYTES;
+        Ok(is_whole.then(|| xxh3_64(line)))
+    }
+
+    /// Continues behind so many bytes of text.
+    pub(super) fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.seek(SeekFrom::Start(bytes)).map(drop),
+            Self::Compressed(text) => io::copy(&mut text.take(bytes), &mut io::sink()).map(drop),
+        }
+    }
+
+    /// Adds lines until the end, or until `max_bytes` of a file that is not compressed; returns the bytes of whole lines
+    /// and whether there may be more.
+    pub(super) fn read(
+        &mut self,
+        log: &str,
+        max_bytes: u64,
+        reads: &mut LogReads,
+    ) -> io::Result<(u64, bool)> {
+        match self {
+            Self::Plain(file) => read_lines(file, log, max_bytes, reads),
+            // To continue, all that comes before would be uncompressed again.
+            Self::Compressed(text) => read_lines(text, log, u64::MAX, reads),
+        }
+    }
+}
+
+fn read_lines(
+    stream: impl BufRead,
+    log: &str,
+    max_bytes: u64,
+    reads: &mut LogReads,
+) -> io::Result<(u64, bool)> {
+    let mut lines = LineReader::new(stream);
+    let (mut seen, mut more) = (0, false);
+    lines.for_each(|line| {
+        if let Line::Request(request) = read_line(line) {
+            reads.add(request, log);
+        }
+        seen += line.len() as u64 + 1;
+        more = seen >= max_bytes;
+        !more
+    })?;
+    Ok((lines.position(), more))
 }

@@ -14,6 +14,7 @@ use crate::{
     model::{
         channel::Mode,
         forecast::GrowthHistories,
+        reads::Reads,
         records::{InMemoryStore, RecoveredState, ScorecardRecords, StateStore},
         settings::{
             ScanViews, Settings,
@@ -22,6 +23,7 @@ use crate::{
         },
     },
     plan::{Rules, disk, planner, pressure},
+    reads::{ReadsInputs, ReadsTask, TaskSettings},
     scan,
     serve::http::smoosh_channels,
     sources::{
@@ -147,6 +149,7 @@ pub struct ClusterMonitor {
     feed_client_settings: latest::Sender<feed_client::FeedSettings>,
     advice_settings: latest::Sender<AdviceSettings>,
     remedy_settings: latest::Sender<RemedySettings>,
+    reads_settings: latest::Sender<TaskSettings>,
     store: Arc<dyn StateStore>,
     /// Kept until the tasks of the scorecard and of advice take them.
     left_records: LeftRecords,
@@ -253,6 +256,7 @@ impl ClusterMonitor {
             feed_client_settings: latest::channel(settings.follow).0,
             advice_settings: latest::channel(settings.advice).0,
             remedy_settings: latest::channel(RemedySettings::from(settings)).0,
+            reads_settings: latest::channel(reads_settings(settings, clock)).0,
             store,
             left_records,
             disks,
@@ -347,11 +351,25 @@ impl ClusterMonitor {
         ledger
     }
 
+    /// Starts the task that follows access logs.
+    pub fn start_reads(
+        &self,
+        journal: Journal,
+        tasks: &mut TaskSet,
+    ) -> latest::Receiver<Arc<Reads>> {
+        let snapshots = self.scanner.snapshots.clone();
+        let settings = self.reads_settings.subscribe();
+        let (task, reads) =
+            ReadsTask::new(self.clock, ReadsInputs { journal, snapshots, settings });
+        tasks.spawn_on_own_thread("reads", task.run(self.stop.clone()));
+        reads
+    }
+
     /// Starts the task that works out advice, once.
     pub fn start_advice(
         &mut self,
         node_settings: latest::Receiver<Arc<NodeSettings>>,
-        histories: latest::Receiver<Arc<GrowthHistories>>,
+        (histories, reads): (latest::Receiver<Arc<GrowthHistories>>, latest::Receiver<Arc<Reads>>),
         tasks: &mut TaskSet,
     ) -> AdviceHandle {
         let sources = AdviceSources {
@@ -362,6 +380,7 @@ impl ClusterMonitor {
             settings: self.advice_settings.subscribe(),
             remedy_settings: self.remedy_settings.subscribe(),
             histories,
+            reads,
         };
         let (task, handle) = AdviceTask::new(self.clock, sources, Arc::clone(&self.store));
         if let Some(recovered) = self.left_records.advice.take() {
@@ -480,6 +499,7 @@ impl ClusterMonitor {
         self.warmer_settings.send_replace(Arc::new(warmer::WarmerSettings::from(new)));
         self.advice_settings.send_replace(new.advice);
         self.remedy_settings.send_replace(new.into());
+        self.reads_settings.send_replace(reads_settings(new, self.clock));
         self.feed_client_settings
             .send_if_modified(|follow| std::mem::replace(follow, new.follow) != new.follow);
         Ok(())
@@ -527,14 +547,22 @@ fn build_source(
         let views = settings.files.view_index_dir.clone();
         FilesSource::new(&node, NodeDirectories { data, views }, clock)
     });
-    let peers = PeersSource::new(&settings.peers, peers_login(), clock).unwrap_or_else(|why| {
-        tracing::error!(%why, "cannot create the client for sidecars");
-        None
-    });
-    let peers = peers.map(|peers| Arc::new(peers) as Arc<dyn Directories>);
+    let peers = peers(settings, clock).map(|peers| Arc::new(peers) as Arc<dyn Directories>);
     let has_couchdb = !settings.couchdb.urls.is_empty();
     let elsewhere = peers.into_iter().chain(directories).collect();
     Arc::new(Sources { http: has_couchdb.then_some(http), files, elsewhere })
+}
+
+/// The sidecars, if there are any.
+fn peers(settings: &Settings, clock: Clock) -> Option<PeersSource> {
+    PeersSource::new(&settings.peers, peers_login(), clock).unwrap_or_else(|why| {
+        tracing::error!(%why, "cannot create the client for sidecars");
+        None
+    })
+}
+
+fn reads_settings(settings: &Settings, clock: Clock) -> TaskSettings {
+    TaskSettings { reads: settings.reads.clone(), peers: peers(settings, clock) }
 }
 
 /// The login for sidecars with users: the same one that commands use for a running recliner.

@@ -63,6 +63,8 @@ pub enum How {
     Seen,
     /// It wrote or deleted the design document.
     Written,
+    /// It asked for a view or a function that is not there.
+    Refused,
 }
 
 /// A coarse class of clients, by their user agent.
@@ -140,8 +142,15 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn request(self) -> Request<'a> {
-        let is_answer = matches!(self.status, 200..=299 | 304);
-        let used = if is_answer { path::used(self.method, self.path, self.agent) } else { None };
+        let used = || path::used(self.method, self.path, self.agent);
+        let used = match self.status {
+            200..=299 | 304 => used(),
+            404 => used().filter(|it| matches!(it.how, How::Read | How::Function)).map(|used| {
+                let view = Cow::Borrowed("");
+                Used { view, how: How::Refused, ..used }
+            }),
+            _ => None,
+        };
         Request { at: self.at, node: self.node.map(Cow::Borrowed), used }
     }
 }

@@ -176,6 +176,7 @@ mod tests {
                     How::Function => "function",
                     How::Seen => "seen",
                     How::Written => "written",
+                    How::Refused => "refused",
                 };
                 format!("{how} {db} {design} {view}").trim_end().to_owned()
             }

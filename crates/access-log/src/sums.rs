@@ -77,6 +77,8 @@ impl DayReads {
     fn count(&mut self, key: UseKey, count: u64) {
         if let Some(known) = self.uses.get_mut(&key) {
             *known = known.saturating_add(count);
+        } else if key.how == How::Refused && self.uses.len() >= MAX_DAY_USES / 10 {
+            // Anybody can ask for what is not there; that must not crowd out what is.
         } else if self.uses.len() < MAX_DAY_USES {
             self.uses.insert(key, count);
         } else {
@@ -130,6 +132,16 @@ impl LogReads {
                 day.broken |= 1 << day.hours.trailing_zeros();
             }
         }
+    }
+
+    /// Number of different uses, of each day.
+    pub fn len(&self) -> usize {
+        self.days.values().map(|day| day.uses.len() + 1).sum()
+    }
+
+    /// Whether no request was added.
+    pub fn is_empty(&self) -> bool {
+        self.days.is_empty()
     }
 
     /// Adds what was read of another part.

@@ -1,9 +1,10 @@
 //! What access logs say about readers, as text.
 
-use super::layout::{Grid, paragraph};
+use super::layout::{Grid, bytes, paragraph};
 use crate::{
     cli::printable,
     reads::{LogSource, LogUse, ReadsAnswer},
+    serve::report::{IndexLine, Indexes},
     text::{counted, three_digits_short},
 };
 use access_log::How;
@@ -18,6 +19,49 @@ pub(in crate::cli) fn reads(answer: &ReadsAnswer, width: u16) -> String {
     }
     let parts: Vec<String> = answer.sources.iter().map(|it| source(it, width)).collect();
     parts.join("\n")
+}
+
+/// The indexes: what the logs cover, and a line for each.
+pub(in crate::cli) fn indexes(answer: &Indexes, width: u16) -> String {
+    let mut text = paragraph(&printable(&answer.says), width);
+    if answer.indexes.is_empty() {
+        text.push_str(&paragraph("No index is known.", width));
+        return text;
+    }
+    text.push_str(
+        &Grid::of(width, &answer.indexes)
+            .text("index", |it| printable(&it.name()))
+            .number("size", |it| bytes(it.file_bytes))
+            .number("waste", |it| bytes(it.reclaimable_bytes))
+            .wide_text("build", |it| it.build_seconds.map_or_else(unknown, |it| it.says_seconds()))
+            .text("last read", last_read)
+            .number("a day", |it| it.reads_per_day.map_or_else(unknown, three_digits_short))
+            .wide_text("by", |it| printable(&it.readers.join(", ")))
+            .wrapped(),
+    );
+    for line in answer.indexes.iter().filter_map(|it| Some((it, it.also_in.as_deref()?))) {
+        let (index, other) = line;
+        let says = format!("All functions of {} are in {other} too.", index.name());
+        text.push_str(&paragraph(&printable(&says), width));
+    }
+    let rest = (answer.total - answer.indexes.len().min(answer.total)) as u64;
+    if rest > 0 {
+        text.push_str(&paragraph(&format!("And {}.", counted(rest, "smaller one", "smaller ones")), width));
+    }
+    text
+}
+
+fn unknown() -> String {
+    "?".to_owned()
+}
+
+/// When an index was last read, or since when it was not.
+fn last_read(index: &IndexLine) -> String {
+    match (&index.last_read, index.unread_days) {
+        (Some(day), _) => day.clone(),
+        (None, Some(days)) => format!("not in {}", counted(days.into(), "day", "days")),
+        (None, None) => unknown(),
+    }
 }
 
 fn source(source: &LogSource, width: u16) -> String {
@@ -60,6 +104,7 @@ fn what(it: &LogUse) -> String {
         How::Find => "(Mango query)".to_owned(),
         How::Function => "(function)".to_owned(),
         How::Written => "(written)".to_owned(),
+        How::Refused => "(not found)".to_owned(),
         How::Seen => "(read)".to_owned(),
     }
 }

@@ -16,7 +16,7 @@ use futures::{
 };
 use reqwest::{Response, StatusCode, header::DATE};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -50,8 +50,9 @@ pub struct PeersSource {
 
 /// The API's envelope, as far as it is used.
 #[derive(Debug, Deserialize)]
-struct Envelope {
-    data: Option<FactsPage>,
+#[serde(bound = "T: DeserializeOwned")]
+struct Envelope<T> {
+    data: Option<T>,
     error: Option<String>,
 }
 
@@ -134,12 +135,30 @@ impl PeersSource {
         peer: &Address,
         after: Option<&TargetId>,
     ) -> Result<(FactsPage, i64, usize), String> {
-        let base = peer.as_str().trim_end_matches('/');
-        let mut at = format!("{base}/api/v1/facts?limit={LINES_PER_PAGE}");
+        let mut path = format!("/api/v1/facts?limit={LINES_PER_PAGE}");
         if let Some(after) = after {
-            at.push_str(&format!("&after={}", encode_part(&after.to_string())));
+            path.push_str(&format!("&after={}", encode_part(&after.to_string())));
         }
-        let mut request = self.http.get(at);
+        self.get(peer, &path, MAX_PAGE_BYTES).await
+    }
+
+    /// The addresses of the sidecars.
+    pub fn addresses(&self) -> &[Address] {
+        &self.peers
+    }
+
+    /// What a sidecar answers to a path, at most so many bytes; the number of seconds by which its clock is ahead, and
+    /// the size of the answer.
+    ///
+    /// # Errors
+    /// Why it gave no answer.
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        peer: &Address,
+        path: &str,
+        max_bytes: usize,
+    ) -> Result<(T, i64, usize), String> {
+        let mut request = self.http.get(format!("{}{path}", peer.as_str().trim_end_matches('/')));
         if let Some(login) = &self.login {
             request = request.basic_auth(&login.0, Some(login.1.expose_secret()));
         }
@@ -152,11 +171,11 @@ impl PeersSource {
             );
         }
         let ahead = ahead(&answer, self.clock.now());
-        let body = fetch::read_body(answer, MAX_PAGE_BYTES).await?;
+        let body = fetch::read_body(answer, max_bytes).await?;
         let strange = || format!("it answered {status} and not as recliner does");
-        let read: Envelope = serde_json::from_slice(&body).map_err(|_| strange())?;
+        let read: Envelope<T> = serde_json::from_slice(&body).map_err(|_| strange())?;
         match (read.data, read.error) {
-            (Some(page), _) => Ok((page, ahead, body.len())),
+            (Some(data), _) => Ok((data, ahead, body.len())),
             (None, Some(why)) => {
                 Err(format!("it answered {status}: {}", why.chars().take(200).collect::<String>()))
             }

@@ -37,7 +37,9 @@ fn every_format_tells_who_read_what() {
         for (status, other) in [(" 200", " 404"), ("\"200\"", "\"404\""), (":200", ":404")] {
             let missing = line.replace(status, other);
             if missing != line {
-                assert_eq!(read(&missing), None, "{missing}");
+                let how = read(&missing).map(|it| it.3);
+                assert_eq!(how, Some(How::Refused), "{missing}");
+                assert_eq!(read(&missing.replace("404", "500")), None, "{missing}");
             }
         }
     }
