@@ -912,6 +912,7 @@ pub(super) enum MixinFormat {
     Prometheus,
     /// PrometheusRule objects of the Prometheus operator; ConfigMaps with dashboards for Grafana's
     /// sidecar
+    #[value(alias = "configmaps")]
     Kubernetes,
 }
 
