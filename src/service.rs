@@ -228,7 +228,9 @@ impl Service {
         let ledger = monitor.start_ledger(journal.clone(), settings.scan.interval, &mut tasks);
         let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
         let node_settings = monitor.start_node_settings(takeover.takeovers.clone(), &mut tasks);
-        let advice = monitor.start_advice(node_settings.clone(), ledger.histories, &mut tasks);
+        let reads = monitor.start_reads(journal.clone(), &mut tasks);
+        let histories = (ledger.histories, reads.clone());
+        let advice = monitor.start_advice(node_settings.clone(), histories, &mut tasks);
         let seed = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = monitor.start_warmer(Some(journal.clone()), seed, &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
@@ -250,6 +252,7 @@ impl Service {
             advice: advice.view.clone(),
             scorecard: monitor.scorecard.clone(),
             ledger: ledger.books,
+            reads,
             waste_reasons: http::KeptReasons::default(),
             counts: monitor.job_state.counters.clone(),
             couchdb,

@@ -11,6 +11,7 @@ mod index_size;
 mod node_space;
 mod spread;
 
+pub use build_time::rebuild_seconds;
 pub use design::{DesignDocument, DesignProblem, ViewChange};
 pub use index_size::{IndexSize, MeasuredIndex, SizeBasis};
 pub use node_space::{NodeNeed, SpaceVerdict};

@@ -119,6 +119,19 @@ pub(super) enum Command {
     /// It reads their sizes, the checkpoints of replications and of CouchDB itself, and prints the choices with
     /// their risks. Nothing is changed.
     Tombstones(TombstonesArgs),
+    /// Print the view indexes with what they take, what building them costs, and who reads them.
+    ///
+    /// A running recliner knows the readers from the access logs that reads.logs names, here or on sidecars.
+    Indexes(IndexesArgs),
+    /// Print who reads the indexes, from access logs.
+    ///
+    /// It reads CouchDB's own log, HAProxy's, and the common, combined and JSON formats of nginx and Traefik, also
+    /// compressed, and prints what they say; - is standard input. Of a request it keeps the database, the design
+    /// document, the view, the day and a coarse class of clients. Without --log, it asks a running recliner, which
+    /// follows the logs named in its configuration.
+    ///
+    /// recliner reads --log /var/log/couchdb/couch.log /var/log/nginx/access.log*
+    Reads(ReadsArgs),
     /// Print how compactions ended.
     History(HistoryArgs),
     /// Print a running recliner's forecast of the next days under several sets of rules.
@@ -560,6 +573,38 @@ pub(super) struct TombstonesArgs {
     #[command(flatten)]
     pub(super) source: SourceArgs,
     /// Text for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct IndexesArgs {
+    /// Only the indexes of this database
+    pub(super) db: Option<String>,
+    /// The maximum number of indexes, the largest first
+    #[arg(long, value_name = "COUNT", default_value_t = 25)]
+    pub(super) limit: usize,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct ReadsArgs {
+    /// The logs to read, or - for standard input
+    #[arg(
+        long = "log",
+        value_name = "FILE",
+        num_args = 1..,
+        value_hint = ValueHint::FilePath,
+        conflicts_with = "recliner_url"
+    )]
+    pub(super) logs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// A table for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
 }

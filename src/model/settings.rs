@@ -71,6 +71,8 @@ pub struct Settings {
     pub warmer: work::Warmer,
     /// Thresholds above which recliner gives advice.
     pub advice: advice::AdviceSettings,
+    /// Which access logs tell who reads the indexes.
+    pub reads: work::ReadsSettings,
     /// What reports say besides bytes.
     pub report: work::ReportSettings,
     /// What the journal keeps, and for how long.
@@ -106,6 +108,7 @@ impl Settings {
             follow: work::Follow::default(),
             warmer: work::Warmer::default(),
             advice: advice::AdviceSettings::default(),
+            reads: work::ReadsSettings::default(),
             report: work::ReportSettings::default(),
             journal: work::JournalRetention::default(),
             storage_path: Self::default_storage_path(),

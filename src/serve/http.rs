@@ -31,6 +31,7 @@ mod preflight;
 mod probes;
 mod query;
 mod queues;
+mod reads;
 mod route;
 mod schemas;
 mod scorecard;
@@ -87,6 +88,7 @@ fn routes() -> Vec<Route> {
         what_if::routes(),
         scorecard::routes(),
         changes::routes(),
+        reads::routes(),
         summary::routes(),
         forecasts::routes(),
         advice::routes(),

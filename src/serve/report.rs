@@ -15,6 +15,7 @@ mod envelope;
 mod find;
 mod forecasts;
 mod health;
+mod indexes;
 mod jobs;
 mod journal;
 mod limits;
@@ -53,6 +54,7 @@ pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};
 pub use forecasts::{Forecasts, FreeLine, FullDates, KeptLine, RecordLine, VolumeForecastLine};
 pub use health::Concern;
+pub use indexes::{IndexLine, Indexes, ViewReads};
 pub use jobs::{JobLine, Jobs};
 pub use journal::{
     EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes, event_type_in_words, result_in_words,

@@ -14,6 +14,7 @@ use crate::{
     model::{
         channel::Mode,
         forecast::GrowthHistories,
+        reads::Reads,
         records::{InMemoryStore, RecoveredState, ScorecardRecords, StateStore},
         settings::{
             ScanViews, Settings,
@@ -22,6 +23,7 @@ use crate::{
         },
     },
     plan::{Rules, disk, planner, pressure},
+    reads::{ReadsInputs, ReadsTask, TaskSettings},
     scan::{
         self,
         xrays::{XrayHandle, XraySettings, XrayTask},
@@ -151,6 +153,7 @@ pub struct ClusterMonitor {
     feed_client_settings: latest::Sender<feed_client::FeedSettings>,
     advice_settings: latest::Sender<AdviceSettings>,
     remedy_settings: latest::Sender<RemedySettings>,
+    reads_settings: latest::Sender<TaskSettings>,
     store: Arc<dyn StateStore>,
     /// Kept until the tasks of the scorecard and of advice take them.
     left_records: LeftRecords,
@@ -258,6 +261,7 @@ impl ClusterMonitor {
             feed_client_settings: latest::channel(settings.follow).0,
             advice_settings: latest::channel(settings.advice).0,
             remedy_settings: latest::channel(RemedySettings::from(settings)).0,
+            reads_settings: latest::channel(reads_settings(settings, clock)).0,
             store,
             left_records,
             disks,
@@ -352,11 +356,25 @@ impl ClusterMonitor {
         ledger
     }
 
+    /// Starts the task that follows access logs.
+    pub fn start_reads(
+        &self,
+        journal: Journal,
+        tasks: &mut TaskSet,
+    ) -> latest::Receiver<Arc<Reads>> {
+        let snapshots = self.scanner.snapshots.clone();
+        let settings = self.reads_settings.subscribe();
+        let (task, reads) =
+            ReadsTask::new(self.clock, ReadsInputs { journal, snapshots, settings });
+        tasks.spawn_on_own_thread("reads", task.run(self.stop.clone()));
+        reads
+    }
+
     /// Starts the task that works out advice, once.
     pub fn start_advice(
         &mut self,
         node_settings: latest::Receiver<Arc<NodeSettings>>,
-        histories: latest::Receiver<Arc<GrowthHistories>>,
+        (histories, reads): (latest::Receiver<Arc<GrowthHistories>>, latest::Receiver<Arc<Reads>>),
         tasks: &mut TaskSet,
     ) -> AdviceHandle {
         let sources = AdviceSources {
@@ -367,6 +385,7 @@ impl ClusterMonitor {
             settings: self.advice_settings.subscribe(),
             remedy_settings: self.remedy_settings.subscribe(),
             histories,
+            reads,
         };
         let (task, handle) = AdviceTask::new(self.clock, sources, Arc::clone(&self.store));
         if let Some(recovered) = self.left_records.advice.take() {
@@ -494,6 +513,7 @@ impl ClusterMonitor {
         self.warmer_settings.send_replace(Arc::new(warmer::WarmerSettings::from(new)));
         self.advice_settings.send_replace(new.advice);
         self.remedy_settings.send_replace(new.into());
+        self.reads_settings.send_replace(reads_settings(new, self.clock));
         self.feed_client_settings
             .send_if_modified(|follow| std::mem::replace(follow, new.follow) != new.follow);
         Ok(())
@@ -567,6 +587,10 @@ fn xray_settings(settings: &Settings, clock: Clock) -> XraySettings {
         peers: sidecars(settings, clock).map(Arc::new),
         bytes_per_second: settings.files.xray_rate,
     }
+}
+
+fn reads_settings(settings: &Settings, clock: Clock) -> TaskSettings {
+    TaskSettings { reads: settings.reads.clone(), peers: sidecars(settings, clock) }
 }
 
 /// The login for sidecars with users: the same one that commands use for a running recliner.

@@ -11,6 +11,7 @@ mod what_if;
 use super::{
     advice::advice_of,
     changes::changes_of,
+    reads::indexes_of,
     compression,
     concurrency_limit::QuestionLimits,
     databases::{DatabaseQuery, newest_jobs},
@@ -77,11 +78,12 @@ const MAX_FORM: usize = 1 << 16;
 const WEEK: u64 = 7 * 86_400;
 
 /// The pages but the first, by path.
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 16] = [
     "/databases",
     "/targets",
     "/target",
     "/database",
+    "/indexes",
     "/queue",
     "/jobs",
     "/events",
@@ -217,6 +219,10 @@ async fn own_page(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
         "/changes" => {
             let found = changes_of(state, parsed(&given)?).await.map_err(|refused| refused.why);
             Ok(console::changes(&given, &found, state.clock.now()))
+        }
+        "/indexes" => {
+            let found = indexes_of(state, parsed(&given)?).await.map_err(|refused| refused.why);
+            Ok(console::indexes(&given, &found))
         }
         "/nodes" => {
             let page = |plan: &Plan, state: &AppState| {

@@ -8,7 +8,7 @@ use crate::{
     advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
     ledger::Books,
-    model::channel::Mode,
+    model::{channel::Mode, reads::Reads},
     plan::Plan,
     scan::{self, xrays::XrayHandle},
     serve::report::SimulatedWeek,
@@ -116,6 +116,8 @@ pub struct AppState {
     pub scorecard: watch::Receiver<Arc<ScorecardView>>,
     /// The books of the ledger.
     pub ledger: watch::Receiver<Arc<Books>>,
+    /// Who reads the indexes.
+    pub reads: watch::Receiver<Arc<Reads>>,
     /// Why waste is not compacted, as the last sweep shows it.
     pub waste_reasons: KeptReasons,
     /// The scanner's state.

@@ -274,6 +274,7 @@ impl Surface {
             plan: plan_rx,
             scorecard: watch::channel(Arc::new(scorecard())).1,
             ledger: watch::channel(Arc::default()).1,
+            reads: watch::channel(Arc::default()).1,
             waste_reasons: KeptReasons::default(),
             advice: watch::channel(Arc::new(advice())).1,
             status: status_rx,

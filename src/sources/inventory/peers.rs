@@ -63,6 +63,7 @@ pub struct PeersSource {
 
 /// The API's envelope, as far as it is used.
 #[derive(Debug, Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
 struct Envelope<T> {
     data: Option<T>,
     error: Option<String>,
@@ -151,7 +152,26 @@ impl PeersSource {
         if let Some(after) = after {
             path.push_str(&format!("&after={}", encode_part(&after.to_string())));
         }
-        self.answer(self.http.get(route(peer, &path))).await
+        self.get(peer, &path, MAX_PAGE_BYTES).await
+    }
+
+    /// The addresses of the sidecars.
+    pub fn addresses(&self) -> &[Address] {
+        &self.peers
+    }
+
+    /// What a sidecar answers to a path of the API, at most so many bytes; the number of seconds by
+    /// which its clock is ahead, and the size of the answer.
+    ///
+    /// # Errors
+    /// Why it gave no answer.
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        peer: &Address,
+        path: &str,
+        max_bytes: usize,
+    ) -> Result<(T, i64, usize), String> {
+        self.answer(self.http.get(route(peer, path)), max_bytes).await
     }
 
     /// X-rays of a database's files by each sidecar, once they have ended; with the names of the
@@ -163,7 +183,7 @@ impl PeersSource {
                     let order = self.http.post(route(peer, "xray"));
                     let order = order.header(CONTENT_TYPE, "application/json");
                     let order = order.body(json!({ "db": db }).to_string());
-                    let (found, ..) = self.answer::<DatabaseXray>(order).await?;
+                    let (found, ..) = self.answer::<DatabaseXray>(order, MAX_PAGE_BYTES).await?;
                     if !found.is_running {
                         return Ok(found);
                     }
@@ -181,6 +201,7 @@ impl PeersSource {
     async fn answer<T: DeserializeOwned>(
         &self,
         mut request: RequestBuilder,
+        max_bytes: usize,
     ) -> Result<(T, i64, usize), String> {
         if let Some(login) = &self.login {
             request = request.basic_auth(&login.0, Some(login.1.expose_secret()));
@@ -194,7 +215,7 @@ impl PeersSource {
             );
         }
         let ahead = ahead(&answer, self.clock.now());
-        let body = fetch::read_body(answer, MAX_PAGE_BYTES).await?;
+        let body = fetch::read_body(answer, max_bytes).await?;
         let strange = || format!("it answered {status} and not as recliner does");
         let read: Envelope<T> = serde_json::from_slice(&body).map_err(|_| strange())?;
         match (read.data, read.error) {
