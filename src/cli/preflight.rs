@@ -1,4 +1,7 @@
-//! `recliner preflight`: what a design document will cost before it is deployed.
+//! `recliner preflight`: what a design document, or a deployment of several, will cost before it is
+//! deployed.
+
+mod deployment;
 
 use super::{
     CommandError, Exit,
@@ -9,9 +12,9 @@ use super::{
     table,
 };
 use crate::{
-    advice::preflight::{DesignDocument, PresentDesign},
-    serve::report::{Preflight, PreflightQuestion},
-    sources::present_design::read_design,
+    advice::preflight::{DesignDocument, LiveDesigns, PresentDesign},
+    serve::report::{Preflight, PreflightQuestion, Rehearsal, RehearsalQuestion},
+    sources::present_design::{read_design, read_designs},
 };
 use serde_json::value::RawValue;
 use std::path::Path;
@@ -22,6 +25,9 @@ use wall_clock::Clock;
 const MAX_FILE: u64 = 8 << 20;
 
 pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
+    if let Some(path) = &args.deploy {
+        return rehearse(&args, path).await;
+    }
     let question = question(&args)?;
     let ask = async |client: &ServiceClient| client.post("/api/v1/preflight", &question).await;
     let read = async |source: &SourceArgs| ask_cluster(source, &question).await;
@@ -31,17 +37,54 @@ pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
     answered.print_plain(args.from.format, table::preflight)
 }
 
+async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandError> {
+    let designs = deployment::documents_at(path).map_err(CommandError::usage)?;
+    let db = args.against.clone().or_else(|| args.db.clone()).unwrap_or_default();
+    let question = RehearsalQuestion { db, designs };
+    question.parse().map_err(|why| {
+        CommandError::usage(format!("{} {why}", printable(&path.display().to_string())))
+    })?;
+    let ask = async |client: &ServiceClient| client.post("/api/v1/rehearsal", &question).await;
+    let read = async |source: &SourceArgs| rehearse_on_cluster(source, &question).await;
+    let answered = args.from.answer(ask, read).await?;
+    answered.print_plain(args.from.format, table::rehearsal)
+}
+
+/// Reads the cluster, and the design documents of the database.
+async fn rehearse_on_cluster(
+    source: &SourceArgs,
+    question: &RehearsalQuestion,
+) -> Result<(Rehearsal, Exit), CommandError> {
+    let settings = source.load()?;
+    let reading = read_once::read_cluster(&settings, false).await?;
+    read_once::print_read_errors(&reading.status);
+    let now = Clock::System.now();
+    let resolved = question.resolve(&reading.plan, now).map_err(CommandError::failed)?;
+    let read = match settings.couchdb.urls.is_empty() {
+        true => Err(ONLY_FILES.to_owned()),
+        false => {
+            let connected = read_once::connect_with(settings)?;
+            read_designs(&connected.client, &question.db).await
+        }
+    };
+    Ok((resolved.answer(&reading.plan, &LiveDesigns::of(read), now), reading.exit()))
+}
+
+const ONLY_FILES: &str = "only files were read; name a CouchDB with --couchdb.url";
+
 /// The document in the file, checked before any request is sent.
 fn question(args: &PreflightArgs) -> Result<PreflightQuestion, CommandError> {
-    let name = printable(&args.file.display().to_string());
-    let text = read(&args.file)
-        .map_err(|why| CommandError::usage(format!("{name} cannot be read: {why}")))?;
-    let id = id_of_file(&args.file);
+    // The arguments require both, unless there is a deployment.
+    let (db, file) = (args.db.clone().unwrap_or_default(), args.file.clone().unwrap_or_default());
+    let name = printable(&file.display().to_string());
+    let text =
+        read(&file).map_err(|why| CommandError::usage(format!("{name} cannot be read: {why}")))?;
+    let id = id_of_file(&file);
     let wrong = |why: &dyn std::fmt::Display| CommandError::usage(format!("{name} {why}"));
     DesignDocument::parse(&text, id.as_deref()).map_err(|why| wrong(&why))?;
     let design =
         RawValue::from_string(text).map_err(|why| wrong(&format!("is not JSON: {why}")))?;
-    Ok(PreflightQuestion { db: args.db.clone(), design, id })
+    Ok(PreflightQuestion { db, design, id })
 }
 
 fn read(file: &Path) -> Result<String, String> {
@@ -66,7 +109,7 @@ async fn ask_cluster(
     let now = Clock::System.now();
     let resolved = question.resolve(&reading.plan, now).map_err(CommandError::failed)?;
     let read = match settings.couchdb.urls.is_empty() {
-        true => Err("only files were read; name a CouchDB with --couchdb.url".to_owned()),
+        true => Err(ONLY_FILES.to_owned()),
         false => {
             let connected = read_once::connect_with(settings)?;
             read_design(&connected.client, &question.db, &resolved.design.id).await

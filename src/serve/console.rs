@@ -41,7 +41,7 @@ pub(super) use frame::{Around, asset, assets_version, book_document, document, f
 pub(super) use jobs::{JobAnswers, jobs};
 pub(super) use nodes::nodes;
 pub(super) use overview::{OverviewAnswers, SHOWN as SHOWN_WAITING, overview};
-pub(super) use preflight::preflight;
+pub(super) use preflight::{Predicted, preflight};
 pub(super) use queue::{QueueAnswers, SHOWN as SHOWN_IN_QUEUE, queue, suspended};
 pub(super) use status::status;
 pub(crate) use summary::report_document;

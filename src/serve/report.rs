@@ -25,6 +25,7 @@ mod ordered;
 pub mod orders;
 mod planned;
 mod preflight;
+mod rehearsal;
 mod rent;
 mod runs;
 mod scorecard;
@@ -66,6 +67,10 @@ pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wan
 pub use preflight::{
     Preflight, PreflightNode, PreflightQuestion, PreflightView, QuestionError, ResolvedQuestion,
     SpreadLine,
+};
+pub use rehearsal::{
+    LeftDocument, Rehearsal, RehearsalQuestion, RehearsalStep, RehearsedDocument,
+    ResolvedRehearsal, documents_in,
 };
 pub use rent::RentLine;
 pub use runs::{RunLine, RunList, left_out_says, requests_of_run, run_progress};

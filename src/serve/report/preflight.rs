@@ -73,7 +73,8 @@ impl ResolvedQuestion {
     /// The answer, given the document that the database has at present.
     pub fn answer(&self, plan: &Plan, present: &PresentDesign, now: Moment) -> Preflight {
         let (db, design) = (self.db, &self.design);
-        Preflight::of(&preflight(&PreflightInputs { plan, db, design, present, now }))
+        let beside = [&[][..]; 2];
+        Preflight::of(&preflight(&PreflightInputs { plan, db, design, present, beside, now }))
     }
 }
 
@@ -172,6 +173,9 @@ pub struct PreflightNode {
     /// Whether the peak fits into the free bytes, together with that of other nodes on the same volume.
     #[schemars(with = "vocabulary::SpaceVerdict")]
     pub verdict: Word,
+    /// Bytes that are missing on that volume even for the lowest peak; null unless it does not fit.
+    #[serde(default)]
+    pub missing_bytes: Option<u64>,
 }
 
 impl From<Spread> for SpreadLine {
@@ -231,6 +235,7 @@ impl From<&NodeNeed> for PreflightNode {
             free_bytes: need.free_bytes,
             reserved_bytes: need.reserved_bytes,
             verdict: need.verdict.label().into(),
+            missing_bytes: need.missing_bytes,
         }
     }
 }
@@ -457,12 +462,14 @@ mod tests {
             node: node.to_owned(),
             copies: 2,
             live: peak,
+            built: peak,
             peak,
             old_bytes: None,
             volume: None,
             free_bytes: None,
             reserved_bytes: 0,
             verdict,
+            missing_bytes: None,
         }
     }
 
