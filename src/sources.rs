@@ -6,7 +6,9 @@ pub(crate) mod couchdb;
 pub(crate) mod fetch;
 pub mod inventory;
 pub mod node_settings;
+pub mod doc_sample;
 pub mod present_design;
+mod random_places;
 pub mod request_metrics;
 pub mod tombstones;
 

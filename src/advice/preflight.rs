@@ -8,6 +8,7 @@
 mod build_time;
 mod design;
 mod index_size;
+mod measured;
 mod node_space;
 mod rehearsal;
 mod spread;
@@ -22,12 +23,14 @@ use super::{Remedy, Survey};
 use crate::{
     model::settings::work::Warmer,
     plan::Plan,
+    sources::doc_sample::DocSample,
     table::{DbIx, Snapshot, TargetRef},
     text::listed,
 };
 use couchdb_names::Signature;
 use design::Difference;
 use index_size::KeptViews;
+use measured::MeasuredRows;
 use node_space::{Placement, placements};
 use std::collections::BTreeSet;
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -72,6 +75,8 @@ pub struct PreflightInputs<'a> {
     pub present: &'a PresentDesign,
     /// Other documents of the same deployment: those deployed earlier, and those deployed later.
     pub beside: [&'a [DesignDocument]; 2],
+    /// Documents of the database on which its map functions are run; none if none were read.
+    pub sample: Option<&'a DocSample>,
     /// The present moment.
     pub now: Moment,
 }
@@ -175,7 +180,7 @@ struct Comparison<'a> {
 
 /// Estimates what deploying a design document costs.
 pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
-    let PreflightInputs { plan, db, design, present, beside, now } = *inputs;
+    let PreflightInputs { plan, db, design, present, beside, sample, now } = *inputs;
     let snapshot = &plan.snapshot;
     let survey = Survey::of(snapshot, now);
     let name = snapshot.db_name(db).map_or("", |name| name.db).to_owned();
@@ -196,8 +201,14 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     let placed = placements(&survey, snapshot, db);
     let kept = compared.kept_views();
     let (mut size, mut time, mut nodes) = (None, None, Vec::new());
+    let mut not_sampled = None;
     if kind.builds() {
-        size = IndexSize::of(&survey, snapshot, db, design, kept.as_ref());
+        let measured = sample.map(|docs| MeasuredRows::of(design, docs));
+        not_sampled = measured.as_ref().and_then(|it| it.as_ref().err().cloned());
+        let measured = measured.and_then(Result::ok);
+        size = measured
+            .and_then(|rows| IndexSize::sampled(&survey, snapshot, db, &rows))
+            .or_else(|| IndexSize::of(&survey, snapshot, db, design, kept.as_ref()));
         time = build_time::seconds(plan, &name, design, &placed);
         nodes = node_space::needs(plan, &placed, size.as_ref(), old);
     }
@@ -220,6 +231,9 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
         db: name,
     };
     answer.notes = notes(&answer, inputs);
+    answer.notes.extend(not_sampled.map(|why| {
+        format!("The sample of documents is not used: {why}.")
+    }));
     answer.remedy = remedy(&answer, old);
     answer
 }

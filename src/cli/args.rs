@@ -548,6 +548,12 @@ pub(super) struct PreflightArgs {
     /// The database to deploy to, instead of the first argument
     #[arg(long, value_name = "DB", requires = "deploy", conflicts_with = "db")]
     pub(super) against: Option<String>,
+    /// The maximum number of documents to read to run the map functions on, with --couchdb.url; 0 reads none
+    #[arg(long, value_name = "COUNT", default_value_t = 5000)]
+    pub(super) sample: usize,
+    /// The maximum number of documents to read in a second
+    #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) sample_rate: u32,
     #[command(flatten)]
     pub(super) from: AnswerArgs,
 }

@@ -7,6 +7,7 @@ use super::{
     CommandError, Exit,
     address::{UNKNOWN_URL, address},
     args::{PreflightArgs, SourceArgs},
+    output::print_note,
     printable, read_once,
     service_client::ServiceClient,
     table,
@@ -14,11 +15,15 @@ use super::{
 use crate::{
     advice::preflight::{DesignDocument, LiveDesigns, PresentDesign},
     serve::report::{Preflight, PreflightQuestion, Rehearsal, RehearsalQuestion},
-    sources::present_design::{read_design, read_designs},
+    sources::{
+        doc_sample::{DocSample, SampleSize, read_docs},
+        present_design::{read_design, read_designs},
+    },
 };
+use couchdb_client::Client;
 use serde_json::value::RawValue;
 use std::path::Path;
-use wall_clock::Clock;
+use wall_clock::{Clock, Moment};
 
 /// Maximum size of the file: CouchDB accepts documents of up to 8 MB, and a service accepts
 /// questions of up to 2 MiB.
@@ -30,7 +35,7 @@ pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
     }
     let question = question(&args)?;
     let ask = async |client: &ServiceClient| client.post("/api/v1/preflight", &question).await;
-    let read = async |source: &SourceArgs| ask_cluster(source, &question).await;
+    let read = async |source: &SourceArgs| ask_cluster(source, &question, args.sample_size()).await;
     let mut answered = args.from.answer(ask, read).await?;
     let url = answered.recliner.as_deref().unwrap_or(UNKNOWN_URL);
     address(&mut answered.answer.remedy, url);
@@ -45,7 +50,7 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
         CommandError::usage(format!("{} {why}", printable(&path.display().to_string())))
     })?;
     let ask = async |client: &ServiceClient| client.post("/api/v1/rehearsal", &question).await;
-    let read = async |source: &SourceArgs| rehearse_on_cluster(source, &question).await;
+    let read = async |source: &SourceArgs| rehearse_on_cluster(source, &question, args.sample_size()).await;
     let answered = args.from.answer(ask, read).await?;
     answered.print_plain(args.from.format, table::rehearsal)
 }
@@ -54,20 +59,51 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
 async fn rehearse_on_cluster(
     source: &SourceArgs,
     question: &RehearsalQuestion,
+    size: SampleSize,
 ) -> Result<(Rehearsal, Exit), CommandError> {
     let settings = source.load()?;
     let reading = read_once::read_cluster(&settings, false).await?;
     read_once::print_read_errors(&reading.status);
     let now = Clock::System.now();
     let resolved = question.resolve(&reading.plan, now).map_err(CommandError::failed)?;
+    let mut sample = None;
     let read = match settings.couchdb.urls.is_empty() {
         true => Err(ONLY_FILES.to_owned()),
         false => {
             let connected = read_once::connect_with(settings)?;
+            sample = read_sample(&connected.client, &question.db, size, now).await;
             read_designs(&connected.client, &question.db).await
         }
     };
-    Ok((resolved.answer(&reading.plan, &LiveDesigns::of(read), now), reading.exit()))
+    let live = LiveDesigns::of(read);
+    Ok((resolved.answer(&reading.plan, &live, sample.as_ref(), now), reading.exit()))
+}
+
+impl PreflightArgs {
+    const fn sample_size(&self) -> SampleSize {
+        SampleSize { docs: self.sample, per_second: self.sample_rate }
+    }
+}
+
+/// Documents of the database; says on standard error if there are fewer than wanted.
+async fn read_sample(
+    client: &Client,
+    db: &str,
+    size: SampleSize,
+    now: Moment,
+) -> Option<DocSample> {
+    if size.docs == 0 {
+        return None;
+    }
+    let read = read_docs(client, db, size, now.unix()).await;
+    let problem = match &read {
+        Ok(sample) => sample.problem.clone(),
+        Err(why) => Some(why.clone()),
+    };
+    if let Some(why) = problem {
+        print_note(&format!("not all of the sample of documents was read: {why}"));
+    }
+    read.ok()
 }
 
 const ONLY_FILES: &str = "only files were read; name a CouchDB with --couchdb.url";
@@ -102,20 +138,23 @@ fn id_of_file(file: &Path) -> Option<String> {
 async fn ask_cluster(
     source: &SourceArgs,
     question: &PreflightQuestion,
+    size: SampleSize,
 ) -> Result<(Preflight, Exit), CommandError> {
     let settings = source.load()?;
     let reading = read_once::read_cluster(&settings, false).await?;
     read_once::print_read_errors(&reading.status);
     let now = Clock::System.now();
     let resolved = question.resolve(&reading.plan, now).map_err(CommandError::failed)?;
+    let mut sample = None;
     let read = match settings.couchdb.urls.is_empty() {
         true => Err(ONLY_FILES.to_owned()),
         false => {
             let connected = read_once::connect_with(settings)?;
+            sample = read_sample(&connected.client, &question.db, size, now).await;
             read_design(&connected.client, &question.db, &resolved.design.id).await
         }
     };
-    let answer = resolved.answer(&reading.plan, &PresentDesign::of(read), now);
+    let answer = resolved.answer(&reading.plan, &PresentDesign::of(read), sample.as_ref(), now);
     Ok((answer, reading.exit()))
 }
 

@@ -65,7 +65,7 @@ pub use nodes::{DiskLine, NodeLine, PressureLine, SmooshChannelLine, VolumeLine,
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
 pub use preflight::{
-    Preflight, PreflightNode, PreflightQuestion, PreflightView, QuestionError, ResolvedQuestion,
+    Preflight, PreflightNode, PreflightQuestion, PreflightSample, PreflightView, QuestionError, ResolvedQuestion,
     SpreadLine,
 };
 pub use rehearsal::{

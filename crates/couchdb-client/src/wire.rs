@@ -22,10 +22,10 @@ pub use design::{
     Autoupdate, DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo, Views,
 };
 pub(crate) use design::{DesignRow, DesignRows};
-pub(crate) use documents::LeafRow;
+pub(crate) use documents::{DocRows, LeafRow};
 pub use documents::{
     Attachment, AutoPurge, Checkpoint, History, InternalSession, Leaf, LocalDocs, LocalRow,
-    Replication, Replications, ReplicatorSession, Revisions, ShardChange, ShardChanges, SourceSeq,
+    Replication, Replications, ReplicatorSession, Revisions, ShardChange, ShardChanges, ShardDoc, SourceSeq,
     TimeBin, TimeSeq,
 };
 pub(crate) use feed::UpdatesEnd;

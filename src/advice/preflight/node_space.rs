@@ -1,6 +1,6 @@
 //! The space that a new index needs on each node, beside present data and running jobs.
 
-use super::{IndexSize, Spread, index_size::built_bytes_per_doc};
+use super::{IndexSize, Spread};
 use crate::{
     advice::Survey,
     model::{channel::Mode, rounding::to_bytes},
@@ -140,7 +140,7 @@ fn need(
     let snapshot = &plan.snapshot;
     let of_node = |per_doc: Spread| placed.docs.map(|docs| per_doc.scaled(docs));
     let live = size.and_then(|size| of_node(size.bytes_per_doc));
-    let built = size.and_then(|size| of_node(built_bytes_per_doc(size.bytes_per_doc)));
+    let built = size.and_then(|size| of_node(size.built_per_doc));
     let old_bytes = old.and_then(|index| {
         let (bytes, files) = (index.file_bytes()?, f64::from(index.file_count().max(1)));
         Some(to_bytes(bytes as f64 * f64::from(placed.copies) / files))

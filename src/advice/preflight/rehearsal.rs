@@ -7,7 +7,7 @@ use super::{
     DesignDocument, NodeNeed, Preflight, PreflightInputs, PresentDesign, Spread,
     node_space::judge, preflight,
 };
-use crate::{plan::Plan, table::DbIx};
+use crate::{plan::Plan, sources::doc_sample::DocSample, table::DbIx};
 use couchdb_names::Signature;
 use std::{collections::BTreeMap, sync::Arc};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -132,6 +132,7 @@ pub fn rehearse(
     db: DbIx,
     designs: &[DesignDocument],
     live: &LiveDesigns,
+    sample: Option<&DocSample>,
     now: Moment,
 ) -> Rehearsal {
     let rehearsed = |(at, design): (usize, &DesignDocument)| {
@@ -139,7 +140,7 @@ pub fn rehearse(
         let later = rest.get(1..).unwrap_or_default();
         let present = live.present(&design.id);
         let beside = [earlier, later];
-        let inputs = PreflightInputs { plan, db, design, present: &present, beside, now };
+        let inputs = PreflightInputs { plan, db, design, present: &present, beside, sample, now };
         let cost = preflight(&inputs);
         Rehearsed { change: change(&cost, designs), cost }
     };

@@ -38,7 +38,7 @@ fn asked(cluster: TestCluster, design: &DesignDocument, present: &PresentDesign)
     let inputs = cluster.inputs();
     let plan = &*inputs.plan;
     let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
-    preflight(&PreflightInputs { plan, db, design, present, beside: [&[]; 2], now: NOW })
+    preflight(&PreflightInputs { plan, db, design, present, beside: [&[]; 2], sample: None, now: NOW })
 }
 
 fn new(cluster: TestCluster) -> Preflight {
@@ -236,7 +236,7 @@ fn an_index_of_the_same_signature_is_shared() {
     let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
     let present = PresentDesign::Absent;
     let found =
-        preflight(&PreflightInputs { plan, db, design: &same, present: &present, beside: [&[]; 2], now: NOW });
+        preflight(&PreflightInputs { plan, db, design: &same, present: &present, beside: [&[]; 2], sample: None, now: NOW });
     assert_eq!(found.kind, BuildKind::Shared);
     assert_eq!(found.shared_with, ["_design/other"]);
 }
@@ -405,7 +405,7 @@ fn deployed(live: &[(&DesignDocument, u64)], free: u64) -> Arc<Plan> {
 fn rehearsed(plan: &Plan, designs: &[DesignDocument], live: &[&DesignDocument]) -> Rehearsal {
     let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
     let live = LiveDesigns::Known(live.iter().map(|it| (*it).clone()).collect());
-    rehearse(plan, db, designs, &live, NOW)
+    rehearse(plan, db, designs, &live, None, NOW)
 }
 
 #[test]
@@ -417,7 +417,7 @@ fn deployment_of_one_document_costs_what_the_document_costs() {
     let present = PresentDesign::Known(Box::new(old));
     let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
     let inputs =
-        PreflightInputs { plan: &plan, db, design: &new, present: &present, beside: [&[]; 2], now: NOW };
+        PreflightInputs { plan: &plan, db, design: &new, present: &present, beside: [&[]; 2], sample: None, now: NOW };
     let alone = preflight(&inputs);
     assert_eq!(alone.kind, BuildKind::Rebuild);
     assert_eq!(found.steps.len(), 1);
@@ -475,7 +475,7 @@ fn unknown_live_documents_are_no_new_ones() {
     let plan = deployed(&[], 3_000);
     let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
     let live = LiveDesigns::Unread("it hangs".to_owned());
-    let found = rehearse(&plan, db, &[named("a", "a")], &live, NOW);
+    let found = rehearse(&plan, db, &[named("a", "a")], &live, None, NOW);
     assert_eq!(found.documents[0].change, Change::Unknown);
     assert_eq!((found.unread.as_deref(), found.left.len()), (Some("it hangs"), 0));
     assert!(found.steps[0].nodes.iter().all(|node| node.peak.is_none()), "no size is known");

@@ -145,6 +145,7 @@ mod tests {
             live_bytes: spread(9 << 30, 27 << 30),
             built_bytes: spread(36 << 30, 90 << 30),
             basis: Some("siblings".into()),
+            sample: None,
             measured_indexes: Vec::new(),
             seconds: spread(10_800, 18_000),
             measured_builds: 3,

@@ -97,7 +97,7 @@ pub(super) async fn predict(
     };
     let (db, resolved) = turn.work(state, resolve).await?;
     let present = PresentDesign::of(state.designs.design(&db, &resolved.design.id).await);
-    turn.work(state, move |plan| Ok(resolved.answer(&plan, &present, now))).await
+    turn.work(state, move |plan| Ok(resolved.answer(&plan, &present, None, now))).await
 }
 
 /// A database that was not read yet would look as if it did not exist.
@@ -139,5 +139,5 @@ pub(super) async fn rehearse(
     };
     let (db, resolved) = turn.work(state, resolve).await?;
     let live = LiveDesigns::of(state.designs.designs(&db).await);
-    turn.work(state, move |plan| Ok(resolved.answer(&plan, &live, now))).await
+    turn.work(state, move |plan| Ok(resolved.answer(&plan, &live, None, now))).await
 }

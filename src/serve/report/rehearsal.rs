@@ -12,6 +12,7 @@ use crate::{
         rehearse,
     },
     plan::Plan,
+    sources::doc_sample::DocSample,
     table::DbIx,
     text::{Label, counted, listed, size::format_size_short},
 };
@@ -105,8 +106,14 @@ impl RehearsalQuestion {
 
 impl ResolvedRehearsal {
     /// The answer, given the documents that the database has at present.
-    pub fn answer(&self, plan: &Plan, live: &LiveDesigns, now: Moment) -> Rehearsal {
-        Rehearsal::of(&rehearse(plan, self.db, &self.designs, live, now))
+    pub fn answer(
+        &self,
+        plan: &Plan,
+        live: &LiveDesigns,
+        sample: Option<&DocSample>,
+        now: Moment,
+    ) -> Rehearsal {
+        Rehearsal::of(&rehearse(plan, self.db, &self.designs, live, sample, now))
     }
 }
 
