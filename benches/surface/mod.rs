@@ -34,6 +34,10 @@ impl DesignReader for NoDesigns {
     ) -> BoxFuture<'a, Result<Option<String>, String>> {
         Box::pin(async { Ok(None) })
     }
+
+    fn designs<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
 }
 
 fn facts(active: u64, file: u64) -> Facts {

@@ -554,11 +554,30 @@ pub(super) struct AdviseArgs {
 #[derive(Debug, Flags)]
 pub(super) struct PreflightArgs {
     /// The database of the design document
-    pub(super) db: String,
+    #[arg(required_unless_present = "against")]
+    pub(super) db: Option<String>,
     /// The design document as it will be sent to CouchDB; without an _id, it is named after the
     /// file
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(super) file: PathBuf,
+    #[arg(
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        required_unless_present = "deploy",
+        conflicts_with = "deploy"
+    )]
+    pub(super) file: Option<PathBuf>,
+    /// Rehearse a whole deployment: a directory of design documents, as JSON files or as folders
+    /// with views/NAME/map.js, or a file with several, as _bulk_docs accepts them
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(super) deploy: Option<PathBuf>,
+    /// The database to deploy to, instead of the first argument
+    #[arg(long, value_name = "DB", requires = "deploy", conflicts_with = "db")]
+    pub(super) against: Option<String>,
+    /// The maximum number of documents to read to run the map functions on, with --couchdb.url; 0 reads none
+    #[arg(long, value_name = "COUNT", default_value_t = 5000)]
+    pub(super) sample: usize,
+    /// The maximum number of documents to read in a second
+    #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) sample_rate: u32,
     #[command(flatten)]
     pub(super) from: AnswerArgs,
 }

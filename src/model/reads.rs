@@ -78,7 +78,11 @@ impl SourceReads {
     }
 
     /// The uses of a design document, or with an empty id the queries of a database that name none.
-    fn of<'a>(&'a self, db: &'a str, design: &'a str) -> impl Iterator<Item = (&'a UseKey, &'a UseSum)> {
+    fn of<'a>(
+        &'a self,
+        db: &'a str,
+        design: &'a str,
+    ) -> impl Iterator<Item = (&'a UseKey, &'a UseSum)> {
         let first = UseKey {
             db: db.to_owned(),
             design: design.to_owned(),

@@ -180,7 +180,9 @@ impl ReadsTask {
     /// Notes since when each design document is known.
     fn see_designs(&mut self, today: Day) {
         let snapshot = Arc::clone(&self.inputs.snapshots.borrow());
-        let indexes = snapshot.targets().filter(|it| matches!(it.kind(), TargetKind::View | TargetKind::Search));
+        let indexes = snapshot
+            .targets()
+            .filter(|it| matches!(it.kind(), TargetKind::View | TargetKind::Search));
         let present: BTreeSet<(String, String)> = indexes
             .flat_map(|index| {
                 let db = index.db_name().db;
@@ -205,7 +207,7 @@ impl ReadsTask {
         self.peers.retain(|name, _| names.contains(name));
         for address in addresses {
             let Some(peers) = peers else { return };
-            match peers.get::<ReadsAnswer>(address, "/api/v1/reads", MAX_PEER_BYTES).await {
+            match peers.get::<ReadsAnswer>(address, "reads", MAX_PEER_BYTES).await {
                 Ok((answer, ..)) => {
                     let problems = answer.problems.iter().map(|why| format!("{address}: {why}"));
                     self.peer_problems.extend(problems);
@@ -250,10 +252,11 @@ impl ReadsTask {
         let names: Vec<String> = keys().map(|(source, day)| name_of(source, *day)).collect();
         let stored = self.inputs.journal.days_of_reads(names.clone()).await?;
         let mut days = Vec::with_capacity(names.len());
-        for ((name, stored), waiting) in names.into_iter().zip(stored).zip(self.waiting.days.values()) {
-            let mut day: DayReads = stored
-                .and_then(|bytes| postcard::from_bytes(&bytes).ok())
-                .unwrap_or_default();
+        for ((name, stored), waiting) in
+            names.into_iter().zip(stored).zip(self.waiting.days.values())
+        {
+            let mut day: DayReads =
+                stored.and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default();
             day.add(waiting.clone());
             days.push((name, postcard::to_stdvec(&day).ok()));
         }

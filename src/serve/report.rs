@@ -26,6 +26,7 @@ mod ordered;
 pub mod orders;
 mod planned;
 mod preflight;
+mod rehearsal;
 mod rent;
 mod runs;
 mod scorecard;
@@ -66,8 +67,12 @@ pub use nodes::{DiskLine, NodeLine, PressureLine, SmooshChannelLine, VolumeLine,
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
 pub use preflight::{
-    Preflight, PreflightNode, PreflightQuestion, PreflightView, QuestionError, ResolvedQuestion,
-    SpreadLine,
+    Preflight, PreflightNode, PreflightQuestion, PreflightSample, PreflightView, QuestionError,
+    ResolvedQuestion, SpreadLine,
+};
+pub use rehearsal::{
+    LeftDocument, Rehearsal, RehearsalQuestion, RehearsalStep, RehearsedDocument,
+    ResolvedRehearsal, documents_in,
 };
 pub use rent::RentLine;
 pub use runs::{RunLine, RunList, left_out_says, requests_of_run, run_progress};

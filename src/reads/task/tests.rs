@@ -27,7 +27,8 @@ async fn journal(tasks: &mut JoinSet<()>) -> Journal {
         let _kept = _settings;
         task.run(CancellationToken::new()).await;
     });
-    let cluster = ClusterIdentity { uuids: ["u".to_owned()].into(), nodes: ["a".to_owned()].into() };
+    let cluster =
+        ClusterIdentity { uuids: ["u".to_owned()].into(), nodes: ["a".to_owned()].into() };
     journal.claim(cluster).await.unwrap();
     journal
 }
@@ -96,10 +97,14 @@ async fn each_line_counts_once_over_restarts() {
 
 #[test]
 fn names_of_days_are_read_as_they_were_written() {
-    for source in [Source::Node("couchdb@a:b".to_owned()), Source::Proxy("/var/log/a:b".to_owned())] {
+    for source in [Source::Node("couchdb@a:b".to_owned()), Source::Proxy("/var/log/a:b".to_owned())]
+    {
         let name = name_of(&source, Day(20_784));
         assert_eq!(parse_name(&name), Some((Day(20_784), source)));
     }
-    assert!(name_of(&Source::Node("z".to_owned()), Day(9)) < name_of(&Source::Node("a".to_owned()), Day(10)));
+    assert!(
+        name_of(&Source::Node("z".to_owned()), Day(9))
+            < name_of(&Source::Node("a".to_owned()), Day(10))
+    );
     assert_eq!(parse_name("x:node:a"), None);
 }

@@ -95,6 +95,12 @@ impl DesignReader for Designs {
         let read = self.0.map(|text| text.map(str::to_owned)).map_err(str::to_owned);
         Box::pin(async { read })
     }
+
+    fn designs<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, String>> {
+        let read = self.0.map(|text| text.map(str::to_owned).into_iter().collect());
+        let read = read.map_err(str::to_owned);
+        Box::pin(async { read })
+    }
 }
 
 /// One node that answers and one that does not; targets of every kind and most states.

@@ -147,12 +147,7 @@ fn coverage(reads: &Reads, covered: Option<(Day, Day)>, now: Moment) -> String {
 }
 
 impl IndexLine {
-    fn of(
-        index: TargetRef<'_>,
-        reads: &Reads,
-        covered: Option<(Day, Day)>,
-        now: Moment,
-    ) -> Self {
+    fn of(index: TargetRef<'_>, reads: &Reads, covered: Option<(Day, Day)>, now: Moment) -> Self {
         let asked = AskedIndex::of(index);
         let readers = reads.readers(asked.whole(), now);
         let unread = reads.unread(asked.whole(), covered, now);

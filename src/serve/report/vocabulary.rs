@@ -125,6 +125,8 @@ vocabularies! {
     RemedyKind: advice::RemedyKind::labels();
     /// What deploying a design document builds.
     PreflightBuild: advice::preflight::BuildKind::labels();
+    /// What a deployment does to a design document.
+    DeploymentChange: advice::preflight::Change::labels();
     /// What the predicted size of a new index is based on.
     PreflightBasis: advice::preflight::SizeBasis::labels();
     /// How a view differs from that of the current document.
