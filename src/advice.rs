@@ -33,13 +33,13 @@ pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject, Wor
 pub use findings::{Findings, Surplus};
 pub use forecasts::{ForecastView, ForecastsByVolume};
 pub use lag_history::{LagChange, LagHistory};
+pub(crate) use readers::{AskedIndex, covered_days};
 pub use remedy::{Remedy, RemedyKind};
 pub use rule::{Family, Rule};
+pub(crate) use rules::duplicates;
 pub use rules::{FAMILIES, rule_of_code, rules};
 pub use situation::{AdviceInputs, Situation};
 use situation::{grouped_by, total};
-pub(crate) use readers::{AskedIndex, covered_days};
-pub(crate) use rules::duplicates;
 pub use survey::{DbSurvey, GrowthSums, NodeSurvey, Survey};
 pub use task::{AdviceHandle, AdviceLeft, AdviceSources, AdviceTask, MuteChange, MuteError};
 pub use view::{AdviceView, Piece};

@@ -2,7 +2,12 @@
 //!
 //! Reads the logs that are named, and sends nothing but a request to a running recliner. Changes nothing.
 
-use super::{CommandError, Exit, args::{IndexesArgs, ReadsArgs}, output::print_error, printable, table};
+use super::{
+    CommandError, Exit,
+    args::{IndexesArgs, ReadsArgs},
+    output::print_error,
+    printable, table,
+};
 use crate::{
     model::reads::Reads,
     reads::{ReadLog, ReadsAnswer, read_stream},
@@ -43,7 +48,10 @@ fn of_logs(args: &ReadsArgs) -> ReadsAnswer {
         let name = path.display();
         match read {
             Ok(read) if read.lines > 0 && read.requests == 0 => {
-                problems.push(format!("{name}: none of its {} lines is a request in a known format", read.lines));
+                problems.push(format!(
+                    "{name}: none of its {} lines is a request in a known format",
+                    read.lines
+                ));
             }
             Ok(_) => {}
             Err((read, why)) => {

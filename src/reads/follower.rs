@@ -310,7 +310,8 @@ mod tests {
     #[test]
     fn a_log_that_cannot_be_read_is_said() {
         let mut follower = Follower::default();
-        let step = follower.read(&[PathBuf::from("/none/such.log"), PathBuf::from("/none")], TODAY, 9);
+        let step =
+            follower.read(&[PathBuf::from("/none/such.log"), PathBuf::from("/none")], TODAY, 9);
         assert_eq!(step.problems.len(), 2, "{:?}", step.problems);
     }
 }

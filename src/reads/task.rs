@@ -152,10 +152,11 @@ impl ReadsTask {
     async fn tick(&mut self) {
         let settings = self.inputs.settings.borrow_and_update().clone();
         let today = Day::of(self.clock.now().unix());
-        let mut problems = Vec::new();
+        let (mut problems, mut is_new) = (Vec::new(), false);
         while self.waiting.len() < MAX_WAITING {
             let step = self.follower.read(&settings.reads.logs, today, STEP_BYTES);
             let Step { reads, more, problems: found } = step;
+            is_new |= !reads.is_empty();
             self.own.add(&reads);
             self.waiting.merge(reads);
             problems = found;
@@ -166,21 +167,27 @@ impl ReadsTask {
         }
         if self.save_at <= Instant::now() || self.waiting.len() >= MAX_WAITING {
             self.save_at = Instant::now() + SAVE_INTERVAL;
+            is_new = true;
             self.see_designs(today);
             self.own.sources.values_mut().for_each(|source| source.forget(today));
             self.save().await;
             self.ask_peers(settings.peers.as_ref()).await;
         }
-        self.own.proxies_see_all = settings.reads.proxies_see_all;
         problems.extend(self.peer_problems.iter().cloned());
-        self.own.problems = problems;
-        self.publish();
+        let proxies_see_all = settings.reads.proxies_see_all;
+        is_new |= problems != self.own.problems || proxies_see_all != self.own.proxies_see_all;
+        (self.own.problems, self.own.proxies_see_all) = (problems, proxies_see_all);
+        if is_new {
+            self.publish();
+        }
     }
 
     /// Notes since when each design document is known.
     fn see_designs(&mut self, today: Day) {
         let snapshot = Arc::clone(&self.inputs.snapshots.borrow());
-        let indexes = snapshot.targets().filter(|it| matches!(it.kind(), TargetKind::View | TargetKind::Search));
+        let indexes = snapshot
+            .targets()
+            .filter(|it| matches!(it.kind(), TargetKind::View | TargetKind::Search));
         let present: BTreeSet<(String, String)> = indexes
             .flat_map(|index| {
                 let db = index.db_name().db;
@@ -232,10 +239,7 @@ impl ReadsTask {
                 reads.sources.entry(source).or_insert_with(|| found.clone());
             }
         }
-        let is_new = **self.published.borrow() != reads;
-        if is_new {
-            self.published.send_replace(Arc::new(reads));
-        }
+        self.published.send_replace(Arc::new(reads));
     }
 
     /// Stores what waits, with how far the files were read.
@@ -250,10 +254,11 @@ impl ReadsTask {
         let names: Vec<String> = keys().map(|(source, day)| name_of(source, *day)).collect();
         let stored = self.inputs.journal.days_of_reads(names.clone()).await?;
         let mut days = Vec::with_capacity(names.len());
-        for ((name, stored), waiting) in names.into_iter().zip(stored).zip(self.waiting.days.values()) {
-            let mut day: DayReads = stored
-                .and_then(|bytes| postcard::from_bytes(&bytes).ok())
-                .unwrap_or_default();
+        for ((name, stored), waiting) in
+            names.into_iter().zip(stored).zip(self.waiting.days.values())
+        {
+            let mut day: DayReads =
+                stored.and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default();
             day.add(waiting.clone());
             days.push((name, postcard::to_stdvec(&day).ok()));
         }

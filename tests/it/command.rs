@@ -15,6 +15,7 @@ mod manual;
 mod mixin;
 mod orders;
 mod preflight;
+mod reads;
 mod rent;
 pub(crate) mod service;
 mod socket;

@@ -27,12 +27,15 @@ pub(crate) fn read(line: &[u8]) -> Line<'static> {
 fn request<'a>(fields: &'a Fields<'_>) -> Line<'a> {
     let parts = || {
         let line = fields.request.as_deref().map(str::as_bytes);
-        let line = line.and_then(|line| line::request_line(line)).map(|(method, path, _)| (method, path));
-        let named = || Some((fields.method.as_deref()?.as_bytes(), fields.path.as_deref()?.as_bytes()));
+        let line =
+            line.and_then(|line| line::request_line(line)).map(|(method, path, _)| (method, path));
+        let named =
+            || Some((fields.method.as_deref()?.as_bytes(), fields.path.as_deref()?.as_bytes()));
         let (method, path) = named().or(line)?;
         let at = fields.time.as_deref()?.as_bytes();
         let at = time::rfc3339(at).or_else(|| time::common(at)).or_else(|| time::unix(at))?;
-        let agent = fields.agent.as_deref().map_or(Agent::UNKNOWN, |agent| Agent::of(agent.as_bytes()));
+        let agent =
+            fields.agent.as_deref().map_or(Agent::UNKNOWN, |agent| Agent::of(agent.as_bytes()));
         Some(Parts { at, node: None, method, path, status: fields.status?, agent })
     };
     parts().map_or(Line::Other, |parts| Line::Request(parts.request()))

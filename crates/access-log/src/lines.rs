@@ -123,9 +123,19 @@ mod tests {
     fn a_reader_can_stop_and_continue() {
         let mut reader = LineReader::new(&b"a\nb\nc\n"[..]);
         let mut seen = Vec::new();
-        reader.for_each(|line| { seen.push(line.to_vec()); false }).unwrap();
+        reader
+            .for_each(|line| {
+                seen.push(line.to_vec());
+                false
+            })
+            .unwrap();
         assert_eq!(reader.position(), 2);
-        reader.for_each(|line| { seen.push(line.to_vec()); true }).unwrap();
+        reader
+            .for_each(|line| {
+                seen.push(line.to_vec());
+                true
+            })
+            .unwrap();
         assert_eq!(seen, [b"a", b"b", b"c"]);
     }
 }

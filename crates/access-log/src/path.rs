@@ -29,7 +29,13 @@ pub(crate) fn used<'a>(method: &[u8], target: &'a [u8], agent: Agent) -> Option<
             b"_design" => break,
             b"_find" if is_read => {
                 let db = db_name(&before)?;
-                return Some(Used { db, design: "".into(), view: "".into(), how: How::Find, class });
+                return Some(Used {
+                    db,
+                    design: "".into(),
+                    view: "".into(),
+                    how: How::Find,
+                    class,
+                });
             }
             b"_changes" => {
                 let design = filter_design(query)?;
@@ -191,7 +197,11 @@ mod tests {
             ("POST", "/db/_design/d/_view/v/queries", "read db _design/d v"),
             ("POST", "/db/_design/d/_view/v", "read db _design/d v"),
             ("GET", "//db//_design/d/_view//v", "read db _design/d v"),
-            ("GET", "/orders%2Feu/_design/d%2Fe/_view/by%20name", "read orders/eu _design/d/e by name"),
+            (
+                "GET",
+                "/orders%2Feu/_design/d%2Fe/_view/by%20name",
+                "read orders/eu _design/d/e by name",
+            ),
             ("GET", "/orders%2feu/_design%2fd/_view/v", "read orders/eu _design/d v"),
             ("GET", "/db/_partition/p%3A1/_design/d/_view/v", "read db _design/d v"),
             ("GET", "/api/couch/db/_design/d/_view/v", "read db _design/d v"),
@@ -202,7 +212,11 @@ mod tests {
             ("GET", "/db/_design/d/_geo/g", "read db _design/d"),
             ("GET", "/db/_design/d/_search/s?q=x", "read db _design/d _search/s"),
             ("POST", "/db/_design/d/_nouveau/n", "read db _design/d _nouveau/n"),
-            ("GET", "/_node/_local/shards%2F00000000-7fffffff%2Fa%2Fb.1795222434/_design/d/_view/v", "read a/b _design/d v"),
+            (
+                "GET",
+                "/_node/_local/shards%2F00000000-7fffffff%2Fa%2Fb.1795222434/_design/d/_view/v",
+                "read a/b _design/d v",
+            ),
             ("GET", "/_users/_design/d/_view/v", "read _users _design/d v"),
             ("POST", "/db/_find", "find db"),
             ("POST", "/db/_partition/p/_find", "find db"),

@@ -13,7 +13,9 @@ const HOUR_SECONDS: u64 = 3_600;
 pub const MAX_DAY_USES: usize = 50_000;
 
 /// Days since 1970 (UTC).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Day(pub u32);
 
 impl Day {

@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 
-const MONTHS: [&[u8]; 12] =
-    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+const MONTHS: [&[u8]; 12] = [
+    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+];
 
 /// `27/Nov/2026:05:00:00 +0100`, as nginx writes it, or without a zone and with thousandths, as HAProxy does.
 pub(crate) fn common(text: &[u8]) -> Option<u64> {
@@ -83,14 +84,30 @@ mod tests {
             "2100-03-01T00:00:00Z",
         ] {
             let expected: Timestamp = text.parse().unwrap();
-            assert_eq!(rfc3339(text.as_bytes()), u64::try_from(expected.as_second()).ok(), "{text}");
+            assert_eq!(
+                rfc3339(text.as_bytes()),
+                u64::try_from(expected.as_second()).ok(),
+                "{text}"
+            );
         }
         let at = rfc3339(b"2026-11-27T05:00:00Z");
-        for text in ["27/Nov/2026:05:00:00 +0000", "27/Nov/2026:06:30:00 +0130", "26/Nov/2026:22:00:00 -0700", "27/Nov/2026:05:00:00.123"] {
+        for text in [
+            "27/Nov/2026:05:00:00 +0000",
+            "27/Nov/2026:06:30:00 +0130",
+            "26/Nov/2026:22:00:00 -0700",
+            "27/Nov/2026:05:00:00.123",
+        ] {
             assert_eq!(common(text.as_bytes()), at, "{text}");
         }
         assert_eq!((unix(b"1795755600.25"), unix(b"1795755600250")), (at, at));
-        for wrong in ["", "27/Foo/2026:05:00:00", "2026-11-27T25:00:00Z", "2026-13-27T05:00:00Z", "27/Nov/2026:5:00:00", "9999999999999999"] {
+        for wrong in [
+            "",
+            "27/Foo/2026:05:00:00",
+            "2026-11-27T25:00:00Z",
+            "2026-13-27T05:00:00Z",
+            "27/Nov/2026:5:00:00",
+            "9999999999999999",
+        ] {
             let of = [common, rfc3339, unix].map(|read| read(wrong.as_bytes()));
             assert_eq!(of, [None; 3], "{wrong}");
         }

@@ -31,9 +31,8 @@ fn seconds_of(
     placed: &[Placement],
 ) -> Option<(Spread, usize)> {
     let speeds = &plan.conditions.constraints.build_speeds;
-    let is_alike = |speed: &&BuildSpeed| {
-        speed.language.as_ref().is_none_or(|built| **built == *language)
-    };
+    let is_alike =
+        |speed: &&BuildSpeed| speed.language.as_ref().is_none_or(|built| **built == *language);
     let own: Vec<&BuildSpeed> = speeds.iter().filter(is_alike).filter(|it| it.db == db).collect();
     let (measured, factor) = match own.is_empty() {
         false => (own, AROUND_OWN),

@@ -46,7 +46,10 @@ pub(in crate::cli) fn indexes(answer: &Indexes, width: u16) -> String {
     }
     let rest = (answer.total - answer.indexes.len().min(answer.total)) as u64;
     if rest > 0 {
-        text.push_str(&paragraph(&format!("And {}.", counted(rest, "smaller one", "smaller ones")), width));
+        text.push_str(&paragraph(
+            &format!("And {}.", counted(rest, "smaller one", "smaller ones")),
+            width,
+        ));
     }
     text
 }
@@ -127,13 +130,19 @@ mod tests {
     use access_log::LogReads;
 
     #[test]
+    fn lists_indexes_with_their_readers() {
+        insta::assert_snapshot!(indexes(&Indexes::example(), 120));
+    }
+
+    #[test]
     fn says_who_reads_what() {
         let lines = r#"192.0.2.1 - - [26/Nov/2026:05:00:00 +0000] "GET /db/_design/d/_view/v HTTP/1.1" 200 12 "-" "Mozilla/5.0"
 192.0.2.1 - - [27/Nov/2026:05:00:00 +0000] "GET /db/_design/d/_view/v HTTP/1.1" 200 12 "-" "okhttp/4"
 192.0.2.1 - - [27/Nov/2026:05:00:00 +0000] "POST /db/_find HTTP/1.1" 200 12 "-" "okhttp/4"
 "#;
         let mut logs = LogReads::default();
-        crate::reads::read_stream(lines.as_bytes(), "/var/log/nginx/access.log", &mut logs).unwrap();
+        crate::reads::read_stream(lines.as_bytes(), "/var/log/nginx/access.log", &mut logs)
+            .unwrap();
         insta::assert_snapshot!(reads(&ReadsAnswer::of(&Reads::of_logs(&logs)), 80));
         assert_eq!(reads(&ReadsAnswer::default(), 80), "No log with requests is known.\n");
     }

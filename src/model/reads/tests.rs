@@ -9,7 +9,12 @@ fn now() -> Moment {
     Moment::from_unix(NOON)
 }
 
-fn request(days_ago: u64, hour: u64, node: Option<&'static str>, used: Option<(&'static str, How, Class)>) -> Request<'static> {
+fn request(
+    days_ago: u64,
+    hour: u64,
+    node: Option<&'static str>,
+    used: Option<(&'static str, How, Class)>,
+) -> Request<'static> {
     let used = used.map(|(names, how, class)| {
         let mut names = names.split(' ');
         let mut next = || names.next().unwrap_or_default().into();
@@ -85,7 +90,8 @@ fn lines_that_may_be_missing_are_a_gap() {
 fn too_many_uses_leave_a_gap() {
     let mut logs = every_hour(Some("a"), [1]);
     for number in 0..=MAX_DAY_USES {
-        let mut more = request(1, 3, Some("a"), Some(("db _design/d v", How::Read, Class::Unknown)));
+        let mut more =
+            request(1, 3, Some("a"), Some(("db _design/d v", How::Read, Class::Unknown)));
         more.used.as_mut().unwrap().db = format!("db{number}").into();
         logs.add(more, "");
     }
@@ -124,7 +130,8 @@ fn reads_are_those_of_an_index_or_a_view() {
     assert_eq!(of("_design/e", Some("v"), false).0, None, "but not its view");
     assert_eq!(of("_design/mango", None, true).0, Some(1), "any query may have read it");
     assert_eq!(of("_design/mango", None, false).0, None);
-    let nothing = Reads::default().readers(Asked { db: "db", designs: &["_design/d"], view: None, is_mango: false }, now());
+    let nothing = Reads::default()
+        .readers(Asked { db: "db", designs: &["_design/d"], view: None, is_mango: false }, now());
     assert_eq!(nothing.per_day, None, "unknown is not zero");
 }
 
@@ -135,7 +142,8 @@ fn a_design_document_is_known_since_it_was_last_written() {
         logs.add(request(ago, 3, Some("a"), Some(("db _design/d", how, Class::Unknown))), "proxy");
         Reads::of_logs(&logs)
     };
-    let known = |reads: &Reads| reads.known_since("db", "_design/d").map(|day| Day(20_000).since(day));
+    let known =
+        |reads: &Reads| reads.known_since("db", "_design/d").map(|day| Day(20_000).since(day));
     assert_eq!(known(&Reads::default()), None);
     let mut reads = see(40, How::Seen);
     assert_eq!(known(&reads), Some(40));

@@ -5,8 +5,8 @@ use crate::{
     config_format::{
         form::{Form, Key, keys, list, section, settings},
         values::{
-            SECOND, boolean, bytes_from_mib, count, duration, integer, number, one_of, path, patterns,
-            text,
+            SECOND, boolean, bytes_from_mib, count, duration, integer, number, one_of, path,
+            patterns, text,
         },
     },
     text::pattern::NamePatterns,

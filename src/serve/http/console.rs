@@ -11,7 +11,6 @@ mod what_if;
 use super::{
     advice::advice_of,
     changes::changes_of,
-    reads::indexes_of,
     compression,
     concurrency_limit::QuestionLimits,
     databases::{DatabaseQuery, newest_jobs},
@@ -21,6 +20,7 @@ use super::{
     guard,
     journal::{self, EventsParameters, HistoryParameters, journal_of},
     probes,
+    reads::indexes_of,
     route::{self, Route},
     state::AppState,
     status::status_of,

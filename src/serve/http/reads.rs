@@ -52,7 +52,8 @@ async fn indexes(state: AppState, query: IndexQuery) -> Result<Answer<Indexes>, 
 pub(super) async fn indexes_of(state: &AppState, query: IndexQuery) -> Result<Indexes, ApiError> {
     let PageRange { limit, .. } = PageRange::new(None, query.limit).map_err(ApiError::bad)?;
     let (reads, now) = (Arc::clone(&state.reads.borrow()), state.clock.now());
-    in_turn(state, move |plan| Ok(Indexes::of(&plan, &reads, query.db.as_deref(), limit, now))).await
+    in_turn(state, move |plan| Ok(Indexes::of(&plan, &reads, query.db.as_deref(), limit, now)))
+        .await
 }
 
 async fn reads(state: AppState, _: NoQuery) -> Result<Answer<ReadsAnswer>, ApiError> {

@@ -1,8 +1,8 @@
 //! The requests to the journal's task, and their answers.
 
 use super::{
-    ClaimError, ClusterIdentity, EventDetails, EventProgress, FeedPosition, NamedValues,
-    MeasuredBlocks, OverriddenSetting,
+    ClaimError, ClusterIdentity, EventDetails, EventProgress, FeedPosition, MeasuredBlocks,
+    NamedValues, OverriddenSetting,
 };
 use crate::model::records::{RecoveredState, StateChange, StoreError};
 use redb::ReadTransaction;

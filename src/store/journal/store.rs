@@ -1,15 +1,14 @@
 //! The open database: loaded at start, written batch by batch.
 
 use super::{
-    ClusterIdentity, EventProgress, FeedPosition, JournalEvent, JournalOpenError, NamedValues,
-    MeasuredBlocks, OverriddenSetting, Storage, feed_tables, marks,
+    ClusterIdentity, EventProgress, FeedPosition, JournalEvent, JournalOpenError, MeasuredBlocks,
+    NamedValues, OverriddenSetting, Storage, feed_tables, marks,
     tables::{
         EVENTS, INTENTS, META, META_ADVICE_PREFIX, META_CALIBRATION, META_CLUSTER,
-        META_CORRECTION_PREFIX, META_COUNTS, META_FORECAST_PREFIX, META_LAST_BACKUP,
-        META_POSITION, META_PROBE, META_RUN_PREFIX, META_SCHEMA, META_SCORECARD_HOUR_PREFIX,
-        META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX, META_VERSION, OUTCOMES,
-        OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA, SCHEMA, SUSPENSIONS, StoredFormat, TARGET_RECORDS,
-        TableCounts, parse_entry, read_value,
+        META_CORRECTION_PREFIX, META_COUNTS, META_FORECAST_PREFIX, META_LAST_BACKUP, META_POSITION,
+        META_PROBE, META_RUN_PREFIX, META_SCHEMA, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS,
+        META_SCORECARD_TARGET_PREFIX, META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA,
+        SCHEMA, SUSPENSIONS, StoredFormat, TARGET_RECORDS, TableCounts, parse_entry, read_value,
     },
     write_tx::{OutcomeKey, RecentOutcomes, WriteResult, WriteTx},
 };

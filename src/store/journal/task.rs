@@ -181,9 +181,7 @@ impl JournalTask {
             Query::SaveMeasurements(measured, answer) => {
                 served(self.file.write_alone(|store| store.save_measurements(&measured)), answer)
             }
-            Query::Value(name, answer) => {
-                served(self.file.read(|store| store.value(name)), answer)
-            }
+            Query::Value(name, answer) => served(self.file.read(|store| store.value(name)), answer),
             Query::SaveValues(values, answer) => {
                 served(self.file.write_alone(|store| store.save_values(&values)), answer)
             }

@@ -23,9 +23,7 @@ pub(crate) struct Duplicate<'a> {
 }
 
 /// The duplicates among the indexes of a database, as far as their functions and sizes are known.
-pub(crate) fn duplicates<'a>(
-    indexes: impl Iterator<Item = TargetRef<'a>>,
-) -> Vec<Duplicate<'a>> {
+pub(crate) fn duplicates<'a>(indexes: impl Iterator<Item = TargetRef<'a>>) -> Vec<Duplicate<'a>> {
     let known = indexes.filter(|index| !functions(*index).is_empty());
     let mut known: Vec<(u64, TargetRef<'_>)> =
         known.filter_map(|index| Some((index.file_bytes()?, index))).collect();

@@ -46,7 +46,9 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                     findings.offer(Gain::Bytes(bytes), || kept(name, bytes, (unread, refused)));
                 }
             } else if unread >= days && !is_building(situation, index) {
-                findings.offer(Gain::Bytes(bytes), || unread_index(name, index, (bytes, unread, since)));
+                findings.offer(Gain::Bytes(bytes), || {
+                    unread_index(name, index, (bytes, unread, since))
+                });
             }
         }
     }
@@ -85,7 +87,10 @@ fn unread_index(
         )),
     ];
     if others > 0 {
-        remedy.push("The index goes only when all of these documents are set aside; do the same with each.".into());
+        remedy.push(
+            "The index goes only when all of these documents are set aside; do the same with each."
+                .into(),
+        );
     }
     if views > 1 {
         remedy.push(
@@ -96,7 +101,10 @@ fn unread_index(
         Some(kept) => remedy.extend([kept.set_aside(), kept.put_back()]),
         None => remedy.push("Its name has letters that a header cannot carry: copy the document to another `_design/` name by hand before you delete it.".into()),
     }
-    remedy.push("Watch the errors of clients for a week; recliner then advises how to delete the index.".into());
+    remedy.push(
+        "Watch the errors of clients for a week; recliner then advises how to delete the index."
+            .into(),
+    );
     Wording {
         says,
         evidence: vec![
@@ -112,7 +120,9 @@ fn unread_index(
 fn kept(name: DesignName, bytes: u64, (days, refused): (u32, u64)) -> Wording {
     let asked = match refused {
         0 => "and no client asked for it".to_owned(),
-        count => format!("and clients asked for it {}: put it back", counted(count, "time", "times")),
+        count => {
+            format!("and clients asked for it {}: put it back", counted(count, "time", "times"))
+        }
     };
     let original = name.design.strip_prefix(KEPT).unwrap_or_default();
     let original = DesignName { db: name.db.clone(), design: format!("_design/{original}") };
@@ -152,7 +162,8 @@ impl KeptName {
     /// `None` if the name cannot be in a header, where CouchDB does not decode it.
     fn of(design: &DesignName) -> Option<Self> {
         let name = design.design.strip_prefix("_design/")?;
-        let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte));
+        let is_plain =
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte));
         let db = encode_part(&design.db).to_string();
         is_plain.then(|| Self { db, name: name.to_owned() })
     }
@@ -266,17 +277,26 @@ mod tests {
         }
     }
 
-    fn request(ago: u64, hour: u64, node: &'static str, used: Option<Used<'static>>) -> Request<'static> {
+    fn request(
+        ago: u64,
+        hour: u64,
+        node: &'static str,
+        used: Option<Used<'static>>,
+    ) -> Request<'static> {
         let at = (NOW.unix() / 86_400 - ago) * 86_400 + hour * 3_600;
         Request { at, node: Some(node.into()), used }
     }
 
     #[test]
     fn finds_an_index_that_nobody_reads() {
-        let logs = Logs::of_days(61).and(61, "_design/old", How::Seen).and(9, "_design/new", How::Read);
+        let logs =
+            Logs::of_days(61).and(61, "_design/old", How::Seen).and(9, "_design/new", How::Read);
         let found = logs.findings(&["_design/old", "_design/new"]);
         let [only] = &found[..] else { panic!("{found:?}") };
-        assert_eq!(only.says, "Nobody has read orders/_design/old for 61 days: 1000 MiB in all files.");
+        assert_eq!(
+            only.says,
+            "Nobody has read orders/_design/old for 61 days: 1000 MiB in all files."
+        );
         assert_eq!(only.gain, Gain::Bytes(1000 * MIB));
         let step = only.remedy.iter().find(|it| it.says.starts_with("Set it aside")).unwrap();
         let text = step.text.as_deref().unwrap();

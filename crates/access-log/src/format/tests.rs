@@ -12,20 +12,76 @@ fn read(line: &str) -> Option<(u64, String, String, How, Class)> {
 
 /// Every format, with the node and the class that it tells.
 const FORMATS: [(&str, &str, Class); 14] = [
-    ("[notice] 2026-11-27T05:00:00.830527Z node1@127.0.0.1 <0.5163.0> b5a3d9556d localhost:5984 127.0.0.1 admin GET PATH 200 ok 36", "node1@127.0.0.1", Class::Unknown),
-    ("2026-11-27T05:00:01.1Z stdout F [notice] 2026-11-27T05:00:00.830527Z node1@127.0.0.1 <0.5163.0> b5a3d9556d undefined 127.0.0.1 undefined GET PATH 200 aborted 36", "node1@127.0.0.1", Class::Unknown),
-    ("[notice] 2026-11-27T05:00:00.830527Z a@b <0.5163.0> b5a3d9556d h 127.0.0.1 jan GET /x/_design/y/_view/z 200 ok 3 GET PATH 200 ok 36", "a@b", Class::Unknown),
-    (r#"192.0.2.1 - jan [27/Nov/2026:05:00:00 +0000] "GET PATH HTTP/1.1" 200 12"#, "", Class::Unknown),
-    (r#"192.0.2.1 - - [27/Nov/2026:06:00:00 +0100] "GET PATH HTTP/1.1" 200 12 "-" "Mozilla/5.0 (X11)""#, "", Class::Browser),
-    (r#"couch.example 192.0.2.1 - - [27/Nov/2026:05:00:00 +0000] "GET PATH HTTP/2.0" 200 12 "https://x/[a]" "node-fetch" 0.003 "a""#, "", Class::Library),
-    (r#"192.0.2.1 - - [27/Nov/2026:05:00:00 +0000] "GET PATH HTTP/1.1" 200 12 "-" "-" 7 "couch@docker" "http://10.0.0.1:5984" 3ms"#, "", Class::Unknown),
-    (r#"Nov 27 05:00:00 lb haproxy[14389]: 192.0.2.1:33317 [27/Nov/2026:05:00:00.655] http-in couch/node1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {couch.example|CouchDB-Replicator/3.5.2} {} "GET PATH HTTP/1.1""#, "", Class::Replicator),
-    (r#"192.0.2.1:33317 [27/Nov/2026:05:00:00.655] http-in~ couch/node1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 "GET PATH HTTP/1.1""#, "", Class::Unknown),
-    (r#"{"time_iso8601":"2026-11-27T05:00:00+00:00","request":"GET PATH HTTP/1.1","uri":"/decoded","status":"200","http_user_agent":"okhttp/4"}"#, "", Class::Library),
-    (r#"{"DownstreamStatus":200,"OriginStatus":500,"RequestMethod":"GET","RequestPath":"PATH","StartUTC":"2026-11-27T05:00:00.5Z","time":"2026-11-27T05:00:09Z","request_User-Agent":"Mozilla/5.0"}"#, "", Class::Browser),
-    (r#"{"ts":1795755600.5,"request":{"method":"GET","uri":"PATH","headers":{"User-Agent":["Mozilla/5.0"],"X":{"request":{}}}},"status":200}"#, "", Class::Browser),
-    (r#"{"log":"[notice] 2026-11-27T05:00:00.8Z a@b <0.1.0> b5 h 127.0.0.1 admin GET PATH 200 ok 36\n","stream":"stdout","time":"2026-11-27T05:00:07Z"}"#, "a@b", Class::Unknown),
-    (r#"{"log":"{\"msec\":\"1795755600.123\",\"method\":\"GET\",\"path\":\"PATH\",\"status\":200}\n"}"#, "", Class::Unknown),
+    (
+        "[notice] 2026-11-27T05:00:00.830527Z node1@127.0.0.1 <0.5163.0> b5a3d9556d localhost:5984 127.0.0.1 admin GET PATH 200 ok 36",
+        "node1@127.0.0.1",
+        Class::Unknown,
+    ),
+    (
+        "2026-11-27T05:00:01.1Z stdout F [notice] 2026-11-27T05:00:00.830527Z node1@127.0.0.1 <0.5163.0> b5a3d9556d undefined 127.0.0.1 undefined GET PATH 200 aborted 36",
+        "node1@127.0.0.1",
+        Class::Unknown,
+    ),
+    (
+        "[notice] 2026-11-27T05:00:00.830527Z a@b <0.5163.0> b5a3d9556d h 127.0.0.1 jan GET /x/_design/y/_view/z 200 ok 3 GET PATH 200 ok 36",
+        "a@b",
+        Class::Unknown,
+    ),
+    (
+        r#"192.0.2.1 - jan [27/Nov/2026:05:00:00 +0000] "GET PATH HTTP/1.1" 200 12"#,
+        "",
+        Class::Unknown,
+    ),
+    (
+        r#"192.0.2.1 - - [27/Nov/2026:06:00:00 +0100] "GET PATH HTTP/1.1" 200 12 "-" "Mozilla/5.0 (X11)""#,
+        "",
+        Class::Browser,
+    ),
+    (
+        r#"couch.example 192.0.2.1 - - [27/Nov/2026:05:00:00 +0000] "GET PATH HTTP/2.0" 200 12 "https://x/[a]" "node-fetch" 0.003 "a""#,
+        "",
+        Class::Library,
+    ),
+    (
+        r#"192.0.2.1 - - [27/Nov/2026:05:00:00 +0000] "GET PATH HTTP/1.1" 200 12 "-" "-" 7 "couch@docker" "http://10.0.0.1:5984" 3ms"#,
+        "",
+        Class::Unknown,
+    ),
+    (
+        r#"Nov 27 05:00:00 lb haproxy[14389]: 192.0.2.1:33317 [27/Nov/2026:05:00:00.655] http-in couch/node1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {couch.example|CouchDB-Replicator/3.5.2} {} "GET PATH HTTP/1.1""#,
+        "",
+        Class::Replicator,
+    ),
+    (
+        r#"192.0.2.1:33317 [27/Nov/2026:05:00:00.655] http-in~ couch/node1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 "GET PATH HTTP/1.1""#,
+        "",
+        Class::Unknown,
+    ),
+    (
+        r#"{"time_iso8601":"2026-11-27T05:00:00+00:00","request":"GET PATH HTTP/1.1","uri":"/decoded","status":"200","http_user_agent":"okhttp/4"}"#,
+        "",
+        Class::Library,
+    ),
+    (
+        r#"{"DownstreamStatus":200,"OriginStatus":500,"RequestMethod":"GET","RequestPath":"PATH","StartUTC":"2026-11-27T05:00:00.5Z","time":"2026-11-27T05:00:09Z","request_User-Agent":"Mozilla/5.0"}"#,
+        "",
+        Class::Browser,
+    ),
+    (
+        r#"{"ts":1795755600.5,"request":{"method":"GET","uri":"PATH","headers":{"User-Agent":["Mozilla/5.0"],"X":{"request":{}}}},"status":200}"#,
+        "",
+        Class::Browser,
+    ),
+    (
+        r#"{"log":"[notice] 2026-11-27T05:00:00.8Z a@b <0.1.0> b5 h 127.0.0.1 admin GET PATH 200 ok 36\n","stream":"stdout","time":"2026-11-27T05:00:07Z"}"#,
+        "a@b",
+        Class::Unknown,
+    ),
+    (
+        r#"{"log":"{\"msec\":\"1795755600.123\",\"method\":\"GET\",\"path\":\"PATH\",\"status\":200}\n"}"#,
+        "",
+        Class::Unknown,
+    ),
 ];
 
 #[test]
