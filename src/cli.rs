@@ -22,6 +22,7 @@ mod import;
 mod inspect;
 mod journal;
 mod man;
+mod mcp;
 mod mixin;
 mod next_step;
 mod orders;
@@ -197,6 +198,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Advise(args) => advise::run(args).await,
             Command::Preflight(args) => preflight::run(args).await,
             Command::Tombstones(args) => tombstones::run(args).await,
+            Command::Mcp(args) => mcp::run(args).await,
             Command::Indexes(args) => reads::indexes(args).await,
             Command::Reads(args) => reads::run(args).await,
             Command::History(args) => journal::history(args).await,

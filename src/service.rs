@@ -263,6 +263,7 @@ impl Service {
             takeovers: takeover.takeovers,
             node_settings,
             designs: monitor.design_reader(),
+            xrays: monitor.start_xrays(&mut tasks),
             certificates: certificates_rx,
             builds: warmer.builds,
             registry,
@@ -426,6 +427,7 @@ fn allowed(settings: &Settings) -> http::Allow {
     http::Allow {
         lifecycle: settings.web.enable_lifecycle,
         admin: settings.web.enable_admin_api,
+        mcp: settings.web.enable_mcp,
         names: [signals::host_names(), settings.web.allowed_hosts.clone()].concat().into(),
     }
 }

@@ -3,12 +3,15 @@
 //! Owns the reads. Keeps nothing: the results go to `scan` as observations.
 
 pub(crate) mod couchdb;
+pub mod doc_sample;
 pub(crate) mod fetch;
 pub mod inventory;
 pub mod node_settings;
 pub mod present_design;
+mod random_places;
 pub mod request_metrics;
 pub mod tombstones;
+pub mod xray;
 
 use crate::table::Snapshot;
 use std::{collections::BTreeSet, sync::Arc};

@@ -34,6 +34,10 @@ impl DesignReader for NoDesigns {
     ) -> BoxFuture<'a, Result<Option<String>, String>> {
         Box::pin(async { Ok(None) })
     }
+
+    fn designs<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
 }
 
 fn facts(active: u64, file: u64) -> Facts {
@@ -149,6 +153,7 @@ fn router_over(plan: watch::Receiver<Arc<Plan>>) -> (Router, impl Sized) {
         takeovers: watch::channel(Arc::default()).1,
         node_settings: watch::channel(Arc::default()).1,
         designs: Arc::new(NoDesigns),
+        xrays: recliner::scan::xrays::XrayHandle::none(),
         builds: watch::channel(Arc::default()).1,
         certificates: watch::channel(couchdb_client::CertificateEnds::default()).1,
         couchdb: watch::channel(Arc::from([])).1,

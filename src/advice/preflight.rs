@@ -8,25 +8,32 @@
 mod build_time;
 mod design;
 mod index_size;
+mod measured;
 mod node_space;
+mod rehearsal;
 mod spread;
 
 pub use build_time::rebuild_seconds;
 pub use design::{DesignDocument, DesignProblem, ViewChange};
 pub use index_size::{IndexSize, MeasuredIndex, SizeBasis};
 pub use node_space::{NodeNeed, SpaceVerdict};
+pub use rehearsal::{
+    Change, LeftDesign, LiveDesigns, Rehearsal, RehearsalStep, Rehearsed, rehearse,
+};
 pub use spread::Spread;
 
 use super::{Remedy, Survey};
 use crate::{
     model::settings::work::Warmer,
     plan::Plan,
+    sources::doc_sample::DocSample,
     table::{DbIx, Snapshot, TargetRef},
     text::listed,
 };
 use couchdb_names::Signature;
 use design::Difference;
 use index_size::KeptViews;
+use measured::MeasuredRows;
 use node_space::{Placement, placements};
 use std::collections::BTreeSet;
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -69,6 +76,10 @@ pub struct PreflightInputs<'a> {
     pub design: &'a DesignDocument,
     /// The document that it replaces.
     pub present: &'a PresentDesign,
+    /// Other documents of the same deployment: those deployed earlier, and those deployed later.
+    pub beside: [&'a [DesignDocument]; 2],
+    /// Documents of the database on which its map functions are run; none if none were read.
+    pub sample: Option<&'a DocSample>,
     /// The present moment.
     pub now: Moment,
 }
@@ -164,6 +175,7 @@ pub fn built_languages(snapshot: &Snapshot) -> BTreeSet<String> {
 struct Comparison<'a> {
     design: &'a DesignDocument,
     present: &'a PresentDesign,
+    beside: [&'a [DesignDocument]; 2],
     indexes: Vec<TargetRef<'a>>,
     /// The signature of the present document, if it is known.
     present_signature: Option<Signature>,
@@ -171,12 +183,12 @@ struct Comparison<'a> {
 
 /// Estimates what deploying a design document costs.
 pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
-    let PreflightInputs { plan, db, design, present, now } = *inputs;
+    let PreflightInputs { plan, db, design, present, beside, sample, now } = *inputs;
     let snapshot = &plan.snapshot;
     let survey = Survey::of(snapshot, now);
     let name = snapshot.db_name(db).map_or("", |name| name.db).to_owned();
     let indexes = survey.views_of(db).filter_map(|row| snapshot.target_at(row)).collect();
-    let compared = Comparison::of(design, present, indexes);
+    let compared = Comparison::of(design, present, beside, indexes);
     let signature = (!design.views.is_empty()).then_some(design.signature);
     let shared_with = signature.map_or_else(Vec::new, |signature| compared.sharing(signature));
     let kind = compared.build_kind(signature, !shared_with.is_empty());
@@ -192,8 +204,14 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     let placed = placements(&survey, snapshot, db);
     let kept = compared.kept_views();
     let (mut size, mut time, mut nodes) = (None, None, Vec::new());
+    let mut not_sampled = None;
     if kind.builds() {
-        size = IndexSize::of(&survey, snapshot, db, design, kept.as_ref());
+        let measured = sample.map(|docs| MeasuredRows::of(design, docs));
+        not_sampled = measured.as_ref().and_then(|it| it.as_ref().err().cloned());
+        let measured = measured.and_then(Result::ok);
+        size = measured
+            .and_then(|rows| IndexSize::sampled(&survey, snapshot, db, &rows))
+            .or_else(|| IndexSize::of(&survey, snapshot, db, design, kept.as_ref()));
         time = build_time::seconds(plan, &name, design, &placed);
         nodes = node_space::needs(plan, &placed, size.as_ref(), old);
     }
@@ -216,6 +234,9 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
         db: name,
     };
     answer.notes = notes(&answer, inputs);
+    answer
+        .notes
+        .extend(not_sampled.map(|why| format!("The sample of documents is not used: {why}.")));
     answer.remedy = remedy(&answer, old);
     answer
 }
@@ -224,6 +245,7 @@ impl<'a> Comparison<'a> {
     fn of(
         design: &'a DesignDocument,
         present: &'a PresentDesign,
+        beside: [&'a [DesignDocument]; 2],
         indexes: Vec<TargetRef<'a>>,
     ) -> Self {
         // If the present document could not be read, its signature is that of the index which it has.
@@ -235,15 +257,18 @@ impl<'a> Comparison<'a> {
                 view.designs.iter().any(|id| **id == *design.id).then_some(view.signature)
             }),
         };
-        Self { design, present, indexes, present_signature }
+        Self { design, present, beside, indexes, present_signature }
     }
 
-    /// The other documents that use an index with this signature.
+    /// The other documents that use an index with this signature, or were deployed earlier and
+    /// build it.
     fn sharing(&self, signature: Signature) -> Vec<String> {
         let views = self.indexes.iter().filter_map(|index| index.view());
         let same = views.filter(|view| view.signature == signature);
         let designs = same.flat_map(|view| view.designs.iter().map(ToString::to_string));
-        designs.filter(|design| *design != self.design.id).collect()
+        let earlier = self.beside[0].iter().filter(|it| it.has_index(signature));
+        let all: BTreeSet<String> = designs.chain(earlier.map(|it| it.id.clone())).collect();
+        all.into_iter().filter(|design| *design != self.design.id).collect()
     }
 
     fn build_kind(&self, signature: Option<Signature>, is_shared: bool) -> BuildKind {
@@ -273,9 +298,12 @@ impl<'a> Comparison<'a> {
         (!names.is_empty()).then_some(KeptViews { index, names })
     }
 
-    /// The index of the present document, if no other document uses it.
+    /// The index of the present document, if no other document uses it or will.
     fn old_index(&self) -> Option<TargetRef<'a>> {
-        self.present_signature?;
+        let signature = self.present_signature?;
+        if self.beside.iter().copied().flatten().any(|it| it.has_index(signature)) {
+            return None;
+        }
         let old = self.present_index()?;
         let has_others = old.view()?.designs.iter().any(|design| **design != *self.design.id);
         (!has_others).then_some(old)

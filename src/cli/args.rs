@@ -148,6 +148,13 @@ pub(super) enum Command {
     /// Events of databases are left out unless --all asks for them. With --follow it continues with
     /// new events, even across restarts of the service.
     Events(EventsArgs),
+    /// Let an assistant ask a running recliner, over the Model Context Protocol.
+    ///
+    /// The assistant starts this command and speaks with it over standard input and output. It can read what
+    /// the API shows, and the book; it can change nothing.
+    ///
+    /// claude mcp add recliner -- recliner mcp --recliner.url http://127.0.0.1:10984
+    Mcp(McpArgs),
     /// Exit with status 0 if a running recliner responds, otherwise with 1.
     ///
     /// For containers without a shell, and other monitors that can only run a program.
@@ -306,6 +313,10 @@ pub(super) struct WebArgs {
     /// machine they need a user of --web.config.file
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
+    /// Let assistants ask over the Model Context Protocol at /mcp; they can read what the API shows, and
+    /// change nothing
+    #[arg(long = "web.enable-mcp")]
+    pub(super) mcp: bool,
     /// A host name that clients use for this service, besides addresses, localhost and this machine's host
     /// name. Requests with any other name are refused unless they have a user
     #[arg(long = "web.allowed-host", value_name = "NAME")]
@@ -543,11 +554,30 @@ pub(super) struct AdviseArgs {
 #[derive(Debug, Flags)]
 pub(super) struct PreflightArgs {
     /// The database of the design document
-    pub(super) db: String,
+    #[arg(required_unless_present = "against")]
+    pub(super) db: Option<String>,
     /// The design document as it will be sent to CouchDB; without an _id, it is named after the
     /// file
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(super) file: PathBuf,
+    #[arg(
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        required_unless_present = "deploy",
+        conflicts_with = "deploy"
+    )]
+    pub(super) file: Option<PathBuf>,
+    /// Rehearse a whole deployment: a directory of design documents, as JSON files or as folders
+    /// with views/NAME/map.js, or a file with several, as _bulk_docs accepts them
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(super) deploy: Option<PathBuf>,
+    /// The database to deploy to, instead of the first argument
+    #[arg(long, value_name = "DB", requires = "deploy", conflicts_with = "db")]
+    pub(super) against: Option<String>,
+    /// The maximum number of documents to read to run the map functions on, with --couchdb.url; 0 reads none
+    #[arg(long, value_name = "COUNT", default_value_t = 5000)]
+    pub(super) sample: usize,
+    /// The maximum number of documents to read in a second
+    #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) sample_rate: u32,
     #[command(flatten)]
     pub(super) from: AnswerArgs,
 }
@@ -941,6 +971,12 @@ pub(super) struct MixinArgs {
     /// The program that reads the rules or dashboards
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(super) format: Option<MixinFormat>,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct McpArgs {
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
 }
 
 /// A set of alerts.

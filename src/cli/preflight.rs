@@ -1,47 +1,128 @@
-//! `recliner preflight`: what a design document will cost before it is deployed.
+//! `recliner preflight`: what a design document, or a deployment of several, will cost before it is
+//! deployed.
+
+mod deployment;
 
 use super::{
     CommandError, Exit,
     address::{UNKNOWN_URL, address},
     args::{PreflightArgs, SourceArgs},
+    output::print_note,
     printable, read_once,
     service_client::ServiceClient,
     table,
 };
 use crate::{
-    advice::preflight::{DesignDocument, PresentDesign},
-    serve::report::{Preflight, PreflightQuestion},
-    sources::present_design::read_design,
+    advice::preflight::{DesignDocument, LiveDesigns, PresentDesign},
+    serve::report::{Preflight, PreflightQuestion, Rehearsal, RehearsalQuestion},
+    sources::{
+        doc_sample::{DocSample, SampleSize, read_docs},
+        present_design::{read_design, read_designs},
+    },
 };
+use couchdb_client::Client;
 use serde_json::value::RawValue;
 use std::path::Path;
-use wall_clock::Clock;
+use wall_clock::{Clock, Moment};
 
 /// Maximum size of the file: CouchDB accepts documents of up to 8 MB, and a service accepts
 /// questions of up to 2 MiB.
 const MAX_FILE: u64 = 8 << 20;
 
 pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
+    if let Some(path) = &args.deploy {
+        return rehearse(&args, path).await;
+    }
     let question = question(&args)?;
     let ask = async |client: &ServiceClient| client.post("/api/v1/preflight", &question).await;
-    let read = async |source: &SourceArgs| ask_cluster(source, &question).await;
+    let read = async |source: &SourceArgs| ask_cluster(source, &question, args.sample_size()).await;
     let mut answered = args.from.answer(ask, read).await?;
     let url = answered.recliner.as_deref().unwrap_or(UNKNOWN_URL);
     address(&mut answered.answer.remedy, url);
     answered.print_plain(args.from.format, table::preflight)
 }
 
+async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandError> {
+    let designs = deployment::documents_at(path).map_err(CommandError::usage)?;
+    let db = args.against.clone().or_else(|| args.db.clone()).unwrap_or_default();
+    let question = RehearsalQuestion { db, designs };
+    question.parse().map_err(|why| {
+        CommandError::usage(format!("{} {why}", printable(&path.display().to_string())))
+    })?;
+    let ask = async |client: &ServiceClient| client.post("/api/v1/rehearsal", &question).await;
+    let read = async |source: &SourceArgs| {
+        rehearse_on_cluster(source, &question, args.sample_size()).await
+    };
+    let answered = args.from.answer(ask, read).await?;
+    answered.print_plain(args.from.format, table::rehearsal)
+}
+
+/// Reads the cluster, and the design documents of the database.
+async fn rehearse_on_cluster(
+    source: &SourceArgs,
+    question: &RehearsalQuestion,
+    size: SampleSize,
+) -> Result<(Rehearsal, Exit), CommandError> {
+    let settings = source.load()?;
+    let reading = read_once::read_cluster(&settings, false).await?;
+    read_once::print_read_errors(&reading.status);
+    let now = Clock::System.now();
+    let resolved = question.resolve(&reading.plan, now).map_err(CommandError::failed)?;
+    let mut sample = None;
+    let read = match settings.couchdb.urls.is_empty() {
+        true => Err(ONLY_FILES.to_owned()),
+        false => {
+            let connected = read_once::connect_with(settings)?;
+            sample = read_sample(&connected.client, &question.db, size, now).await;
+            read_designs(&connected.client, &question.db).await
+        }
+    };
+    let live = LiveDesigns::of(read);
+    Ok((resolved.answer(&reading.plan, &live, sample.as_ref(), now), reading.exit()))
+}
+
+impl PreflightArgs {
+    const fn sample_size(&self) -> SampleSize {
+        SampleSize { docs: self.sample, per_second: self.sample_rate }
+    }
+}
+
+/// Documents of the database; says on standard error if there are fewer than wanted.
+async fn read_sample(
+    client: &Client,
+    db: &str,
+    size: SampleSize,
+    now: Moment,
+) -> Option<DocSample> {
+    if size.docs == 0 {
+        return None;
+    }
+    let read = read_docs(client, db, size, now.unix()).await;
+    let problem = match &read {
+        Ok(sample) => sample.problem.clone(),
+        Err(why) => Some(why.clone()),
+    };
+    if let Some(why) = problem {
+        print_note(&format!("not all of the sample of documents was read: {why}"));
+    }
+    read.ok()
+}
+
+const ONLY_FILES: &str = "only files were read; name a CouchDB with --couchdb.url";
+
 /// The document in the file, checked before any request is sent.
 fn question(args: &PreflightArgs) -> Result<PreflightQuestion, CommandError> {
-    let name = printable(&args.file.display().to_string());
-    let text = read(&args.file)
-        .map_err(|why| CommandError::usage(format!("{name} cannot be read: {why}")))?;
-    let id = id_of_file(&args.file);
+    // The arguments require both, unless there is a deployment.
+    let (db, file) = (args.db.clone().unwrap_or_default(), args.file.clone().unwrap_or_default());
+    let name = printable(&file.display().to_string());
+    let text =
+        read(&file).map_err(|why| CommandError::usage(format!("{name} cannot be read: {why}")))?;
+    let id = id_of_file(&file);
     let wrong = |why: &dyn std::fmt::Display| CommandError::usage(format!("{name} {why}"));
     DesignDocument::parse(&text, id.as_deref()).map_err(|why| wrong(&why))?;
     let design =
         RawValue::from_string(text).map_err(|why| wrong(&format!("is not JSON: {why}")))?;
-    Ok(PreflightQuestion { db: args.db.clone(), design, id })
+    Ok(PreflightQuestion { db, design, id })
 }
 
 fn read(file: &Path) -> Result<String, String> {
@@ -59,20 +140,23 @@ fn id_of_file(file: &Path) -> Option<String> {
 async fn ask_cluster(
     source: &SourceArgs,
     question: &PreflightQuestion,
+    size: SampleSize,
 ) -> Result<(Preflight, Exit), CommandError> {
     let settings = source.load()?;
     let reading = read_once::read_cluster(&settings, false).await?;
     read_once::print_read_errors(&reading.status);
     let now = Clock::System.now();
     let resolved = question.resolve(&reading.plan, now).map_err(CommandError::failed)?;
+    let mut sample = None;
     let read = match settings.couchdb.urls.is_empty() {
-        true => Err("only files were read; name a CouchDB with --couchdb.url".to_owned()),
+        true => Err(ONLY_FILES.to_owned()),
         false => {
             let connected = read_once::connect_with(settings)?;
+            sample = read_sample(&connected.client, &question.db, size, now).await;
             read_design(&connected.client, &question.db, &resolved.design.id).await
         }
     };
-    let answer = resolved.answer(&reading.plan, &PresentDesign::of(read), now);
+    let answer = resolved.answer(&reading.plan, &PresentDesign::of(read), sample.as_ref(), now);
     Ok((answer, reading.exit()))
 }
 

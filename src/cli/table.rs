@@ -33,7 +33,7 @@ pub(super) use journal::{Events, event_cells, outcomes};
 pub(super) use layout::{elided, paragraph, place, width};
 pub(super) use outlook::what_if;
 pub(super) use planned::planned;
-pub(super) use preflight::preflight;
+pub(super) use preflight::{preflight, rehearsal};
 pub(super) use reads::{indexes, reads};
 pub(super) use runs::runs;
 pub(super) use scanned::{disks, headline, nodes, queues, targets};

@@ -17,7 +17,7 @@ use crate::{
     config_format::{
         form::settings,
         section::Section,
-        values::{SECOND, duration, integer, one_of, path},
+        values::{SECOND, bytes, duration, integer, one_of, path},
     },
     model::channel::{Channel, Channels, Mode},
     text::duration::format_exact,
@@ -257,6 +257,8 @@ settings! {
         "files.data_dir" => data_dir: Option<PathBuf> = None, NextSweep, path().optional();
         /// CouchDB's view_index_dir on this node; default data_dir.
         "files.view_index_dir" => view_index_dir: Option<PathBuf> = None, NextSweep, path().optional();
+        /// Bytes of files to read in a second to say what they consist of; 0 reads none.
+        "files.xray_rate" => xray_rate: u64 = 50 << 20, Live, bytes();
     }
 }
 

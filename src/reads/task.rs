@@ -212,7 +212,7 @@ impl ReadsTask {
         self.peers.retain(|name, _| names.contains(name));
         for address in addresses {
             let Some(peers) = peers else { return };
-            match peers.get::<ReadsAnswer>(address, "/api/v1/reads", MAX_PEER_BYTES).await {
+            match peers.get::<ReadsAnswer>(address, "reads", MAX_PEER_BYTES).await {
                 Ok((answer, ..)) => {
                     let problems = answer.problems.iter().map(|why| format!("{address}: {why}"));
                     self.peer_problems.extend(problems);

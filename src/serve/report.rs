@@ -26,6 +26,7 @@ mod ordered;
 pub mod orders;
 mod planned;
 mod preflight;
+mod rehearsal;
 mod rent;
 mod runs;
 mod scorecard;
@@ -66,8 +67,12 @@ pub use nodes::{DiskLine, NodeLine, PressureLine, SmooshChannelLine, VolumeLine,
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
 pub use preflight::{
-    Preflight, PreflightNode, PreflightQuestion, PreflightView, QuestionError, ResolvedQuestion,
-    SpreadLine,
+    Preflight, PreflightNode, PreflightQuestion, PreflightSample, PreflightView, QuestionError,
+    ResolvedQuestion, SpreadLine,
+};
+pub use rehearsal::{
+    LeftDocument, Rehearsal, RehearsalQuestion, RehearsalStep, RehearsedDocument,
+    ResolvedRehearsal, documents_in,
 };
 pub use rent::RentLine;
 pub use runs::{RunLine, RunList, left_out_says, requests_of_run, run_progress};
@@ -92,6 +97,7 @@ use crate::{
         target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
     },
     plan::{Decision, Plan, Refusal, RefusalClass},
+    sources::inventory::InsideLine,
     table::{DbIx, Snapshot, TargetIx, TargetRef},
     text::{Label, listed},
 };
@@ -251,6 +257,9 @@ pub struct Explained {
     /// suggest, as writes beside it make it do; null where sizes are all that is known.
     #[serde(default)]
     pub reclaimable_by_sizes: Option<u64>,
+    /// The last X-ray of its file; null if there was none.
+    #[serde(default)]
+    pub xray: Option<InsideLine>,
     /// The target's score in every channel for its kind, in the channels' order.
     #[serde(default)]
     pub scores: Vec<ChannelScore>,
@@ -312,8 +321,9 @@ impl Explained {
         let scores = ChannelScore::all(plan, target);
         let learned = target.reclaimable_bytes();
         let reclaimable_by_sizes = target.reclaimable_by_sizes().filter(|it| Some(*it) > learned);
+        let xray = target.inside().map(InsideLine::of);
         let target = Target::of(plan, target);
-        Self { target, why, fresh, reclaimable_by_sizes, scores, start, ordered, part_of }
+        Self { target, why, fresh, reclaimable_by_sizes, xray, scores, start, ordered, part_of }
     }
 }
 

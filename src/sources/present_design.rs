@@ -1,4 +1,4 @@
-//! Reads the current version of one design document.
+//! Reads the current version of one design document, or of all of a database.
 
 use super::couchdb::describe;
 use couchdb_client::{Client, ErrorKind};
@@ -20,6 +20,12 @@ pub trait DesignReader: Debug + Send + Sync {
         db: &'a str,
         id: &'a str,
     ) -> BoxFuture<'a, Result<Option<String>, String>>;
+
+    /// The JSON texts of all design documents of a database.
+    ///
+    /// # Errors
+    /// Why they could not be read.
+    fn designs<'a>(&'a self, db: &'a str) -> BoxFuture<'a, Result<Vec<String>, String>>;
 }
 
 /// Reads with the current client.
@@ -35,6 +41,11 @@ impl DesignReader for CurrentClient {
         let client = self.0.borrow().clone();
         Box::pin(async move { read_design(&client, db, id).await })
     }
+
+    fn designs<'a>(&'a self, db: &'a str) -> BoxFuture<'a, Result<Vec<String>, String>> {
+        let client = self.0.borrow().clone();
+        Box::pin(async move { read_designs(&client, db).await })
+    }
 }
 
 /// The JSON text of a database's design document; `None` if there is none.
@@ -47,6 +58,22 @@ pub async fn read_design(client: &Client, db: &str, id: &str) -> Result<Option<S
         Ok(Ok(found)) => Ok(found.map(|doc| doc.text)),
         Ok(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
         Ok(Err(error)) => Err(describe(&error)),
-        Err(_) => Err(format!("CouchDB did not answer within {} seconds", TIMEOUT.as_secs())),
+        Err(_) => Err(no_answer()),
     }
+}
+
+/// The JSON texts of all design documents of a database.
+///
+/// # Errors
+/// Why they could not be read.
+pub async fn read_designs(client: &Client, db: &str) -> Result<Vec<String>, String> {
+    match time::timeout(TIMEOUT, client.design_docs(db, [])).await {
+        Ok(Ok(docs)) => Ok(docs.into_iter().map(|doc| doc.text).collect()),
+        Ok(Err(error)) => Err(describe(&error)),
+        Err(_) => Err(no_answer()),
+    }
+}
+
+fn no_answer() -> String {
+    format!("CouchDB did not answer within {} seconds", TIMEOUT.as_secs())
 }

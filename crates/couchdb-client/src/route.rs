@@ -274,6 +274,13 @@ pub enum ShardRead<'a> {
         /// The number of rows.
         limit: usize,
     },
+    /// `_changes` with the winning revision of each document.
+    Docs {
+        /// The shard's own sequence after which it begins.
+        since: u64,
+        /// The number of rows.
+        limit: usize,
+    },
     /// `_local_docs`: one page of documents that are not replicated, such as checkpoints.
     Local {
         /// The first id, inclusive.
@@ -548,6 +555,10 @@ impl ShardRead<'_> {
         match self {
             Self::Changes { since, limit } => Ok(shard
                 .fixed("/_changes?style=all_docs")
+                .number("since", since)
+                .number("limit", limit as u64)),
+            Self::Docs { since, limit } => Ok(shard
+                .fixed("/_changes?include_docs=true")
                 .number("since", since)
                 .number("limit", limit as u64)),
             Self::Local { from, limit } => Ok(shard.fixed("/_local_docs").page(from, limit)),

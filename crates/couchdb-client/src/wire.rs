@@ -22,12 +22,12 @@ pub use design::{
     Autoupdate, DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo, Views,
 };
 pub(crate) use design::{DesignRow, DesignRows};
-pub(crate) use documents::LeafRow;
 pub use documents::{
     Attachment, AutoPurge, Checkpoint, History, InternalSession, Leaf, LocalDocs, LocalRow,
-    Replication, Replications, ReplicatorSession, Revisions, ShardChange, ShardChanges, SourceSeq,
-    TimeBin, TimeSeq,
+    Replication, Replications, ReplicatorSession, Revisions, ShardChange, ShardChanges, ShardDoc,
+    SourceSeq, TimeBin, TimeSeq,
 };
+pub(crate) use documents::{DocRows, LeafRow};
 pub(crate) use feed::UpdatesEnd;
 pub use feed::{Change as DbChange, GLOBAL_CHANGES, MapChange, MapChanges, UpdateLine};
 pub(crate) use lenient::{List, read};

@@ -13,7 +13,7 @@ use flate2::{Compress, FlushCompress};
 use std::rc::Rc;
 
 /// `[couchdb] btree_chunk_size`.
-const NODE_BYTES: usize = 1279;
+pub(super) const NODE_BYTES: usize = 1279;
 /// A node with fewer bytes is written again when rows are appended to it.
 const REUSED_NODE_BYTES: usize = 640;
 
@@ -252,7 +252,12 @@ impl AppendTree {
     }
 
     /// Writes elements as nodes of a level, and returns the references to them.
-    fn write(&mut self, file: &mut CompactedFile, level: usize, items: Vec<Item>) -> Vec<Item> {
+    pub(super) fn write(
+        &mut self,
+        file: &mut CompactedFile,
+        level: usize,
+        items: Vec<Item>,
+    ) -> Vec<Item> {
         let mut references = Vec::new();
         let mut last = Vec::new();
         for node in divide(items) {

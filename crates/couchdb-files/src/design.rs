@@ -9,7 +9,8 @@ mod json;
 
 use couchdb_names::Signature;
 pub(super) use encode::Encoder;
-use json::{Json, Pairs, member};
+pub(super) use json::Json;
+use json::{Pairs, member};
 use md5::{Digest, Md5};
 
 /// The properties of a design document that concern its index files.

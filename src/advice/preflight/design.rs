@@ -46,6 +46,17 @@ impl DesignProblem {
         Self(why.into())
     }
 
+    /// A problem of a deployment of several documents.
+    pub fn of_deployment(why: &str) -> Self {
+        Self(format!("is not a deployment: it {why}"))
+    }
+
+    /// The same, of one of several documents.
+    #[must_use]
+    pub fn of(self, name: &str) -> Self {
+        Self(format!("{name} {}", self.0))
+    }
+
     /// A part of the document is something that CouchDB does not accept.
     fn invalid(why: &str) -> Self {
         Self(format!("is not a design document that CouchDB takes: {why}"))
@@ -137,6 +148,11 @@ impl DesignDocument {
             options: document.get("options").cloned(),
             searches: searches_of(&document),
         })
+    }
+
+    /// Whether its views are in the index with this signature.
+    pub(super) fn has_index(&self, signature: Signature) -> bool {
+        !self.views.is_empty() && self.signature == signature
     }
 
     /// Names of the search indexes that are built beside the views: those that the present document

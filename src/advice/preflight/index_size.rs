@@ -1,6 +1,6 @@
 //! Estimates how large an index becomes, from what existing indexes cost per document and view.
 
-use super::{DesignDocument, Spread};
+use super::{DesignDocument, Spread, measured::MeasuredRows};
 use crate::{
     advice::{DbSurvey, Survey},
     model::{
@@ -8,8 +8,10 @@ use crate::{
         target::{TargetKind, TargetState},
     },
     table::{DbIx, Snapshot, TargetRef},
-    text::{counted, size::format_size_short},
+    text::{counted, grouped, size::format_size_short},
 };
+use couchdb_files::SampleSums;
+use couchdb_names::Version;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -28,9 +30,21 @@ const BUILT_SMALL: f64 = 12.0;
 const SMALL_ROWS: f64 = 250.0;
 
 /// Factors of the range around this multiple. Rows that arrive in the order of their keys, such as
-/// those keyed by time, are written much less often.
-const BELOW_BUILT: f64 = 4.0;
+/// those keyed by time, are written much less often, and so are all since CouchDB 3.5.2, which
+/// writes larger batches.
+const BELOW_BUILT: f64 = 9.0;
 const ABOVE_BUILT: f64 = 2.2;
+
+/// A multiple that any index may reach: such builds were seen, whatever their rows.
+const MAX_BUILT: f64 = 21.0;
+
+/// Factors of the ranges around what a sample of documents shows, beside the error of the sample.
+const AROUND_SAMPLED: f64 = 1.15;
+const AROUND_SAMPLED_BUILT: f64 = 1.9;
+
+/// Bytes of headers and partly filled blocks of an index file, compacted and as it is built.
+const FILE_BYTES: f64 = 12_288.0;
+const BUILT_FILE_BYTES: f64 = 24_576.0;
 
 /// Factor of the range around one index of the same database: its views may emit much more, or
 /// almost nothing.
@@ -81,6 +95,8 @@ pub enum SizeBasis {
     Cluster,
     /// The index that the document has now, for the views that stay; other indexes for the rest.
     Present,
+    /// What its map functions emitted for a sample of documents.
+    Sample,
 }
 
 /// The present index of a document, and which views of the new document it contains.
@@ -134,6 +150,10 @@ pub struct IndexSize {
     pub siblings: Vec<MeasuredIndex>,
     /// Live bytes per document, all views together.
     pub bytes_per_doc: Spread,
+    /// The same at the end of a build in one go.
+    pub built_per_doc: Spread,
+    /// What the map functions emitted for a sample.
+    pub sample: Option<SampleSums>,
 }
 
 impl IndexSize {
@@ -155,9 +175,9 @@ impl IndexSize {
         };
         let factor = match (basis, measured.len()) {
             (SizeBasis::Cluster, _) => AROUND_OTHERS,
-            (SizeBasis::Siblings | SizeBasis::Present, 1) => AROUND_ONE,
-            (SizeBasis::Siblings | SizeBasis::Present, 2) => AROUND_TWO,
-            (SizeBasis::Siblings | SizeBasis::Present, _) => AROUND_SEVERAL,
+            (SizeBasis::Siblings | SizeBasis::Present | SizeBasis::Sample, 1) => AROUND_ONE,
+            (SizeBasis::Siblings | SizeBasis::Present | SizeBasis::Sample, 2) => AROUND_TWO,
+            (SizeBasis::Siblings | SizeBasis::Present | SizeBasis::Sample, _) => AROUND_SEVERAL,
         };
         let mut rows: Vec<f64> = measured.iter().map(|it| it.bytes_per_row).collect();
         let mut row = Spread::around(&mut rows, factor)?;
@@ -173,13 +193,66 @@ impl IndexSize {
         let basis = if kept_row.is_some() { SizeBasis::Present } else { basis };
         let bytes_per_doc = bytes_per_doc(design, row, document, kept_view);
         let live = bytes_per_doc.scaled(copies_of_docs);
+        let built_per_doc = bytes_per_doc.times(built_in_one_go(bytes_per_doc.likely));
         Some(Self {
             live,
-            built: built_bytes_per_doc(bytes_per_doc).scaled(copies_of_docs),
+            built: built_per_doc.scaled(copies_of_docs),
             basis,
             measured: measured.len(),
             siblings: nearest(measured, row.likely),
             bytes_per_doc,
+            built_per_doc,
+            sample: None,
+        })
+    }
+
+    /// The size that a sample shows; `None` if the number of documents is unknown.
+    pub(super) fn sampled(
+        survey: &Survey,
+        snapshot: &Snapshot,
+        db: DbIx,
+        measured: &MeasuredRows,
+    ) -> Option<Self> {
+        let (_, sums) = survey.dbs().find(|(ix, _)| *ix == db)?;
+        let docs = copies_of_docs(sums)?;
+        let docs_per_file = docs / f64::from(sums.shards.max(1));
+        if docs_per_file <= 0.0 {
+            return None;
+        }
+        let nodes = survey.shards_of(db).filter_map(|row| snapshot.target_at(row));
+        let versions: Option<BTreeSet<Version>> =
+            nodes.map(|shard| snapshot.node(shard.node_ix())?.version()).collect();
+        // The oldest writes most; if one is unknown, any may be.
+        let version = versions.and_then(|all| all.first().copied());
+        let [compacted, fast, slow] = measured.bytes(docs_per_file, version)?;
+        let error = (1.0 + measured.sums.error).ln();
+        let range = |low: f64, high: f64, around: f64, file: f64| {
+            let factor = around.ln().hypot(error).exp();
+            let file = file / docs_per_file;
+            Spread {
+                low: low / factor,
+                likely: (low * high).sqrt() + file / 2.0,
+                high: high * factor + file,
+            }
+        };
+        let mut bytes_per_doc = range(compacted, compacted, AROUND_SAMPLED, FILE_BYTES);
+        let mut built_per_doc = range(fast, slow, AROUND_SAMPLED_BUILT, BUILT_FILE_BYTES);
+        if measured.sums.rows == 0 {
+            // With 95 % probability fewer documents emit than three of so many.
+            let share = 3.0 / measured.sums.docs.max(1) as f64;
+            let most = share * (measured.doc_bytes + MAX_ROW_OVERHEAD);
+            bytes_per_doc.high += most;
+            built_per_doc.high += most * MAX_BUILT;
+        }
+        Some(Self {
+            live: bytes_per_doc.scaled(docs),
+            built: built_per_doc.scaled(docs),
+            basis: SizeBasis::Sample,
+            measured: 0,
+            siblings: Vec::new(),
+            bytes_per_doc,
+            built_per_doc,
+            sample: Some(measured.sums),
         })
     }
 
@@ -201,6 +274,15 @@ impl IndexSize {
             SizeBasis::Present => format!(
                 "The size assumes {cost}: the views that stay cost what they cost in the present index, and all others what {indexes} of this database cost, with a safety margin. What a map function emits is not known before it runs."
             ),
+            SizeBasis::Sample => {
+                let SampleSums { docs, emitting, rows, error } = self.sample.unwrap_or_default();
+                format!(
+                    "The map functions emit {} for {} of {docs} sampled documents, which makes {cost}; the sample's error is {:.0} %.",
+                    counted(rows, "row", "rows"),
+                    grouped(emitting),
+                    100.0 * error
+                )
+            }
             SizeBasis::Cluster => format!(
                 "The size assumes {cost}: this database has no built index, so the range is around {indexes} of other databases, and wide."
             ),
@@ -208,15 +290,14 @@ impl IndexSize {
     }
 }
 
-/// Bytes per document at the end of a build in one go, from its live bytes per document.
-pub(super) fn built_bytes_per_doc(live: Spread) -> Spread {
-    live.times(built_in_one_go(live.likely))
-}
-
 /// Size of a file at the end of a build in one go, as a multiple of its live bytes.
 fn built_in_one_go(bytes_per_doc: f64) -> Spread {
     let likely = BUILT_LARGE + BUILT_SMALL / (1.0 + bytes_per_doc / SMALL_ROWS);
-    Spread { low: likely / BELOW_BUILT, likely, high: likely * ABOVE_BUILT }
+    Spread {
+        low: (likely / BELOW_BUILT).max(1.0),
+        likely,
+        high: (likely * ABOVE_BUILT).max(MAX_BUILT),
+    }
 }
 
 /// Number of documents in all copies; uncounted copies are assumed to have as many as the others.
@@ -366,9 +447,10 @@ mod tests {
         }
     }
 
-    /// Indexes built by CouchDB 3.5.0: live bytes per document, and the size after the build as a
-    /// multiple of the live bytes.
-    const MEASURED: [(f64, f64); 13] = [
+    /// Built indexes: live bytes per document, and the size after the build as a multiple of the live
+    /// bytes. The first were built by CouchDB 3.5.0, the others by 3.5.2; the last is an operator's, whose
+    /// rows are not known.
+    const MEASURED: [(f64, f64); 24] = [
         (1.3, 12.7),
         (17.0, 13.4),
         (50.0, 3.2),
@@ -382,6 +464,17 @@ mod tests {
         (646.0, 3.5),
         (1_978.0, 7.1),
         (2_225.0, 2.9),
+        (101.0, 1.7),
+        (94.0, 3.9),
+        (232.0, 2.3),
+        (453.0, 2.5),
+        (406.0, 1.7),
+        (3.8, 8.3),
+        (42.0, 2.6),
+        (31.0, 1.8),
+        (43.0, 4.0),
+        (0.6, 28.7),
+        (2_000.0, 19.8),
     ];
 
     #[test]

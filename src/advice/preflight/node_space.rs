@@ -1,6 +1,6 @@
 //! The space that a new index needs on each node, beside present data and running jobs.
 
-use super::{IndexSize, Spread, index_size::built_bytes_per_doc};
+use super::{IndexSize, Spread};
 use crate::{
     advice::Survey,
     model::{channel::Mode, rounding::to_bytes},
@@ -47,6 +47,8 @@ pub struct NodeNeed {
     pub copies: u32,
     /// The index after its first compaction.
     pub live: Option<Spread>,
+    /// The index as it is built in one go.
+    pub built: Option<Spread>,
     /// Peak space beside everything that is there now: the index as it is built in one go, and the
     /// new file of its first compaction.
     pub peak: Option<Spread>,
@@ -61,6 +63,9 @@ pub struct NodeNeed {
     pub reserved_bytes: u64,
     /// Whether the index fits; nodes that share a volume must fit together.
     pub verdict: SpaceVerdict,
+    /// Bytes by which even the lowest peak exceeds the free space of the volume; none unless it
+    /// does not fit.
+    pub missing_bytes: Option<u64>,
 }
 
 /// Where the copies of a database are.
@@ -105,18 +110,26 @@ pub(super) fn needs(
 ) -> Vec<NodeNeed> {
     let need = |node: &Placement| need(plan, node, size, old);
     let mut needs: Vec<NodeNeed> = placed.iter().map(need).collect();
+    judge(&mut needs);
+    needs
+}
+
+/// Whether the peak of each node fits, together with those of nodes on the same volume.
+pub(super) fn judge(needs: &mut [NodeNeed]) {
     let mut by_volume: BTreeMap<Arc<str>, Spread> = BTreeMap::new();
-    for need in &needs {
+    for need in needs.iter() {
         if let (Some(volume), Some(peak)) = (&need.volume, need.peak) {
             let sum = by_volume.entry(Arc::clone(volume)).or_insert(Spread::ZERO);
             *sum = sum.plus(peak);
         }
     }
-    for need in &mut needs {
-        let peak = need.volume.as_ref().and_then(|volume| by_volume.get(volume));
-        need.verdict = verdict(peak.copied(), need.free_bytes);
+    for need in needs {
+        let peak = need.volume.as_ref().and_then(|volume| by_volume.get(volume)).copied();
+        need.verdict = verdict(peak, need.free_bytes);
+        let lacking =
+            peak.zip(need.free_bytes).filter(|_| need.verdict == SpaceVerdict::DoesNotFit);
+        need.missing_bytes = lacking.map(|(peak, free)| to_bytes(peak.low - free as f64));
     }
-    needs
 }
 
 fn need(
@@ -128,7 +141,7 @@ fn need(
     let snapshot = &plan.snapshot;
     let of_node = |per_doc: Spread| placed.docs.map(|docs| per_doc.scaled(docs));
     let live = size.and_then(|size| of_node(size.bytes_per_doc));
-    let built = size.and_then(|size| of_node(built_bytes_per_doc(size.bytes_per_doc)));
+    let built = size.and_then(|size| of_node(size.built_per_doc));
     let old_bytes = old.and_then(|index| {
         let (bytes, files) = (index.file_bytes()?, f64::from(index.file_count().max(1)));
         Some(to_bytes(bytes as f64 * f64::from(placed.copies) / files))
@@ -142,12 +155,14 @@ fn need(
         node: snapshot.node(placed.node).map_or_else(String::new, |node| node.name.to_string()),
         copies: placed.copies,
         live,
+        built,
         peak: built.zip(live).map(|(built, live)| built.plus(live)),
         old_bytes,
         volume: usable.map(|usable| Arc::clone(&usable.volume.name)),
         free_bytes: usable.map(|usable| usable.bytes.saturating_sub(reserved_bytes)),
         reserved_bytes,
         verdict: SpaceVerdict::Unknown,
+        missing_bytes: None,
     }
 }
 

@@ -66,6 +66,12 @@ impl Spread {
         self.each(other, |one, other| one + other)
     }
 
+    /// Each value less that of what is gone then.
+    #[must_use]
+    pub fn less(self, bytes: f64) -> Self {
+        self.plus(Self { low: -bytes, likely: -bytes, high: -bytes })
+    }
+
     /// The larger value at each point of the two ranges.
     #[must_use]
     pub fn max(self, other: Self) -> Self {

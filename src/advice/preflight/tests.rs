@@ -6,7 +6,7 @@ use crate::{
     model::{records::BuildSpeed, settings::limits::Headroom},
 };
 use proptest::prelude::*;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -38,7 +38,15 @@ fn asked(cluster: TestCluster, design: &DesignDocument, present: &PresentDesign)
     let inputs = cluster.inputs();
     let plan = &*inputs.plan;
     let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
-    preflight(&PreflightInputs { plan, db, design, present, now: NOW })
+    preflight(&PreflightInputs {
+        plan,
+        db,
+        design,
+        present,
+        beside: [&[]; 2],
+        sample: None,
+        now: NOW,
+    })
 }
 
 fn new(cluster: TestCluster) -> Preflight {
@@ -235,8 +243,15 @@ fn an_index_of_the_same_signature_is_shared() {
     let plan = &*inputs.plan;
     let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
     let present = PresentDesign::Absent;
-    let found =
-        preflight(&PreflightInputs { plan, db, design: &same, present: &present, now: NOW });
+    let found = preflight(&PreflightInputs {
+        plan,
+        db,
+        design: &same,
+        present: &present,
+        beside: [&[]; 2],
+        sample: None,
+        now: NOW,
+    });
     assert_eq!(found.kind, BuildKind::Shared);
     assert_eq!(found.shared_with, ["_design/other"]);
 }
@@ -381,4 +396,170 @@ proptest! {
             prop_assert!(few.low <= many.low && few.likely <= many.likely && few.high <= many.high);
         }
     }
+}
+
+/// A document `_design/<name>` with one view.
+fn named(name: &str, map: &str) -> DesignDocument {
+    let text = format!(r#"{{"_id":"_design/{name}","views":{{"v":{{"map":"{map}"}}}}}}"#);
+    DesignDocument::parse(&text, None).unwrap()
+}
+
+/// The cluster with the indexes of these documents, of so many MiB in each copy, on a volume with
+/// `free` GiB for each node.
+fn deployed(live: &[(&DesignDocument, u64)], free: u64) -> Arc<Plan> {
+    let mut cluster = cluster();
+    cluster.set_free_space(&[("a", Some(free * GIB)), ("b", Some(free * GIB))]);
+    let ids: Vec<&'static str> =
+        live.iter().map(|(design, _)| &*Box::leak(design.id.clone().into_boxed_str())).collect();
+    for ((design, mib), id) in live.iter().zip(ids) {
+        cluster.add_index_of(&index(id, 0, *mib, 1), design.signature);
+    }
+    cluster.inputs().plan
+}
+
+fn rehearsed(plan: &Plan, designs: &[DesignDocument], live: &[&DesignDocument]) -> Rehearsal {
+    let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
+    let live = LiveDesigns::Known(live.iter().map(|it| (*it).clone()).collect());
+    rehearse(plan, db, designs, &live, None, NOW)
+}
+
+#[test]
+fn deployment_of_one_document_costs_what_the_document_costs() {
+    let (sibling, old) = (named("sibling", "s"), named("by_day", "old"));
+    let plan = deployed(&[(&sibling, 100), (&old, 200)], 3_000);
+    let new = named("by_day", "new");
+    let found = rehearsed(&plan, &[new.clone()], &[&sibling, &old]);
+    let present = PresentDesign::Known(Box::new(old));
+    let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
+    let inputs = PreflightInputs {
+        plan: &plan,
+        db,
+        design: &new,
+        present: &present,
+        beside: [&[]; 2],
+        sample: None,
+        now: NOW,
+    };
+    let alone = preflight(&inputs);
+    assert_eq!(alone.kind, BuildKind::Rebuild);
+    assert_eq!(found.steps.len(), 1);
+    assert_eq!(found.steps[0].nodes, alone.nodes);
+    assert_eq!(found.together, alone.nodes);
+    assert_eq!(found.steps[0].seconds, alone.seconds);
+}
+
+#[test]
+fn deployment_names_what_happens_to_each_document() {
+    let [a, b, c, d, gone] = ["a", "b", "c", "d", "gone"].map(|name| named(name, name));
+    let plan = deployed(&[(&a, 100), (&b, 100), (&c, 100), (&d, 100), (&gone, 100)], 3_000);
+    let designs = [
+        named("a", "a"),
+        named("b", "b2"),
+        named("fresh", "f"),
+        named("moved", "c"),
+        named("twin", "f"),
+        named("like_a", "a"),
+    ];
+    let found = rehearsed(&plan, &designs, &[&a, &b, &c, &d, &gone]);
+    let changes: Vec<Change> = found.documents.iter().map(|it| it.change).collect();
+    let expected = [
+        Change::Unchanged,
+        Change::Changed,
+        Change::New,
+        Change::Renamed,
+        Change::Shared,
+        Change::Shared,
+    ];
+    assert_eq!(changes, expected);
+    let built: BTreeSet<&str> = found.steps.iter().map(|step| &*step.design).collect();
+    assert_eq!(built, ["_design/b", "_design/fresh"].into());
+    let left: Vec<(&str, bool)> =
+        found.left.iter().map(|it| (&*it.design, it.is_renamed)).collect();
+    assert_eq!(left, [("_design/c", true), ("_design/d", false), ("_design/gone", false)]);
+    assert_eq!(found.left[0].bytes, None, "the renamed document uses them");
+    assert_eq!(found.left[1].bytes, Some(4 * 100 * MIB));
+}
+
+#[test]
+fn an_index_that_another_document_takes_over_is_not_deleted() {
+    // The views of two documents are exchanged: both indexes stay.
+    let (a, b) = (named("a", "a"), named("b", "b"));
+    let plan = deployed(&[(&a, 100), (&b, 100)], 3_000);
+    let designs = [named("a", "b"), named("b", "other")];
+    let found = rehearsed(&plan, &designs, &[&a, &b]);
+    assert_eq!(found.steps.len(), 1);
+    assert_eq!(found.steps[0].design, "_design/b");
+    assert!(found.steps[0].nodes.iter().all(|node| node.old_bytes.is_none()));
+}
+
+#[test]
+fn unknown_live_documents_are_no_new_ones() {
+    let plan = deployed(&[], 3_000);
+    let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
+    let live = LiveDesigns::Unread("it hangs".to_owned());
+    let found = rehearse(&plan, db, &[named("a", "a")], &live, None, NOW);
+    assert_eq!(found.documents[0].change, Change::Unknown);
+    assert_eq!((found.unread.as_deref(), found.left.len()), (Some("it hangs"), 0));
+    assert!(found.steps[0].nodes.iter().all(|node| node.peak.is_none()), "no size is known");
+}
+
+proptest! {
+    /// With waiting no step needs more than everything at once, and no other order needs less at its worst.
+    #[test]
+    fn steps_are_in_the_order_that_needs_least(olds in proptest::collection::vec(0_u64..2_000, 1..5)) {
+        let names = ["a", "b", "c", "d", "e"];
+        let old: Vec<DesignDocument> = olds.iter().zip(names).map(|(_, name)| named(name, name)).collect();
+        let sibling = named("sibling", "s");
+        let mut live: Vec<(&DesignDocument, u64)> =
+            old.iter().zip(&olds).filter(|(_, mib)| **mib > 0).map(|(it, mib)| (it, *mib)).collect();
+        live.push((&sibling, 100));
+        let plan = deployed(&live, 3_000);
+        let present: Vec<&DesignDocument> = live.iter().map(|(it, _)| *it).collect();
+        let new: Vec<DesignDocument> =
+            names.iter().take(olds.len()).map(|name| named(name, &format!("{name}2"))).collect();
+        let worst = |found: &Rehearsal| {
+            let peaks = found.steps.iter().flat_map(|step| &step.nodes).filter_map(|it| it.peak);
+            peaks.map(|peak| peak.likely).fold(0.0, f64::max)
+        };
+        let found = rehearsed(&plan, &new, &present);
+        let all = found.together.iter().filter_map(|it| it.peak).map(|it| it.likely).fold(0.0, f64::max);
+        prop_assert!(worst(&found) <= all + 1.0);
+        // Every order of up to four documents.
+        let costs: Vec<&Preflight> = found.documents.iter().map(|it| &it.cost).collect();
+        for order in orders(costs.len()) {
+            let other: Vec<&Preflight> = order.iter().map(|at| costs[*at]).collect();
+            let steps = rehearsal::steps(&other);
+            let other = worst(&Rehearsal { steps, ..found.clone() });
+            prop_assert!(worst(&found) <= other + 1.0, "{} {other}", worst(&found));
+        }
+    }
+}
+
+/// Every order of so many things.
+fn orders(count: usize) -> Vec<Vec<usize>> {
+    if count == 0 {
+        return vec![Vec::new()];
+    }
+    let with_last = |order: Vec<usize>| {
+        (0..count).map(move |at| {
+            let mut order = order.clone();
+            order.insert(at, count - 1);
+            order
+        })
+    };
+    orders(count - 1).into_iter().flat_map(with_last).collect()
+}
+
+#[test]
+fn what_is_missing_is_said_with_its_step() {
+    let sibling = named("sibling", "s");
+    let plan = deployed(&[(&sibling, 100)], 1);
+    let designs = ["a", "b", "c"].map(|name| named(name, name));
+    let found = rehearsed(&plan, &designs, &[&sibling]);
+    let short = |step: &RehearsalStep| step.nodes.iter().filter_map(|it| it.missing_bytes).max();
+    let missing: Vec<Option<u64>> = found.steps.iter().map(short).collect();
+    let peak = found.steps[2].nodes[0].peak.unwrap().low;
+    let free = found.steps[2].nodes[0].free_bytes.unwrap() as f64;
+    assert!(peak > 0.0 && missing.is_sorted(), "{missing:?}");
+    assert_eq!(missing[2].is_some(), peak > free);
 }

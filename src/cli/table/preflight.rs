@@ -1,4 +1,4 @@
-//! What a design document will cost: a sentence, a table by node, the changes, and what to do.
+//! What a design document, or a deployment, will cost: a sentence, a table by node, the changes, and what to do.
 
 use super::{
     advice::add_remedy,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     cli::printable,
-    serve::report::{Preflight, SpreadLine},
+    serve::report::{Preflight, PreflightNode, Rehearsal, SpreadLine},
 };
 
 /// The answer as text.
@@ -25,6 +25,47 @@ pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
     text
 }
 
+/// The answer about a deployment as text.
+pub(in crate::cli) fn rehearsal(answer: &Rehearsal, width: u16) -> String {
+    let mut text = paragraph(&printable(&answer.says), width);
+    let lines = answer.lines();
+    if !lines.is_empty() {
+        text.push('\n');
+        let grid = Grid::of(width, &lines)
+            .text("step", |(step, _, _)| step.clone())
+            .text("document", |(_, design, _)| printable(design));
+        let node = |of: fn(&PreflightNode) -> String| {
+            move |(_, _, node): &(String, String, PreflightNode)| of(node)
+        };
+        let table = grid
+            .text("node", node(|it| printable(short_node(&it.node))))
+            .number("compacted", node(|it| spread(it.live_bytes)))
+            .number("peak", node(|it| spread(it.peak_bytes)))
+            .number("old index", node(old_index))
+            .number("free", node(|it| bytes(it.free_bytes)))
+            .text("verdict", node(verdict))
+            .wrapped();
+        text.push_str(&table);
+        text.push_str(&paragraph(Rehearsal::COLUMNS, width));
+    }
+    section(&mut text, "What changes:", &answer.changes(), width);
+    section(&mut text, "What this rests on:", &answer.rests_on(), width);
+    section(&mut text, "To know:", &answer.notes, width);
+    text
+}
+
+fn spread(spread: Option<SpreadLine>) -> String {
+    spread.map_or_else(|| "?".to_owned(), |spread| spread.says_bytes())
+}
+
+fn old_index(node: &PreflightNode) -> String {
+    node.old_bytes.map_or_else(|| "-".to_owned(), |it| bytes(Some(it)))
+}
+
+fn verdict(node: &PreflightNode) -> String {
+    printable(&node.verdict.replace('_', " "))
+}
+
 fn section(text: &mut String, title: &str, lines: &[String], width: u16) {
     if lines.is_empty() {
         return;
@@ -35,17 +76,14 @@ fn section(text: &mut String, title: &str, lines: &[String], width: u16) {
 
 /// What each node needs, and whether it fits there.
 fn nodes(answer: &Preflight, width: u16) -> String {
-    let spread = |spread: Option<SpreadLine>| {
-        spread.map_or_else(|| "?".to_owned(), |spread| spread.says_bytes())
-    };
     let mut text = Grid::of(width, &answer.nodes)
         .text("node", |it| printable(short_node(&it.node)))
         .number("files", |it| it.copies.to_string())
         .number("compacted", |it| spread(it.live_bytes))
         .number("peak", |it| spread(it.peak_bytes))
-        .number("old index", |it| it.old_bytes.map_or_else(|| "-".to_owned(), |it| bytes(Some(it))))
+        .number("old index", old_index)
         .number("free", |it| bytes(it.free_bytes))
-        .text("verdict", |it| printable(&it.verdict.replace('_', " ")))
+        .text("verdict", verdict)
         .wrapped();
     text.push_str(&paragraph(Preflight::COLUMNS, width));
     text
@@ -73,6 +111,7 @@ mod tests {
             free_bytes,
             reserved_bytes: 0,
             verdict: verdict.into(),
+            missing_bytes: None,
         }
     }
 
@@ -106,6 +145,7 @@ mod tests {
             live_bytes: spread(9 << 30, 27 << 30),
             built_bytes: spread(36 << 30, 90 << 30),
             basis: Some("siblings".into()),
+            sample: None,
             measured_indexes: Vec::new(),
             seconds: spread(10_800, 18_000),
             measured_builds: 3,

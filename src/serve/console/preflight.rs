@@ -1,23 +1,33 @@
-//! What a design document would cost, and the form that asks.
+//! What a design document, or a deployment of several, would cost, and the form that asks.
 
 use super::{
     Given, Page, Part, Screen,
     cells::{bytes, count, name, to_copy, unknown, with_code, words},
 };
-use crate::serve::report::{AdviceRemedy, Preflight, SpreadLine};
+use crate::serve::report::{AdviceRemedy, Preflight, PreflightNode, Rehearsal, SpreadLine};
 use maud::{Markup, html};
+
+/// What was predicted.
+#[derive(Debug)]
+pub(in crate::serve) enum Predicted {
+    /// For one document.
+    Document(Preflight),
+    /// For several.
+    Deployment(Rehearsal),
+}
 
 /// The page at `/preflight`: `given` are the parameters, and `answer` is the prediction or the reason
 /// why there is none.
 pub(in crate::serve) fn preflight(
     given: &Given,
-    answer: Option<&Result<Preflight, String>>,
+    answer: Option<&Result<Predicted, String>>,
 ) -> Page {
     let shown = html! {
         @match answer {
             None => {}
             Some(Err(why)) => { p.banner.worst { (with_code(why)) } }
-            Some(Ok(answer)) => { (cost(answer)) }
+            Some(Ok(Predicted::Document(answer))) => { (cost(answer)) }
+            Some(Ok(Predicted::Deployment(answer))) => { (rehearsal(answer)) }
         }
     };
     // The answer stands before the form: on a small screen it would be below a long document.
@@ -33,7 +43,7 @@ fn form(given: &Given) -> Markup {
                 label { "database" input name="db" required value=(given.get("db")); }
                 label { "its id, if it has no _id" input name="id" placeholder="_design/by_day" value=(given.get("id")); }
             }
-            label { "design document (JSON)" textarea name="design" rows="12" required spellcheck="false" placeholder={ r#"{"_id": "_design/by_day", "views": {"by_day": {"map": "function (doc) { emit(doc.day); }"}}}"# } { (given.get("design")) } }
+            label { "design document (JSON), or a list of several" textarea name="design" rows="12" required spellcheck="false" placeholder={ r#"{"_id": "_design/by_day", "views": {"by_day": {"map": "function (doc) { emit(doc.day); }"}}}"# } { (given.get("design")) } }
             p { button { "Predict the cost" } }
         }
     }
@@ -48,11 +58,7 @@ fn cost(answer: &Preflight) -> Markup {
                 tbody { @for node in &answer.nodes { tr {
                     td.named { (name(&node.node)) }
                     td.n.rest { (count(node.copies)) }
-                    td.n.rest { (spread(node.live_bytes)) }
-                    td.n { (spread(node.peak_bytes)) }
-                    td.n.rest { @match node.old_bytes { Some(old) => { (bytes(Some(old))) } None => { "-" } } }
-                    td.n { (bytes(node.free_bytes)) }
-                    td { (words(&node.verdict)) }
+                    (needs(node))
                 } } }
             } }
             p.quiet { (with_code(Preflight::COLUMNS)) }
@@ -60,6 +66,39 @@ fn cost(answer: &Preflight) -> Markup {
         (section("What changes", &answer.changes()))
         (section("What this rests on", &answer.rests_on()))
         @if !answer.remedy.is_empty() { h2 { "What to do" } (steps(&answer.remedy)) }
+    }
+}
+
+/// The cells of what a node needs.
+fn needs(node: &PreflightNode) -> Markup {
+    html! {
+        td.n.rest { (spread(node.live_bytes)) }
+        td.n { (spread(node.peak_bytes)) }
+        td.n.rest { @match node.old_bytes { Some(old) => { (bytes(Some(old))) } None => { "-" } } }
+        td.n { (bytes(node.free_bytes)) }
+        td { (words(&node.verdict)) }
+    }
+}
+
+fn rehearsal(answer: &Rehearsal) -> Markup {
+    let lines = answer.lines();
+    html! {
+        p.note { (name(&answer.says)) }
+        @if !lines.is_empty() {
+            div.wide tabindex="0" role="region" aria-label="What each step needs" { table {
+                thead { tr { th { "step" } th { "document" } th { "node" } th.n.rest { "compacted" } th.n { "peak" } th.n.rest { "old index" } th.n { "free" } th { "verdict" } } }
+                tbody { @for (step, design, node) in &lines { tr {
+                    td { (step) }
+                    td.named { (name(design)) }
+                    td { (name(&node.node)) }
+                    (needs(node))
+                } } }
+            } }
+            p.quiet { (with_code(Rehearsal::COLUMNS)) }
+        }
+        (section("What changes", &answer.changes()))
+        (section("What this rests on", &answer.rests_on()))
+        (section("To know", &answer.notes))
     }
 }
 

@@ -26,6 +26,7 @@ use super::{
     status::status_of,
     targets::TargetQuery,
     turn::{Place, Turn, in_turn},
+    xray::begin_xray,
 };
 use crate::{
     config,
@@ -56,7 +57,7 @@ use axum::{
     extract::{self, Query, Request},
     http::{HeaderMap, StatusCode, Uri, header},
     middleware,
-    response::{IntoResponse as _, Response},
+    response::{IntoResponse as _, Redirect, Response},
     routing::get,
 };
 use couchdb_client::ClientSettings;
@@ -112,6 +113,7 @@ pub(super) fn routes() -> Router<AppState> {
             "/act" => get(act::ask).post(act::act),
             "/what-if" => get(what_if::show).post(what_if::ask),
             "/preflight" => get(preflight::show).post(preflight::ask),
+            "/database" => get(show).post(look_inside),
             _ => get(show),
         };
         router = router.route(path, page);
@@ -126,6 +128,24 @@ pub(super) fn routes() -> Router<AppState> {
 async fn show(extract::State(state): extract::State<AppState>, uri: Uri) -> Response {
     match gather(&state, &uri).await {
         Ok(page) => response(&state, StatusCode::OK, &page),
+        Err(refused) => failed(&state, &refused),
+    }
+}
+
+/// Has a database's files read, and leads back to its page.
+async fn look_inside(
+    extract::State(state): extract::State<AppState>,
+    request: Request,
+) -> Response {
+    let begun = async {
+        let (_place, _turn, given) =
+            asked_in_turn(&state.limits.preflights, request, MAX_FORM).await?;
+        let db = wanted(&given, "name")?;
+        begin_xray(&state, db).await?;
+        Ok(console::link("database", &[("name", db)]))
+    };
+    match begun.await {
+        Ok(page) => Redirect::to(&page).into_response(),
         Err(refused) => failed(&state, &refused),
     }
 }
@@ -520,6 +540,7 @@ async fn database(state: &AppState, db: &str) -> Result<Page, ApiError> {
         events,
         advice,
         runs,
+        xray: state.xrays.kept.borrow().of(db),
         has_one_node: state.plan.borrow().snapshot.only_node().is_some(),
         takes_orders: state.allow.admin,
         now,

@@ -14,9 +14,10 @@ use super::{
     turn::Turn,
 };
 use crate::{
-    advice::preflight::PresentDesign,
+    advice::preflight::{LiveDesigns, PresentDesign},
     plan::Plan,
-    serve::report::{Preflight, PreflightQuestion, QuestionError},
+    scan::ScanStatus,
+    serve::report::{Preflight, PreflightQuestion, QuestionError, Rehearsal, RehearsalQuestion},
 };
 use axum::{
     extract::{self, Request},
@@ -28,7 +29,7 @@ use std::sync::Arc;
 /// The maximum size of a question, in bytes.
 pub(super) const MAX_BODY: usize = 2 << 20;
 
-/// The route.
+/// The routes.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is invalid, or has no design document that CouchDB accepts."),
@@ -54,6 +55,21 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .errors(ERRORS)
         .detail("For anyone who may read: recliner reads the current document of this id, and asks CouchDB nothing else. The answer says which views change and what is built (`build`), the size of the new index and the duration of its build as ranges, what each node needs besides existing files (`peak_bytes`) and whether it fits (`verdict`), what that is based on, and what to do afterwards."),
+        Route::post::<RehearsalQuestion, Rehearsal>(
+            "/api/v1/rehearsal",
+            "rehearsal",
+            post(rehearsal),
+            "The predicted cost of deploying several design documents, in the best order.",
+            json!({
+                "db": "orders",
+                "designs": [{
+                    "_id": "_design/by_day",
+                    "views": { "by_day": { "map": "function (doc) { emit(doc.day, 1); }", "reduce": "_sum" } },
+                }],
+            }),
+        )
+        .errors(ERRORS)
+        .detail("As `preflight`, for all documents of a deployment: recliner reads the database's current design documents, says which are new, changed, renamed or unchanged, and what is built in which order, with the peak of each step and of all at once (`steps`, `together`)."),
     ]
 }
 
@@ -75,18 +91,53 @@ pub(super) async fn predict(
     let (now, status) = (state.clock.now(), Arc::clone(&state.status.borrow()));
     let resolve = move |plan: Arc<Plan>| {
         let question = question()?;
-        if !status.is_ready(plan.snapshot.version()) {
-            // A database that was not read yet would look as if it did not exist.
-            let why = "the first sweep has not ended yet; try again in a moment";
-            return Err(ApiError::not_yet(why));
-        }
-        let resolved = question.resolve(&plan, now).map_err(|why| match why {
-            QuestionError::Design(_) => ApiError::bad(why),
-            QuestionError::NoDatabase(_) => ApiError::absent(why),
-        })?;
+        check_ready(&status, &plan)?;
+        let resolved = question.resolve(&plan, now).map_err(refused)?;
         Ok((question.db, resolved))
     };
     let (db, resolved) = turn.work(state, resolve).await?;
     let present = PresentDesign::of(state.designs.design(&db, &resolved.design.id).await);
-    turn.work(state, move |plan| Ok(resolved.answer(&plan, &present, now))).await
+    turn.work(state, move |plan| Ok(resolved.answer(&plan, &present, None, now))).await
+}
+
+/// A database that was not read yet would look as if it did not exist.
+fn check_ready(status: &ScanStatus, plan: &Plan) -> Result<(), ApiError> {
+    if status.is_ready(plan.snapshot.version()) {
+        return Ok(());
+    }
+    Err(ApiError::not_yet("the first sweep has not ended yet; try again in a moment"))
+}
+
+fn refused(why: QuestionError) -> ApiError {
+    match why {
+        QuestionError::Design(_) => ApiError::bad(why),
+        QuestionError::NoDatabase(_) => ApiError::absent(why),
+    }
+}
+
+/// Predicts the cost of a deployment.
+async fn rehearsal(
+    extract::State(state): extract::State<AppState>,
+    request: Request,
+) -> Result<Answer<Rehearsal>, ApiError> {
+    let (_place, turn, body) = read_question(&state.limits.preflights, request, MAX_BODY).await?;
+    Ok(Answer::of(&rehearse(&state, &turn, move || parse_object(&body)).await?))
+}
+
+/// Answers a question about several documents.
+pub(super) async fn rehearse(
+    state: &AppState,
+    turn: &Turn,
+    question: impl FnOnce() -> Result<RehearsalQuestion, ApiError> + Send + 'static,
+) -> Result<Rehearsal, ApiError> {
+    let (now, status) = (state.clock.now(), Arc::clone(&state.status.borrow()));
+    let resolve = move |plan: Arc<Plan>| {
+        let question = question()?;
+        check_ready(&status, &plan)?;
+        let resolved = question.resolve(&plan, now).map_err(refused)?;
+        Ok((question.db, resolved))
+    };
+    let (db, resolved) = turn.work(state, resolve).await?;
+    let live = LiveDesigns::of(state.designs.designs(&db).await);
+    turn.work(state, move |plan| Ok(resolved.answer(&plan, &live, None, now))).await
 }

@@ -257,7 +257,7 @@ pub(super) async fn wrong_method(method: Method) -> Response {
         "this is an order or a question: send it by POST, with a JSON body".to_owned()
     } else {
         format!(
-            "{method} is not supported: use GET or HEAD; only orders, what-if and preflight use POST"
+            "{method} is not supported: use GET or HEAD; only orders, what-if, preflight and rehearsal use POST"
         )
     };
     ApiError::wrong_method(why).into_response()

@@ -10,7 +10,7 @@ use crate::{
     ledger::Books,
     model::{channel::Mode, reads::Reads},
     plan::Plan,
-    scan,
+    scan::{self, xrays::XrayHandle},
     serve::report::SimulatedWeek,
     sources::{node_settings::NodeSettings, present_design::DesignReader},
     store::journal::Journal,
@@ -96,6 +96,8 @@ pub struct ConfigStatus {
 pub struct Allow {
     /// Reload and quit.
     pub lifecycle: bool,
+    /// Questions of assistants, over the Model Context Protocol.
+    pub mcp: bool,
     /// All other orders. Suspend, resume and backup are always allowed over the Unix socket.
     pub admin: bool,
     /// Host names of this machine, besides localhost, addresses and the names in its certificate. A
@@ -138,6 +140,8 @@ pub struct AppState {
     pub node_settings: watch::Receiver<Arc<NodeSettings>>,
     /// Reads design documents.
     pub designs: Arc<dyn DesignReader>,
+    /// What the bytes of databases' files are.
+    pub xrays: XrayHandle,
     /// When the certificates for connections to CouchDB expire.
     pub certificates: watch::Receiver<CertificateEnds>,
     /// Indexes that lag, and their builds.

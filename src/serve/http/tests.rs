@@ -31,7 +31,7 @@ use crate::{
         target::TargetState,
     },
     plan::{Conditions, Plan, Queues},
-    scan::{Progress, ScanStatus},
+    scan::{Progress, ScanStatus, xrays::XrayHandle},
     sources::present_design::DesignReader,
     table::{
         DbName, Draft, NodeSmoosh, PriorityRange, ShardMapEntry, SmooshChannel, Snapshot, TargetIx,
@@ -93,6 +93,12 @@ impl DesignReader for Designs {
         _: &'a str,
     ) -> BoxFuture<'a, Result<Option<String>, String>> {
         let read = self.0.map(|text| text.map(str::to_owned)).map_err(str::to_owned);
+        Box::pin(async { read })
+    }
+
+    fn designs<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, String>> {
+        let read = self.0.map(|text| text.map(str::to_owned).into_iter().collect());
+        let read = read.map_err(str::to_owned);
         Box::pin(async { read })
     }
 }
@@ -287,6 +293,7 @@ impl Surface {
             takeovers: watch::channel(Arc::default()).1,
             node_settings: watch::channel(Arc::default()).1,
             designs: Arc::new(Designs(Ok(None))),
+            xrays: XrayHandle::none(),
             certificates: watch::channel(CertificateEnds::default()).1,
             builds: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),

@@ -12,10 +12,12 @@ use crate::{
     },
     model::rounding::to_bytes,
     plan::Plan,
+    sources::doc_sample::DocSample,
     table::DbIx,
     text::Label,
     text::{counted, duration, grouped, listed, size::format_size_short},
 };
+use couchdb_files::SampleSums;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -71,9 +73,24 @@ impl PreflightQuestion {
 
 impl ResolvedQuestion {
     /// The answer, given the document that the database has at present.
-    pub fn answer(&self, plan: &Plan, present: &PresentDesign, now: Moment) -> Preflight {
+    pub fn answer(
+        &self,
+        plan: &Plan,
+        present: &PresentDesign,
+        sample: Option<&DocSample>,
+        now: Moment,
+    ) -> Preflight {
         let (db, design) = (self.db, &self.design);
-        Preflight::of(&preflight(&PreflightInputs { plan, db, design, present, now }))
+        let beside = [&[][..]; 2];
+        Preflight::of(&preflight(&PreflightInputs {
+            plan,
+            db,
+            design,
+            present,
+            beside,
+            sample,
+            now,
+        }))
     }
 }
 
@@ -112,6 +129,9 @@ pub struct Preflight {
     /// What the sizes are based on: other indexes of this database, or those of the whole cluster.
     #[schemars(with = "Option<vocabulary::PreflightBasis>")]
     pub basis: Option<Word>,
+    /// What the map functions emitted for a sample of documents, if they were run.
+    #[serde(default)]
+    pub sample: Option<PreflightSample>,
     /// The indexes that the sizes are based on; if there are many, the closest.
     pub measured_indexes: Vec<MeasuredIndex>,
     /// Duration of the build, in seconds.
@@ -124,6 +144,25 @@ pub struct Preflight {
     pub notes: Vec<String>,
     /// What to do, step by step.
     pub remedy: Vec<AdviceRemedy>,
+}
+
+/// What map functions emitted for a sample of documents.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PreflightSample {
+    /// Number of documents.
+    pub docs: u64,
+    /// Number of these for which they emit something.
+    pub emitting: u64,
+    /// Number of rows.
+    pub rows: u64,
+    /// With 95 % probability the bytes of all rows differ by no more than this share.
+    pub error: f64,
+}
+
+impl From<SampleSums> for PreflightSample {
+    fn from(SampleSums { docs, emitting, rows, error }: SampleSums) -> Self {
+        Self { docs, emitting, rows, error }
+    }
 }
 
 /// A predicted range, in bytes or seconds.
@@ -172,6 +211,9 @@ pub struct PreflightNode {
     /// Whether the peak fits into the free bytes, together with that of other nodes on the same volume.
     #[schemars(with = "vocabulary::SpaceVerdict")]
     pub verdict: Word,
+    /// Bytes that are missing on that volume even for the lowest peak; null unless it does not fit.
+    #[serde(default)]
+    pub missing_bytes: Option<u64>,
 }
 
 impl From<Spread> for SpreadLine {
@@ -231,6 +273,7 @@ impl From<&NodeNeed> for PreflightNode {
             free_bytes: need.free_bytes,
             reserved_bytes: need.reserved_bytes,
             verdict: need.verdict.label().into(),
+            missing_bytes: need.missing_bytes,
         }
     }
 }
@@ -265,6 +308,7 @@ impl Preflight {
             live_bytes: spread(|size| size.live),
             built_bytes: spread(|size| size.built),
             basis: found.size.as_ref().map(|size| size.basis.label().into()),
+            sample: found.size.as_ref().and_then(|size| size.sample).map(PreflightSample::from),
             measured_indexes: measured.unwrap_or_default(),
             seconds: found.seconds.map(SpreadLine::from),
             measured_builds: found.measured_builds as u64,
@@ -457,12 +501,14 @@ mod tests {
             node: node.to_owned(),
             copies: 2,
             live: peak,
+            built: peak,
             peak,
             old_bytes: None,
             volume: None,
             free_bytes: None,
             reserved_bytes: 0,
             verdict,
+            missing_bytes: None,
         }
     }
 

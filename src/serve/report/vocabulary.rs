@@ -57,7 +57,7 @@ vocabularies! {
     /// The source of a fact: CouchDB over HTTP, or the headers of its files.
     Source: FactSource::labels();
     /// How far a predicted size can be trusted.
-    Confidence: ["high", "low", "learned", "estimated"];
+    Confidence: ["high", "low", "learned", "xray", "estimated"];
     /// Why facts count as fresh.
     Fresh: [plan::Freshness::RecentlyMeasured.label(), plan::Freshness::ConfirmedByFeeds.label()];
     /// Why a target does not start.
@@ -125,6 +125,8 @@ vocabularies! {
     RemedyKind: advice::RemedyKind::labels();
     /// What deploying a design document builds.
     PreflightBuild: advice::preflight::BuildKind::labels();
+    /// What a deployment does to a design document.
+    DeploymentChange: advice::preflight::Change::labels();
     /// What the predicted size of a new index is based on.
     PreflightBasis: advice::preflight::SizeBasis::labels();
     /// How a view differs from that of the current document.

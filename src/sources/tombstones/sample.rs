@@ -1,10 +1,13 @@
 //! The sizes of some deleted documents, read over HTTP.
 
 use super::shard_copy::ShardCopy;
-use crate::sources::couchdb::describe;
+use crate::sources::{
+    couchdb::describe,
+    random_places::{Weighed, read_places},
+};
 use couchdb_client::Client;
 use couchdb_files::{DeletedDoc, DeletedLeaf, compacted_bytes};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Number of places at which documents are read.
 const PLACES: usize = 32;
@@ -55,15 +58,6 @@ impl TombstoneSample {
     }
 }
 
-/// A number that depends on the seed, below `end`.
-fn place(seed: u64, step: u64, end: u64) -> u64 {
-    // SplitMix64.
-    let mut mixed = seed.wrapping_add(step.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)) % end.max(1)
-}
-
 /// Reads at most `most` deleted documents at random places of the copies, and says what failed.
 pub(super) async fn read(
     client: &Client,
@@ -72,68 +66,38 @@ pub(super) async fn read(
     seed: u64,
 ) -> (TombstoneSample, Option<String>) {
     let mut sample = TombstoneSample::default();
-    let all: u64 = copies.iter().filter_map(|copy| copy.deleted()).sum();
     let each = most.div_ceil(PLACES);
-    // Where the changes of each copy begin: earlier sequences are those of replaced changes.
-    let mut begins: BTreeMap<&str, u64> = BTreeMap::new();
-    for step in 0..if all > 0 { PLACES as u64 } else { 0 } {
-        // A copy is as likely as it has deleted documents.
-        let mut index = place(seed, step * 2, all);
-        let copy = copies.iter().find(|copy| {
-            let deleted = copy.deleted().unwrap_or_default();
-            let is_here = index < deleted;
-            index = index.saturating_sub(deleted);
-            is_here
-        });
-        let Some(copy) = copy else { continue };
-        let read = async {
-            let begin = match begins.get(&*copy.shard) {
-                Some(begin) => *begin,
-                None => first_seq(client, copy).await?,
-            };
-            let end = copy.info.as_ref().and_then(|info| info.update_seq).unwrap_or_default();
-            let since = begin + place(seed, step * 2 + 1, end.saturating_sub(begin));
-            Ok((begin, read_place(client, copy, since, each).await?))
-        };
-        match read.await {
-            Ok((begin, docs)) => {
-                begins.insert(&copy.shard, begin);
-                // Places may overlap.
-                let is_new = |doc: &DeletedDoc| sample.ids.insert(doc.id.clone());
-                let docs: Vec<DeletedDoc> = docs.into_iter().filter(is_new).collect();
-                sample.places.push(docs);
-            }
-            Err::<_, couchdb_client::Error>(error) => {
-                let why = format!("Not all of the sample was read: {}.", describe(&error));
-                return (sample, Some(why));
-            }
-        }
-    }
-    (sample, None)
-}
-
-/// The sequence before the first change of a copy.
-async fn first_seq(client: &Client, copy: &ShardCopy) -> Result<u64, couchdb_client::Error> {
-    let first = client.shard_changes(&copy.node, &copy.shard, 0, 1).await?;
-    Ok(first.first().and_then(|change| change.seq).unwrap_or_default().saturating_sub(1))
+    let weighed: Vec<Weighed<'_>> =
+        copies.iter().map(|copy| copy.weighed(copy.deleted())).collect();
+    let read = read_places(client, &weighed, (PLACES, seed), async |copy, since| {
+        let docs = read_place(client, copy, since, each).await?;
+        // Places may overlap.
+        let is_new = |doc: &DeletedDoc| sample.ids.insert(doc.id.clone());
+        let docs: Vec<DeletedDoc> = docs.into_iter().filter(is_new).collect();
+        sample.places.push(docs);
+        Ok(true)
+    });
+    let problem = read.await.err();
+    let why = problem.map(|why| format!("Not all of the sample was read: {}.", describe(&why)));
+    (sample, why)
 }
 
 /// Deleted documents among the changes after a sequence, evenly.
 async fn read_place(
     client: &Client,
-    copy: &ShardCopy,
+    copy: Weighed<'_>,
     since: u64,
     each: usize,
 ) -> Result<Vec<DeletedDoc>, couchdb_client::Error> {
     let mut docs = Vec::new();
-    let changes = client.shard_changes(&copy.node, &copy.shard, since, CHANGES).await?;
+    let changes = client.shard_changes(copy.node, copy.shard, since, CHANGES).await?;
     let deleted = changes.into_iter().filter(|change| change.deleted == Some(true));
     let deleted = deleted.filter_map(|change| change.id.zip(change.seq));
     // A design document has another path; there are few.
     let all: Vec<_> = deleted.filter(|(id, _)| !id.starts_with("_design/")).collect();
     let stride = all.len().div_ceil(each.max(1)).max(1);
     for (id, seq) in all.into_iter().step_by(stride) {
-        let leaves = client.shard_leaves(&copy.node, &copy.shard, &id).await?;
+        let leaves = client.shard_leaves(copy.node, copy.shard, &id).await?;
         let leaves = leaves.into_iter().map(|(leaf, body)| DeletedLeaf {
             depth: leaf.revisions.start.unwrap_or(1),
             revisions: leaf
@@ -155,7 +119,7 @@ mod tests {
     use super::*;
 
     fn doc(number: u64, body: &str) -> DeletedDoc {
-        let revisions = vec![place(number, 1, u64::MAX).into(), place(number, 2, u64::MAX).into()];
+        let revisions = vec![(number * 7 + 1).into(), (number * 7 + 2).into()];
         let leaf = DeletedLeaf { depth: 2, revisions, body: body.to_owned(), attachment_bytes: 0 };
         DeletedDoc { id: format!("doc-{number:06}"), seq: number, leaves: vec![leaf] }
     }

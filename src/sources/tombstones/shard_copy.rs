@@ -1,5 +1,6 @@
 //! One copy of a shard with its checkpoints.
 
+use crate::sources::random_places::Weighed;
 use couchdb_client::wire;
 use couchdb_names::Range;
 
@@ -19,6 +20,12 @@ pub struct ShardCopy {
 }
 
 impl ShardCopy {
+    /// Where a sample of it may be read.
+    pub(super) fn weighed(&self, wanted: Option<u64>) -> Weighed<'_> {
+        let end = self.info.as_ref().and_then(|info| info.update_seq).unwrap_or_default();
+        Weighed { node: &self.node, shard: &self.shard, weight: wanted.unwrap_or_default(), end }
+    }
+
     /// The number of its deleted documents.
     pub fn deleted(&self) -> Option<u64> {
         self.info.as_ref()?.doc_del_count

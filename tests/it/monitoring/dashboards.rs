@@ -467,8 +467,7 @@ fn exceptions_for_the_linter_are_the_panels_that_need_them() {
         for panel in board.panels() {
             for target in list(panel, "/targets") {
                 let reading = promql::read(&expand(text(target, "/expr"), &READ)).expect("PromQL");
-                let has_job =
-                    |it: &Selector| it.matchers.iter().any(|it| it.label == "job");
+                let has_job = |it: &Selector| it.matchers.iter().any(|it| it.label == "job");
                 if !reading.selectors.iter().all(has_job) {
                     needed.insert((
                         text(&board.json, "/title").to_owned(),

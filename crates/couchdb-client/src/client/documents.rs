@@ -24,6 +24,23 @@ impl Client {
         Ok(read.results)
     }
 
+    /// Documents of this copy that changed after a sequence and are not deleted, among the first
+    /// `limit` changes; and the number of these changes.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn shard_docs(
+        &self,
+        node: &str,
+        shard: &str,
+        since: u64,
+        limit: usize,
+    ) -> Result<(Vec<wire::ShardDoc>, usize), Error> {
+        let route = Route::ShardDocuments { node, shard, read: ShardRead::Docs { since, limit } };
+        let rows: wire::DocRows = self.get(route, ServerChoice::Node(node)).await?;
+        Ok(rows.docs())
+    }
+
     /// Every leaf revision of a document of this copy, with its text.
     ///
     /// # Errors

@@ -30,6 +30,7 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::FlushCount { node },
         Route::ReshardJobs,
         Route::ShardDocuments { node, shard: db, read: ShardRead::Changes { since: 7, limit: 9 } },
+        Route::ShardDocuments { node, shard: db, read: ShardRead::Docs { since: 7, limit: 9 } },
         Route::ShardDocuments {
             node,
             shard: db,
@@ -96,6 +97,7 @@ fn paths_are_those_couchdb_answers() {
             "/_node/couchdb@a/_stats/fsync/count",
             "/_reshard/jobs",
             &format!("/_node/couchdb@a/{encoded}/_changes?style=all_docs&since=7&limit=9"),
+            &format!("/_node/couchdb@a/{encoded}/_changes?include_docs=true&since=7&limit=9"),
             &format!(
                 "/_node/couchdb@a/{encoded}/_local_docs?include_docs=true&limit=2&startkey=%22_local%2Fa%22"
             ),

@@ -173,6 +173,49 @@ impl<'de> lenient::Lenient<'de> for History {
     }
 }
 
+/// A document of a shard copy, with its JSON as it was sent.
+#[derive(Clone, Debug)]
+pub struct ShardDoc {
+    /// Its id.
+    pub id: String,
+    /// The sequence of its last change, in this copy.
+    pub seq: u64,
+    /// The winning revision.
+    pub text: String,
+}
+
+/// A row of `_changes` with documents.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DocRow {
+    id: String,
+    seq: u64,
+    deleted: bool,
+    doc: Option<Box<RawValue>>,
+}
+
+/// `_changes` with documents.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DocRows {
+    results: Vec<DocRow>,
+}
+
+impl lenient::Object for DocRows {}
+
+impl DocRows {
+    /// The documents that are not deleted, and the number of rows.
+    pub(crate) fn docs(self) -> (Vec<ShardDoc>, usize) {
+        let rows = self.results.len();
+        let live = self.results.into_iter().filter(|row| !row.deleted);
+        let docs = live.filter_map(|row| {
+            let text = row.doc?.get().to_owned();
+            Some(ShardDoc { id: row.id, seq: row.seq, text })
+        });
+        (docs.collect(), rows)
+    }
+}
+
 /// The leaf revisions of a document: `[{"ok": {…}}]`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LeafRow {

@@ -99,7 +99,7 @@ impl Encoder {
     }
 
     /// Encodes a JSON value like CouchDB: an object is a tuple of one list of pairs.
-    pub(in crate::design) fn json(&mut self, value: &Json) {
+    pub(crate) fn json(&mut self, value: &Json) {
         match value {
             Json::Integer(value) => self.integer(*value),
             Json::Float(value) => {

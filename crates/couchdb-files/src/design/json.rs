@@ -11,7 +11,7 @@ use std::{cmp::Ordering, collections::HashSet, fmt};
 
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Json {
+pub(crate) enum Json {
     Null,
     Bool(bool),
     Integer(i128),
@@ -22,7 +22,7 @@ pub(super) enum Json {
 }
 
 /// The members of an object.
-pub(super) type Pairs = Vec<(String, Json)>;
+pub(crate) type Pairs = Vec<(String, Json)>;
 
 /// The member with this name.
 pub(super) fn member<'a>(pairs: &'a [(String, Json)], name: &str) -> Option<&'a Json> {
@@ -31,7 +31,7 @@ pub(super) fn member<'a>(pairs: &'a [(String, Json)], name: &str) -> Option<&'a 
 
 impl Json {
     /// Erlang's term order: numbers, atoms, tuples (which include objects), lists, binaries.
-    pub(super) fn cmp_erlang(&self, other: &Self) -> Ordering {
+    pub(crate) fn cmp_erlang(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Integer(one), Self::Integer(other)) => one.cmp(other),
             (Self::Integer(_) | Self::Float(_), Self::Integer(_) | Self::Float(_)) => {
@@ -41,6 +41,37 @@ impl Json {
             (Self::Array(one), Self::Array(other)) => cmp_lists(one, other, Self::cmp_erlang),
             (Self::Object(one), Self::Object(other)) => cmp_pairs(one, other),
             (one, other) => (one.rank(), one.atom()).cmp(&(other.rank(), other.atom())),
+        }
+    }
+
+    /// The order of keys of a view: null, false, true, numbers, texts, arrays, objects. Texts as
+    /// people sort them, without regard to case at first; languages are not regarded.
+    pub(crate) fn cmp_view(&self, other: &Self) -> Ordering {
+        const fn class(value: &Json) -> u8 {
+            match value {
+                Json::Null => 0,
+                Json::Bool(false) => 1,
+                Json::Bool(true) => 2,
+                Json::Integer(_) | Json::Float(_) => 3,
+                Json::Text(_) => 4,
+                Json::Array(_) => 5,
+                Json::Object(_) => 6,
+            }
+        }
+        match (self, other) {
+            (Self::Integer(_) | Self::Float(_), Self::Integer(_) | Self::Float(_)) => {
+                self.cmp_erlang(other)
+            }
+            (Self::Text(one), Self::Text(two)) => {
+                let folded =
+                    |text: &str| text.chars().flat_map(char::to_lowercase).collect::<String>();
+                folded(one).cmp(&folded(two)).then_with(|| two.cmp(one))
+            }
+            (Self::Array(one), Self::Array(two)) => cmp_lists(one, two, Self::cmp_view),
+            (Self::Object(one), Self::Object(two)) => cmp_lists(one, two, |one, two| {
+                one.0.cmp(&two.0).then_with(|| one.1.cmp_view(&two.1))
+            }),
+            (one, two) => class(one).cmp(&class(two)),
         }
     }
 

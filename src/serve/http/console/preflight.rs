@@ -1,4 +1,4 @@
-//! The page of a new index: the form for a design document, and what it will cost.
+//! The page of a new index: the form for one design document or several, and what they will cost.
 //!
 //! A link only fills in the form: recliner reads a document of CouchDB for the answer.
 
@@ -10,7 +10,7 @@ use crate::serve::{
         preflight::{self, MAX_BODY},
         state::AppState,
     },
-    report::PreflightQuestion,
+    report::{PreflightQuestion, RehearsalQuestion, documents_in},
 };
 use axum::{
     extract::{self, Request},
@@ -31,12 +31,29 @@ pub(super) async fn ask(
 ) -> Response {
     match asked_in_turn(&state.limits.preflights, request, MAX_BODY).await {
         Ok((_place, turn, given)) => {
-            let asked = given.clone();
-            let answer = preflight::predict(&state, &turn, move || question(&asked)).await;
+            let answer = match deployment(&given) {
+                Some(question) => {
+                    let answer = preflight::rehearse(&state, &turn, || Ok(question)).await;
+                    answer.map(console::Predicted::Deployment)
+                }
+                None => {
+                    let asked = given.clone();
+                    let answer = preflight::predict(&state, &turn, move || question(&asked)).await;
+                    answer.map(console::Predicted::Document)
+                }
+            };
             answered(&state, answer, |answer| console::preflight(&given, Some(answer)))
         }
         Err(refused) => super::failed(&state, &refused),
     }
+}
+
+/// The question about several documents; none if the text is not a list or bundle of them.
+fn deployment(given: &Given) -> Option<RehearsalQuestion> {
+    let text = given.get("design");
+    let designs = documents_in(text).ok()?;
+    let is_bundle = designs.len() != 1 || designs.first().is_some_and(|it| it.get() != text.trim());
+    is_bundle.then(|| RehearsalQuestion { db: given.get("db").to_owned(), designs })
 }
 
 /// The question of a form, as the API's body has it.

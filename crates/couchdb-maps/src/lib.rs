@@ -1,0 +1,272 @@
+#![doc = include_str!("../README.md")]
+
+use rquickjs::{CatchResultExt as _, Context, Ctx, Function, Persistent, Runtime};
+use std::{
+    cell::Cell,
+    fmt,
+    rc::Rc,
+    time::{Duration, SystemTime},
+};
+
+/// What CouchDB gives to map functions.
+const ENVIRONMENT: &str = include_str!("environment.js");
+
+/// How much functions may use.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Time for one document, all functions together.
+    pub time: Duration,
+    /// Time for all documents together.
+    pub total: Duration,
+    /// Bytes of memory.
+    pub memory: usize,
+    /// Bytes of stack.
+    pub stack: usize,
+    /// Bytes of what they emit for one document, as JSON.
+    pub output: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            time: Duration::from_millis(200),
+            total: Duration::from_secs(30),
+            memory: 64 << 20,
+            stack: 256 << 10,
+            output: 8 << 20,
+        }
+    }
+}
+
+/// Why functions did not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MapError {
+    /// The engine could not be started.
+    #[error("the JavaScript engine does not start: {0}")]
+    Engine(String),
+    /// A function is not JavaScript, or no function.
+    #[error("a map function cannot be compiled: {0}")]
+    Compile(String),
+    /// It used more time or memory than allowed, for one document.
+    #[error("a map function does not end within its limits of time and memory: {0}")]
+    Limits(String),
+}
+
+/// Compiled map functions of a design document.
+pub struct Maps {
+    // Dropped before the context that it belongs to.
+    run: Option<Persistent<Function<'static>>>,
+    context: Context,
+    /// When the running call has to end.
+    deadline: Rc<Cell<Option<SystemTime>>>,
+    /// Time that all calls took.
+    spent: Cell<Duration>,
+    limits: Limits,
+}
+
+impl fmt::Debug for Maps {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Maps").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Maps {
+    fn drop(&mut self) {
+        // A persistent value has to be gone before its runtime.
+        drop(self.run.take());
+    }
+}
+
+impl Maps {
+    /// Compiles functions; `lib` is the JSON of `views.lib`.
+    ///
+    /// # Errors
+    /// If one cannot be compiled.
+    pub fn compile(sources: &[&str], lib: Option<&str>, limits: &Limits) -> Result<Self, MapError> {
+        let engine = |why: rquickjs::Error| MapError::Engine(why.to_string());
+        let runtime = Runtime::new().map_err(engine)?;
+        runtime.set_memory_limit(limits.memory);
+        runtime.set_max_stack_size(limits.stack);
+        let deadline = Rc::new(Cell::new(None::<SystemTime>));
+        let ends = Rc::clone(&deadline);
+        runtime.set_interrupt_handler(Some(Box::new(move || {
+            ends.get().is_some_and(|end| now() > end)
+        })));
+        let context = Context::full(&runtime).map_err(engine)?;
+        let spent = Cell::new(Duration::ZERO);
+        let mut maps = Self { run: None, context, deadline, spent, limits: limits.clone() };
+        let list = json_list(sources);
+        let run = maps.within_limits(|ctx| {
+            let prepare: Function<'_> = ctx.eval(ENVIRONMENT)?;
+            let run: Function<'_> = prepare.call((list, lib.unwrap_or("{}")))?;
+            Ok(Persistent::save(ctx, run))
+        });
+        maps.run = Some(run.map_err(MapError::Compile)?);
+        Ok(maps)
+    }
+
+    /// What the functions emit for a document, as JSON: a list for each function, with a list of
+    /// key and value for each row. A function that throws emits nothing, as in CouchDB.
+    ///
+    /// # Errors
+    /// If they need more than the limits allow.
+    pub fn run(&self, doc: &str) -> Result<String, MapError> {
+        let Some(run) = self.run.clone() else { return Ok("[]".to_owned()) };
+        let rows: String =
+            self.within_limits(|ctx| run.restore(ctx)?.call((doc,))).map_err(MapError::Limits)?;
+        match rows.len() <= self.limits.output {
+            true => Ok(rows),
+            false => {
+                Err(MapError::Limits(format!("it emits {} bytes for one document", rows.len())))
+            }
+        }
+    }
+
+    fn within_limits<T>(
+        &self,
+        work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
+    ) -> Result<T, String> {
+        let begun = now();
+        let rest = self.limits.total.saturating_sub(self.spent.get());
+        if rest.is_zero() {
+            return Err(format!("all documents together took {:?}", self.spent.get()));
+        }
+        self.deadline.set(begun.checked_add(self.limits.time.min(rest)));
+        let done = self.context.with(|ctx| {
+            let done = work(&ctx);
+            done.catch(&ctx).map_err(|why| why.to_string())
+        });
+        self.deadline.set(None);
+        let took = now().duration_since(begun).unwrap_or_default();
+        self.spent.set(self.spent.get().saturating_add(took));
+        done
+    }
+}
+
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// A JSON list of texts.
+fn json_list(texts: &[&str]) -> String {
+    let mut list = String::from("[");
+    for (at, text) in texts.iter().enumerate() {
+        if at > 0 {
+            list.push(',');
+        }
+        list.push('"');
+        for letter in text.chars() {
+            match letter {
+                '"' | '\\' => list.extend(['\\', letter]),
+                letter if u32::from(letter) < 0x20 => {
+                    list.push_str(&format!("\\u{:04x}", u32::from(letter)));
+                }
+                letter => list.push(letter),
+            }
+        }
+        list.push('"');
+    }
+    list.push(']');
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn rows(sources: &[&str], lib: Option<Value>, doc: Value) -> Value {
+        let lib = lib.map(|lib| lib.to_string());
+        let maps = Maps::compile(sources, lib.as_deref(), &Limits::default()).unwrap();
+        serde_json::from_str(&maps.run(&doc.to_string()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn functions_have_what_couchdb_gives_them() {
+        let doc = json!({ "_id": "a", "n": [1, 2, 3], "x": "y" });
+        for (source, expected) in [
+            ("function(doc){emit(doc.x,sum(doc.n));}", json!([["y", 6]])),
+            ("function(doc){emit()};", json!([[null, null]])),
+            ("(function(doc){emit(doc.none,isArray(doc.n))})", json!([[null, true]])),
+            ("(doc) => { emit(JSON.parse(toJSON(doc)).x); log('said'); }", json!([["y", null]])),
+            ("function(doc){emit(1);throw('no');}", json!([])),
+            ("function(doc){doc.x='z';emit(doc.x)}", json!([["y", null]])),
+            (
+                "function(doc){emit(1,new Error('e'))}",
+                json!([[1, {"error": "Error", "message": "e"}]]),
+            ),
+            (
+                "function(doc){\n// a comment\nfor (var i in doc.n) emit(doc.n[i], doc._id)\n}",
+                json!([[1, "a"], [2, "a"], [3, "a"]]),
+            ),
+        ] {
+            assert_eq!(rows(&[source], None, doc.clone()), json!([expected]), "{source}");
+        }
+    }
+
+    #[test]
+    fn libraries_are_modules_that_find_each_other() {
+        let lib = json!({
+            "days": "var other = require('./names'); exports.of = function (doc) { return other.name + doc.day; };",
+            "names": "module.exports = { name: 'day ' };",
+            "deep": { "inner": "exports.up = require('../days').of({ day: 2 });" },
+        });
+        let source = "function(doc){emit(require('views/lib/days').of(doc), require('views/lib/deep/inner').up)}";
+        assert_eq!(rows(&[source], Some(lib), json!({ "day": 1 })), json!([[["day 1", "day 2"]]]));
+        let missing = "function(doc){emit(require('views/lib/none'))}";
+        assert_eq!(rows(&[missing], None, json!({})), json!([[]]));
+    }
+
+    #[test]
+    fn one_function_does_not_see_what_another_did() {
+        let sources = ["function(doc){emit(1)}", "function(doc){emit(2)}"];
+        assert_eq!(rows(&sources, None, json!({})), json!([[[1, null]], [[2, null]]]));
+    }
+
+    #[test]
+    fn endless_and_greedy_functions_are_stopped() {
+        let limits =
+            Limits { time: Duration::from_millis(50), memory: 8 << 20, ..Limits::default() };
+        let failed = |source: &str| {
+            let maps = Maps::compile(&[source], None, &limits).unwrap();
+            let failed = maps.run("{}");
+            // It runs on afterwards.
+            (failed.is_err() || failed == Ok("[[]]".to_owned()), maps.run("{}").is_err())
+        };
+        assert_eq!(failed("function(doc){for(;;){}}"), (true, true));
+        assert_eq!(failed("function(doc){try{for(;;){}}catch(e){emit(1)}}"), (true, true));
+        let greedy = Maps::compile(
+            &["function(doc){var a=[];for(;;)a.push('x'.repeat(1000)+a.length)}"],
+            None,
+            &limits,
+        )
+        .unwrap();
+        let rows = greedy.run("{}");
+        assert!(rows.is_err() || rows == Ok("[[]]".to_owned()), "{rows:?}");
+        let deep = Maps::compile(&["function f(doc){f(doc)}"], None, &limits).unwrap();
+        let rows = deep.run("{}");
+        assert!(rows.is_err() || rows == Ok("[[]]".to_owned()), "{rows:?}");
+        let short = Limits { total: Duration::from_millis(100), ..limits.clone() };
+        let slow = "function(doc){for(var i=0;i<1e5;i++)Math.sqrt(i)}";
+        let slow = Maps::compile(&[slow], None, &short).unwrap();
+        let runs = (0..10_000).map(|_| slow.run("{}")).take_while(Result::is_ok).count();
+        assert!(runs < 10_000, "all documents together have a limit");
+        let loud = Limits { output: 100, ..Limits::default() };
+        let loud = Maps::compile(&["function(doc){emit('x'.repeat(200))}"], None, &loud).unwrap();
+        assert!(matches!(loud.run("{}"), Err(MapError::Limits(_))));
+    }
+
+    #[test]
+    fn nothing_of_the_machine_can_be_reached() {
+        let source = "function(doc){emit(['std','os','process','fetch','XMLHttpRequest','import','load','print','readline','setTimeout','console','WebAssembly','Worker'].filter(function(n){return typeof globalThis[n]!=='undefined'}))}";
+        assert_eq!(rows(&[source], None, json!({})), json!([[[[], null]]]));
+    }
+
+    #[test]
+    fn says_what_cannot_be_compiled() {
+        for source in ["function(doc){", "3", ""] {
+            let failed = Maps::compile(&[source], None, &Limits::default());
+            assert!(matches!(failed, Err(MapError::Compile(_))), "{source}");
+        }
+    }
+}

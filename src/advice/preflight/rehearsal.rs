@@ -1,0 +1,296 @@
+//! A deployment of several design documents: what each changes, in which order to build their
+//! indexes, and the peak of each step.
+//!
+//! Adds up what [`preflight`] says of each document, so both always agree.
+
+use super::{
+    DesignDocument, NodeNeed, Preflight, PreflightInputs, PresentDesign, Spread, node_space::judge,
+    preflight,
+};
+use crate::{plan::Plan, sources::doc_sample::DocSample, table::DbIx};
+use couchdb_names::Signature;
+use std::{collections::BTreeMap, sync::Arc};
+use strum::{EnumString, IntoStaticStr, VariantArray};
+use wall_clock::Moment;
+
+/// The design documents that the database has now.
+#[derive(Clone, Debug)]
+pub enum LiveDesigns {
+    /// All of them that CouchDB can index.
+    Known(Vec<DesignDocument>),
+    /// They could not be read, for this reason.
+    Unread(String),
+}
+
+impl LiveDesigns {
+    /// From the result of reading them: their JSON texts, or why they could not be read.
+    pub fn of(read: Result<Vec<String>, String>) -> Self {
+        match read {
+            Ok(texts) => Self::Known(
+                texts.iter().filter_map(|text| DesignDocument::parse(text, None).ok()).collect(),
+            ),
+            Err(why) => Self::Unread(why),
+        }
+    }
+
+    fn present(&self, id: &str) -> PresentDesign {
+        match self {
+            Self::Unread(why) => PresentDesign::Unread(why.clone()),
+            Self::Known(live) => match live.iter().find(|it| it.id == id) {
+                Some(design) => PresentDesign::Known(Box::new(design.clone())),
+                None => PresentDesign::Absent,
+            },
+        }
+    }
+}
+
+/// What the deployment does to one document.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The database has no document with this id, and an index is built.
+    New,
+    /// Another index is built than the document has now.
+    Changed,
+    /// Its views are those of a live document that the deployment does not have any more under its
+    /// id: the index is reused, and nothing is built.
+    Renamed,
+    /// Another document has the same views: both share one index, and nothing is built.
+    Shared,
+    /// The index stays as it is.
+    Unchanged,
+    /// It has no views.
+    NoViews,
+    /// It is not known what the database has.
+    Unknown,
+}
+
+/// A document of the deployment.
+#[derive(Clone, Debug)]
+pub struct Rehearsed {
+    /// What the deployment does to it.
+    pub change: Change,
+    /// What it costs by itself.
+    pub cost: Preflight,
+}
+
+/// A live document that the deployment does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftDesign {
+    /// Its id.
+    pub design: String,
+    /// Whether a document of the deployment uses its index.
+    pub is_renamed: bool,
+    /// Bytes of the files of its index, in all copies; none if unknown or it has none, or another
+    /// document uses it.
+    pub bytes: Option<u64>,
+}
+
+/// One index that is built: the document is saved, the index built and compacted, and the files of
+/// the index that it replaces deleted.
+#[derive(Clone, Debug)]
+pub struct RehearsalStep {
+    /// The document.
+    pub design: String,
+    /// How long the build takes, in seconds.
+    pub seconds: Option<Spread>,
+    /// On each node: the peak beside everything that was there before the first step.
+    pub nodes: Vec<NodeNeed>,
+}
+
+/// The answer.
+#[derive(Clone, Debug)]
+pub struct Rehearsal {
+    /// The database.
+    pub db: String,
+    /// The documents, as they were given.
+    pub documents: Vec<Rehearsed>,
+    /// Live documents that it does not have; they stay unless somebody deletes them.
+    pub left: Vec<LeftDesign>,
+    /// Whether the live documents could not be read, and why.
+    pub unread: Option<String>,
+    /// What is built, in the order that needs least space at its worst.
+    pub steps: Vec<RehearsalStep>,
+    /// On each node: the peak if everything is built and compacted at the same time, and nothing is
+    /// cleaned up before the end.
+    pub together: Vec<NodeNeed>,
+}
+
+impl Rehearsal {
+    /// Seconds of all builds, one after the other; none if one is unknown or nothing is built.
+    pub fn seconds(&self) -> Option<Spread> {
+        let mut all = self.steps.iter().map(|step| step.seconds);
+        let first = all.next()??;
+        all.try_fold(first, |sum, one| Some(sum.plus(one?)))
+    }
+}
+
+/// Rehearses a deployment of these documents.
+pub fn rehearse(
+    plan: &Plan,
+    db: DbIx,
+    designs: &[DesignDocument],
+    live: &LiveDesigns,
+    sample: Option<&DocSample>,
+    now: Moment,
+) -> Rehearsal {
+    let rehearsed = |(at, design): (usize, &DesignDocument)| {
+        let (earlier, rest) = designs.split_at(at);
+        let later = rest.get(1..).unwrap_or_default();
+        let present = live.present(&design.id);
+        let beside = [earlier, later];
+        let inputs = PreflightInputs { plan, db, design, present: &present, beside, sample, now };
+        let cost = preflight(&inputs);
+        Rehearsed { change: change(&cost, designs), cost }
+    };
+    let documents: Vec<Rehearsed> = designs.iter().enumerate().map(rehearsed).collect();
+    let name = plan.snapshot.db_name(db).map_or("", |name| name.db).to_owned();
+    let (left, unread) = match live {
+        LiveDesigns::Known(live) => (left(plan, db, designs, live, now), None),
+        LiveDesigns::Unread(why) => (Vec::new(), Some(why.clone())),
+    };
+    let built: Vec<&Preflight> =
+        documents.iter().map(|it| &it.cost).filter(|cost| cost.kind.builds()).collect();
+    let (steps, together) = (best_steps(&built), together(&built));
+    Rehearsal { db: name, left, unread, steps, together, documents }
+}
+
+fn change(cost: &Preflight, designs: &[DesignDocument]) -> Change {
+    use super::BuildKind;
+    match cost.kind {
+        BuildKind::New => Change::New,
+        BuildKind::Rebuild => Change::Changed,
+        BuildKind::Unchanged => Change::Unchanged,
+        BuildKind::NoViews => Change::NoViews,
+        BuildKind::Unknown => Change::Unknown,
+        BuildKind::Shared => {
+            let stays = |id: &String| {
+                let same =
+                    |it: &DesignDocument| cost.signature.is_some_and(|sig| it.has_index(sig));
+                designs.iter().any(|it| it.id == *id && same(it))
+            };
+            if cost.shared_with.iter().any(stays) { Change::Shared } else { Change::Renamed }
+        }
+    }
+}
+
+/// The live documents that the deployment does not have.
+fn left(
+    plan: &Plan,
+    db: DbIx,
+    designs: &[DesignDocument],
+    live: &[DesignDocument],
+    now: Moment,
+) -> Vec<LeftDesign> {
+    let survey = super::Survey::of(&plan.snapshot, now);
+    let bytes = |signature: Signature| {
+        let rows = survey.views_of(db).filter_map(|row| plan.snapshot.target_at(row));
+        let mut own = rows.filter(|row| row.view().is_some_and(|it| it.signature == signature));
+        own.next().and_then(|row| row.file_bytes())
+    };
+    let gone = |it: &&DesignDocument| designs.iter().all(|design| design.id != it.id);
+    let left = live.iter().filter(gone).map(|design| {
+        let uses = |it: &DesignDocument| it.has_index(design.signature);
+        let is_renamed = designs.iter().any(uses);
+        let has_others = live.iter().any(|it| it.id != design.id && uses(it));
+        let is_alone = !is_renamed && !has_others && !design.views.is_empty();
+        LeftDesign {
+            design: design.id.clone(),
+            is_renamed,
+            bytes: is_alone.then(|| bytes(design.signature)).flatten(),
+        }
+    });
+    left.collect()
+}
+
+/// Everything at once: all peaks, and no old file is gone.
+fn together(built: &[&Preflight]) -> Vec<NodeNeed> {
+    let Some((first, rest)) = built.split_first() else { return Vec::new() };
+    let mut nodes = first.nodes.clone();
+    for node in &mut nodes {
+        for cost in rest {
+            let other = cost.nodes.iter().find(|it| it.node == node.node);
+            let sum = |one: Option<Spread>, of: fn(&NodeNeed) -> Option<Spread>| {
+                Some(one?.plus(other.and_then(of)?))
+            };
+            node.live = sum(node.live, |it| it.live);
+            node.built = sum(node.built, |it| it.built);
+            node.peak = sum(node.peak, |it| it.peak);
+            let old = other.and_then(|it| it.old_bytes);
+            node.old_bytes = match (node.old_bytes, old) {
+                (None, None) => None,
+                (one, other) => Some(one.unwrap_or(0).saturating_add(other.unwrap_or(0))),
+            };
+            node.copies = node.copies.saturating_add(other.map_or(0, |it| it.copies));
+        }
+    }
+    judge(&mut nodes);
+    nodes
+}
+
+/// The builds one after the other, each compacted and cleaned up before the next.
+pub(super) fn steps(built: &[&Preflight]) -> Vec<RehearsalStep> {
+    // What is on each node beside what was there before; unknown once a size is.
+    let mut more: BTreeMap<String, Option<Spread>> = BTreeMap::new();
+    let step = |cost: &&Preflight| {
+        let mut nodes = cost.nodes.clone();
+        for node in &mut nodes {
+            let before = more.entry(node.node.clone()).or_insert(Some(Spread::ZERO));
+            let peak = before.zip(node.peak).map(|(before, peak)| before.plus(peak));
+            let after = before.zip(node.live).map(|(before, live)| before.plus(live));
+            node.peak = peak.map(|peak| peak.max(Spread::ZERO));
+            *before = after.map(|after| after.less(node.old_bytes.unwrap_or(0) as f64));
+        }
+        judge(&mut nodes);
+        RehearsalStep { design: cost.design.clone(), seconds: cost.seconds, nodes }
+    };
+    built.iter().map(step).collect()
+}
+
+/// The steps in the order that needs least space at its worst.
+///
+/// On one volume the best order is known: first what leaves less than there was, that with the
+/// smallest peak first; then what leaves more, that first whose peak exceeds what it leaves by most.
+/// Volumes may want different orders, so that of each is tried on all.
+fn best_steps(built: &[&Preflight]) -> Vec<RehearsalStep> {
+    let mut places: Vec<Option<&str>> = vec![None];
+    places.extend(built.iter().take(1).flat_map(|it| &it.nodes).map(|node| Some(&*node.node)));
+    let orders = places.iter().map(|place| steps(&ordered(built, *place)));
+    // At equal peaks, the order for the sum of all nodes.
+    let best = orders.min_by(|one, other| worst(one).total_cmp(&worst(other)));
+    best.unwrap_or_default()
+}
+
+/// The best order for one node, or for the sum of all.
+fn ordered<'a>(built: &[&'a Preflight], place: Option<&str>) -> Vec<&'a Preflight> {
+    let key = |cost: &Preflight| {
+        let here = || cost.nodes.iter().filter(|it| place.is_none_or(|place| it.node == place));
+        let peak: f64 = here().filter_map(|it| it.peak).map(|it| it.likely).sum();
+        let live: f64 = here().filter_map(|it| it.live).map(|it| it.likely).sum();
+        let old: f64 = here().filter_map(|it| it.old_bytes).map(|it| it as f64).sum();
+        let leaves = live - old;
+        if leaves < 0.0 { (0, peak) } else { (1, leaves - peak) }
+    };
+    let mut all = built.to_vec();
+    all.sort_by(|one, other| {
+        let (one, other) = (key(one), key(other));
+        one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
+    });
+    all
+}
+
+/// How far the worst step is from what is free, or, where that is unknown, how large its peak is:
+/// the largest of all volumes.
+fn worst(steps: &[RehearsalStep]) -> f64 {
+    let of_step = |step: &RehearsalStep| {
+        let mut volumes: BTreeMap<Option<Arc<str>>, (f64, f64)> = BTreeMap::new();
+        for node in &step.nodes {
+            let place = volumes.entry(node.volume.clone()).or_default();
+            place.0 += node.peak.map_or(0.0, |peak| peak.likely);
+            place.1 = node.free_bytes.unwrap_or(0) as f64;
+        }
+        volumes.into_values().map(|(peak, free)| peak - free).fold(f64::MIN, f64::max)
+    };
+    steps.iter().map(of_step).fold(f64::MIN, f64::max)
+}

@@ -1,0 +1,359 @@
+//! The predicted cost of deploying several design documents, and the question about them.
+
+use super::{
+    Preflight, PreflightNode, QuestionError,
+    preflight::SpreadLine,
+    vocabulary::{self, Word},
+};
+use crate::{
+    advice::preflight::{
+        Change, DesignDocument, DesignProblem, LeftDesign, LiveDesigns, Rehearsal as Found,
+        RehearsalStep as FoundStep, Rehearsed, SpaceVerdict, built_languages, database_called,
+        rehearse,
+    },
+    plan::Plan,
+    sources::doc_sample::DocSample,
+    table::DbIx,
+    text::{Label, counted, listed, size::format_size_short},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, BTreeSet};
+use wall_clock::Moment;
+
+/// Maximum number of documents of a deployment.
+const MAX_DESIGNS: usize = 200;
+
+/// The design documents of a deployment.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RehearsalQuestion {
+    /// The database to deploy them to.
+    pub db: String,
+    /// The design documents, each as it will be sent to CouchDB and with its `_id`.
+    #[schemars(with = "Vec<BTreeMap<String, serde_json::Value>>")]
+    pub designs: Vec<Box<RawValue>>,
+}
+
+/// The documents in a text: one, a list, or `{"docs": […]}`, as `_bulk_docs` accepts them.
+///
+/// # Errors
+/// If it is not JSON.
+pub fn documents_in(text: &str) -> Result<Vec<Box<RawValue>>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Bundle {
+        docs: Option<Vec<Box<RawValue>>>,
+    }
+    if text.trim_start().starts_with('[') {
+        return serde_json::from_str(text);
+    }
+    let bundle: Bundle = serde_json::from_str(text)?;
+    match bundle.docs {
+        Some(docs) => Ok(docs),
+        None => Ok(vec![RawValue::from_string(text.trim().to_owned())?]),
+    }
+}
+
+/// Deployed documents whose names have been resolved.
+#[derive(Debug)]
+pub struct ResolvedRehearsal {
+    designs: Vec<DesignDocument>,
+    db: DbIx,
+}
+
+impl RehearsalQuestion {
+    /// Resolves the database and the design documents.
+    ///
+    /// # Errors
+    /// If there is no such database, or CouchDB would refuse a document.
+    pub fn resolve(&self, plan: &Plan, now: Moment) -> Result<ResolvedRehearsal, QuestionError> {
+        let designs = self.parse()?;
+        let no_database = || QuestionError::NoDatabase(super::no_database(plan, &self.db));
+        let db = database_called(&plan.snapshot, &self.db, now).ok_or_else(no_database)?;
+        let languages = built_languages(&plan.snapshot);
+        for design in &designs {
+            let named = |why: DesignProblem| why.of(&design.id);
+            design.check_language(&languages).map_err(named)?;
+        }
+        Ok(ResolvedRehearsal { designs, db })
+    }
+
+    /// The documents, checked.
+    ///
+    /// # Errors
+    /// If CouchDB would refuse one, or two have the same id.
+    pub fn parse(&self) -> Result<Vec<DesignDocument>, DesignProblem> {
+        if self.designs.is_empty() || self.designs.len() > MAX_DESIGNS {
+            let count = counted(self.designs.len() as u64, "design document", "design documents");
+            let why = format!("has {count}; it may have 1 to {MAX_DESIGNS}");
+            return Err(DesignProblem::of_deployment(&why));
+        }
+        let mut ids = BTreeSet::new();
+        let mut designs = Vec::new();
+        for (at, text) in (1..).zip(&self.designs) {
+            let place = format!("number {at}");
+            let design = DesignDocument::parse(text.get(), None).map_err(|why| why.of(&place))?;
+            if !ids.insert(design.id.clone()) {
+                let why = format!("has {} twice", design.id);
+                return Err(DesignProblem::of_deployment(&why));
+            }
+            designs.push(design);
+        }
+        Ok(designs)
+    }
+}
+
+impl ResolvedRehearsal {
+    /// The answer, given the documents that the database has at present.
+    pub fn answer(
+        &self,
+        plan: &Plan,
+        live: &LiveDesigns,
+        sample: Option<&DocSample>,
+        now: Moment,
+    ) -> Rehearsal {
+        Rehearsal::of(&rehearse(plan, self.db, &self.designs, live, sample, now))
+    }
+}
+
+/// The predicted cost of a deployment. Unknown is null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rehearsal {
+    /// A summary in one or two sentences.
+    pub says: String,
+    /// The database.
+    pub db: String,
+    /// The documents of the deployment.
+    pub documents: Vec<RehearsedDocument>,
+    /// Live documents that the deployment does not have. They stay unless somebody deletes them.
+    pub left: Vec<LeftDocument>,
+    /// What is built, in the order that needs least space at its worst. Each step ends with the
+    /// compaction of its index and the deletion of the files of the index that it replaces.
+    pub steps: Vec<RehearsalStep>,
+    /// The same without waiting: everything is built and compacted at the same time, and no file is
+    /// deleted before the end.
+    pub together: Vec<PreflightNode>,
+    /// Duration of all builds one after the other, in seconds, without compactions.
+    pub seconds: Option<SpreadLine>,
+    /// Further remarks, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// A document of the deployment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RehearsedDocument {
+    /// What the deployment does to it.
+    #[schemars(with = "vocabulary::DeploymentChange")]
+    pub change: Word,
+    /// What it costs by itself, as `/api/v1/preflight` has it.
+    pub cost: Preflight,
+}
+
+/// A live document that the deployment does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftDocument {
+    /// Its id.
+    pub design: String,
+    /// Whether a document of the deployment uses its index: it was renamed.
+    pub is_renamed: bool,
+    /// Bytes of the files of its index in all copies, which a cleanup frees if it is deleted; null if
+    /// unknown or another document uses them.
+    pub bytes: Option<u64>,
+}
+
+/// One index that is built.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RehearsalStep {
+    /// The design document.
+    pub design: String,
+    /// Duration of the build, in seconds.
+    pub seconds: Option<SpreadLine>,
+    /// What the step needs on each node; `peak_bytes` and `verdict` count from before the first step.
+    pub nodes: Vec<PreflightNode>,
+}
+
+impl Rehearsal {
+    /// The answer as the API shows it.
+    pub fn of(found: &Found) -> Self {
+        let document = |it: &Rehearsed| RehearsedDocument {
+            change: it.change.label().into(),
+            cost: Preflight::of(&it.cost),
+        };
+        let step = |it: &FoundStep| RehearsalStep {
+            design: it.design.clone(),
+            seconds: it.seconds.map(SpreadLine::from),
+            nodes: it.nodes.iter().map(PreflightNode::from).collect(),
+        };
+        let left = |it: &LeftDesign| LeftDocument {
+            design: it.design.clone(),
+            is_renamed: it.is_renamed,
+            bytes: it.bytes,
+        };
+        let mut answer = Self {
+            says: String::new(),
+            db: found.db.clone(),
+            documents: found.documents.iter().map(document).collect(),
+            left: found.left.iter().map(left).collect(),
+            steps: found.steps.iter().map(step).collect(),
+            together: found.together.iter().map(PreflightNode::from).collect(),
+            seconds: found.seconds().map(SpreadLine::from),
+            notes: Vec::new(),
+        };
+        answer.notes = answer.notes(found.unread.as_deref());
+        answer.says = answer.summary();
+        answer
+    }
+
+    /// What happens to the documents, and whether it fits one after the other and together.
+    fn summary(&self) -> String {
+        let count = counted(self.documents.len() as u64, "design document", "design documents");
+        if self.steps.is_empty() {
+            return format!("Deploying {count} to {} builds no index.", self.db);
+        }
+        let indexes = counted(self.steps.len() as u64, "index", "indexes");
+        let time = match self.seconds {
+            Some(seconds) => format!("in {}", seconds.says_seconds()),
+            None => "in an unknown time".to_owned(),
+        };
+        let fit = match self.worst_step() {
+            _ if self.steps.iter().all(|step| step.nodes.is_empty()) => {
+                "whether they fit is unknown".to_owned()
+            }
+            Some((_, SpaceVerdict::Fits, _)) => "each fits".to_owned(),
+            Some((at, SpaceVerdict::DoesNotFit, node)) => format!(
+                "it does not fit: it needs {} more on {} at step {at}",
+                node.missing_bytes.map_or_else(|| "?".to_owned(), format_size_short),
+                node.node
+            ),
+            Some((at, SpaceVerdict::MayNotFit, node)) => {
+                format!("it may not fit on {} at step {at}", node.node)
+            }
+            Some((_, SpaceVerdict::Unknown, _)) | None => "whether they fit is unknown".to_owned(),
+        };
+        let first = format!(
+            "Deploying {count} to {} builds {indexes} {time}. One after the other, each compacted and cleaned up before the next, {fit}.",
+            self.db
+        );
+        if self.steps.len() < 2 { first } else { format!("{first} {}", self.all_at_once()) }
+    }
+
+    fn all_at_once(&self) -> String {
+        let with = |verdict: SpaceVerdict| {
+            let nodes = self.together.iter().filter(|it| it.verdict == verdict.label());
+            nodes.map(|it| it.node.clone()).collect::<Vec<_>>()
+        };
+        let [no, maybe, unknown] =
+            [SpaceVerdict::DoesNotFit, SpaceVerdict::MayNotFit, SpaceVerdict::Unknown].map(with);
+        let says = if !no.is_empty() {
+            format!("they do not fit on {}", listed(&no))
+        } else if !maybe.is_empty() {
+            format!("they may not fit on {}", listed(&maybe))
+        } else if unknown.is_empty() {
+            "they fit too".to_owned()
+        } else {
+            "whether they fit is unknown".to_owned()
+        };
+        format!("All at once, {says}.")
+    }
+
+    /// The first step with the worst verdict, from one.
+    fn worst_step(&self) -> Option<(usize, SpaceVerdict, &PreflightNode)> {
+        const WORST_FIRST: [SpaceVerdict; 4] = [
+            SpaceVerdict::DoesNotFit,
+            SpaceVerdict::Unknown,
+            SpaceVerdict::MayNotFit,
+            SpaceVerdict::Fits,
+        ];
+        WORST_FIRST.into_iter().find_map(|verdict| {
+            (1..).zip(&self.steps).find_map(|(at, step)| {
+                let node = step.nodes.iter().find(|it| it.verdict == verdict.label())?;
+                Some((at, verdict, node))
+            })
+        })
+    }
+
+    fn notes(&self, unread: Option<&str>) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(why) = unread {
+            notes.push(format!(
+                "The live documents could not be read, so it is not known what changes: {why}."
+            ));
+        }
+        let left: Vec<&LeftDocument> = self.left.iter().filter(|it| !it.is_renamed).collect();
+        if !left.is_empty() {
+            let names: Vec<String> = left.iter().map(|it| it.design.clone()).collect();
+            let verb = if left.len() == 1 { "is live and stays" } else { "are live and stay" };
+            let bytes: Vec<u64> = left.iter().filter_map(|it| it.bytes).collect();
+            let freed = match bytes.len() {
+                0 => String::new(),
+                _ => format!(
+                    " Once nobody queries them, deleting them and a cleanup free {}.",
+                    format_size_short(bytes.iter().sum())
+                ),
+            };
+            notes.push(format!("Not in the deployment: {} {verb}.{freed}", listed(&names)));
+        }
+        if self.steps.len() > 1 {
+            notes.push(
+                "For each step: save the document (a changed one as _design/NAME-next first), wait until it is built, compact it, save it under its own name, and clean up. recliner preflight DB FILE prints the commands for one document."
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
+    /// What happens to each document, as sentences.
+    pub fn changes(&self) -> Vec<String> {
+        let says = |it: &RehearsedDocument| {
+            let cost = &it.cost;
+            let shared = listed(&cost.shared_with);
+            let what = match Change::from_label(&it.change) {
+                Some(Change::New) => "new, its index is built".to_owned(),
+                Some(Change::Changed) => {
+                    format!("changed, its index is built anew: {}", listed(&cost.changes()))
+                }
+                Some(Change::Renamed) => {
+                    format!("was {shared}: the index is reused, nothing is built")
+                }
+                Some(Change::Shared) => format!("has the index of {shared}, nothing is built"),
+                Some(Change::Unchanged) => "unchanged, nothing is built".to_owned(),
+                Some(Change::NoViews) => "has no views".to_owned(),
+                Some(Change::Unknown) | None => {
+                    "what the database has is unknown; an index is built".to_owned()
+                }
+            };
+            format!("{}: {what}", cost.design)
+        };
+        self.documents.iter().map(says).collect()
+    }
+
+    /// What the numbers rest on, once if several documents say the same.
+    pub fn rests_on(&self) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for step in &self.steps {
+            let cost = self.documents.iter().find(|it| it.cost.design == step.design);
+            for line in cost.into_iter().flat_map(|it| it.cost.rests_on()) {
+                if !lines.contains(&line) {
+                    lines.push(line);
+                }
+            }
+        }
+        lines
+    }
+
+    /// Each step on each node, with the step's number, for a table.
+    pub fn lines(&self) -> Vec<(String, String, PreflightNode)> {
+        let steps = (1..).zip(&self.steps).flat_map(|(at, step)| {
+            let line =
+                move |node: &PreflightNode| (format!("{at}"), step.design.clone(), node.clone());
+            step.nodes.iter().map(line)
+        });
+        let all = |node: &PreflightNode| ("all".to_owned(), "at once".to_owned(), node.clone());
+        let together = self.together.iter().filter(|_| self.steps.len() > 1).map(all);
+        steps.chain(together).collect()
+    }
+
+    /// What the columns of that table mean.
+    pub const COLUMNS: &str = "peak: the most beside all that was there before the first step, while the index is built and compacted. old index: deleted at the end of the step. The last lines: everything at once, without waiting.";
+}

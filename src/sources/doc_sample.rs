@@ -1,0 +1,114 @@
+//! A sample of a database's documents, read at a pace that a node does not notice.
+
+use super::{
+    couchdb::describe,
+    random_places::{Weighed, read_places},
+};
+use couchdb_client::{Cache, Client, ErrorKind};
+use std::time::Duration;
+use tokio::time;
+
+/// Documents that are read at a place: as many as CouchDB's indexer passes on together.
+const EACH: usize = 101;
+/// The same of documents so large that these are too many.
+const FEW: usize = 4;
+/// Bytes of documents that are kept.
+const MAX_BYTES: usize = 64 << 20;
+
+/// How much is read.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleSize {
+    /// The maximum number of documents.
+    pub docs: usize,
+    /// The maximum number of documents in a second.
+    pub per_second: u32,
+}
+
+/// A document.
+#[derive(Clone, Debug)]
+pub struct SampledDoc {
+    /// Its id.
+    pub id: String,
+    /// The sequence of its last change, in its shard.
+    pub seq: u64,
+    /// Its JSON, as a map function sees it: with `_id`, `_rev` and stubs of attachments.
+    pub text: String,
+}
+
+/// Documents that are not deleted, read at random places.
+#[derive(Clone, Debug, Default)]
+pub struct DocSample {
+    /// The documents of each place, in the order of their changes; the places in the order in which
+    /// they are in the life of the database.
+    pub places: Vec<Vec<SampledDoc>>,
+    /// Why fewer were read than wanted.
+    pub problem: Option<String>,
+}
+
+/// Reads a sample of a database. `seed` chooses the places.
+///
+/// # Errors
+/// Why nothing could be read.
+pub async fn read_docs(
+    client: &Client,
+    db: &str,
+    size: SampleSize,
+    seed: u64,
+) -> Result<DocSample, String> {
+    let entry = client.shard_map_entry(None, db).await.map_err(|error| describe(&error))?;
+    let entry = entry.ok_or_else(|| format!("no database is called {db:?}"))?;
+    let suffix = entry.suffix.ok_or("the shard map has no suffix of its files")?;
+    let mut copies = Vec::new();
+    let mut problem = None;
+    for (range, nodes) in &entry.by_range {
+        let shard = format!("shards/{range}/{db}{suffix}");
+        // One copy of each range, the first that answers.
+        for node in nodes {
+            match client.shard_info(node, &shard, Cache::Cold).await {
+                Ok(info) => {
+                    copies.push((node.clone(), shard.clone(), info));
+                    break;
+                }
+                Err(error) => problem = Some(describe(&error)),
+            }
+        }
+    }
+    let weighed: Vec<Weighed<'_>> = copies
+        .iter()
+        .map(|(node, shard, info)| Weighed {
+            node,
+            shard,
+            weight: info.doc_count.unwrap_or_default(),
+            end: info.update_seq.unwrap_or_default(),
+        })
+        .collect();
+    let mut found: Vec<(f64, Vec<SampledDoc>)> = Vec::new();
+    let (mut rows, mut bytes) = (0, 0);
+    let read =
+        read_places(client, &weighed, (size.docs.div_ceil(EACH), seed), async |copy, since| {
+            let (docs, read) = match client.shard_docs(copy.node, copy.shard, since, EACH).await {
+                Err(error) if error.kind() == ErrorKind::TooLarge => {
+                    client.shard_docs(copy.node, copy.shard, since, FEW).await?
+                }
+                read => read?,
+            };
+            rows += read;
+            bytes += docs.iter().map(|doc| doc.text.len()).sum::<usize>();
+            let docs =
+                docs.into_iter().map(|it| SampledDoc { id: it.id, seq: it.seq, text: it.text });
+            found.push((since as f64 / copy.end.max(1) as f64, docs.collect()));
+            time::sleep(
+                Duration::from_secs(1).mul_f64(read as f64 / f64::from(size.per_second.max(1))),
+            )
+            .await;
+            Ok(rows < size.docs && bytes < MAX_BYTES)
+        });
+    if let Err(error) = read.await {
+        problem = Some(describe(&error));
+    }
+    if found.is_empty() {
+        return Err(problem.unwrap_or_else(|| "the database is empty".to_owned()));
+    }
+    found.sort_by(|one, other| one.0.total_cmp(&other.0));
+    Ok(DocSample { places: found.into_iter().map(|(_, docs)| docs).collect(), problem })
+}

@@ -1,0 +1,61 @@
+//! Random places in the changes of a database, for samples of its documents.
+
+use couchdb_client::{Client, Error};
+use std::collections::BTreeMap;
+
+/// A copy of a shard, and how many of the wanted documents it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weighed<'a> {
+    pub(super) node: &'a str,
+    pub(super) shard: &'a str,
+    pub(super) weight: u64,
+    /// The sequence of its last change.
+    pub(super) end: u64,
+}
+
+/// A number that depends on the seed, below `end`.
+pub(super) fn place(seed: u64, step: u64, end: u64) -> u64 {
+    // SplitMix64.
+    let mut mixed = seed.wrapping_add(step.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) % end.max(1)
+}
+
+/// Calls `read` with a copy and a sequence, at random places, until it has had enough. A copy is as
+/// likely as it has wanted documents.
+pub(super) async fn read_places<'a>(
+    client: &Client,
+    copies: &[Weighed<'a>],
+    (count, seed): (usize, u64),
+    mut read: impl AsyncFnMut(Weighed<'a>, u64) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let all: u64 = copies.iter().map(|copy| copy.weight).sum();
+    // Where the changes of each copy begin: earlier sequences are those of replaced changes.
+    let mut begins: BTreeMap<&str, u64> = BTreeMap::new();
+    for step in 0..if all > 0 { count as u64 } else { 0 } {
+        let mut index = place(seed, step * 2, all);
+        let copy = copies.iter().find(|copy| {
+            let is_here = index < copy.weight;
+            index = index.saturating_sub(copy.weight);
+            is_here
+        });
+        let Some(copy) = copy else { continue };
+        let begin = match begins.get(copy.shard) {
+            Some(begin) => *begin,
+            None => first_seq(client, copy).await?,
+        };
+        begins.insert(copy.shard, begin);
+        let since = begin + place(seed, step * 2 + 1, copy.end.saturating_sub(begin));
+        if !read(*copy, since).await? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The sequence before the first change of a copy.
+async fn first_seq(client: &Client, copy: &Weighed<'_>) -> Result<u64, Error> {
+    let first = client.shard_changes(copy.node, copy.shard, 0, 1).await?;
+    Ok(first.first().and_then(|change| change.seq).unwrap_or_default().saturating_sub(1))
+}
