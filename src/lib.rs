@@ -69,8 +69,8 @@
 //!
 //! A room is a top-level module. It may only use rooms listed below it, and crates of the
 //! workspace; `tests/it/house.rs` checks this order. Code that is independent of recliner is in
-//! crates under `crates/`: CouchDB's names, files, compaction settings and HTTP client, a simulated
-//! cluster, the text format of metrics, and wall time.
+//! crates under `crates/`: CouchDB's names, files, compaction settings and HTTP client, access
+//! logs, a simulated cluster, the text format of metrics, and wall time.
 //!
 //! ```text
 //!  cli

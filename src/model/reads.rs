@@ -213,9 +213,15 @@ impl Reads {
     /// How often clients asked in vain for a design document's views or functions since a day, as far as it is
     /// remembered.
     pub fn refused(&self, db: &str, design: &str, since: Day) -> u64 {
-        let uses = self.sources.values().flat_map(|source| source.of(db, design));
-        let refused = uses.filter(|(key, _)| key.how == How::Refused);
-        refused.flat_map(|(_, sum)| sum.recent.range(since..)).map(|(_, count)| count).sum()
+        // A proxy and the node behind it both log a request.
+        let mut counts = [0_u64; 2];
+        for (source, reads) in &self.sources {
+            let of_kind = &mut counts[usize::from(matches!(source, Source::Proxy(_)))];
+            for (_, sum) in reads.of(db, design).filter(|(key, _)| key.how == How::Refused) {
+                *of_kind += sum.recent.range(since..).map(|(_, count)| count).sum::<u64>();
+            }
+        }
+        counts.into_iter().max().unwrap_or_default()
     }
 
     /// Who reads what is asked about.

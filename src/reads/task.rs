@@ -152,10 +152,11 @@ impl ReadsTask {
     async fn tick(&mut self) {
         let settings = self.inputs.settings.borrow_and_update().clone();
         let today = Day::of(self.clock.now().unix());
-        let mut problems = Vec::new();
+        let (mut problems, mut is_new) = (Vec::new(), false);
         while self.waiting.len() < MAX_WAITING {
             let step = self.follower.read(&settings.reads.logs, today, STEP_BYTES);
             let Step { reads, more, problems: found } = step;
+            is_new |= !reads.is_empty();
             self.own.add(&reads);
             self.waiting.merge(reads);
             problems = found;
@@ -166,15 +167,19 @@ impl ReadsTask {
         }
         if self.save_at <= Instant::now() || self.waiting.len() >= MAX_WAITING {
             self.save_at = Instant::now() + SAVE_INTERVAL;
+            is_new = true;
             self.see_designs(today);
             self.own.sources.values_mut().for_each(|source| source.forget(today));
             self.save().await;
             self.ask_peers(settings.peers.as_ref()).await;
         }
-        self.own.proxies_see_all = settings.reads.proxies_see_all;
         problems.extend(self.peer_problems.iter().cloned());
-        self.own.problems = problems;
-        self.publish();
+        let proxies_see_all = settings.reads.proxies_see_all;
+        is_new |= problems != self.own.problems || proxies_see_all != self.own.proxies_see_all;
+        (self.own.problems, self.own.proxies_see_all) = (problems, proxies_see_all);
+        if is_new {
+            self.publish();
+        }
     }
 
     /// Notes since when each design document is known.
@@ -234,10 +239,7 @@ impl ReadsTask {
                 reads.sources.entry(source).or_insert_with(|| found.clone());
             }
         }
-        let is_new = **self.published.borrow() != reads;
-        if is_new {
-            self.published.send_replace(Arc::new(reads));
-        }
+        self.published.send_replace(Arc::new(reads));
     }
 
     /// Stores what waits, with how far the files were read.

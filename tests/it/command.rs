@@ -16,6 +16,7 @@ mod mcp;
 mod mixin;
 mod orders;
 mod preflight;
+mod reads;
 mod rent;
 pub(crate) mod service;
 mod socket;

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod format;
 mod json;
 mod line;
 mod lines;
@@ -7,7 +8,7 @@ mod path;
 mod sums;
 mod time;
 
-pub use line::read_line;
+pub use format::read_line;
 pub use lines::{LineReader, MAX_LINE_BYTES};
 pub use sums::{Day, DayReads, LogReads, MAX_DAY_USES, Source, UseKey};
 

@@ -1,21 +1,9 @@
-//! One line, in whichever format it is.
+//! Lines that are not JSON: CouchDB's own, and those of proxies.
 
-use crate::{Agent, Line, Parts, json, time};
+use crate::{Agent, Parts, time};
 
 /// How far from the begin of a line CouchDB's own part, or the time, may begin: a collector may write before it.
 const MAX_PREFIX_BYTES: usize = 512;
-
-/// Reads a line, without its newline.
-pub fn read_line(line: &[u8]) -> Line<'_> {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.first() == Some(&b'{') {
-        return json::read(line);
-    }
-    match parts(line) {
-        Some(parts) => Line::Request(parts.request()),
-        None => Line::Other,
-    }
-}
 
 /// A line that is not JSON.
 pub(crate) fn parts(line: &[u8]) -> Option<Parts<'_>> {
@@ -105,6 +93,3 @@ fn find(line: &[u8], text: &[u8]) -> Option<usize> {
     let head = &line[..line.len().min(MAX_PREFIX_BYTES)];
     head.windows(text.len()).position(|part| part == text)
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,8 +4,11 @@ use crate::{
     store::journal::{ClusterIdentity, InMemory, JournalTask},
 };
 use access_log::How;
+use couchdb_client::Address;
+use serde_json::{Value, json};
 use std::{fs, path::Path};
-use tokio::task::JoinSet;
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::task::AbortOnDropHandle;
 use wall_clock::Moment;
 
 const NOW: &str = "2026-11-27T06:00:00Z";
@@ -40,7 +43,11 @@ fn clock() -> Clock {
 impl Rig {
     fn start(journal: Journal, log: &Path) -> Self {
         let reads = ReadsSettings { logs: vec![log.to_owned()], proxies_see_all: false };
-        let (settings_tx, settings) = watch::channel(TaskSettings { reads, peers: None });
+        Self::start_with(journal, TaskSettings { reads, peers: None })
+    }
+
+    fn start_with(journal: Journal, settings: TaskSettings) -> Self {
+        let (settings_tx, settings) = watch::channel(settings);
         let (snapshots_tx, snapshots) = watch::channel(Arc::default());
         let inputs = ReadsInputs { journal: journal.clone(), snapshots, settings };
         let (task, reads) = ReadsTask::new(clock(), inputs);
@@ -93,6 +100,41 @@ async fn each_line_counts_once_over_restarts() {
     let broken: Vec<u32> =
         published.sources.values().flat_map(|it| it.days.values()).map(|it| it.broken).collect();
     assert_eq!(broken, [1 << 5], "what came before the first line is not known");
+}
+
+/// A sidecar with this answer.
+#[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
+async fn sidecar(answer: Value) -> (Address, AbortOnDropHandle<()>) {
+    let answer = axum::routing::get(move || std::future::ready(axum::Json(answer)));
+    let router = axum::Router::new().route("/api/v1/reads", answer);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    (address, AbortOnDropHandle::new(server))
+}
+
+#[tokio::test]
+async fn what_sidecars_read_is_known_here() {
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let mut logs = LogReads::default();
+    crate::reads::read_stream(lines(2).as_bytes(), "", &mut logs).unwrap();
+    let proxy = r#"192.0.2.1 - - [26/Nov/2026:05:00:00 +0000] "GET /_up HTTP/1.1" 200 12"#;
+    crate::reads::read_stream(format!("{proxy}\n").as_bytes(), "/var/log/x.log", &mut logs)
+        .unwrap();
+    let answer = ReadsAnswer::of(&Reads::of_logs(&logs));
+    let (here, _server) = sidecar(json!({ "data": answer })).await;
+    let (odd, _other) = sidecar(json!({ "data": { "sources": 7 } })).await;
+    let mut tasks = JoinSet::new();
+    let peers = PeersSource::new(&[here.clone(), odd], None, clock()).unwrap();
+    let settings = TaskSettings { reads: ReadsSettings::default(), peers };
+    let mut rig = Rig::start_with(journal(&mut tasks).await, settings);
+    rig.wait_for(2).await;
+    let reads = rig.reads.borrow().clone();
+    let names: Vec<Source> = reads.sources.keys().cloned().collect();
+    let log = Source::Proxy(format!("{here}: /var/log/x.log"));
+    assert_eq!(names, [Source::Node("a".to_owned()), log], "logs of two machines differ");
+    assert!(reads.problems.len() == 1 && reads.problems[0].contains("are unknown"), "{reads:?}");
+    rig.end().await;
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod nodes;
 mod pressure;
 mod program;
 mod queues;
+mod reads;
 mod scans;
 mod sizes;
 mod smoosh;
@@ -39,6 +40,7 @@ use crate::{
     advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
     ledger::Books,
+    model::reads::Reads,
     plan::Plan,
     scan,
     store::journal::Journal,
@@ -256,7 +258,7 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
 type Subject = (&'static [FamilyDescription], fn(&mut Writer, &Scrape));
 
 /// Every subject, in the order of the book and of a scrape.
-fn subjects() -> [Subject; 19] {
+fn subjects() -> [Subject; 20] {
     [
         (program::ALL, program::write),
         (couchdb::ALL, |writer, scrape| couchdb::write(writer, &scrape.couchdb)),
@@ -285,6 +287,9 @@ fn subjects() -> [Subject; 19] {
         }),
         (jobs::ALL, |writer, scrape| jobs::write(writer, &scrape.plan, &scrape.counts)),
         (ledger::ALL, |writer, scrape| ledger::write(writer, &scrape.ledger)),
+        (reads::ALL, |writer, Scrape { plan, reads, now, .. }| {
+            reads::write(writer, &plan.snapshot, reads, *now);
+        }),
         (advised::ALL, |writer, scrape| advised::write(writer, &scrape.scorecard)),
         (advice::ALL, |writer, scrape| advice::write(writer, &scrape.advice, scrape.now)),
     ]
@@ -305,6 +310,7 @@ pub(super) struct Scrape {
     builds: Arc<IndexBuilds>,
     scorecard: Arc<ScorecardView>,
     ledger: Arc<Books>,
+    reads: Arc<Reads>,
     advice: Arc<AdviceView>,
     now: Moment,
     changes: Arc<feed_client::FeedClientStatus>,
@@ -328,6 +334,7 @@ impl Scrape {
             builds: Arc::clone(&state.builds.borrow()),
             scorecard: Arc::clone(&state.scorecard.borrow()),
             ledger: Arc::clone(&state.ledger.borrow()),
+            reads: Arc::clone(&state.reads.borrow()),
             advice: Arc::clone(&state.advice.borrow()),
             now: state.clock.now(),
             changes: Arc::clone(&state.changes.borrow()),

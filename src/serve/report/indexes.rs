@@ -192,3 +192,78 @@ impl IndexLine {
 fn names_of(classes: &BTreeSet<Class>) -> Vec<String> {
     classes.iter().map(|class| class.label().to_owned()).collect()
 }
+
+#[cfg(test)]
+impl Indexes {
+    /// Two indexes, of which one is read; a third has all functions of the first.
+    pub(crate) fn example() -> Self {
+        use crate::advice::test_cluster::{Index, NOW, Shard, TestCluster};
+        let shards =
+            ["couchdb@a", "couchdb@b"].map(|node| Shard::new("orders", node, 0, 500 << 20));
+        let mut cluster = TestCluster::with_shards(&shards);
+        for (signature, design, functions) in [
+            (1, "_design/reports", vec![1, 4]),
+            (2, "_design/old", vec![7]),
+            (3, "_design/all", vec![1, 4, 9]),
+        ] {
+            let index = Index::new("orders", design, signature);
+            let bytes = Some(u64::from(signature) << 28);
+            cluster.add_index(&Index { functions, bytes, ..index });
+        }
+        let mut logs = access_log::LogReads::default();
+        let today = NOW.unix() / 86_400;
+        for (ago, hour) in (1..=30).flat_map(|ago| (0..24).map(move |hour| (ago, hour))) {
+            let at = (today - ago) * 86_400 + hour * 3_600;
+            for node in ["couchdb@a", "couchdb@b"] {
+                let line = |path: &str| {
+                    let time = Moment::from_unix(at).rfc3339();
+                    format!("[notice] {time} {node} <0.1.0> b5 h 127.0.0.1 jan GET {path} 200 ok 3")
+                };
+                for path in
+                    ["/orders/_design/old", "/orders/_design/reports/_view/by%20day", "/_up"]
+                {
+                    let line = line(path);
+                    let access_log::Line::Request(request) = access_log::read_line(line.as_bytes())
+                    else {
+                        continue;
+                    };
+                    logs.add(request, "");
+                }
+            }
+        }
+        Self::of(&cluster.plan(), &Reads::of_logs(&logs), None, 10, NOW)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{NOW, Shard, TestCluster};
+
+    #[test]
+    fn says_who_reads_each_index() {
+        let found = Indexes::example();
+        assert_eq!(
+            found.says,
+            "The logs cover all nodes without a gap from 2026-10-22 until yesterday: 30 days."
+        );
+        let of = |design: &str| found.indexes.iter().find(|it| it.ddocs == [design]).unwrap();
+        let reports = of("_design/reports");
+        assert_eq!(reports.last_read.as_deref(), Some("2026-11-20"));
+        assert_eq!(reports.reads_per_day, Some(48.0));
+        assert_eq!((reports.unread_days, reports.also_in.as_deref()), (None, Some("_design/all")));
+        assert_eq!(reports.views[0].view, "by day");
+        let old = of("_design/old");
+        assert_eq!((old.last_read.as_deref(), old.unread_days), (None, Some(30)));
+        let all = of("_design/all");
+        assert_eq!((all.last_read.as_deref(), all.unread_days), (None, None), "it may be new");
+    }
+
+    #[test]
+    fn without_logs_readers_are_unknown() {
+        let mut cluster = TestCluster::with_shards(&[Shard::new("orders", "a", 0, 500)]);
+        let found = Indexes::of(&cluster.plan(), &Reads::default(), None, 10, NOW);
+        assert!(found.says.starts_with("No access log is followed"), "{}", found.says);
+        assert_eq!(found.covered_since, None);
+    }
+}

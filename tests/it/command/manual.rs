@@ -102,7 +102,7 @@ async fn bash_completes_what_can_come_next() {
     let all = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(
         offered_by_bash(&["recliner", "re"]).await,
-        all(&["release", "report", "rescan", "restore-smoosh", "resume"])
+        all(&["reads", "release", "report", "rescan", "restore-smoosh", "resume"])
     );
     assert_eq!(
         offered_by_bash(&["recliner", "serve", "--mode", ""]).await,
