@@ -313,6 +313,12 @@ impl Snapshot {
             .filter_map(|(at, _)| self.target_at(at))
     }
 
+    /// The targets whose files were looked into, with what was seen.
+    pub fn insides(&self) -> impl Iterator<Item = (TargetRef<'_>, &Inside)> {
+        let each = self.insides.iter();
+        each.filter_map(|(ix, inside)| Some((self.target(*ix)?, inside)))
+    }
+
     /// The targets whose contents besides documents are large, with those contents.
     pub fn overheads(&self) -> impl Iterator<Item = (TargetRef<'_>, &Overhead)> {
         let each = self.overheads.iter();

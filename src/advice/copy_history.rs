@@ -42,7 +42,8 @@ pub struct CopyReading {
 }
 
 impl CopyReading {
-    fn of(snapshot: &Snapshot, target: TargetRef<'_>) -> Option<(Range, Self)> {
+    /// The reading of a copy on a node that answers, with its range; `None` if a number is unknown.
+    pub(super) fn of(snapshot: &Snapshot, target: TargetRef<'_>) -> Option<(Range, Self)> {
         let is_up = snapshot.node(target.node_ix())?.is_up == Some(true);
         let range = target.range().filter(|_| is_up && target.state() == TargetState::Ok)?;
         let facts: Facts = target.facts();

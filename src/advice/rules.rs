@@ -30,6 +30,7 @@ mod documents {
     pub(super) mod deleted_documents;
     pub(super) mod hidden_bytes;
     pub(super) mod local_documents;
+    pub(super) mod long_revision_trees;
     pub(super) mod unprocessed_purges;
 }
 
@@ -120,6 +121,7 @@ pub const FAMILIES: &[Family] = &[
             documents::hidden_bytes::RULE,
             documents::unprocessed_purges::RULE,
             documents::local_documents::RULE,
+            documents::long_revision_trees::RULE,
         ],
     },
     Family {

@@ -5,7 +5,7 @@
 
 use super::{Remedy, rules::copy_without_deleted};
 use crate::{
-    sources::tombstones::{AutoPurge, Peer, PeerKind, TombstoneFacts},
+    sources::tombstones::{AutoPurge, Peer, TombstoneFacts},
     text::{listed, quote::shell_word},
 };
 use couchdb_names::encode_part;
@@ -46,9 +46,7 @@ pub(crate) fn choices(facts: &TombstoneFacts) -> Vec<Choice> {
 
 /// The readers of the database's deletions that have not read all of them, or may not have.
 fn late(facts: &TombstoneFacts) -> Vec<&Peer> {
-    let reads = |peer: &&Peer| {
-        matches!(peer.kind, PeerKind::Replication | PeerKind::Unknown) && peer.behind != Some(0)
-    };
+    let reads = |peer: &&Peer| peer.kind.reads_changes() && peer.behind != Some(0);
     facts.peers.iter().filter(reads).collect()
 }
 

@@ -21,6 +21,7 @@ mod rhythm;
 
 use super::{growth::REACH_FACTOR, rounding::to_bytes};
 use crate::text::duration::format_rounded;
+use couchdb_files::random_bits;
 use rhythm::Rhythm;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
@@ -281,7 +282,7 @@ pub fn forecast(facts: &VolumeFacts<'_>, now: Moment) -> Result<Forecast, Withhe
     let growth = Rhythm::of(&of(|day| day.growth), &of(|day| day.events));
     let waste = Rhythm::of(&of(|day| day.waste), &vec![0.0; days.len()]);
     let (mut by_day, mut full) = (vec![Vec::with_capacity(PATHS); reach], Vec::new());
-    let mut draws = Draws { state: 1, count: growth.deviations.len() };
+    let mut draws = Draws { steps: 0, count: growth.deviations.len() };
     for _ in 0..PATHS {
         let path = Path::draw([&growth, &waste], facts, &mut draws, reach);
         for (values, free) in by_day.iter_mut().zip(&path.free) {
@@ -357,19 +358,16 @@ impl Path {
 
 /// Draws of past days: always the same ones, so that a forecast changes only with its facts.
 struct Draws {
-    state: u64,
+    steps: u64,
     /// Number of past days.
     count: usize,
 }
 
 impl Draws {
-    /// A number in 0 to 1: the generator is `SplitMix64`.
+    /// A number in 0 to 1.
     fn uniform(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.state;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+        self.steps += 1;
+        (random_bits(1, self.steps - 1) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// A number of the normal distribution, as a sum of twelve.

@@ -411,17 +411,81 @@ fn read_files(paths: Vec<(TargetIx, PathBuf)>, pace: &ReadPace, clock: Clock) ->
 
 /// What an X-ray says about a target.
 fn inside(xray: &Xray, at: Moment) -> Option<Inside> {
-    let long = [Part::Revisions11To100, Part::Revisions101To1000, Part::RevisionsOver1000];
+    let long = [Part::Revisions101To1000, Part::RevisionsOver1000];
     let trees = xray.parts.iter().filter(|it| long.contains(&it.part));
     let bytes: u64 = trees.map(|it| it.bytes).sum();
     Some(Inside {
         at,
         file_bytes: xray.file_bytes,
         active_bytes: xray.active.into(),
-        compacted_seq: xray.compacted_seq.into(),
+        update_seq: xray.update_seq.into(),
         left_bytes: xray.after_compaction?,
         error_bytes: xray.error,
         revision_bytes: xray.revs_limit.map_or(OptionalU64::UNKNOWN, |_| OptionalU64::new(bytes)),
         revs_limit: xray.revs_limit.into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::facts::Facts,
+        scan::{ScanSettings, ScanTask},
+        sources::inventory::{SilentSource, Source},
+        table::{DbName, Draft},
+    };
+    use couchdb_names::Range;
+
+    const MIB: u64 = 1 << 20;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_database_is_read_again_after_a_minute_at_the_earliest() {
+        let clock = Clock::anchored(Moment::from_unix(1_000_000));
+        let (_source, source) = watch::channel(Arc::new(SilentSource) as Arc<dyn Source>);
+        let (_scan, scan) = watch::channel(Arc::new(ScanSettings::example()));
+        let (_, scanner) = ScanTask::new(clock, source, scan);
+        let (_settings, settings) = watch::channel(Arc::default());
+        let (task, mut handle) = XrayTask::new(clock, settings, scanner);
+        let stop = CancellationToken::new();
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(task.run(stop.clone()));
+        let mut times = Vec::new();
+        for pause in [0, 30, 61] {
+            time::sleep(Duration::from_secs(pause)).await;
+            handle.begin("orders").await.unwrap();
+            let ended = |kept: &Arc<KeptXrays>| !kept.of("orders").is_running;
+            let kept = handle.kept.wait_for(ended).await.unwrap().of("orders");
+            times.push(Moment::parse(&kept.at.unwrap()).unwrap().unix() - 1_000_000);
+        }
+        assert_eq!(times, [0, 0, 91]);
+        assert_eq!(handle.kept.borrow().of("clients").at, None);
+        stop.cancel();
+    }
+
+    #[test]
+    fn the_target_with_the_most_to_gain_is_looked_into_once() {
+        let mut draft = Draft::new(1);
+        let node = draft.get_or_add_node("couchdb@a");
+        let mut add = |name, file, active, confidence| {
+            let db = draft.get_or_add_db(DbName { db: name, suffix: ".1" });
+            let ix = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
+            draft.set_facts(ix, Facts { confidence, ..Facts::sized(file * MIB, active * MIB) });
+            ix
+        };
+        let half = add("half", 400, 200, Confidence::High);
+        let lean = add("lean", 900, 890, Confidence::High);
+        let misled = add("misled", 300, 299, Confidence::Low);
+        add("small", 15, 1, Confidence::High);
+        let seen = add("seen", 800, 100, Confidence::High);
+        let inside = Inside { file_bytes: 800 * MIB, left_bytes: 99 * MIB, ..Inside::default() };
+        assert!(draft.set_inside(seen, inside));
+        let mut looked = Vec::new();
+        let snapshot = draft.publish(Moment::from_unix(1_000));
+        while let Some(next) = most_important(&snapshot, "couchdb@a", |ix| looked.contains(&ix)) {
+            looked.push(next.ix());
+        }
+        assert_eq!(looked, [misled, half], "{lean:?} has nothing to free");
+        assert!(most_important(&snapshot, "couchdb@b", |_| false).is_none());
+    }
 }

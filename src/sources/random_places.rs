@@ -1,6 +1,7 @@
 //! Random places in the changes of a database, for samples of its documents.
 
 use couchdb_client::{Client, Error};
+use couchdb_files::random_bits;
 use std::collections::BTreeMap;
 
 /// A copy of a shard, and how many of the wanted documents it has.
@@ -15,11 +16,7 @@ pub(super) struct Weighed<'a> {
 
 /// A number that depends on the seed, below `end`.
 pub(super) fn place(seed: u64, step: u64, end: u64) -> u64 {
-    // SplitMix64.
-    let mut mixed = seed.wrapping_add(step.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)) % end.max(1)
+    random_bits(seed, step) % end.max(1)
 }
 
 /// Calls `read` with a copy and a sequence, at random places, until it has had enough. A copy is as

@@ -1,5 +1,6 @@
 //! A fault on one node, or of the login, affects nothing else.
 
+mod copies;
 mod frozen;
 mod login;
 

@@ -19,6 +19,7 @@ use recliner::{
         takeover::{self, TakeoverRecord, TakeoverStore},
         warmer,
     },
+    advice::AdviceHandle,
     config::{self, Flags},
     feeds::feed_client,
     model::{
@@ -47,7 +48,10 @@ use std::{
     },
     time::Duration,
 };
-use tokio::time::{self, Instant};
+use tokio::{
+    sync::watch,
+    time::{self, Instant},
+};
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment, TimeSource};
 
@@ -305,6 +309,13 @@ impl Rig {
         self.note(format!("{what}: {all}"));
     }
 
+    /// Starts the task that works out advice, once.
+    pub(crate) fn start_advice(&mut self) -> AdviceHandle {
+        let (settings, histories) =
+            (watch::channel(Arc::default()), watch::channel(Arc::default()));
+        self.watch.start_advice(settings.1, histories.1, &mut self.tasks)
+    }
+
     /// Sweeps once more and returns the resulting plan.
     pub(crate) async fn sweep(&mut self) -> Arc<Plan> {
         let before = self.status().sweeps;
@@ -392,7 +403,7 @@ impl Rig {
     pub(crate) async fn follow_feeds_with_journal(
         &mut self,
     ) -> (feed_client::FeedClientHandle, Journal) {
-        let settings = tokio::sync::watch::channel(self.settings.journal).1;
+        let settings = watch::channel(self.settings.journal).1;
         let (task, journal) = journal::JournalTask::open(InMemory::default(), self.clock, settings)
             .expect("an in-memory journal opens");
         let ended = self.stop.clone();

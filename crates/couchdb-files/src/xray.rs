@@ -41,8 +41,8 @@ pub struct Xray {
     pub error: u64,
     /// Active bytes, as the header counts them.
     pub active: Option<u64>,
-    /// The sequence at the last compaction; databases only.
-    pub compacted_seq: Option<u64>,
+    /// The last sequence committed or indexed.
+    pub update_seq: Option<u64>,
     /// The number of revisions that are kept of a document; databases only.
     pub revs_limit: Option<u64>,
 }
@@ -77,9 +77,14 @@ pub fn xray(bytes: &dyn Bytes, sample: Option<Sample>) -> Result<Xray, XrayError
     parts.add(Part::Uncommitted, place.bytes_after, 0);
     let is_whole = parts.get(Part::Unreadable) == (0, 0);
     let error = parts.copy_error();
-    let (active, db) = match &header.header {
-        Header::Db(db) | Header::Compaction(db) => (db.active, Some(db)),
-        Header::View(index) => (index.committed.as_ref().and_then(|index| index.active), None),
+    let (active, update_seq, revs_limit) = match &header.header {
+        Header::Db(db) | Header::Compaction(db) => {
+            (db.active, Some(db.update_seq), Some(db.revs_limit))
+        }
+        Header::View(index) => {
+            let index = index.committed.as_ref();
+            (index.and_then(|it| it.active), index.map(|it| it.update_seq), None)
+        }
     };
     Ok(Xray {
         file_bytes: header.file_bytes,
@@ -88,8 +93,8 @@ pub fn xray(bytes: &dyn Bytes, sample: Option<Sample>) -> Result<Xray, XrayError
         after_compaction: after_compaction.filter(|_| is_whole),
         error,
         active,
-        compacted_seq: db.map(|db| db.compacted_seq),
-        revs_limit: db.map(|db| db.revs_limit),
+        update_seq,
+        revs_limit,
     })
 }
 

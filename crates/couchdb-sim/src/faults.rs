@@ -72,6 +72,11 @@ impl Faults {
         self.cluster.world(|world| world.set_disk_full(node, on));
     }
 
+    /// Makes one copy of a shard lack so many documents that the others have.
+    pub fn lose_documents(&self, node: &str, file: &str, docs: u64) {
+        self.cluster.world(|world| world.lose_documents(node, file, docs));
+    }
+
     /// Changes a user's password, as an operator who rotates it.
     pub fn password(&self, user: &str, password: &str) {
         self.cluster.locked(|inner| inner.access.change_password(user, password));

@@ -58,6 +58,8 @@ struct FileChanges {
     compacted: BTreeMap<usize, CompactedView>,
     /// Bytes of stale index files, if not as described.
     stale: Option<u64>,
+    /// Documents that other copies of the range have and this one lacks.
+    lacks: u64,
 }
 
 /// Temporary files without a running job.

@@ -8,7 +8,7 @@ use crate::{
     jobs::{Job, JobKey, JobKind, JobPhase},
     model::{
         channel::Channels,
-        facts::{FactFlags, FactSource, Facts, Measurement, Overhead},
+        facts::{FactFlags, FactSource, Facts, Inside, Measurement, Overhead},
         reads::Reads,
         records::JobOwner,
         settings::advice::{AdviceSettings, RemedySettings},
@@ -258,6 +258,15 @@ impl TestCluster {
         let shards: Vec<_> = shards.map(|it| (it.ix(), it.facts())).collect();
         for (ix, facts) in shards {
             self.draft.set_facts(ix, Facts { overhead, ..facts });
+        }
+    }
+
+    /// Sets what X-rays of a database's shards showed.
+    pub(crate) fn set_inside(&mut self, db: &str, inside: Inside) {
+        let shards = self.draft.current().targets().filter(|it| it.kind() == TargetKind::Db);
+        let shards: Vec<_> = shards.filter(|it| it.db_name().db == db).map(|it| it.ix()).collect();
+        for ix in shards {
+            assert!(self.draft.set_inside(ix, inside));
         }
     }
 

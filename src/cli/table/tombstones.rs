@@ -119,7 +119,7 @@ fn slowest(answer: &TombstonesAnswer) -> String {
 
 fn peers(peers: &[PeerLine], width: u16) -> String {
     Grid::of(width, peers)
-        .text("KIND", |peer| peer.kind.replace('_', " "))
+        .text("KIND", |peer| <&str>::from(peer.kind).replace('_', " "))
         .text("PEER", |peer| printable(&peer.name))
         .number("BEHIND", |peer| peer.behind.map_or_else(|| "?".to_owned(), grouped))
         .text("LAST SEEN", |peer| peer.last_seen.clone().unwrap_or_else(|| "?".to_owned()))

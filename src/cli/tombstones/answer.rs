@@ -74,7 +74,7 @@ pub(in crate::cli) struct AgeLine {
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct PeerLine {
     /// `replication`, `unknown`, `incoming`, `internal_replication` or `purge_reader`.
-    pub(in crate::cli) kind: &'static str,
+    pub(in crate::cli) kind: PeerKind,
     pub(in crate::cli) name: String,
     /// Changes, of a purge reader purges, that it has not read; null if unknown.
     pub(in crate::cli) behind: Option<u64>,
@@ -104,7 +104,7 @@ impl TombstonesAnswer {
         let infos = || fullest.iter().filter_map(|copy| copy.info.as_ref());
         let sum = |number: Option<u64>| number.filter(|_| is_whole);
         let peers = facts.peers.iter().map(|peer| PeerLine {
-            kind: peer.kind.into(),
+            kind: peer.kind,
             name: peer.name.clone(),
             behind: peer.behind,
             last_seen: peer.last_seen.map(wall_clock::Moment::rfc3339),
@@ -147,8 +147,7 @@ impl TombstonesAnswer {
 
     /// The reader of changes that is furthest behind; none if there is none.
     pub(in crate::cli) fn slowest(&self) -> Option<&PeerLine> {
-        let kinds: [&str; 2] = [PeerKind::Replication.into(), PeerKind::Unknown.into()];
-        let readers = self.peers.iter().filter(|peer| kinds.contains(&peer.kind));
+        let readers = self.peers.iter().filter(|peer| peer.kind.reads_changes());
         readers.max_by_key(|peer| (peer.behind.is_none(), peer.behind))
     }
 }

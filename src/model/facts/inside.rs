@@ -29,13 +29,13 @@ pub struct Inside {
     pub file_bytes: u64,
     /// Active bytes then.
     pub active_bytes: OptionalU64,
-    /// The sequence of its last compaction; databases only.
-    pub compacted_seq: OptionalU64,
+    /// The last sequence committed or indexed then.
+    pub update_seq: OptionalU64,
     /// Its size after a compaction, if nothing had been written since.
     pub left_bytes: u64,
     /// With 95 % probability that size differs by no more; zero if everything was read.
     pub error_bytes: u64,
-    /// Bytes of trees with more than ten revisions; databases only.
+    /// Bytes of trees with more than a hundred revisions; databases only.
     pub revision_bytes: OptionalU64,
     /// The number of revisions that the database keeps of a document; databases only.
     pub revs_limit: OptionalU64,
@@ -61,8 +61,10 @@ impl Inside {
     /// Whether a file with these facts is the one that was read, which only grows until a compaction
     /// replaces it.
     pub fn is_of_file(&self, facts: &Facts) -> bool {
-        let sequences = facts.compacted_seq.get().zip(self.compacted_seq.get());
-        let is_replaced = sequences.is_some_and(|(now, then)| now != then);
+        // A header may name an earlier compaction than CouchDB, and one after which nothing was
+        // written leaves a smaller file.
+        let sequences = facts.compacted_seq.get().zip(self.update_seq.get());
+        let is_replaced = sequences.is_some_and(|(compacted, then)| compacted > then);
         // Facts that are older than the X-ray are of a smaller file.
         let is_later = facts.measured_at.is_none_or(|measured| measured.at >= self.at);
         let has_shrunk = facts.file_bytes.get().is_some_and(|file| file < self.file_bytes);
@@ -105,7 +107,7 @@ mod tests {
             at: Moment::from_unix(1_000_000),
             file_bytes: 100 * MIB,
             active_bytes: number(90 * MIB),
-            compacted_seq: number(7),
+            update_seq: number(9),
             left_bytes: 30 * MIB,
             ..Inside::default()
         }
@@ -131,7 +133,7 @@ mod tests {
         let earlier = Facts::read(90 * MIB, 80 * MIB, Moment::from_unix(999_000));
         assert_eq!(left(&earlier), Some(20), "read before the X-ray");
         assert_eq!(left(&facts(100, 90, 8 * 24)), None, "a week ago");
-        assert_eq!(left(&Facts { compacted_seq: number(9), ..facts(120, 90, 0) }), None);
+        assert_eq!(left(&Facts { compacted_seq: number(10), ..facts(120, 90, 0) }), None);
         assert_eq!(left(&Facts::default()), None);
         let vague = Inside { error_bytes: 4 * MIB, ..inside() };
         assert_eq!(vague.predicted_bytes(&facts(100, 90, 0)), None);

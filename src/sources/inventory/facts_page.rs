@@ -76,13 +76,13 @@ pub struct InsideLine {
     pub file_bytes: u64,
     /// Live bytes then.
     pub active_bytes: Option<u64>,
-    /// Sequence at the last compaction.
-    pub compacted_seq: Option<u64>,
+    /// Sequence of the last change then.
+    pub update_seq: Option<u64>,
     /// Size after a compaction, if nothing was written since.
     pub after_compaction_bytes: u64,
     /// With 95 % probability, that size differs by no more; zero if everything was read.
     pub error_bytes: u64,
-    /// Bytes of revision trees with more than ten revisions.
+    /// Bytes of revision trees with more than a hundred revisions.
     pub revision_bytes: Option<u64>,
     /// Number of revisions that are kept of a document.
     pub revs_limit: Option<u64>,
@@ -95,7 +95,7 @@ impl InsideLine {
             measured_at: inside.at.rfc3339(),
             file_bytes: inside.file_bytes,
             active_bytes: inside.active_bytes.get(),
-            compacted_seq: inside.compacted_seq.get(),
+            update_seq: inside.update_seq.get(),
             after_compaction_bytes: inside.left_bytes,
             error_bytes: inside.error_bytes,
             revision_bytes: inside.revision_bytes.get(),
@@ -108,7 +108,7 @@ impl InsideLine {
             at: converted(&self.measured_at, now, ahead)?,
             file_bytes: self.file_bytes,
             active_bytes: self.active_bytes.into(),
-            compacted_seq: self.compacted_seq.into(),
+            update_seq: self.update_seq.into(),
             left_bytes: self.after_compaction_bytes,
             error_bytes: self.error_bytes,
             revision_bytes: self.revision_bytes.into(),

@@ -1,17 +1,20 @@
 //! Who still reads the changes of a database, from its checkpoints and the replicator's lists.
 
 use super::shard_copy::ShardCopy;
+use crate::config_format::problem::redact_secrets;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use couchdb_client::wire::{Checkpoint, History, LocalRow, Replication, SourceSeq};
 use couchdb_files::{ShardSequence, shard_sequences};
 use percent_encoding::percent_decode_str;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use strum::IntoStaticStr;
 use wall_clock::Moment;
 
 /// What a peer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, Serialize)]
 #[strum(serialize_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum PeerKind {
     /// A replication from the database, or another reader of its changes.
     Replication,
@@ -23,6 +26,13 @@ pub enum PeerKind {
     InternalReplication,
     /// An index or a copy that has to process purges.
     PurgeReader,
+}
+
+impl PeerKind {
+    /// Whether it reads the database's changes, or may, so that it has to see deletions.
+    pub fn reads_changes(self) -> bool {
+        matches!(self, Self::Replication | Self::Unknown)
+    }
 }
 
 /// One that reads the database's changes or purges, and how far it came.
@@ -100,13 +110,10 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> 
         let id = id.split('+').next().unwrap_or_default();
         let other =
             if kind == PeerKind::Replication { &replication.target } else { &replication.source };
-        let other = without_login(other.as_deref().unwrap_or("?"));
-        let name = match (kind, &replication.doc_id) {
-            (PeerKind::Incoming, Some(doc)) => format!("from {other} ({doc})"),
-            (PeerKind::Incoming, None) => format!("from {other}"),
-            (_, Some(doc)) => format!("to {other} ({doc})"),
-            (_, None) => format!("to {other}"),
-        };
+        let other = redact_secrets(other.as_deref().unwrap_or("?")).replace("<secret>@", "");
+        let way = if kind == PeerKind::Incoming { "from" } else { "to" };
+        let doc = replication.doc_id.as_ref().map_or_else(String::new, |doc| format!(" ({doc})"));
+        let name = format!("{way} {other}{doc}");
         let state = replication.state.clone();
         // A list of documents and a list of jobs may both have it.
         let key =
@@ -165,14 +172,6 @@ fn names(end: &str, db: &str) -> bool {
     // A name may have slashes, of which some clients encode none.
     let decoded = percent_decode_str(path).decode_utf8_lossy();
     decoded == db || decoded.strip_suffix(db).is_some_and(|rest| rest.ends_with('/'))
-}
-
-/// A URL without user and password.
-fn without_login(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    format!("{scheme}://{host}{path}")
 }
 
 /// What each node has sent to each other one that has copies of the same ranges.

@@ -64,12 +64,12 @@ mod tests {
         }
     }
 
-    fn inside(left: u64, compacted_seq: u64, at: u64) -> Inside {
+    fn inside(left: u64, at: u64) -> Inside {
         Inside {
             at: Moment::from_unix(at),
             file_bytes: 100 * MIB,
             active_bytes: OptionalU64::new(100 * MIB),
-            compacted_seq: OptionalU64::new(compacted_seq),
+            update_seq: OptionalU64::new(90),
             left_bytes: left * MIB,
             ..Inside::default()
         }
@@ -90,26 +90,26 @@ mod tests {
         let ix = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
         draft.set_facts(ix, facts(100, 0, 1_000));
         assert_eq!(reclaimable(&mut draft, ix), (0, 0.0));
-        assert!(draft.set_inside(ix, inside(40, 0, 1_001)));
-        assert!(!draft.set_inside(ix, inside(40, 0, 1_001)), "known");
+        assert!(draft.set_inside(ix, inside(40, 1_001)));
+        assert!(!draft.set_inside(ix, inside(40, 1_001)), "known");
         assert_eq!(reclaimable(&mut draft, ix), (60, 60.0));
         assert_eq!(draft.current().target(ix).unwrap().confidence(), Confidence::Xray);
         // As promised: the next one is believed too.
         draft.set_facts(ix, facts(41, 90, 1_002));
         assert_eq!(draft.current().target(ix).unwrap().inside(), None);
-        assert!(!draft.set_inside(ix, inside(40, 0, 1_003)), "of the old file");
+        assert!(!draft.set_inside(ix, inside(40, 1_001)), "of the old file");
         draft.set_facts(ix, facts(100, 90, 1_004));
-        assert!(draft.set_inside(ix, inside(40, 90, 1_005)));
+        assert!(draft.set_inside(ix, inside(40, 1_005)));
         // It freed 20 MiB instead of 60.
         draft.set_facts(ix, facts(80, 91, 1_006));
         draft.set_facts(ix, facts(100, 91, 1_007));
-        assert!(!draft.set_inside(ix, inside(40, 91, 1_008)));
+        assert!(!draft.set_inside(ix, inside(40, 1_008)));
         assert_eq!(reclaimable(&mut draft, ix).0, 0);
         // Another target in the same row has its own X-rays.
         draft.remove(ix);
         let db = draft.get_or_add_db(DbName { db: "clients", suffix: ".2" });
         let ix = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
         draft.set_facts(ix, facts(100, 0, 1_009));
-        assert!(draft.set_inside(ix, inside(40, 0, 1_010)));
+        assert!(draft.set_inside(ix, inside(40, 1_010)));
     }
 }

@@ -148,7 +148,8 @@ async fn xray_says_what_the_bytes_of_files_are() {
         assert_eq!(line["exact"], true);
         assert!(line["after_compaction_bytes"].as_u64() < Some(file_bytes), "{line}");
         let keys: Vec<&String> = line.as_object().unwrap().keys().collect();
-        let fixed = ["file", "file_bytes", "exact", "parts", "after_compaction_bytes"];
+        let fixed =
+            ["file", "file_bytes", "exact", "parts", "after_compaction_bytes", "revs_limit"];
         assert_eq!(keys.len(), fixed.len());
         assert!(fixed.iter().all(|key| line.get(key).is_some()), "{line}");
     }

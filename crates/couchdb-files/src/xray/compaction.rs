@@ -138,8 +138,8 @@ impl DbCompaction {
         self.buffered = 0;
         docs.sort_by(|one, other| one.id.cmp(&other.id));
         let mut rows = Vec::with_capacity(docs.len());
+        let mut row = DocRow::default();
         for doc in &docs {
-            let mut row = DocRow::default();
             let (key, value) = (Term::Encoded(&doc.key), Term::Encoded(&doc.value));
             if row.read(DocTree::Seq, key, value).is_none() {
                 continue;
@@ -336,9 +336,10 @@ fn doc_item(tree: DocTree, row: &DocRow<'_>, copies: &[Option<Copy>], revs_limit
 /// (`couch_key_tree:stem/2`).
 fn encode_revisions(out: &mut Encoder, row: &DocRow<'_>, copies: &[Option<Copy>], revs_limit: u64) {
     let count = row.revisions.len();
-    // The steps to the nearest leaf. Parents come before their children.
-    let mut steps = vec![u64::MAX; count];
-    for (index, revision) in row.revisions.iter().enumerate().rev() {
+    // The steps to the nearest leaf, where some may be too many. Parents come before their children.
+    let may_exceed = count as u64 > revs_limit;
+    let mut steps = if may_exceed { vec![u64::MAX; count] } else { Vec::new() };
+    for (index, revision) in row.revisions.iter().enumerate().rev().filter(|_| may_exceed) {
         let own = if revision.leaf { 0 } else { steps.get(index).copied().unwrap_or(u64::MAX) };
         if let Some(place) = steps.get_mut(index) {
             *place = own;
@@ -347,7 +348,7 @@ fn encode_revisions(out: &mut Encoder, row: &DocRow<'_>, copies: &[Option<Copy>]
             *place = (*place).min(own.saturating_add(1));
         }
     }
-    let is_kept = |index: usize| steps.get(index).is_some_and(|steps| *steps < revs_limit.max(1));
+    let is_kept = |index: usize| steps.get(index).is_none_or(|steps| *steps < revs_limit.max(1));
     let (mut children, mut roots) = (vec![0_usize; count], 0);
     for (index, revision) in row.revisions.iter().enumerate().filter(|(index, _)| is_kept(*index)) {
         let _ = index;

@@ -8,6 +8,7 @@ use crate::{
     HeaderError, TreeSize,
     chunk::Reader,
     compacted::rounded,
+    random_bits,
     term::Term,
     tree::{self, Leaf, NodeRef, Visit, WalkError},
 };
@@ -113,14 +114,9 @@ impl Walk<'_> {
     ) -> Result<f64, WalkError> {
         let count = (bytes / MEAN_NODE_BYTES) as f64 * sample.share.clamp(0.0, 1.0);
         let count = rounded(count).max(FEWEST_SAMPLES);
-        let mut state = sample.seed ^ root;
-        let mut random = |below: u64| {
-            // SplitMix64.
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (mixed ^ (mixed >> 31)) % below
-        };
+        let mut steps = 0_u64..;
+        let mut random =
+            |below: u64| random_bits(sample.seed ^ root, steps.next().unwrap_or_default()) % below;
         let mut samples = Samples::default();
         let (mut read, mut leaves, mut bytes_of_leaves, mut copied) = (0.0_f64, 0.0, 0.0, 0.0);
         for _ in 0..count {

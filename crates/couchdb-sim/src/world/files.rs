@@ -273,17 +273,27 @@ impl World {
         Some(self.info_of(found, file.to_owned()))
     }
 
+    /// Makes a copy lack some documents that the others have, as one whose disk lost them: no
+    /// replication notices.
+    pub fn lose_documents(&mut self, node: &str, file: &str, docs: u64) {
+        let found = self.node_position(node).and_then(|node| self.file(node, file));
+        if let Some(found) = found {
+            self.changed.entry(found).or_default().lacks = docs;
+        }
+    }
+
     pub(super) fn info_of(&self, file: File, name: String) -> ShardInfo {
         let stock = self.stock(file);
         let held = stock.doc_counts(self.writes(file, self.now));
         let swap = self.swap_of(file);
+        let lacks = self.changed.get(&file).map_or(0, |changes| changes.lacks);
         let opened = match file {
             File::Copy { db, .. } => self.catalog.created(db),
             File::Local { .. } | File::Extra(_) => self.config.created.unix(),
         };
         ShardInfo {
             name,
-            doc_count: held.docs,
+            doc_count: held.docs.saturating_sub(lacks),
             doc_del_count: held.deleted,
             update_seq: held.seq,
             compacted_seq: swap.map_or_else(|| stock.compacted_at_start(), |swap| swap.seq),

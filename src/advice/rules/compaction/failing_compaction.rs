@@ -1,7 +1,7 @@
 //! Shards whose compaction fails every time.
 
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
+    advice::{CopyReading, Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     model::{
         records::Backoff,
         target::{TargetKind, TargetState},
@@ -68,11 +68,8 @@ fn agreeing_copies<'a>(situation: &Situation<'a>, target: TargetRef<'a>) -> Vec<
         .filter(|it| it.range() == target.range() && it.ix() != target.ix())
         .collect();
     let contents = |copy: &TargetRef<'a>| {
-        let facts = copy.facts();
-        let is_up = snapshot.node(copy.node_ix())?.is_up == Some(true);
-        let is_there = is_up && copy.state() == TargetState::Ok;
-        let external = facts.external_bytes.get()?;
-        is_there.then_some((facts.docs.get()?, facts.deleted_docs.get()?, external))
+        let (_, copy) = CopyReading::of(snapshot, *copy)?;
+        Some((copy.docs, copy.deleted, copy.external_bytes?))
     };
     let first = others.first().and_then(contents);
     let agree = first.is_some() && others.iter().all(|copy| contents(copy) == first);
@@ -153,7 +150,8 @@ mod tests {
             cluster.draft.current().targets().map(|it| (it.ix(), it.facts())).collect();
         let mut change = Some(change);
         for (at, (ix, facts)) in targets.iter().enumerate() {
-            let mut facts = Facts { external_bytes: OptionalU64::new(700), ..*facts };
+            let (external_bytes, update_seq) = (OptionalU64::new(700), OptionalU64::new(99));
+            let mut facts = Facts { external_bytes, update_seq, ..*facts };
             if let Some(change) = change.take_if(|_| at == 2) {
                 change(&mut facts);
             }

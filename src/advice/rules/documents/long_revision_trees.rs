@@ -1,0 +1,140 @@
+//! Live bytes that are trees of revisions which nobody reads.
+
+use crate::{
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
+    table::DbIx,
+    text::{quote::shell_word, size::format_size_short},
+};
+use std::collections::BTreeMap;
+
+pub(crate) const RULE: Rule = Rule {
+    code: "long_revision_trees",
+    finds: "Databases of whose live data a large part is the ids of old revisions.",
+    because: "CouchDB keeps the ids of the last `_revs_limit` revisions of each document, 1000 by default, in both of its trees, and compactions copy them (WMCore#8886: 149 GB, a tenth with a limit of 10). Replication needs them only to see that a document on the other side is an earlier one, so a limit above what is written to a document while a peer is away is enough. Only a look inside the files shows their size, so the rule is silent where recliner or a sidecar has not looked.",
+    untried: Some(
+        "it takes many documents with over a hundred revisions, in files that recliner reads",
+    ),
+    ..Rule::info(check)
+};
+
+/// Share of live bytes from which they count as what makes the file large.
+const MIN_SHARE: f64 = 0.2;
+
+/// The limit that is proposed: the trees that count have more revisions.
+const PROPOSED: u64 = 100;
+
+/// Sums over the shards of one database that were looked into.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trees {
+    shards: u64,
+    bytes: u64,
+    left_bytes: u64,
+    limit: u64,
+}
+
+impl Trees {
+    fn share(&self) -> f64 {
+        self.bytes as f64 / self.left_bytes.max(1) as f64
+    }
+}
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let mut dbs: BTreeMap<DbIx, Trees> = BTreeMap::new();
+    for (shard, inside) in situation.snapshot().insides() {
+        let known = inside.revision_bytes.get().zip(inside.revs_limit.get());
+        let Some((bytes, limit)) = known.filter(|(_, limit)| *limit > PROPOSED) else { continue };
+        let db = dbs.entry(shard.db()).or_default();
+        db.shards += 1;
+        db.bytes = db.bytes.saturating_add(bytes);
+        db.left_bytes = db.left_bytes.saturating_add(inside.left_bytes);
+        db.limit = db.limit.max(limit);
+    }
+    for (ix, db) in dbs {
+        if db.bytes >= situation.settings().min_bytes && db.share() >= MIN_SHARE {
+            findings.offer(Gain::Unknown, || finding(situation.db_name(ix), &db));
+        }
+    }
+}
+
+fn finding(name: &str, db: &Trees) -> Wording {
+    let limit = serde_json::json!(PROPOSED);
+    Wording {
+        subject: Subject::Database(name.to_owned()),
+        says: format!(
+            "{name} keeps up to {} revisions of a document: trees with more than {PROPOSED} take {}, {:.0} % of what compactions would leave of the shards that were looked into.",
+            db.limit,
+            format_size_short(db.bytes),
+            db.share() * 100.0,
+        ),
+        evidence: vec![
+            ("revision_bytes", db.bytes.into()),
+            ("left_bytes", db.left_bytes.into()),
+            ("revs_limit", db.limit.into()),
+            ("shard_copies", db.shards.into()),
+        ],
+        remedy: vec![
+            Remedy::command(
+                format!("See who replicates it, and how far behind each is. If a document may be written more than {PROPOSED} times before a peer comes back, choose a higher number: the peer's version would become a conflict."),
+                format!(
+                    "recliner tombstones {} --couchdb.url \"$COUCHDB_URL\"",
+                    shell_word(name)
+                ),
+            ),
+            Remedy::get("Note the present limit, to go back to it:", &[name, "_revs_limit"]),
+            Remedy::couchdb(
+                "Lower it; nothing is lost yet, and no document ever:",
+                "PUT",
+                &[name, "_revs_limit"],
+                Some(&limit),
+            ),
+            "Each compaction of its shards then drops the ids of older revisions, which no limit brings back.".into(),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advice::{
+            Finding,
+            test_cluster::{Shard, TestCluster},
+        },
+        model::facts::{Inside, OptionalU64},
+    };
+
+    const MIB: u64 = 1 << 20;
+
+    /// Two copies that a compaction would leave with 400 MiB, of which trees are so many.
+    fn found(trees: Option<u64>, limit: u64) -> Vec<Finding> {
+        let shard = |node| Shard::new("orders", node, 0, 900 * MIB).with_active(400 * MIB);
+        let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);
+        let inside = Inside {
+            file_bytes: 900 * MIB,
+            left_bytes: 400 * MIB,
+            revision_bytes: trees.map(|mib| mib * MIB).into(),
+            revs_limit: OptionalU64::new(limit),
+            ..Inside::default()
+        };
+        cluster.set_inside("orders", inside);
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn advises_from_a_fifth_of_what_is_left() {
+        let found = found(Some(80), 1_000);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "orders keeps up to 1000 revisions of a document: trees with more than 100 take 160 MiB, 20 % of what compactions would leave of the shards that were looked into."
+        );
+        assert_eq!(only.gain, Gain::Unknown);
+    }
+
+    #[test]
+    fn is_silent_below_that_with_a_low_limit_and_where_nobody_looked() {
+        assert_eq!(found(Some(79), 1_000), []);
+        assert_eq!(found(Some(300), 100), []);
+        assert_eq!(found(None, 1_000), []);
+    }
+}
