@@ -103,6 +103,7 @@ fn inputs(targets: u64) -> AdviceInputs {
         forecasts: Arc::default(),
         lags: Arc::default(),
         copies: Arc::default(),
+        reads: Arc::default(),
         settings: AdviceSettings::default(),
         remedy_settings: RemedySettings::default(),
     }

@@ -22,6 +22,7 @@ mod import;
 mod inspect;
 mod journal;
 mod man;
+mod mcp;
 mod mixin;
 mod next_step;
 mod orders;
@@ -29,6 +30,7 @@ mod output;
 mod plan;
 mod preflight;
 mod read_once;
+mod reads;
 mod report;
 mod restore_smoosh;
 mod scan;
@@ -196,6 +198,9 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Advise(args) => advise::run(args).await,
             Command::Preflight(args) => preflight::run(args).await,
             Command::Tombstones(args) => tombstones::run(args).await,
+            Command::Mcp(args) => mcp::run(args).await,
+            Command::Indexes(args) => reads::indexes(args).await,
+            Command::Reads(args) => reads::run(args).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,
             Command::Health(args) => health::run(args).await,

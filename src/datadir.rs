@@ -13,6 +13,7 @@ mod read_problem;
 mod space;
 mod walk;
 mod walk_cache;
+mod xray;
 
 pub use file_meaning::{FileMeaning, compaction_files, file_meaning};
 pub use open_file::OpenFile;
@@ -21,6 +22,7 @@ pub use read_problem::{ReadProblem, RootError};
 pub use space::FileSystemSpace;
 pub use walk::{WalkResult, walk};
 pub use walk_cache::WalkCache;
+pub use xray::{ReadPace, database_files, target_file, xray_file};
 
 use couchdb_files::ReportMatch;
 use couchdb_names::Signature;

@@ -81,7 +81,7 @@
 //!  book         the pages of docs/src as HTML
 //!  feeds        CouchDB's feeds in, recliner's out
 //!  act          enforcer, follower, warmer, takeover: everything that changes CouchDB
-//!  ledger       every change of used bytes, by cause
+//!  ledger       every change of used bytes, by cause       reads    who reads the indexes, from access logs
 //!  store        the journal and its writers
 //!  advice       what to do about the cluster: the rules and their findings
 //!  what_if      waste, writing and free space under any rules, days ahead; the scorecard of advice
@@ -160,6 +160,7 @@ pub mod ledger;
 mod log;
 pub mod model;
 pub mod plan;
+pub mod reads;
 pub mod scan;
 pub mod serve;
 pub mod service;

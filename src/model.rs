@@ -11,6 +11,7 @@ pub mod forecast;
 pub mod growth;
 pub(crate) mod priority;
 pub(crate) mod queue;
+pub mod reads;
 pub mod records;
 pub mod rent;
 pub(crate) mod rounding;

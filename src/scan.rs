@@ -34,6 +34,7 @@ mod sweep;
 mod targets;
 mod unseen_compactions;
 mod views;
+pub mod xrays;
 
 pub use db_events::{DbEvent, DbEventBatch, EarlierProcess};
 pub use feed_update::{FeedUpdate, NamedDb, Stale};
@@ -41,7 +42,7 @@ pub use status::{PeerStatus, Progress, ScanStatus, SweptShards};
 
 use crate::{
     jobs::Running,
-    model::{correction::Corrections, settings::ServedNodes},
+    model::{correction::Corrections, facts::Inside, settings::ServedNodes},
     sources::inventory::{Reshard, Source},
     table::{Movements, Snapshot, TargetIx},
     tasks::Now,
@@ -115,6 +116,8 @@ pub enum ScanCommand {
     FeedUpdate(FeedUpdate),
     /// CouchDB was asked to clean up the files of this target, so its evidence is removed.
     CleanupRequested(TargetIx),
+    /// An X-ray of this target's file.
+    Xray(TargetIx, Inside),
 }
 
 /// The handle of the scanner.

@@ -228,7 +228,9 @@ impl Service {
         let ledger = monitor.start_ledger(journal.clone(), settings.scan.interval, &mut tasks);
         let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
         let node_settings = monitor.start_node_settings(takeover.takeovers.clone(), &mut tasks);
-        let advice = monitor.start_advice(node_settings.clone(), ledger.histories, &mut tasks);
+        let reads = monitor.start_reads(journal.clone(), &mut tasks);
+        let histories = (ledger.histories, reads.clone());
+        let advice = monitor.start_advice(node_settings.clone(), histories, &mut tasks);
         let seed = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = monitor.start_warmer(Some(journal.clone()), seed, &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
@@ -250,6 +252,7 @@ impl Service {
             advice: advice.view.clone(),
             scorecard: monitor.scorecard.clone(),
             ledger: ledger.books,
+            reads,
             waste_reasons: http::KeptReasons::default(),
             counts: monitor.job_state.counters.clone(),
             couchdb,
@@ -260,6 +263,7 @@ impl Service {
             takeovers: takeover.takeovers,
             node_settings,
             designs: monitor.design_reader(),
+            xrays: monitor.start_xrays(&mut tasks),
             certificates: certificates_rx,
             builds: warmer.builds,
             registry,
@@ -423,6 +427,7 @@ fn allowed(settings: &Settings) -> http::Allow {
     http::Allow {
         lifecycle: settings.web.enable_lifecycle,
         admin: settings.web.enable_admin_api,
+        mcp: settings.web.enable_mcp,
         names: [signals::host_names(), settings.web.allowed_hosts.clone()].concat().into(),
     }
 }

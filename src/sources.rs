@@ -11,6 +11,7 @@ pub mod present_design;
 mod random_places;
 pub mod request_metrics;
 pub mod tombstones;
+pub mod xray;
 
 use crate::table::Snapshot;
 use std::{collections::BTreeSet, sync::Arc};

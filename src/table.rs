@@ -55,7 +55,7 @@ use crate::{
     datadir::ReadProblem,
     model::{
         correction::{Correction, DbCorrections},
-        facts::{Facts, Overhead},
+        facts::{Facts, Inside, Overhead},
         growth::{Growth, SizeReading},
         rent::{Rent, WasteReading},
         target::{TargetKind, TargetState},
@@ -155,6 +155,8 @@ pub struct Snapshot {
     unconfirmed: Arc<IndexSet>,
     /// Why a file's header could not be read, for the few targets affected.
     problems: Arc<BTreeMap<TargetIx, ReadProblem>>,
+    /// X-rays of files, for the few that were looked into.
+    insides: Arc<BTreeMap<TargetIx, Inside>>,
     /// Contents of shards besides their documents, for the few shards where they are large.
     overheads: Arc<BTreeMap<TargetIx, Overhead>>,
     replaced: Arc<VecDeque<ReplacedFile>>,

@@ -13,6 +13,7 @@ mod node_space;
 mod rehearsal;
 mod spread;
 
+pub use build_time::rebuild_seconds;
 pub use design::{DesignDocument, DesignProblem, ViewChange};
 pub use index_size::{IndexSize, MeasuredIndex, SizeBasis};
 pub use node_space::{NodeNeed, SpaceVerdict};

@@ -43,6 +43,7 @@ mod views {
     pub(super) mod many_views_in_one_design;
     pub(super) mod smoosh_compacts_building_index;
     pub(super) mod stalled_build;
+    pub(super) mod unread_index;
 }
 
 /// Shard ranges, and how they are spread over the nodes.
@@ -88,6 +89,8 @@ mod service {
 
 use super::{Family, Rule};
 
+pub(crate) use views::duplicate_views::duplicates;
+
 /// Every family, in the order of the book.
 pub const FAMILIES: &[Family] = &[
     Family {
@@ -126,6 +129,7 @@ pub const FAMILIES: &[Family] = &[
             views::lagging_index::RULE,
             views::growing_lag::RULE,
             views::smoosh_compacts_building_index::RULE,
+            views::unread_index::RULE,
             views::duplicate_views::RULE,
             views::index_larger_than_database::RULE,
             views::many_views_in_one_design::RULE,

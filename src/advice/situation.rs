@@ -2,7 +2,10 @@
 
 use super::{CopyHistory, ForecastsByVolume, LagHistory, Survey};
 use crate::{
-    model::settings::advice::{AdviceSettings, RemedySettings},
+    model::{
+        reads::Reads,
+        settings::advice::{AdviceSettings, RemedySettings},
+    },
     plan::Plan,
     scan::ScanStatus,
     sources::node_settings::NodeSettings,
@@ -26,6 +29,8 @@ pub struct AdviceInputs {
     pub lags: Arc<LagHistory>,
     /// Which copies of shards differ, and since when.
     pub copies: Arc<CopyHistory>,
+    /// Who reads the indexes, as access logs tell; empty without a running recliner.
+    pub reads: Arc<Reads>,
     /// The thresholds.
     pub settings: AdviceSettings,
     /// Settings that remedies check, so that they do not advise what is already set.

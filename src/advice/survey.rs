@@ -176,7 +176,7 @@ impl Survey {
     }
 
     /// The view indexes of a database.
-    pub(super) fn views_of(&self, db: DbIx) -> impl Iterator<Item = usize> {
+    pub(crate) fn views_of(&self, db: DbIx) -> impl Iterator<Item = usize> {
         self.views_by_db.rows_of(db.as_usize())
     }
 

@@ -12,6 +12,7 @@ use crate::{
     model::{
         channel::Channels,
         forecast::GrowthHistories,
+        reads::Reads,
         records::{
             AdviceKey, AdviceRecord, ForecastRecord, Mute, StateChange, StateStore, StoreError,
         },
@@ -104,6 +105,8 @@ pub struct AdviceSources {
     pub remedy_settings: watch::Receiver<RemedySettings>,
     /// What was booked for each volume.
     pub histories: watch::Receiver<Arc<GrowthHistories>>,
+    /// Who reads the indexes.
+    pub reads: watch::Receiver<Arc<Reads>>,
 }
 
 /// The records that the previous process left.
@@ -124,6 +127,7 @@ impl AdviceSources {
             forecasts: Arc::default(),
             lags: Arc::default(),
             copies: Arc::default(),
+            reads: Arc::clone(&self.reads.borrow()),
             settings: *self.settings.borrow(),
             remedy_settings: self.remedy_settings.borrow().clone(),
         }

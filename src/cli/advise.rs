@@ -113,6 +113,7 @@ fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
         forecasts: Arc::default(),
         lags: Arc::default(),
         copies: Arc::default(),
+        reads: Arc::default(),
         settings: settings.advice,
         remedy_settings: settings.into(),
     };

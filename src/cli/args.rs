@@ -119,6 +119,19 @@ pub(super) enum Command {
     /// It reads their sizes, the checkpoints of replications and of CouchDB itself, and prints the choices with
     /// their risks. Nothing is changed.
     Tombstones(TombstonesArgs),
+    /// Print the view indexes with what they take, what building them costs, and who reads them.
+    ///
+    /// A running recliner knows the readers from the access logs that reads.logs names, here or on sidecars.
+    Indexes(IndexesArgs),
+    /// Print who reads the indexes, from access logs.
+    ///
+    /// It reads CouchDB's own log, HAProxy's, and the common, combined and JSON formats of nginx and Traefik, also
+    /// compressed, and prints what they say; - is standard input. Of a request it keeps the database, the design
+    /// document, the view, the day and a coarse class of clients. Without --log, it asks a running recliner, which
+    /// follows the logs named in its configuration.
+    ///
+    /// recliner reads --log /var/log/couchdb/couch.log /var/log/nginx/access.log*
+    Reads(ReadsArgs),
     /// Print how compactions ended.
     History(HistoryArgs),
     /// Print a running recliner's forecast of the next days under several sets of rules.
@@ -135,6 +148,13 @@ pub(super) enum Command {
     /// Events of databases are left out unless --all asks for them. With --follow it continues with
     /// new events, even across restarts of the service.
     Events(EventsArgs),
+    /// Let an assistant ask a running recliner, over the Model Context Protocol.
+    ///
+    /// The assistant starts this command and speaks with it over standard input and output. It can read what
+    /// the API shows, and the book; it can change nothing.
+    ///
+    /// claude mcp add recliner -- recliner mcp --recliner.url http://127.0.0.1:10984
+    Mcp(McpArgs),
     /// Exit with status 0 if a running recliner responds, otherwise with 1.
     ///
     /// For containers without a shell, and other monitors that can only run a program.
@@ -293,6 +313,10 @@ pub(super) struct WebArgs {
     /// machine they need a user of --web.config.file
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
+    /// Let assistants ask over the Model Context Protocol at /mcp; they can read what the API shows, and
+    /// change nothing
+    #[arg(long = "web.enable-mcp")]
+    pub(super) mcp: bool,
     /// A host name that clients use for this service, besides addresses, localhost and this machine's host
     /// name. Requests with any other name are refused unless they have a user
     #[arg(long = "web.allowed-host", value_name = "NAME")]
@@ -568,6 +592,38 @@ pub(super) struct TombstonesArgs {
     #[command(flatten)]
     pub(super) source: SourceArgs,
     /// Text for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct IndexesArgs {
+    /// Only the indexes of this database
+    pub(super) db: Option<String>,
+    /// The maximum number of indexes, the largest first
+    #[arg(long, value_name = "COUNT", default_value_t = 25)]
+    pub(super) limit: usize,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct ReadsArgs {
+    /// The logs to read, or - for standard input
+    #[arg(
+        long = "log",
+        value_name = "FILE",
+        num_args = 1..,
+        value_hint = ValueHint::FilePath,
+        conflicts_with = "recliner_url"
+    )]
+    pub(super) logs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// A table for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
 }
@@ -886,6 +942,7 @@ pub(super) enum MixinFormat {
     Prometheus,
     /// PrometheusRule objects of the Prometheus operator; ConfigMaps with dashboards for Grafana's
     /// sidecar
+    #[value(alias = "configmaps")]
     Kubernetes,
 }
 
@@ -914,6 +971,12 @@ pub(super) struct MixinArgs {
     /// The program that reads the rules or dashboards
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(super) format: Option<MixinFormat>,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct McpArgs {
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
 }
 
 /// A set of alerts.

@@ -292,6 +292,7 @@ mod tests {
                 forecasts: Arc::default(),
                 lags: Arc::default(),
                 copies: Arc::default(),
+                reads: Arc::default(),
                 settings: settings.advice,
                 remedy_settings: RemedySettings::from(&settings),
             };

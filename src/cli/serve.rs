@@ -25,6 +25,7 @@ impl WebArgs {
             web_listen_address: self.listen.map(|address| address.to_string()),
             web_enable_lifecycle: self.lifecycle,
             web_enable_admin_api: self.admin,
+            web_enable_mcp: self.mcp,
             web_allowed_hosts: self.allowed_hosts.clone(),
             web_admin_socket: self.admin_socket.clone(),
             web_config_file: self.web_config.clone(),

@@ -9,9 +9,13 @@ use super::{
     CommandError, Exit,
     args::{SourceArgs, TombstonesArgs},
     output::print_error,
-    printable, read_once, table, xray,
+    printable, read_once, table,
 };
-use crate::{advice::tombstones::choices, sources::tombstones::read_tombstones};
+use crate::{
+    advice::tombstones::choices,
+    datadir::{NodeDirectories, ReadPace, database_files, xray_file},
+    sources::tombstones::read_tombstones,
+};
 use answer::{FileBytes, TombstonesAnswer};
 use couchdb_files::Part;
 use std::hash::{BuildHasher as _, RandomState};
@@ -38,8 +42,10 @@ pub(super) async fn run(args: TombstonesArgs) -> Result<Exit, CommandError> {
 fn files(source: &SourceArgs, db: &str) -> Result<Option<FileBytes>, CommandError> {
     let Some(data) = &source.data_dir else { return Ok(None) };
     let mut sum = FileBytes::default();
-    for path in xray::files_of(data, None, db)? {
-        let found = xray::one(&path, None, MAX_READ).map_err(|why| {
+    let directories = NodeDirectories { data: data.clone(), views: None };
+    let pace = ReadPace { bytes_per_second: MAX_READ, ..ReadPace::default() };
+    for path in database_files(&directories, db, false).map_err(CommandError::failed)? {
+        let found = xray_file(&path, None, &pace).map_err(|why| {
             CommandError::failed(format!("{} {why}", printable(&path.display().to_string())))
         })?;
         let rows = [Part::TombstoneRows];

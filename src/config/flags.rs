@@ -55,6 +55,8 @@ pub struct Flags {
     pub web_enable_lifecycle: bool,
     /// `--web.enable-admin-api`.
     pub web_enable_admin_api: bool,
+    /// `--web.enable-mcp`.
+    pub web_enable_mcp: bool,
     /// `--web.allowed-host`, repeatable.
     pub web_allowed_hosts: Vec<String>,
     /// `--web.admin-socket`.
@@ -132,6 +134,7 @@ impl Flags {
             web_config_file,
             web_enable_lifecycle,
             web_enable_admin_api,
+            web_enable_mcp,
             web_allowed_hosts,
             web_admin_socket,
             log_level,
@@ -178,6 +181,7 @@ impl Flags {
         web.config_file.clone_from(web_config_file);
         web.enable_lifecycle = *web_enable_lifecycle;
         web.enable_admin_api = *web_enable_admin_api;
+        web.enable_mcp = *web_enable_mcp;
         let read = |name: &String| report.flag("--web.allowed-host", name, read_host_name);
         web.allowed_hosts = web_allowed_hosts.iter().filter_map(read).collect();
         web.admin_socket =

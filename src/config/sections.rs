@@ -141,6 +141,8 @@ fn file_keys() -> Vec<Key<FileSettings>> {
         "warmer" => settings.warmer, _, work::Warmer::form();
         /// Thresholds above which recliner gives advice.
         "advice" => settings.advice, _, advice::AdviceSettings::form();
+        /// Which access logs tell who reads the indexes.
+        "reads" => settings.reads, _, work::ReadsSettings::form();
         /// What `recliner report` says besides bytes.
         "report" => settings.report, _, work::ReportSettings::form();
         /// How long and in how many bytes entries are kept; whichever limit is reached first.
@@ -192,7 +194,7 @@ fn note_unknown_sizes(settings: &Settings, section: &mut Section<'_, '_>) {
 const _: fn(&Settings) = |Settings {
     couchdb: _, nodes: _, peers: _, cluster_targets: _, scan: _, poll: _, files: _, mode: _,
     channels: _, limits: _, headroom: _, rent: _, pressure: _, failure: _, views: _, smoosh: _, follow: _,
-    warmer: _, advice: _, report: _, journal: _, storage_path: _, web: _, log: _,
+    warmer: _, advice: _, reads: _, report: _, journal: _, storage_path: _, web: _, log: _,
 }| {};
 
 /// Either `[_all]` or a list of names.

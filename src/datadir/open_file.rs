@@ -20,13 +20,22 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Opens a path that a user gave, following links.
+    /// Opens a path that a user gave, or that a name led to, following links: a pipe or a device
+    /// could block or never end.
     ///
     /// # Errors
     ///
-    /// The system's error; `InvalidInput` if it is not a regular file.
-    pub fn open_path(path: &Path) -> io::Result<Self> {
-        Ok(Self::open(CWD, path, OFlags::empty())?)
+    /// What follows the path in a sentence that says why it cannot be read.
+    pub fn open_regular(path: &Path) -> Result<Self, String> {
+        let failed = |why: io::Error| format!("cannot be opened: {why}");
+        let metadata = path.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err("is a directory; name the .couch or .view files in it".to_owned());
+        }
+        if !metadata.is_file() {
+            return Err("is not a file".to_owned());
+        }
+        Self::open(CWD, path, OFlags::empty()).map_err(|why| failed(why.into()))
     }
 
     /// Opens a name in `dir`, if it is a regular file and not a link.
@@ -102,12 +111,12 @@ mod tests {
         let file = File::create(&path).unwrap();
         file.set_len(1 << 40).unwrap();
         let begun = Instant::now();
-        let read = |path: &Path| couchdb_files::read(&OpenFile::open_path(path).unwrap());
+        let read = |path: &Path| couchdb_files::read(&OpenFile::open_regular(path).unwrap());
         assert!(read(&path).is_err());
         // Data far from the end is still found.
         for at in [3 * MIB + 77, 1 << 33, (1 << 39) + 5] {
             file.write_all_at(b"x", at).unwrap();
-            let opened = OpenFile::open_path(&path).unwrap();
+            let opened = OpenFile::open_regular(&path).unwrap();
             let end = opened.end_of_data(1 << 40);
             assert!(end > at && end <= at + 2 * MIB, "{end} for {at}");
             assert!(opened.end_of_data(end) > at);

@@ -26,6 +26,8 @@
 //! since the last compaction can explain it: a file that was just compacted is predicted by the
 //! fitted rule alone. Without outcomes trust is zero, and the fitted rule applies unchanged.
 //!
+//! An X-ray of the file knows better than both, as long as it is of the same file.
+//!
 //! Measured on 18 databases of nine shapes on CouchDB 3.3.3, whose shards were compacted seven
 //! times: the fitted rule is wrong by 59 % of the size after compaction (median, from the fourth
 //! compaction on), the corrected prediction by 4 %. A learned ratio of the size after compaction to
@@ -33,7 +35,7 @@
 
 use super::{
     estimate,
-    facts::{Confidence, Facts, OptionalU64},
+    facts::{Confidence, Facts, Inside, OptionalU64},
     rounding::to_bytes,
     target::TargetKind,
 };
@@ -129,15 +131,20 @@ pub struct Correction {
     pub trust_where_low: f32,
     /// Whether enough compactions were recorded to vouch for predictions, corrected or not.
     pub is_confirmed: bool,
+    /// What an X-ray of the target's file showed; only in the correction of one target.
+    pub inside: Option<Inside>,
 }
 
 impl Correction {
     /// Nothing was learned: the fitted rule applies unchanged.
     pub const NONE: Self =
-        Self { density: 0.0, trust: 0.0, trust_where_low: 0.0, is_confirmed: false };
+        Self { density: 0.0, trust: 0.0, trust_where_low: 0.0, is_confirmed: false, inside: None };
 
     /// Size of a file after a compaction, in bytes; unknown where the fitted rule gives no size.
     pub fn predicted_bytes(self, kind: TargetKind, facts: &Facts) -> Option<u64> {
+        if let Some(seen) = self.bytes_seen(facts) {
+            return Some(seen);
+        }
         let fitted = estimate::fitted_bytes(kind, facts)?;
         Some(fitted.saturating_sub(self.bytes_less(kind, facts, fitted)))
     }
@@ -148,9 +155,17 @@ impl Correction {
         Some(facts.file_bytes.get()?.saturating_sub(self.predicted_bytes(kind, facts)?))
     }
 
-    /// The confidence in the prediction: learned if compactions of the database changed it, or, where
+    /// The size after a compaction as an X-ray shows it, if one is of this file.
+    fn bytes_seen(self, facts: &Facts) -> Option<u64> {
+        self.inside?.predicted_bytes(facts)
+    }
+
+    /// The confidence in the prediction: an X-ray's if there is one; learned if compactions of the database changed it, or, where
     /// active bytes are misleading, if enough of them confirmed it.
     pub fn confidence(self, kind: TargetKind, facts: &Facts) -> Confidence {
+        if self.bytes_seen(facts).is_some() {
+            return Confidence::Xray;
+        }
         let Some(fitted) = estimate::fitted_bytes(kind, facts) else { return facts.confidence };
         let less = self.bytes_less(kind, facts, fitted);
         let is_changed = less as f64 > fitted as f64 * NOTICEABLE_SHARE;
@@ -163,7 +178,7 @@ impl Correction {
     fn bytes_less(self, kind: TargetKind, facts: &Facts, fitted: u64) -> u64 {
         let trust = match facts.confidence {
             Confidence::Low => self.trust_where_low,
-            Confidence::High | Confidence::Learned => self.trust,
+            Confidence::High | Confidence::Xray | Confidence::Learned => self.trust,
         };
         if trust <= 0.0 || self.density <= 0.0 {
             return 0;

@@ -3,9 +3,11 @@
 //! Owns the list of facts, with the slot in which each is stored, and the rule that merges those of
 //! two sources. Never measures. Sources fill it; `score`, `estimate` and reports read it.
 
+mod inside;
 mod merge;
 mod overhead;
 
+pub use inside::Inside;
 pub use merge::{ReadingComparison, compare_index, merge};
 pub use overhead::Overhead;
 
@@ -161,6 +163,8 @@ pub enum Confidence {
     /// Compactions of the same database or target corrected or confirmed it. Facts themselves are
     /// never learned.
     Learned,
+    /// It comes from an X-ray of the file. Facts themselves never do.
+    Xray,
     /// It follows from active bytes, and there is no reason for doubt.
     #[default]
     High,
@@ -214,6 +218,8 @@ pub struct Facts {
     /// What the file stores besides its documents; databases only. The tables keep it only where it
     /// is large.
     pub overhead: Overhead,
+    /// What an X-ray of the file showed. The tables keep it apart.
+    pub inside: Option<Inside>,
     /// When it was measured.
     pub measured_at: Option<Measurement>,
     /// The measurements that come from a file's header; all others come from CouchDB.

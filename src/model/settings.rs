@@ -17,7 +17,7 @@ use crate::{
     config_format::{
         form::settings,
         section::Section,
-        values::{SECOND, duration, integer, one_of, path},
+        values::{SECOND, bytes, duration, integer, one_of, path},
     },
     model::channel::{Channel, Channels, Mode},
     text::duration::format_exact,
@@ -71,6 +71,8 @@ pub struct Settings {
     pub warmer: work::Warmer,
     /// Thresholds above which recliner gives advice.
     pub advice: advice::AdviceSettings,
+    /// Which access logs tell who reads the indexes.
+    pub reads: work::ReadsSettings,
     /// What reports say besides bytes.
     pub report: work::ReportSettings,
     /// What the journal keeps, and for how long.
@@ -106,6 +108,7 @@ impl Settings {
             follow: work::Follow::default(),
             warmer: work::Warmer::default(),
             advice: advice::AdviceSettings::default(),
+            reads: work::ReadsSettings::default(),
             report: work::ReportSettings::default(),
             journal: work::JournalRetention::default(),
             storage_path: Self::default_storage_path(),
@@ -254,6 +257,8 @@ settings! {
         "files.data_dir" => data_dir: Option<PathBuf> = None, NextSweep, path().optional();
         /// CouchDB's view_index_dir on this node; default data_dir.
         "files.view_index_dir" => view_index_dir: Option<PathBuf> = None, NextSweep, path().optional();
+        /// Bytes of files to read in a second to say what they consist of; 0 reads none.
+        "files.xray_rate" => xray_rate: u64 = 50 << 20, Live, bytes();
     }
 }
 

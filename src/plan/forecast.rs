@@ -16,8 +16,8 @@ pub struct Forecast {
     /// Bytes freed.
     pub reclaimable_bytes: Option<u64>,
     /// Confidence in these numbers: `high`; `low` where active bytes are misleading; `learned`
-    /// where compactions of the target or of its database corrected or confirmed them; `estimated`
-    /// where most files of an index were not measured.
+    /// where compactions of the target or of its database corrected or confirmed them; `xray` where
+    /// its file was looked into; `estimated` where most files of an index were not measured.
     pub confidence: &'static str,
 }
 

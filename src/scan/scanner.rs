@@ -341,6 +341,9 @@ impl Scanner {
                 self.timers.unpublished |= self.listing.apply_splits(&mut self.targets.draft);
             }
             ScanCommand::FeedUpdate(update) => self.feed_update(update, now),
+            ScanCommand::Xray(ix, inside) => {
+                self.timers.unpublished |= self.targets.draft.set_inside(ix, inside);
+            }
             ScanCommand::CleanupRequested(ix) => {
                 self.cleaned(ix);
                 self.timers.unpublished = true;

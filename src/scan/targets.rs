@@ -59,6 +59,9 @@ impl TargetTables {
         }
         self.headers.compared(node, ix, verdict);
         self.draft.set_facts(ix, facts);
+        if let Some(inside) = measured.inside {
+            self.draft.set_inside(ix, inside);
+        }
     }
 
     /// Compares CouchDB's facts of one shard's index with the header that was read.

@@ -16,6 +16,8 @@ mod database;
 mod databases;
 mod events;
 mod frame;
+mod indexes;
+mod inside;
 mod jobs;
 mod nodes;
 mod overview;
@@ -32,6 +34,7 @@ mod what_if;
 pub(super) use advice::advice;
 pub(super) use cells::link;
 pub(super) use changes::changes;
+pub(super) use indexes::indexes;
 pub(super) use configuration::configuration;
 pub(super) use confirm::{AskedCompaction, Confirmation, confirmation, done};
 pub(super) use database::{DatabaseAnswers, SHOWN as SHOWN_OF_ONE, database};
@@ -100,6 +103,7 @@ enum Screen {
     Overview,
     Databases,
     Targets,
+    Indexes,
     Queue,
     Jobs,
     Events,
@@ -115,7 +119,7 @@ enum Screen {
 /// The places of the navigation, each with its screens.
 const PLACES: [(&str, &[Screen]); 5] = [
     ("Overview", &[Screen::Overview]),
-    ("Databases", &[Screen::Databases, Screen::Targets]),
+    ("Databases", &[Screen::Databases, Screen::Indexes, Screen::Targets]),
     ("Activity", &[Screen::Jobs, Screen::Queue, Screen::Events, Screen::Changes]),
     ("Advice", &[Screen::Advice]),
     (
@@ -150,6 +154,7 @@ impl Screen {
             Self::Queue => ("Queue", "queue", 'q'),
             Self::Jobs => ("Jobs", "jobs", 'j'),
             Self::Events => ("Events", "events", 'e'),
+            Self::Indexes => ("Indexes", "indexes", 'i'),
             Self::Changes => ("What changed", "changes", 'h'),
             Self::Nodes => ("Nodes", "nodes", 'n'),
             Self::Advice => ("Advice", "advice", 'a'),

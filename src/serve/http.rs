@@ -22,6 +22,7 @@ mod forecasts;
 mod guard;
 mod journal;
 mod kept_reasons;
+mod mcp;
 mod metrics;
 mod openapi;
 pub(crate) mod orders;
@@ -30,6 +31,7 @@ mod preflight;
 mod probes;
 mod query;
 mod queues;
+mod reads;
 mod route;
 mod schemas;
 mod scorecard;
@@ -44,10 +46,12 @@ mod turn;
 mod updates;
 mod web;
 mod what_if;
+mod xray;
 
 pub(crate) use what_if::smoosh_channels;
 
 pub use kept_reasons::KeptReasons;
+pub use mcp::{AskApi, Assistant, Parameters, Question};
 pub use metrics::families;
 pub use orders::Command;
 pub use server::{ConnectionLimits, listen, serve, serve_socket};
@@ -84,10 +88,12 @@ fn routes() -> Vec<Route> {
         what_if::routes(),
         scorecard::routes(),
         changes::routes(),
+        reads::routes(),
         summary::routes(),
         forecasts::routes(),
         advice::routes(),
         preflight::routes(),
+        xray::routes(),
         journal::routes(),
         backup::routes(),
         admin::routes(),
@@ -123,6 +129,9 @@ pub fn router(state: AppState) -> Router {
             Some(path) => api = api.route(path, handler),
             None => all = all.route(operation.path, handler),
         }
+    }
+    if state.allow.mcp {
+        all = all.route_service(mcp::PATH, mcp::service(api.clone(), state.clone()));
     }
     let no_route = async move |OriginalUri(uri): OriginalUri| route::no_route(&uri, &route_names);
     let api = api

@@ -15,6 +15,7 @@ mod envelope;
 mod find;
 mod forecasts;
 mod health;
+mod indexes;
 mod jobs;
 mod journal;
 mod limits;
@@ -54,6 +55,7 @@ pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};
 pub use forecasts::{Forecasts, FreeLine, FullDates, KeptLine, RecordLine, VolumeForecastLine};
 pub use health::Concern;
+pub use indexes::{IndexLine, Indexes, ViewReads};
 pub use jobs::{JobLine, Jobs};
 pub use journal::{
     EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes, event_type_in_words, result_in_words,
@@ -95,6 +97,7 @@ use crate::{
         target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
     },
     plan::{Decision, Plan, Refusal, RefusalClass},
+    sources::inventory::InsideLine,
     table::{DbIx, Snapshot, TargetIx, TargetRef},
     text::{Label, listed},
 };
@@ -254,6 +257,9 @@ pub struct Explained {
     /// suggest, as writes beside it make it do; null where sizes are all that is known.
     #[serde(default)]
     pub reclaimable_by_sizes: Option<u64>,
+    /// The last X-ray of its file; null if there was none.
+    #[serde(default)]
+    pub xray: Option<InsideLine>,
     /// The target's score in every channel for its kind, in the channels' order.
     #[serde(default)]
     pub scores: Vec<ChannelScore>,
@@ -315,8 +321,9 @@ impl Explained {
         let scores = ChannelScore::all(plan, target);
         let learned = target.reclaimable_bytes();
         let reclaimable_by_sizes = target.reclaimable_by_sizes().filter(|it| Some(*it) > learned);
+        let xray = target.inside().map(InsideLine::of);
         let target = Target::of(plan, target);
-        Self { target, why, fresh, reclaimable_by_sizes, scores, start, ordered, part_of }
+        Self { target, why, fresh, reclaimable_by_sizes, xray, scores, start, ordered, part_of }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     model::{
         channel::Mode,
         forecast::GrowthHistories,
+        reads::Reads,
         records::{InMemoryStore, RecoveredState, ScorecardRecords, StateStore},
         settings::{
             ScanViews, Settings,
@@ -22,7 +23,11 @@ use crate::{
         },
     },
     plan::{Rules, disk, planner, pressure},
-    scan,
+    reads::{ReadsInputs, ReadsTask, TaskSettings},
+    scan::{
+        self,
+        xrays::{XrayHandle, XraySettings, XrayTask},
+    },
     serve::http::smoosh_channels,
     sources::{
         couchdb::{SetupError, USER_AGENT},
@@ -143,10 +148,12 @@ pub struct ClusterMonitor {
     pressure_settings: latest::Sender<Arc<limits::Pressure>>,
     pressures: latest::Receiver<Arc<pressure::Pressures>>,
     takeover_settings: latest::Sender<Arc<takeover::TakeoverSettings>>,
+    xray_settings: latest::Sender<Arc<XraySettings>>,
     warmer_settings: latest::Sender<Arc<warmer::WarmerSettings>>,
     feed_client_settings: latest::Sender<feed_client::FeedSettings>,
     advice_settings: latest::Sender<AdviceSettings>,
     remedy_settings: latest::Sender<RemedySettings>,
+    reads_settings: latest::Sender<TaskSettings>,
     store: Arc<dyn StateStore>,
     /// Kept until the tasks of the scorecard and of advice take them.
     left_records: LeftRecords,
@@ -249,10 +256,12 @@ impl ClusterMonitor {
             pressure_settings: pressure,
             pressures,
             takeover_settings: settings_channel(takeover::TakeoverSettings::from(settings)),
+            xray_settings: settings_channel(xray_settings(settings, clock)),
             warmer_settings: settings_channel(warmer::WarmerSettings::from(settings)),
             feed_client_settings: latest::channel(settings.follow).0,
             advice_settings: latest::channel(settings.advice).0,
             remedy_settings: latest::channel(RemedySettings::from(settings)).0,
+            reads_settings: latest::channel(reads_settings(settings, clock)).0,
             store,
             left_records,
             disks,
@@ -347,11 +356,25 @@ impl ClusterMonitor {
         ledger
     }
 
+    /// Starts the task that follows access logs.
+    pub fn start_reads(
+        &self,
+        journal: Journal,
+        tasks: &mut TaskSet,
+    ) -> latest::Receiver<Arc<Reads>> {
+        let snapshots = self.scanner.snapshots.clone();
+        let settings = self.reads_settings.subscribe();
+        let (task, reads) =
+            ReadsTask::new(self.clock, ReadsInputs { journal, snapshots, settings });
+        tasks.spawn_on_own_thread("reads", task.run(self.stop.clone()));
+        reads
+    }
+
     /// Starts the task that works out advice, once.
     pub fn start_advice(
         &mut self,
         node_settings: latest::Receiver<Arc<NodeSettings>>,
-        histories: latest::Receiver<Arc<GrowthHistories>>,
+        (histories, reads): (latest::Receiver<Arc<GrowthHistories>>, latest::Receiver<Arc<Reads>>),
         tasks: &mut TaskSet,
     ) -> AdviceHandle {
         let sources = AdviceSources {
@@ -362,6 +385,7 @@ impl ClusterMonitor {
             settings: self.advice_settings.subscribe(),
             remedy_settings: self.remedy_settings.subscribe(),
             histories,
+            reads,
         };
         let (task, handle) = AdviceTask::new(self.clock, sources, Arc::clone(&self.store));
         if let Some(recovered) = self.left_records.advice.take() {
@@ -403,6 +427,14 @@ impl ClusterMonitor {
         let (task, handle) =
             feed_client::FeedClientTask::new(self.clock, feeds, settings, scanner, journal);
         tasks.spawn("feed client", task.run(self.stop.clone()));
+        handle
+    }
+
+    /// Starts the task that looks into files.
+    pub fn start_xrays(&self, tasks: &mut TaskSet) -> XrayHandle {
+        let (settings, scanner) = (self.xray_settings.subscribe(), self.scanner.clone());
+        let (task, handle) = XrayTask::new(self.clock, settings, scanner);
+        tasks.spawn("x-rays", task.run(self.stop.clone()));
         handle
     }
 
@@ -477,9 +509,11 @@ impl ClusterMonitor {
             .send_replace(Arc::new(disk::DiskSettings::of(new, datadir::directory_owner)));
         self.pressure_settings.send_replace(Arc::new(new.pressure));
         self.takeover_settings.send_replace(Arc::new(takeover::TakeoverSettings::from(new)));
+        self.xray_settings.send_replace(Arc::new(xray_settings(new, self.clock)));
         self.warmer_settings.send_replace(Arc::new(warmer::WarmerSettings::from(new)));
         self.advice_settings.send_replace(new.advice);
         self.remedy_settings.send_replace(new.into());
+        self.reads_settings.send_replace(reads_settings(new, self.clock));
         self.feed_client_settings
             .send_if_modified(|follow| std::mem::replace(follow, new.follow) != new.follow);
         Ok(())
@@ -522,19 +556,41 @@ fn build_source(
         named: databases_named_in_full(settings),
     };
     let http = HttpSource::new(client.clone(), clock, http);
-    let files = settings.files.data_dir.clone().map(|data| {
-        let node = local_node(settings, &data);
-        let views = settings.files.view_index_dir.clone();
-        FilesSource::new(&node, NodeDirectories { data, views }, clock)
-    });
-    let peers = PeersSource::new(&settings.peers, peers_login(), clock).unwrap_or_else(|why| {
-        tracing::error!(%why, "cannot create the client for sidecars");
-        None
-    });
-    let peers = peers.map(|peers| Arc::new(peers) as Arc<dyn Directories>);
+    if let Some(problem) = owner_problem(settings) {
+        tracing::warn!("{problem}");
+    }
+    let files = local_directories(settings)
+        .map(|(node, directories)| FilesSource::new(&node, directories, clock));
+    let peers = sidecars(settings, clock).map(|peers| Arc::new(peers) as Arc<dyn Directories>);
     let has_couchdb = !settings.couchdb.urls.is_empty();
     let elsewhere = peers.into_iter().chain(directories).collect();
     Arc::new(Sources { http: has_couchdb.then_some(http), files, elsewhere })
+}
+
+/// The directories of the node whose files this process reads.
+fn local_directories(settings: &Settings) -> Option<(String, NodeDirectories)> {
+    let data = settings.files.data_dir.clone()?;
+    let node = local_node(settings, &data);
+    Some((node, NodeDirectories { data, views: settings.files.view_index_dir.clone() }))
+}
+
+fn sidecars(settings: &Settings, clock: Clock) -> Option<PeersSource> {
+    PeersSource::new(&settings.peers, peers_login(), clock).unwrap_or_else(|why| {
+        tracing::error!(%why, "cannot create the client for sidecars");
+        None
+    })
+}
+
+fn xray_settings(settings: &Settings, clock: Clock) -> XraySettings {
+    XraySettings {
+        local: local_directories(settings).map(|(node, files)| (node.into(), files)),
+        peers: sidecars(settings, clock).map(Arc::new),
+        bytes_per_second: settings.files.xray_rate,
+    }
+}
+
+fn reads_settings(settings: &Settings, clock: Clock) -> TaskSettings {
+    TaskSettings { reads: settings.reads.clone(), peers: sidecars(settings, clock) }
 }
 
 /// The login for sidecars with users: the same one that commands use for a running recliner.
@@ -546,9 +602,6 @@ fn peers_login() -> Option<(String, SecretString)> {
 /// The node whose directories are read: the served node, else the one that the files name, else
 /// CouchDB's default for an unnamed node.
 fn local_node(settings: &Settings, data: &Path) -> String {
-    if let Some(problem) = owner_problem(settings) {
-        tracing::warn!("{problem}");
-    }
     let named = settings.nodes.only().map(str::to_owned);
     let node = named.or_else(|| datadir::directory_owner(data));
     node.unwrap_or_else(|| "nonode@nohost".to_owned())

@@ -21,7 +21,7 @@ mod stage;
 pub use combined::{Directories, Sources};
 pub use copy_state::{Copy, Reshard, state_of_absent, state_of_placed, state_of_stray};
 pub use designs::{Design, DesignGroup, groups, served};
-pub use facts_page::{FactsLine, FactsPage};
+pub use facts_page::{FactsLine, FactsPage, InsideLine};
 pub use files::FilesSource;
 pub use http::{HttpSettings, HttpSource};
 pub use map::{CopyAt, MapEntry, doc_hash};

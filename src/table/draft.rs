@@ -1,6 +1,7 @@
 //! The only mutable copy of the tables.
 
 mod corrections;
+mod insides;
 mod movements;
 mod views;
 
@@ -22,7 +23,7 @@ use crate::{
     },
 };
 use couchdb_names::{Range, Signature};
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
@@ -48,6 +49,8 @@ pub struct Draft {
     top_databases: TopDatabases,
     /// The corrections in force, for databases with and without a row.
     corrections: Arc<Corrections>,
+    /// Targets of which an X-ray was contradicted by a compaction.
+    distrusted: HashSet<TargetIx>,
     changed: Vec<TargetIx>,
     /// Row indexes that are already in `changed`.
     changed_rows: IndexSet,
@@ -71,6 +74,7 @@ impl Draft {
             free_views: Vec::new(),
             top_databases: TopDatabases::new(top),
             corrections: Arc::default(),
+            distrusted: HashSet::default(),
             changed: Vec::new(),
             changed_rows: IndexSet::default(),
             movements: MovementSums::default(),
@@ -306,6 +310,7 @@ impl Draft {
         if kind == TargetKind::Db {
             self.update_overhead(ix, facts.overhead);
         }
+        self.check_inside(ix, kind, (&known, &facts));
         self.add_to_sums(ix);
         self.mark_changed(ix);
         self.count_change(ix, counted, Some((&known, &facts)));
@@ -421,6 +426,7 @@ impl Draft {
         if self.current.overheads.contains_key(&ix) {
             self.set_overhead(ix, None);
         }
+        self.forget_inside(ix);
         self.mark_changed(ix);
         self.top_databases.target_changed(DbIx(row.db));
         self.release_db(row.db);

@@ -8,7 +8,7 @@ use crate::{
     datadir::ReadProblem,
     model::{
         correction::Correction,
-        facts::{Confidence, Facts, Overhead},
+        facts::{Confidence, Facts, Inside, Overhead},
         growth::Growth,
         records::frees_little,
         rent::Rent,
@@ -120,10 +120,17 @@ impl<'a> TargetRef<'a> {
         self.snapshot.histories.get(self.ix.as_usize()).copied().unwrap_or_default()
     }
 
-    /// The correction of its predictions, learned from compactions of its database.
+    /// The correction of its predictions, learned from compactions of its database, or from an X-ray
+    /// of its file.
     pub fn correction(self) -> Correction {
         let corrections = self.snapshot.corrections.get(&self.db());
-        corrections.map_or(Correction::NONE, |it| it.of_kind(self.kind))
+        let correction = corrections.map_or(Correction::NONE, |it| it.of_kind(self.kind));
+        Correction { inside: self.inside(), ..correction }
+    }
+
+    /// The last X-ray of its file, if it was looked into.
+    pub fn inside(self) -> Option<Inside> {
+        self.snapshot.insides.get(&self.ix).copied()
     }
 
     /// The confidence in its predicted size.

@@ -12,6 +12,7 @@ mod inspect;
 mod killed;
 mod lived;
 mod manual;
+mod mcp;
 mod mixin;
 mod orders;
 mod preflight;

@@ -39,6 +39,12 @@ pub struct Xray {
     pub after_compaction: Option<u64>,
     /// In a sample: with 95 % probability that size differs by no more than this.
     pub error: u64,
+    /// Active bytes, as the header counts them.
+    pub active: Option<u64>,
+    /// The sequence at the last compaction; databases only.
+    pub compacted_seq: Option<u64>,
+    /// The number of revisions that are kept of a document; databases only.
+    pub revs_limit: Option<u64>,
 }
 
 /// Reads the trees of a file's last header, or a sample of their nodes, and attributes its bytes.
@@ -71,12 +77,19 @@ pub fn xray(bytes: &dyn Bytes, sample: Option<Sample>) -> Result<Xray, XrayError
     parts.add(Part::Uncommitted, place.bytes_after, 0);
     let is_whole = parts.get(Part::Unreadable) == (0, 0);
     let error = parts.copy_error();
+    let (active, db) = match &header.header {
+        Header::Db(db) | Header::Compaction(db) => (db.active, Some(db)),
+        Header::View(index) => (index.committed.as_ref().and_then(|index| index.active), None),
+    };
     Ok(Xray {
         file_bytes: header.file_bytes,
         exact: is_whole && xray.exact,
         parts: parts.complete(header.file_bytes).ok_or(XrayError::Overlap)?,
         after_compaction: after_compaction.filter(|_| is_whole),
         error,
+        active,
+        compacted_seq: db.map(|db| db.compacted_seq),
+        revs_limit: db.map(|db| db.revs_limit),
     })
 }
 

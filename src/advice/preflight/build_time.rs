@@ -1,7 +1,10 @@
 //! How long a build takes, from the builds that recliner has seen.
 
-use super::{DesignDocument, Spread, node_space::Placement};
-use crate::{model::records::BuildSpeed, plan::Plan};
+use super::{
+    DesignDocument, Spread,
+    node_space::{Placement, placements},
+};
+use crate::{advice::Survey, model::records::BuildSpeed, plan::Plan, table::TargetRef};
 
 /// Factor of the range around builds of the same database: other functions are faster or slower.
 const AROUND_OWN: f64 = 1.5;
@@ -17,22 +20,41 @@ pub(super) fn seconds(
     design: &DesignDocument,
     placed: &[Placement],
 ) -> Option<(Spread, usize)> {
+    seconds_of(plan, db, (&design.language, design.views.len()), placed)
+}
+
+/// The same for a language and a number of views.
+fn seconds_of(
+    plan: &Plan,
+    db: &str,
+    (language, views): (&str, usize),
+    placed: &[Placement],
+) -> Option<(Spread, usize)> {
     let speeds = &plan.conditions.constraints.build_speeds;
     let is_alike = |speed: &&BuildSpeed| {
-        speed.language.as_ref().is_none_or(|language| *language == design.language)
+        speed.language.as_ref().is_none_or(|built| **built == *language)
     };
     let own: Vec<&BuildSpeed> = speeds.iter().filter(is_alike).filter(|it| it.db == db).collect();
     let (measured, factor) = match own.is_empty() {
         false => (own, AROUND_OWN),
         true => (speeds.iter().filter(is_alike).collect(), AROUND_OTHERS),
     };
-    let rate = rate(&measured, design.views.len(), factor)?;
+    let rate = rate(&measured, views, factor)?;
     let indexers = measured.iter().map(|it| it.indexers).max()?.max(1);
     let mut seconds = Spread::ZERO;
     for node in placed {
         seconds = seconds.max(seconds_on(node, rate, indexers)?);
     }
     Some((seconds, measured.len()))
+}
+
+/// Seconds that it takes to build a present index again; `None` if unknown.
+pub fn rebuild_seconds(plan: &Plan, survey: &Survey, index: TargetRef<'_>) -> Option<Spread> {
+    let view = index.view()?;
+    let placed = placements(survey, &plan.snapshot, index.db());
+    let (language, views) = (&*view.language, view.functions.len().max(1));
+    let (seconds, _) = seconds_of(plan, index.db_name().db, (language, views), &placed)?;
+    Some(seconds)
 }
 
 /// Changes that one indexer processes in a second.

@@ -62,6 +62,7 @@ impl Rig {
             settings: settings_rx,
             remedy_settings: watch::channel(RemedySettings::default()).1,
             histories: histories_rx,
+            reads: watch::channel(Arc::default()).1,
         };
         let store = Arc::new(Store::default());
         let clock = Clock::anchored(Moment::from_unix(1_795_222_434));

@@ -9,6 +9,7 @@ use crate::{
     model::{
         channel::Channels,
         facts::{FactFlags, FactSource, Facts, Measurement, Overhead},
+        reads::Reads,
         records::JobOwner,
         settings::advice::{AdviceSettings, RemedySettings},
         target::{TargetKind, TargetState},
@@ -165,6 +166,7 @@ pub(crate) struct TestCluster {
     pub(crate) forecasts: ForecastsByVolume,
     pub(crate) lags: LagHistory,
     pub(crate) copies: CopyHistory,
+    pub(crate) reads: Reads,
     pub(crate) settings: AdviceSettings,
     pub(crate) remedy_settings: RemedySettings,
 }
@@ -181,6 +183,7 @@ impl TestCluster {
             forecasts: ForecastsByVolume::new(),
             lags: LagHistory::default(),
             copies: CopyHistory::default(),
+            reads: Reads::default(),
             settings: AdviceSettings::default(),
             remedy_settings: RemedySettings::default(),
         }
@@ -387,6 +390,7 @@ impl TestCluster {
             forecasts: Arc::new(self.forecasts),
             lags: Arc::new(self.lags),
             copies: Arc::new(self.copies),
+            reads: Arc::new(self.reads),
             settings: self.settings,
             remedy_settings: self.remedy_settings,
         }

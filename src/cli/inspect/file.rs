@@ -6,7 +6,7 @@ use couchdb_files::{
     HeaderPosition, IndexForm, OpenAction, Role, TreeSize, ViewHeader,
 };
 use serde::Serialize;
-use std::{io, path::Path};
+use std::path::Path;
 
 /// One file; unknown values are null.
 #[derive(Debug, Default, Serialize)]
@@ -91,23 +91,10 @@ pub(in crate::cli) struct DifferenceLine {
     pub(in crate::cli) why: &'static str,
 }
 
-/// Opens a regular file only; a pipe or a device could block or never end.
-pub(in crate::cli) fn open(path: &Path) -> Result<OpenFile, String> {
-    let failed = |why: io::Error| format!("cannot be opened: {why}");
-    let metadata = path.metadata().map_err(failed)?;
-    if metadata.is_dir() {
-        return Err("is a directory; name the .couch or .view files in it".to_owned());
-    }
-    if !metadata.is_file() {
-        return Err("is not a file".to_owned());
-    }
-    OpenFile::open_path(path).map_err(failed)
-}
-
 impl InspectedFile {
     pub(super) fn of(path: &Path) -> Self {
         let mut inspected = Self { path: path.display().to_string(), ..Self::default() };
-        let opened = match open(path) {
+        let opened = match OpenFile::open_regular(path) {
             Ok(opened) => opened,
             Err(why) => {
                 inspected.error = Some(Explanation { is: "read_failed", says: why });

@@ -11,6 +11,7 @@ use crate::{
     model::{rounding::to_bytes, target::TargetId},
     plan::RefusalReason,
     serve::report::{self, Explained, MissLine, OrderLine, Target},
+    sources::inventory::InsideLine,
     text::Label,
     text::{counted, listed, three_digits},
 };
@@ -255,11 +256,13 @@ fn add_measurements(explained: &Explained, lines: &mut Lines) {
         lines.add("active", &format!("{active}{}", ratio.unwrap_or_default()));
         let confidence = match &*target.confidence {
             "learned" => "learned from earlier compactions".to_owned(),
+            "xray" => explained.xray.as_ref().map_or_else(String::new, looked_into),
             other => printable(other),
         };
         let leaves = target.predicted_bytes.map(|predicted| {
             let leaves = bytes(Some(predicted));
-            format!(": a compaction would leave {leaves} (confidence {confidence})")
+            let how = if target.confidence == "xray" { "" } else { "confidence " };
+            format!(": a compaction would leave {leaves} ({how}{confidence})")
         });
         let frees = size_or_unknown(target.reclaimable_bytes);
         let by_sizes = explained.reclaimable_by_sizes.map(|sizes| {
@@ -280,6 +283,15 @@ fn add_measurements(explained: &Explained, lines: &mut Lines) {
     let at = word(&target.measured_at).unwrap_or_else(|| "never".to_owned());
     let followed = explained.fresh.as_deref() == Some("followed");
     lines.add("measured", &if followed { format!("{at}; no feed has named it since") } else { at });
+}
+
+/// Where a prediction comes from that an X-ray made.
+fn looked_into(xray: &InsideLine) -> String {
+    let within = match xray.error_bytes {
+        0 => String::new(),
+        error => format!(", within {}", bytes(Some(error))),
+    };
+    format!("from looking inside the file at {}{within}", printable(&xray.measured_at))
 }
 
 /// The target's priority in its channel, with the unit.

@@ -4,7 +4,7 @@ use super::{
     super::printable,
     layout::{Grid, bytes},
 };
-use crate::cli::xray::answer::{PartLine, XrayAnswer};
+use crate::sources::xray::{PartLine, XrayAnswer};
 
 /// Renders each file.
 pub(in crate::cli) fn xrayed(files: &[XrayAnswer], width: u16) -> String {

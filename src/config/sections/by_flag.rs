@@ -26,12 +26,13 @@ pub(in crate::config) struct Flag {
 
 /// All settings that only flags change.
 #[rustfmt::skip]
-pub(in crate::config) const FLAGS: [Flag; 9] = [
+pub(in crate::config) const FLAGS: [Flag; 10] = [
     Flag { flag: "--storage.path", shown: ("storage", "path"), when: Restart, write: |it| Output::path(&it.storage_path) },
     Flag { flag: "--web.listen-address", shown: ("web", "listen_address"), when: Restart, write: |it| text(&it.web.listen_address.to_string()) },
     Flag { flag: "--web.config.file", shown: ("web", "config_file"), when: Restart, write: |it| path_or_nothing(it.web.config_file.as_deref()) },
     Flag { flag: "--web.enable-lifecycle", shown: ("web", "enable_lifecycle"), when: Restart, write: |it| Output::Bool(it.web.enable_lifecycle) },
     Flag { flag: "--web.enable-admin-api", shown: ("web", "enable_admin_api"), when: Restart, write: |it| Output::Bool(it.web.enable_admin_api) },
+    Flag { flag: "--web.enable-mcp", shown: ("web", "enable_mcp"), when: Restart, write: |it| Output::Bool(it.web.enable_mcp) },
     Flag { flag: "--web.allowed-host", shown: ("web", "allowed_hosts"), when: Restart, write: |it| Output::List(it.web.allowed_hosts.iter().map(|name| text(name)).collect()) },
     Flag { flag: "--web.admin-socket", shown: ("web", "admin_socket"), when: Restart, write: |it| path_or_nothing(it.web.admin_socket.as_deref()) },
     Flag { flag: "--log.level", shown: ("log", "level"), when: Live, write: |it| text(it.log.level.label()) },
@@ -41,7 +42,7 @@ pub(in crate::config) const FLAGS: [Flag; 9] = [
 // Does not compile if a setting is missing above.
 #[rustfmt::skip]
 const _: fn(&WebSettings, &LogSettings) = |
-    WebSettings { listen_address: _, config_file: _, enable_lifecycle: _, enable_admin_api: _, allowed_hosts: _, admin_socket: _ },
+    WebSettings { listen_address: _, config_file: _, enable_lifecycle: _, enable_admin_api: _, enable_mcp: _, allowed_hosts: _, admin_socket: _ },
     LogSettings { level: _, format: _ },
 | {};
 

@@ -47,6 +47,7 @@ fn explicit_flags_override_the_file() {
         web_config_file: Some(PathBuf::from("web.yml")),
         web_enable_lifecycle: true,
         web_enable_admin_api: true,
+        web_enable_mcp: true,
         web_allowed_hosts: vec!["recliner.example.com".to_owned()],
         log_level: Some("debug".to_owned()),
         log_format: Some("json".to_owned()),
@@ -66,6 +67,7 @@ fn explicit_flags_override_the_file() {
             config_file: Some(PathBuf::from("web.yml")),
             enable_lifecycle: true,
             enable_admin_api: true,
+            enable_mcp: true,
             allowed_hosts: vec!["recliner.example.com".to_owned()],
             admin_socket: Some(PathBuf::from("state/admin.sock")),
         }

@@ -40,6 +40,7 @@ fn reads_the_whole_example() {
         Files {
             data_dir: Some(PathBuf::from("/opt/couchdb/data")),
             view_index_dir: Some(PathBuf::from("/opt/couchdb/data")),
+            ..Files::default()
         }
     );
     assert_eq!(found.mode, Mode::Advise);

@@ -13,7 +13,7 @@ fn db(file: u64, active: u64, docs: u64, update_seq: u64, compacted_seq: u64) ->
 }
 
 fn trusted(density: f32, trust: f32) -> Correction {
-    Correction { density, trust, trust_where_low: trust, is_confirmed: false }
+    Correction { density, trust, trust_where_low: trust, is_confirmed: false, ..Correction::NONE }
 }
 
 #[test]

@@ -145,7 +145,7 @@ impl CorrectionRecord {
         let trust_where_low = rounded(self.trust(cluster_trust, now));
         // With zero trust, always use zero density, so that new measurements rescore nothing.
         let density = if trust_where_low > 0.0 { to_single(density) } else { 0.0 };
-        Correction { density, trust, trust_where_low, is_confirmed }
+        Correction { density, trust, trust_where_low, is_confirmed, ..Correction::NONE }
     }
 }
 

@@ -58,6 +58,9 @@ settings! {
         "advice.stalled_build" => stalled_build: Duration = 30 * MINUTE, Live, duration(MINUTE);
         /// Number of views in one design document at which dividing it is advised.
         "advice.views_in_one_design" => views_in_one_design: u64 = 10, Live, count();
+        // Reports of a month or of a quarter's end read an index that nobody reads otherwise.
+        /// How long logs of all nodes without a gap must show no read of an index before removing it is advised.
+        "advice.unread_after" => unread_after: Duration = 60 * DAY, Live, duration(7 * DAY);
         // A day has busy and quiet hours, so growth must be measured for a whole day.
         /// How long growth must be measured before advice relies on it.
         "advice.min_watched" => min_watched: Duration = DAY, Live, duration(10 * MINUTE);

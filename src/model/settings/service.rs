@@ -17,6 +17,8 @@ pub struct WebSettings {
     pub enable_lifecycle: bool,
     /// Whether requests may change anything.
     pub enable_admin_api: bool,
+    /// Whether assistants may ask over the Model Context Protocol.
+    pub enable_mcp: bool,
     /// Values of `Host` that mean this service, in addition to this machine's own names.
     pub allowed_hosts: Vec<String>,
     /// The Unix socket over which the service's own user suspends and resumes; `None` to have no
@@ -48,6 +50,7 @@ impl Default for WebSettings {
             config_file: None,
             enable_lifecycle: false,
             enable_admin_api: false,
+            enable_mcp: false,
             allowed_hosts: Vec::new(),
             admin_socket: None,
         }

@@ -5,13 +5,13 @@ use crate::{
     config_format::{
         form::{Form, Key, keys, list, section, settings},
         values::{
-            SECOND, boolean, bytes_from_mib, count, duration, integer, number, one_of, patterns,
+            SECOND, boolean, bytes_from_mib, count, duration, integer, number, one_of, path, patterns,
             text,
         },
     },
     text::pattern::NamePatterns,
 };
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 const MIB: u64 = 1 << 20;
@@ -122,6 +122,17 @@ settings! {
         None,
         count().without_effect(),
     );
+}
+
+settings! {
+    /// Which access logs tell who reads the indexes.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ReadsSettings {
+        /// Logs to follow, of CouchDB or of a proxy before it; their rotated files beside them are read too.
+        "reads.logs" => logs: Vec<PathBuf> = Vec::new(), Live, list(path());
+        /// Whether every client reaches CouchDB through the proxies whose logs are followed here or by sidecars.
+        "reads.proxies_see_all" => proxies_see_all: bool = false, Live, boolean();
+    }
 }
 
 settings! {

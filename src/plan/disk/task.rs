@@ -55,7 +55,7 @@ impl DiskSettings {
     /// belong to the node that `owner` finds named in the files.
     #[must_use]
     pub fn of(settings: &settings::Settings, owner: fn(&Path) -> Option<String>) -> Self {
-        let settings::Files { data_dir, view_index_dir } = &settings.files;
+        let settings::Files { data_dir, view_index_dir, xray_rate: _ } = &settings.files;
         let directories = || data_dir.iter().chain(view_index_dir).cloned().collect();
         let local = data_dir
             .as_deref()

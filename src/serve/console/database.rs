@@ -4,10 +4,11 @@ use super::{
     Page, Part, Screen, advice,
     cells::{bytes, count, link, name, number, reason, target_link, unknown, with_code},
     chart::{self, Segment},
-    events, jobs, runs, targets,
+    events, inside, jobs, runs, targets,
 };
-use crate::serve::report::{
-    AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, RunLine, Target,
+use crate::{
+    serve::report::{AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, RunLine, Target},
+    sources::xray::DatabaseXray,
 };
 use couchdb_names::Range;
 use maud::{Markup, html};
@@ -30,6 +31,8 @@ pub(in crate::serve) struct DatabaseAnswers {
     pub(in crate::serve) advice: Vec<AdviceLine>,
     /// The open runs that compact it.
     pub(in crate::serve) runs: Vec<RunLine>,
+    /// What the bytes of its files are.
+    pub(in crate::serve) xray: DatabaseXray,
     /// Whether the cluster is one node: then nothing has copies.
     pub(in crate::serve) has_one_node: bool,
     /// Whether this server accepts orders.
@@ -50,10 +53,17 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
         ),
         Part::new("runs", run(answers)),
         Part::new("copies", copies(answers)),
+        Part::new("inside", inside::panel(&answers.xray, has_files_read(answers), answers.now)),
         jobs::of_one(&answers.outcomes, answers.now),
         events::of_one(&answers.events, answers.now, &answers.db),
     ];
     Page::live(Screen::Databases, answers.db.clone(), parts)
+}
+
+/// Whether this recliner or a sidecar reads any of its files.
+fn has_files_read(answers: &DatabaseAnswers) -> bool {
+    let mut sources = answers.targets.iter().flat_map(|it| it.target.sources.values());
+    sources.any(|source| source == "files")
 }
 
 /// The database's line of the list in sentences, and as a bar.

@@ -189,6 +189,7 @@ fn measured(explained: &Explained, now: Moment) -> Markup {
             @match &target.measured_at { Some(at) => { "Measured " (ago(at, now)) ". " } None => { "Not measured yet. " } }
             @if target.copies > 1 { "Bytes are those of all " (target.copies) " files together" @if target.estimated { ": one copy's times their number" } ". " }
             @if target.kind == "cleanup" { "A cleanup has no file of its own: it removes index files that nothing uses." }
+            @else if let Some(xray) = explained.xray.as_ref().filter(|_| target.confidence == "xray") { "The prediction comes from looking inside the file " (ago(&xray.measured_at, now)) "." }
             @else if target.predicted_bytes.is_some() { "Confidence of the prediction: " (words(&target.confidence)) "." }
         }
         dl.facts {

@@ -11,6 +11,7 @@ mod what_if;
 use super::{
     advice::advice_of,
     changes::changes_of,
+    reads::indexes_of,
     compression,
     concurrency_limit::QuestionLimits,
     databases::{DatabaseQuery, newest_jobs},
@@ -25,6 +26,7 @@ use super::{
     status::status_of,
     targets::TargetQuery,
     turn::{Place, Turn, in_turn},
+    xray::begin_xray,
 };
 use crate::{
     config,
@@ -55,7 +57,7 @@ use axum::{
     extract::{self, Query, Request},
     http::{HeaderMap, StatusCode, Uri, header},
     middleware,
-    response::{IntoResponse as _, Response},
+    response::{IntoResponse as _, Redirect, Response},
     routing::get,
 };
 use couchdb_client::ClientSettings;
@@ -76,11 +78,12 @@ const MAX_FORM: usize = 1 << 16;
 const WEEK: u64 = 7 * 86_400;
 
 /// The pages but the first, by path.
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 16] = [
     "/databases",
     "/targets",
     "/target",
     "/database",
+    "/indexes",
     "/queue",
     "/jobs",
     "/events",
@@ -110,6 +113,7 @@ pub(super) fn routes() -> Router<AppState> {
             "/act" => get(act::ask).post(act::act),
             "/what-if" => get(what_if::show).post(what_if::ask),
             "/preflight" => get(preflight::show).post(preflight::ask),
+            "/database" => get(show).post(look_inside),
             _ => get(show),
         };
         router = router.route(path, page);
@@ -124,6 +128,24 @@ pub(super) fn routes() -> Router<AppState> {
 async fn show(extract::State(state): extract::State<AppState>, uri: Uri) -> Response {
     match gather(&state, &uri).await {
         Ok(page) => response(&state, StatusCode::OK, &page),
+        Err(refused) => failed(&state, &refused),
+    }
+}
+
+/// Has a database's files read, and leads back to its page.
+async fn look_inside(
+    extract::State(state): extract::State<AppState>,
+    request: Request,
+) -> Response {
+    let begun = async {
+        let (_place, _turn, given) =
+            asked_in_turn(&state.limits.preflights, request, MAX_FORM).await?;
+        let db = wanted(&given, "name")?;
+        begin_xray(&state, db).await?;
+        Ok(console::link("database", &[("name", db)]))
+    };
+    match begun.await {
+        Ok(page) => Redirect::to(&page).into_response(),
         Err(refused) => failed(&state, &refused),
     }
 }
@@ -197,6 +219,10 @@ async fn own_page(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
         "/changes" => {
             let found = changes_of(state, parsed(&given)?).await.map_err(|refused| refused.why);
             Ok(console::changes(&given, &found, state.clock.now()))
+        }
+        "/indexes" => {
+            let found = indexes_of(state, parsed(&given)?).await.map_err(|refused| refused.why);
+            Ok(console::indexes(&given, &found))
         }
         "/nodes" => {
             let page = |plan: &Plan, state: &AppState| {
@@ -514,6 +540,7 @@ async fn database(state: &AppState, db: &str) -> Result<Page, ApiError> {
         events,
         advice,
         runs,
+        xray: state.xrays.kept.borrow().of(db),
         has_one_node: state.plan.borrow().snapshot.only_node().is_some(),
         takes_orders: state.allow.admin,
         now,

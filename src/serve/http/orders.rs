@@ -126,7 +126,7 @@ pub enum Denied {
         request: Option<String>,
     },
     /// No channel takes the target.
-    #[error("no channel takes {target} ({}); --force compacts it anyway", misses_text(misses))]
+    #[error("no channel takes {target} ({}); {}", misses_text(misses), force_says(misses))]
     NotTaken {
         /// The target that was to be compacted.
         target: TargetId,
@@ -154,6 +154,14 @@ pub enum Denied {
     /// No task of this process handles such orders.
     #[error("{0}")]
     Unavailable(String),
+}
+
+/// What `--force` would do about misses.
+fn force_says(misses: &[MissLine]) -> &'static str {
+    match misses.iter().any(MissLine::yields_to_force) {
+        true => "--force compacts it anyway",
+        false => "--force overrides sizes and priorities only",
+    }
 }
 
 /// The misses of channels, joined for a message.

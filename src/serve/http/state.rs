@@ -8,9 +8,9 @@ use crate::{
     advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
     ledger::Books,
-    model::channel::Mode,
+    model::{channel::Mode, reads::Reads},
     plan::Plan,
-    scan,
+    scan::{self, xrays::XrayHandle},
     serve::report::SimulatedWeek,
     sources::{node_settings::NodeSettings, present_design::DesignReader},
     store::journal::Journal,
@@ -96,6 +96,8 @@ pub struct ConfigStatus {
 pub struct Allow {
     /// Reload and quit.
     pub lifecycle: bool,
+    /// Questions of assistants, over the Model Context Protocol.
+    pub mcp: bool,
     /// All other orders. Suspend, resume and backup are always allowed over the Unix socket.
     pub admin: bool,
     /// Host names of this machine, besides localhost, addresses and the names in its certificate. A
@@ -114,6 +116,8 @@ pub struct AppState {
     pub scorecard: watch::Receiver<Arc<ScorecardView>>,
     /// The books of the ledger.
     pub ledger: watch::Receiver<Arc<Books>>,
+    /// Who reads the indexes.
+    pub reads: watch::Receiver<Arc<Reads>>,
     /// Why waste is not compacted, as the last sweep shows it.
     pub waste_reasons: KeptReasons,
     /// The scanner's state.
@@ -136,6 +140,8 @@ pub struct AppState {
     pub node_settings: watch::Receiver<Arc<NodeSettings>>,
     /// Reads design documents.
     pub designs: Arc<dyn DesignReader>,
+    /// What the bytes of databases' files are.
+    pub xrays: XrayHandle,
     /// When the certificates for connections to CouchDB expire.
     pub certificates: watch::Receiver<CertificateEnds>,
     /// Indexes that lag, and their builds.

@@ -160,6 +160,22 @@ impl MissLine {
         }
     }
 
+    /// Whether a forced order starts the target in this channel: force overrides what was measured,
+    /// never a name or a state.
+    pub fn yields_to_force(&self) -> bool {
+        MissReason::from_label(&self.reason).is_some_and(|reason| match reason {
+            MissReason::NotThisKind | MissReason::Excluded | MissReason::Ignored => false,
+            MissReason::BelowMinSize
+            | MissReason::AboveMaxSize
+            | MissReason::BelowMinPriority
+            | MissReason::AboveMaxPriority
+            | MissReason::TooFewChanges
+            | MissReason::NoUpgradeNeeded
+            | MissReason::UnknownSize
+            | MissReason::UnknownRent => true,
+        })
+    }
+
     /// The quantity by which the channel ranks, as a noun.
     fn noun(&self) -> &'static str {
         PriorityKind::from_label(&self.priority).map_or("priority", PriorityKind::noun)

@@ -126,8 +126,14 @@ impl RunLine {
         let line = Self::of(plan, SUPPOSED_RUN, run);
         let refused = (line.members == 0).then(|| {
             let scope = &run.scope;
+            let has_forced = || {
+                let forced = Run { force: true, ..run.clone() };
+                run_progress(plan, SUPPOSED_RUN, &forced).remaining() > 0
+            };
             let force = match scope {
-                RunScope::Database(_) if !run.force => "; --force compacts it anyway",
+                RunScope::Database(_) if !run.force && has_forced() => {
+                    "; --force compacts it anyway"
+                }
                 RunScope::Database(_) | RunScope::Node(_) | RunScope::All => "",
             };
             if line.left_out.is_empty() {

@@ -57,7 +57,7 @@ vocabularies! {
     /// The source of a fact: CouchDB over HTTP, or the headers of its files.
     Source: FactSource::labels();
     /// How far a predicted size can be trusted.
-    Confidence: ["high", "low", "learned", "estimated"];
+    Confidence: ["high", "low", "learned", "xray", "estimated"];
     /// Why facts count as fresh.
     Fresh: [plan::Freshness::RecentlyMeasured.label(), plan::Freshness::ConfirmedByFeeds.label()];
     /// Why a target does not start.

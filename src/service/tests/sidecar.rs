@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    model::{settings::ServedNodes, target::TargetKind},
+    model::{facts::Confidence, settings::ServedNodes, target::TargetKind},
     scan,
     sources::inventory::{
         CopyAt, IndexAnswer, MapEntry, MapRead, Members, NodeAnswer, Observation, PeersSource,
@@ -152,6 +152,7 @@ async fn sidecar_serves_facts_from_files_to_other_processes() {
 
     let address = url.parse().unwrap();
     let peers = PeersSource::new(&[address], None, Clock::System).unwrap().unwrap();
+    let asking = peers.clone();
     let sources = Sources { elsewhere: vec![Arc::new(peers)], ..Sources::default() };
     let owner: Arc<dyn Source> = Arc::new(ClusterSource(sources));
     let (_source, source) = latest::channel(owner);
@@ -179,6 +180,21 @@ async fn sidecar_serves_facts_from_files_to_other_processes() {
     };
     let exact_sizes = handle.snapshots.wait_for(exact(Some(file as u64)));
     drop(time::timeout(PATIENCE, exact_sizes).await.expect("its parts are known").unwrap());
+    // It looks into the files when it is asked to, and its facts say what it saw.
+    let answers = time::timeout(PATIENCE, asking.xrays("orders")).await.unwrap();
+    let [(_, Ok(xray))] = &answers[..] else { panic!("{answers:?}") };
+    let sizes = file + real("updates.couch").len();
+    let sum = xray.sum.as_ref().unwrap();
+    assert_eq!((sum.file_bytes, sum.exact), (sizes as u64, true));
+    assert_eq!((&*xray.nodes[0].node, xray.nodes[0].files), (NODE, 2));
+    assert_eq!(xray.unknown, [""; 0]);
+    let seen = handle.snapshots.wait_for(|snapshot| {
+        snapshot.targets().any(|it| it.is_part() && it.confidence() == Confidence::Xray)
+    });
+    drop(time::timeout(PATIENCE, seen).await.expect("the X-ray arrives").unwrap());
+    let answers = time::timeout(PATIENCE, asking.xrays("nothing")).await.unwrap();
+    let [(_, Err(why))] = &answers[..] else { panic!("{answers:?}") };
+    assert!(why.contains("no database is called \"nothing\""), "{why}");
     // The sidecar stops: CouchDB's own values count again, and here CouchDB gives none.
     stop.cancel();
     let ended = time::timeout(PATIENCE, tasks.join_next()).await;

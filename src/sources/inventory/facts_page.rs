@@ -6,7 +6,7 @@
 use super::{DbFile, PartFile};
 use crate::{
     model::{
-        facts::{FactFlags, FactSource as MeasuredBy, Facts, Measurement, Overhead},
+        facts::{FactFlags, FactSource as MeasuredBy, Facts, Inside, Measurement, Overhead},
         target::TargetId,
     },
     table::{TargetRef, View},
@@ -58,10 +58,70 @@ pub struct FactsLine {
     local_bytes: Option<u64>,
     /// Collator versions that the part of a view names.
     collator_versions: Option<Vec<String>>,
+    /// The last X-ray of the file.
+    #[serde(default)]
+    xray: Option<InsideLine>,
     /// Whether CouchDB would report the same numbers; not used for views.
     exact: bool,
     /// When the header was read.
     measured_at: String,
+}
+
+/// What an X-ray of a file showed. Unknown is null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InsideLine {
+    /// When the file was read.
+    pub measured_at: String,
+    /// Size of the file then.
+    pub file_bytes: u64,
+    /// Live bytes then.
+    pub active_bytes: Option<u64>,
+    /// Sequence at the last compaction.
+    pub compacted_seq: Option<u64>,
+    /// Size after a compaction, if nothing was written since.
+    pub after_compaction_bytes: u64,
+    /// With 95 % probability, that size differs by no more; zero if everything was read.
+    pub error_bytes: u64,
+    /// Bytes of revision trees with more than ten revisions.
+    pub revision_bytes: Option<u64>,
+    /// Number of revisions that are kept of a document.
+    pub revs_limit: Option<u64>,
+}
+
+impl InsideLine {
+    /// The line of an X-ray.
+    pub fn of(inside: Inside) -> Self {
+        Self {
+            measured_at: inside.at.rfc3339(),
+            file_bytes: inside.file_bytes,
+            active_bytes: inside.active_bytes.get(),
+            compacted_seq: inside.compacted_seq.get(),
+            after_compaction_bytes: inside.left_bytes,
+            error_bytes: inside.error_bytes,
+            revision_bytes: inside.revision_bytes.get(),
+            revs_limit: inside.revs_limit.get(),
+        }
+    }
+
+    fn inside(&self, now: Moment, ahead: i64) -> Option<Inside> {
+        Some(Inside {
+            at: converted(&self.measured_at, now, ahead)?,
+            file_bytes: self.file_bytes,
+            active_bytes: self.active_bytes.into(),
+            compacted_seq: self.compacted_seq.into(),
+            left_bytes: self.after_compaction_bytes,
+            error_bytes: self.error_bytes,
+            revision_bytes: self.revision_bytes.into(),
+            revs_limit: self.revs_limit.into(),
+        })
+    }
+}
+
+/// A time by a sidecar's clock, in this machine's.
+fn converted(theirs: &str, now: Moment, ahead: i64) -> Option<Moment> {
+    let theirs = i64::try_from(Moment::parse(theirs)?.unix()).ok()?;
+    let ours = u64::try_from(theirs.saturating_sub(ahead)).unwrap_or_default();
+    Some(Moment::from_unix(ours).min(now))
 }
 
 /// The facts that a recliner sent about one node.
@@ -92,6 +152,7 @@ impl FactsLine {
             purge_bytes: overhead.purge_bytes.get(),
             local_bytes: overhead.local_bytes.get(),
             collator_versions: target.view().map(collators),
+            xray: target.inside().map(InsideLine::of),
             exact: facts.flags.exact,
             measured_at: facts.measured_at?.at.rfc3339(),
         })
@@ -99,7 +160,7 @@ impl FactsLine {
 
     /// Adds its file to those of its node; ignores targets without a file.
     pub(super) fn add_to(self, all: &mut BTreeMap<Arc<str>, NodeFiles>, now: Moment, ahead: i64) {
-        let Some(at) = self.at(now, ahead) else { return };
+        let Some(at) = converted(&self.measured_at, now, ahead) else { return };
         let collators = self.collator_versions.as_deref().unwrap_or_default();
         let is_shard = matches!(self.id, TargetId::Db { .. });
         let facts = Facts {
@@ -117,6 +178,7 @@ impl FactsLine {
                 purge_bytes: self.purge_bytes.into(),
                 local_bytes: self.local_bytes.into(),
             },
+            inside: self.xray.as_ref().and_then(|line| line.inside(now, ahead)),
             measured_at: Some(Measurement { at, source: MeasuredBy::Files }),
             flags: FactFlags { needs_upgrade: collators.len() >= 2, ..FactFlags::default() },
             ..Facts::default()
@@ -138,13 +200,6 @@ impl FactsLine {
             }
             TargetId::View { .. } | TargetId::Cleanup { .. } | TargetId::Search { .. } => {}
         }
-    }
-
-    /// When it was read, in this machine's clock.
-    fn at(&self, now: Moment, ahead: i64) -> Option<Moment> {
-        let theirs = i64::try_from(Moment::parse(&self.measured_at)?.unix()).ok()?;
-        let ours = u64::try_from(theirs.saturating_sub(ahead)).unwrap_or_default();
-        Some(Moment::from_unix(ours).min(now))
     }
 }
 
@@ -188,15 +243,27 @@ mod tests {
         for (theirs, ahead, ours) in
             [("1990", 0, 1_990), ("5590", 3_600, 1_990), ("990", -1_000, 1_990), ("3000", 0, 2_000)]
         {
-            let at = line("db:a/_dbs", theirs, true).at(now, ahead);
-            assert_eq!(at, Some(Moment::from_unix(ours)), "{theirs} {ahead}");
+            assert_eq!(
+                converted(theirs, now, ahead),
+                Some(Moment::from_unix(ours)),
+                "{theirs} {ahead}"
+            );
         }
-        assert_eq!(line("db:a/_dbs", "yesterday", true).at(now, 0), None);
+        assert_eq!(converted("yesterday", now, 0), None);
     }
 
     #[test]
     fn facts_arrive_as_they_were_sent() {
         let measured = Measurement { at: Moment::from_unix(1_000), source: MeasuredBy::Files };
+        let inside = Inside {
+            at: Moment::from_unix(999),
+            file_bytes: 80,
+            active_bytes: OptionalU64::new(40),
+            left_bytes: 50,
+            error_bytes: 2,
+            revs_limit: OptionalU64::new(1_000),
+            ..Inside::default()
+        };
         let mut facts = Facts {
             external_bytes: OptionalU64::new(70),
             update_seq: OptionalU64::new(5),
@@ -209,6 +276,7 @@ mod tests {
                 purge_bytes: OptionalU64::new(8),
                 local_bytes: OptionalU64::new(0),
             },
+            inside: Some(inside),
             measured_at: Some(measured),
             ..Facts::sized(90, 40)
         };
@@ -229,6 +297,7 @@ mod tests {
         };
         for (ix, facts) in [(shard, facts), (part, of_view)] {
             draft.set_facts(ix, facts);
+            assert!(draft.set_inside(ix, inside));
         }
         let never = draft.get_or_add_db(DbName { db: "y", suffix: "" });
         let never = draft.get_or_add_shard(node, never, None);

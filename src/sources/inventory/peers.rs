@@ -7,21 +7,29 @@ use super::{
     Directories, Observation, ReadError,
     facts_page::{FactsPage, NodeFiles},
 };
-use crate::{model::target::TargetId, sources::fetch};
+use crate::{
+    model::target::TargetId,
+    sources::{fetch, xray::DatabaseXray},
+};
 use couchdb_client::Address;
 use couchdb_names::encode_part;
 use futures::{
-    StreamExt as _,
+    StreamExt as _, future,
     stream::{self, BoxStream},
 };
-use reqwest::{Response, StatusCode, header::DATE};
+use reqwest::{
+    RequestBuilder, Response, StatusCode,
+    header::{CONTENT_TYPE, DATE},
+};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
+use tokio::time;
 use wall_clock::{Clock, Moment};
 
 /// The number of entries in a page.
@@ -39,6 +47,11 @@ const MAX_TOTAL_BYTES: usize = 512 << 20;
 /// The maximum wait for a page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a sidecar may take to X-ray the files of a database, and how often it is asked whether
+/// it has.
+const XRAY_TIMEOUT: Duration = Duration::from_secs(12 * 60);
+const BETWEEN_XRAY_POLLS: Duration = Duration::from_secs(2);
+
 /// Reads facts from sidecars.
 #[derive(Clone, Debug)]
 pub struct PeersSource {
@@ -50,8 +63,9 @@ pub struct PeersSource {
 
 /// The API's envelope, as far as it is used.
 #[derive(Debug, Deserialize)]
-struct Envelope {
-    data: Option<FactsPage>,
+#[serde(bound = "T: DeserializeOwned")]
+struct Envelope<T> {
+    data: Option<T>,
     error: Option<String>,
 }
 
@@ -134,12 +148,61 @@ impl PeersSource {
         peer: &Address,
         after: Option<&TargetId>,
     ) -> Result<(FactsPage, i64, usize), String> {
-        let base = peer.as_str().trim_end_matches('/');
-        let mut at = format!("{base}/api/v1/facts?limit={LINES_PER_PAGE}");
+        let mut path = format!("facts?limit={LINES_PER_PAGE}");
         if let Some(after) = after {
-            at.push_str(&format!("&after={}", encode_part(&after.to_string())));
+            path.push_str(&format!("&after={}", encode_part(&after.to_string())));
         }
-        let mut request = self.http.get(at);
+        self.get(peer, &path, MAX_PAGE_BYTES).await
+    }
+
+    /// The addresses of the sidecars.
+    pub fn addresses(&self) -> &[Address] {
+        &self.peers
+    }
+
+    /// What a sidecar answers to a path of the API, at most so many bytes; the number of seconds by
+    /// which its clock is ahead, and the size of the answer.
+    ///
+    /// # Errors
+    /// Why it gave no answer.
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        peer: &Address,
+        path: &str,
+        max_bytes: usize,
+    ) -> Result<(T, i64, usize), String> {
+        self.answer(self.http.get(route(peer, path)), max_bytes).await
+    }
+
+    /// X-rays of a database's files by each sidecar, once they have ended; with the names of the
+    /// sidecars and why one could not be asked.
+    pub async fn xrays(&self, db: &str) -> Vec<(String, Result<DatabaseXray, String>)> {
+        let asked = self.peers.iter().map(|peer| async move {
+            let asked = async {
+                loop {
+                    let order = self.http.post(route(peer, "xray"));
+                    let order = order.header(CONTENT_TYPE, "application/json");
+                    let order = order.body(json!({ "db": db }).to_string());
+                    let (found, ..) = self.answer::<DatabaseXray>(order, MAX_PAGE_BYTES).await?;
+                    if !found.is_running {
+                        return Ok(found);
+                    }
+                    time::sleep(BETWEEN_XRAY_POLLS).await;
+                }
+            };
+            let late = |_| Err(format!("no answer within {} minutes", XRAY_TIMEOUT.as_secs() / 60));
+            (peer.to_string(), time::timeout(XRAY_TIMEOUT, asked).await.unwrap_or_else(late))
+        });
+        future::join_all(asked).await
+    }
+
+    /// The answer to a request, with the login; also the number of seconds by which the sidecar's
+    /// clock is ahead, and the answer's size in bytes.
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        mut request: RequestBuilder,
+        max_bytes: usize,
+    ) -> Result<(T, i64, usize), String> {
         if let Some(login) = &self.login {
             request = request.basic_auth(&login.0, Some(login.1.expose_secret()));
         }
@@ -152,17 +215,21 @@ impl PeersSource {
             );
         }
         let ahead = ahead(&answer, self.clock.now());
-        let body = fetch::read_body(answer, MAX_PAGE_BYTES).await?;
+        let body = fetch::read_body(answer, max_bytes).await?;
         let strange = || format!("it answered {status} and not as recliner does");
-        let read: Envelope = serde_json::from_slice(&body).map_err(|_| strange())?;
+        let read: Envelope<T> = serde_json::from_slice(&body).map_err(|_| strange())?;
         match (read.data, read.error) {
-            (Some(page), _) => Ok((page, ahead, body.len())),
+            (Some(data), _) => Ok((data, ahead, body.len())),
             (None, Some(why)) => {
                 Err(format!("it answered {status}: {}", why.chars().take(200).collect::<String>()))
             }
             (None, None) => Err(strange()),
         }
     }
+}
+
+fn route(peer: &Address, path: &str) -> String {
+    format!("{}/api/v1/{path}", peer.as_str().trim_end_matches('/'))
 }
 
 impl Directories for PeersSource {

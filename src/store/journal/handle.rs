@@ -4,9 +4,11 @@ use super::{
     ClaimError, ClusterIdentity, EventDetails, EventProgress, EventsQuery, FeedPage, FeedPosition,
     FeedQuery, HistoryQuery, JournalEvent, LedgerWrite, MeasuredBlocks, OverriddenSetting, Page,
     copy::{self, CopyError, JournalCopy},
-    feed_tables, ledger_buckets, marks, measured, query,
+    feed_tables, ledger_buckets, marks, measured,
+    named_values::{self, NamedValues},
+    query,
     request::{JournalRequest, Query},
-    tables::JournalReadError,
+    tables::{JournalReadError, META_LEDGER, META_READS, META_READS_PREFIX},
 };
 use crate::{
     model::records::{
@@ -136,7 +138,7 @@ impl Journal {
     /// # Errors
     /// If they cannot be read, or the journal is not claimed yet.
     pub async fn ledger_books(&self) -> Result<Option<Vec<u8>>, StoreError> {
-        self.query(Query::LedgerBooks).await?
+        self.query(|answer| Query::Value(META_LEDGER, answer)).await?
     }
 
     /// Saves the books of the ledger and some of its buckets, all or nothing.
@@ -144,7 +146,47 @@ impl Journal {
     /// # Errors
     /// If they may not be on the disk.
     pub async fn save_ledger(&self, changes: LedgerWrite) -> Result<(), StoreError> {
-        self.query(|answer| Query::SaveLedger(changes, answer)).await?
+        self.query(|answer| Query::SaveValues(changes.into_values(), answer)).await?
+    }
+
+    /// How far logs were read, as last saved.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the journal is not claimed yet.
+    pub async fn reads_progress(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.query(|answer| Query::Value(META_READS, answer)).await?
+    }
+
+    /// Calls `see` with the reads of each day by name, as [`Self::save_reads`] was given it.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub async fn for_each_day_of_reads(
+        &self,
+        see: impl FnMut(&str, &[u8]) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        self.read(move |tx| named_values::read_days(tx, see)).await
+    }
+
+    /// The reads of the days of these names, as far as they are stored.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub async fn days_of_reads(
+        &self,
+        names: Vec<String>,
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.read(move |tx| named_values::read_named(tx, &names)).await
+    }
+
+    /// Saves how far logs were read, and the reads of days by name, all or nothing; a day without content is removed.
+    ///
+    /// # Errors
+    /// If they may not be on the disk.
+    pub async fn save_reads(&self, progress: Vec<u8>, days: NamedValues) -> Result<(), StoreError> {
+        let days = days.into_iter().map(|(name, day)| (format!("{META_READS_PREFIX}{name}"), day));
+        let values = std::iter::once((META_READS.to_owned(), Some(progress))).chain(days).collect();
+        self.query(|answer| Query::SaveValues(values, answer)).await?
     }
 
     /// The ledger's buckets with these numbers, as far as they are stored.

@@ -2,8 +2,11 @@
 //!
 //! Their content is not interpreted here: [`crate::ledger`] owns it.
 
-use super::tables::{JournalReadError, META, META_LEDGER, META_LEDGER_BUCKET_PREFIX};
-use redb::{Database, Error, ReadTransaction};
+use super::{
+    named_values::NamedValues,
+    tables::{JournalReadError, META, META_LEDGER, META_LEDGER_BUCKET_PREFIX},
+};
+use redb::ReadTransaction;
 
 /// A change of the stored ledger, in one transaction.
 #[derive(Debug, Default)]
@@ -19,19 +22,12 @@ fn name(number: u32) -> String {
     format!("{META_LEDGER_BUCKET_PREFIX}{number:010}")
 }
 
-pub(super) fn save(database: &Database, changes: &LedgerWrite) -> Result<(), Error> {
-    let tx = database.begin_write()?;
-    {
-        let mut meta = tx.open_table(META)?;
-        meta.insert(META_LEDGER, changes.books.as_slice())?;
-        for (number, bucket) in &changes.buckets {
-            match bucket {
-                Some(bytes) => meta.insert(name(*number).as_str(), bytes.as_slice())?,
-                None => meta.remove(name(*number).as_str())?,
-            };
-        }
+impl LedgerWrite {
+    /// The single values that it changes.
+    pub(super) fn into_values(self) -> NamedValues {
+        let buckets = self.buckets.into_iter().map(|(number, bucket)| (name(number), bucket));
+        std::iter::once((META_LEDGER.to_owned(), Some(self.books))).chain(buckets).collect()
     }
-    Ok(tx.commit()?)
 }
 
 /// The buckets with these numbers, as far as they are stored.

@@ -1,7 +1,7 @@
 //! The requests to the journal's task, and their answers.
 
 use super::{
-    ClaimError, ClusterIdentity, EventDetails, EventProgress, FeedPosition, LedgerWrite,
+    ClaimError, ClusterIdentity, EventDetails, EventProgress, FeedPosition, NamedValues,
     MeasuredBlocks, OverriddenSetting,
 };
 use crate::model::records::{RecoveredState, StateChange, StoreError};
@@ -34,8 +34,8 @@ pub(super) enum Query {
     OverriddenSettings(oneshot::Sender<Result<Vec<OverriddenSetting>, StoreError>>),
     BeginRead(oneshot::Sender<Result<ReadTransaction, StoreError>>),
     SaveMeasurements(Box<MeasuredBlocks>, WriteAnswer),
-    LedgerBooks(oneshot::Sender<Result<Option<Vec<u8>>, StoreError>>),
-    SaveLedger(LedgerWrite, WriteAnswer),
+    Value(&'static str, oneshot::Sender<Result<Option<Vec<u8>>, StoreError>>),
+    SaveValues(NamedValues, WriteAnswer),
 }
 
 impl Query {
@@ -46,10 +46,10 @@ impl Query {
             Self::FeedPosition(answer) => Reply::new(answer, Err(why)),
             Self::OverriddenSettings(answer) => Reply::new(answer, Err(why)),
             Self::BeginRead(answer) => Reply::new(answer, Err(why)),
-            Self::SaveMeasurements(_, answer) | Self::SaveLedger(_, answer) => {
+            Self::SaveMeasurements(_, answer) | Self::SaveValues(_, answer) => {
                 Reply::new(answer, Err(why))
             }
-            Self::LedgerBooks(answer) => Reply::new(answer, Err(why)),
+            Self::Value(_, answer) => Reply::new(answer, Err(why)),
         }
     }
 }

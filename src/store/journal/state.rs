@@ -397,8 +397,8 @@ impl JournalState {
         let unreadable = self.failure.as_ref().filter(|failure| !failure.cause.is_readable);
         let unreadable = unreadable.map(|failure| failure.cause.why.clone());
         match query {
-            Query::SaveMeasurements(..) | Query::SaveLedger(..) => self.write_refusal(),
-            Query::FeedPosition(_) | Query::OverriddenSettings(_) | Query::LedgerBooks(_) => {
+            Query::SaveMeasurements(..) | Query::SaveValues(..) => self.write_refusal(),
+            Query::FeedPosition(_) | Query::OverriddenSettings(_) | Query::Value(..) => {
                 self.claim_refusal().or(unreadable)
             }
             Query::BeginRead(_) => match &self.claim {

@@ -1,11 +1,11 @@
 //! The open database: loaded at start, written batch by batch.
 
 use super::{
-    ClusterIdentity, EventProgress, FeedPosition, JournalEvent, JournalOpenError, LedgerWrite,
+    ClusterIdentity, EventProgress, FeedPosition, JournalEvent, JournalOpenError, NamedValues,
     MeasuredBlocks, OverriddenSetting, Storage, feed_tables, marks,
     tables::{
         EVENTS, INTENTS, META, META_ADVICE_PREFIX, META_CALIBRATION, META_CLUSTER,
-        META_CORRECTION_PREFIX, META_COUNTS, META_FORECAST_PREFIX, META_LAST_BACKUP, META_LEDGER,
+        META_CORRECTION_PREFIX, META_COUNTS, META_FORECAST_PREFIX, META_LAST_BACKUP,
         META_POSITION, META_PROBE, META_RUN_PREFIX, META_SCHEMA, META_SCORECARD_HOUR_PREFIX,
         META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX, META_VERSION, OUTCOMES,
         OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA, SCHEMA, SUSPENSIONS, StoredFormat, TARGET_RECORDS,
@@ -219,14 +219,14 @@ impl JournalStore {
         Ok(())
     }
 
-    /// The books of the ledger, if any were saved.
-    pub(super) fn ledger_books(&self) -> Result<Option<Vec<u8>>, Error> {
-        let meta = self.begin_read()?.open_table(META)?;
-        Ok(meta.get(META_LEDGER)?.map(|bytes| bytes.value().to_vec()))
+    /// The single value of this name, if it was saved.
+    pub(super) fn value(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let meta = self.database.begin_read()?.open_table(META)?;
+        Ok(meta.get(name)?.map(|bytes| bytes.value().to_vec()))
     }
 
-    pub(super) fn save_ledger(&self, changes: &LedgerWrite) -> Result<(), Error> {
-        super::ledger_buckets::save(&self.database, changes)
+    pub(super) fn save_values(&self, values: &NamedValues) -> Result<(), Error> {
+        super::named_values::save(&self.database, values)
     }
 
     /// Smoosh settings that are overridden and not restored.

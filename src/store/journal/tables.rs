@@ -88,6 +88,10 @@ pub(super) const META_RUN_PREFIX: &str = "run:";
 /// values, like corrections.
 pub(super) const META_LEDGER: &str = "ledger";
 pub(super) const META_LEDGER_BUCKET_PREFIX: &str = "ledger:";
+/// How far logs were read, and the prefix of the name of the [`access_log::DayReads`] of each source, followed by the
+/// day and the source. Stored as single values, like corrections.
+pub(super) const META_READS: &str = "reads";
+pub(super) const META_READS_PREFIX: &str = "reads:";
 /// [`TableCounts`].
 pub(super) const META_COUNTS: &str = "counts";
 /// [`super::FeedPosition`].

@@ -181,11 +181,11 @@ impl JournalTask {
             Query::SaveMeasurements(measured, answer) => {
                 served(self.file.write_alone(|store| store.save_measurements(&measured)), answer)
             }
-            Query::LedgerBooks(answer) => {
-                served(self.file.read(JournalStore::ledger_books), answer)
+            Query::Value(name, answer) => {
+                served(self.file.read(|store| store.value(name)), answer)
             }
-            Query::SaveLedger(changes, answer) => {
-                served(self.file.write_alone(|store| store.save_ledger(&changes)), answer)
+            Query::SaveValues(values, answer) => {
+                served(self.file.write_alone(|store| store.save_values(&values)), answer)
             }
         }
     }

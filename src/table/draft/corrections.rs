@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::correction::DbCorrections;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 impl Draft {
     /// Sets the corrections of predictions, and updates the sums and the rents of the targets whose
@@ -84,8 +84,13 @@ mod tests {
     }
 
     fn corrections(dbs: &[&str]) -> Arc<Corrections> {
-        let learned =
-            Correction { density: 1_000.0, trust: 1.0, trust_where_low: 1.0, is_confirmed: true };
+        let learned = Correction {
+            density: 1_000.0,
+            trust: 1.0,
+            trust_where_low: 1.0,
+            is_confirmed: true,
+            ..Correction::NONE
+        };
         let mut corrections = Corrections::default();
         for db in dbs {
             corrections.set(db, ".1", TargetKind::Db, learned);

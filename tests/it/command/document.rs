@@ -17,14 +17,14 @@ use tokio::time;
 const LOCATION: &str = "http://localhost/openapi.json";
 
 /// A service and its OpenAPI document.
-struct Described {
+pub(super) struct Described {
     base: String,
     http: reqwest::Client,
-    document: Value,
+    pub(super) document: Value,
 }
 
 impl Described {
-    async fn of(address: &str) -> Self {
+    pub(super) async fn of(address: &str) -> Self {
         let _again = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build().expect("the HTTP client is valid");
         let mut described = Self { base: format!("http://{address}"), http, document: Value::Null };
@@ -69,6 +69,13 @@ impl Described {
         let (found, text) = self.send(method, path, query, body).await;
         assert_eq!(found, status, "{method} {path}{query}: {text}");
         let value: Value = serde_json::from_str(&text).expect("valid JSON");
+        self.validate((method, path, status), &value);
+        let typed: T = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"));
+        assert_eq!(json!(typed), value, "{method} {path}{query}");
+    }
+
+    /// Asserts that a response matches its schema.
+    pub(super) fn validate(&self, (method, path, status): (&str, &str, u16), value: &Value) {
         let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
         compiler.add_resource(LOCATION, self.document.clone()).expect("it is a document");
         let pointer = format!(
@@ -77,11 +84,9 @@ impl Described {
         );
         let schema = compiler.compile(&pointer, &mut schemas);
         let schema = schema.unwrap_or_else(|why| panic!("{pointer}: {why:#}"));
-        if let Err(why) = schemas.validate(&value, schema) {
-            panic!("{method} {path}{query}: {why:#}\n{text}");
+        if let Err(why) = schemas.validate(value, schema) {
+            panic!("{method} {path}: {why:#}\n{value}");
         }
-        let typed: T = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"));
-        assert_eq!(json!(typed), value, "{method} {path}{query}");
     }
 }
 

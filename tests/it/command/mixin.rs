@@ -103,11 +103,13 @@ async fn prometheus_operator_rules_equal_the_bundled_rules() {
 #[tokio::test]
 async fn grafana_sidecar_gets_the_same_dashboards() {
     let printed = print_mixin(&["dashboards", "--format", "kubernetes"]).await;
+    assert_eq!(print_mixin(&["dashboards", "--format", "configmaps"]).await, printed);
     let mut files = BTreeSet::new();
     for document in yaml_serde::Deserializer::from_str(&printed) {
         let map: Value = serde::Deserialize::deserialize(document).expect("valid YAML");
         assert_eq!((&map["apiVersion"], &map["kind"]), (&json!("v1"), &json!("ConfigMap")));
         assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+        assert!(map.to_string().len() < 256 << 10, "kubectl apply keeps a copy in an annotation");
         for (file, text) in map["data"].as_object().expect("it has data") {
             let name = map["metadata"]["name"].as_str().expect("it has a name");
             assert_eq!(format!("{name}.json"), *file);

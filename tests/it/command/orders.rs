@@ -480,12 +480,21 @@ async fn run_is_begun_changed_and_listed() {
 /// What can never start is refused at once, with why; in advise mode, with the requests.
 #[tokio::test]
 async fn run_that_cannot_start_anything_is_refused_at_once() {
+    let too_small =
+        "channels: [{name: dbs, kind: db, priority: ratio, min_priority: 1000, min_size: 0}]\n";
     let excluded = "channels: [{name: views, kind: view, priority: ratio, min_priority: 1.01, min_size: 0}]\nviews: {enforce: none}\n";
     for (mode, more, words, says, out) in [
         (
             "enforce",
             "ignore: [orders/*]\n",
             &["compact", "orders/2024+x"][..],
+            "no channel takes anything of database orders/2024+x\n",
+            "",
+        ),
+        (
+            "enforce",
+            too_small,
+            &["compact", "orders/2024+x"],
             "no channel takes anything of database orders/2024+x; --force compacts it anyway",
             "",
         ),

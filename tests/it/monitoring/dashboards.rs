@@ -456,6 +456,35 @@ fn dashboard_queries_name_existing_series_and_count_once() {
     }
 }
 
+/// `dashboard-linter` wants job and instance in every query, which series without those labels cannot have.
+#[test]
+fn exceptions_for_the_linter_are_the_panels_that_need_them() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("dashboards/.lint");
+    let exceptions: Value =
+        yaml_serde::from_str(&fs::read_to_string(path).expect("it is there")).expect("valid YAML");
+    let mut needed = BTreeSet::new();
+    for board in boards() {
+        for panel in board.panels() {
+            for target in list(panel, "/targets") {
+                let reading = promql::read(&expand(text(target, "/expr"), &READ)).expect("PromQL");
+                let has_job = |it: &Selector| it.matchers.iter().any(|it| it.label == "job");
+                if !reading.selectors.iter().all(has_job) {
+                    needed.insert((
+                        text(&board.json, "/title").to_owned(),
+                        text(panel, "/title").to_owned(),
+                    ));
+                }
+            }
+        }
+    }
+    for rule in ["target-job-rule", "target-instance-rule"] {
+        let entries = list(&exceptions["exclusions"][rule], "/entries").iter();
+        let listed =
+            entries.map(|it| (text(it, "/dashboard").to_owned(), text(it, "/panel").to_owned()));
+        assert_eq!(listed.collect::<BTreeSet<_>>(), needed, "{rule}");
+    }
+}
+
 /// Whether a family covers only some databases or some indexes, so that its sum is not a total.
 fn is_cut(name: &str) -> bool {
     let of_some = ["recliner_database_", "recliner_target_", "recliner_view_part_"];

@@ -95,7 +95,13 @@ mod tests {
         let shard = |node| Shard::new("orders", node, 0, 900 * MIB).with_docs(1_000, 0);
         let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);
         let mut corrections = Corrections::default();
-        let learned = Correction { density, trust, trust_where_low: trust, is_confirmed: true };
+        let learned = Correction {
+            density,
+            trust,
+            trust_where_low: trust,
+            is_confirmed: true,
+            ..Correction::NONE
+        };
         corrections.set("orders", ".1", TargetKind::Db, learned);
         cluster.draft.set_corrections(&Arc::new(corrections), Some(NOW));
         cluster.findings_of(&RULE)

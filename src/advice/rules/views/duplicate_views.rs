@@ -16,10 +16,28 @@ pub(crate) const RULE: Rule = Rule {
 
 /// An index all of whose views are in another one.
 #[derive(Clone, Copy, Debug)]
-struct Duplicate<'a> {
-    index: TargetRef<'a>,
-    other: TargetRef<'a>,
+pub(crate) struct Duplicate<'a> {
+    pub(crate) index: TargetRef<'a>,
+    pub(crate) other: TargetRef<'a>,
     bytes: u64,
+}
+
+/// The duplicates among the indexes of a database, as far as their functions and sizes are known.
+pub(crate) fn duplicates<'a>(
+    indexes: impl Iterator<Item = TargetRef<'a>>,
+) -> Vec<Duplicate<'a>> {
+    let known = indexes.filter(|index| !functions(*index).is_empty());
+    let mut known: Vec<(u64, TargetRef<'_>)> =
+        known.filter_map(|index| Some((index.file_bytes()?, index))).collect();
+    // The smaller one of two is the duplicate.
+    known.sort_unstable_by_key(|(bytes, index)| (functions(*index).len(), *bytes, index.ix()));
+    let mut found = Vec::new();
+    for (at, &(bytes, index)) in known.iter().enumerate() {
+        let mut others = known.iter().skip(at + 1).map(|(_, other)| *other);
+        let other = others.find(|other| is_contained(functions(index), functions(*other)));
+        found.extend(other.map(|other| Duplicate { index, other, bytes }));
+    }
+    found
 }
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -28,26 +46,16 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         if db.views < 2 || db.most_views == 0 || db.view_file_bytes < min_bytes {
             continue;
         }
-        let mut indexes: Vec<(u64, TargetRef<'_>)> = situation
-            .views_of(ix)
-            .filter(|index| !functions(*index).is_empty())
-            .filter_map(|index| Some((index.file_bytes()?, index)))
-            .collect();
-        // The smaller one of two is the duplicate.
-        indexes
-            .sort_unstable_by_key(|(bytes, index)| (functions(*index).len(), *bytes, index.ix()));
-        for (at, &(bytes, index)) in indexes.iter().enumerate() {
-            let mut others = indexes.iter().skip(at + 1).map(|(_, other)| *other);
-            let other = others.find(|other| is_contained(functions(index), functions(*other)));
-            let Some(other) = other.filter(|_| bytes >= min_bytes) else { continue };
-            let Some(name) = DesignName::of(index) else { continue };
-            let duplicate = Duplicate { index, other, bytes };
-            findings.offer(Gain::Bytes(bytes), || finding(name, duplicate));
+        for duplicate in duplicates(situation.views_of(ix)) {
+            let Some(name) = DesignName::of(duplicate.index) else { continue };
+            if duplicate.bytes >= min_bytes {
+                findings.offer(Gain::Bytes(duplicate.bytes), || finding(name, duplicate));
+            }
         }
     }
 }
 
-fn functions(index: TargetRef<'_>) -> &[u64] {
+fn functions<'a>(index: TargetRef<'a>) -> &'a [u64] {
     index.view().map_or(&[], |view| &view.functions)
 }
 
@@ -75,7 +83,7 @@ fn finding(name: DesignName, Duplicate { index, other, bytes }: Duplicate<'_>) -
         remedy: vec![
             name.show("See its views:"),
             Remedy::choice(format!(
-                "Let the clients of these views query {other} instead, then delete {}; recliner cannot see who reads a view.",
+                "Let the clients of these views query {other} instead, then delete {}; `recliner indexes` shows who reads them, if it follows logs.",
                 name.design
             )),
             Remedy::view_cleanup("Then delete the files of its index:", &name.db),

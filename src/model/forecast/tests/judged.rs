@@ -24,6 +24,7 @@ struct Judged {
     errors: Vec<f64>,
     hours: Vec<f64>,
     week: Vec<f64>,
+    best: Vec<f64>,
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -60,30 +61,35 @@ impl Judged {
             self.errors.push((came - range.median as f64).abs());
             self.hours.push((came - world.predict_linear(hour, 6, ahead)).abs());
             self.week.push((came - world.predict_linear(hour, 168, ahead)).abs());
+            self.best.push((came - world.best_guess(hour, ahead)).abs());
         }
     }
 
     /// The share of ranges that held what came, and the median errors as shares of the median
-    /// change: of the forecast, of `predict_linear` over six hours, and over seven days.
-    fn shares(&self) -> [f64; 4] {
+    /// change: of the forecast, of `predict_linear` over six hours and over seven days, and of
+    /// somebody who knows the world.
+    fn shares(&self) -> [f64; 5] {
         let change = median(&self.changes);
         let error = |errors: &[f64]| median(errors) / change;
         let held = self.within as f64 / self.errors.len() as f64;
-        [held, error(&self.errors), error(&self.hours), error(&self.week)]
+        [held, error(&self.errors), error(&self.hours), error(&self.week), error(&self.best)]
     }
 }
 
 /// The table of one horizon, and its shares by kind.
-fn judge(days: usize) -> (String, Vec<[f64; 4]>) {
-    let mut text = format!("{days} days: held, error, predict_linear over 6h, over 7d\n");
+fn judge(days: usize) -> (String, Vec<[f64; 5]>) {
+    let mut text = format!("{days} days: held, error, predict_linear over 6h, over 7d, at best\n");
     let shares = Kind::ALL.map(|kind| {
         let mut judged = Judged::default();
         (1..=SEEDS).for_each(|seed| judged.add_world(kind, seed, days));
         let shares = judged.shares();
-        let [held, error, hours, week] = shares.map(|share| 100.0 * share);
+        let [held, error, hours, week, best] = shares.map(|share| 100.0 * share);
         let name = kind.name();
-        writeln!(text, "{name:18} {held:>4.0} % {error:>6.1} % {hours:>6.1} % {week:>6.1} %")
-            .unwrap();
+        writeln!(
+            text,
+            "{name:18} {held:>4.0} % {error:>6.1} % {hours:>6.1} % {week:>6.1} % {best:>6.1} %"
+        )
+        .unwrap();
         shares
     });
     (text, shares.to_vec())
@@ -93,7 +99,7 @@ fn judge(days: usize) -> (String, Vec<[f64; 4]>) {
 fn week_ahead_is_better_than_a_line_in_every_world() {
     let (table, shares) = judge(7);
     insta::assert_snapshot!(table);
-    for [held, error, hours, week] in shares {
+    for [held, error, hours, week, _] in shares {
         assert!((0.7..=0.9).contains(&held), "{table}");
         assert!(error < hours && error < week, "{table}");
     }

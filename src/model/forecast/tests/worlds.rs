@@ -66,6 +66,7 @@ struct BookedHour {
 }
 
 /// Numbers that look random, the same ones for a seed.
+#[derive(Clone)]
 struct Random(u64);
 
 impl Random {
@@ -116,11 +117,76 @@ impl Shards {
     }
 }
 
-/// A world: its hours, and the shards at the begin of each.
+/// What is drawn once for a world.
+struct Plan {
+    kind: Kind,
+    first_weekday: usize,
+    bulk_hour: usize,
+    bulk: f64,
+    purge: f64,
+}
+
+/// A world at the begin of an hour.
+#[derive(Clone)]
+struct State {
+    random: Random,
+    /// How busy the day is.
+    day: f64,
+    /// How large this week's batch is.
+    batch: f64,
+    /// Live bytes that were written since the last seasonal delete.
+    week_live: f64,
+    shards: Shards,
+    free: f64,
+}
+
+impl State {
+    /// One hour passes.
+    fn pass(&mut self, plan: &Plan, at: usize) -> BookedHour {
+        let Plan { kind, first_weekday, bulk_hour, bulk, purge } = *plan;
+        let (hour, weekday) = (at % 24, (first_weekday + at / 24) % 7);
+        if hour == 0 {
+            // A busy day is often followed by another one.
+            self.day = self.day.powf(0.5) * self.random.factor(0.13);
+            self.batch = self.random.factor(0.15);
+        }
+        let rate = kind.rate(at, hour, weekday) * self.day * self.random.factor(0.3);
+        let mut booked = BookedHour::default();
+        let (mut live, mut waste) = (rate * 0.3, rate * 0.7);
+        if kind == Kind::WeeklyBatch && weekday == 6 && (1..5).contains(&hour) {
+            live += 6.0 * GB * self.batch;
+            waste += 12.0 * GB * self.batch;
+        }
+        if kind == Kind::BulkLoad && (bulk_hour..bulk_hour + 10).contains(&at) {
+            // The files appear, then documents fill them.
+            if at == bulk_hour {
+                booked.new_files = bulk * 0.05;
+            } else {
+                live += bulk * 0.1;
+                waste += bulk * 0.005;
+            }
+        }
+        self.week_live += live;
+        if kind == Kind::SeasonalDelete && weekday == 6 && (3..5).contains(&hour) {
+            let deleted = purge * self.week_live / (5 - hour) as f64;
+            live -= deleted;
+            waste += deleted;
+            self.week_live = if hour == 4 { 0.0 } else { self.week_live - deleted };
+        }
+        self.shards.write(live, waste);
+        (booked.live, booked.waste) = (live, waste);
+        let random = &mut self.random;
+        booked.freed = self.shards.compact(|| 0.97 - 0.05 * random.uniform());
+        self.free -= booked.live + booked.waste + booked.new_files - booked.freed;
+        booked
+    }
+}
+
+/// A world: its hours, and its state at the begin of each and at the end.
 pub(super) struct World {
+    plan: Plan,
     hours: Vec<BookedHour>,
-    shards: Vec<Shards>,
-    free: Vec<f64>,
+    states: Vec<State>,
 }
 
 impl World {
@@ -128,53 +194,40 @@ impl World {
         let seed = (seed * 31 + kind as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let mut random = Random(seed ^ 0xD1B5_4A32_D192_ED03);
         let waste = std::array::from_fn(|_| random.uniform() * 20.0 * GB);
-        let mut shards = Shards { live: [20.0 * GB; SHARDS], waste };
-        let first_weekday = (random.uniform() * 7.0) as usize;
-        let bulk_hour = (240.0 + random.uniform() * 960.0) as usize;
-        let bulk = (200.0 + random.uniform() * 200.0) * GB;
-        let purge = 0.6 * random.factor(0.1);
-        let (mut day, mut batch, mut week_live) = (1.0_f64, 1.0, 0.0);
+        let shards = Shards { live: [20.0 * GB; SHARDS], waste };
+        let plan = Plan {
+            kind,
+            first_weekday: (random.uniform() * 7.0) as usize,
+            bulk_hour: (240.0 + random.uniform() * 960.0) as usize,
+            bulk: (200.0 + random.uniform() * 200.0) * GB,
+            purge: 0.6 * random.factor(0.1),
+        };
         let used: f64 = shards.live.iter().chain(&shards.waste).sum();
-        let mut world = Self { hours: vec![], shards: vec![], free: vec![6_000.0 * GB - used] };
+        let free = 6_000.0 * GB - used;
+        let mut state = State { random, day: 1.0, batch: 1.0, week_live: 0.0, shards, free };
+        let mut world = Self { plan, hours: vec![], states: vec![state.clone()] };
         for at in 0..DAYS * 24 {
-            let (hour, weekday) = (at % 24, (first_weekday + at / 24) % 7);
-            if hour == 0 {
-                // A busy day is often followed by another one.
-                day = day.powf(0.5) * random.factor(0.13);
-                batch = random.factor(0.15);
-            }
-            let rate = kind.rate(at, hour, weekday) * day * random.factor(0.3);
-            let mut booked = BookedHour::default();
-            let (mut live, mut waste) = (rate * 0.3, rate * 0.7);
-            if kind == Kind::WeeklyBatch && weekday == 6 && (1..5).contains(&hour) {
-                live += 6.0 * GB * batch;
-                waste += 12.0 * GB * batch;
-            }
-            if kind == Kind::BulkLoad && (bulk_hour..bulk_hour + 10).contains(&at) {
-                // The files appear, then documents fill them.
-                if at == bulk_hour {
-                    booked.new_files = bulk * 0.05;
-                } else {
-                    live += bulk * 0.1;
-                    waste += bulk * 0.005;
-                }
-            }
-            week_live += live;
-            if kind == Kind::SeasonalDelete && weekday == 6 && (3..5).contains(&hour) {
-                let deleted = purge * week_live / (5 - hour) as f64;
-                live -= deleted;
-                waste += deleted;
-                week_live = if hour == 4 { 0.0 } else { week_live - deleted };
-            }
-            world.shards.push(shards.clone());
-            shards.write(live, waste);
-            (booked.live, booked.waste) = (live, waste);
-            booked.freed = shards.compact(|| 0.97 - 0.05 * random.uniform());
-            let grown = booked.live + booked.waste + booked.new_files - booked.freed;
-            world.free.push(world.free[at] - grown);
+            let booked = state.pass(&world.plan, at);
             world.hours.push(booked);
+            world.states.push(state.clone());
         }
         world
+    }
+
+    /// Free bytes so many hours ahead, as somebody would say who knows all of this world but what
+    /// chance will bring: the median of other weeks from the same hour.
+    pub(super) fn best_guess(&self, hour: usize, ahead: usize) -> f64 {
+        let other = |seed: u64| {
+            let mut state = self.states[hour].clone();
+            state.random = Random(seed);
+            for at in hour..hour + ahead {
+                state.pass(&self.plan, at);
+            }
+            state.free
+        };
+        let mut ends: Vec<f64> = (0..31).map(other).collect();
+        ends.sort_by(f64::total_cmp);
+        ends[15]
     }
 
     pub(super) fn moment(hour: usize) -> Moment {
@@ -183,12 +236,12 @@ impl World {
 
     /// Free bytes at the begin of an hour.
     pub(super) fn free_at(&self, hour: usize) -> f64 {
-        self.free[hour]
+        self.states[hour].free
     }
 
     /// Bytes of waste at the begin of an hour.
     pub(super) fn waste_at(&self, hour: usize) -> f64 {
-        self.shards[hour].waste.iter().sum()
+        self.states[hour].shards.waste.iter().sum()
     }
 
     /// What the ledger has booked until an hour.
@@ -210,7 +263,7 @@ impl World {
         let mean =
             |bytes: fn(&BookedHour) -> f64| last.iter().map(bytes).sum::<f64>() / last.len() as f64;
         let (live_rate, waste_rate) = (mean(|it| it.live), mean(|it| it.waste));
-        let mut shards = self.shards[hour].clone();
+        let mut shards = self.states[hour].shards.clone();
         let mut point = FreedPoint::default();
         let mut course = vec![point];
         for _ in 0..30 * 24 {
@@ -227,7 +280,7 @@ impl World {
     pub(super) fn predict_linear(&self, hour: usize, back: usize, ahead: usize) -> f64 {
         let back = back.min(hour);
         let samples =
-            || (0..=back).map(|at| (at as f64 - back as f64, self.free[hour - back + at]));
+            || (0..=back).map(|at| (at as f64 - back as f64, self.free_at(hour - back + at)));
         let count = (back + 1) as f64;
         let (x, y) =
             samples().fold((0.0, 0.0), |(x, y), (at, free)| (x + at / count, y + free / count));

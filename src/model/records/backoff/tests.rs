@@ -353,8 +353,13 @@ fn learned_correction_ends_a_futile_back_off() {
         compacted_seq: OptionalU64::new(1_000),
         ..measured([1_000, 1_000, 5_000, 1_000])
     };
-    let learned =
-        |trust| Correction { density: 40_000.0, trust, trust_where_low: trust, is_confirmed: true };
+    let learned = |trust| Correction {
+        density: 40_000.0,
+        trust,
+        trust_where_low: trust,
+        is_confirmed: true,
+        ..Correction::NONE
+    };
     for (trust, rests) in [(0.0, true), (0.001, true), (0.9, false)] {
         let rest = remembered.backoff(TargetKind::Db, &now, learned(trust), at(10_000));
         assert_eq!(rest.is_some(), rests, "trust {trust}: {rest:?}");

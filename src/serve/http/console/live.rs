@@ -213,6 +213,7 @@ async fn changed(state: &mut AppState) {
         Ok(()) = state.plan.changed() => {}
         Ok(()) = state.status.changed() => {}
         Ok(()) = state.advice.changed() => {}
+        Ok(()) = state.xrays.kept.changed() => {}
         Ok(()) = state.config.changed() => {}
         else => std::future::pending().await,
     }

@@ -239,24 +239,37 @@ async fn compacts_target_by_unambiguous_name() {
             "request": "POST /x",
         })
     );
-    let miss = Miss {
+    let too_few = Miss {
         value: Some(1.0),
         limit: Some(2.0),
         ..Miss::without_numbers(MissReason::TooFewChanges)
     };
-    let body = json!({ "target": SHARD }).to_string();
-    let (status, body) = order(&mut surface, "compact", &body, |order| {
-        let channels = Channels::default();
-        let (_, ratio) = channels.find("ratio_dbs").unwrap();
-        let misses = vec![MissLine::new(ratio, miss)];
-        deny(order, Denied::NotTaken { target: id, misses });
-    })
-    .await;
-    assert_eq!(status, StatusCode::CONFLICT);
-    let says = "ratio_dbs: 1 change since the last compaction; the minimum is 2";
-    let force = "--force compacts it anyway";
-    assert_eq!(body["error"], format!("no channel takes {SHARD} ({says}); {force}"));
-    assert_eq!(body["data"]["misses"][0]["limit"], 2.0);
+    let ignored = Miss::without_numbers(MissReason::Ignored);
+    for (miss, limit, says) in [
+        (
+            too_few,
+            json!(2.0),
+            "(ratio_dbs: 1 change since the last compaction; the minimum is 2); --force compacts it anyway",
+        ),
+        (
+            ignored,
+            json!(null),
+            "(ratio_dbs: named by ignore); --force overrides sizes and priorities only",
+        ),
+    ] {
+        let body = json!({ "target": SHARD }).to_string();
+        let id = id.clone();
+        let (status, body) = order(&mut surface, "compact", &body, |order| {
+            let channels = Channels::default();
+            let (_, ratio) = channels.find("ratio_dbs").unwrap();
+            let misses = vec![MissLine::new(ratio, miss)];
+            deny(order, Denied::NotTaken { target: id, misses });
+        })
+        .await;
+        assert_eq!(status, StatusCode::CONFLICT);
+        assert_eq!(body["error"], format!("no channel takes {SHARD} {says}"));
+        assert_eq!(body["data"]["misses"][0]["limit"], limit);
+    }
 }
 
 #[tokio::test]

@@ -565,6 +565,7 @@ fn gains(plan: &Arc<Plan>) -> Vec<(&'static str, u64)> {
         forecasts: Arc::default(),
         lags: Arc::default(),
         copies: Arc::default(),
+        reads: Arc::default(),
         settings: settings.advice,
         remedy_settings: (&settings).into(),
     };

@@ -42,7 +42,7 @@ fn request(
 
 fn allow(lifecycle: bool, admin: bool) -> Allow {
     let names = [String::from("recliner.example")].into();
-    Allow { lifecycle, admin, names }
+    Allow { lifecycle, admin, names, ..Allow::default() }
 }
 
 fn unknown(name: &str) -> OrderRefused {

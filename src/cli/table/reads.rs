@@ -1,0 +1,140 @@
+//! What access logs say about readers, as text.
+
+use super::layout::{Grid, bytes, paragraph};
+use crate::{
+    cli::printable,
+    reads::{LogSource, LogUse, ReadsAnswer},
+    serve::report::{IndexLine, Indexes},
+    text::{counted, three_digits_short},
+};
+use access_log::How;
+
+/// The number of uses that are printed of a log.
+const PRINTED: usize = 50;
+
+/// The logs, each with its time and the uses, those of the most requests first.
+pub(in crate::cli) fn reads(answer: &ReadsAnswer, width: u16) -> String {
+    if answer.sources.is_empty() {
+        return paragraph("No log with requests is known.", width);
+    }
+    let parts: Vec<String> = answer.sources.iter().map(|it| source(it, width)).collect();
+    parts.join("\n")
+}
+
+/// The indexes: what the logs cover, and a line for each.
+pub(in crate::cli) fn indexes(answer: &Indexes, width: u16) -> String {
+    let mut text = paragraph(&printable(&answer.says), width);
+    if answer.indexes.is_empty() {
+        text.push_str(&paragraph("No index is known.", width));
+        return text;
+    }
+    text.push_str(
+        &Grid::of(width, &answer.indexes)
+            .text("index", |it| printable(&it.name()))
+            .number("size", |it| bytes(it.file_bytes))
+            .number("waste", |it| bytes(it.reclaimable_bytes))
+            .wide_text("build", |it| it.build_seconds.map_or_else(unknown, |it| it.says_seconds()))
+            .text("last read", last_read)
+            .number("a day", |it| it.reads_per_day.map_or_else(unknown, three_digits_short))
+            .wide_text("by", |it| printable(&it.readers.join(", ")))
+            .wrapped(),
+    );
+    for line in answer.indexes.iter().filter_map(|it| Some((it, it.also_in.as_deref()?))) {
+        let (index, other) = line;
+        let says = format!("All functions of {} are in {other} too.", index.name());
+        text.push_str(&paragraph(&printable(&says), width));
+    }
+    let rest = (answer.total - answer.indexes.len().min(answer.total)) as u64;
+    if rest > 0 {
+        text.push_str(&paragraph(&format!("And {}.", counted(rest, "smaller one", "smaller ones")), width));
+    }
+    text
+}
+
+fn unknown() -> String {
+    "?".to_owned()
+}
+
+/// When an index was last read, or since when it was not.
+fn last_read(index: &IndexLine) -> String {
+    match (&index.last_read, index.unread_days) {
+        (Some(day), _) => day.clone(),
+        (None, Some(days)) => format!("not in {}", counted(days.into(), "day", "days")),
+        (None, None) => unknown(),
+    }
+}
+
+fn source(source: &LogSource, width: u16) -> String {
+    let name = match (&source.node, &source.log) {
+        (Some(node), _) => format!("Log of {node}"),
+        (None, log) => format!("Requests in {}", log.as_deref().unwrap_or_default()),
+    };
+    let mut text = paragraph(&format!("{}: {}", printable(&name), covered(source)), width);
+    let mut uses: Vec<&LogUse> = source.uses.iter().filter(|it| it.how != How::Seen).collect();
+    uses.sort_by_key(|it| std::cmp::Reverse(it.days.values().sum::<u64>()));
+    if uses.is_empty() {
+        text.push_str(&paragraph("No index was read.", width));
+        return text;
+    }
+    let shown = uses.get(..PRINTED).unwrap_or(&uses);
+    let days = source.covered.len().clamp(1, 30) as f64;
+    let per_day = |it: &&LogUse| three_digits_short(it.days.values().sum::<u64>() as f64 / days);
+    text.push_str(
+        &Grid::of(width, shown)
+            .text("database", |it| printable(&it.db))
+            .text("design document", |it| printable(&it.ddoc))
+            .text("view", |it| printable(&what(it)))
+            .text("by", |it| it.class.label().to_owned())
+            .number("a day", per_day)
+            .text("last", |it| it.last.clone())
+            .wrapped(),
+    );
+    let rest = (uses.len() - shown.len()) as u64;
+    if rest > 0 {
+        text.push_str(&paragraph(&format!("And {}.", counted(rest, "other", "others")), width));
+    }
+    text
+}
+
+/// What was read, in a few words.
+fn what(it: &LogUse) -> String {
+    match it.how {
+        How::Read if it.view.is_empty() => "(unknown)".to_owned(),
+        How::Read => it.view.clone(),
+        How::Find => "(Mango query)".to_owned(),
+        How::Function => "(function)".to_owned(),
+        How::Written => "(written)".to_owned(),
+        How::Refused => "(not found)".to_owned(),
+        How::Seen => "(read)".to_owned(),
+    }
+}
+
+/// The time that a log covers.
+fn covered(source: &LogSource) -> String {
+    let (Some((first, _)), Some((last, _))) =
+        (source.covered.first_key_value(), source.covered.last_key_value())
+    else {
+        return "no request.".to_owned();
+    };
+    let hours: u64 = source.covered.values().map(|it| u64::from(it.count_ones())).sum();
+    format!("{first} to {last}, requests in {}.", counted(hours, "hour", "hours"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::reads::Reads;
+    use access_log::LogReads;
+
+    #[test]
+    fn says_who_reads_what() {
+        let lines = r#"192.0.2.1 - - [26/Nov/2026:05:00:00 +0000] "GET /db/_design/d/_view/v HTTP/1.1" 200 12 "-" "Mozilla/5.0"
+192.0.2.1 - - [27/Nov/2026:05:00:00 +0000] "GET /db/_design/d/_view/v HTTP/1.1" 200 12 "-" "okhttp/4"
+192.0.2.1 - - [27/Nov/2026:05:00:00 +0000] "POST /db/_find HTTP/1.1" 200 12 "-" "okhttp/4"
+"#;
+        let mut logs = LogReads::default();
+        crate::reads::read_stream(lines.as_bytes(), "/var/log/nginx/access.log", &mut logs).unwrap();
+        insta::assert_snapshot!(reads(&ReadsAnswer::of(&Reads::of_logs(&logs)), 80));
+        assert_eq!(reads(&ReadsAnswer::default(), 80), "No log with requests is known.\n");
+    }
+}

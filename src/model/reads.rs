@@ -1,0 +1,261 @@
+//! Who reads the indexes, by day, as access logs tell.
+//!
+//! Owns the sums of each source and the rule of what they cover. Keeps names of databases, design documents and views,
+//! and nothing else of a request.
+
+use access_log::{Class, Day, DayReads, How, LogReads, Source, UseKey};
+use std::collections::{BTreeMap, BTreeSet};
+use wall_clock::Moment;
+
+/// Days for which reads are kept.
+pub const KEPT_DAYS: u32 = 400;
+
+/// Days over which the reads of a day are averaged.
+pub const RECENT_DAYS: u32 = 30;
+
+/// The sum of one use over days.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UseSum {
+    /// The first day with it.
+    pub first: Day,
+    /// The last day with it.
+    pub last: Day,
+    /// The numbers of the latest days with it.
+    pub recent: BTreeMap<Day, u64>,
+}
+
+/// The reads of one source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceReads {
+    /// The hours of each day.
+    pub days: BTreeMap<Day, Hours>,
+    /// The uses.
+    pub uses: BTreeMap<UseKey, UseSum>,
+}
+
+/// The hours of a day of a log, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hours {
+    /// Those with a request.
+    pub seen: u32,
+    /// Those of which lines may be missing.
+    pub broken: u32,
+}
+
+impl Hours {
+    /// The hours of which every request is known.
+    pub const fn covered(self) -> u32 {
+        self.seen & !self.broken
+    }
+}
+
+impl SourceReads {
+    /// Adds a day, or a part of it.
+    pub fn add(&mut self, day: Day, reads: &DayReads) {
+        let hours = self.days.entry(day).or_default();
+        hours.seen |= reads.hours;
+        hours.broken |= reads.broken;
+        for (key, count) in &reads.uses {
+            if !self.uses.contains_key(key) {
+                let sum = UseSum { first: day, last: day, recent: BTreeMap::new() };
+                self.uses.insert(key.clone(), sum);
+            }
+            let Some(sum) = self.uses.get_mut(key) else { continue };
+            sum.first = sum.first.min(day);
+            sum.last = sum.last.max(day);
+            *sum.recent.entry(day).or_default() += count;
+            if sum.recent.len() > RECENT_DAYS as usize {
+                sum.recent.pop_first();
+            }
+        }
+    }
+
+    /// Forgets what is older than it is kept.
+    pub fn forget(&mut self, now: Day) {
+        let oldest = now.ago(KEPT_DAYS);
+        self.days.retain(|day, _| *day >= oldest);
+        self.uses.retain(|_, sum| sum.last >= oldest);
+    }
+
+    /// The uses of a design document, or with an empty id the queries of a database that name none.
+    fn of<'a>(&'a self, db: &'a str, design: &'a str) -> impl Iterator<Item = (&'a UseKey, &'a UseSum)> {
+        let first = UseKey {
+            db: db.to_owned(),
+            design: design.to_owned(),
+            view: String::new(),
+            how: How::Read,
+            class: Class::Unknown,
+        };
+        self.uses.range(first..).take_while(move |(key, _)| key.db == db && key.design == design)
+    }
+}
+
+/// The reads of all sources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// By source.
+    pub sources: BTreeMap<Source, SourceReads>,
+    /// Since when recliner itself knows each design document, by database and id.
+    pub known: BTreeMap<(String, String), Day>,
+    /// Whether every request to the cluster passes the proxies whose logs are read.
+    pub proxies_see_all: bool,
+    /// What could not be read, in sentences.
+    pub problems: Vec<String>,
+}
+
+/// What is asked about: an index, or one of its views.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The database.
+    pub db: &'a str,
+    /// The design documents that share the index, by id.
+    pub designs: &'a [&'a str],
+    /// Only this view; or this search index, as in [`UseKey`].
+    pub view: Option<&'a str>,
+    /// Whether it is an index of Mango, which any query of the database may have read.
+    pub is_mango: bool,
+}
+
+/// Who reads an index or a view.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Readers {
+    /// The last day with a read.
+    pub last: Option<Day>,
+    /// Reads a day, over the latest days of which any hour is covered; `None` if there is none.
+    pub per_day: Option<f64>,
+    /// The classes of clients.
+    pub classes: BTreeSet<Class>,
+}
+
+impl Reads {
+    /// What was read of logs, without a service that keeps it.
+    pub fn of_logs(logs: &LogReads) -> Self {
+        let mut reads = Self::default();
+        reads.add(logs);
+        reads
+    }
+
+    /// Adds what was read of logs.
+    pub fn add(&mut self, logs: &LogReads) {
+        for ((source, day), reads) in &logs.days {
+            self.sources.entry(source.clone()).or_default().add(*day, reads);
+        }
+    }
+
+    /// The first and the last day of the time without a gap in which every request to these nodes is known, until
+    /// yesterday or the day before. `None` if there is none.
+    pub fn covered_days(&self, nodes: &BTreeSet<&str>, now: Moment) -> Option<(Day, Day)> {
+        let today = Day::of(now.unix());
+        // Lines arrive late.
+        let last = (1..=2).map(|ago| today.ago(ago)).find(|day| self.is_covered(nodes, *day))?;
+        let mut first = last;
+        while first.0 > 0 && self.is_covered(nodes, first.ago(1)) {
+            first = first.ago(1);
+        }
+        Some((first, last))
+    }
+
+    fn is_covered(&self, nodes: &BTreeSet<&str>, day: Day) -> bool {
+        const WHOLE: u32 = (1 << 24) - 1;
+        let of = |source: &SourceReads| source.days.get(&day).map_or(0, |it| it.covered());
+        let is_proxy = |it: &(&Source, &SourceReads)| matches!(it.0, Source::Proxy(_));
+        let proxies = self.sources.iter().filter(is_proxy).map(|(_, source)| of(source));
+        // Each of several proxies sees a part.
+        let proxies = proxies.reduce(|one, other| one & other).filter(|_| self.proxies_see_all);
+        let own = |node: &str| self.sources.get(&Source::Node(node.to_owned())).map_or(0, of);
+        !nodes.is_empty()
+            && nodes.iter().all(|node| own(node) | proxies.unwrap_or_default() == WHOLE)
+    }
+
+    /// For how many whole days nobody has read what is asked about, while every request was known and its design
+    /// documents existed unchanged: the first day and their number. `None` if it was read lately, or if it is unknown.
+    pub fn unread(
+        &self,
+        asked: Asked<'_>,
+        covered: Option<(Day, Day)>,
+        now: Moment,
+    ) -> Option<(Day, u32)> {
+        let (mut since, until) = covered?;
+        for design in asked.designs {
+            since = since.max(self.known_since(asked.db, design)?);
+        }
+        if let Some(last) = self.readers(asked, now).last {
+            since = since.max(Day(last.0 + 1));
+        }
+        (since <= until).then(|| (since, until.since(since) + 1))
+    }
+
+    /// Since when a design document exists unchanged, as far as logs and recliner tell.
+    pub fn known_since(&self, db: &str, design: &str) -> Option<Day> {
+        let uses = || self.sources.values().flat_map(|source| source.of(db, design));
+        let written = uses().filter(|(key, _)| key.how == How::Written);
+        let written = written.map(|(_, sum)| sum.last).max();
+        // That it was asked for in vain does not show that it exists.
+        let seen = uses().filter(|(key, _)| key.how != How::Refused);
+        let seen = seen.map(|(_, sum)| sum.first).min();
+        let own = self.known.get(&(db.to_owned(), design.to_owned())).copied();
+        let first = seen.into_iter().chain(own).min()?;
+        Some(written.map_or(first, |written| written.max(first)))
+    }
+
+    /// The views of design documents that logs name.
+    pub fn views<'a>(&'a self, db: &'a str, designs: &'a [&'a str]) -> BTreeSet<&'a str> {
+        let sources = || self.sources.values();
+        let uses = designs.iter().flat_map(|design| sources().flat_map(|it| it.of(db, design)));
+        let named = uses.filter(|(key, _)| key.how == How::Read && !key.view.is_empty());
+        named.map(|(key, _)| &*key.view).filter(|view| !view.starts_with('_')).collect()
+    }
+
+    /// How often clients asked in vain for a design document's views or functions since a day, as far as it is
+    /// remembered.
+    pub fn refused(&self, db: &str, design: &str, since: Day) -> u64 {
+        let uses = self.sources.values().flat_map(|source| source.of(db, design));
+        let refused = uses.filter(|(key, _)| key.how == How::Refused);
+        refused.flat_map(|(_, sum)| sum.recent.range(since..)).map(|(_, count)| count).sum()
+    }
+
+    /// Who reads what is asked about.
+    pub fn readers(&self, asked: Asked<'_>, now: Moment) -> Readers {
+        let today = Day::of(now.unix());
+        let is_recent = |day: Day| day < today && today.since(day) <= RECENT_DAYS;
+        let is_asked = |key: &UseKey| match key.how {
+            How::Read => asked.view.is_none_or(|view| key.view == view || key.view.is_empty()),
+            How::Find => asked.is_mango,
+            How::Function => asked.view.is_none(),
+            How::Seen | How::Written | How::Refused => false,
+        };
+        let mut readers = Readers::default();
+        let mut days = BTreeSet::new();
+        // A proxy and the node behind it both log a request.
+        let mut counts = [BTreeMap::<Day, u64>::new(), BTreeMap::new()];
+        for (source, reads) in &self.sources {
+            days.extend(reads.days.keys().copied().filter(|day| is_recent(*day)));
+            let of_kind = &mut counts[usize::from(matches!(source, Source::Proxy(_)))];
+            let designs = asked.designs.iter().copied().chain(asked.is_mango.then_some(""));
+            let uses = designs.flat_map(|design| reads.of(asked.db, design));
+            for (key, sum) in uses.filter(|(key, _)| is_asked(key)) {
+                readers.last = readers.last.max(Some(sum.last));
+                readers.classes.insert(key.class);
+                for (day, count) in sum.recent.iter().filter(|(day, _)| is_recent(**day)) {
+                    *of_kind.entry(*day).or_default() += count;
+                }
+            }
+        }
+        let most = |day: &Day| counts.iter().filter_map(|of| of.get(day)).max().copied();
+        let total: u64 = days.iter().filter_map(most).sum();
+        readers.per_day = (!days.is_empty()).then(|| total as f64 / days.len() as f64);
+        // A log without user agents tells less than another.
+        if readers.classes.len() > 1 {
+            readers.classes.remove(&Class::Unknown);
+        }
+        readers
+    }
+}
+
+/// A day as text.
+pub fn date(day: Day) -> String {
+    Moment::from_unix(day.start()).date()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! The task that follows logs and asks other recliners about theirs.
+//!
+//! Owns the [`Reads`] and publishes them. Nothing waits for it: it has a thread of its own. Each line counts once, even
+//! over a restart: how far a file was read is stored together with what it said.
+
+use super::{
+    answer::ReadsAnswer,
+    follower::{Follower, Step},
+};
+use crate::{
+    model::{
+        reads::{KEPT_DAYS, Reads, SourceReads},
+        settings::work::ReadsSettings,
+        target::TargetKind,
+    },
+    sources::inventory::PeersSource,
+    store::journal::Journal,
+    table::Snapshot,
+};
+use access_log::{Day, DayReads, LogReads, Source};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::watch,
+    time::{self, Instant, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
+
+/// Interval between looks at the logs.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// Interval between saves, and between questions to other recliners.
+const SAVE_INTERVAL: Duration = Duration::from_secs(300);
+
+/// Bytes of logs between which other tasks may run.
+const STEP_BYTES: u64 = 16 << 20;
+
+/// Uses that wait for the journal before more is read.
+const MAX_WAITING: usize = 200_000;
+
+/// The most that another recliner may answer.
+const MAX_PEER_BYTES: usize = 64 << 20;
+
+/// What the task is set to do.
+#[derive(Clone, Debug, Default)]
+pub struct TaskSettings {
+    /// The logs.
+    pub reads: ReadsSettings,
+    /// The sidecars.
+    pub peers: Option<PeersSource>,
+}
+
+/// What the task works with.
+#[derive(Debug)]
+pub struct ReadsInputs {
+    /// Stores the reads.
+    pub journal: Journal,
+    /// The targets, which show which design documents exist.
+    pub snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// What it is set to do.
+    pub settings: watch::Receiver<TaskSettings>,
+}
+
+/// The task.
+#[derive(Debug)]
+pub struct ReadsTask {
+    clock: Clock,
+    inputs: ReadsInputs,
+    published: watch::Sender<Arc<Reads>>,
+    follower: Follower,
+    /// What this process read, and an earlier one.
+    own: Reads,
+    /// What other recliners read, by address.
+    peers: BTreeMap<String, BTreeMap<Source, SourceReads>>,
+    peer_problems: Vec<String>,
+    /// What is not stored yet.
+    waiting: LogReads,
+    save_at: Instant,
+}
+
+impl ReadsTask {
+    /// The task and what it publishes.
+    pub fn new(clock: Clock, inputs: ReadsInputs) -> (Self, watch::Receiver<Arc<Reads>>) {
+        let (published, reads) = watch::channel(Arc::default());
+        let task = Self {
+            clock,
+            inputs,
+            published,
+            follower: Follower::default(),
+            own: Reads::default(),
+            peers: BTreeMap::new(),
+            peer_problems: Vec::new(),
+            waiting: LogReads::default(),
+            save_at: Instant::now(),
+        };
+        (task, reads)
+    }
+
+    /// Continues from the previous process, and follows the logs until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        if stop.run_until_cancelled(self.resume()).await.is_none() {
+            return;
+        }
+        let mut tick = time::interval(INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                _ = tick.tick() => {
+                    if stop.run_until_cancelled(self.tick()).await.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.save().await;
+    }
+
+    async fn resume(&mut self) {
+        while let Err(why) = self.load().await {
+            tracing::debug!(%why, "the reads of indexes wait for the journal");
+            time::sleep(INTERVAL).await;
+        }
+    }
+
+    async fn load(&mut self) -> Result<(), crate::model::records::StoreError> {
+        let progress = self.inputs.journal.reads_progress().await?;
+        let loaded = Arc::new(Mutex::new(Reads::default()));
+        let seen = Arc::clone(&loaded);
+        let see = move |name: &str, bytes: &[u8]| {
+            let mut reads = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((day, source)) = parse_name(name)
+                && let Ok(stored) = postcard::from_bytes::<DayReads>(bytes)
+            {
+                reads.sources.entry(source).or_default().add(day, &stored);
+            }
+        };
+        self.inputs.journal.for_each_day_of_reads(see).await?;
+        self.own = std::mem::take(&mut *loaded.lock().unwrap_or_else(PoisonError::into_inner));
+        let stored = progress.unwrap_or_default();
+        let (files, known) = postcard::take_from_bytes::<Vec<u8>>(&stored).unwrap_or_default();
+        self.follower = Follower::resume(&files);
+        self.own.known = postcard::from_bytes(known).unwrap_or_default();
+        Ok(())
+    }
+
+    async fn tick(&mut self) {
+        let settings = self.inputs.settings.borrow_and_update().clone();
+        let today = Day::of(self.clock.now().unix());
+        let mut problems = Vec::new();
+        while self.waiting.len() < MAX_WAITING {
+            let step = self.follower.read(&settings.reads.logs, today, STEP_BYTES);
+            let Step { reads, more, problems: found } = step;
+            self.own.add(&reads);
+            self.waiting.merge(reads);
+            problems = found;
+            if !more {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        if self.save_at <= Instant::now() || self.waiting.len() >= MAX_WAITING {
+            self.save_at = Instant::now() + SAVE_INTERVAL;
+            self.see_designs(today);
+            self.own.sources.values_mut().for_each(|source| source.forget(today));
+            self.save().await;
+            self.ask_peers(settings.peers.as_ref()).await;
+        }
+        self.own.proxies_see_all = settings.reads.proxies_see_all;
+        problems.extend(self.peer_problems.iter().cloned());
+        self.own.problems = problems;
+        self.publish();
+    }
+
+    /// Notes since when each design document is known.
+    fn see_designs(&mut self, today: Day) {
+        let snapshot = Arc::clone(&self.inputs.snapshots.borrow());
+        let indexes = snapshot.targets().filter(|it| matches!(it.kind(), TargetKind::View | TargetKind::Search));
+        let present: BTreeSet<(String, String)> = indexes
+            .flat_map(|index| {
+                let db = index.db_name().db;
+                let designs = index.view().map_or(&[][..], |view| &view.designs);
+                designs.iter().map(move |design| (db.to_owned(), design.to_string()))
+            })
+            .collect();
+        if present.is_empty() {
+            // Nothing was read yet.
+            return;
+        }
+        self.own.known.retain(|name, _| present.contains(name));
+        for name in present {
+            self.own.known.entry(name).or_insert(today);
+        }
+    }
+
+    async fn ask_peers(&mut self, peers: Option<&PeersSource>) {
+        self.peer_problems.clear();
+        let addresses = peers.map_or(&[][..], PeersSource::addresses);
+        let names: BTreeSet<String> = addresses.iter().map(ToString::to_string).collect();
+        self.peers.retain(|name, _| names.contains(name));
+        for address in addresses {
+            let Some(peers) = peers else { return };
+            match peers.get::<ReadsAnswer>(address, "/api/v1/reads", MAX_PEER_BYTES).await {
+                Ok((answer, ..)) => {
+                    let problems = answer.problems.iter().map(|why| format!("{address}: {why}"));
+                    self.peer_problems.extend(problems);
+                    self.peers.insert(address.to_string(), answer.into_sources());
+                }
+                Err(why) => {
+                    // What it said before is still true.
+                    let says = format!("The logs that {address} reads are unknown: {why}.");
+                    self.peer_problems.push(says);
+                }
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let mut reads = self.own.clone();
+        for (peer, sources) in &self.peers {
+            for (source, found) in sources {
+                let source = match source {
+                    Source::Node(_) => source.clone(),
+                    // Proxies of two machines may have the same path.
+                    Source::Proxy(log) => Source::Proxy(format!("{peer}: {log}")),
+                };
+                reads.sources.entry(source).or_insert_with(|| found.clone());
+            }
+        }
+        let is_new = **self.published.borrow() != reads;
+        if is_new {
+            self.published.send_replace(Arc::new(reads));
+        }
+    }
+
+    /// Stores what waits, with how far the files were read.
+    async fn save(&mut self) {
+        if let Err(why) = self.try_save().await {
+            tracing::debug!(%why, "the reads of indexes are not stored");
+        }
+    }
+
+    async fn try_save(&mut self) -> Result<(), crate::model::records::StoreError> {
+        let keys = || self.waiting.days.keys();
+        let names: Vec<String> = keys().map(|(source, day)| name_of(source, *day)).collect();
+        let stored = self.inputs.journal.days_of_reads(names.clone()).await?;
+        let mut days = Vec::with_capacity(names.len());
+        for ((name, stored), waiting) in names.into_iter().zip(stored).zip(self.waiting.days.values()) {
+            let mut day: DayReads = stored
+                .and_then(|bytes| postcard::from_bytes(&bytes).ok())
+                .unwrap_or_default();
+            day.add(waiting.clone());
+            days.push((name, postcard::to_stdvec(&day).ok()));
+        }
+        let today = Day::of(self.clock.now().unix());
+        let oldest = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&oldest);
+        let see = move |name: &str, _: &[u8]| {
+            if parse_name(name).is_none_or(|(day, _)| today.since(day) > KEPT_DAYS) {
+                seen.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), None));
+            }
+        };
+        self.inputs.journal.for_each_day_of_reads(see).await?;
+        days.append(&mut oldest.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut progress = postcard::to_stdvec(&self.follower.encode()).unwrap_or_default();
+        progress.extend(postcard::to_stdvec(&self.own.known).unwrap_or_default());
+        self.inputs.journal.save_reads(progress, days).await?;
+        self.waiting = LogReads::default();
+        Ok(())
+    }
+}
+
+/// The name of a day of a source; names sort as days do.
+fn name_of(source: &Source, day: Day) -> String {
+    match source {
+        Source::Node(name) => format!("{:010}:node:{name}", day.0),
+        Source::Proxy(name) => format!("{:010}:log:{name}", day.0),
+    }
+}
+
+fn parse_name(name: &str) -> Option<(Day, Source)> {
+    let mut parts = name.splitn(3, ':');
+    let day = Day(parts.next()?.parse().ok()?);
+    match (parts.next()?, parts.next()?) {
+        ("node", name) => Some((day, Source::Node(name.to_owned()))),
+        ("log", name) => Some((day, Source::Proxy(name.to_owned()))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+use super::*;
+use crate::{
+    model::settings::work::JournalRetention,
+    store::journal::{ClusterIdentity, InMemory, JournalTask},
+};
+use access_log::How;
+use std::{fs, path::Path};
+use tokio::task::JoinSet;
+use wall_clock::Moment;
+
+const NOW: &str = "2026-11-27T06:00:00Z";
+
+/// Runs a task with this journal and log until it has published this many reads of the view.
+struct Rig {
+    journal: Journal,
+    tasks: JoinSet<()>,
+    stop: CancellationToken,
+    reads: watch::Receiver<Arc<Reads>>,
+    _settings: watch::Sender<TaskSettings>,
+    _snapshots: watch::Sender<Arc<Snapshot>>,
+}
+
+async fn journal(tasks: &mut JoinSet<()>) -> Journal {
+    let (_settings, settings) = watch::channel(JournalRetention::default());
+    let (task, journal) = JournalTask::open(InMemory::default(), clock(), settings).unwrap();
+    tasks.spawn(async move {
+        let _kept = _settings;
+        task.run(CancellationToken::new()).await;
+    });
+    let cluster = ClusterIdentity { uuids: ["u".to_owned()].into(), nodes: ["a".to_owned()].into() };
+    journal.claim(cluster).await.unwrap();
+    journal
+}
+
+fn clock() -> Clock {
+    Clock::anchored(Moment::parse(NOW).unwrap())
+}
+
+impl Rig {
+    fn start(journal: Journal, log: &Path) -> Self {
+        let reads = ReadsSettings { logs: vec![log.to_owned()], proxies_see_all: false };
+        let (settings_tx, settings) = watch::channel(TaskSettings { reads, peers: None });
+        let (snapshots_tx, snapshots) = watch::channel(Arc::default());
+        let inputs = ReadsInputs { journal: journal.clone(), snapshots, settings };
+        let (task, reads) = ReadsTask::new(clock(), inputs);
+        let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
+        tasks.spawn(task.run(stop.clone()));
+        Self { journal, tasks, stop, reads, _settings: settings_tx, _snapshots: snapshots_tx }
+    }
+
+    async fn wait_for(&mut self, count: u64) {
+        let of_view = |reads: &Arc<Reads>| -> u64 {
+            let uses = reads.sources.values().flat_map(|source| &source.uses);
+            let read = uses.filter(|(key, _)| key.how == How::Read);
+            read.flat_map(|(_, sum)| sum.recent.values()).sum()
+        };
+        self.reads.wait_for(|reads| of_view(reads) == count).await.unwrap();
+    }
+
+    async fn end(mut self) -> Journal {
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+        self.journal
+    }
+}
+
+fn lines(count: usize) -> String {
+    "[notice] 2026-11-26T05:00:00.8Z a <0.1.0> b5 h 127.0.0.1 admin GET /db/_design/d/_view/v 200 ok 36\n"
+        .repeat(count)
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_line_counts_once_over_restarts() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("couch.log");
+    fs::write(&log, lines(3)).unwrap();
+    let mut tasks = JoinSet::new();
+    let mut rig = Rig::start(journal(&mut tasks).await, &log);
+    rig.wait_for(3).await;
+    fs::write(&log, lines(5)).unwrap();
+    rig.wait_for(5).await;
+    let kept = rig.end().await;
+    fs::write(&log, lines(6)).unwrap();
+    let mut rig = Rig::start(kept, &log);
+    rig.wait_for(6).await;
+    let kept = rig.end().await;
+    fs::remove_file(&log).unwrap();
+    let mut rig = Rig::start(kept, &log);
+    let published = rig.reads.wait_for(|reads| !reads.problems.is_empty()).await.unwrap().clone();
+    rig.wait_for(6).await;
+    assert_eq!(published.problems.len(), 1, "{:?}", published.problems);
+    let broken: Vec<u32> =
+        published.sources.values().flat_map(|it| it.days.values()).map(|it| it.broken).collect();
+    assert_eq!(broken, [1 << 5], "what came before the first line is not known");
+}
+
+#[test]
+fn names_of_days_are_read_as_they_were_written() {
+    for source in [Source::Node("couchdb@a:b".to_owned()), Source::Proxy("/var/log/a:b".to_owned())] {
+        let name = name_of(&source, Day(20_784));
+        assert_eq!(parse_name(&name), Some((Day(20_784), source)));
+    }
+    assert!(name_of(&Source::Node("z".to_owned()), Day(9)) < name_of(&Source::Node("a".to_owned()), Day(10)));
+    assert_eq!(parse_name("x:node:a"), None);
+}

@@ -1,0 +1,427 @@
+//! X-rays of a node's files while recliner runs.
+//!
+//! Owns which files are read and when: those of a database that someone asked for, and now and then
+//! the one whose prediction matters most; one reading at a time, at a limited rate and for a
+//! limited time. Results about a database are kept in memory; what a file's X-ray says about a
+//! target goes to the scanner.
+
+use super::{ScanCommand, ScanHandle};
+use crate::{
+    datadir::{NodeDirectories, ReadPace, target_file, xray_file},
+    model::{
+        facts::{Confidence, FactSource, Inside, OptionalU64},
+        target::{TargetKind, TargetState},
+    },
+    sources::{
+        inventory::PeersSource,
+        xray::{DatabaseXray, NodeXray, XrayAnswer},
+    },
+    table::{Snapshot, TargetIx, TargetRef},
+    tasks::unwrap_join,
+    text::{counted, listed},
+};
+use couchdb_files::{Part, Sample, Xray};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, OptionFuture},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::spawn_blocking,
+    time::{self, Instant},
+};
+use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
+
+/// Files of at most so many bytes together are read as a whole.
+const WHOLE_BYTES: u64 = 256 << 20;
+/// Of larger ones, this share of each tree is read, and in all about this many bytes.
+const SAMPLED_SHARE: f64 = 0.01;
+const SAMPLED_BYTES: f64 = (1_u64 << 30) as f64;
+
+/// The longest time for the files of a database.
+const MAX_TIME: Duration = Duration::from_secs(10 * 60);
+
+/// A result is not replaced for so long.
+const MIN_AGE: Duration = Duration::from_secs(60);
+
+/// The maximum number of databases that wait, and of results that are kept.
+const MAX_WAITING: usize = 8;
+const MAX_KEPT: usize = 100;
+
+/// When the first target is looked into, and how long after it the next.
+const FIRST_TARGET: Duration = Duration::from_secs(120);
+const BETWEEN_TARGETS: Duration = Duration::from_secs(15 * 60);
+/// A target is not looked into again for so long, whatever came of it.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(24 * 3600);
+
+/// Only files of at least so many bytes are looked into unasked, of which a compaction would free
+/// at least this share, as a divisor.
+const MIN_FILE_BYTES: u64 = 16 << 20;
+const MIN_GAIN_DIVISOR: u64 = 10;
+
+/// Where files are read, and how fast.
+#[derive(Clone, Debug, Default)]
+pub struct XraySettings {
+    /// The directories of the node whose files this process reads.
+    pub local: Option<(Arc<str>, NodeDirectories)>,
+    /// Sidecars, which read those of other nodes.
+    pub peers: Option<Arc<PeersSource>>,
+    /// Bytes to read in a second; with 0, nothing is read.
+    pub bytes_per_second: u64,
+}
+
+/// The databases that were looked into, or will be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeptXrays {
+    by_db: BTreeMap<String, (Moment, DatabaseXray)>,
+    running: BTreeSet<String>,
+}
+
+impl KeptXrays {
+    /// What is known of a database's files.
+    #[must_use]
+    pub fn of(&self, db: &str) -> DatabaseXray {
+        let none = || DatabaseXray {
+            db: db.to_owned(),
+            is_running: false,
+            at: None,
+            nodes: Vec::new(),
+            unknown: Vec::new(),
+            sum: None,
+        };
+        let kept = self.by_db.get(db).map_or_else(none, |(_, kept)| kept.clone());
+        DatabaseXray { is_running: self.running.contains(db), ..kept }
+    }
+
+    fn keep(&mut self, now: Moment, found: DatabaseXray) {
+        self.running.remove(&found.db);
+        self.by_db.insert(found.db.clone(), (now, found));
+        if self.by_db.len() > MAX_KEPT {
+            let oldest = self.by_db.iter().min_by_key(|(_, (at, _))| *at);
+            if let Some(oldest) = oldest.map(|(db, _)| db.clone()) {
+                self.by_db.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// An order to look into a database's files, answered once it is accepted.
+type XrayOrder = (String, oneshot::Sender<()>);
+
+/// The handle of the task.
+#[derive(Clone, Debug)]
+pub struct XrayHandle {
+    orders: mpsc::Sender<XrayOrder>,
+    /// What is known, and what is being read.
+    pub kept: watch::Receiver<Arc<KeptXrays>>,
+}
+
+impl XrayHandle {
+    /// A handle of no task, which accepts nothing.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { orders: mpsc::channel(1).0, kept: watch::channel(Arc::default()).1 }
+    }
+
+    /// Has a database's files read, unless that was done in the last minute.
+    ///
+    /// # Errors
+    /// If too many wait, or the task has ended.
+    pub async fn begin(&self, db: &str) -> Result<(), String> {
+        let (accepted, answer) = oneshot::channel();
+        let busy = || "other databases wait for their X-rays; try again later".to_owned();
+        self.orders.try_send((db.to_owned(), accepted)).map_err(|_| busy())?;
+        answer.await.map_err(|_| busy())
+    }
+}
+
+/// What a reading found: of a database if one was asked for; and of targets.
+struct Reading {
+    database: Option<DatabaseXray>,
+    targets: Vec<(TargetIx, Inside)>,
+}
+
+/// Reads files, one after another.
+#[derive(Debug)]
+pub struct XrayTask {
+    clock: Clock,
+    settings: watch::Receiver<Arc<XraySettings>>,
+    scanner: ScanHandle,
+    orders: mpsc::Receiver<XrayOrder>,
+    waiting: VecDeque<String>,
+    kept: KeptXrays,
+    published: watch::Sender<Arc<KeptXrays>>,
+    /// When targets were looked into unasked.
+    looked: BTreeMap<TargetIx, Moment>,
+}
+
+impl XrayTask {
+    /// Creates the task and its handle.
+    pub fn new(
+        clock: Clock,
+        settings: watch::Receiver<Arc<XraySettings>>,
+        scanner: ScanHandle,
+    ) -> (Self, XrayHandle) {
+        let (orders_tx, orders) = mpsc::channel(MAX_WAITING);
+        let (published, kept) = watch::channel(Arc::default());
+        let (waiting, kept_now, looked) = Default::default();
+        let task =
+            Self { clock, settings, scanner, orders, waiting, kept: kept_now, published, looked };
+        (task, XrayHandle { orders: orders_tx, kept })
+    }
+
+    /// Reads until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut next_target = Instant::now() + FIRST_TARGET;
+        let mut reading: Option<BoxFuture<'static, Reading>> = None;
+        loop {
+            if reading.is_none() {
+                reading = self.waiting.pop_front().map(|db| self.read_database(db, &stop));
+            }
+            let is_idle = reading.is_none();
+            // Every branch is cancel-safe: a reading that has not ended is polled again.
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                Some((db, accepted)) = self.orders.recv() => {
+                    self.accept(db);
+                    // Whoever asked may be gone.
+                    let _gone = accepted.send(());
+                }
+                Some(found) = OptionFuture::from(reading.as_mut()) => {
+                    reading = None;
+                    self.apply(found);
+                }
+                () = time::sleep_until(next_target), if is_idle => {
+                    next_target = Instant::now() + BETWEEN_TARGETS;
+                    reading = self.read_target(&stop);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, db: String) {
+        let now = self.clock.now();
+        let is_fresh = self.kept.by_db.get(&db).is_some_and(|(at, _)| at.age(now) < MIN_AGE);
+        if !is_fresh && self.waiting.len() < MAX_WAITING && self.kept.running.insert(db.clone()) {
+            self.waiting.push_back(db);
+            self.publish();
+        }
+    }
+
+    fn apply(&mut self, found: Reading) {
+        for (ix, inside) in found.targets {
+            // If the scanner is busy, the next X-ray says it.
+            let _full = self.scanner.send(ScanCommand::Xray(ix, inside));
+        }
+        if let Some(database) = found.database {
+            self.kept.keep(self.clock.now(), database);
+            self.publish();
+        }
+    }
+
+    fn publish(&self) {
+        self.published.send_replace(Arc::new(self.kept.clone()));
+    }
+
+    fn pace(settings: &XraySettings, stop: &CancellationToken) -> ReadPace {
+        ReadPace {
+            bytes_per_second: settings.bytes_per_second,
+            deadline: Some(Instant::now() + MAX_TIME),
+            stop: stop.clone(),
+        }
+    }
+
+    /// Reads all files of a database here, while sidecars read theirs.
+    fn read_database(&self, db: String, stop: &CancellationToken) -> BoxFuture<'static, Reading> {
+        let settings = Arc::clone(&self.settings.borrow());
+        let snapshot = Arc::clone(&self.scanner.snapshots.borrow());
+        let (pace, clock) = (Self::pace(&settings, stop), self.clock);
+        async move {
+            let files = local_files(&settings, &snapshot, &db);
+            let node = settings.local.as_ref().map(|(node, _)| node.to_string());
+            let reads = !files.is_empty() && settings.bytes_per_second > 0;
+            let here = spawn_blocking(move || read_files(files, &pace, clock));
+            let asked = OptionFuture::from(settings.peers.as_ref().map(|peers| peers.xrays(&db)));
+            let (here, answers) = tokio::join!(here, asked);
+            let here = unwrap_join(here).unwrap_or_default();
+            let mut nodes = Vec::new();
+            let mut unknown = here.problems;
+            if let Some((node, sum)) = node.filter(|_| reads).zip(XrayAnswer::sum(&db, &here.files))
+            {
+                nodes.push(NodeXray { node, files: here.files.len() as u64, sum });
+            }
+            let mut failed = Vec::new();
+            for (peer, answer) in answers.unwrap_or_default() {
+                match answer {
+                    Ok(found) => {
+                        unknown.extend(found.unknown);
+                        nodes.extend(found.nodes);
+                    }
+                    Err(why) => failed.push(format!("The sidecar {peer} did not say: {why}.")),
+                }
+            }
+            unknown.extend(unread_nodes(&snapshot, &db, &nodes, failed));
+            let sums: Vec<XrayAnswer> = nodes.iter().map(|node| node.sum.clone()).collect();
+            let sum = XrayAnswer::sum(&db, &sums);
+            let at = Some(clock.now().rfc3339());
+            let database = DatabaseXray { db, is_running: false, at, nodes, unknown, sum };
+            Reading { database: Some(database), targets: here.targets }
+        }
+        .boxed()
+    }
+
+    /// Reads the file of the target that it matters most for, if any.
+    fn read_target(&mut self, stop: &CancellationToken) -> Option<BoxFuture<'static, Reading>> {
+        let settings = Arc::clone(&self.settings.borrow());
+        let snapshot = Arc::clone(&self.scanner.snapshots.borrow());
+        let (node, directories) = settings.local.as_ref()?;
+        let (now, clock) = (self.clock.now(), self.clock);
+        self.looked.retain(|_, at| at.age(now) < BETWEEN_LOOKS);
+        let target = most_important(&snapshot, node, |ix| self.looked.contains_key(&ix))?;
+        if settings.bytes_per_second == 0 || !are_files_read(&snapshot, node) {
+            return None;
+        }
+        self.looked.insert(target.ix(), now);
+        let files = vec![(target.ix(), path_of(directories, target)?)];
+        let pace = Self::pace(&settings, stop);
+        let read = spawn_blocking(move || read_files(files, &pace, clock));
+        let read = read.map(|read| {
+            let targets = unwrap_join(read).unwrap_or_default().targets;
+            Reading { database: None, targets }
+        });
+        Some(read.boxed())
+    }
+}
+
+/// Whether the files of a node were found in its directories, and are its own.
+fn are_files_read(snapshot: &Snapshot, node: &str) -> bool {
+    let by_files = |target: TargetRef<'_>| {
+        target.facts().measured_at.is_some_and(|it| it.source == FactSource::Files)
+    };
+    snapshot.targets().filter(|target| target.node() == node).any(by_files)
+}
+
+/// The target of a node whose prediction matters most and is least known: the one that a compaction
+/// would free most of, or the largest whose active bytes mislead.
+fn most_important<'s>(
+    snapshot: &'s Snapshot,
+    node: &str,
+    was_looked_into: impl Fn(TargetIx) -> bool,
+) -> Option<TargetRef<'s>> {
+    let gain = |target: &TargetRef<'_>| {
+        let facts = target.facts();
+        let file = facts.file_bytes.get().filter(|bytes| *bytes >= MIN_FILE_BYTES)?;
+        let gain = match target.confidence() {
+            Confidence::Low => file,
+            Confidence::Learned | Confidence::High => target.reclaimable_bytes()?,
+            Confidence::Xray => return None,
+        };
+        Some(gain).filter(|gain| *gain >= file / MIN_GAIN_DIVISOR)
+    };
+    let own = snapshot.targets().filter(|target| target.node() == node && has_file(*target));
+    let own = own.filter(|target| target.state() == TargetState::Ok);
+    let ranked = own.filter_map(|target| Some((gain(&target)?, target)));
+    let best = ranked.filter(|(_, target)| !was_looked_into(target.ix()));
+    best.max_by_key(|(gain, _)| *gain).map(|(_, target)| target)
+}
+
+fn has_file(target: TargetRef<'_>) -> bool {
+    target.kind() == TargetKind::Db || target.is_part()
+}
+
+fn path_of(directories: &NodeDirectories, target: TargetRef<'_>) -> Option<PathBuf> {
+    let signature = target.view().map(|view| view.signature);
+    Some(target_file(directories, &target.shard_name()?, signature))
+}
+
+/// The files of a database in the directories that this process reads, if they are the node's own.
+fn local_files(settings: &XraySettings, snapshot: &Snapshot, db: &str) -> Vec<(TargetIx, PathBuf)> {
+    let Some((node, directories)) = &settings.local else { return Vec::new() };
+    if !are_files_read(snapshot, node) || settings.bytes_per_second == 0 {
+        return Vec::new();
+    }
+    let own = snapshot.targets().filter(|target| target.db_name().db == db && has_file(*target));
+    let own =
+        own.filter(|target| target.node() == &**node && target.facts().file_bytes.get() > Some(0));
+    own.filter_map(|target| Some((target.ix(), path_of(directories, target)?))).collect()
+}
+
+/// Why files of a database on other nodes are unknown; `failed` says which sidecars did not answer.
+fn unread_nodes(
+    snapshot: &Snapshot,
+    db: &str,
+    read: &[NodeXray],
+    failed: Vec<String>,
+) -> Vec<String> {
+    let is_read = |node: &str| read.iter().any(|it| it.node == node);
+    let copies = snapshot.targets().filter(|it| it.kind() == TargetKind::Db);
+    let copies = copies.filter(|it| it.db_name().db == db && it.state() != TargetState::Missing);
+    let nodes = copies.map(|it| it.node().to_owned()).filter(|node| !is_read(node));
+    let nodes: Vec<String> = nodes.collect::<BTreeSet<_>>().into_iter().collect();
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let nodes = listed(&nodes);
+    let why = format!("Neither this recliner nor a sidecar has read its files on {nodes}.");
+    [vec![why], failed].concat()
+}
+
+/// What was read of some files.
+#[derive(Debug, Default)]
+struct FilesRead {
+    files: Vec<XrayAnswer>,
+    targets: Vec<(TargetIx, Inside)>,
+    problems: Vec<String>,
+}
+
+/// Reads files until the deadline.
+fn read_files(paths: Vec<(TargetIx, PathBuf)>, pace: &ReadPace, clock: Clock) -> FilesRead {
+    let size = |path: &PathBuf| path.metadata().map_or(0, |it| it.len());
+    let bytes: u64 = paths.iter().map(|(_, path)| size(path)).sum();
+    let share = SAMPLED_SHARE.min(SAMPLED_BYTES / bytes.max(1) as f64);
+    let sample = (bytes > WHOLE_BYTES).then(|| Sample { share, seed: clock.now().unix() });
+    let (mut read, mut failed) = (FilesRead::default(), Vec::new());
+    for (ix, path) in paths {
+        let at = clock.now();
+        match xray_file(&path, sample, pace) {
+            Ok(xray) => {
+                read.targets.extend(inside(&xray, at).map(|inside| (ix, inside)));
+                read.files.push(XrayAnswer::of(&path, &xray, sample.is_some()));
+            }
+            Err(why) => failed.push(format!("{} {why}.", path.display())),
+        }
+    }
+    // One says enough: the others are alike.
+    let more = failed.len().saturating_sub(1);
+    read.problems.extend(failed.into_iter().next());
+    if more > 0 {
+        read.problems
+            .push(format!("{} more could not be read.", counted(more as u64, "file", "files")));
+    }
+    read
+}
+
+/// What an X-ray says about a target.
+fn inside(xray: &Xray, at: Moment) -> Option<Inside> {
+    let long = [Part::Revisions11To100, Part::Revisions101To1000, Part::RevisionsOver1000];
+    let trees = xray.parts.iter().filter(|it| long.contains(&it.part));
+    let bytes: u64 = trees.map(|it| it.bytes).sum();
+    Some(Inside {
+        at,
+        file_bytes: xray.file_bytes,
+        active_bytes: xray.active.into(),
+        compacted_seq: xray.compacted_seq.into(),
+        left_bytes: xray.after_compaction?,
+        error_bytes: xray.error,
+        revision_bytes: xray.revs_limit.map_or(OptionalU64::UNKNOWN, |_| OptionalU64::new(bytes)),
+        revs_limit: xray.revs_limit.into(),
+    })
+}

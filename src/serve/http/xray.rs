@@ -1,0 +1,90 @@
+//! `/api/v1/xray`: what the bytes of a database's files are.
+//!
+//! A reading takes minutes, so that a POST begins it, and both methods answer at once with what the
+//! last one found. It reads files and changes nothing, so it needs the same rights as other reads; a
+//! page of another site cannot begin it, because the body is JSON.
+
+use super::{
+    admin::{parse_object, read_question},
+    answer::Answer,
+    error::ApiError,
+    route::{self, Route},
+    state::AppState,
+    turn::in_turn,
+};
+use crate::{serve::report, sources::xray::DatabaseXray};
+use axum::{
+    extract::{self, Request},
+    routing::post,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// The maximum size of an order, in bytes.
+const MAX_BODY: usize = 4 << 10;
+
+/// The routes.
+pub(super) fn routes() -> Vec<Route> {
+    const ERRORS: &[(u16, &str)] = &[
+        (400, "The body is invalid."),
+        route::FOREIGN,
+        (404, "No database has this name."),
+        route::LATE_BODY,
+        route::WRONG_TYPE,
+        (503, "recliner is stopping, or other databases wait for their X-rays. Try again."),
+    ];
+    vec![
+        Route::read("/api/v1/xray", "xray", xray, "What the bytes of a database's files were when they were last read.")
+            .errors(&[route::BAD, (404, "No database has this name."), route::BUSY]),
+        Route::post::<XrayQuestion, DatabaseXray>(
+            "/api/v1/xray",
+            "beginXray",
+            post(begin),
+            "Begins to read a database's files, unless it was done in the last minute.",
+            json!({ "db": "orders" }),
+        )
+        .errors(ERRORS)
+        .detail("For anyone who may read. It answers at once: ask again until `is_running` is false. The parts are those of `recliner xray`; large files are sampled, at `files.xray_rate`, for at most ten minutes. `unknown` says of which files nothing is known."),
+    ]
+}
+
+/// A database.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct XrayQuestion {
+    /// Its name.
+    db: String,
+}
+
+/// What is known.
+async fn xray(state: AppState, question: XrayQuestion) -> Result<Answer<DatabaseXray>, ApiError> {
+    check_database(&state, &question.db).await?;
+    Ok(Answer::of(&state.xrays.kept.borrow().of(&question.db)))
+}
+
+/// Begins a reading.
+async fn begin(
+    extract::State(state): extract::State<AppState>,
+    request: Request,
+) -> Result<Answer<DatabaseXray>, ApiError> {
+    let (_place, _turn, body) = read_question(&state.limits.preflights, request, MAX_BODY).await?;
+    let question: XrayQuestion = parse_object(&body)?;
+    begin_xray(&state, &question.db).await?;
+    Ok(Answer::of(&state.xrays.kept.borrow().of(&question.db)))
+}
+
+/// Begins a reading of a database that exists.
+pub(super) async fn begin_xray(state: &AppState, db: &str) -> Result<(), ApiError> {
+    check_database(state, db).await?;
+    state.xrays.begin(db).await.map_err(ApiError::unavailable)
+}
+
+async fn check_database(state: &AppState, db: &str) -> Result<(), ApiError> {
+    let db = db.to_owned();
+    in_turn(state, move |plan| {
+        let is_known = plan.snapshot.targets().any(|target| target.db_name().db == db);
+        if is_known { Ok(()) } else { Err(ApiError::absent(report::no_database(&plan, &db))) }
+    })
+    .await
+}

@@ -1,0 +1,199 @@
+//! View indexes with who reads them.
+
+use super::{SpreadLine, vocabulary, vocabulary::Word};
+use crate::{
+    advice::{AskedIndex, Survey, covered_days, duplicates, preflight::rebuild_seconds},
+    model::{
+        reads::{Readers, Reads, date},
+        target::TargetKind,
+    },
+    plan::Plan,
+    table::{DbIx, TargetIx, TargetRef},
+    text::{Label as _, counted},
+};
+use access_log::{Class, Day};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, HashMap};
+use wall_clock::Moment;
+
+/// The most views that are listed of an index.
+const MAX_VIEWS: usize = 50;
+
+/// View indexes with their readers, the largest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Indexes {
+    /// When the answer was made.
+    pub generated_at: String,
+    /// What the logs cover, in a sentence.
+    pub says: String,
+    /// The first day since when, without a gap, every request to every node is known; null if there is none.
+    pub covered_since: Option<String>,
+    /// The last such day.
+    pub covered_until: Option<String>,
+    /// What could not be read, in sentences.
+    pub problems: Vec<String>,
+    /// Number of indexes that match.
+    pub total: usize,
+    /// The indexes.
+    pub indexes: Vec<IndexLine>,
+}
+
+/// An index. Bytes are those of all copies; unknown is null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct IndexLine {
+    /// The id of its target.
+    pub id: String,
+    /// Whether it is one of views or a search index.
+    #[schemars(with = "vocabulary::Kind")]
+    pub kind: Word,
+    /// The database.
+    pub db: String,
+    /// The design documents that share it, by id.
+    pub ddocs: Vec<String>,
+    /// Another design document whose index has all of its functions too.
+    pub also_in: Option<String>,
+    /// Bytes of its files.
+    pub file_bytes: Option<u64>,
+    /// Bytes that its compaction would free.
+    pub reclaimable_bytes: Option<u64>,
+    /// Seconds that building it again takes.
+    pub build_seconds: Option<SpreadLine>,
+    /// Number of its views; null if its design documents were not read.
+    pub view_count: Option<usize>,
+    /// The last day on which it was read, or another function of its design documents; null if no log shows any. Any
+    /// query of Mango counts for all indexes of Mango in its database.
+    pub last_read: Option<String>,
+    /// Reads a day, over the latest 30 days with a log; null if there is none.
+    pub reads_per_day: Option<f64>,
+    /// The classes of clients that read it: `browser`, `replicator`, `library` or `unknown`.
+    pub readers: Vec<String>,
+    /// The day since when every request is known and none read it; null if it was read since, or if requests are not
+    /// known.
+    pub unread_since: Option<String>,
+    /// The number of days since then.
+    pub unread_days: Option<u32>,
+    /// Its views that logs name.
+    pub views: Vec<ViewReads>,
+}
+
+/// A view that logs name. Dropping one of several builds the index of all others again: `recliner preflight` says what
+/// that costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ViewReads {
+    /// Its name.
+    pub view: String,
+    /// The last day on which it was read.
+    pub last_read: Option<String>,
+    /// Reads a day, over the latest 30 days with a log.
+    pub reads_per_day: Option<f64>,
+    /// The classes of clients that read it.
+    pub readers: Vec<String>,
+}
+
+impl Indexes {
+    /// The largest indexes, at most `limit`, of one database or of all.
+    pub fn of(plan: &Plan, reads: &Reads, db: Option<&str>, limit: usize, now: Moment) -> Self {
+        let snapshot = &plan.snapshot;
+        let is_index = |it: &TargetRef<'_>| {
+            matches!(it.kind(), TargetKind::View | TargetKind::Search) && !it.is_part()
+        };
+        let wanted = snapshot.targets().filter(is_index);
+        let mut indexes: Vec<TargetRef<'_>> =
+            wanted.filter(|it| db.is_none_or(|db| it.db_name().db == db)).collect();
+        let total = indexes.len();
+        indexes.sort_by_key(|it| std::cmp::Reverse((it.file_bytes(), std::cmp::Reverse(it.ix()))));
+        indexes.truncate(limit);
+        let covered = covered_days(reads, snapshot, now);
+        let survey = Survey::of(snapshot, now);
+        let dbs: BTreeSet<DbIx> = indexes.iter().map(|it| it.db()).collect();
+        let views_of = |db| survey.views_of(db).filter_map(|row| snapshot.target_at(row));
+        let doubled = dbs.into_iter().flat_map(|db| duplicates(views_of(db)));
+        let doubled: HashMap<TargetIx, TargetRef<'_>> =
+            doubled.map(|it| (it.index.ix(), it.other)).collect();
+        let lines = indexes.iter().map(|index| {
+            let also_in = doubled.get(&index.ix()).and_then(|it| it.view()?.designs.first());
+            IndexLine {
+                also_in: also_in.map(ToString::to_string),
+                build_seconds: rebuild_seconds(plan, &survey, *index).map(SpreadLine::from),
+                ..IndexLine::of(*index, reads, covered, now)
+            }
+        });
+        Self {
+            generated_at: now.rfc3339(),
+            says: coverage(reads, covered, now),
+            covered_since: covered.map(|(first, _)| date(first)),
+            covered_until: covered.map(|(_, last)| date(last)),
+            problems: reads.problems.clone(),
+            total,
+            indexes: lines.collect(),
+        }
+    }
+}
+
+/// What the logs cover.
+fn coverage(reads: &Reads, covered: Option<(Day, Day)>, now: Moment) -> String {
+    if reads.sources.is_empty() {
+        return "No access log is followed, so who reads the indexes is unknown: name the logs in reads.logs.".to_owned();
+    }
+    match covered {
+        None => "The logs do not cover all nodes without a gap until yesterday, so an index without reads may have readers.".to_owned(),
+        Some((first, last)) => {
+            let days = last.since(first) + 1;
+            let until = if Day::of(now.unix()).since(last) <= 1 { "yesterday".to_owned() } else { date(last) };
+            format!("The logs cover all nodes without a gap from {} until {until}: {}.", date(first), counted(days.into(), "day", "days"))
+        }
+    }
+}
+
+impl IndexLine {
+    fn of(
+        index: TargetRef<'_>,
+        reads: &Reads,
+        covered: Option<(Day, Day)>,
+        now: Moment,
+    ) -> Self {
+        let asked = AskedIndex::of(index);
+        let readers = reads.readers(asked.whole(), now);
+        let unread = reads.unread(asked.whole(), covered, now);
+        let named = match &asked.search {
+            None => reads.views(asked.db, &asked.designs),
+            Some(_) => BTreeSet::new(),
+        };
+        let views = named.into_iter().take(MAX_VIEWS).map(|view| {
+            let Readers { last, per_day, classes } = reads.readers(asked.view(view), now);
+            ViewReads {
+                view: view.to_owned(),
+                last_read: last.map(date),
+                reads_per_day: per_day,
+                readers: names_of(&classes),
+            }
+        });
+        Self {
+            id: index.id().to_string(),
+            kind: index.kind().label().into(),
+            db: asked.db.to_owned(),
+            ddocs: asked.designs.iter().map(|design| (*design).to_owned()).collect(),
+            also_in: None,
+            file_bytes: index.file_bytes(),
+            reclaimable_bytes: index.reclaimable_bytes(),
+            build_seconds: None,
+            view_count: index.view().map(|view| view.functions.len()).filter(|count| *count > 0),
+            last_read: readers.last.map(date),
+            reads_per_day: readers.per_day,
+            readers: names_of(&readers.classes),
+            unread_since: unread.map(|(since, _)| date(since)),
+            unread_days: unread.map(|(_, days)| days),
+            views: views.collect(),
+        }
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.db, self.ddocs.join(", "))
+    }
+}
+
+fn names_of(classes: &BTreeSet<Class>) -> Vec<String> {
+    classes.iter().map(|class| class.label().to_owned()).collect()
+}

@@ -1,0 +1,50 @@
+//! Single values by name, whose content is not interpreted here.
+
+use super::tables::{JournalReadError, META, META_READS_PREFIX};
+use redb::{Database, Error, ReadTransaction};
+
+/// Values by name; one without content is removed.
+pub type NamedValues = Vec<(String, Option<Vec<u8>>)>;
+
+/// Stores them in one transaction.
+pub(super) fn save(database: &Database, values: &NamedValues) -> Result<(), Error> {
+    let tx = database.begin_write()?;
+    {
+        let mut meta = tx.open_table(META)?;
+        for (name, value) in values {
+            match value {
+                Some(bytes) => meta.insert(name.as_str(), bytes.as_slice())?,
+                None => meta.remove(name.as_str())?,
+            };
+        }
+    }
+    Ok(tx.commit()?)
+}
+
+/// Calls `see` with the reads of each day, oldest first, whose name follows the prefix.
+pub(super) fn read_days(
+    tx: &ReadTransaction,
+    mut see: impl FnMut(&str, &[u8]),
+) -> Result<(), JournalReadError> {
+    let meta = tx.open_table(META)?;
+    for entry in meta.range(META_READS_PREFIX..)? {
+        let (name, bytes) = entry?;
+        let Some(rest) = name.value().strip_prefix(META_READS_PREFIX) else { break };
+        see(rest, bytes.value());
+    }
+    Ok(())
+}
+
+/// The reads of days, by the name that follows the prefix, as far as they are stored.
+pub(super) fn read_named(
+    tx: &ReadTransaction,
+    names: &[String],
+) -> Result<Vec<Option<Vec<u8>>>, JournalReadError> {
+    let meta = tx.open_table(META)?;
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        let bytes = meta.get(format!("{META_READS_PREFIX}{name}").as_str())?;
+        found.push(bytes.map(|bytes| bytes.value().to_vec()));
+    }
+    Ok(found)
+}
