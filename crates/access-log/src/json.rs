@@ -71,9 +71,9 @@ struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Takes what an object within the line has, as Caddy writes the request and its headers.
     fn add(&mut self, inner: Self) {
-        self.method = inner.method.or(self.method.take());
-        self.path = inner.path.or(self.path.take());
-        self.agent = inner.agent.or(self.agent.take());
+        self.method = inner.method.or_else(|| self.method.take());
+        self.path = inner.path.or_else(|| self.path.take());
+        self.agent = inner.agent.or_else(|| self.agent.take());
     }
 
     fn set(&mut self, name: &str, value: Value<'a>) {
@@ -96,12 +96,9 @@ impl<'a> Fields<'a> {
                 self.status = line::number(text.as_bytes());
             }
             "method" | "request_method" | "RequestMethod" => self.method = Some(text),
-            "request_uri" | "RequestPath" | "uri" | "path" => {
-                // nginx's `uri` is decoded, and its `request_uri` is not.
-                if name != "uri" || self.path.is_none() {
-                    self.path = Some(text);
-                }
-            }
+            // nginx's `uri` is decoded, and its `request_uri` is not.
+            "uri" if self.path.is_some() => {}
+            "request_uri" | "RequestPath" | "uri" | "path" => self.path = Some(text),
             "request" => self.request = Some(text),
             "http_user_agent" | "user_agent" | "request_User-Agent" | "User-Agent" => {
                 self.agent = Some(text);

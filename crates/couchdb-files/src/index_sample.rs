@@ -439,7 +439,8 @@ mod tests {
     use super::*;
 
     /// CouchDB 3.5.2, on a machine with two busy cores.
-    const PACE: BuildPace = BuildPace { queue_bytes: 10e6, docs_per_node: 2.0, docs_per_row: 0.2, min_lists: 1.0 };
+    const PACE: BuildPace =
+        BuildPace { queue_bytes: 10e6, docs_per_node: 2.0, docs_per_row: 0.2, min_lists: 1.0 };
 
     /// A number without order.
     fn mixed(number: u64) -> u64 {
