@@ -69,6 +69,8 @@ pub struct BuildPace {
     pub docs_per_node: f64,
     /// Documents that are mapped in the time in which a row is prepared for writing.
     pub docs_per_row: f64,
+    /// The fewest lists of documents that are written together, of [`LIST`] each.
+    pub min_lists: f64,
 }
 
 /// The bytes of an index, for each document of the database that is not deleted.
@@ -197,7 +199,8 @@ impl IndexSample {
         // What waits to be written has the text of the rows.
         let emitted: f64 = self.places.iter().map(|it| it.bytes).sum();
         let waiting = (pace.queue_bytes / (emitted / sampled + WAITING_BYTES)).max(LIST);
-        let (mut built, mut done, mut batch) = (0.0, 0.0, LIST);
+        let least = (LIST * pace.min_lists).min(waiting);
+        let (mut built, mut done, mut batch) = (0.0, 0.0, least);
         while done < docs_per_file {
             // Of very large files, one batch stands for several.
             let times = ((docs_per_file - done) / (batch * POINTS)).max(1.0);
@@ -212,7 +215,7 @@ impl IndexSample {
             done += docs * times;
             // What was mapped while this was written is written next.
             let mapped = pace.docs_per_node * nodes + pace.docs_per_row * rows;
-            batch = ((mapped / LIST).ceil() * LIST).clamp(LIST, waiting);
+            batch = ((mapped / LIST).ceil() * LIST).clamp(least, waiting);
         }
         Some(IndexBytes { compacted, built: (built / docs_per_file).max(compacted) })
     }
@@ -436,7 +439,7 @@ mod tests {
     use super::*;
 
     /// CouchDB 3.5.2, on a machine with two busy cores.
-    const PACE: BuildPace = BuildPace { queue_bytes: 10e6, docs_per_node: 2.0, docs_per_row: 0.2 };
+    const PACE: BuildPace = BuildPace { queue_bytes: 10e6, docs_per_node: 2.0, docs_per_row: 0.2, min_lists: 1.0 };
 
     /// A number without order.
     fn mixed(number: u64) -> u64 {
