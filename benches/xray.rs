@@ -1,7 +1,6 @@
 //! X-rays of real files, without a limit of the rate: megabytes in a second of one core.
 //!
-//! `RECLINER_BENCH_XRAY` names the files, separated by colons; those of CouchDB's own benchmarks are of
-//! documents of 1 KiB, of tiny ones, and of attachments.
+//! `RECLINER_BENCH_XRAY` names the files, separated by colons.
 
 use recliner::datadir::{ReadPace, xray_file};
 use std::{env, io::Write as _, path::Path};

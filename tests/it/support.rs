@@ -311,9 +311,9 @@ impl Rig {
 
     /// Starts the task that works out advice, once.
     pub(crate) fn start_advice(&mut self) -> AdviceHandle {
-        let (settings, histories) =
-            (watch::channel(Arc::default()), watch::channel(Arc::default()));
-        self.watch.start_advice(settings.1, histories.1, &mut self.tasks)
+        let settings = watch::channel(Arc::default()).1;
+        let booked = (watch::channel(Arc::default()).1, watch::channel(Arc::default()).1);
+        self.watch.start_advice(settings, booked, &mut self.tasks)
     }
 
     /// Sweeps once more and returns the resulting plan.
