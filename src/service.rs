@@ -21,7 +21,7 @@ pub use tidy::{TidyEnd, TidyEvent, TidyReport, TidyScope};
 use crate::{
     act::job_state::Recovery,
     config::{self, Loaded, Problems},
-    feeds::feed_server,
+    feeds::feed_server::{self, FeedHandle},
     model::{records::JournalFailure, settings::Settings},
     plan::disk::SpaceMeter,
     serve::http::{self, Command, ConfigStatus, ProcessInfo},
@@ -229,18 +229,16 @@ impl Service {
         let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
         let node_settings = monitor.start_node_settings(takeover.takeovers.clone(), &mut tasks);
         let reads = monitor.start_reads(journal.clone(), &mut tasks);
-        let histories = (ledger.histories, reads.clone());
-        let advice = monitor.start_advice(node_settings.clone(), histories, &mut tasks);
+        let advice = monitor.start_advice(
+            node_settings.clone(),
+            (ledger.histories, reads.clone()),
+            &mut tasks,
+        );
         let seed = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = monitor.start_warmer(Some(journal.clone()), seed, &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
         let limits = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
-        let (feed_task, feed) = feed_server::FeedServerTask::new(
-            journal.clone(),
-            limits.max_feed_readers(),
-            stop.clone(),
-        );
-        tasks.spawn("feed", feed_task.run());
+        let feed = start_feed_server(&journal, &limits, &stop, &mut tasks);
         let changes = monitor.start_feed_client(Some(journal.clone()), &mut tasks);
         let couchdb = monitor.start_operator_log(&mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
@@ -421,6 +419,18 @@ impl Service {
         self.config.send_replace(Arc::new(status));
         Ok(changes.iter().map(|change| change.key).collect())
     }
+}
+
+fn start_feed_server(
+    journal: &Journal,
+    limits: &http::ConnectionLimits,
+    stop: &CancellationToken,
+    tasks: &mut TaskSet,
+) -> FeedHandle {
+    let readers = limits.max_feed_readers();
+    let (task, feed) = feed_server::FeedServerTask::new(journal.clone(), readers, stop.clone());
+    tasks.spawn("feed", task.run());
+    feed
 }
 
 fn allowed(settings: &Settings) -> http::Allow {

@@ -70,7 +70,7 @@ impl ReadLog {
 fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     Ok(match LogFile::open(path)? {
         LogFile::Plain(file) => Box::new(file),
-        LogFile::Compressed(text) => Box::new(text),
+        LogFile::Compressed(text) => text,
     })
 }
 
@@ -78,7 +78,7 @@ fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
 #[derive(Debug)]
 pub(super) enum LogFile {
     Plain(BufReader<File>),
-    Compressed(BufReader<MultiGzDecoder<BufReader<File>>>),
+    Compressed(Box<BufReader<MultiGzDecoder<BufReader<File>>>>),
 }
 
 impl LogFile {
@@ -86,7 +86,7 @@ impl LogFile {
         let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(path)?);
         Ok(if file.fill_buf()?.starts_with(&GZIP) {
             let text = MultiGzDecoder::new(file);
-            Self::Compressed(BufReader::with_capacity(BUFFER_BYTES, text))
+            Self::Compressed(Box::new(BufReader::with_capacity(BUFFER_BYTES, text)))
         } else {
             Self::Plain(file)
         })

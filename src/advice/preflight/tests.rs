@@ -428,7 +428,7 @@ fn deployment_of_one_document_costs_what_the_document_costs() {
     let (sibling, old) = (named("sibling", "s"), named("by_day", "old"));
     let plan = deployed(&[(&sibling, 100), (&old, 200)], 3_000);
     let new = named("by_day", "new");
-    let found = rehearsed(&plan, &[new.clone()], &[&sibling, &old]);
+    let found = rehearsed(&plan, std::slice::from_ref(&new), &[&sibling, &old]);
     let present = PresentDesign::Known(Box::new(old));
     let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
     let inputs = PreflightInputs {

@@ -68,7 +68,7 @@ impl Inside {
         // Facts that are older than the X-ray are of a smaller file.
         let is_later = facts.measured_at.is_none_or(|measured| measured.at >= self.at);
         let has_shrunk = facts.file_bytes.get().is_some_and(|file| file < self.file_bytes);
-        !is_replaced && !(is_later && has_shrunk)
+        !(is_replaced || is_later && has_shrunk)
     }
 
     /// Whether a compaction freed so much more or less than this X-ray had promised that it was

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 #[derive(Debug)]
 pub(in crate::serve) enum Predicted {
     /// For one document.
-    Document(Preflight),
+    Document(Box<Preflight>),
     /// For several.
     Deployment(Rehearsal),
 }

@@ -39,7 +39,7 @@ pub(super) async fn ask(
                 None => {
                     let asked = given.clone();
                     let answer = preflight::predict(&state, &turn, move || question(&asked)).await;
-                    answer.map(console::Predicted::Document)
+                    answer.map(|answer| console::Predicted::Document(Box::new(answer)))
                 }
             };
             answered(&state, answer, |answer| console::preflight(&given, Some(answer)))

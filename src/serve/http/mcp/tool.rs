@@ -150,10 +150,7 @@ fn with_definitions(schema: Value, components: &Value) -> JsonObject {
     if !definitions.is_empty() {
         whole["$defs"] = definitions.into();
     }
-    match whole {
-        Value::Object(object) => object,
-        _ => JsonObject::new(),
-    }
+    whole.as_object_mut().map(std::mem::take).unwrap_or_default()
 }
 
 /// The value with references to `$defs`, in which what they name is collected.
