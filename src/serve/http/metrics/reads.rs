@@ -11,7 +11,7 @@ use wall_clock::Moment;
 
 families! {
     INDEX_LAST_READ: Gauge Seconds "recliner_index_last_read_timestamp_seconds" ["db", "ddoc"]
-        "The day on which a log last shows a read of the view index; only for indexes of the exported databases.";
+        "Unix time of the last day on which a log shows a read of the view index, in seconds; for exported databases.";
 }
 
 pub(super) fn write(writer: &mut Writer, snapshot: &Snapshot, reads: &Reads, now: Moment) {
