@@ -30,7 +30,7 @@ use crate::{
     table::{DbIx, Snapshot, TargetRef},
     text::listed,
 };
-use couchdb_names::Signature;
+use couchdb_names::{Signature, design_name};
 use design::Difference;
 use index_size::KeptViews;
 use measured::MeasuredRows;
@@ -350,7 +350,7 @@ const BUILT_BY_QUERY: &str =
 /// The commands to paste, one after the other.
 fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
     let (db, design) = (found.db.as_str(), found.design.as_str());
-    let name = design.strip_prefix("_design/").unwrap_or(design);
+    let name = design_name(design);
     let target = format!("{db}/{design}");
     let mut remedy = Vec::new();
     if found.kind == BuildKind::Rebuild {

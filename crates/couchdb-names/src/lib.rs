@@ -26,6 +26,11 @@ pub use segment::encode_part;
 pub use signature::{ParseSignatureError, Signature};
 pub use version::{Build, ParseVersionError, Version};
 
+/// The name of a design document: its id without `_design/`, which people leave out.
+pub fn design_name(id: &str) -> &str {
+    id.strip_prefix("_design/").unwrap_or(id)
+}
+
 /// Compiles and runs the examples of the crate's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -75,7 +75,7 @@ fn builds(plan: &Planned, width: u16) -> String {
 /// An index by its database and design document; a search index also has a name of its own.
 fn index_name(index: &BuildLine) -> String {
     let design = printable(&index.ddoc);
-    let name = design.strip_prefix("_design/").unwrap_or(&design);
+    let name = couchdb_names::design_name(&design);
     let own = index.name.as_deref().map(|own| format!("/{}", printable(own)));
     shortened(&format!("{}/{name}{}", printable(&index.db), own.unwrap_or_default()))
 }

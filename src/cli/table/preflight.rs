@@ -33,7 +33,7 @@ pub(in crate::cli) fn rehearsal(answer: &Rehearsal, width: u16) -> String {
         text.push('\n');
         let grid = Grid::of(width, &lines)
             .text("step", |(step, _, _)| step.clone())
-            .text("document", |(_, design, _)| printable(design));
+            .text("document", |(_, design, _)| printable(couchdb_names::design_name(design)));
         let node = |of: fn(&PreflightNode) -> String| {
             move |(_, _, node): &(String, String, PreflightNode)| of(node)
         };

@@ -17,7 +17,7 @@ pub(in crate::serve) fn indexes(given: &Given, found: &Result<Indexes, String>) 
             @if found.indexes.is_empty() { p.quiet { "No index is known." } } @else { (table(found)) }
             p.quiet {
                 @if found.total > found.indexes.len() { "The " (count(found.indexes.len())) " largest of " (count(found.total)) ". " }
-                "A query of Mango counts for all indexes of Mango in its database. "
+                "A Mango query counts as a read of every Mango index of its database. "
                 a href=(given.link("api/v1/indexes", &[])) { "As JSON" }
             }
         },

@@ -88,7 +88,7 @@ fn nearest(plan: &Plan, text: &str, with_designs: bool) -> Option<String> {
         let views = target.view().filter(|_| with_designs && !target.is_part());
         for design in views.iter().flat_map(|view| view.designs.iter()) {
             // People omit `_design/`, or the database.
-            let name = design.strip_prefix("_design/").unwrap_or(design);
+            let name = couchdb_names::design_name(design);
             let (short, whole) = (format!("{db}/{name}"), format!("{db}/{design}"));
             let like = [&whole, &short, &**design, name].map(similarity);
             offer(like.into_iter().fold(0.0, f64::max), &|| whole.clone());

@@ -16,6 +16,7 @@ use crate::{
     table::DbIx,
     text::{Label, counted, listed, size::format_size_short},
 };
+use couchdb_names::design_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -235,7 +236,15 @@ impl Rehearsal {
             "Deploying {count} to {} builds {indexes} {time}. One after the other, each compacted and cleaned up before the next, {fit}.",
             self.db
         );
-        if self.steps.len() < 2 { first } else { format!("{first} {}", self.all_at_once()) }
+        let is_free_space_known =
+            self.steps.iter().flat_map(|it| &it.nodes).any(|it| it.free_bytes.is_some());
+        match self.steps.len() {
+            0 | 1 => first,
+            _ if !is_free_space_known => {
+                format!("{first} The free space of the nodes is not known (headroom.volumes).")
+            }
+            _ => format!("{first} {}", self.all_at_once()),
+        }
     }
 
     fn all_at_once(&self) -> String {
@@ -328,18 +337,25 @@ impl Rehearsal {
         self.documents.iter().map(says).collect()
     }
 
-    /// What the numbers rest on, once if several documents say the same.
+    /// What the numbers rest on, after the names of the documents of which that is true, unless it
+    /// is of all.
     pub fn rests_on(&self) -> Vec<String> {
-        let mut lines: Vec<String> = Vec::new();
+        let mut lines: Vec<(String, Vec<String>)> = Vec::new();
         for step in &self.steps {
             let cost = self.documents.iter().find(|it| it.cost.design == step.design);
             for line in cost.into_iter().flat_map(|it| it.cost.rests_on()) {
-                if !lines.contains(&line) {
-                    lines.push(line);
+                let name = design_name(&step.design).to_owned();
+                match lines.iter_mut().find(|(other, _)| *other == line) {
+                    Some((_, names)) => names.push(name),
+                    None => lines.push((line, vec![name])),
                 }
             }
         }
-        lines
+        let lines = lines.into_iter().map(|(line, names)| match names.len() {
+            all if all == self.steps.len() => line,
+            _ => format!("{}: {line}", listed(&names)),
+        });
+        lines.collect()
     }
 
     /// Each step on each node, with the step's number, for a table.
