@@ -98,12 +98,12 @@ async fn read_sample(
         return None;
     }
     let read = read_docs(client, db, size, now.unix()).await;
-    let problem = match &read {
-        Ok(sample) => sample.problem.clone(),
-        Err(why) => Some(why.clone()),
-    };
-    if let Some(why) = problem {
-        print_note(&format!("not all of the sample of documents was read: {why}"));
+    match &read {
+        Ok(DocSample { problem: None, .. }) => {}
+        Ok(DocSample { problem: Some(why), .. }) => {
+            print_note(&format!("not all of the sample of documents was read: {why}"));
+        }
+        Err(why) => print_note(&format!("no document was read, so the ranges are wide: {why}")),
     }
     read.ok()
 }
