@@ -79,6 +79,8 @@ pub struct ReadsTask {
     peer_problems: Vec<String>,
     /// What is not stored yet.
     waiting: LogReads,
+    /// How far logs were read, as it is stored.
+    stored: Vec<u8>,
     save_at: Instant,
 }
 
@@ -95,6 +97,7 @@ impl ReadsTask {
             peers: BTreeMap::new(),
             peer_problems: Vec::new(),
             waiting: LogReads::default(),
+            stored: Vec::new(),
             save_at: Instant::now(),
         };
         (task, reads)
@@ -142,8 +145,8 @@ impl ReadsTask {
         };
         self.inputs.journal.for_each_day_of_reads(see).await?;
         self.own = std::mem::take(&mut *loaded.lock().unwrap_or_else(PoisonError::into_inner));
-        let stored = progress.unwrap_or_default();
-        let (files, known) = postcard::take_from_bytes::<Vec<u8>>(&stored).unwrap_or_default();
+        self.stored = progress.unwrap_or_default();
+        let (files, known) = postcard::take_from_bytes::<Vec<u8>>(&self.stored).unwrap_or_default();
         self.follower = Follower::resume(&files);
         self.own.known = postcard::from_bytes(known).unwrap_or_default();
         Ok(())
@@ -169,7 +172,6 @@ impl ReadsTask {
             self.save_at = Instant::now() + SAVE_INTERVAL;
             is_new = true;
             self.see_designs(today);
-            self.own.sources.values_mut().for_each(|source| source.forget(today));
             self.save().await;
             self.ask_peers(settings.peers.as_ref()).await;
         }
@@ -263,19 +265,19 @@ impl ReadsTask {
             days.push((name, postcard::to_stdvec(&day).ok()));
         }
         let today = Day::of(self.clock.now().unix());
-        let oldest = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&oldest);
-        let see = move |name: &str, _: &[u8]| {
-            if parse_name(name).is_none_or(|(day, _)| today.since(day) > KEPT_DAYS) {
-                seen.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), None));
-            }
-        };
-        self.inputs.journal.for_each_day_of_reads(see).await?;
-        days.append(&mut oldest.lock().unwrap_or_else(PoisonError::into_inner));
+        for (source, reads) in &self.own.sources {
+            let expired = reads.days.keys().filter(|day| today.since(**day) > KEPT_DAYS);
+            days.extend(expired.map(|day| (name_of(source, *day), None)));
+        }
         let mut progress = postcard::to_stdvec(&self.follower.encode()).unwrap_or_default();
         progress.extend(postcard::to_stdvec(&self.own.known).unwrap_or_default());
-        self.inputs.journal.save_reads(progress, days).await?;
+        if days.is_empty() && progress == self.stored {
+            return Ok(());
+        }
+        self.inputs.journal.save_reads(progress.clone(), days).await?;
+        self.stored = progress;
         self.waiting = LogReads::default();
+        self.own.sources.values_mut().for_each(|source| source.forget(today));
         Ok(())
     }
 }

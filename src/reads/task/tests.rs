@@ -102,6 +102,22 @@ async fn each_line_counts_once_over_restarts() {
     assert_eq!(broken, [1 << 5], "what came before the first line is not known");
 }
 
+#[tokio::test(start_paused = true)]
+async fn days_are_removed_when_they_are_no_longer_kept() {
+    let mut tasks = JoinSet::new();
+    let journal = journal(&mut tasks).await;
+    let today = Day::of(Moment::parse(NOW).unwrap().unix());
+    let name = |ago| name_of(&Source::Node("a".to_owned()), today.ago(ago));
+    let names = vec![name(KEPT_DAYS + 1), name(KEPT_DAYS)];
+    let day = Some(postcard::to_stdvec(&DayReads::default()).unwrap());
+    let days = names.iter().map(|name| (name.clone(), day.clone())).collect();
+    journal.save_reads(Vec::new(), days).await.unwrap();
+    let mut rig = Rig::start_with(journal, TaskSettings::default());
+    rig.reads.changed().await.unwrap();
+    let journal = rig.end().await;
+    assert_eq!(journal.days_of_reads(names).await.unwrap(), [None, day]);
+}
+
 /// A sidecar with this answer.
 #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
 async fn sidecar(answer: Value) -> (Address, AbortOnDropHandle<()>) {

@@ -176,7 +176,8 @@ impl Journal {
         &self,
         names: Vec<String>,
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        self.read(move |tx| named_values::read_named(tx, &names)).await
+        let names = names.into_iter().map(|name| format!("{META_READS_PREFIX}{name}"));
+        self.read(move |tx| named_values::read(tx, names)).await
     }
 
     /// Saves how far logs were read, and the reads of days by name, all or nothing; a day without content is removed.

@@ -3,8 +3,8 @@
 //! Their content is not interpreted here: [`crate::ledger`] owns it.
 
 use super::{
-    named_values::NamedValues,
-    tables::{JournalReadError, META, META_LEDGER, META_LEDGER_BUCKET_PREFIX},
+    named_values::{self, NamedValues},
+    tables::{JournalReadError, META_LEDGER, META_LEDGER_BUCKET_PREFIX},
 };
 use redb::ReadTransaction;
 
@@ -35,12 +35,7 @@ pub(super) fn read(
     tx: &ReadTransaction,
     numbers: &[u32],
 ) -> Result<Vec<(u32, Vec<u8>)>, JournalReadError> {
-    let meta = tx.open_table(META)?;
-    let mut found = Vec::new();
-    for number in numbers {
-        if let Some(bytes) = meta.get(name(*number).as_str())? {
-            found.push((*number, bytes.value().to_vec()));
-        }
-    }
-    Ok(found)
+    let found = named_values::read(tx, numbers.iter().map(|number| name(*number)))?;
+    let stored = numbers.iter().copied().zip(found);
+    Ok(stored.filter_map(|(number, bytes)| Some((number, bytes?))).collect())
 }

@@ -35,16 +35,11 @@ pub(super) fn read_days(
     Ok(())
 }
 
-/// The reads of days, by the name that follows the prefix, as far as they are stored.
-pub(super) fn read_named(
+/// The values of these names, as far as they are stored.
+pub(super) fn read(
     tx: &ReadTransaction,
-    names: &[String],
+    names: impl Iterator<Item = String>,
 ) -> Result<Vec<Option<Vec<u8>>>, JournalReadError> {
     let meta = tx.open_table(META)?;
-    let mut found = Vec::with_capacity(names.len());
-    for name in names {
-        let bytes = meta.get(format!("{META_READS_PREFIX}{name}").as_str())?;
-        found.push(bytes.map(|bytes| bytes.value().to_vec()));
-    }
-    Ok(found)
+    names.map(|name| Ok(meta.get(name.as_str())?.map(|bytes| bytes.value().to_vec()))).collect()
 }
