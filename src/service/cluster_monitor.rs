@@ -190,7 +190,8 @@ impl ClusterMonitor {
             around(current_client.subscribe());
         let (recovery, left_records) = LeftRecords::of(recovery);
         let store = Arc::clone(&state_store);
-        let reach = CouchHandles::new(current_client, settings, clock, directories);
+        let peers = sidecars(settings, clock);
+        let reach = CouchHandles::new(current_client, settings, clock, peers.clone(), directories);
         let scan = settings_channel(scan_settings(settings));
         let plan = settings_channel(plan_settings(settings));
         // A command that looks once starts no jobs, so its plan must not ramp up.
@@ -256,12 +257,12 @@ impl ClusterMonitor {
             pressure_settings: pressure,
             pressures,
             takeover_settings: settings_channel(takeover::TakeoverSettings::from(settings)),
-            xray_settings: settings_channel(xray_settings(settings, clock)),
+            xray_settings: settings_channel(xray_settings(settings, peers.clone())),
             warmer_settings: settings_channel(warmer::WarmerSettings::from(settings)),
             feed_client_settings: latest::channel(settings.follow).0,
             advice_settings: latest::channel(settings.advice).0,
             remedy_settings: latest::channel(RemedySettings::from(settings)).0,
-            reads_settings: latest::channel(reads_settings(settings, clock)).0,
+            reads_settings: latest::channel(reads_settings(settings, peers)).0,
             store,
             left_records,
             disks,
@@ -501,7 +502,8 @@ impl ClusterMonitor {
             // An open feed stays open unless the access to CouchDB changed.
             self.handles.feeds.send_replace(Arc::new(self.client.clone()));
         }
-        self.handles.replace(&self.client, new, self.clock);
+        let peers = sidecars(new, self.clock);
+        self.handles.replace(&self.client, new, self.clock, peers.clone());
         self.scan_settings.send_replace(Arc::new(scan_settings(new)));
         self.plan_settings.send_replace(Arc::new(plan_settings(new)));
         self.job_state_settings.send_replace(Arc::new(follow_settings(new)));
@@ -509,11 +511,11 @@ impl ClusterMonitor {
             .send_replace(Arc::new(disk::DiskSettings::of(new, datadir::directory_owner)));
         self.pressure_settings.send_replace(Arc::new(new.pressure));
         self.takeover_settings.send_replace(Arc::new(takeover::TakeoverSettings::from(new)));
-        self.xray_settings.send_replace(Arc::new(xray_settings(new, self.clock)));
+        self.xray_settings.send_replace(Arc::new(xray_settings(new, peers.clone())));
         self.warmer_settings.send_replace(Arc::new(warmer::WarmerSettings::from(new)));
         self.advice_settings.send_replace(new.advice);
         self.remedy_settings.send_replace(new.into());
-        self.reads_settings.send_replace(reads_settings(new, self.clock));
+        self.reads_settings.send_replace(reads_settings(new, peers));
         self.feed_client_settings
             .send_if_modified(|follow| std::mem::replace(follow, new.follow) != new.follow);
         Ok(())
@@ -548,7 +550,7 @@ fn build_source(
     client: &Client,
     settings: &Settings,
     clock: Clock,
-    directories: Option<Arc<dyn Directories>>,
+    elsewhere: Vec<Arc<dyn Directories>>,
 ) -> Arc<dyn Source> {
     let http = HttpSettings {
         requests_in_flight: settings.couchdb.requests_in_flight,
@@ -561,9 +563,7 @@ fn build_source(
     }
     let files = local_directories(settings)
         .map(|(node, directories)| FilesSource::new(&node, directories, clock));
-    let peers = sidecars(settings, clock).map(|peers| Arc::new(peers) as Arc<dyn Directories>);
     let has_couchdb = !settings.couchdb.urls.is_empty();
-    let elsewhere = peers.into_iter().chain(directories).collect();
     Arc::new(Sources { http: has_couchdb.then_some(http), files, elsewhere })
 }
 
@@ -581,16 +581,16 @@ fn sidecars(settings: &Settings, clock: Clock) -> Option<PeersSource> {
     })
 }
 
-fn xray_settings(settings: &Settings, clock: Clock) -> XraySettings {
+fn xray_settings(settings: &Settings, peers: Option<PeersSource>) -> XraySettings {
     XraySettings {
         local: local_directories(settings).map(|(node, files)| (node.into(), files)),
-        peers: sidecars(settings, clock).map(Arc::new),
+        peers: peers.map(Arc::new),
         bytes_per_second: settings.files.xray_rate,
     }
 }
 
-fn reads_settings(settings: &Settings, clock: Clock) -> TaskSettings {
-    TaskSettings { reads: settings.reads.clone(), peers: sidecars(settings, clock) }
+fn reads_settings(settings: &Settings, peers: Option<PeersSource>) -> TaskSettings {
+    TaskSettings { reads: settings.reads.clone(), peers }
 }
 
 /// The login for sidecars with users: the same one that commands use for a running recliner.

@@ -6,7 +6,7 @@ use crate::{
     feeds::feed_client,
     model::settings::Settings,
     plan::pressure,
-    sources::inventory::{Directories, Source},
+    sources::inventory::{Directories, PeersSource, Source},
 };
 use couchdb_client::Client;
 use std::sync::Arc;
@@ -32,11 +32,18 @@ impl CouchHandles {
         current: latest::Sender<Client>,
         settings: &Settings,
         clock: Clock,
+        peers: Option<PeersSource>,
         directories: Option<Arc<dyn Directories>>,
     ) -> Self {
         let client = current.borrow().clone();
         Self {
-            source: latest::channel(build_source(&client, settings, clock, directories.clone())).0,
+            source: latest::channel(build_source(
+                &client,
+                settings,
+                clock,
+                elsewhere(peers, directories.clone()),
+            ))
+            .0,
             probe: latest::channel(Arc::new(client.clone()) as Arc<dyn pressure::Probe>).0,
             compaction_api: latest::channel(Arc::new(client.clone()) as Arc<dyn CompactionApi>).0,
             feeds: latest::channel(Arc::new(client.clone()) as Arc<dyn feed_client::ChangeFeeds>).0,
@@ -50,13 +57,28 @@ impl CouchHandles {
         }
     }
 
-    pub(super) fn replace(&self, client: &Client, settings: &Settings, clock: Clock) {
-        let directories = self.directories.clone();
+    pub(super) fn replace(
+        &self,
+        client: &Client,
+        settings: &Settings,
+        clock: Clock,
+        peers: Option<PeersSource>,
+    ) {
+        let elsewhere = elsewhere(peers, self.directories.clone());
         self.client.send_replace(client.clone());
-        self.source.send_replace(build_source(client, settings, clock, directories));
+        self.source.send_replace(build_source(client, settings, clock, elsewhere));
         self.probe.send_replace(Arc::new(client.clone()));
         self.compaction_api.send_replace(Arc::new(client.clone()));
         self.config_api.send_replace(Arc::new(client.clone()));
         self.index_build_api.send_replace(Arc::new(client.clone()));
     }
+}
+
+/// The directories of other nodes: those that sidecars read, and others.
+fn elsewhere(
+    peers: Option<PeersSource>,
+    directories: Option<Arc<dyn Directories>>,
+) -> Vec<Arc<dyn Directories>> {
+    let peers = peers.map(|peers| Arc::new(peers) as Arc<dyn Directories>);
+    peers.into_iter().chain(directories).collect()
 }
