@@ -403,11 +403,14 @@ pub(super) fn known_scope(plan: &Plan, scope: &RunScope) -> Result<(), ApiError>
     match scope {
         RunScope::All => Ok(()),
         RunScope::Node(name) => known_node(plan, name),
-        RunScope::Database(name) => {
-            let is_known = plan.snapshot.databases().any(|(_, db)| db.db == name);
-            is_known.then_some(()).ok_or_else(|| ApiError::absent(report::no_database(plan, name)))
-        }
+        RunScope::Database(name) => known_database(plan, name),
     }
+}
+
+/// Checks that there is a database of this name.
+pub(super) fn known_database(plan: &Plan, name: &str) -> Result<(), ApiError> {
+    let is_known = plan.snapshot.databases().any(|(_, db)| db.db == name);
+    is_known.then_some(()).ok_or_else(|| ApiError::absent(report::no_database(plan, name)))
 }
 
 fn known_channel(plan: &Plan, name: &str) -> Result<(), ApiError> {

@@ -5,14 +5,14 @@
 //! page of another site cannot begin it, because the body is JSON.
 
 use super::{
-    admin::{parse_object, read_question},
+    admin::{known_database, parse_object, read_question},
     answer::Answer,
     error::ApiError,
     route::{self, Route},
     state::AppState,
     turn::in_turn,
 };
-use crate::{serve::report, sources::xray::DatabaseXray};
+use crate::sources::xray::DatabaseXray;
 use axum::{
     extract::{self, Request},
     routing::post,
@@ -82,9 +82,5 @@ pub(super) async fn begin_xray(state: &AppState, db: &str) -> Result<(), ApiErro
 
 async fn check_database(state: &AppState, db: &str) -> Result<(), ApiError> {
     let db = db.to_owned();
-    in_turn(state, move |plan| {
-        let is_known = plan.snapshot.targets().any(|target| target.db_name().db == db);
-        if is_known { Ok(()) } else { Err(ApiError::absent(report::no_database(&plan, &db))) }
-    })
-    .await
+    in_turn(state, move |plan| known_database(&plan, &db)).await
 }

@@ -96,10 +96,10 @@ impl ApiTool {
             Parameters::Body(arguments.into())
         } else {
             let pairs = arguments.into_iter().filter(|(_, value)| !value.is_null());
-            let mut pairs = pairs
-                .map(|(name, value)| Ok((query_text(&name, &value)?, name)))
-                .map(|pair: Result<_, String>| pair.map(|(value, name)| (name, value)))
-                .collect::<Result<BTreeMap<_, _>, _>>()?;
+            let text = |(name, value): (String, Value)| {
+                query_text(&name, &value).map(|value| (name, value))
+            };
+            let mut pairs = pairs.map(text).collect::<Result<BTreeMap<_, _>, _>>()?;
             if self.tool.input_schema["properties"].get("limit").is_some() {
                 pairs.entry("limit".to_owned()).or_insert_with(|| LIMIT.to_owned());
             }
