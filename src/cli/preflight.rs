@@ -8,7 +8,8 @@ use super::{
     address::{UNKNOWN_URL, address},
     args::{PreflightArgs, SourceArgs},
     output::print_note,
-    printable, read_once,
+    printable,
+    read_once::{self, ClusterReading, Connected},
     service_client::ServiceClient,
     table,
 };
@@ -63,22 +64,17 @@ async fn rehearse_on_cluster(
     question: &RehearsalQuestion,
     size: SampleSize,
 ) -> Result<(Rehearsal, Exit), CommandError> {
-    let settings = source.load()?;
-    let reading = read_once::read_cluster(&settings, false).await?;
-    read_once::print_read_errors(&reading.status);
-    let now = Clock::System.now();
-    let resolved = question.resolve(&reading.plan, now).map_err(CommandError::failed)?;
-    let mut sample = None;
-    let read = match settings.couchdb.urls.is_empty() {
-        true => Err(ONLY_FILES.to_owned()),
-        false => {
-            let connected = read_once::connect_with(settings)?;
-            sample = read_sample(&connected.client, &question.db, size, now).await;
-            read_designs(&connected.client, &question.db).await
-        }
+    let read = ClusterRead::of(source).await?;
+    let ClusterRead { reading, now, .. } = &read;
+    let resolved = question.resolve(&reading.plan, *now).map_err(CommandError::failed)?;
+    let live = read.ask(async |client| read_designs(client, &question.db).await).await;
+    let live = LiveDesigns::of(live);
+    let with = |sample| resolved.answer(&reading.plan, &live, sample, *now);
+    let answer = match with(None) {
+        unsampled if unsampled.steps.is_empty() => unsampled,
+        _ => with(read.sample(&question.db, size).await.as_ref()),
     };
-    let live = LiveDesigns::of(read);
-    Ok((resolved.answer(&reading.plan, &live, sample.as_ref(), now), reading.exit()))
+    Ok((answer, reading.exit()))
 }
 
 impl PreflightArgs {
@@ -87,28 +83,50 @@ impl PreflightArgs {
     }
 }
 
-/// Documents of the database; says on standard error if there are fewer than wanted.
-async fn read_sample(
-    client: &Client,
-    db: &str,
-    size: SampleSize,
+/// A cluster that was read once, and what can be asked of its CouchDB.
+struct ClusterRead {
+    reading: ClusterReading,
     now: Moment,
-) -> Option<DocSample> {
-    if size.docs == 0 {
-        return None;
-    }
-    let read = read_docs(client, db, size, now.unix()).await;
-    match &read {
-        Ok(DocSample { problem: None, .. }) => {}
-        Ok(DocSample { problem: Some(why), .. }) => {
-            print_note(&format!("not all of the sample of documents was read: {why}"));
-        }
-        Err(why) => print_note(&format!("no document was read, so the ranges are wide: {why}")),
-    }
-    read.ok()
+    /// None if only files were read.
+    couchdb: Option<Connected>,
 }
 
-const ONLY_FILES: &str = "only files were read; name a CouchDB with --couchdb.url";
+impl ClusterRead {
+    async fn of(source: &SourceArgs) -> Result<Self, CommandError> {
+        let settings = source.load()?;
+        let reading = read_once::read_cluster(&settings, false).await?;
+        read_once::print_read_errors(&reading.status);
+        let couchdb = match settings.couchdb.urls.is_empty() {
+            true => None,
+            false => Some(read_once::connect_with(settings)?),
+        };
+        Ok(Self { reading, now: Clock::System.now(), couchdb })
+    }
+
+    async fn ask<T>(
+        &self,
+        read: impl AsyncFnOnce(&Client) -> Result<T, String>,
+    ) -> Result<T, String> {
+        match &self.couchdb {
+            Some(connected) => read(&connected.client).await,
+            None => Err("only files were read; name a CouchDB with --couchdb.url".to_owned()),
+        }
+    }
+
+    /// Documents of the database; says on standard error if there are fewer than wanted.
+    async fn sample(&self, db: &str, size: SampleSize) -> Option<DocSample> {
+        let connected = self.couchdb.as_ref().filter(|_| size.docs > 0)?;
+        let read = read_docs(&connected.client, db, size, self.now.unix()).await;
+        match &read {
+            Ok(DocSample { problem: None, .. }) => {}
+            Ok(DocSample { problem: Some(why), .. }) => {
+                print_note(&format!("not all of the sample of documents was read: {why}"));
+            }
+            Err(why) => print_note(&format!("no document was read, so the ranges are wide: {why}")),
+        }
+        read.ok()
+    }
+}
 
 /// The document in the file, checked before any request is sent.
 fn question(args: &PreflightArgs) -> Result<PreflightQuestion, CommandError> {
@@ -142,21 +160,17 @@ async fn ask_cluster(
     question: &PreflightQuestion,
     size: SampleSize,
 ) -> Result<(Preflight, Exit), CommandError> {
-    let settings = source.load()?;
-    let reading = read_once::read_cluster(&settings, false).await?;
-    read_once::print_read_errors(&reading.status);
-    let now = Clock::System.now();
-    let resolved = question.resolve(&reading.plan, now).map_err(CommandError::failed)?;
-    let mut sample = None;
-    let read = match settings.couchdb.urls.is_empty() {
-        true => Err(ONLY_FILES.to_owned()),
-        false => {
-            let connected = read_once::connect_with(settings)?;
-            sample = read_sample(&connected.client, &question.db, size, now).await;
-            read_design(&connected.client, &question.db, &resolved.design.id).await
-        }
+    let read = ClusterRead::of(source).await?;
+    let ClusterRead { reading, now, .. } = &read;
+    let resolved = question.resolve(&reading.plan, *now).map_err(CommandError::failed)?;
+    let id = &resolved.design.id;
+    let present = read.ask(async |client| read_design(client, &question.db, id).await).await;
+    let present = PresentDesign::of(present);
+    let with = |sample| resolved.answer(&reading.plan, &present, sample, *now);
+    let answer = match with(None) {
+        unsampled if !unsampled.builds() => unsampled,
+        _ => with(read.sample(&question.db, size).await.as_ref()),
     };
-    let answer = resolved.answer(&reading.plan, &PresentDesign::of(read), sample.as_ref(), now);
     Ok((answer, reading.exit()))
 }
 

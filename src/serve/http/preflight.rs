@@ -16,7 +16,6 @@ use super::{
 use crate::{
     advice::preflight::{LiveDesigns, PresentDesign},
     plan::Plan,
-    scan::ScanStatus,
     serve::report::{Preflight, PreflightQuestion, QuestionError, Rehearsal, RehearsalQuestion},
 };
 use axum::{
@@ -25,6 +24,7 @@ use axum::{
 };
 use serde_json::json;
 use std::sync::Arc;
+use wall_clock::Moment;
 
 /// The maximum size of a question, in bytes.
 pub(super) const MAX_BODY: usize = 2 << 20;
@@ -88,31 +88,35 @@ pub(super) async fn predict(
     turn: &Turn,
     question: impl FnOnce() -> Result<PreflightQuestion, ApiError> + Send + 'static,
 ) -> Result<Preflight, ApiError> {
-    let (now, status) = (state.clock.now(), Arc::clone(&state.status.borrow()));
-    let resolve = move |plan: Arc<Plan>| {
-        let question = question()?;
-        check_ready(&status, &plan)?;
-        let resolved = question.resolve(&plan, now).map_err(refused)?;
-        Ok((question.db, resolved))
-    };
-    let (db, resolved) = turn.work(state, resolve).await?;
+    let now = state.clock.now();
+    let resolve = PreflightQuestion::resolve;
+    let (PreflightQuestion { db, .. }, resolved) =
+        resolved((state, turn, now), question, resolve).await?;
     let present = PresentDesign::of(state.designs.design(&db, &resolved.design.id).await);
     turn.work(state, move |plan| Ok(resolved.answer(&plan, &present, None, now))).await
 }
 
-/// A database that was not read yet would look as if it did not exist.
-fn check_ready(status: &ScanStatus, plan: &Plan) -> Result<(), ApiError> {
-    if status.is_ready(plan.snapshot.version()) {
-        return Ok(());
-    }
-    Err(ApiError::not_yet("the first sweep has not ended yet; try again in a moment"))
-}
-
-fn refused(why: QuestionError) -> ApiError {
-    match why {
-        QuestionError::Design(_) => ApiError::bad(why),
-        QuestionError::NoDatabase(_) => ApiError::absent(why),
-    }
+/// A question, and what its names mean in the cluster.
+async fn resolved<Q: Send + 'static, R: Send + 'static>(
+    (state, turn, now): (&AppState, &Turn, Moment),
+    question: impl FnOnce() -> Result<Q, ApiError> + Send + 'static,
+    resolve: fn(&Q, &Plan, Moment) -> Result<R, QuestionError>,
+) -> Result<(Q, R), ApiError> {
+    let status = Arc::clone(&state.status.borrow());
+    let work = move |plan: Arc<Plan>| {
+        let question = question()?;
+        if !status.is_ready(plan.snapshot.version()) {
+            // A database that was not read yet would look as if it did not exist.
+            let why = "the first sweep has not ended yet; try again in a moment";
+            return Err(ApiError::not_yet(why));
+        }
+        let resolved = resolve(&question, &plan, now).map_err(|why| match why {
+            QuestionError::Design(_) => ApiError::bad(why),
+            QuestionError::NoDatabase(_) => ApiError::absent(why),
+        })?;
+        Ok((question, resolved))
+    };
+    turn.work(state, work).await
 }
 
 /// Predicts the cost of a deployment.
@@ -130,14 +134,10 @@ pub(super) async fn rehearse(
     turn: &Turn,
     question: impl FnOnce() -> Result<RehearsalQuestion, ApiError> + Send + 'static,
 ) -> Result<Rehearsal, ApiError> {
-    let (now, status) = (state.clock.now(), Arc::clone(&state.status.borrow()));
-    let resolve = move |plan: Arc<Plan>| {
-        let question = question()?;
-        check_ready(&status, &plan)?;
-        let resolved = question.resolve(&plan, now).map_err(refused)?;
-        Ok((question.db, resolved))
-    };
-    let (db, resolved) = turn.work(state, resolve).await?;
+    let now = state.clock.now();
+    let resolve = RehearsalQuestion::resolve;
+    let (RehearsalQuestion { db, .. }, resolved) =
+        resolved((state, turn, now), question, resolve).await?;
     let live = LiveDesigns::of(state.designs.designs(&db).await);
     turn.work(state, move |plan| Ok(resolved.answer(&plan, &live, None, now))).await
 }

@@ -323,6 +323,11 @@ impl Preflight {
         answer
     }
 
+    /// Whether an index is built.
+    pub fn builds(&self) -> bool {
+        BuildKind::from_label(&self.build).is_some_and(BuildKind::builds)
+    }
+
     fn summary(&self, kind: BuildKind) -> String {
         let name = format!("{}/{}", self.db, self.design);
         match kind {
