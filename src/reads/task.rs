@@ -33,6 +33,9 @@ use wall_clock::Clock;
 /// Interval between looks at the logs.
 const INTERVAL: Duration = Duration::from_secs(30);
 
+/// Pause before the journal is asked again, which another task claims as soon as CouchDB answers.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// Interval between saves, and between questions to other recliners.
 const SAVE_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -127,7 +130,7 @@ impl ReadsTask {
     async fn resume(&mut self) {
         while let Err(why) = self.load().await {
             tracing::debug!(%why, "the reads of indexes wait for the journal");
-            time::sleep(INTERVAL).await;
+            time::sleep(RETRY_AFTER).await;
         }
     }
 

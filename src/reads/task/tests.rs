@@ -24,16 +24,25 @@ struct Rig {
 }
 
 async fn journal(tasks: &mut JoinSet<()>) -> Journal {
+    let journal = unclaimed_journal(tasks);
+    claim(&journal).await;
+    journal
+}
+
+fn unclaimed_journal(tasks: &mut JoinSet<()>) -> Journal {
     let (_settings, settings) = watch::channel(JournalRetention::default());
     let (task, journal) = JournalTask::open(InMemory::default(), clock(), settings).unwrap();
     tasks.spawn(async move {
         let _kept = _settings;
         task.run(CancellationToken::new()).await;
     });
+    journal
+}
+
+async fn claim(journal: &Journal) {
     let cluster =
         ClusterIdentity { uuids: ["u".to_owned()].into(), nodes: ["a".to_owned()].into() };
     journal.claim(cluster).await.unwrap();
-    journal
 }
 
 fn clock() -> Clock {
@@ -100,6 +109,22 @@ async fn each_line_counts_once_over_restarts() {
     let broken: Vec<u32> =
         published.sources.values().flat_map(|it| it.days.values()).map(|it| it.broken).collect();
     assert_eq!(broken, [1 << 5], "what came before the first line is not known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn logs_are_read_as_soon_as_the_journal_is_claimed() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("couch.log");
+    fs::write(&log, lines(3)).unwrap();
+    let mut tasks = JoinSet::new();
+    let journal = unclaimed_journal(&mut tasks);
+    let mut rig = Rig::start(journal.clone(), &log);
+    time::sleep(RETRY_AFTER / 2).await;
+    assert!(rig.reads.borrow().sources.is_empty());
+    claim(&journal).await;
+    let claimed = Instant::now();
+    rig.wait_for(3).await;
+    assert!(claimed.elapsed() <= RETRY_AFTER, "{:?}", claimed.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
