@@ -3,7 +3,7 @@ use crate::{
     model::settings::work::JournalRetention,
     store::journal::{ClusterIdentity, InMemory, JournalTask},
 };
-use access_log::How;
+use access_log::{Class, How, UseKey};
 use couchdb_client::Address;
 use serde_json::{Value, json};
 use std::{fs, path::Path};
@@ -190,4 +190,37 @@ fn names_of_days_are_read_as_they_were_written() {
             < name_of(&Source::Node("a".to_owned()), Day(10))
     );
     assert_eq!(parse_name("x:node:a"), None);
+}
+
+/// What a version stores, every later one reads and writes in the same form, or converts.
+#[test]
+fn stored_reads_keep_their_form() {
+    const DAY: &[u8] = b"\xff\x81\xfc\x07\x08\x06\
+        \x02db\x09_design/d\x00\x01\x01\x01\
+        \x02db\x09_design/d\x00\x02\x02\x02\
+        \x02db\x09_design/d\x00\x03\x03\x03\
+        \x02db\x09_design/d\x00\x04\x00\x04\
+        \x02db\x09_design/d\x00\x05\x00\x05\
+        \x02db\x09_design/d\x01v\x00\x00\xac\x02";
+    const PROGRESS: &[u8] = b"\x07\x01\x07\x80\x20\xb0\xa2\x01\
+        \x01\x02db\x09_design/d\xb0\xa2\x01";
+    let used = |view: &str, how, class, count: u64| {
+        let (db, design, view) = ("db".to_owned(), "_design/d".to_owned(), view.to_owned());
+        (UseKey { db, design, view, how, class }, count)
+    };
+    let uses = [
+        used("", How::Find, Class::Browser, 1),
+        used("", How::Function, Class::Replicator, 2),
+        used("", How::Seen, Class::Library, 3),
+        used("", How::Written, Class::Unknown, 4),
+        used("", How::Refused, Class::Unknown, 5),
+        used("v", How::Read, Class::Unknown, 300),
+    ];
+    let day = DayReads { hours: 0x00ff_00ff, broken: 1 << 3, uses: uses.into() };
+    assert_eq!(postcard::from_bytes(DAY), Ok(day.clone()));
+    assert_eq!(postcard::to_stdvec(&day).unwrap(), DAY);
+    let (follower, known) = parse_progress(PROGRESS);
+    let design = ("db".to_owned(), "_design/d".to_owned());
+    assert_eq!(known, [(design, Day(20_784))].into());
+    assert_eq!(encode_progress(&follower, &known), PROGRESS);
 }
