@@ -39,6 +39,9 @@ const MAX_ANSWER: usize = 64 << 10;
 /// The most letters of an answer that are shown.
 const MAX_SHOWN: usize = 200;
 
+/// The name of the service, which alerts expect as job.
+const SERVICE: &str = "recliner";
+
 /// What a scrape records besides what it reads; the alerts about a missing recliner look for it.
 const UP: &str = "# HELP up 1 with each push, as a scrape records it.\n# TYPE up gauge\nup 1\n";
 
@@ -147,14 +150,17 @@ impl OtlpPush {
 
     fn origin(&self, settings: &OtlpSettings) -> OtlpOrigin {
         let resource = [
-            ("service.name", "recliner"),
+            ("service.name", SERVICE),
             ("service.instance.id", &self.instance),
             ("service.version", self.state.about.version),
         ];
-        let cluster = settings.cluster.iter();
+        // Not every receiver makes labels of the resource's attributes.
+        let cluster = settings.cluster.iter().map(|cluster| ("cluster", &**cluster));
+        let labels = cluster.chain([("instance", &*self.instance), ("job", SERVICE)]);
+        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         OtlpOrigin {
-            resource: resource.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
-            labels: cluster.map(|name| ("cluster".to_owned(), name.clone())).collect(),
+            resource: resource.map(owned).to_vec(),
+            labels: labels.map(owned).collect(),
             started: self.started,
             at: self.state.clock.now(),
         }
