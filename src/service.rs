@@ -199,9 +199,7 @@ impl Service {
         if let Some(problem) = config::admin_api_exposed(&settings, web.has_users()) {
             return Err(Problems::new(vec![problem]).into());
         }
-        let address = settings.web.listen_address;
-        let listener = http::listen(address).map_err(|why| StartError::Listen { address, why })?;
-        let address = listener.local_addr().unwrap_or(address);
+        let (listener, address) = listen(settings.web.listen_address)?;
         let registry = prometheus::Registry::new();
         registry.register(process_metrics::collector(clock.now())?)?;
         let stop = CancellationToken::new();
@@ -440,6 +438,13 @@ fn start_feed_server(
     let (task, feed) = feed_server::FeedServerTask::new(journal.clone(), readers, stop.clone());
     tasks.spawn("feed", task.run());
     feed
+}
+
+/// Listens on an address, and returns it with the port that the system chose if it was zero.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listener = http::listen(address).map_err(|why| StartError::Listen { address, why })?;
+    let address = listener.local_addr().unwrap_or(address);
+    Ok((listener, address))
 }
 
 /// Starts to push metrics where the settings say.

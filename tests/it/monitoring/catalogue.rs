@@ -119,8 +119,9 @@ async fn running_demo_exports_exactly_the_catalogue() {
         let known: BTreeSet<&str> = known.iter().map(String::as_str).collect();
         assert_eq!(known, *labels, "{name}");
     }
-    // Nobody backs up a demo or suspends all of it, it uses no certificate, it ranks as smoosh does, and it
-    // enforces, so that nothing is only advised; it pushes to no receiver. A forecast needs two days, and reads of indexes a log.
+    // Nobody backs up a demo or suspends all of it, it uses no certificate, it ranks as smoosh does, it pushes to no
+    // receiver, and it enforces, so that nothing is only advised. A forecast needs two days, and reads of indexes a
+    // log.
     let elsewhere = [
         "recliner_advised_reclaimable_bytes",
         "recliner_queue_rent_min",
