@@ -9,6 +9,7 @@
 
 pub mod advice;
 pub mod limits;
+pub mod otlp;
 pub(crate) mod service;
 mod volumes;
 pub mod work;
@@ -73,6 +74,8 @@ pub struct Settings {
     pub advice: advice::AdviceSettings,
     /// Which access logs tell who reads the indexes.
     pub reads: work::ReadsSettings,
+    /// Where metrics are pushed to.
+    pub otlp: otlp::OtlpSettings,
     /// What reports say besides bytes.
     pub report: work::ReportSettings,
     /// What the journal keeps, and for how long.
@@ -109,6 +112,7 @@ impl Settings {
             warmer: work::Warmer::default(),
             advice: advice::AdviceSettings::default(),
             reads: work::ReadsSettings::default(),
+            otlp: otlp::OtlpSettings::default(),
             report: work::ReportSettings::default(),
             journal: work::JournalRetention::default(),
             storage_path: Self::default_storage_path(),
