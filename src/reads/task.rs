@@ -33,8 +33,8 @@ use wall_clock::Clock;
 /// Interval between looks at the logs.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// Pause before the journal is asked again, which another task claims as soon as CouchDB answers.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Interval between questions whether the journal is claimed, which it is some seconds after a start.
+const CLAIM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval between saves, and between questions to other recliners.
 const SAVE_INTERVAL: Duration = Duration::from_secs(300);
@@ -130,7 +130,7 @@ impl ReadsTask {
     async fn resume(&mut self) {
         while let Err(why) = self.load().await {
             tracing::debug!(%why, "the reads of indexes wait for the journal");
-            time::sleep(RETRY_AFTER).await;
+            time::sleep(CLAIM_INTERVAL).await;
         }
     }
 
@@ -149,7 +149,9 @@ impl ReadsTask {
         self.inputs.journal.for_each_day_of_reads(see).await?;
         self.own = std::mem::take(&mut *loaded.lock().unwrap_or_else(PoisonError::into_inner));
         self.stored = progress.unwrap_or_default();
-        (self.follower, self.own.known) = parse_progress(&self.stored);
+        let (files, known) = postcard::take_from_bytes::<Vec<u8>>(&self.stored).unwrap_or_default();
+        self.follower = Follower::resume(&files);
+        self.own.known = postcard::from_bytes(known).unwrap_or_default();
         Ok(())
     }
 
@@ -270,7 +272,8 @@ impl ReadsTask {
             let expired = reads.days.keys().filter(|day| today.since(**day) > KEPT_DAYS);
             days.extend(expired.map(|day| (name_of(source, *day), None)));
         }
-        let progress = encode_progress(&self.follower, &self.own.known);
+        let mut progress = postcard::to_stdvec(&self.follower.encode()).unwrap_or_default();
+        progress.extend(postcard::to_stdvec(&self.own.known).unwrap_or_default());
         if days.is_empty() && progress == self.stored {
             return Ok(());
         }
@@ -280,22 +283,6 @@ impl ReadsTask {
         self.own.sources.values_mut().for_each(|source| source.forget(today));
         Ok(())
     }
-}
-
-/// Since when each design document is known, by database and id.
-type Known = BTreeMap<(String, String), Day>;
-
-/// How far logs were read, to store.
-fn encode_progress(follower: &Follower, known: &Known) -> Vec<u8> {
-    let mut progress = postcard::to_stdvec(&follower.encode()).unwrap_or_default();
-    progress.extend(postcard::to_stdvec(known).unwrap_or_default());
-    progress
-}
-
-/// What [`encode_progress`] stored; what cannot be read is nothing.
-fn parse_progress(stored: &[u8]) -> (Follower, Known) {
-    let (files, known) = postcard::take_from_bytes::<Vec<u8>>(stored).unwrap_or_default();
-    (Follower::resume(&files), postcard::from_bytes(known).unwrap_or_default())
 }
 
 /// The name of a day of a source; names sort as days do.
