@@ -82,6 +82,7 @@
 //!  feeds        CouchDB's feeds in, recliner's out
 //!  act          enforcer, follower, warmer, takeover: everything that changes CouchDB
 //!  ledger       every change of used bytes, by cause       reads    who reads the indexes, from access logs
+//!  fleet        what other recliners answer about their clusters
 //!  store        the journal and its writers
 //!  advice       what to do about the cluster: the rules and their findings
 //!  what_if      waste, writing and free space under any rules, days ahead; the scorecard of advice
@@ -154,6 +155,7 @@ pub mod config;
 mod config_format;
 pub mod datadir;
 pub mod feeds;
+pub mod fleet;
 mod import;
 mod jobs;
 pub mod ledger;

@@ -12,10 +12,9 @@ use crate::{
 };
 use bytes::Bytes;
 use clap::Args as Flags;
-use couchdb_client::Address;
+use couchdb_client::{Address, Tls};
 use reqwest::{
-    Certificate, Client, ClientBuilder, Identity, RequestBuilder, Response, StatusCode, redirect,
-    tls::Version,
+    Client, ClientBuilder, RequestBuilder, Response, StatusCode, redirect, tls::Version,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
@@ -169,36 +168,22 @@ impl ServiceLogin {
                 "--recliner.url or RECLINER_URL is not a URL of a recliner; write it without user and password, such as {DEFAULT_URL}"
             ))
         })?;
-        let authorities = match &self.ca_file {
-            Some(path) => {
-                let pem = read("--recliner.ca-file", path)?;
-                let found = Certificate::from_pem_bundle(&pem).ok().filter(|it| !it.is_empty());
-                let none = || unusable("--recliner.ca-file", path, "no certificate in PEM");
-                Some(found.ok_or_else(none)?)
-            }
-            None => None,
+        let files = Tls {
+            ca_file: self.ca_file.clone(),
+            cert_file: self.cert_file.clone(),
+            key_file: self.key_file.clone(),
         };
-        let identity = match (&self.cert_file, &self.key_file) {
-            (Some(cert), Some(key)) => {
-                let mut pem = read("--recliner.cert-file", cert)?;
-                pem.push(b'\n');
-                pem.extend(read("--recliner.key-file", key)?);
-                Some(Identity::from_pem(&pem).map_err(|_| {
-                    unusable("--recliner.cert-file", cert, "no certificate with its key in PEM")
-                })?)
-            }
-            _ => None,
-        };
-        let with_files = || {
-            let builder = match &authorities {
-                Some(authorities) => builder().tls_certs_only(authorities.clone()),
-                None => builder(),
-            };
-            match &identity {
-                Some(identity) => builder.identity(identity.clone()),
-                None => builder,
-            }
-        };
+        let files = fetch::TlsFiles::read(&files).map_err(|unusable| {
+            let flags = [
+                ("--recliner.ca-file", &self.ca_file),
+                ("--recliner.cert-file", &self.cert_file),
+                ("--recliner.key-file", &self.key_file),
+            ];
+            let names = |(_, path): &&(_, &Option<PathBuf>)| path.as_ref() == Some(&unusable.path);
+            let flag = flags.iter().find(names).map_or("", |(flag, _)| flag);
+            CommandError::usage(format!("{flag}={} {}", unusable.path.display(), unusable.why))
+        })?;
+        let with_files = || files.apply(builder());
         let client = fetch::build(with_files).map_err(|why| {
             CommandError::usage(format!("cannot set up the client for {base}: {}", causes(&why)))
         })?;

@@ -8,6 +8,7 @@
 #![expect(clippy::doc_markdown, reason = "sentences about keys are printed, not rendered")]
 
 pub mod advice;
+pub mod fleet;
 pub mod limits;
 pub(crate) mod service;
 mod volumes;
@@ -75,6 +76,8 @@ pub struct Settings {
     pub reads: work::ReadsSettings,
     /// What reports say besides bytes.
     pub report: work::ReportSettings,
+    /// Other recliners that are shown together.
+    pub fleet: fleet::FleetSettings,
     /// What the journal keeps, and for how long.
     pub journal: work::JournalRetention,
     /// The directory of the embedded database.
@@ -110,6 +113,7 @@ impl Settings {
             advice: advice::AdviceSettings::default(),
             reads: work::ReadsSettings::default(),
             report: work::ReportSettings::default(),
+            fleet: fleet::FleetSettings::default(),
             journal: work::JournalRetention::default(),
             storage_path: Self::default_storage_path(),
             web: service::WebSettings::default(),
