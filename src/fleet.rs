@@ -24,7 +24,7 @@ pub struct Fleet {
     pub is_configured: bool,
     /// The members, by address.
     pub members: Vec<Arc<Member>>,
-    /// Why a file that lists members could not be read; its last list counts.
+    /// Why a list of members could not be read; its last list counts.
     pub problems: Vec<String>,
 }
 
@@ -35,6 +35,8 @@ pub struct Member {
     pub address: Address,
     /// The name that a list gives it.
     pub name: Option<String>,
+    /// Whether the login is sent to it.
+    pub has_login: bool,
     /// What is known of it.
     pub state: MemberState,
 }

@@ -19,6 +19,8 @@ pub struct Overview {
     pub reclaimable_bytes: Option<u64>,
     /// Number of shards and views of unknown size; if there are any, the bytes are lower bounds.
     pub unmeasured: Option<u64>,
+    /// Number of nodes whose directories are not read; if there are any, `waste_bytes` lacks their unused files.
+    pub unread_directories: Option<u64>,
     /// The volume that is full first, if any is full within its forecast.
     pub full_volume: Option<String>,
     /// When that volume is full, if compaction keeps up.

@@ -35,6 +35,26 @@ pub enum Attention {
 }
 
 impl Attention {
+    /// Whether a person is needed, rather than nothing being known or wrong.
+    pub const fn needs_a_person(self) -> bool {
+        !matches!(self, Self::Unknown | Self::Nothing)
+    }
+
+    /// What is said of a number of members.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Silent => "silent",
+            Self::Refused => "refusing the login",
+            Self::Problem => "unable to work",
+            Self::CriticalAdvice => "with critical advice",
+            Self::FullSoon => "with a volume that is full within 14 days",
+            Self::Suspended => "suspended",
+            Self::Warning => "with a warning",
+            Self::Unknown => "not known yet",
+            Self::Nothing => "fine",
+        }
+    }
+
     /// Why a member needs a person.
     pub fn of(member: &Member, now: Moment) -> Self {
         match &member.state {
@@ -95,7 +115,7 @@ mod tests {
 
     fn member(name: &str, state: MemberState) -> Member {
         let address = format!("http://{name}:10984").parse().unwrap();
-        Member { address, name: Some(name.to_owned()), state }
+        Member { address, name: Some(name.to_owned()), has_login: true, state }
     }
 
     fn silent(is_refused: bool) -> MemberState {

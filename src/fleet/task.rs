@@ -2,7 +2,7 @@
 
 use super::{
     Fleet, Member, MemberAnswer, MemberState, Silence,
-    discovery::{Discovery, Found},
+    discovery::{Discovery, Fetched, Found, Listed, MAX_LIST_BYTES},
     schedule::Schedule,
 };
 use crate::{
@@ -11,7 +11,11 @@ use crate::{
     tasks::unwrap_join,
 };
 use couchdb_client::Address;
-use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    future::{BoxFuture, Fuse, FusedFuture as _, OptionFuture, join_all, ready},
+    stream::FuturesUnordered,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -27,27 +31,38 @@ use wall_clock::{Clock, Moment};
 
 /// How long a member may take for a complete answer, and how large it may be.
 const TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
-/// How often the files that list members are read.
+/// Why a member that wants another login gives no answer.
+const REFUSED: &str = "it refuses the login; give fleet.username and fleet.password_file, or RECLINER_USER and RECLINER_PASSWORD";
+
+/// How often files that list members are read.
 const BETWEEN_READS: Duration = Duration::from_secs(5);
 
 /// The largest file with a password.
 const MAX_PASSWORD_BYTES: u64 = 4_096;
 
-/// Asks a member.
+/// Asks members, and fetches lists of them.
 trait AskMember: Send + Sync {
-    fn ask(&self, address: Address) -> BoxFuture<'static, Result<MemberAnswer, NoReply>>;
+    fn ask(&self, member: &Member) -> BoxFuture<'static, Result<MemberAnswer, NoReply>>;
+
+    fn fetch(&self, list: Address) -> BoxFuture<'static, Result<Vec<u8>, String>>;
 }
 
 impl AskMember for ReclinerClient {
-    fn ask(&self, address: Address) -> BoxFuture<'static, Result<MemberAnswer, NoReply>> {
-        let client = self.clone();
+    fn ask(&self, member: &Member) -> BoxFuture<'static, Result<MemberAnswer, NoReply>> {
+        let client = if member.has_login { self.clone() } else { self.without_login() };
+        let request = client.get(&member.address, "status");
         Box::pin(async move {
-            let request = client.get(&address, "status");
             let reply = client.answer::<MemberAnswer>(request, MAX_BYTES).await?;
             Ok(reply.data.checked())
         })
+    }
+
+    fn fetch(&self, list: Address) -> BoxFuture<'static, Result<Vec<u8>, String>> {
+        let client = self.clone();
+        let most = usize::try_from(MAX_LIST_BYTES).unwrap_or(usize::MAX);
+        Box::pin(async move { client.document(&list, most).await })
     }
 }
 
@@ -107,13 +122,12 @@ impl Members {
         self.schedule.set(&addresses, interval, Instant::now());
         self.first_asked.retain(|address, _| addresses.contains(address));
         self.last_answer.retain(|address, _| addresses.contains(address));
-        let member = |(address, name): (&Address, &Option<String>)| {
+        let member = |(address, listed): (&Address, &Listed)| {
             let known = self.known.get(address);
             let state = known.map_or(MemberState::Unasked, |known| known.state.clone());
-            (
-                address.clone(),
-                Arc::new(Member { address: address.clone(), name: name.clone(), state }),
-            )
+            let Listed { name, has_login } = listed.clone();
+            let member = Member { address: address.clone(), name, has_login, state };
+            (address.clone(), Arc::new(member))
         };
         self.known = found.members.iter().map(member).collect();
     }
@@ -122,12 +136,11 @@ impl Members {
     fn ask_due(&mut self) {
         while let Some(address) = self.schedule.take(Instant::now()) {
             self.first_asked.entry(address.clone()).or_insert_with(|| self.clock.now());
+            // The schedule and what is known have the same members.
+            let Some(member) = self.known.get(&address) else { continue };
             let asked = match &self.client {
-                Ok(client) => client.ask(address.clone()),
-                Err(why) => {
-                    let why = NoReply::Other(why.clone());
-                    Box::pin(async move { Err(why) })
-                }
+                Ok(client) => client.ask(member),
+                Err(why) => Box::pin(ready(Err(NoReply::Other(why.clone())))),
             };
             self.requests.push(Box::pin(async move { (address, asked.await) }));
         }
@@ -149,7 +162,10 @@ impl Members {
                     since: *last.or_else(|| self.first_asked.get(address)).unwrap_or(&now),
                     has_answered: last.is_some(),
                     is_refused: why == NoReply::Login,
-                    why: why.to_string(),
+                    why: match why {
+                        NoReply::Login => REFUSED.to_owned(),
+                        NoReply::Other(why) => why,
+                    },
                 })
             }
         };
@@ -164,10 +180,24 @@ impl Members {
     }
 }
 
+/// Fetches the lists that are served over HTTP.
+async fn fetch(client: Client, settings: &FleetSettings) -> Fetched {
+    let fetched = settings.http_sd.iter().map(|url| async {
+        let list = match &client {
+            Ok(client) => client.fetch(url.clone()).await,
+            Err(why) => Err(why.clone()),
+        };
+        (url.clone(), list)
+    });
+    join_all(fetched).await.into_iter().collect()
+}
+
 /// Asks each member once.
 pub async fn ask_once(settings: &FleetSettings, clock: Clock) -> Fleet {
-    let found = Discovery::default().read(settings);
-    let mut members = Members::new(client(settings), settings.interval, clock);
+    let client = client(settings);
+    let fetched = fetch(client.clone(), settings).await;
+    let found = Discovery::default().read(settings, &fetched);
+    let mut members = Members::new(client, settings.interval, clock);
     members.set(&found, settings.interval);
     let mut left = found.members.len();
     members.ask_due();
@@ -190,6 +220,31 @@ pub struct FleetTask {
     clock: Clock,
 }
 
+/// The lists of members, and what was fetched last.
+#[derive(Clone, Default)]
+struct Lists {
+    discovery: Discovery,
+    fetched: Fetched,
+    fetched_at: Option<Instant>,
+    found: Found,
+}
+
+impl Lists {
+    /// Reads all lists: files every time, and those over HTTP once in an interval.
+    async fn read(mut self, client: Client, settings: FleetSettings) -> Option<Self> {
+        let is_due = self.fetched_at.is_none_or(|at| at.elapsed() >= settings.interval);
+        if is_due || settings.http_sd.iter().any(|url| !self.fetched.contains_key(url)) {
+            self.fetched = fetch(client, &settings).await;
+            self.fetched_at = Some(Instant::now());
+        }
+        let read = task::spawn_blocking(move || {
+            self.found = self.discovery.read(&settings, &self.fetched);
+            self
+        });
+        unwrap_join(read.await)
+    }
+}
+
 impl FleetTask {
     /// The task, and what it publishes.
     pub fn new(
@@ -205,48 +260,52 @@ impl FleetTask {
         stop.run_until_cancelled(self.follow(client)).await;
     }
 
-    async fn follow(mut self, client: fn(&FleetSettings) -> Client) {
+    async fn follow(mut self, client: impl Fn(&FleetSettings) -> Client) {
         let mut settings = self.settings.borrow_and_update().clone();
         let mut members = Members::new(client(&settings), settings.interval, self.clock);
-        let (mut discovery, mut found) = (Discovery::default(), Found::default());
-        let mut read_at = Instant::now();
+        let mut lists = Lists::default();
+        let (mut read_at, mut reading) = (Instant::now(), Fuse::terminated());
         loop {
             members.ask_due();
-            let next = members.schedule.next();
-            let due = async {
-                match next {
-                    Some(next) => time::sleep_until(next).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let due = OptionFuture::from(members.schedule.next().map(time::sleep_until));
+            let is_used = settings.is_configured() || !lists.found.members.is_empty();
             tokio::select! {
                 changed = self.settings.changed() => {
                     // The service ends together with the sender.
                     if changed.is_err() { return std::future::pending().await; }
                     settings = self.settings.borrow_and_update().clone();
                     members.client = client(&settings);
-                    members.set(&found, settings.interval);
+                    members.set(&lists.found, settings.interval);
                     read_at = Instant::now();
                 }
-                () = time::sleep_until(read_at), if settings.is_configured() || !found.members.is_empty() => {
-                    let (mut reader, wanted) = (discovery.clone(), settings.clone());
-                    let read = task::spawn_blocking(move || (reader.read(&wanted), reader)).await;
-                    let Some((now_found, reader)) = unwrap_join(read) else { return };
-                    discovery = reader;
-                    read_at = Instant::now() + BETWEEN_READS;
-                    if now_found == found && self.published.borrow().is_configured == settings.is_configured() {
-                        continue;
+                () = time::sleep_until(read_at), if reading.is_terminated() && is_used => {
+                    // A file with a password or a certificate may come late.
+                    if members.client.is_err() {
+                        members.client = client(&settings);
                     }
-                    for why in now_found.problems.iter().filter(|why| !found.problems.contains(why)) {
+                    reading = lists.clone().read(members.client.clone(), settings.clone()).boxed().fuse();
+                    read_at = Instant::now() + BETWEEN_READS;
+                    continue;
+                }
+                read = &mut reading => {
+                    let Some(read) = read else { return };
+                    let before = std::mem::replace(&mut lists, read).found;
+                    for why in lists.found.problems.iter().filter(|why| !before.problems.contains(why)) {
                         tracing::warn!(why, "cannot read which recliners the fleet has");
                     }
-                    found = now_found;
-                    members.set(&found, settings.interval);
+                    if before.members != lists.found.members {
+                        members.set(&lists.found, settings.interval);
+                    }
                 }
                 Some((address, answered)) = members.requests.next() => members.record(&address, answered),
-                () = due => continue,
+                Some(()) = due => continue,
             }
-            self.published.send_replace(members.fleet(&found.problems, settings.is_configured()));
+            let fleet = members.fleet(&lists.found.problems, settings.is_configured());
+            self.published.send_if_modified(|published| {
+                let is_new = *published != fleet;
+                *published = fleet;
+                is_new
+            });
         }
     }
 }

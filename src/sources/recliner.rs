@@ -81,6 +81,24 @@ impl ReclinerClient {
         Ok(Self { http, login: login.map(Arc::new) })
     }
 
+    /// The same client without the login.
+    #[must_use]
+    pub(crate) fn without_login(&self) -> Self {
+        Self { http: self.http.clone(), login: None }
+    }
+
+    /// What a server answers to a GET of its address, without the login; at most so many bytes.
+    ///
+    /// # Errors
+    /// If there is no successful answer.
+    pub(crate) async fn document(&self, at: &Address, max_bytes: usize) -> Result<Vec<u8>, String> {
+        let answer = self.http.get(at.as_str()).send().await.map_err(fetch::describe)?;
+        match answer.status() {
+            StatusCode::OK => fetch::read_body(answer, max_bytes).await,
+            status => Err(format!("it answered {status}")),
+        }
+    }
+
     /// A GET of a path of the API.
     pub(crate) fn get(&self, at: &Address, path: &str) -> RequestBuilder {
         self.http.get(route(at, path))

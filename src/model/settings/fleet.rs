@@ -16,6 +16,8 @@ settings! {
         "fleet.urls" => urls: Vec<Address> = Vec::new(), Live, list(url("a recliner", "http://recliner-a:10984"));
         /// Files that list more, as for Prometheus's file_sd_configs; the name may hold *. They are read again when they change.
         "fleet.file_sd" => file_sd: Vec<PathBuf> = Vec::new(), Live, list(path());
+        /// URLs of lists of more, as for Prometheus's http_sd_configs. Recliners that a list names over http, which anybody may have changed, are asked without the login.
+        "fleet.http_sd" => http_sd: Vec<Address> = Vec::new(), Live, list(url("a list of recliners", "https://inventory.example/recliners"));
         /// How often each one is asked.
         "fleet.interval" => interval: Duration = 30 * SECOND, Live, duration(SECOND);
         /// The user to log in as at all of them; without it, RECLINER_USER and RECLINER_PASSWORD.
@@ -31,7 +33,7 @@ settings! {
 impl FleetSettings {
     /// Whether any recliner is to be shown.
     pub fn is_configured(&self) -> bool {
-        !(self.urls.is_empty() && self.file_sd.is_empty())
+        !(self.urls.is_empty() && self.file_sd.is_empty() && self.http_sd.is_empty())
     }
 }
 
