@@ -22,7 +22,11 @@ use crate::{
     act::job_state::Recovery,
     config::{self, Loaded, Problems},
     feeds::feed_server::{self, FeedHandle},
-    model::{records::JournalFailure, settings::Settings},
+    fleet::FleetTask,
+    model::{
+        records::JournalFailure,
+        settings::{Settings, fleet::FleetSettings},
+    },
     plan::disk::SpaceMeter,
     serve::http::{self, Command, ConfigStatus, ProcessInfo},
     sources::{couchdb::SetupError, inventory::Directories},
@@ -111,6 +115,7 @@ pub struct Service {
     storage_tasks: TaskSet,
     storage_stop: CancellationToken,
     journal_settings: latest::Sender<journal::JournalSettings>,
+    fleet_settings: latest::Sender<FleetSettings>,
     web: http::WebAccess,
     settings: Settings,
     /// The settings at startup: changes that need a restart are not in force yet.
@@ -239,6 +244,9 @@ impl Service {
         // Leave enough descriptors for connections to CouchDB.
         let limits = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
         let feed = start_feed_server(&journal, &limits, &stop, &mut tasks);
+        let (fleet_settings, fleet_settings_rx) = latest::channel(settings.fleet.clone());
+        let (fleet_task, fleet) = FleetTask::new(fleet_settings_rx, clock);
+        tasks.spawn("fleet", fleet_task.run(stop.clone()));
         let changes = monitor.start_feed_client(Some(journal.clone()), &mut tasks);
         let couchdb = monitor.start_operator_log(&mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
@@ -251,6 +259,7 @@ impl Service {
             scorecard: monitor.scorecard.clone(),
             ledger: ledger.books,
             reads,
+            fleet,
             waste_reasons: http::KeptReasons::default(),
             counts: monitor.job_state.counters.clone(),
             couchdb,
@@ -284,6 +293,7 @@ impl Service {
             storage_tasks,
             storage_stop,
             journal_settings,
+            fleet_settings,
             web,
             initial_settings: Box::new(settings.clone()),
             settings,
@@ -414,6 +424,7 @@ impl Service {
             .map_err(|why| why.to_string())?;
         self.certificates.send_replace(self.monitor.client.certificate_ends());
         self.journal_settings.send_replace(loaded.settings.journal);
+        self.fleet_settings.send_replace(loaded.settings.fleet.clone());
         self.settings = loaded.settings;
         let status = ConfigStatus { needs_restart, ..status(&self.settings, self.clock) };
         self.config.send_replace(Arc::new(status));

@@ -84,6 +84,11 @@ pub(super) enum Command {
     ///
     /// recliner report --since 7d > report.html
     Report(ReportArgs),
+    /// Print other recliners, each for its own cluster: those that need a person first.
+    ///
+    /// A running recliner asks those that `fleet` in its configuration names. With --config.file, they are asked
+    /// once directly; the file may have nothing but this section. They are only read.
+    Fleet(FleetArgs),
     /// Print what would start now, with the exact requests, and why the rest would not.
     ///
     /// Each start comes with what it would free, write and take. In advise mode the request is a curl
@@ -488,6 +493,23 @@ pub(super) struct ChangesArgs {
     /// Sum by cause, database, design or node
     #[arg(long, value_name = "WHAT", value_parser = ["cause", "database", "design", "node"])]
     pub(super) by: Option<String>,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct FleetArgs {
+    /// A configuration file whose section fleet names the recliners to ask directly
+    #[arg(
+        long = "config.file",
+        value_name = "FILE",
+        conflicts_with = "recliner_url",
+        help_heading = "Connection"
+    )]
+    pub(super) config_file: Option<PathBuf>,
     #[command(flatten)]
     pub(super) service: ServiceArgs,
     /// A table for people, or JSON for programs

@@ -18,6 +18,7 @@ mod docs;
 mod error;
 mod explain;
 mod facts;
+mod fleet;
 mod forecasts;
 mod guard;
 mod journal;
@@ -91,6 +92,7 @@ fn routes() -> Vec<Route> {
         reads::routes(),
         summary::routes(),
         forecasts::routes(),
+        fleet::routes(),
         advice::routes(),
         preflight::routes(),
         xray::routes(),

@@ -17,6 +17,8 @@ pub(in crate::serve) struct Around {
     pub mode: &'static str,
     /// The notice that the cluster is simulated, if it is.
     pub simulation: Option<&'static str>,
+    /// Whether other recliners are configured.
+    pub has_fleet: bool,
 }
 
 /// A file that pages load.
@@ -56,7 +58,7 @@ pub(in crate::serve) fn document(page: &Page, around: &Around) -> Markup {
     let body = html! {
         (bar("", page.screen, false))
         main #page-content {
-            (beside(page.screen))
+            (beside(page.screen, around.has_fleet))
             h1 { (name(&page.title)) }
             @if let Some(says) = around.simulation { p.note { (says) } }
             @for part in &page.parts {
@@ -71,7 +73,7 @@ pub(in crate::serve) fn document(page: &Page, around: &Around) -> Markup {
             }
             " · press " kbd { "?" } " for keys"
         }
-        (keys())
+        (keys(around.has_fleet))
     };
     html! {
         (DOCTYPE)
@@ -88,7 +90,7 @@ pub(in crate::serve) fn book_document(title: &str, body: &Markup) -> Markup {
         (DOCTYPE)
         html lang="en" {
             (head(title, "../"))
-            body.book data-root="../" { (bar("../", None, true)) (body) (keys()) }
+            body.book data-root="../" { (bar("../", None, true)) (body) (keys(false)) }
         }
     }
 }
@@ -132,27 +134,29 @@ fn bar(root: &str, current: Option<Screen>, in_book: bool) -> Markup {
 }
 
 /// The screens of the same place, where it has several.
-fn beside(current: Option<Screen>) -> Markup {
-    let screens = current.map_or(&[][..], Screen::beside);
+fn beside(current: Option<Screen>, has_fleet: bool) -> Markup {
+    let place = current.map_or(&[][..], Screen::beside);
+    let screens: Vec<Screen> =
+        Screen::all(has_fleet).filter(|screen| place.contains(screen)).collect();
     html! {
         @if screens.len() > 1 {
             nav.beside aria-label="Pages of this place" { ul {
                 @for screen in screens {
                     @let (title, link, _) = screen.entry();
-                    li { a href=(link) aria-current=[(current == Some(*screen)).then_some("page")] { (title) } }
+                    li { a href=(link) aria-current=[(current == Some(screen)).then_some("page")] { (title) } }
                 }
             } }
         }
     }
 }
 
-fn keys() -> Markup {
+fn keys(has_fleet: bool) -> Markup {
     html! {
         dialog #page-keys aria-label="Keys" {
             h2 { "Keys" }
             dl {
                 dt { kbd { "/" } } dd { "search" }
-                @for screen in Screen::all() {
+                @for screen in Screen::all(has_fleet) {
                     @let (title, link, letter) = screen.entry();
                     dt { kbd { "g" } " " kbd data-to=(link) { (letter) } } dd { (title.to_lowercase()) }
                 }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     serve::report::{
-        Advice, Concern, HourLine, Jobs, Planned, RefusedLine, Scorecard, SimulatedWeek, Space,
-        Status, VolumeSpaceLine,
+        Advice, Concern, HourLine, Jobs, NIGHT, Planned, RefusedLine, Scorecard, SimulatedWeek,
+        Space, Status, VolumeSpaceLine,
     },
     text::{
         counted, listed,
@@ -21,9 +21,6 @@ use wall_clock::Moment;
 
 /// Starts, waiting targets and pieces of advice shown here; their own pages list the rest.
 pub(in crate::serve) const SHOWN: usize = 5;
-
-/// The hours that tell of last night.
-const NIGHT: usize = 12;
 
 /// The maximum number of problems shown.
 const WRONG: usize = 6;
@@ -231,7 +228,7 @@ fn hours(hours: &[HourLine]) -> Markup {
     html! {
         h2 { "Last night" }
         @if let (Some(first), Some(most @ 1..)) = (hours.first(), most) {
-            p { (ago(NIGHT)) " " a href={ "jobs?since=" (NIGHT) "h" } { "Which" } }
+            p { (ago(NIGHT as usize)) " " a href={ "jobs?since=" (NIGHT) "h" } { "Which" } }
             @let says = ago(hours.len());
             p.quiet { span.key.live {} "freed" span.key.waste {} "rewritten · " (says) }
             @let pairs: Vec<(f64, f64)> = hours.iter().map(|hour| (hour.freed_bytes as f64, hour.rewritten_bytes as f64)).collect();

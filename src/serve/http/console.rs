@@ -17,6 +17,7 @@ use super::{
     docs,
     error::ApiError,
     explain::{meant, no_match},
+    fleet::fleet_of,
     guard,
     journal::{self, EventsParameters, HistoryParameters, journal_of},
     probes,
@@ -78,7 +79,8 @@ const MAX_FORM: usize = 1 << 16;
 const WEEK: u64 = 7 * 86_400;
 
 /// The pages but the first, by path.
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 17] = [
+    "/fleet",
     "/databases",
     "/targets",
     "/target",
@@ -172,6 +174,7 @@ fn response(state: &AppState, code: StatusCode, page: &Page) -> Response {
         version: state.about.version,
         mode: mode.label(),
         simulation: state.about.simulation(mode),
+        has_fleet: state.fleet.borrow().is_configured,
     };
     guard::page(code, console::document(page, &around))
 }
@@ -209,6 +212,7 @@ async fn own_page(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
     let given = given(uri)?;
     match uri.path() {
         "/" => overview(state).await,
+        "/fleet" => Ok(console::fleet(&fleet_of(state), state.clock.now())),
         "/databases" => databases(state, given).await,
         "/targets" => targets(state, given).await,
         "/target" => target(state, wanted(&given, "id")?).await,

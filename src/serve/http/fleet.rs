@@ -1,0 +1,25 @@
+//! `GET /api/v1/fleet`: other recliners, each for its own cluster.
+
+use super::{answer::Answer, error::ApiError, query::NoQuery, route::Route, state::AppState};
+use crate::serve::report::FleetAnswer;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::read(
+            "/api/v1/fleet",
+            "fleet",
+            fleet,
+            "Other recliners, each for its own cluster: those that need a person first.",
+        )
+        .detail("Those that `fleet` in the configuration names; each is asked for its status every `fleet.interval`, and only read. Why it needs a person (`attention`) and that in a sentence (`says`); its version, mode and suspensions; and the `overview` of its status. Of one that gave no answer, all that is null, with `silent_since`."),
+    ]
+}
+
+async fn fleet(state: AppState, _: NoQuery) -> Result<Answer<FleetAnswer>, ApiError> {
+    Ok(Answer::of(&fleet_of(&state)))
+}
+
+/// The other recliners at present.
+pub(super) fn fleet_of(state: &AppState) -> FleetAnswer {
+    FleetAnswer::of(&state.fleet.borrow(), state.clock.now())
+}
