@@ -57,8 +57,6 @@ pub enum MemberState {
 pub struct Silence {
     /// When it last answered; if it never did, when it was first asked.
     pub since: Moment,
-    /// Whether it ever answered.
-    pub has_answered: bool,
     /// Whether it refuses the login.
     pub is_refused: bool,
     /// Why there is no answer.

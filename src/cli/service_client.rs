@@ -185,7 +185,10 @@ impl ServiceLogin {
         })?;
         let with_files = || files.apply(builder());
         let client = fetch::build(with_files).map_err(|why| {
-            CommandError::usage(format!("cannot set up the client for {base}: {}", causes(&why)))
+            CommandError::usage(format!(
+                "cannot set up the client for {base}: {}",
+                fetch::describe(why)
+            ))
         })?;
         let (name, login) = (base.to_string(), self.login()?);
         let has_answered = AtomicBool::new(false);
@@ -253,7 +256,7 @@ impl ServiceClient {
         // The host name is a placeholder and is never resolved.
         let base = "http://localhost".parse::<Address>().map_err(|why| failed(&why))?;
         let client = fetch::build(|| builder().unix_socket(path));
-        let client = client.map_err(|why| failed(&causes(&why)))?;
+        let client = client.map_err(|why| failed(&fetch::describe(why)))?;
         let (login, has_answered) = (None, AtomicBool::new(false));
         Ok(Self { base, name, client, login, is_fallback: false, has_answered })
     }
@@ -419,7 +422,7 @@ impl ServiceClient {
             } else {
                 ""
             };
-            self.unanswered(&format!("{}{hint}", causes(&why)))
+            self.unanswered(&format!("{}{hint}", fetch::describe(why)))
         })?;
         if !self.has_answered.swap(true, Ordering::Relaxed) {
             let cluster = answer.headers().get(CLUSTER_HEADER).and_then(|it| it.to_str().ok());
@@ -537,7 +540,7 @@ impl Answer<'_> {
                 "its response neither ended nor brought {size} KiB within {seconds} s"
             )));
         };
-        let bytes = bytes.map_err(|why| self.client.unanswered(&causes(&why)))?;
+        let bytes = bytes.map_err(|why| self.client.unanswered(&fetch::describe(why)))?;
         self.piece = self.piece.saturating_add(bytes.as_ref().map_or(0, Bytes::len));
         self.patience = self.patience.saturating_sub(begun.elapsed());
         if self.piece >= PIECE_BYTES {
@@ -577,23 +580,6 @@ fn read(flag: &str, path: &Path) -> Result<Vec<u8>, CommandError> {
 
 fn unusable(flag: &str, path: &Path, holds: &str) -> CommandError {
     CommandError::usage(format!("{flag}={} cannot be used: it contains {holds}", path.display()))
-}
-
-/// The library's error with its causes on one line, without the URL.
-fn causes(why: &reqwest::Error) -> String {
-    let mut cause = std::error::Error::source(why);
-    let mut last = None;
-    while let Some(inner) = cause {
-        last = Some(inner.to_string());
-        cause = inner.source();
-    }
-    match last {
-        // The innermost cause is the informative one; the outer ones only say that a request
-        // failed.
-        Some(last) => last,
-        None if why.is_timeout() => "it did not answer in time".to_owned(),
-        None => why.to_string(),
-    }
 }
 
 #[cfg(test)]

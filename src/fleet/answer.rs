@@ -1,7 +1,7 @@
 //! What a recliner says of its cluster: the part of `/api/v1/status` that is used.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use wall_clock::Moment;
 
 /// The most characters of a text that is kept of an answer.
@@ -82,8 +82,12 @@ pub struct MemberAnswer {
     #[serde(default)]
     suspensions: Option<Vec<Suspended>>,
     /// What it says of its cluster; nothing if it is too old to say it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_or")]
     pub overview: Overview,
+}
+
+fn null_or<'de, D: Deserializer<'de>>(reader: D) -> Result<Overview, D::Error> {
+    Ok(Option::deserialize(reader)?.unwrap_or_default())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn fields_that_an_older_recliner_lacks_are_unknown() {
-        let old = json!({"version": "0.1.0", "mode": "advise", "more": [1]});
+        let old = json!({"version": "0.1.0", "mode": "advise", "more": [1], "overview": null});
         let answer: MemberAnswer = serde_json::from_value(old).unwrap();
         assert_eq!(answer.suspended(), None);
         assert_eq!(answer.overview, Overview::default());

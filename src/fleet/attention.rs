@@ -120,7 +120,7 @@ mod tests {
 
     fn silent(is_refused: bool) -> MemberState {
         let why = "no answer".to_owned();
-        MemberState::Silent(Silence { since: NOW, has_answered: true, is_refused, why })
+        MemberState::Silent(Silence { since: NOW, is_refused, why })
     }
 
     fn answered(more: &Value) -> MemberState {

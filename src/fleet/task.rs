@@ -160,7 +160,6 @@ impl Members {
                 let last = self.last_answer.get(address);
                 MemberState::Silent(Silence {
                     since: *last.or_else(|| self.first_asked.get(address)).unwrap_or(&now),
-                    has_answered: last.is_some(),
                     is_refused: why == NoReply::Login,
                     why: match why {
                         NoReply::Login => REFUSED.to_owned(),
@@ -301,11 +300,7 @@ impl FleetTask {
                 Some(()) = due => continue,
             }
             let fleet = members.fleet(&lists.found.problems, settings.is_configured());
-            self.published.send_if_modified(|published| {
-                let is_new = *published != fleet;
-                *published = fleet;
-                is_new
-            });
+            self.published.send_replace(fleet);
         }
     }
 }

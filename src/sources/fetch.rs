@@ -113,14 +113,16 @@ pub(crate) async fn read_body(mut answer: Response, longest: usize) -> Result<Ve
     Ok(body)
 }
 
-/// An error with its causes, without the address, which may contain a password.
+/// Why a request failed, without its address, which may contain a password: the innermost cause, because the outer
+/// ones only say that it failed.
 pub(crate) fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
+    if error.is_timeout() {
+        return "it did not answer in time".to_owned();
     }
-    text
+    let error = error.without_url();
+    let mut innermost: &dyn std::error::Error = &error;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    innermost.to_string()
 }

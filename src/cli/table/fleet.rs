@@ -35,8 +35,10 @@ pub(in crate::cli) fn fleet(fleet: &FleetAnswer, width: u16) -> String {
         if at == 0 {
             text.push('\n');
         }
-        let MemberLine { name, says, .. } = member;
-        text.push_str(&paragraph(&printable(&format!("{name}: {says}")), width));
+        let MemberLine { name, says, silent_since, .. } = member;
+        let since = silent_since.as_ref().map(|since| format!("silent since {since}: "));
+        let says = format!("{name}: {}{says}", since.unwrap_or_default());
+        text.push_str(&paragraph(&printable(&says), width));
     }
     text
 }

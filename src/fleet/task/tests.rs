@@ -108,10 +108,8 @@ async fn silent_member_is_unknown_since_its_last_answer_until_it_is_back() {
     assert_eq!(state("hangs"), MemberState::Unasked);
     time::sleep(Duration::from_secs(50)).await;
     let MemberState::Silent(silence) = state("off") else { panic!("{:?}", state("off")) };
-    assert!(silence.has_answered && silence.since.age(begun) < Duration::from_secs(1));
     assert_eq!(silence.since.unix(), begun.unix());
     let MemberState::Silent(silence) = state("hangs") else { panic!("{:?}", state("hangs")) };
-    assert!(!silence.has_answered);
     assert_eq!(silence.since.unix(), begun.unix());
     time::sleep(Duration::from_secs(60)).await;
     assert!(matches!(state("off"), MemberState::Answered(_)));

@@ -170,13 +170,7 @@ impl MemberLine {
 fn says(attention: Attention, member: &Member) -> String {
     let answer = match &member.state {
         MemberState::Unasked => return "not asked yet".to_owned(),
-        MemberState::Silent(silence) => {
-            let since = silence.since.rfc3339();
-            return match silence.has_answered {
-                true => format!("no answer since {since}: {}", silence.why),
-                false => format!("never answered since {since}: {}", silence.why),
-            };
-        }
+        MemberState::Silent(silence) => return silence.why.clone(),
         MemberState::Answered(answer) => answer,
     };
     let overview = &answer.overview;

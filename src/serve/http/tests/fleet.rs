@@ -22,10 +22,10 @@ fn answered(answer: Value) -> MemberState {
 
 fn fleet() -> Fleet {
     let silence = |is_refused, why: &str| {
-        MemberState::Silent(Silence { since: NOW, has_answered: true, is_refused, why: why.into() })
+        MemberState::Silent(Silence { since: NOW, is_refused, why: why.into() })
     };
     let fine = json!({"version": "0.9.0", "mode": "enforce", "suspensions": [], "overview": {
-        "file_bytes": 9 << 30, "waste_bytes": 2 << 30, "reclaimable_bytes": 1 << 30,
+        "file_bytes": 9_u64 << 30, "waste_bytes": 2_u64 << 30, "reclaimable_bytes": 1_u64 << 30,
         "unmeasured": 0, "unread_directories": 0, "full_volume": null, "full_at": null,
         "not_full_until": "2026-12-21T00:54:00Z",
         "last_night": {"compactions": 3, "freed_bytes": 5, "rewritten_bytes": 9, "failed": 1},
