@@ -6,6 +6,7 @@
 
 mod cluster_monitor;
 mod descriptors;
+mod fleet;
 mod journal_claim;
 mod operator_log;
 mod order_dispatcher;
@@ -15,6 +16,7 @@ mod tasks;
 mod tidy;
 
 pub use cluster_monitor::{ClusterMonitor, Dependencies, owner_problem};
+pub use fleet::{FleetServer, serve_fleet};
 pub use tasks::TaskSet;
 pub use tidy::{TidyEnd, TidyEvent, TidyReport, TidyScope};
 

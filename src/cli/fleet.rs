@@ -3,8 +3,7 @@
 use super::{
     CommandError, Exit,
     args::FleetArgs,
-    next_step::print_where_it_serves,
-    print_error, printable,
+    print_error, print_note, printable,
     serve::{exit_result, start_error},
     table,
 };
@@ -46,10 +45,8 @@ async fn serve(args: FleetArgs, file: &Path) -> Result<Exit, CommandError> {
         web_config: args.web_config,
         allowed_hosts: args.allowed_hosts,
     };
-    let serving = |address: &str| {
-        print_where_it_serves(address);
-        tracing::info!(address, "serving the fleet");
-    };
+    let serving =
+        |url: &str| print_note(&format!("Open {url}/ in a browser. Ctrl-c stops recliner."));
     exit_result(serve_fleet(server, fleet, || load(file), serving).await.map_err(start_error)?)
 }
 

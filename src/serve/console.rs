@@ -119,6 +119,17 @@ enum Screen {
     Status,
 }
 
+/// What a server has pages of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// A cluster.
+    Cluster,
+    /// A cluster, and other recliners.
+    ClusterAndFleet,
+    /// Other recliners alone.
+    Fleet,
+}
+
 /// The places of the navigation, each with its screens.
 const PLACES: [(&str, &[Screen]); 5] = [
     ("Overview", &[Screen::Overview, Screen::Fleet]),
@@ -132,10 +143,14 @@ const PLACES: [(&str, &[Screen]); 5] = [
 ];
 
 impl Screen {
-    /// All of them, place by place; the fleet if there is one.
-    fn all(has_fleet: bool) -> impl Iterator<Item = Self> {
+    /// All that are shown, place by place.
+    fn all(shown: Shown) -> impl Iterator<Item = Self> {
         let all = PLACES.iter().flat_map(|(_, screens)| screens.iter().copied());
-        all.filter(move |screen| has_fleet || *screen != Self::Fleet)
+        all.filter(move |screen| match shown {
+            Shown::Cluster => *screen != Self::Fleet,
+            Shown::ClusterAndFleet => true,
+            Shown::Fleet => *screen == Self::Fleet,
+        })
     }
 
     /// The screens of its place.

@@ -48,10 +48,12 @@ pub async fn serve_fleet(
     tasks.spawn("fleet", task.run(stop.clone()));
     let names = [signals::host_names(), server.allowed_hosts].concat().into();
     let allow = Allow { names, ..Allow::default() };
-    let scheme = if web.is_encrypted() { "https" } else { "http" };
+    let (tls, users) = (web.is_encrypted(), web.has_users());
     let router = http::fleet_router(FleetState { fleet, clock: Clock::System }, allow, web.clone());
     tasks.spawn("web server", http::serve(listener, router, web, limits, stop.clone()));
+    let scheme = if tls { "https" } else { "http" };
     serving(&format!("{scheme}://{address}"));
+    tracing::info!(%address, tls, users, "serving the fleet");
     let end = loop {
         tokio::select! {
             signal = signals.next() => match signal {

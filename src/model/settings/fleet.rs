@@ -37,7 +37,11 @@ impl FleetSettings {
     }
 }
 
-fn check_login(_: &mut FleetSettings, section: &mut Section<'_, '_>) {
+fn check_login(settings: &mut FleetSettings, section: &mut Section<'_, '_>) {
+    if settings.username.as_ref().is_some_and(|user| user.contains(':')) {
+        let says = "a user name contains no colon, because a login cannot carry it";
+        section.refuse_key("username", says);
+    }
     for (given, missing) in [("username", "password_file"), ("password_file", "username")] {
         if section.key_at(missing).is_none() {
             section

@@ -104,9 +104,14 @@ fn charts_without_data_are_valid_svg() {
 
 #[test]
 fn keys_lead_to_every_screen() {
-    let around = Around { version: "0.1.0", mode: "advise", simulation: None, has_fleet: true };
+    let around = Around {
+        version: "0.1.0",
+        mode: "advise",
+        simulation: None,
+        shown: Shown::ClusterAndFleet,
+    };
     let text = document(&failed("Not found", ""), &around).into_string();
-    for screen in Screen::all(true) {
+    for screen in Screen::all(Shown::ClusterAndFleet) {
         let (title, to, letter) = screen.entry();
         assert!(text.contains(&format!("<kbd data-to=\"{to}\">{letter}</kbd>")), "{title}");
     }
@@ -119,7 +124,7 @@ fn documents_have_no_inline_code_or_external_links() {
         version: "0.1.0",
         mode: "advise",
         simulation: Some("a simulation"),
-        has_fleet: true,
+        shown: Shown::ClusterAndFleet,
     };
     let text = document(&page, &around).into_string();
     for refused in [" style=", "onclick", "http://", "https://", "<style", "javascript:"] {

@@ -41,7 +41,7 @@ use crate::{
     serve::{
         console::{
             self, Around, AskedCompaction, DatabaseAnswers, Given, JobAnswers, OverviewAnswers,
-            Page, QueueAnswers, TargetAnswers, TargetFilter,
+            Page, QueueAnswers, Shown, TargetAnswers, TargetFilter,
         },
         report::{
             self, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found, Jobs,
@@ -174,7 +174,10 @@ fn response(state: &AppState, code: StatusCode, page: &Page) -> Response {
         version: state.about.version,
         mode: mode.label(),
         simulation: state.about.simulation(mode),
-        has_fleet: state.fleet.borrow().is_configured,
+        shown: match state.fleet.borrow().is_configured {
+            true => Shown::ClusterAndFleet,
+            false => Shown::Cluster,
+        },
     };
     guard::page(code, console::document(page, &around))
 }
@@ -190,7 +193,10 @@ fn failed(state: &AppState, refused: &ApiError) -> Response {
 }
 
 /// A style sheet or script.
-async fn asset(extract::Path(name): extract::Path<String>, headers: HeaderMap) -> Response {
+pub(super) async fn asset(
+    extract::Path(name): extract::Path<String>,
+    headers: HeaderMap,
+) -> Response {
     match console::asset(&name) {
         Some(found) => {
             docs::cached(found.content_type, Body::from(found.text), found.hash, &headers)

@@ -1,5 +1,9 @@
 //! `GET /api/v1/fleet`: other recliners, each for its own cluster.
 
+mod alone;
+
+pub use alone::{FleetState, fleet_router};
+
 use super::{answer::Answer, error::ApiError, query::NoQuery, route::Route, state::AppState};
 use crate::serve::report::FleetAnswer;
 

@@ -16,7 +16,7 @@ mod disks;
 pub mod families;
 mod feeds;
 mod files;
-mod fleet;
+pub(super) mod fleet;
 mod jobs;
 mod journal;
 mod ledger;

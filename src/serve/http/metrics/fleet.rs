@@ -14,7 +14,7 @@ families! {
         "Number of recliners of the fleet, by why they need a person.";
 }
 
-pub(super) fn write(writer: &mut Writer, fleet: &Fleet, now: Moment) {
+pub(in crate::serve::http) fn write(writer: &mut Writer, fleet: &Fleet, now: Moment) {
     let up = fleet.members.iter().filter_map(|member| match member.state {
         MemberState::Unasked => None,
         MemberState::Silent(_) => Some(([member.address.as_str()], false)),

@@ -130,3 +130,33 @@ async fn overview_agrees_with_the_answers_that_it_is_taken_from() {
     let status: Status = Surface::new().answer("/api/v1/status").await;
     assert_eq!(status.overview.unwrap().last_night, None);
 }
+
+#[tokio::test]
+async fn fleet_is_served_without_a_cluster() {
+    let state = FleetState { fleet: watch::channel(Arc::new(fleet())).1, clock: STOPPED };
+    let router = fleet_router(state, Allow::default(), WebAccess::default());
+    let get = async |path: &'static str, host: &'static str| {
+        ask(router.clone(), Method::GET, path, &[("host", host)]).await
+    };
+    let here = "127.0.0.1:10984";
+    for path in ["/", "/fleet"] {
+        let page = get(path, here).await;
+        assert_eq!((page.status, page.header("refresh")), (StatusCode::OK, "30"));
+        assert_nested(page.text());
+        for absent in ["\"databases\"", "docs/", "role=\"search\"", "data-live", "mode "] {
+            let head = page.text().split("<h1>").next().unwrap();
+            assert!(!head.contains(absent), "{absent}: {head}");
+        }
+    }
+    let answer: Value = serde_json::from_slice(&get("/api/v1/fleet", here).await.body).unwrap();
+    assert_eq!(answer, surface().json("/api/v1/fleet").await.1);
+    let metrics = get("/metrics", here).await;
+    assert!(metrics.text().contains("recliner_fleet_members{attention=\"silent\"} 1\n"));
+    assert_eq!(get("/assets/console.css", here).await.status, StatusCode::OK);
+    assert_eq!(get("/-/healthy", here).await.status, StatusCode::OK);
+    assert_eq!(get("/api/v1/status", here).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(get("/", "evil.example").await.status, StatusCode::FORBIDDEN);
+    let posted = ask(router.clone(), Method::POST, "/api/v1/fleet", &[("host", here)]).await;
+    assert_eq!(posted.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(posted.header("x-content-type-options"), "nosniff");
+}
