@@ -24,7 +24,7 @@ use crate::{
     act::job_state::Recovery,
     config::{self, Loaded, Problems},
     feeds::feed_server::{self, FeedHandle},
-    fleet::FleetTask,
+    fleet::{Fleet, FleetTask},
     model::{
         records::JournalFailure,
         settings::{Settings, fleet::FleetSettings},
@@ -246,11 +246,7 @@ impl Service {
         // Leave enough descriptors for connections to CouchDB.
         let limits = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
         let feed = start_feed_server(&journal, &limits, &stop, &mut tasks);
-        let (fleet_settings, fleet_settings_rx) = latest::channel(settings.fleet.clone());
-        let (fleet_task, fleet) = FleetTask::new(fleet_settings_rx, clock);
-        tasks.spawn("fleet", fleet_task.run(stop.clone()));
-        let changes = monitor.start_feed_client(Some(journal.clone()), &mut tasks);
-        let couchdb = monitor.start_operator_log(&mut tasks);
+        let (fleet_settings, fleet) = start_fleet(&settings.fleet, clock, &stop, &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (certificates, certificates_rx) = latest::channel(monitor.client.certificate_ends());
         let (orders_tx, commands) = mpsc::channel(ORDER_QUEUE_LEN);
@@ -264,11 +260,11 @@ impl Service {
             fleet,
             waste_reasons: http::KeptReasons::default(),
             counts: monitor.job_state.counters.clone(),
-            couchdb,
+            couchdb: monitor.start_operator_log(&mut tasks),
             about: Arc::new(about),
             clock,
             config: config_rx,
-            changes: changes.status,
+            changes: monitor.start_feed_client(Some(journal.clone()), &mut tasks).status,
             takeovers: takeover.takeovers,
             node_settings,
             designs: monitor.design_reader(),
@@ -444,6 +440,18 @@ fn start_feed_server(
     let (task, feed) = feed_server::FeedServerTask::new(journal.clone(), readers, stop.clone());
     tasks.spawn("feed", task.run());
     feed
+}
+
+fn start_fleet(
+    settings: &FleetSettings,
+    clock: Clock,
+    stop: &CancellationToken,
+    tasks: &mut TaskSet,
+) -> (latest::Sender<FleetSettings>, latest::Receiver<Arc<Fleet>>) {
+    let (sender, receiver) = latest::channel(settings.clone());
+    let (task, fleet) = FleetTask::new(receiver, clock);
+    tasks.spawn("fleet", task.run(stop.clone()));
+    (sender, fleet)
 }
 
 fn allowed(settings: &Settings) -> http::Allow {

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use wall_clock::Moment;
 
 /// The hours that tell of last night.
-pub const NIGHT: u64 = 12;
+pub const NIGHT: usize = 12;
 
 /// What a person asks first about the cluster of a plan; `hours` are those of last night, if they could be read.
 pub fn overview(
