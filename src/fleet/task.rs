@@ -71,7 +71,8 @@ type Client = Result<Arc<dyn AskMember>, String>;
 
 fn client(settings: &FleetSettings) -> Client {
     let login = login(settings)?;
-    let client = ReclinerClient::with_tls(TIMEOUT, login, &settings.tls)?;
+    let client = ReclinerClient::with_tls(TIMEOUT, login, &settings.tls);
+    let client = client.map_err(|why| format!("fleet.tls: {why}"))?;
     Ok(Arc::new(client))
 }
 

@@ -127,7 +127,7 @@ impl FleetAnswer {
 /// How many members there are, and how many need a person, and why.
 fn says_of(fleet: &Fleet, sorted: &[(Attention, &Member)]) -> String {
     if !fleet.is_configured {
-        return "No other recliners are configured; name them under fleet.urls or fleet.file_sd."
+        return "No other recliners are configured; name them under fleet.urls, fleet.file_sd or fleet.http_sd."
             .to_owned();
     }
     let all = counted(sorted.len() as u64, "recliner", "recliners");
