@@ -27,7 +27,7 @@ use crate::{
     fleet::{Fleet, FleetTask},
     model::{
         records::JournalFailure,
-        settings::{Settings, fleet::FleetSettings},
+        settings::{Settings, fleet::FleetSettings, otlp::OtlpSettings},
     },
     plan::disk::SpaceMeter,
     serve::http::{self, Command, ConfigStatus, ProcessInfo},
@@ -118,6 +118,7 @@ pub struct Service {
     storage_stop: CancellationToken,
     journal_settings: latest::Sender<journal::JournalSettings>,
     fleet_settings: latest::Sender<FleetSettings>,
+    otlp_settings: latest::Sender<OtlpSettings>,
     web: http::WebAccess,
     settings: Settings,
     /// The settings at startup: changes that need a restart are not in force yet.
@@ -202,9 +203,7 @@ impl Service {
         if let Some(problem) = config::admin_api_exposed(&settings, web.has_users()) {
             return Err(Problems::new(vec![problem]).into());
         }
-        let address = settings.web.listen_address;
-        let listener = http::listen(address).map_err(|why| StartError::Listen { address, why })?;
-        let address = listener.local_addr().unwrap_or(address);
+        let (listener, address) = listen(settings.web.listen_address)?;
         let registry = prometheus::Registry::new();
         registry.register(process_metrics::collector(clock.now())?)?;
         let stop = CancellationToken::new();
@@ -280,6 +279,7 @@ impl Service {
             stop: stop.clone(),
             limits: http::Limits::default(),
         };
+        let otlp_settings = start_otlp(&state, &settings.otlp, address, &mut tasks)?;
         let entrances = HttpEntrances { listener, socket, web: web.clone(), limits };
         entrances.serve(http::router(state), &mut tasks, &stop);
         Ok(Self {
@@ -292,6 +292,7 @@ impl Service {
             storage_stop,
             journal_settings,
             fleet_settings,
+            otlp_settings,
             web,
             initial_settings: Box::new(settings.clone()),
             settings,
@@ -423,6 +424,9 @@ impl Service {
         self.certificates.send_replace(self.monitor.client.certificate_ends());
         self.journal_settings.send_replace(loaded.settings.journal);
         self.fleet_settings.send_replace(loaded.settings.fleet.clone());
+        self.otlp_settings.send_if_modified(|otlp| {
+            std::mem::replace(otlp, loaded.settings.otlp.clone()) != loaded.settings.otlp
+        });
         self.settings = loaded.settings;
         let status = ConfigStatus { needs_restart, ..status(&self.settings, self.clock) };
         self.config.send_replace(Arc::new(status));
@@ -452,6 +456,38 @@ fn start_fleet(
     let (task, fleet) = FleetTask::new(receiver, clock);
     tasks.spawn("fleet", task.run(stop.clone()));
     (sender, fleet)
+}
+
+/// Listens on an address, and returns it with the port that the system chose if it was zero.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listener = http::listen(address).map_err(|why| StartError::Listen { address, why })?;
+    let address = listener.local_addr().unwrap_or(address);
+    Ok((listener, address))
+}
+
+/// Starts to push metrics where the settings say.
+fn start_otlp(
+    state: &http::AppState,
+    settings: &OtlpSettings,
+    address: SocketAddr,
+    tasks: &mut TaskSet,
+) -> Result<latest::Sender<OtlpSettings>, StartError> {
+    let (sender, settings) = latest::channel(settings.clone());
+    let push = http::OtlpPush {
+        state: state.clone(),
+        metrics: http::OtlpMetrics::register(&state.registry)?,
+        settings,
+        instance: instance(address),
+        started: state.clock.now(),
+    };
+    tasks.spawn("otlp", push.run(state.stop.clone()));
+    Ok(sender)
+}
+
+/// The address of this process as Prometheus would name it.
+fn instance(address: SocketAddr) -> String {
+    let host = signals::host_names().into_iter().next();
+    format!("{}:{}", host.unwrap_or_else(|| address.ip().to_string()), address.port())
 }
 
 fn allowed(settings: &Settings) -> http::Allow {

@@ -19,7 +19,8 @@ use crate::{
         values::{SECOND, boolean, duration, node_name, one_of, patterns, read_node_name, url},
     },
     model::settings::{
-        Files, Scan, ServedNodes, Settings, advice, fleet::FleetSettings, limits, work,
+        Files, Scan, ServedNodes, Settings, advice, fleet::FleetSettings, limits,
+        otlp::OtlpSettings, work,
     },
 };
 use ::couchdb_client::Login;
@@ -164,6 +165,8 @@ fn file_keys() -> Vec<Key<FileSettings>> {
         "advice" => settings.advice, _, advice::AdviceSettings::form();
         /// Which access logs tell who reads the indexes.
         "reads" => settings.reads, _, work::ReadsSettings::form();
+        /// Where metrics are pushed to over OTLP, besides being scraped.
+        "otlp" => settings.otlp, _, OtlpSettings::form();
         /// What `recliner report` says besides bytes.
         "report" => settings.report, _, work::ReportSettings::form();
         /// Other recliners, each for its own cluster, that are shown together.
@@ -217,7 +220,7 @@ fn note_unknown_sizes(settings: &Settings, section: &mut Section<'_, '_>) {
 const _: fn(&Settings) = |Settings {
     couchdb: _, nodes: _, peers: _, cluster_targets: _, scan: _, poll: _, files: _, mode: _,
     channels: _, limits: _, headroom: _, rent: _, pressure: _, failure: _, views: _, smoosh: _, follow: _,
-    warmer: _, advice: _, reads: _, report: _, fleet: _, journal: _, storage_path: _, web: _, log: _,
+    warmer: _, advice: _, reads: _, otlp: _, report: _, fleet: _, journal: _, storage_path: _, web: _, log: _,
 }| {};
 
 /// Either `[_all]` or a list of names.
