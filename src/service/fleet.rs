@@ -1,6 +1,6 @@
 //! The service of the fleet alone, without a cluster: its task, its web server, reloads.
 
-use super::{ServiceEnd, StartError, TaskSet, descriptors, signals, start_fleet};
+use super::{ServiceEnd, StartError, TaskSet, descriptors, listen, signals, start_fleet};
 use crate::{
     model::settings::fleet::FleetSettings,
     serve::http::{self, Allow, FleetState},
@@ -34,10 +34,7 @@ pub async fn serve_fleet(
     serving: impl FnOnce(&str),
 ) -> Result<ServiceEnd, StartError> {
     let web = http::WebAccess::open(server.web_config.as_deref().map(Path::new))?;
-    let listen = server.listen;
-    let failed = |why| StartError::Listen { address: listen, why };
-    let listener = http::listen(listen).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
+    let (listener, address) = listen(server.listen)?;
     let mut signals = signals::ProcessSignals::new().map_err(StartError::Signals)?;
     let limits = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
     let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
