@@ -17,6 +17,7 @@ mod databases;
 mod demo;
 mod explain;
 mod first_help;
+mod fleet;
 mod health;
 mod import;
 mod inspect;
@@ -193,6 +194,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Explain(args) => explain::run(args).await,
             Command::Changes(args) => changes::run(args).await,
             Command::Report(args) => report::run(args).await,
+            Command::Fleet(args) => fleet::run(args).await,
             Command::WhatIf(args) => what_if::run(args).await,
             Command::Top(args) => top::run(args).await,
             Command::Advise(args) => advise::run(args).await,

@@ -25,8 +25,8 @@ pub use crate::config_format::{
 };
 
 use crate::{
-    config_format::{section, tree},
-    model::settings::Settings,
+    config_format::{form::Form, section, tree},
+    model::settings::{Settings, fleet::FleetSettings},
 };
 use std::path::{Path, PathBuf};
 
@@ -97,12 +97,29 @@ pub fn load(flags: &Flags, file: Option<File<'_>>) -> Result<Loaded, Problems> {
 /// # Errors
 /// Every problem in the policy, sorted by place, and every unknown key.
 pub fn load_policy(file: File<'_>) -> Result<Settings, Problems> {
+    read_part(file, sections::keep_policy, &sections::policy())
+}
+
+/// Reads only the section `fleet` of a file, which need not name a CouchDB.
+///
+/// # Errors
+/// Every problem in the section, sorted by place, and every unknown key.
+pub fn load_fleet(file: File<'_>) -> Result<FleetSettings, Problems> {
+    Ok(read_part(file, sections::keep_fleet, &sections::fleet())?.fleet)
+}
+
+fn read_part(
+    file: File<'_>,
+    keep: fn(&mut tree::Node),
+    form: &Form<sections::FileSettings>,
+) -> Result<Settings, Problems> {
     let name = file.name.display().to_string();
     let mut tree = tree::read(&name, text_of(&name, file.bytes)?)?;
-    sections::keep_policy(&mut tree);
-    let mut report = section::Report { file: name, ..section::Report::default() };
+    keep(&mut tree);
+    let base = file.name.parent().map(PathBuf::from).unwrap_or_default();
+    let mut report = section::Report { file: name, base, ..section::Report::default() };
     let blank = sections::FileSettings::default();
-    let read = sections::policy().read(&mut report, &tree, "", Some(&blank));
+    let read = form.read(&mut report, &tree, "", Some(&blank));
     if report.problems.is_empty() {
         return Ok(read.unwrap_or(blank).settings);
     }

@@ -82,6 +82,7 @@
 //!  feeds        CouchDB's feeds in, recliner's out
 //!  act          enforcer, follower, warmer, takeover: everything that changes CouchDB
 //!  ledger       every change of used bytes, by cause       reads    who reads the indexes, from access logs
+//!  fleet        what other recliners answer about their clusters
 //!  store        the journal and its writers
 //!  advice       what to do about the cluster: the rules and their findings
 //!  what_if      waste, writing and free space under any rules, days ahead; the scorecard of advice
@@ -119,8 +120,9 @@
 //! 8. **Each state is owned by one task.** Others hold a handle. No lock is held across an `await`.
 //! 9. **A configuration takes effect completely or not at all**, at start and at reload.
 //! 10. **Credentials are never shown**: not in logs, errors, `/api/v1/config`, metrics or
-//!     `Debug`. They are only sent to configured addresses, or to the host in a node's name if
-//!     TLS verified it with the operator's own authorities, or the operator trusts it by name.
+//!     `Debug`. They are only sent to configured addresses, to recliners that a file, or a list over
+//!     verified TLS, names, or to the host in a node's name if TLS verified it with the operator's own
+//!     authorities, or the operator trusts it by name.
 //! 11. **No external input causes a panic.** A panic in a task is a bug and ends the process, so that
 //!     it never continues with inconsistent state.
 //!
@@ -154,6 +156,7 @@ pub mod config;
 mod config_format;
 pub mod datadir;
 pub mod feeds;
+pub mod fleet;
 mod import;
 mod jobs;
 pub mod ledger;

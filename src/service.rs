@@ -6,6 +6,7 @@
 
 mod cluster_monitor;
 mod descriptors;
+mod fleet;
 mod journal_claim;
 mod operator_log;
 mod order_dispatcher;
@@ -15,6 +16,7 @@ mod tasks;
 mod tidy;
 
 pub use cluster_monitor::{ClusterMonitor, Dependencies, owner_problem};
+pub use fleet::{FleetServer, serve_fleet};
 pub use tasks::TaskSet;
 pub use tidy::{TidyEnd, TidyEvent, TidyReport, TidyScope};
 
@@ -22,9 +24,10 @@ use crate::{
     act::job_state::Recovery,
     config::{self, Loaded, Problems},
     feeds::feed_server::{self, FeedHandle},
+    fleet::{Fleet, FleetTask},
     model::{
         records::JournalFailure,
-        settings::{Settings, otlp::OtlpSettings},
+        settings::{Settings, fleet::FleetSettings, otlp::OtlpSettings},
     },
     plan::disk::SpaceMeter,
     serve::http::{self, Command, ConfigStatus, ProcessInfo},
@@ -114,6 +117,7 @@ pub struct Service {
     storage_tasks: TaskSet,
     storage_stop: CancellationToken,
     journal_settings: latest::Sender<journal::JournalSettings>,
+    fleet_settings: latest::Sender<FleetSettings>,
     otlp_settings: latest::Sender<OtlpSettings>,
     web: http::WebAccess,
     settings: Settings,
@@ -241,8 +245,7 @@ impl Service {
         // Leave enough descriptors for connections to CouchDB.
         let limits = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
         let feed = start_feed_server(&journal, &limits, &stop, &mut tasks);
-        let changes = monitor.start_feed_client(Some(journal.clone()), &mut tasks);
-        let couchdb = monitor.start_operator_log(&mut tasks);
+        let (fleet_settings, fleet) = start_fleet(&settings.fleet, clock, &stop, &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (certificates, certificates_rx) = latest::channel(monitor.client.certificate_ends());
         let (orders_tx, commands) = mpsc::channel(ORDER_QUEUE_LEN);
@@ -253,13 +256,14 @@ impl Service {
             scorecard: monitor.scorecard.clone(),
             ledger: ledger.books,
             reads,
+            fleet,
             waste_reasons: http::KeptReasons::default(),
             counts: monitor.job_state.counters.clone(),
-            couchdb,
+            couchdb: monitor.start_operator_log(&mut tasks),
             about: Arc::new(about),
             clock,
             config: config_rx,
-            changes: changes.status,
+            changes: monitor.start_feed_client(Some(journal.clone()), &mut tasks).status,
             takeovers: takeover.takeovers,
             node_settings,
             designs: monitor.design_reader(),
@@ -287,6 +291,7 @@ impl Service {
             storage_tasks,
             storage_stop,
             journal_settings,
+            fleet_settings,
             otlp_settings,
             web,
             initial_settings: Box::new(settings.clone()),
@@ -418,6 +423,7 @@ impl Service {
             .map_err(|why| why.to_string())?;
         self.certificates.send_replace(self.monitor.client.certificate_ends());
         self.journal_settings.send_replace(loaded.settings.journal);
+        self.fleet_settings.send_replace(loaded.settings.fleet.clone());
         self.otlp_settings.send_if_modified(|otlp| {
             std::mem::replace(otlp, loaded.settings.otlp.clone()) != loaded.settings.otlp
         });
@@ -438,6 +444,18 @@ fn start_feed_server(
     let (task, feed) = feed_server::FeedServerTask::new(journal.clone(), readers, stop.clone());
     tasks.spawn("feed", task.run());
     feed
+}
+
+fn start_fleet(
+    settings: &FleetSettings,
+    clock: Clock,
+    stop: &CancellationToken,
+    tasks: &mut TaskSet,
+) -> (latest::Sender<FleetSettings>, latest::Receiver<Arc<Fleet>>) {
+    let (sender, receiver) = latest::channel(settings.clone());
+    let (task, fleet) = FleetTask::new(receiver, clock);
+    tasks.spawn("fleet", task.run(stop.clone()));
+    (sender, fleet)
 }
 
 /// Listens on an address, and returns it with the port that the system chose if it was zero.

@@ -9,6 +9,7 @@ pub mod inventory;
 pub mod node_settings;
 pub mod present_design;
 mod random_places;
+pub(crate) mod recliner;
 pub mod request_metrics;
 pub mod tombstones;
 pub mod xray;

@@ -149,6 +149,7 @@ fn router_over(plan: watch::Receiver<Arc<Plan>>) -> (Router, impl Sized) {
         counts: watch::channel(Arc::default()).1,
         changes: watch::channel(Arc::default()).1,
         ledger: watch::channel(Arc::default()).1,
+        fleet: watch::channel(Arc::default()).1,
         reads: watch::channel(Arc::default()).1,
         takeovers: watch::channel(Arc::default()).1,
         node_settings: watch::channel(Arc::default()).1,

@@ -84,6 +84,11 @@ pub(super) enum Command {
     ///
     /// recliner report --since 7d > report.html
     Report(ReportArgs),
+    /// Print other recliners, each for its own cluster: those that need a person first.
+    ///
+    /// A running recliner asks those that `fleet` in its configuration names. With --config.file, they are asked
+    /// once directly, or with --serve until stopped; the file may have nothing but this section. They are only read.
+    Fleet(FleetArgs),
     /// Print what would start now, with the exact requests, and why the rest would not.
     ///
     /// Each start comes with what it would free, write and take. In advise mode the request is a curl
@@ -237,7 +242,7 @@ impl Command {
         if matches!(self, Self::Demo(_)) {
             return true;
         }
-        matches!(self, Self::Serve(_))
+        matches!(self, Self::Serve(_) | Self::Fleet(FleetArgs { serve: true, .. }))
     }
 }
 
@@ -488,6 +493,42 @@ pub(super) struct ChangesArgs {
     /// Sum by cause, database, design or node
     #[arg(long, value_name = "WHAT", value_parser = ["cause", "database", "design", "node"])]
     pub(super) by: Option<String>,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct FleetArgs {
+    /// A configuration file whose section fleet names the recliners to ask directly
+    #[arg(
+        long = "config.file",
+        value_name = "FILE",
+        conflicts_with = "recliner_url",
+        help_heading = "Connection"
+    )]
+    pub(super) config_file: Option<PathBuf>,
+    /// Keep asking them, and serve their page, /api/v1/fleet and metrics until stopped
+    #[arg(long, requires = "config_file")]
+    pub(super) serve: bool,
+    /// The address and port to serve on [default: 127.0.0.1:10984]
+    #[arg(long = "web.listen-address", value_name = "ADDRESS", requires = "serve")]
+    pub(super) listen: Option<SocketAddr>,
+    /// A host name that clients use for this service, besides addresses, localhost and this machine's host
+    /// name. Requests with any other name are refused unless they have a user
+    #[arg(long = "web.allowed-host", value_name = "NAME", requires = "serve")]
+    pub(super) allowed_hosts: Vec<String>,
+    /// Users, certificates and headers, in the format of Prometheus's exporters; read again when it
+    /// changes
+    #[arg(
+        long = "web.config.file",
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires = "serve"
+    )]
+    pub(super) web_config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) service: ServiceArgs,
     /// A table for people, or JSON for programs

@@ -12,10 +12,9 @@ use crate::{
 };
 use bytes::Bytes;
 use clap::Args as Flags;
-use couchdb_client::Address;
+use couchdb_client::{Address, Tls};
 use reqwest::{
-    Certificate, Client, ClientBuilder, Identity, RequestBuilder, Response, StatusCode, redirect,
-    tls::Version,
+    Client, ClientBuilder, RequestBuilder, Response, StatusCode, redirect, tls::Version,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
@@ -169,38 +168,27 @@ impl ServiceLogin {
                 "--recliner.url or RECLINER_URL is not a URL of a recliner; write it without user and password, such as {DEFAULT_URL}"
             ))
         })?;
-        let authorities = match &self.ca_file {
-            Some(path) => {
-                let pem = read("--recliner.ca-file", path)?;
-                let found = Certificate::from_pem_bundle(&pem).ok().filter(|it| !it.is_empty());
-                let none = || unusable("--recliner.ca-file", path, "no certificate in PEM");
-                Some(found.ok_or_else(none)?)
-            }
-            None => None,
+        let files = Tls {
+            ca_file: self.ca_file.clone(),
+            cert_file: self.cert_file.clone(),
+            key_file: self.key_file.clone(),
         };
-        let identity = match (&self.cert_file, &self.key_file) {
-            (Some(cert), Some(key)) => {
-                let mut pem = read("--recliner.cert-file", cert)?;
-                pem.push(b'\n');
-                pem.extend(read("--recliner.key-file", key)?);
-                Some(Identity::from_pem(&pem).map_err(|_| {
-                    unusable("--recliner.cert-file", cert, "no certificate with its key in PEM")
-                })?)
-            }
-            _ => None,
-        };
-        let with_files = || {
-            let builder = match &authorities {
-                Some(authorities) => builder().tls_certs_only(authorities.clone()),
-                None => builder(),
-            };
-            match &identity {
-                Some(identity) => builder.identity(identity.clone()),
-                None => builder,
-            }
-        };
+        let files = fetch::TlsFiles::read(&files).map_err(|unusable| {
+            let flags = [
+                ("--recliner.ca-file", &self.ca_file),
+                ("--recliner.cert-file", &self.cert_file),
+                ("--recliner.key-file", &self.key_file),
+            ];
+            let names = |(_, path): &&(_, &Option<PathBuf>)| path.as_ref() == Some(&unusable.path);
+            let flag = flags.iter().find(names).map_or("", |(flag, _)| flag);
+            CommandError::usage(format!("{flag}={} {}", unusable.path.display(), unusable.why))
+        })?;
+        let with_files = || files.apply(builder());
         let client = fetch::build(with_files).map_err(|why| {
-            CommandError::usage(format!("cannot set up the client for {base}: {}", causes(&why)))
+            CommandError::usage(format!(
+                "cannot set up the client for {base}: {}",
+                fetch::describe(why)
+            ))
         })?;
         let (name, login) = (base.to_string(), self.login()?);
         let has_answered = AtomicBool::new(false);
@@ -268,7 +256,7 @@ impl ServiceClient {
         // The host name is a placeholder and is never resolved.
         let base = "http://localhost".parse::<Address>().map_err(|why| failed(&why))?;
         let client = fetch::build(|| builder().unix_socket(path));
-        let client = client.map_err(|why| failed(&causes(&why)))?;
+        let client = client.map_err(|why| failed(&fetch::describe(why)))?;
         let (login, has_answered) = (None, AtomicBool::new(false));
         Ok(Self { base, name, client, login, is_fallback: false, has_answered })
     }
@@ -434,7 +422,7 @@ impl ServiceClient {
             } else {
                 ""
             };
-            self.unanswered(&format!("{}{hint}", causes(&why)))
+            self.unanswered(&format!("{}{hint}", fetch::describe(why)))
         })?;
         if !self.has_answered.swap(true, Ordering::Relaxed) {
             let cluster = answer.headers().get(CLUSTER_HEADER).and_then(|it| it.to_str().ok());
@@ -552,7 +540,7 @@ impl Answer<'_> {
                 "its response neither ended nor brought {size} KiB within {seconds} s"
             )));
         };
-        let bytes = bytes.map_err(|why| self.client.unanswered(&causes(&why)))?;
+        let bytes = bytes.map_err(|why| self.client.unanswered(&fetch::describe(why)))?;
         self.piece = self.piece.saturating_add(bytes.as_ref().map_or(0, Bytes::len));
         self.patience = self.patience.saturating_sub(begun.elapsed());
         if self.piece >= PIECE_BYTES {
@@ -592,23 +580,6 @@ fn read(flag: &str, path: &Path) -> Result<Vec<u8>, CommandError> {
 
 fn unusable(flag: &str, path: &Path, holds: &str) -> CommandError {
     CommandError::usage(format!("{flag}={} cannot be used: it contains {holds}", path.display()))
-}
-
-/// The library's error with its causes on one line, without the URL.
-fn causes(why: &reqwest::Error) -> String {
-    let mut cause = std::error::Error::source(why);
-    let mut last = None;
-    while let Some(inner) = cause {
-        last = Some(inner.to_string());
-        cause = inner.source();
-    }
-    match last {
-        // The innermost cause is the informative one; the outer ones only say that a request
-        // failed.
-        Some(last) => last,
-        None if why.is_timeout() => "it did not answer in time".to_owned(),
-        None => why.to_string(),
-    }
 }
 
 #[cfg(test)]

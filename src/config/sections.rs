@@ -19,7 +19,8 @@ use crate::{
         values::{SECOND, boolean, duration, node_name, one_of, patterns, read_node_name, url},
     },
     model::settings::{
-        Files, Scan, ServedNodes, Settings, advice, limits, otlp::OtlpSettings, work,
+        Files, Scan, ServedNodes, Settings, advice, fleet::FleetSettings, limits,
+        otlp::OtlpSettings, work,
     },
 };
 use ::couchdb_client::Login;
@@ -89,16 +90,35 @@ const COUCHDB: &str = "couchdb";
 
 /// Removes the keys that do not belong to the policy.
 pub(super) fn keep_policy(file: &mut Node) {
-    let keys = file_keys();
-    let is_other =
-        |name: &str| keys.iter().any(|key| key.name() == name) && !POLICY_KEYS.contains(&name);
+    keep(file, |name| name == COUCHDB || POLICY_KEYS.contains(&name));
     if let Value::Map(entries) = &mut file.value {
-        entries.retain(|(key, _)| key.text == COUCHDB || !is_other(&key.text));
         for (_, couchdb) in entries.iter_mut().filter(|(key, _)| key.text == COUCHDB) {
             if let Value::Map(entries) = &mut couchdb.value {
                 entries.retain(|(key, _)| key.text == "nodes");
             }
         }
+    }
+}
+
+/// The form of the fleet alone.
+pub(super) fn fleet() -> Form<FileSettings> {
+    let keys = file_keys().into_iter().filter(|key| key.name() == FLEET);
+    section(keys.collect(), |_, _| {})
+}
+
+/// Removes the keys that do not belong to the fleet.
+pub(super) fn keep_fleet(file: &mut Node) {
+    keep(file, |name| name == FLEET);
+}
+
+const FLEET: &str = "fleet";
+
+/// Removes the keys that are known and not kept.
+fn keep(file: &mut Node, is_kept: impl Fn(&str) -> bool) {
+    let keys = file_keys();
+    let is_other = |name: &str| keys.iter().any(|key| key.name() == name) && !is_kept(name);
+    if let Value::Map(entries) = &mut file.value {
+        entries.retain(|(key, _)| !is_other(&key.text));
     }
 }
 
@@ -149,6 +169,8 @@ fn file_keys() -> Vec<Key<FileSettings>> {
         "otlp" => settings.otlp, _, OtlpSettings::form();
         /// What `recliner report` says besides bytes.
         "report" => settings.report, _, work::ReportSettings::form();
+        /// Other recliners, each for its own cluster, that are shown together.
+        "fleet" => settings.fleet, _, FleetSettings::form();
         /// How long and in how many bytes entries are kept; whichever limit is reached first.
         "journal" => settings.journal, _, work::JournalRetention::form();
     }));
@@ -198,7 +220,7 @@ fn note_unknown_sizes(settings: &Settings, section: &mut Section<'_, '_>) {
 const _: fn(&Settings) = |Settings {
     couchdb: _, nodes: _, peers: _, cluster_targets: _, scan: _, poll: _, files: _, mode: _,
     channels: _, limits: _, headroom: _, rent: _, pressure: _, failure: _, views: _, smoosh: _, follow: _,
-    warmer: _, advice: _, reads: _, otlp: _, report: _, journal: _, storage_path: _, web: _, log: _,
+    warmer: _, advice: _, reads: _, otlp: _, report: _, fleet: _, journal: _, storage_path: _, web: _, log: _,
 }| {};
 
 /// Either `[_all]` or a list of names.

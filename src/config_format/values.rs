@@ -1,17 +1,18 @@
 //! How each type of value is written in the file, with a clear message for each invalid value.
 
 use super::{
-    form::{Form, list},
+    When,
+    form::{Form, keys, list, section},
     output::{Output, text as written},
     problem::{alternatives, quoted, suggestion},
-    section::scalar,
+    section::{Section, scalar},
 };
 use crate::text::{
     Label, duration as durations,
     pattern::{self, NamePatterns},
     size,
 };
-use couchdb_client::{Address, HostPattern, ParseAddressError};
+use couchdb_client::{Address, HostPattern, ParseAddressError, Tls};
 use serde_json::{Value as Json, json};
 use std::{
     fmt::Display,
@@ -269,6 +270,29 @@ fn read_path(text: &str) -> Read<PathBuf> {
         return Err(expected(text, "the path of a file or directory"));
     }
     Ok(PathBuf::from(text))
+}
+
+/// Trusted authorities and a client certificate; a change takes effect at `when`.
+pub(crate) fn tls_files(when: When) -> Form<Tls> {
+    let keys = keys!(Tls {
+        /// A PEM file with the only authorities, or server certificates, to trust.
+        "ca_file" => ca_file, (when), path().optional();
+        /// A PEM file with a client certificate; it needs key_file too.
+        "cert_file" => cert_file, (when), path().optional();
+        /// A PEM file with the client certificate's private key; it needs cert_file too.
+        "key_file" => key_file, (when), path().optional();
+    });
+    let both = json!({"cert_file": ["key_file"], "key_file": ["cert_file"]});
+    section(keys, check_tls).with_schema(json!({"dependentRequired": both}))
+}
+
+fn check_tls(_: &mut Tls, section: &mut Section<'_, '_>) {
+    for (given, missing) in [("cert_file", "key_file"), ("key_file", "cert_file")] {
+        if section.key_at(missing).is_none() {
+            let says = format!("found {given} without {missing}; a client certificate needs both");
+            section.refuse_key(given, says);
+        }
+    }
 }
 
 /// The URL of a CouchDB server.

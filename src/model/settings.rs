@@ -8,6 +8,7 @@
 #![expect(clippy::doc_markdown, reason = "sentences about keys are printed, not rendered")]
 
 pub mod advice;
+pub mod fleet;
 pub mod limits;
 pub mod otlp;
 pub(crate) mod service;
@@ -78,6 +79,8 @@ pub struct Settings {
     pub otlp: otlp::OtlpSettings,
     /// What reports say besides bytes.
     pub report: work::ReportSettings,
+    /// Other recliners that are shown together.
+    pub fleet: fleet::FleetSettings,
     /// What the journal keeps, and for how long.
     pub journal: work::JournalRetention,
     /// The directory of the embedded database.
@@ -114,6 +117,7 @@ impl Settings {
             reads: work::ReadsSettings::default(),
             otlp: otlp::OtlpSettings::default(),
             report: work::ReportSettings::default(),
+            fleet: fleet::FleetSettings::default(),
             journal: work::JournalRetention::default(),
             storage_path: Self::default_storage_path(),
             web: service::WebSettings::default(),

@@ -15,6 +15,7 @@ mod confirm;
 mod database;
 mod databases;
 mod events;
+mod fleet;
 mod frame;
 mod indexes;
 mod inside;
@@ -39,6 +40,7 @@ pub(super) use confirm::{AskedCompaction, Confirmation, confirmation, done};
 pub(super) use database::{DatabaseAnswers, SHOWN as SHOWN_OF_ONE, database};
 pub(super) use databases::databases;
 pub(super) use events::events;
+pub(super) use fleet::fleet;
 pub(super) use frame::{Around, asset, assets_version, book_document, document, failed};
 pub(super) use indexes::indexes;
 pub(super) use jobs::{JobAnswers, jobs};
@@ -101,6 +103,7 @@ impl Given {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Screen {
     Overview,
+    Fleet,
     Databases,
     Targets,
     Indexes,
@@ -116,9 +119,20 @@ enum Screen {
     Status,
 }
 
+/// What a server has pages of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// A cluster.
+    Cluster,
+    /// A cluster, and other recliners.
+    ClusterAndFleet,
+    /// Other recliners alone.
+    Fleet,
+}
+
 /// The places of the navigation, each with its screens.
 const PLACES: [(&str, &[Screen]); 5] = [
-    ("Overview", &[Screen::Overview]),
+    ("Overview", &[Screen::Overview, Screen::Fleet]),
     ("Databases", &[Screen::Databases, Screen::Indexes, Screen::Targets]),
     ("Activity", &[Screen::Jobs, Screen::Queue, Screen::Events, Screen::Changes]),
     ("Advice", &[Screen::Advice]),
@@ -129,9 +143,14 @@ const PLACES: [(&str, &[Screen]); 5] = [
 ];
 
 impl Screen {
-    /// All of them, place by place.
-    fn all() -> impl Iterator<Item = Self> {
-        PLACES.iter().flat_map(|(_, screens)| screens.iter().copied())
+    /// All that are shown, place by place.
+    fn all(shown: Shown) -> impl Iterator<Item = Self> {
+        let all = PLACES.iter().flat_map(|(_, screens)| screens.iter().copied());
+        all.filter(move |screen| match shown {
+            Shown::Cluster => *screen != Self::Fleet,
+            Shown::ClusterAndFleet => true,
+            Shown::Fleet => *screen == Self::Fleet,
+        })
     }
 
     /// The screens of its place.
@@ -149,6 +168,7 @@ impl Screen {
     const fn entry(self) -> (&'static str, &'static str, char) {
         match self {
             Self::Overview => ("Overview", "./", 'o'),
+            Self::Fleet => ("Fleet", "fleet", 'f'),
             Self::Databases => ("Databases", "databases", 'd'),
             Self::Targets => ("Targets", "targets", 't'),
             Self::Queue => ("Queue", "queue", 'q'),

@@ -18,6 +18,7 @@ mod docs;
 mod error;
 mod explain;
 mod facts;
+mod fleet;
 mod forecasts;
 mod guard;
 mod journal;
@@ -51,6 +52,7 @@ mod xray;
 
 pub(crate) use what_if::smoosh_channels;
 
+pub use fleet::{FleetState, fleet_router};
 pub use kept_reasons::KeptReasons;
 pub use mcp::{AskApi, Assistant, Parameters, Question};
 pub use metrics::families;
@@ -93,6 +95,7 @@ fn routes() -> Vec<Route> {
         reads::routes(),
         summary::routes(),
         forecasts::routes(),
+        fleet::routes(),
         advice::routes(),
         preflight::routes(),
         xray::routes(),
@@ -121,7 +124,7 @@ pub fn openapi(channels: &[&str]) -> Value {
 
 /// The router of all routes.
 pub fn router(state: AppState) -> Router {
-    let web = state.web.clone();
+    let (allow, web) = (state.allow.clone(), state.web.clone());
     let routes = routes();
     let operations: Vec<Operation> = routes.iter().map(|it| it.operation.clone()).collect();
     let route_names = route::known_routes(&operations);
@@ -141,20 +144,25 @@ pub fn router(state: AppState) -> Router {
         .method_not_allowed_fallback(route::wrong_method)
         .layer(middleware::map_response_with_state(state.clone(), name_cluster));
     let pages = console::routes().layer(middleware::from_fn(compression::compress));
-    all.merge(pages)
+    let all = all
+        .merge(pages)
         .route("/docs", get(docs::with_slash))
         .fallback(console::not_found)
         .method_not_allowed_fallback(probes::wrong_method)
         .nest(API, api)
         // A nested router does not match its own path with a trailing slash.
         .route("/api/v1/", any(no_route))
-        .layer(middleware::from_fn_with_state(
-            guard::HostCheck::new(state.allow.clone()),
-            guard::refuse_unknown_host,
-        ))
+        .with_state(state);
+    guarded(all, allow, web)
+}
+
+/// The routes for those who may ask, with security headers on every response.
+fn guarded(router: Router, allow: Allow, web: WebAccess) -> Router {
+    let hosts = guard::HostCheck::new(allow);
+    router
+        .layer(middleware::from_fn_with_state(hosts, guard::refuse_unknown_host))
         .layer(middleware::from_fn_with_state(web, web::authenticate))
         .layer(middleware::map_response(guard::add_security_headers))
-        .with_state(state)
 }
 
 /// Says which cluster an answer is about, so that whoever asked the wrong recliner sees it.

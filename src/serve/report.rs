@@ -13,6 +13,7 @@ mod databases;
 mod discovery;
 mod envelope;
 mod find;
+mod fleet;
 mod forecasts;
 mod health;
 mod indexes;
@@ -53,6 +54,7 @@ pub use databases::{
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};
+pub use fleet::{FleetAnswer, MemberLine, NIGHT, overview};
 pub use forecasts::{Forecasts, FreeLine, FullDates, KeptLine, RecordLine, VolumeForecastLine};
 pub use health::Concern;
 pub use indexes::{IndexLine, Indexes, ViewReads};

@@ -36,6 +36,7 @@ use crate::{
         },
         node_settings::{NodeSettings, NodeSettingsTask},
         present_design::{CurrentClient, DesignReader},
+        recliner::login_in_environment,
         request_metrics::RequestMetrics,
     },
     store::{journal::Journal, measurement_archive, queue_recorder},
@@ -45,7 +46,6 @@ use crate::{
 use couch_handles::CouchHandles;
 use couchdb_client::{self, Client, Transport};
 use futures::{FutureExt as _, future::BoxFuture};
-use secrecy::SecretString;
 use std::{collections::BTreeSet, future::ready, path::Path, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch as latest};
 use tokio_util::{
@@ -575,7 +575,7 @@ fn local_directories(settings: &Settings) -> Option<(String, NodeDirectories)> {
 }
 
 fn sidecars(settings: &Settings, clock: Clock) -> Option<PeersSource> {
-    PeersSource::new(&settings.peers, peers_login(), clock).unwrap_or_else(|why| {
+    PeersSource::new(&settings.peers, login_in_environment(), clock).unwrap_or_else(|why| {
         tracing::error!(%why, "cannot create the client for sidecars");
         None
     })
@@ -591,12 +591,6 @@ fn xray_settings(settings: &Settings, peers: Option<PeersSource>) -> XraySetting
 
 fn reads_settings(settings: &Settings, peers: Option<PeersSource>) -> TaskSettings {
     TaskSettings { reads: settings.reads.clone(), peers }
-}
-
-/// The login for sidecars with users: the same one that commands use for a running recliner.
-fn peers_login() -> Option<(String, SecretString)> {
-    let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
-    Some((env("RECLINER_USER")?, env("RECLINER_PASSWORD")?.into()))
 }
 
 /// The node whose directories are read: the served node, else the one that the files name, else

@@ -3,20 +3,89 @@
 //! Owns the client for them, and the limit on the size of a response. Follows no redirects and uses no
 //! proxy from the environment, because the settings name the server to ask. CouchDB has its own client.
 
-use reqwest::{Client, ClientBuilder, Response, redirect::Policy};
-use std::time::Duration;
+use couchdb_client::Tls;
+use reqwest::{Certificate, Client, ClientBuilder, Identity, Response, redirect::Policy};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// The maximum size of a file with certificates or a key.
+const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// A client whose requests are answered within this time, or fail.
 ///
 /// # Errors
 /// If the HTTP library cannot be set up.
 pub(crate) fn client(within: Duration) -> Result<Client, reqwest::Error> {
-    build(|| {
-        Client::builder()
-            .no_proxy()
-            .redirect(Policy::none())
-            .timeout(within)
-            .user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")))
+    build(|| builder(within))
+}
+
+/// What all clients have in common.
+pub(crate) fn builder(within: Duration) -> ClientBuilder {
+    Client::builder()
+        .no_proxy()
+        .redirect(Policy::none())
+        .timeout(within)
+        .user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")))
+}
+
+/// The only authorities to trust, and a client certificate.
+#[derive(Default)]
+pub(crate) struct TlsFiles {
+    authorities: Option<Vec<Certificate>>,
+    identity: Option<Identity>,
+}
+
+/// A file that cannot be used, and why.
+pub(crate) struct UnusableFile {
+    pub(crate) path: PathBuf,
+    pub(crate) why: String,
+}
+
+impl TlsFiles {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// The first file that cannot be used.
+    pub(crate) fn read(tls: &Tls) -> Result<Self, UnusableFile> {
+        let unusable = |path: &Path, why: &str| UnusableFile {
+            path: path.to_owned(),
+            why: format!("cannot be used: it contains {why}"),
+        };
+        let mut files = Self::default();
+        if let Some(path) = &tls.ca_file {
+            let found = Certificate::from_pem_bundle(&read_pem(path)?).ok();
+            let found = found.filter(|it| !it.is_empty());
+            files.authorities = Some(found.ok_or_else(|| unusable(path, "no certificate in PEM"))?);
+        }
+        if let (Some(cert), Some(key)) = (&tls.cert_file, &tls.key_file) {
+            let pem = [read_pem(cert)?, read_pem(key)?].join(&b'\n');
+            files.identity = Some(
+                Identity::from_pem(&pem)
+                    .map_err(|_| unusable(cert, "no certificate with its key in PEM"))?,
+            );
+        }
+        Ok(files)
+    }
+
+    /// The builder with them.
+    pub(crate) fn apply(&self, builder: ClientBuilder) -> ClientBuilder {
+        let builder = match &self.authorities {
+            Some(authorities) => builder.tls_certs_only(authorities.clone()),
+            None => builder,
+        };
+        match &self.identity {
+            Some(identity) => builder.identity(identity.clone()),
+            None => builder,
+        }
+    }
+}
+
+fn read_pem(path: &Path) -> Result<Vec<u8>, UnusableFile> {
+    named_file::read_at_most(path, MAX_PEM_BYTES).map_err(|why| UnusableFile {
+        path: path.to_owned(),
+        why: format!("cannot be read: {why}"),
     })
 }
 
@@ -44,14 +113,16 @@ pub(crate) async fn read_body(mut answer: Response, longest: usize) -> Result<Ve
     Ok(body)
 }
 
-/// An error with its causes, without the address, which may contain a password.
+/// Why a request failed, without its address, which may contain a password: the innermost cause, because the outer
+/// ones only say that it failed.
 pub(crate) fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
+    if error.is_timeout() {
+        return "it did not answer in time".to_owned();
     }
-    text
+    let error = error.without_url();
+    let mut innermost: &dyn std::error::Error = &error;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    innermost.to_string()
 }

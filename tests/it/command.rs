@@ -6,6 +6,7 @@ mod document;
 mod endless;
 mod feeds;
 mod files;
+mod fleet;
 mod follow;
 mod hostile;
 mod inspect;

@@ -23,7 +23,7 @@ const FLOORS: &[&[&str]] = &[
     &["what_if"],
     &["advice"],
     &["store"],
-    &["ledger", "reads"],
+    &["ledger", "reads", "fleet"],
     &["act"],
     &["feeds", "import", "config", "book"],
     &["serve"],

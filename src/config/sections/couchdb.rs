@@ -2,12 +2,14 @@
 
 use super::FileSettings;
 use crate::config_format::{
+    When,
     form::{Form, keys, list, mapping, section},
-    section::{Section, Spanned},
-    values::{couchdb_url, duration, host_pattern, integer, integer_or_off, node_name, path, text},
+    section::Spanned,
+    values::{
+        couchdb_url, duration, host_pattern, integer, integer_or_off, node_name, path, text,
+        tls_files,
+    },
 };
-use couchdb_client::Tls;
-use serde_json::json;
 use std::time::Duration;
 
 pub(super) fn form() -> Form<FileSettings> {
@@ -19,7 +21,7 @@ pub(super) fn form() -> Form<FileSettings> {
         /// A file that holds the user's password, read again when it changes.
         "couchdb.password_file" => password_file, NextSweep, path().placed();
         /// Trusted authorities (default the system's), and a client certificate (default none).
-        "couchdb.tls" => settings.couchdb.tls, NextSweep, tls();
+        "couchdb.tls" => settings.couchdb.tls, NextSweep, tls_files(When::NextSweep);
         /// Maximum time for one complete response; CouchDB's node routes have no timeout of their own.
         "couchdb.timeout" => settings.couchdb.timeout, NextSweep, duration(Duration::from_millis(100));
         /// Maximum number of concurrent requests to each node.
@@ -57,26 +59,4 @@ fn trusted_hosts() -> Form<Vec<couchdb_client::HostPattern>> {
             report.note(node.at, path, says);
         }
     }))
-}
-
-fn tls() -> Form<Tls> {
-    let keys = keys!(Tls {
-        /// A PEM file with the only authorities, or server certificates, to trust.
-        "ca_file" => ca_file, NextSweep, path().optional();
-        /// A PEM file with a client certificate; it needs key_file too.
-        "cert_file" => cert_file, NextSweep, path().optional();
-        /// A PEM file with the client certificate's private key; it needs cert_file too.
-        "key_file" => key_file, NextSweep, path().optional();
-    });
-    let both = json!({"cert_file": ["key_file"], "key_file": ["cert_file"]});
-    section(keys, check_tls).with_schema(json!({"dependentRequired": both}))
-}
-
-fn check_tls(_: &mut Tls, section: &mut Section<'_, '_>) {
-    for (given, missing) in [("cert_file", "key_file"), ("key_file", "cert_file")] {
-        if section.key_at(missing).is_none() {
-            let says = format!("found {given} without {missing}; a client certificate needs both");
-            section.refuse_key(given, says);
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The frame of every page: navigation, search, keys, footer; and the files that pages load.
 
 use super::{
-    PLACES, Page, Screen,
+    PLACES, Page, Screen, Shown,
     cells::{name, with_code},
 };
 use crate::text::escape;
@@ -17,6 +17,7 @@ pub(in crate::serve) struct Around {
     pub mode: &'static str,
     /// The notice that the cluster is simulated, if it is.
     pub simulation: Option<&'static str>,
+    pub shown: Shown,
 }
 
 /// A file that pages load.
@@ -54,9 +55,9 @@ pub(in crate::serve) fn asset(wanted: &str) -> Option<Asset> {
 /// The whole document of a page.
 pub(in crate::serve) fn document(page: &Page, around: &Around) -> Markup {
     let body = html! {
-        (bar("", page.screen, false))
+        (bar("", page.screen, false, around.shown))
         main #page-content {
-            (beside(page.screen))
+            (beside(page.screen, around.shown))
             h1 { (name(&page.title)) }
             @if let Some(says) = around.simulation { p.note { (says) } }
             @for part in &page.parts {
@@ -64,14 +65,14 @@ pub(in crate::serve) fn document(page: &Page, around: &Around) -> Markup {
             }
         }
         footer {
-            "recliner " (around.version) ", mode " (around.mode)
+            "recliner " (around.version) @if around.shown != Shown::Fleet { ", mode " (around.mode) }
             @if page.is_live {
                 " · this page: " span.state #live-state role="status" { "not updating" }
                 " " button #live-pause type="button" hidden aria-pressed="false" { "Pause" }
             }
             " · press " kbd { "?" } " for keys"
         }
-        (keys())
+        (keys(around.shown))
     };
     html! {
         (DOCTYPE)
@@ -88,7 +89,7 @@ pub(in crate::serve) fn book_document(title: &str, body: &Markup) -> Markup {
         (DOCTYPE)
         html lang="en" {
             (head(title, "../"))
-            body.book data-root="../" { (bar("../", None, true)) (body) (keys()) }
+            body.book data-root="../" { (bar("../", None, true, Shown::Cluster)) (body) (keys(Shown::Cluster)) }
         }
     }
 }
@@ -109,12 +110,13 @@ fn head(title: &str, root: &str) -> Markup {
 }
 
 /// The bar with the navigation and the search.
-fn bar(root: &str, current: Option<Screen>, in_book: bool) -> Markup {
+fn bar(root: &str, current: Option<Screen>, in_book: bool, shown: Shown) -> Markup {
     let here = |it: bool| it.then_some("page");
     html! {
         a.skip href="#page-content" { "Skip to the content" }
         header.bar {
             a.name href={ (root) "./" } { "recliner" }
+            @if shown != Shown::Fleet {
             nav aria-label="Pages" {
                 ul {
                     @for (title, screens) in PLACES {
@@ -127,32 +129,34 @@ fn bar(root: &str, current: Option<Screen>, in_book: bool) -> Markup {
             form role="search" action={ (root) "targets" } {
                 input #page-search type="search" name="search" placeholder="Database or id ( / )" aria-label="Search for a database, design document or id";
             }
+            }
         }
     }
 }
 
 /// The screens of the same place, where it has several.
-fn beside(current: Option<Screen>) -> Markup {
-    let screens = current.map_or(&[][..], Screen::beside);
+fn beside(current: Option<Screen>, shown: Shown) -> Markup {
+    let place = current.map_or(&[][..], Screen::beside);
+    let screens: Vec<Screen> = Screen::all(shown).filter(|screen| place.contains(screen)).collect();
     html! {
         @if screens.len() > 1 {
             nav.beside aria-label="Pages of this place" { ul {
                 @for screen in screens {
                     @let (title, link, _) = screen.entry();
-                    li { a href=(link) aria-current=[(current == Some(*screen)).then_some("page")] { (title) } }
+                    li { a href=(link) aria-current=[(current == Some(screen)).then_some("page")] { (title) } }
                 }
             } }
         }
     }
 }
 
-fn keys() -> Markup {
+fn keys(shown: Shown) -> Markup {
     html! {
         dialog #page-keys aria-label="Keys" {
             h2 { "Keys" }
             dl {
-                dt { kbd { "/" } } dd { "search" }
-                @for screen in Screen::all() {
+                @if shown != Shown::Fleet { dt { kbd { "/" } } dd { "search" } }
+                @for screen in Screen::all(shown) {
                     @let (title, link, letter) = screen.entry();
                     dt { kbd { "g" } " " kbd data-to=(link) { (letter) } } dd { (title.to_lowercase()) }
                 }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     serve::report::{
-        Advice, Concern, HourLine, Jobs, Planned, RefusedLine, Scorecard, SimulatedWeek, Space,
-        Status, VolumeSpaceLine,
+        Advice, Concern, HourLine, Jobs, NIGHT, Planned, RefusedLine, Scorecard, SimulatedWeek,
+        Space, Status, VolumeSpaceLine,
     },
     text::{
         counted, listed,
@@ -21,9 +21,6 @@ use wall_clock::Moment;
 
 /// Starts, waiting targets and pieces of advice shown here; their own pages list the rest.
 pub(in crate::serve) const SHOWN: usize = 5;
-
-/// The hours that tell of last night.
-const NIGHT: usize = 12;
 
 /// The maximum number of problems shown.
 const WRONG: usize = 6;

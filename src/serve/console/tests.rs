@@ -104,9 +104,14 @@ fn charts_without_data_are_valid_svg() {
 
 #[test]
 fn keys_lead_to_every_screen() {
-    let around = Around { version: "0.1.0", mode: "advise", simulation: None };
+    let around = Around {
+        version: "0.1.0",
+        mode: "advise",
+        simulation: None,
+        shown: Shown::ClusterAndFleet,
+    };
     let text = document(&failed("Not found", ""), &around).into_string();
-    for screen in Screen::all() {
+    for screen in Screen::all(Shown::ClusterAndFleet) {
         let (title, to, letter) = screen.entry();
         assert!(text.contains(&format!("<kbd data-to=\"{to}\">{letter}</kbd>")), "{title}");
     }
@@ -115,7 +120,12 @@ fn keys_lead_to_every_screen() {
 #[test]
 fn documents_have_no_inline_code_or_external_links() {
     let page = failed("Not found", HOSTILE);
-    let around = Around { version: "0.1.0", mode: "advise", simulation: Some("a simulation") };
+    let around = Around {
+        version: "0.1.0",
+        mode: "advise",
+        simulation: Some("a simulation"),
+        shown: Shown::ClusterAndFleet,
+    };
     let text = document(&page, &around).into_string();
     for refused in [" style=", "onclick", "http://", "https://", "<style", "javascript:"] {
         assert!(!text.contains(refused), "{refused} in {text}");

@@ -17,6 +17,7 @@ use super::{
     docs,
     error::ApiError,
     explain::{meant, no_match},
+    fleet::fleet_of,
     guard,
     journal::{self, EventsParameters, HistoryParameters, journal_of},
     probes,
@@ -40,7 +41,7 @@ use crate::{
     serve::{
         console::{
             self, Around, AskedCompaction, DatabaseAnswers, Given, JobAnswers, OverviewAnswers,
-            Page, QueueAnswers, TargetAnswers, TargetFilter,
+            Page, QueueAnswers, Shown, TargetAnswers, TargetFilter,
         },
         report::{
             self, AdviceLine, DatabaseLine, Databases, EventLine, Events, Explained, Found, Jobs,
@@ -78,7 +79,8 @@ const MAX_FORM: usize = 1 << 16;
 const WEEK: u64 = 7 * 86_400;
 
 /// The pages but the first, by path.
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 17] = [
+    "/fleet",
     "/databases",
     "/targets",
     "/target",
@@ -172,6 +174,10 @@ fn response(state: &AppState, code: StatusCode, page: &Page) -> Response {
         version: state.about.version,
         mode: mode.label(),
         simulation: state.about.simulation(mode),
+        shown: match state.fleet.borrow().is_configured {
+            true => Shown::ClusterAndFleet,
+            false => Shown::Cluster,
+        },
     };
     guard::page(code, console::document(page, &around))
 }
@@ -187,7 +193,10 @@ fn failed(state: &AppState, refused: &ApiError) -> Response {
 }
 
 /// A style sheet or script.
-async fn asset(extract::Path(name): extract::Path<String>, headers: HeaderMap) -> Response {
+pub(super) async fn asset(
+    extract::Path(name): extract::Path<String>,
+    headers: HeaderMap,
+) -> Response {
     match console::asset(&name) {
         Some(found) => {
             docs::cached(found.content_type, Body::from(found.text), found.hash, &headers)
@@ -209,6 +218,7 @@ async fn own_page(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
     let given = given(uri)?;
     match uri.path() {
         "/" => overview(state).await,
+        "/fleet" => Ok(console::fleet(&fleet_of(state), state.clock.now())),
         "/databases" => databases(state, given).await,
         "/targets" => targets(state, given).await,
         "/target" => target(state, wanted(&given, "id")?).await,

@@ -16,6 +16,7 @@ mod disks;
 pub mod families;
 mod feeds;
 mod files;
+pub(super) mod fleet;
 mod jobs;
 mod journal;
 mod ledger;
@@ -39,6 +40,7 @@ use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
     advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
+    fleet::Fleet,
     ledger::Books,
     model::reads::Reads,
     plan::Plan,
@@ -258,7 +260,7 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
 type Subject = (&'static [FamilyDescription], fn(&mut Writer, &Scrape));
 
 /// Every subject, in the order of the book and of a scrape.
-fn subjects() -> [Subject; 20] {
+fn subjects() -> [Subject; 21] {
     [
         (program::ALL, program::write),
         (couchdb::ALL, |writer, scrape| couchdb::write(writer, &scrape.couchdb)),
@@ -292,6 +294,7 @@ fn subjects() -> [Subject; 20] {
         }),
         (advised::ALL, |writer, scrape| advised::write(writer, &scrape.scorecard)),
         (advice::ALL, |writer, scrape| advice::write(writer, &scrape.advice, scrape.now)),
+        (fleet::ALL, |writer, scrape| fleet::write(writer, &scrape.fleet, scrape.now)),
     ]
 }
 
@@ -312,6 +315,7 @@ pub(super) struct Scrape {
     ledger: Arc<Books>,
     reads: Arc<Reads>,
     advice: Arc<AdviceView>,
+    fleet: Arc<Fleet>,
     now: Moment,
     changes: Arc<feed_client::FeedClientStatus>,
     feed: Option<FeedHandle>,
@@ -336,6 +340,7 @@ impl Scrape {
             ledger: Arc::clone(&state.ledger.borrow()),
             reads: Arc::clone(&state.reads.borrow()),
             advice: Arc::clone(&state.advice.borrow()),
+            fleet: Arc::clone(&state.fleet.borrow()),
             now: state.clock.now(),
             changes: Arc::clone(&state.changes.borrow()),
             feed: state.feed.clone(),

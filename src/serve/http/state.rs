@@ -7,6 +7,7 @@ use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
     advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
+    fleet::Fleet,
     ledger::Books,
     model::{channel::Mode, reads::Reads},
     plan::Plan,
@@ -118,6 +119,8 @@ pub struct AppState {
     pub ledger: watch::Receiver<Arc<Books>>,
     /// Who reads the indexes.
     pub reads: watch::Receiver<Arc<Reads>>,
+    /// Other recliners.
+    pub fleet: watch::Receiver<Arc<Fleet>>,
     /// Why waste is not compacted, as the last sweep shows it.
     pub waste_reasons: KeptReasons,
     /// The scanner's state.

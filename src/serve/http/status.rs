@@ -3,7 +3,7 @@
 use super::{
     answer::{Answer, success},
     error::ApiError,
-    probes,
+    journal, probes,
     query::NoQuery,
     route::Route,
     state::AppState,
@@ -18,7 +18,12 @@ use crate::{
     },
     text::Label as _,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+use tokio::time;
+use wall_clock::Moment;
+
+/// How long the status waits for what compactions did last night.
+const NIGHT_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -28,7 +33,7 @@ pub(super) fn routes() -> Vec<Route> {
             status,
             "The state of recliner: what it sees, and what it cannot read.",
         )
-        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by`, `why`, and a sentence (`says`)."),
+        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by`, `why`, and a sentence (`says`). `overview`: bytes, waste, when a volume is full, last night (12 hours), the worst advice."),
         Route::read(
             "/api/v1/space",
             "space",
@@ -54,8 +59,15 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Reports the state of recliner, and what it cannot read.
 async fn status(state: AppState, _: NoQuery) -> Result<Answer<Status>, ApiError> {
+    let now = state.clock.now();
+    let since = Moment::from_unix(now.unix().saturating_sub((report::NIGHT as u64 - 1) * 3_600));
+    let hours = time::timeout(NIGHT_TIMEOUT, journal::hours_since(&state, since)).await;
+    let hours = hours.ok().and_then(Result::ok).filter(|found| found.complete);
     let plan = Arc::clone(&state.plan.borrow());
-    Ok(Answer::of(&status_of(&state, &plan)))
+    let advice = Arc::clone(&state.advice.borrow());
+    let night = hours.as_ref().map(|found| &*found.hours);
+    let overview = report::overview(&plan, &advice, night, now);
+    Ok(Answer::of(&Status { overview: Some(overview), ..status_of(&state, &plan) }))
 }
 
 /// The state of recliner, given this plan.
@@ -95,6 +107,7 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
             needs_restart: config.needs_restart.clone(),
             web_problem: state.web.problem().as_deref().map(ToOwned::to_owned),
         },
+        overview: None,
     }
 }
 

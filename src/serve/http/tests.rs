@@ -6,6 +6,7 @@ mod backup;
 mod console;
 mod databases;
 mod docs;
+mod fleet;
 mod golden;
 mod hostile;
 mod journal;
@@ -280,6 +281,7 @@ impl Surface {
             plan: plan_rx,
             scorecard: watch::channel(Arc::new(scorecard())).1,
             ledger: watch::channel(Arc::default()).1,
+            fleet: watch::channel(Arc::default()).1,
             reads: watch::channel(Arc::default()).1,
             waste_reasons: KeptReasons::default(),
             advice: watch::channel(Arc::new(advice())).1,

@@ -4,6 +4,7 @@ use super::{NodeLine, SuspensionLine, vocabulary, vocabulary::Word};
 use crate::{
     act::takeover::Takeovers,
     feeds::feed_client,
+    fleet::Overview,
     scan,
     text::{counted, size::format_size_short},
 };
@@ -72,6 +73,9 @@ pub struct Status {
     pub peers: Vec<PeerLine>,
     /// The state of the configuration.
     pub config: ConfigLine,
+    /// What a person asks first about the whole cluster; `/api/v1/fleet` collects it.
+    #[serde(default)]
+    pub overview: Option<Overview>,
 }
 
 impl Status {

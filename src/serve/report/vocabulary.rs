@@ -7,6 +7,7 @@ use crate::{
     act::warmer,
     advice,
     datadir::ReadProblem as HeaderProblem,
+    fleet,
     model::{
         cause, channel,
         facts::FactSource,
@@ -113,6 +114,8 @@ vocabularies! {
     ScorecardState: scorecard::ScorecardState::labels();
     /// The kind of a piece of advice.
     AdviceCode: advice::rules().map(|rule| rule.code).collect::<Vec<_>>();
+    /// Why a recliner of the fleet needs a person, the most urgent first.
+    Attention: fleet::Attention::labels();
     /// What bytes are attributed to.
     AttributeBy: super::AttributeBy::labels();
     /// How much advice matters.

@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     model::target::TargetId,
-    sources::{fetch, xray::DatabaseXray},
+    sources::{
+        recliner::{Login, ReclinerClient},
+        xray::DatabaseXray,
+    },
 };
 use couchdb_client::Address;
 use couchdb_names::encode_part;
@@ -17,12 +20,8 @@ use futures::{
     StreamExt as _, future,
     stream::{self, BoxStream},
 };
-use reqwest::{
-    RequestBuilder, Response, StatusCode,
-    header::{CONTENT_TYPE, DATE},
-};
-use secrecy::{ExposeSecret as _, SecretString};
-use serde::{Deserialize, de::DeserializeOwned};
+use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,18 +54,9 @@ const BETWEEN_XRAY_POLLS: Duration = Duration::from_secs(2);
 /// Reads facts from sidecars.
 #[derive(Clone, Debug)]
 pub struct PeersSource {
-    http: reqwest::Client,
+    client: ReclinerClient,
     peers: Arc<[Address]>,
-    login: Option<Arc<(String, SecretString)>>,
     clock: Clock,
-}
-
-/// The API's envelope, as far as it is used.
-#[derive(Debug, Deserialize)]
-#[serde(bound = "T: DeserializeOwned")]
-struct Envelope<T> {
-    data: Option<T>,
-    error: Option<String>,
 }
 
 impl PeersSource {
@@ -74,16 +64,16 @@ impl PeersSource {
     ///
     /// # Errors
     /// If the HTTP library cannot be set up.
-    pub fn new(
+    pub(crate) fn new(
         peers: &[Address],
-        login: Option<(String, SecretString)>,
+        login: Option<Login>,
         clock: Clock,
     ) -> Result<Option<Self>, reqwest::Error> {
         if peers.is_empty() {
             return Ok(None);
         }
-        let http = fetch::client(PAGE_TIMEOUT)?;
-        Ok(Some(Self { http, peers: peers.into(), login: login.map(Arc::new), clock }))
+        let client = ReclinerClient::new(PAGE_TIMEOUT, login)?;
+        Ok(Some(Self { client, peers: peers.into(), clock }))
     }
 
     /// All facts of one sidecar, or why it could not be asked. Incomplete facts are not used.
@@ -171,7 +161,8 @@ impl PeersSource {
         path: &str,
         max_bytes: usize,
     ) -> Result<(T, i64, usize), String> {
-        self.answer(self.http.get(route(peer, path)), max_bytes).await
+        let reply = self.client.answer(self.client.get(peer, path), max_bytes).await?;
+        Ok((reply.data, ahead(&reply.headers, self.clock.now()), reply.bytes))
     }
 
     /// X-rays of a database's files by each sidecar, once they have ended; with the names of the
@@ -180,10 +171,11 @@ impl PeersSource {
         let asked = self.peers.iter().map(|peer| async move {
             let asked = async {
                 loop {
-                    let order = self.http.post(route(peer, "xray"));
+                    let order = self.client.post(peer, "xray");
                     let order = order.header(CONTENT_TYPE, "application/json");
                     let order = order.body(json!({ "db": db }).to_string());
-                    let (found, ..) = self.answer::<DatabaseXray>(order, MAX_PAGE_BYTES).await?;
+                    let reply = self.client.answer::<DatabaseXray>(order, MAX_PAGE_BYTES);
+                    let found = reply.await?.data;
                     if !found.is_running {
                         return Ok(found);
                     }
@@ -195,41 +187,6 @@ impl PeersSource {
         });
         future::join_all(asked).await
     }
-
-    /// The answer to a request, with the login; also the number of seconds by which the sidecar's
-    /// clock is ahead, and the answer's size in bytes.
-    async fn answer<T: DeserializeOwned>(
-        &self,
-        mut request: RequestBuilder,
-        max_bytes: usize,
-    ) -> Result<(T, i64, usize), String> {
-        if let Some(login) = &self.login {
-            request = request.basic_auth(&login.0, Some(login.1.expose_secret()));
-        }
-        let answer = request.send().await.map_err(fetch::describe)?;
-        let status = answer.status();
-        if status == StatusCode::UNAUTHORIZED {
-            return Err(
-                "it wants another user or password; give RECLINER_USER and RECLINER_PASSWORD"
-                    .to_owned(),
-            );
-        }
-        let ahead = ahead(&answer, self.clock.now());
-        let body = fetch::read_body(answer, max_bytes).await?;
-        let strange = || format!("it answered {status} and not as recliner does");
-        let read: Envelope<T> = serde_json::from_slice(&body).map_err(|_| strange())?;
-        match (read.data, read.error) {
-            (Some(data), _) => Ok((data, ahead, body.len())),
-            (None, Some(why)) => {
-                Err(format!("it answered {status}: {}", why.chars().take(200).collect::<String>()))
-            }
-            (None, None) => Err(strange()),
-        }
-    }
-}
-
-fn route(peer: &Address, path: &str) -> String {
-    format!("{}/api/v1/{path}", peer.as_str().trim_end_matches('/'))
 }
 
 impl Directories for PeersSource {
@@ -244,8 +201,8 @@ impl Directories for PeersSource {
 }
 
 /// By how many seconds the clock of a response's sender is ahead of `now`; zero if it is unknown.
-fn ahead(answer: &Response, now: Moment) -> i64 {
-    let date = answer.headers().get(DATE).and_then(|date| date.to_str().ok());
+fn ahead(headers: &HeaderMap, now: Moment) -> i64 {
+    let date = headers.get(DATE).and_then(|date| date.to_str().ok());
     let sent = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
     sent.map_or(0, |sent| {
         sent.timestamp().as_second() - i64::from(u32::try_from(now.unix()).unwrap_or(u32::MAX))

@@ -40,6 +40,7 @@ async fn pages(served: &Served) -> Vec<(&'static str, String)> {
         ("queue", of("queue")),
         ("jobs", of("jobs")),
         ("events", of("events")),
+        ("fleet", of("fleet")),
         ("nodes", of("nodes")),
         ("advice", of("advice")),
         ("what-if", of("what-if")),
@@ -54,7 +55,9 @@ async fn pages(served: &Served) -> Vec<(&'static str, String)> {
 
 /// A service on a hostile cluster, with the admin API enabled.
 async fn hostile_service(site: &Site, dir: &std::path::Path) -> Served {
-    Served::start(site, dir, "mode: advise\n", &["--web.enable-admin-api"]).await
+    let fleet = "fleet: {urls: ['http://127.0.0.1:1', 'http://a-name-that-is-long.example:10984/and/a/path']}\n";
+    let yaml = ["mode: advise\n", fleet].concat();
+    Served::start(site, dir, &yaml, &["--web.enable-admin-api"]).await
 }
 
 /// Waits until the page is complete: a live page has received its first parts.

@@ -71,9 +71,14 @@ impl Running {
         killed.expect("in time").expect("it is killed");
     }
 
+    /// The number of its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id().expect("the process is running")
+    }
+
     /// Stops it, and returns what it logged.
     pub(super) async fn stop(&mut self) -> String {
-        let pid = self.process.id().expect("the process is running").to_string();
+        let pid = self.pid().to_string();
         let kill = std::process::Command::new("kill").args(["-TERM", &pid]).status();
         assert!(kill.expect("kill runs").success());
         let ended = time::timeout(PATIENCE, self.process.wait()).await;

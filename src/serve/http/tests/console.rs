@@ -25,8 +25,9 @@ pub(super) fn assert_nested(html: &str) {
 }
 
 /// Every page of the console, each with answers in it.
-const PAGES: [&str; 20] = [
+const PAGES: [&str; 21] = [
     "/",
+    "/fleet",
     "/databases",
     "/databases?search=ORD&sort=last_compaction&order=asc&offset=1",
     "/targets",
@@ -50,7 +51,7 @@ const PAGES: [&str; 20] = [
 
 /// The visible text of a page, without tags. Form values inside tags are left out, because a form
 /// returns them unchanged.
-fn outside_tags(html: &str) -> String {
+pub(super) fn outside_tags(html: &str) -> String {
     html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect()
 }
 

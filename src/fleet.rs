@@ -1,0 +1,79 @@
+//! Other recliners, each for its own cluster, seen together.
+//!
+//! Asks each for its status, keeps the last answer or why there is none, and orders them by what needs a person.
+//! Only reads them: no order is given through it.
+
+mod answer;
+mod attention;
+mod discovery;
+mod schedule;
+mod task;
+
+pub use answer::{LastNight, MemberAnswer, OpenAdvice, Overview, WorstAdvice};
+pub use attention::Attention;
+pub use task::{FleetTask, ask_once};
+
+use couchdb_client::Address;
+use std::sync::Arc;
+use wall_clock::Moment;
+
+/// All members, and what could not be read of the lists that name them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fleet {
+    /// Whether any member is configured.
+    pub is_configured: bool,
+    /// The members, by address.
+    pub members: Vec<Arc<Member>>,
+    /// Why a list of members could not be read; its last list counts.
+    pub problems: Vec<String>,
+}
+
+/// Another recliner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// Where it is asked, and where its console is.
+    pub address: Address,
+    /// The name that a list gives it.
+    pub name: Option<String>,
+    /// Whether the login is sent to it.
+    pub has_login: bool,
+    /// What is known of it.
+    pub state: MemberState,
+}
+
+/// What is known of a member.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MemberState {
+    /// It was not asked yet.
+    Unasked,
+    /// It gave no answer when it was last asked.
+    Silent(Silence),
+    /// Its last answer.
+    Answered(Arc<MemberAnswer>),
+}
+
+/// Why a member gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// When it last answered; if it never did, when it was first asked.
+    pub since: Moment,
+    /// Whether it refuses the login.
+    pub is_refused: bool,
+    /// Why there is no answer.
+    pub why: String,
+}
+
+impl Member {
+    /// What people call it: the name of a list, or the address.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(|| self.address.authority())
+    }
+
+    /// Its last answer; `None` if the newest request had none.
+    pub fn answer(&self) -> Option<&MemberAnswer> {
+        match &self.state {
+            MemberState::Answered(answer) => Some(answer),
+            MemberState::Unasked | MemberState::Silent(_) => None,
+        }
+    }
+}

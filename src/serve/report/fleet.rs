@@ -1,0 +1,200 @@
+//! What is shown of a cluster beside others, and of several recliners together.
+
+use super::{
+    HourLine,
+    vocabulary::{self, Word},
+};
+use crate::{
+    advice::{AdviceView, rules},
+    fleet::{Attention, Fleet, LastNight, Member, MemberState, OpenAdvice, Overview, WorstAdvice},
+    plan::Plan,
+    table::Waste,
+    text::{Label as _, capital, counted, listed},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use wall_clock::Moment;
+
+/// The hours that tell of last night.
+pub const NIGHT: usize = 12;
+
+/// What a person asks first about the cluster of a plan; `hours` are those of last night, if they could be read.
+pub fn overview(
+    plan: &Plan,
+    advice: &AdviceView,
+    hours: Option<&[HourLine]>,
+    now: Moment,
+) -> Overview {
+    let waste = Waste::of(&plan.snapshot);
+    let forecasts = || advice.forecasts.by_volume.iter();
+    let known =
+        || forecasts().filter_map(|(name, known)| Some((name, &known.as_ref().ok()?.in_force)));
+    let full = known().filter_map(|(name, forecast)| Some((forecast.full.median?, name))).min();
+    let disks = &plan.conditions.disks;
+    let mut members = plan.snapshot.members();
+    let is_measured =
+        members.all(|(_, node)| disks.of_node(&node.name).any(|it| it.space.is_some()));
+    let ends = known().map(|(_, forecast)| forecast.made_at.plus(forecast.reach()));
+    let is_whole = full.is_none() && is_measured && known().count() == forecasts().count();
+    Overview {
+        file_bytes: waste.file_bytes(),
+        waste_bytes: waste.wasted_bytes(),
+        reclaimable_bytes: waste.reclaimable_bytes(),
+        unmeasured: Some(waste.unmeasured()),
+        unread_directories: Some(waste.unread_directories()),
+        full_volume: full.map(|(_, name)| name.to_string()),
+        full_at: full.map(|(at, _)| at.rfc3339()),
+        not_full_until: ends.min().filter(|_| is_whole).map(Moment::rfc3339),
+        last_night: hours.map(|hours| {
+            let HourLine { compactions, freed_bytes, rewritten_bytes, failed, .. } =
+                HourLine::sum(hours);
+            LastNight { compactions, freed_bytes, rewritten_bytes, failed }
+        }),
+        advice: advice.checked_at.map(|_| open_advice(advice, now)),
+    }
+}
+
+fn open_advice(advice: &AdviceView, now: Moment) -> OpenAdvice {
+    let open = rules().map(|rule| advice.open_of(rule.code, now).0.iter().sum::<u64>());
+    let pieces = advice.pieces(now);
+    let worst = pieces.iter().find(|piece| piece.muted.is_none()).map(|piece| WorstAdvice {
+        severity: piece.finding.severity.label().to_owned(),
+        code: piece.result.rule.code.to_owned(),
+        says: piece.finding.says.clone(),
+    });
+    OpenAdvice { open: open.sum(), worst }
+}
+
+/// Other recliners, each for its own cluster: those that need a person first. Unknown is null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetAnswer {
+    /// How many need a person, in a sentence.
+    pub says: String,
+    /// The recliners, the most urgent first; then those with a volume that is full first, then by waste.
+    pub members: Vec<MemberLine>,
+    /// What could not be read of the lists that name recliners; their last content counts.
+    pub problems: Vec<String>,
+}
+
+/// A recliner with what it said of its cluster when it was last asked. If it gave no answer, all of that is null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemberLine {
+    /// The name that a list gives it, otherwise its host and port.
+    pub name: String,
+    /// Where it is asked, and where its console is.
+    pub url: String,
+    /// Why it needs a person.
+    #[schemars(with = "vocabulary::Attention")]
+    pub attention: Word,
+    /// The same in a sentence; empty if nothing needs a person and nothing is advised.
+    pub says: String,
+    /// Since when it is silent: its last answer, otherwise the first request; null if it answered.
+    pub silent_since: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// Its mode.
+    pub mode: Option<String>,
+    /// What is suspended, in sentences.
+    pub suspended: Option<Vec<String>>,
+    /// What it says of its cluster.
+    #[serde(flatten)]
+    pub overview: Overview,
+}
+
+impl FleetAnswer {
+    /// The members, the most urgent first.
+    pub fn of(fleet: &Fleet, now: Moment) -> Self {
+        let members = fleet.members.iter().map(AsRef::as_ref);
+        let mut named: BTreeMap<&str, usize> = BTreeMap::new();
+        members.clone().for_each(|member| *named.entry(member.name()).or_default() += 1);
+        let line = |(attention, member): &(Attention, &Member)| {
+            let name = match named.get(member.name()) {
+                Some(2..) => format!("{} ({})", member.name(), member.address.authority()),
+                Some(_) | None => member.name().to_owned(),
+            };
+            MemberLine::of(name, *attention, member)
+        };
+        let sorted = Attention::sorted(members, now);
+        Self {
+            says: says_of(fleet, &sorted),
+            members: sorted.iter().map(line).collect(),
+            problems: fleet.problems.clone(),
+        }
+    }
+}
+
+/// How many members there are, and how many need a person, and why.
+fn says_of(fleet: &Fleet, sorted: &[(Attention, &Member)]) -> String {
+    if !fleet.is_configured {
+        return "No other recliners are configured; name them under fleet.urls, fleet.file_sd or fleet.http_sd."
+            .to_owned();
+    }
+    let all = counted(sorted.len() as u64, "recliner", "recliners");
+    let mut parts = Vec::new();
+    for attention in Attention::each().filter(|it| it.needs_a_person()) {
+        let count = sorted.iter().filter(|(it, _)| *it == attention).count();
+        if count > 0 {
+            parts.push(format!("{count} {}", attention.words()));
+        }
+    }
+    match parts.len() {
+        0 => format!("{all}; none is known to need a person."),
+        _ => format!("{all}: {}.", listed(&parts)),
+    }
+}
+
+impl MemberLine {
+    fn of(name: String, attention: Attention, member: &Member) -> Self {
+        let answer = member.answer();
+        let silent_since = match &member.state {
+            MemberState::Silent(silence) => Some(silence.since.rfc3339()),
+            MemberState::Unasked | MemberState::Answered(_) => None,
+        };
+        let suspended = answer.and_then(|it| it.suspended());
+        Self {
+            name,
+            url: member.address.to_string(),
+            attention: attention.label().into(),
+            says: says(attention, member),
+            silent_since,
+            version: answer.map(|it| it.version.clone()),
+            mode: answer.and_then(|it| it.mode.clone()),
+            suspended: suspended.map(|all| all.into_iter().map(str::to_owned).collect()),
+            overview: answer.map(|it| it.overview.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// Why a member needs a person, in a sentence.
+fn says(attention: Attention, member: &Member) -> String {
+    let answer = match &member.state {
+        MemberState::Unasked => return "not asked yet".to_owned(),
+        MemberState::Silent(silence) => return silence.why.clone(),
+        MemberState::Answered(answer) => answer,
+    };
+    let overview = &answer.overview;
+    let worst = overview.advice.as_ref().and_then(|advice| advice.worst.as_ref());
+    let worst = || worst.map(|it| it.says.clone());
+    let says = match attention {
+        Attention::Problem => answer.any_problem().map(str::to_owned),
+        Attention::FullSoon => overview.full_at.as_ref().map(|at| {
+            let day = at.split('T').next().unwrap_or(at);
+            match &overview.full_volume {
+                Some(volume) => format!("{volume} is full on {day}, even if compaction keeps up"),
+                None => format!("a volume is full on {day}, even if compaction keeps up"),
+            }
+        }),
+        Attention::Suspended => answer.suspended().map(|all| capital(&all.join("; "))),
+        Attention::Unknown if overview == &Overview::default() => {
+            Some(format!("version {} says no more", answer.version))
+        }
+        Attention::Unknown => Some("it has not worked out its advice yet".to_owned()),
+        Attention::Silent
+        | Attention::Refused
+        | Attention::CriticalAdvice
+        | Attention::Warning
+        | Attention::Nothing => worst(),
+    };
+    says.unwrap_or_default()
+}

@@ -1,0 +1,153 @@
+//! Requests to other recliners: one answer in the API's envelope.
+//!
+//! Owns the login for them. Follows no redirect, so that the login reaches only the address that was given.
+
+use super::fetch;
+use couchdb_client::{Address, Tls};
+use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, de::DeserializeOwned};
+use std::{sync::Arc, time::Duration};
+
+/// A user and a password.
+pub(crate) type Login = (String, SecretString);
+
+/// The login in the environment, the same one that commands use for a running recliner.
+pub(crate) fn login_in_environment() -> Option<Login> {
+    let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    Some((env("RECLINER_USER")?, env("RECLINER_PASSWORD")?.into()))
+}
+
+/// A client of other recliners.
+#[derive(Clone, Debug)]
+pub(crate) struct ReclinerClient {
+    http: Client,
+    login: Option<Arc<Login>>,
+}
+
+/// The data of an answer.
+#[derive(Debug)]
+pub(crate) struct Reply<T> {
+    pub(crate) data: T,
+    pub(crate) headers: HeaderMap,
+    /// The size of the answer.
+    pub(crate) bytes: usize,
+}
+
+/// Why there is no data.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum NoReply {
+    #[error("it wants another user or password; give RECLINER_USER and RECLINER_PASSWORD")]
+    Login,
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<NoReply> for String {
+    fn from(why: NoReply) -> Self {
+        why.to_string()
+    }
+}
+
+/// The API's envelope, as far as it is used.
+#[derive(Debug, Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+struct Envelope<T> {
+    data: Option<T>,
+    error: Option<String>,
+}
+
+impl ReclinerClient {
+    /// A client whose requests are answered within this time, or fail.
+    ///
+    /// # Errors
+    /// If the HTTP library cannot be set up.
+    pub(crate) fn new(within: Duration, login: Option<Login>) -> Result<Self, reqwest::Error> {
+        Ok(Self { http: fetch::client(within)?, login: login.map(Arc::new) })
+    }
+
+    /// The same with these authorities and this client certificate.
+    ///
+    /// # Errors
+    /// If a file cannot be used, or the HTTP library cannot be set up.
+    pub(crate) fn with_tls(
+        within: Duration,
+        login: Option<Login>,
+        tls: &Tls,
+    ) -> Result<Self, String> {
+        let files = fetch::TlsFiles::read(tls)
+            .map_err(|unusable| format!("{} {}", unusable.path.display(), unusable.why))?;
+        let http = fetch::build(|| files.apply(fetch::builder(within))).map_err(fetch::describe)?;
+        Ok(Self { http, login: login.map(Arc::new) })
+    }
+
+    /// The same client without the login.
+    #[must_use]
+    pub(crate) fn without_login(&self) -> Self {
+        Self { http: self.http.clone(), login: None }
+    }
+
+    /// What a server answers to a GET of its address, without the login; at most so many bytes.
+    ///
+    /// # Errors
+    /// If there is no successful answer.
+    pub(crate) async fn document(&self, at: &Address, max_bytes: usize) -> Result<Vec<u8>, String> {
+        let answer = self.http.get(at.as_str()).send().await.map_err(fetch::describe)?;
+        match answer.status() {
+            StatusCode::OK => fetch::read_body(answer, max_bytes).await,
+            status => Err(format!("it answered {status}")),
+        }
+    }
+
+    /// A GET of a path of the API.
+    pub(crate) fn get(&self, at: &Address, path: &str) -> RequestBuilder {
+        self.http.get(route(at, path))
+    }
+
+    /// A POST to a path of the API.
+    pub(crate) fn post(&self, at: &Address, path: &str) -> RequestBuilder {
+        self.http.post(route(at, path))
+    }
+
+    /// The answer to a request, with the login; at most so many bytes.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn answer<T: DeserializeOwned>(
+        &self,
+        mut request: RequestBuilder,
+        max_bytes: usize,
+    ) -> Result<Reply<T>, NoReply> {
+        if let Some(login) = &self.login {
+            request = request.basic_auth(&login.0, Some(login.1.expose_secret()));
+        }
+        let answer = request.send().await.map_err(|why| NoReply::Other(fetch::describe(why)))?;
+        let status = answer.status();
+        if status == StatusCode::UNAUTHORIZED {
+            return Err(NoReply::Login);
+        }
+        if status.is_redirection() {
+            let why = format!("it answered {status}, a redirect, which is not followed");
+            return Err(NoReply::Other(why));
+        }
+        let headers = answer.headers().clone();
+        let body = fetch::read_body(answer, max_bytes).await.map_err(NoReply::Other)?;
+        let strange = || format!("it answered {status} and not as recliner does");
+        let read: Envelope<T> =
+            serde_json::from_slice(&body).map_err(|_| NoReply::Other(strange()))?;
+        match (read.data, read.error) {
+            (Some(data), _) if status.is_success() => {
+                Ok(Reply { data, headers, bytes: body.len() })
+            }
+            (_, Some(why)) => {
+                let why = why.chars().take(200).collect::<String>();
+                Err(NoReply::Other(format!("it answered {status}: {why}")))
+            }
+            (_, None) => Err(NoReply::Other(strange())),
+        }
+    }
+}
+
+fn route(at: &Address, path: &str) -> String {
+    format!("{}/api/v1/{path}", at.as_str())
+}
