@@ -7,6 +7,7 @@ use super::{
     CommandError, Exit,
     address::{UNKNOWN_URL, address},
     args::{PreflightArgs, SourceArgs},
+    deploy_indexes::DeploymentPlan,
     output::print_note,
     printable,
     read_once::{self, ClusterReading, Connected},
@@ -55,6 +56,11 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
         rehearse_on_cluster(source, &question, args.sample_size()).await
     };
     let answered = args.from.answer(ask, read).await?;
+    if let Some(file) = &args.write_plan {
+        DeploymentPlan::of(&answered.answer, &question.designs)
+            .and_then(|plan| plan.write(file))
+            .map_err(CommandError::failed)?;
+    }
     answered.print_plain(args.from.format, table::rehearsal)
 }
 

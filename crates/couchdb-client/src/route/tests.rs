@@ -55,6 +55,8 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::SetConfig { node, section: db, key: "k", value: "v" },
         Route::ResetConfig { node, section: db, key: "k" },
         Route::Config { node, section: None },
+        Route::PutDesign { db, ddoc, body: "{}" },
+        Route::DeleteDesign { db, ddoc, rev: "1-a" },
     ]
 }
 

@@ -1,0 +1,336 @@
+//! `recliner deploy-indexes`: carries a rehearsed deployment out.
+//!
+//! A command that drives, and not a task of the service: it changes only design documents, with the
+//! login of the person who deploys, and asks the service for everything else, which needs no rights for
+//! that. So it may be killed at any moment, and the service starts nothing that nobody asked for.
+
+mod cluster;
+mod next;
+mod plan;
+
+use super::{
+    CommandError, Exit,
+    args::{DeployIndexesArgs, Format},
+    output::{print_json_lines, print_note, print_part, printable},
+    read_once,
+};
+use crate::advice::preflight::DesignDocument;
+use cluster::Cluster;
+use next::{Facts, Next, Wanted};
+pub(super) use plan::DeploymentPlan;
+use plan::Memory;
+use std::{fs, path::PathBuf, time::Duration};
+use tokio::time::{self, Instant};
+use wall_clock::Clock;
+
+/// Interval between looks at the cluster.
+const POLL: Duration = Duration::from_secs(2);
+
+/// The same reason to wait is not printed more often.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+
+/// A request that CouchDB or the service refuses is sent this often.
+const MAX_ATTEMPTS: u32 = 5;
+
+pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
+    if args.source.urls.is_empty() && args.source.config_file.is_none() {
+        let why = "deploy-indexes saves documents: name the CouchDB with --couchdb.url";
+        return Err(CommandError::usage(why));
+    }
+    let plan = DeploymentPlan::read(&args.plan).map_err(CommandError::usage)?;
+    let lock = fs::File::open(&args.plan).map_err(CommandError::usage)?;
+    lock.try_lock().map_err(|_| {
+        CommandError::failed("another deploy-indexes carries this plan out; wait until it ends")
+    })?;
+    let path = plan::memory_path(&args.plan);
+    let remembered = Memory::read(&path, &plan).map_err(CommandError::usage)?;
+    if args.back_out && remembered.is_none() {
+        return Err(CommandError::usage(
+            "nothing of this plan was carried out, so there is no way back",
+        ));
+    }
+    let connected = read_once::connect(&args.source)?;
+    let cluster = Cluster {
+        client: connected.client.clone(),
+        service: args.service.client()?,
+        plan,
+        requested: None,
+    };
+    let is_new = remembered.is_none();
+    let memory = remembered.unwrap_or_else(|| Memory::of(&cluster.plan));
+    let mut deployment = Deployment {
+        args: &args,
+        cluster,
+        memory,
+        path,
+        is_new,
+        waits: None,
+        attempts: (String::new(), 0),
+    };
+    let ended = tokio::select! {
+        ended = deployment.drive() => ended,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted.map_err(CommandError::failed)?;
+            Err(CommandError { exit: Exit::Incomplete, ..CommandError::failed("interrupted; a build or compaction that runs in CouchDB goes on") })
+        }
+    };
+    if ended.is_err() && !deployment.is_new {
+        deployment.print_ways();
+    }
+    drop(lock);
+    ended
+}
+
+struct Deployment<'a> {
+    args: &'a DeployIndexesArgs,
+    cluster: Cluster,
+    memory: Memory,
+    path: PathBuf,
+    /// Whether nothing was changed yet.
+    is_new: bool,
+    /// The reason to wait that was printed last, and when.
+    waits: Option<(String, Instant)>,
+    /// The last request, and how often it was sent in a row.
+    attempts: (String, u32),
+}
+
+impl Deployment<'_> {
+    async fn drive(&mut self) -> Result<Exit, CommandError> {
+        if let Some(intent) = &self.memory.intent {
+            let says = format!(
+                "Goes on: the last request was {intent}; whether it arrived, the cluster says."
+            );
+            self.say("resumed", &says)?;
+        }
+        loop {
+            let next = match self.look().await {
+                Ok(next) => next,
+                Err(why) => Next::Wait(why),
+            };
+            match next {
+                Next::Wait(why) => {
+                    self.say_wait(&why)?;
+                    time::sleep(POLL).await;
+                }
+                Next::Stop(why) => return Err(CommandError::failed(why)),
+                Next::Ready => {
+                    self.print_swap()?;
+                    return Ok(Exit::Done);
+                }
+                Next::Done => {
+                    self.finish()?;
+                    return Ok(Exit::Done);
+                }
+                next => self.act(next).await?,
+            }
+        }
+    }
+
+    /// Reads what the next step depends on, and decides.
+    async fn look(&mut self) -> Result<Next, String> {
+        let mut facts = self.cluster.read().await?;
+        self.remember_before(&facts);
+        let (plan, memory) = (&self.cluster.plan, &self.memory);
+        if self.args.back_out {
+            return Ok(next::next_back(plan, memory, &facts));
+        }
+        let wanted = Wanted { swap: self.args.swap, may_not_fit: self.args.may_not_fit };
+        if let Some(step) = next::present_step(plan, memory, &facts) {
+            if facts.live.contains_key(&step.staging()) {
+                facts.index = self.cluster.index(&step.staging(), memory).await;
+            } else if let Err(why) = self.cluster.ask_service(&mut facts, step).await {
+                return match why.is_transient {
+                    true => Err(why.why),
+                    false => Ok(Next::Stop(why.why)),
+                };
+            }
+        }
+        Ok(next::next(plan, memory, &facts, wanted))
+    }
+
+    /// The documents before the first change, for the way back.
+    fn remember_before(&mut self, facts: &Facts) {
+        if !self.memory.before.is_empty() {
+            return;
+        }
+        for document in &self.cluster.plan.documents {
+            let live = facts.live.get(&document.id);
+            let text =
+                live.and_then(|it| serde_json::value::RawValue::from_string(it.text.clone()).ok());
+            self.memory.before.insert(document.id.clone(), text);
+        }
+    }
+
+    async fn act(&mut self, next: Next) -> Result<(), CommandError> {
+        let says = self.says(&next);
+        let sent = match &next {
+            Next::Put { id, body } => {
+                self.intend(&says)?;
+                self.cluster.put(id, body).await
+            }
+            Next::Delete { id, rev } => {
+                self.intend(&says)?;
+                self.cluster.delete(id, rev).await
+            }
+            Next::Build { id } => {
+                let view = self.view_of(id);
+                let built = self.cluster.build(id, &view).await;
+                time::sleep(POLL).await;
+                return match built {
+                    Ok(()) => self.say_wait(&format!("{id}: waits for its indexers")),
+                    Err(why) => {
+                        self.say_wait(&format!("{id}: its build is asked for again: {why}"))
+                    }
+                };
+            }
+            Next::Compact { id } => return self.compact(id, &says).await,
+            Next::Compacted { id } => {
+                self.memory.compacted.insert(id.clone());
+                self.remember()?;
+                return self.say("built", &format!("{id} is built and compacted."));
+            }
+            Next::Wait(_) | Next::Stop(_) | Next::Ready | Next::Done => return Ok(()),
+        };
+        match sent {
+            Ok(()) => self.say("changed", &format!("{says}: done.")),
+            Err(why) => self.refused(&says, &why).await,
+        }
+    }
+
+    async fn compact(&mut self, id: &str, says: &str) -> Result<(), CommandError> {
+        let now = Clock::System.now().rfc3339();
+        let before = self.memory.ordered.insert(id.to_owned(), now);
+        self.intend(says)?;
+        match self.cluster.compact(id).await {
+            Ok(()) => self
+                .say("ordered", &format!("{says}: the service starts it when its limits permit.")),
+            Err(why) => {
+                // It was not ordered, so nothing of it ends.
+                match before {
+                    Some(before) => self.memory.ordered.insert(id.to_owned(), before),
+                    None => self.memory.ordered.remove(id),
+                };
+                self.remember()?;
+                self.cluster.rescan().await.ok();
+                self.say_wait(&format!(
+                    "{id} is built; the service does not compact it yet: {}",
+                    why.why
+                ))?;
+                time::sleep(POLL).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// A view of the index.
+    fn view_of(&self, staging: &str) -> String {
+        let step = self.cluster.plan.steps.iter().find(|it| it.staging() == staging);
+        let document = step.and_then(|it| self.cluster.plan.document(&it.design));
+        let parsed = document.and_then(|it| DesignDocument::parse(it.body.get(), None).ok());
+        parsed.and_then(|it| it.views.into_keys().next()).unwrap_or_default()
+    }
+
+    async fn refused(&mut self, says: &str, why: &str) -> Result<(), CommandError> {
+        let count = if self.attempts.0 == says { self.attempts.1 + 1 } else { 1 };
+        self.attempts = (says.to_owned(), count);
+        if count >= MAX_ATTEMPTS {
+            return Err(CommandError::failed(format!("{says} failed {count} times: {why}")));
+        }
+        self.say_wait(&format!("{says} failed, and is looked at again: {why}"))?;
+        time::sleep(POLL).await;
+        Ok(())
+    }
+
+    fn says(&self, next: &Next) -> String {
+        let db = &self.cluster.plan.db;
+        match next {
+            Next::Put { id, .. } => format!("save {db}/{id}"),
+            Next::Delete { id, .. } => format!("delete {db}/{id}"),
+            Next::Build { id } => format!("build {db}/{id}"),
+            Next::Compact { id } => format!("compact {db}/{id}"),
+            Next::Compacted { .. } | Next::Wait(_) | Next::Stop(_) | Next::Ready | Next::Done => {
+                String::new()
+            }
+        }
+    }
+
+    /// Stores what will be sent before it is.
+    fn intend(&mut self, says: &str) -> Result<(), CommandError> {
+        self.memory.intent = Some(says.to_owned());
+        self.is_new = false;
+        self.remember()
+    }
+
+    fn remember(&self) -> Result<(), CommandError> {
+        self.memory.write(&self.path).map_err(CommandError::failed)
+    }
+
+    fn say(&mut self, event: &str, says: &str) -> Result<(), CommandError> {
+        self.waits = None;
+        self.line(event, says)
+    }
+
+    /// Says why it waits: a new reason at once unless another was said within the last minute.
+    fn say_wait(&mut self, why: &str) -> Result<(), CommandError> {
+        if self.waits.as_ref().is_some_and(|(_, at)| at.elapsed() < SAY_AGAIN) {
+            return Ok(());
+        }
+        self.waits = Some((why.to_owned(), Instant::now()));
+        self.line("waiting", &format!("Waits: {why}."))
+    }
+
+    fn line(&self, event: &str, says: &str) -> Result<(), CommandError> {
+        let at = Clock::System.now().rfc3339();
+        match self.args.format {
+            Format::Json => {
+                let line = serde_json::json!({ "at": at, "event": event, "says": says });
+                print_json_lines([line]).map(drop)
+            }
+            Format::Table => print_part(&format!("{at}  {}\n", printable(says))).map(drop),
+        }
+    }
+
+    fn command(&self, flag: &str) -> String {
+        let plan = self.args.plan.display().to_string();
+        let plan = crate::text::quote::shell_word(&plan).into_owned();
+        format!("recliner deploy-indexes --plan {plan} {flag}").trim_end().to_owned()
+    }
+
+    fn print_ways(&self) {
+        print_note(&format!(
+            "To go on: {}",
+            self.command(if self.args.swap { "--swap" } else { "" })
+        ));
+        print_note(&format!("To go back: {}", self.command("--back-out")));
+    }
+
+    /// What a person sends when all indexes are ready.
+    fn print_swap(&mut self) -> Result<(), CommandError> {
+        self.say("ready", "All indexes are built and compacted. Nothing is live yet.")?;
+        let swap = self.command("--swap");
+        let back = self.command("--back-out");
+        if self.args.format == Format::Json {
+            return Ok(());
+        }
+        print_part(&format!(
+            "\nTo make the documents live, in this order: {swap}\nThat saves each document under its own name over the revision of the rehearsal, and then deletes those named -next.\nThe other way round, CouchDB 3.5.2 would delete the new indexes.\nTo go back: {back}\n",
+        ))
+        .map(drop)
+    }
+
+    fn finish(&mut self) -> Result<(), CommandError> {
+        if self.args.back_out {
+            return self.say("back", "The documents are as they were before.");
+        }
+        self.say("done", "All documents are deployed.")?;
+        if self.args.format == Format::Json {
+            return Ok(());
+        }
+        let db = crate::text::quote::shell_word(&self.cluster.plan.db).into_owned();
+        print_part(&format!(
+            "\nTo go back: {}\nThe files of the old indexes stay until CouchDB or you delete them; CouchDB 3.5.2 does it by itself within a minute, and going back then builds them again.\nWhen nobody needs the old documents back: recliner compact cleanup:{db}\n",
+            self.command("--back-out")
+        ))
+        .map(drop)
+    }
+}
