@@ -6,11 +6,13 @@ use super::{
 };
 use crate::{
     cli::{CommandError, orders, service_client::ServiceClient},
+    model::records::JobResult,
     serve::report::{
         Outcomes, Planned, Rehearsal, RehearsalQuestion, Status,
         orders::{CompactOrder, OrderRequest, RescanOrder},
     },
     sources::{couchdb::describe, present_design::read_designs},
+    text::Label as _,
 };
 use couchdb_client::{Cache, Client, WriteOutcome, wire::ActiveTask};
 use couchdb_names::ShardName;
@@ -212,9 +214,16 @@ impl Cluster {
         let ended: Result<Outcomes, _> = self.service.get("/api/v1/history", &query).await;
         let ended = ended.map_err(|why| why.why)?.outcomes;
         let newest = ended.into_iter().next();
-        Ok(newest.map(|it| match &*it.result {
-            "completed" => Ok(()),
-            result => Err(it.why.unwrap_or_else(|| result.to_owned())),
+        Ok(newest.map(|it| match JobResult::from_label(&it.result) {
+            Some(JobResult::Failed | JobResult::Lost) | None => {
+                Err(it.why.unwrap_or_else(|| it.result.into_owned()))
+            }
+            Some(
+                JobResult::Freed
+                | JobResult::NothingFreed
+                | JobResult::Grew
+                | JobResult::Unmeasured,
+            ) => Ok(()),
         }))
     }
 
