@@ -14,7 +14,6 @@ pub(crate) const RULE: Rule = Rule {
     code: "unread_index",
     finds: "View indexes that nobody has read for as long as `advice.unread_after`, and those that were set aside a week ago.",
     because: "CouchDB updates every index of a database with each change, whether anybody reads it or not. recliner speaks only if logs have a request in every hour of that time, of all members or of proxies that see every request (`reads.proxies_see_all`). It leaves design documents alone that are younger or were written since. A call of a filter, update or show function counts as a read, and a `_find` as one of every Mango index of its database. The first step can be undone: CouchDB shares an index between equal definitions, so a copy under another name keeps its files from every cleanup. A week later recliner advises the second step, and says whether clients asked for what is gone.",
-    untried: Some("it takes weeks of access logs"),
     ..Rule::info(check)
 };
 
