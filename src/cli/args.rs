@@ -282,6 +282,22 @@ pub(super) struct SourceArgs {
     pub(super) log: LogArgs,
 }
 
+impl SourceArgs {
+    /// Each flag that was given and names a CouchDB or a login, with its value.
+    pub(super) fn for_each_named(&self, add: &mut impl FnMut(&str, &str)) {
+        let file = |file: &Option<PathBuf>| file.as_ref().map(|it| it.display().to_string());
+        let files = [
+            ("--config.file", file(&self.config_file)),
+            ("--couchdb.username", self.username.clone()),
+            ("--couchdb.password-file", file(&self.password_file)),
+        ];
+        self.urls.iter().for_each(|url| add("--couchdb.url", url));
+        for (name, value) in files {
+            value.iter().for_each(|value| add(name, value));
+        }
+    }
+}
+
 /// Logging.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct LogArgs {

@@ -11,15 +11,22 @@ mod plan;
 use super::{
     CommandError, Exit,
     args::{DeployIndexesArgs, Format},
+    next_step::program_name,
     output::{print_json_lines, print_note, print_part, printable},
     read_once,
 };
-use crate::advice::preflight::DesignDocument;
+use crate::{
+    advice::preflight::DesignDocument, model::target::TargetId, text::quote::shell_word,
+};
 use cluster::Cluster;
 use next::{Facts, Next, Wanted};
 pub(super) use plan::DeploymentPlan;
 use plan::Memory;
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use tokio::time::{self, Instant};
 use wall_clock::Clock;
 
@@ -29,6 +36,9 @@ const POLL: Duration = Duration::from_secs(2);
 /// The same reason to wait is not printed more often.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 
+/// An accepted request is visible within this time, unless somebody else changed the document again.
+const VISIBLE: Duration = Duration::from_secs(60);
+
 /// A request that CouchDB or the service refuses is sent this often.
 const MAX_ATTEMPTS: u32 = 5;
 
@@ -37,24 +47,20 @@ pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
         let why = "deploy-indexes saves documents: name the CouchDB with --couchdb.url";
         return Err(CommandError::usage(why));
     }
-    let plan = DeploymentPlan::read(&args.plan).map_err(CommandError::usage)?;
     let lock = fs::File::open(&args.plan).map_err(CommandError::usage)?;
     lock.try_lock().map_err(|_| {
         CommandError::failed("another deploy-indexes carries this plan out; wait until it ends")
     })?;
     let path = plan::memory_path(&args.plan);
-    let remembered = Memory::read(&path, &plan).map_err(CommandError::usage)?;
-    if args.back_out && remembered.is_none() {
-        return Err(CommandError::usage(
-            "nothing of this plan was carried out, so there is no way back",
-        ));
-    }
+    let remembered = Memory::read(&path).map_err(CommandError::usage)?;
+    let plan = plan_of(&args, &path, remembered.as_ref()).map_err(CommandError::usage)?;
     let connected = read_once::connect(&args.source)?;
     let cluster = Cluster {
         client: connected.client.clone(),
         service: args.service.client()?,
         plan,
         requested: None,
+        ordered: None,
     };
     let is_new = remembered.is_none();
     let memory = remembered.unwrap_or_else(|| Memory::of(&cluster.plan));
@@ -66,6 +72,7 @@ pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
         is_new,
         waits: None,
         attempts: (String::new(), 0),
+        written: None,
     };
     let ended = tokio::select! {
         ended = deployment.drive() => ended,
@@ -81,6 +88,28 @@ pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
     ended
 }
 
+/// The plan to carry out; to go back, the one of which the state is, whatever the file says now.
+fn plan_of(
+    args: &DeployIndexesArgs,
+    path: &Path,
+    remembered: Option<&Memory>,
+) -> Result<DeploymentPlan, String> {
+    let state = path.display();
+    if args.back_out {
+        let none = || format!("there is no {state}: nothing was carried out, so there is no way back");
+        let plan = remembered.ok_or_else(none)?.plan();
+        return plan.map_err(|why| format!("{state} cannot be used: {why}"));
+    }
+    let plan = DeploymentPlan::read(&args.plan)?;
+    if remembered.is_some_and(|memory| !memory.is_of(&plan)) {
+        return Err(format!(
+            "{} was changed after it had been carried out in part. {state} has the plan as it was: go back with --back-out; or, if that one is done, move {state} away",
+            args.plan.display()
+        ));
+    }
+    Ok(plan)
+}
+
 struct Deployment<'a> {
     args: &'a DeployIndexesArgs,
     cluster: Cluster,
@@ -92,6 +121,8 @@ struct Deployment<'a> {
     waits: Option<(String, Instant)>,
     /// The last request, and how often it was sent in a row.
     attempts: (String, u32),
+    /// The last change that CouchDB accepted, and when.
+    written: Option<(Next, Instant)>,
 }
 
 impl Deployment<'_> {
@@ -101,6 +132,11 @@ impl Deployment<'_> {
                 "Goes on: the last request was {intent}; whether it arrived, the cluster says."
             );
             self.say("resumed", &says)?;
+            // What arrived becomes visible on every copy.
+            time::sleep(POLL).await;
+        }
+        if let Some(says) = self.cluster.plan.built_when_live() {
+            self.say("left_out", &says)?;
         }
         loop {
             let next = match self.look().await {
@@ -129,23 +165,32 @@ impl Deployment<'_> {
     /// Reads what the next step depends on, and decides.
     async fn look(&mut self) -> Result<Next, String> {
         let mut facts = self.cluster.read().await?;
-        self.remember_before(&facts);
-        let (plan, memory) = (&self.cluster.plan, &self.memory);
-        if self.args.back_out {
-            return Ok(next::next_back(plan, memory, &facts));
+        if let Some((written, at)) = &self.written
+            && at.elapsed() < VISIBLE
+            && !next::is_visible(written, &facts)
+        {
+            return Ok(Next::Wait(format!("{} was accepted and cannot be read yet", self.says(written))));
         }
-        let wanted = Wanted { swap: self.args.swap, may_not_fit: self.args.may_not_fit };
-        if let Some(step) = next::present_step(plan, memory, &facts) {
+        self.remember_before(&facts);
+        let (plan, memory, args) = (&self.cluster.plan, &self.memory, self.args);
+        let wanted =
+            Wanted { swap: args.swap, back_out: args.back_out, may_not_fit: args.may_not_fit };
+        if let Some(step) = next::present_step(plan, memory, &facts).filter(|_| !args.back_out) {
             if facts.live.contains_key(&step.staging()) {
                 facts.index = self.cluster.index(&step.staging(), memory).await;
-            } else if let Err(why) = self.cluster.ask_service(&mut facts, step).await {
-                return match why.is_transient {
-                    true => Err(why.why),
-                    false => Ok(Next::Stop(why.why)),
-                };
+            } else if let Err(why) = self.cluster.read_room(&mut facts, step).await {
+                return wait_or_stop(why);
             }
         }
-        Ok(next::next(plan, memory, &facts, wanted))
+        let next = next::next(plan, memory, &facts, wanted);
+        if !next::may_build(&next, &facts, wanted) {
+            return Ok(next);
+        }
+        match self.cluster.held().await {
+            Ok(None) => Ok(next),
+            Ok(Some(why)) => Ok(Next::Wait(format!("before it can {}: {why}", self.says(&next)))),
+            Err(why) => wait_or_stop(why),
+        }
     }
 
     /// The documents before the first change, for the way back.
@@ -165,6 +210,7 @@ impl Deployment<'_> {
         let says = self.says(&next);
         let sent = match &next {
             Next::Put { id, body } => {
+                self.memory.begin(id);
                 self.intend(&says)?;
                 self.cluster.put(id, body).await
             }
@@ -192,25 +238,22 @@ impl Deployment<'_> {
             Next::Wait(_) | Next::Stop(_) | Next::Ready | Next::Done => return Ok(()),
         };
         match sent {
-            Ok(()) => self.say("changed", &format!("{says}: done.")),
+            Ok(()) => {
+                self.written = Some((next, Instant::now()));
+                self.say("changed", &format!("{says}: done."))
+            }
             Err(why) => self.refused(&says, &why).await,
         }
     }
 
     async fn compact(&mut self, id: &str, says: &str) -> Result<(), CommandError> {
         let now = Clock::System.now().rfc3339();
-        let before = self.memory.ordered.insert(id.to_owned(), now);
+        self.memory.ordered.insert(id.to_owned(), now);
         self.intend(says)?;
         match self.cluster.compact(id).await {
             Ok(()) => self
                 .say("ordered", &format!("{says}: the service starts it when its limits permit.")),
             Err(why) => {
-                // It was not ordered, so nothing of it ends.
-                match before {
-                    Some(before) => self.memory.ordered.insert(id.to_owned(), before),
-                    None => self.memory.ordered.remove(id),
-                };
-                self.remember()?;
                 self.cluster.rescan().await.ok();
                 self.say_wait(&format!(
                     "{id} is built; the service does not compact it yet: {}",
@@ -290,10 +333,19 @@ impl Deployment<'_> {
         }
     }
 
+    /// This command with another flag, to paste.
     fn command(&self, flag: &str) -> String {
-        let plan = self.args.plan.display().to_string();
-        let plan = crate::text::quote::shell_word(&plan).into_owned();
-        format!("recliner deploy-indexes --plan {plan} {flag}").trim_end().to_owned()
+        let args = self.args;
+        let mut words = vec![program_name(), "deploy-indexes".to_owned()];
+        let mut add = |name: &str, value: &str| {
+            words.extend([name.to_owned(), shell_word(value).into_owned()]);
+        };
+        add("--plan", &args.plan.display().to_string());
+        args.source.for_each_named(&mut add);
+        args.service.for_each_named(&mut add);
+        words.extend(args.may_not_fit.then(|| "--may-not-fit".to_owned()));
+        words.extend((!flag.is_empty()).then(|| flag.to_owned()));
+        words.join(" ")
     }
 
     fn print_ways(&self) {
@@ -313,24 +365,37 @@ impl Deployment<'_> {
             return Ok(());
         }
         print_part(&format!(
-            "\nTo make the documents live, in this order: {swap}\nThat saves each document under its own name over the revision of the rehearsal, and then deletes those named -next.\nThe other way round, CouchDB 3.5.2 would delete the new indexes.\nTo go back: {back}\n",
+            "\nTo make the documents live:\n  {swap}\nIt saves each under its own name over the revision of the rehearsal, then deletes those named -next.\nThe other way round, CouchDB 3.5.2 would delete the new indexes.\nTo go back:\n  {back}\n",
         ))
         .map(drop)
     }
 
     fn finish(&mut self) -> Result<(), CommandError> {
         if self.args.back_out {
+            // The way back is gone to its end.
+            fs::remove_file(&self.path).map_err(CommandError::failed)?;
             return self.say("back", "The documents are as they were before.");
         }
         self.say("done", "All documents are deployed.")?;
         if self.args.format == Format::Json {
             return Ok(());
         }
-        let db = crate::text::quote::shell_word(&self.cluster.plan.db).into_owned();
+        let mut words = vec![program_name(), "compact".to_owned()];
+        let cleanup = TargetId::Cleanup { db: self.cluster.plan.db.clone().into() }.to_string();
+        words.push(shell_word(&cleanup).into_owned());
+        self.args.service.for_each_named(&mut |name, value| {
+            words.extend([name.to_owned(), shell_word(value).into_owned()]);
+        });
         print_part(&format!(
-            "\nTo go back: {}\nThe files of the old indexes stay until CouchDB or you delete them; CouchDB 3.5.2 does it by itself within a minute, and going back then builds them again.\nWhen nobody needs the old documents back: recliner compact cleanup:{db}\n",
-            self.command("--back-out")
+            "\nTo go back:\n  {}\nCouchDB 3.5.2 deletes the files of the old indexes within a minute; then going back builds them again.\nWith an older CouchDB, when nobody needs the old documents back:\n  {}\n",
+            self.command("--back-out"),
+            words.join(" ")
         ))
         .map(drop)
     }
+}
+
+/// Whether to look again, or to end, after the service did not answer as needed.
+fn wait_or_stop(why: CommandError) -> Result<Next, String> {
+    if why.is_transient { Err(why.why) } else { Ok(Next::Stop(why.why)) }
 }

@@ -57,9 +57,10 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
     };
     let answered = args.from.answer(ask, read).await?;
     if let Some(file) = &args.write_plan {
-        DeploymentPlan::of(&answered.answer, &question.designs)
-            .and_then(|plan| plan.write(file))
+        let plan = DeploymentPlan::of(&answered.answer, &question.designs)
             .map_err(CommandError::failed)?;
+        plan.write(file).map_err(CommandError::failed)?;
+        plan.built_when_live().iter().for_each(|says| print_note(says));
     }
     answered.print_plain(args.from.format, table::rehearsal)
 }

@@ -27,6 +27,10 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// How often a build is requested again, for copies whose node did not hear of it.
 const REQUEST_AGAIN: Duration = Duration::from_secs(60);
 
+/// How often a compaction is ordered again that has not ended: an order may have expired. A new one
+/// replaces it.
+const ORDER_AGAIN: Duration = Duration::from_secs(600);
+
 /// The cluster and the service.
 pub(super) struct Cluster {
     pub(super) client: Client,
@@ -34,6 +38,8 @@ pub(super) struct Cluster {
     pub(super) plan: DeploymentPlan,
     /// When the build of which document was requested last.
     pub(super) requested: Option<(String, Instant)>,
+    /// The compaction of which document was ordered last, and when.
+    pub(super) ordered: Option<(String, Instant)>,
 }
 
 impl Cluster {
@@ -60,12 +66,11 @@ impl Cluster {
         Ok(facts)
     }
 
-    /// Whether the service would start something now, and what is free.
-    pub(super) async fn ask_service(
-        &self,
-        facts: &mut Facts,
-        step: &PlannedStep,
-    ) -> Result<(), CommandError> {
+    /// Why the service would start nothing now; none if it would.
+    ///
+    /// # Errors
+    /// If it does not answer, or does not enforce.
+    pub(super) async fn held(&self) -> Result<Option<String>, CommandError> {
         let status: Status = self.service.get("/api/v1/status", &[]).await?;
         if status.mode != "enforce" {
             return Err(CommandError::failed(format!(
@@ -74,8 +79,15 @@ impl Cluster {
                 status.mode
             )));
         }
-        facts.held = self.held(&status).await?;
-        // Rehearsed anew for what is free today, less what running compactions may still write.
+        self.closed_gate(&status).await
+    }
+
+    /// What is free today, less what running compactions may still write, and how many documents there are.
+    pub(super) async fn read_room(
+        &self,
+        facts: &mut Facts,
+        step: &PlannedStep,
+    ) -> Result<(), CommandError> {
         let body = self.plan.document(&step.design).map(|it| it.body.clone());
         let designs: Vec<Box<RawValue>> = body.into_iter().collect();
         let question = RehearsalQuestion { db: self.plan.db.clone(), designs };
@@ -87,7 +99,7 @@ impl Cluster {
         Ok(())
     }
 
-    async fn held(&self, status: &Status) -> Result<Option<String>, CommandError> {
+    async fn closed_gate(&self, status: &Status) -> Result<Option<String>, CommandError> {
         if let Some(why) = status.problem.as_ref().or(status.journal_problem.as_ref()) {
             return Ok(Some(why.clone()));
         }
@@ -125,12 +137,11 @@ impl Cluster {
             Ok(mut index) => {
                 let since = self.requested.as_ref().filter(|(of, _)| of == id);
                 index.is_settled = since.is_some_and(|(_, at)| at.elapsed() >= SETTLE);
+                let is_young = |(of, at): &(String, Instant)| of == id && at.elapsed() < ORDER_AGAIN;
+                index.is_ordered = self.ordered.as_ref().is_some_and(is_young);
                 if let Some(ordered) = memory.ordered.get(id) {
                     match self.outcome(id, ordered).await {
-                        Ok(outcome) => {
-                            index.is_compacting |= outcome.is_none();
-                            index.outcome = outcome;
-                        }
+                        Ok(outcome) => index.outcome = outcome,
                         Err(why) => index.unknown = Some(why),
                     }
                 }
@@ -239,10 +250,12 @@ impl Cluster {
     }
 
     /// Orders the compaction of an index from the service.
-    pub(super) async fn compact(&self, id: &str) -> Result<(), CommandError> {
+    pub(super) async fn compact(&mut self, id: &str) -> Result<(), CommandError> {
         let target = format!("{}/{id}", self.plan.db);
         let order = OrderRequest::Compact(CompactOrder { target, force: true });
-        orders::send(&self.service, &order).await.map(drop)
+        orders::send(&self.service, &order).await?;
+        self.ordered = Some((id.to_owned(), Instant::now()));
+        Ok(())
     }
 
     /// Lets the service see what is new.

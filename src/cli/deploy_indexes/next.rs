@@ -4,7 +4,7 @@
 //! on from there: a document is there or not, an index is built or not, a request that changes
 //! something names the revision that it replaces.
 
-use super::plan::{DeploymentPlan, Memory, PlannedStep, fields, is_same, with_id};
+use super::plan::{DeploymentPlan, Memory, PlannedStep, fields, index_of, is_same, with_id};
 use crate::{
     model::rounding::to_bytes,
     serve::report::{PreflightNode, SpreadLine},
@@ -41,6 +41,8 @@ pub(super) struct IndexState {
     /// Whether a build was requested, and time enough passed for each copy to show an indexer.
     pub(super) is_settled: bool,
     pub(super) is_compacting: bool,
+    /// Whether this command ordered its compaction, and the order is young enough to be carried out.
+    pub(super) is_ordered: bool,
     /// The sizes of each part that is known: the file, and what in it is in use.
     pub(super) parts: Vec<(u64, u64)>,
     /// How the compaction ended that was ordered: none if it has not.
@@ -70,8 +72,6 @@ pub(super) struct Facts {
     pub(super) live: BTreeMap<String, Live>,
     /// The index of the present step's staging document.
     pub(super) index: IndexState,
-    /// Why the service would start nothing on a node of the database; none if it would.
-    pub(super) held: Option<String>,
     /// The free space of the database's nodes, and its documents.
     pub(super) room: Vec<PreflightNode>,
     pub(super) docs: Option<u64>,
@@ -81,6 +81,7 @@ pub(super) struct Facts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) swap: bool,
+    pub(super) back_out: bool,
     pub(super) may_not_fit: bool,
 }
 
@@ -155,8 +156,11 @@ pub(super) fn present_step<'a>(
     })
 }
 
-/// What to do next to deploy.
+/// What to do next.
 pub(super) fn next(plan: &DeploymentPlan, memory: &Memory, facts: &Facts, wanted: Wanted) -> Next {
+    if wanted.back_out {
+        return next_back(plan, memory, facts);
+    }
     if let Some(stop) = check_database(plan, facts) {
         return stop;
     }
@@ -186,7 +190,59 @@ pub(super) fn next(plan: &DeploymentPlan, memory: &Memory, facts: &Facts, wanted
             let rev = live.map(|it| &*it.rev);
             Next::Put { id: document.id.clone(), body: with_id(fields, &document.id, rev) }
         }
-        None => delete_staging(plan, facts).unwrap_or(Next::Done),
+        None => match index_not_shared(plan, facts) {
+            Some(why) => Next::Stop(why),
+            None => delete_staging(plan, facts).unwrap_or(Next::Done),
+        },
+    }
+}
+
+/// Why no staging document is deleted; none if each live document has taken over its index.
+fn index_not_shared(plan: &DeploymentPlan, facts: &Facts) -> Option<String> {
+    plan.steps.iter().find_map(|step| {
+        let (id, design) = (step.staging(), &step.design);
+        let staging = index_of(&facts.live.get(&id)?.text);
+        let live = facts.live.get(design).and_then(|live| index_of(&live.text));
+        (staging != live).then(|| {
+            format!("{id} is not deleted: {design} does not have the same index, so CouchDB would delete what was built. Compare the two documents.")
+        })
+    })
+}
+
+/// Whether an accepted request is visible: copies of a document may be read that do not have it yet.
+pub(super) fn is_visible(sent: &Next, facts: &Facts) -> bool {
+    match sent {
+        Next::Put { id, body } => {
+            facts.live.get(id).is_some_and(|live| is_same(&live.text, body))
+        }
+        Next::Delete { id, rev } => facts.live.get(id).is_none_or(|live| live.rev != *rev),
+        Next::Build { .. }
+        | Next::Compact { .. }
+        | Next::Compacted { .. }
+        | Next::Wait(_)
+        | Next::Stop(_)
+        | Next::Ready
+        | Next::Done => true,
+    }
+}
+
+/// Whether the service must permit an action: one after which CouchDB may build an index.
+pub(super) fn may_build(next: &Next, facts: &Facts, wanted: Wanted) -> bool {
+    match next {
+        Next::Build { .. } => true,
+        Next::Put { .. } if !wanted.back_out => true,
+        // What another live document has is built already.
+        Next::Put { body, .. } => index_of(body).is_some_and(|index| {
+            !facts.live.values().any(|live| index_of(&live.text) == Some(index))
+        }),
+        // The service itself decides on compactions.
+        Next::Compact { .. }
+        | Next::Delete { .. }
+        | Next::Compacted { .. }
+        | Next::Wait(_)
+        | Next::Stop(_)
+        | Next::Ready
+        | Next::Done => false,
     }
 }
 
@@ -216,9 +272,6 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
         if let Some(why) = lacks_room(step, facts, wanted) {
             return Next::Stop(why);
         }
-        if let Some(why) = &facts.held {
-            return Next::Wait(why.clone());
-        }
         return match plan.staging(step) {
             Some(body) => Next::Put { id, body },
             None => Next::Stop(format!("the plan does not have {}", step.design)),
@@ -243,10 +296,13 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
     match &index.outcome {
         _ if index.is_lean() => Next::Compacted { id },
         Some(Ok(())) => Next::Compacted { id },
-        Some(Err(why)) => Next::Stop(format!(
+        Some(Err(why)) if index.is_ordered => Next::Stop(format!(
             "the compaction of {id} failed: {why}. Repeat the command when that is put right."
         )),
-        None => Next::Compact { id },
+        None if index.is_ordered => {
+            Next::Wait(format!("{id} is built; its compaction starts when the service's limits permit"))
+        }
+        Some(Err(_)) | None => Next::Compact { id },
     }
 }
 
@@ -306,7 +362,7 @@ struct Need<'a> {
 }
 
 /// What to do next to go back.
-pub(super) fn next_back(plan: &DeploymentPlan, memory: &Memory, facts: &Facts) -> Next {
+fn next_back(plan: &DeploymentPlan, memory: &Memory, facts: &Facts) -> Next {
     if let Some(stop) = check_database(plan, facts) {
         return stop;
     }

@@ -4,6 +4,7 @@ use crate::{
     advice::preflight::DesignDocument,
     serve::report::{PreflightNode, Rehearsal},
 };
+use couchdb_names::Signature;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
 use std::{
@@ -39,6 +40,8 @@ pub(super) struct PlannedDocument {
     pub(super) id: String,
     /// The revision that the database had; none if it had none.
     pub(super) rev: Option<String>,
+    /// Its new search indexes, which CouchDB builds when the document is live, not before.
+    pub(super) built_when_live: Vec<String>,
     pub(super) body: Box<RawValue>,
 }
 
@@ -78,6 +81,7 @@ impl DeploymentPlan {
             documents.push(PlannedDocument {
                 id,
                 rev: document.present_rev.clone(),
+                built_when_live: document.cost.search_indexes.clone(),
                 body: body.clone(),
             });
         }
@@ -137,6 +141,10 @@ impl DeploymentPlan {
             if !ids.contains(&*step.design) {
                 return Err(format!("{} is a step and no document of the plan", step.design));
             }
+            let document = self.document(&step.design).map(|it| index_of(it.body.get()));
+            if document.flatten() != self.staging(step).and_then(|it| index_of(&it)) {
+                return Err(format!("{} would not share its index with {}", step.staging(), step.design));
+            }
             if ids.contains(&*step.staging()) {
                 return Err(format!(
                     "the plan has {}, which is the name to build {} under",
@@ -146,6 +154,22 @@ impl DeploymentPlan {
             }
         }
         Ok(())
+    }
+
+    fn text(&self) -> Option<Box<RawValue>> {
+        serde_json::value::to_raw_value(self).ok()
+    }
+
+    /// What is built only when the documents are live, in a sentence; none if there is nothing.
+    pub(in crate::cli) fn built_when_live(&self) -> Option<String> {
+        let of = |it: &PlannedDocument| {
+            (!it.built_when_live.is_empty())
+                .then(|| format!("{} ({})", it.id, it.built_when_live.join(", ")))
+        };
+        let named: Vec<String> = self.documents.iter().filter_map(of).collect();
+        (!named.is_empty()).then(|| {
+            format!("Only views are built beforehand. Search indexes are built when their documents are live, and searches wait for that: {}.", named.join("; "))
+        })
     }
 
     pub(super) fn document(&self, id: &str) -> Option<&PlannedDocument> {
@@ -162,6 +186,12 @@ impl DeploymentPlan {
     }
 }
 
+/// The signature of a document's views, which names their index; none if it has no views.
+pub(super) fn index_of(text: &str) -> Option<Signature> {
+    let document = DesignDocument::parse(text, None).ok()?;
+    (!document.views.is_empty()).then_some(document.signature)
+}
+
 /// The fields of a document's text; none if it is no JSON object.
 pub(super) fn fields(text: &str) -> Fields {
     serde_json::from_str(text).unwrap_or_default()
@@ -176,7 +206,7 @@ pub(super) fn with_id(mut fields: Fields, id: &str, rev: Option<&str>) -> String
     serde_json::to_string(&fields).unwrap_or_default()
 }
 
-/// Whether two documents say the same, apart from id, revision and attachments.
+/// Whether two documents say the same, apart from id, revision and attachments, and name the same index.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     let content = |text: &str| {
         let read: Option<BTreeMap<String, Value>> = serde_json::from_str(text).ok();
@@ -185,7 +215,7 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
             fields
         })
     };
-    content(one).is_some_and(|one| content(other) == Some(one))
+    content(one).is_some_and(|one| content(other) == Some(one)) && index_of(one) == index_of(other)
 }
 
 /// What is remembered beside what the cluster shows. It is a file beside the plan, not in the service's
@@ -193,8 +223,8 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Memory {
     version: u32,
-    db: String,
-    instance: String,
+    /// The plan that is carried out: the file of it may be overwritten before all is done.
+    plan: Option<Box<RawValue>>,
     /// The documents before the first change, with their revisions; none where there was none.
     pub(super) before: BTreeMap<String, Option<Box<RawValue>>>,
     /// The request that was sent last.
@@ -216,8 +246,7 @@ impl Memory {
     pub(super) fn of(plan: &DeploymentPlan) -> Self {
         Self {
             version: VERSION,
-            db: plan.db.clone(),
-            instance: plan.instance.clone(),
+            plan: plan.text(),
             ..Self::default()
         }
     }
@@ -225,23 +254,42 @@ impl Memory {
     /// What an earlier command remembered; none if there was none.
     ///
     /// # Errors
-    /// If it cannot be read, or is of another plan.
-    pub(super) fn read(path: &Path, plan: &DeploymentPlan) -> Result<Option<Self>, String> {
+    /// If it cannot be read.
+    pub(super) fn read(path: &Path) -> Result<Option<Self>, String> {
         if !path.try_exists().map_err(|why| format!("{}: {why}", path.display()))? {
             return Ok(None);
         }
         let memory: Self = read_json(path)?;
-        if (memory.version, &memory.db, &memory.instance) != (VERSION, &plan.db, &plan.instance) {
-            return Err(format!(
-                "{} is of another plan; move it away if that one is done",
-                path.display()
-            ));
-        }
-        Ok(Some(memory))
+        let is_known = memory.version == VERSION;
+        is_known.then_some(Some(memory)).ok_or_else(|| {
+            format!("{} was written by another version of recliner; use that one", path.display())
+        })
+    }
+
+    /// Whether it is of this plan.
+    pub(super) fn is_of(&self, plan: &DeploymentPlan) -> bool {
+        let (own, other) = (self.plan.as_ref(), plan.text());
+        own.is_some() && own.map(|it| it.get()) == other.as_ref().map(|it| it.get())
+    }
+
+    /// The plan that is carried out.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub(super) fn plan(&self) -> Result<DeploymentPlan, String> {
+        let text = self.plan.as_ref().map_or("null", |it| it.get());
+        let plan: DeploymentPlan = serde_json::from_str(text).map_err(|why| why.to_string())?;
+        plan.check().map(|()| plan)
     }
 
     pub(super) fn write(&self, path: &Path) -> Result<(), String> {
         write_json(path, self)
+    }
+
+    /// Forgets what was done for a staging document, which is saved anew.
+    pub(super) fn begin(&mut self, staging: &str) {
+        self.ordered.remove(staging);
+        self.compacted.remove(staging);
     }
 }
 
