@@ -10,16 +10,21 @@ mod plan;
 
 use super::{
     CommandError, Exit,
-    args::{DeployIndexesArgs, Format},
+    args::{DeployIndexesArgs, Format, SourceArgs},
     next_step::program_name,
     output::{print_json_lines, print_note, print_part, printable},
     read_once,
+    service_client::ServiceArgs,
 };
 use crate::{
-    advice::preflight::DesignDocument, model::target::TargetId, text::quote::shell_word,
+    advice::preflight::DesignDocument,
+    model::target::TargetId,
+    plan::RefusalReason,
+    serve::report::Conflict,
+    text::{Label as _, listed, quote::shell_word},
 };
 use cluster::Cluster;
-use next::{Facts, Next, Wanted};
+use next::{Next, Wanted};
 pub(super) use plan::DeploymentPlan;
 use plan::Memory;
 use std::{
@@ -96,7 +101,8 @@ fn plan_of(
 ) -> Result<DeploymentPlan, String> {
     let state = path.display();
     if args.back_out {
-        let none = || format!("there is no {state}: nothing was carried out, so there is no way back");
+        let none =
+            || format!("there is no {state}: nothing was carried out, so there is no way back");
         let plan = remembered.ok_or_else(none)?.plan();
         return plan.map_err(|why| format!("{state} cannot be used: {why}"));
     }
@@ -164,14 +170,20 @@ impl Deployment<'_> {
 
     /// Reads what the next step depends on, and decides.
     async fn look(&mut self) -> Result<Next, String> {
-        let mut facts = self.cluster.read().await?;
+        let mut facts = match self.cluster.read().await {
+            Ok(facts) => facts,
+            Err(next) => return Ok(next),
+        };
         if let Some((written, at)) = &self.written
             && at.elapsed() < VISIBLE
             && !next::is_visible(written, &facts)
         {
-            return Ok(Next::Wait(format!("{} was accepted and cannot be read yet", self.says(written))));
+            return Ok(Next::Wait(format!(
+                "{} was accepted and cannot be read yet",
+                self.says(written)
+            )));
         }
-        self.remember_before(&facts);
+        next::remember_before(&self.cluster.plan, &mut self.memory, &facts);
         let (plan, memory, args) = (&self.cluster.plan, &self.memory, self.args);
         let wanted =
             Wanted { swap: args.swap, back_out: args.back_out, may_not_fit: args.may_not_fit };
@@ -183,26 +195,27 @@ impl Deployment<'_> {
             }
         }
         let next = next::next(plan, memory, &facts, wanted);
+        if let Next::Delete { id, .. } = &next
+            && !args.back_out
+            && let Some(heir) = next::heir(plan, id)
+            && !self.cluster.share_index(id, heir).await?
+        {
+            return Ok(Next::Stop(format!(
+                "{id} is not deleted: CouchDB shows another index for {heir}, so what was built would be deleted. Compare the two documents."
+            )));
+        }
         if !next::may_build(&next, &facts, wanted) {
             return Ok(next);
         }
         match self.cluster.held().await {
+            // Whether it takes orders is better known before anything is changed.
+            Ok(None) if self.is_new => match self.cluster.rescan().await {
+                Ok(()) => Ok(next),
+                Err(why) => wait_or_stop(why),
+            },
             Ok(None) => Ok(next),
             Ok(Some(why)) => Ok(Next::Wait(format!("before it can {}: {why}", self.says(&next)))),
             Err(why) => wait_or_stop(why),
-        }
-    }
-
-    /// The documents before the first change, for the way back.
-    fn remember_before(&mut self, facts: &Facts) {
-        if !self.memory.before.is_empty() {
-            return;
-        }
-        for document in &self.cluster.plan.documents {
-            let live = facts.live.get(&document.id);
-            let text =
-                live.and_then(|it| serde_json::value::RawValue::from_string(it.text.clone()).ok());
-            self.memory.before.insert(document.id.clone(), text);
         }
     }
 
@@ -231,7 +244,7 @@ impl Deployment<'_> {
             }
             Next::Compact { id } => return self.compact(id, &says).await,
             Next::Compacted { id } => {
-                self.memory.compacted.insert(id.clone());
+                self.memory.compacted.insert(id.clone(), None);
                 self.remember()?;
                 return self.say("built", &format!("{id} is built and compacted."));
             }
@@ -253,6 +266,13 @@ impl Deployment<'_> {
         match self.cluster.compact(id).await {
             Ok(()) => self
                 .say("ordered", &format!("{says}: the service starts it when its limits permit.")),
+            // No waiting helps against a setting.
+            Err(CommandError { why, conflict: Some(conflict), .. }) if is_setting(&conflict) => {
+                let says = format!("{id} is built, and stays uncompacted: {why}");
+                self.memory.compacted.insert(id.to_owned(), Some(why));
+                self.remember()?;
+                self.say("built", &says)
+            }
             Err(why) => {
                 self.cluster.rescan().await.ok();
                 self.say_wait(&format!(
@@ -267,8 +287,8 @@ impl Deployment<'_> {
 
     /// A view of the index.
     fn view_of(&self, staging: &str) -> String {
-        let step = self.cluster.plan.steps.iter().find(|it| it.staging() == staging);
-        let document = step.and_then(|it| self.cluster.plan.document(&it.design));
+        let plan = &self.cluster.plan;
+        let document = next::heir(plan, staging).and_then(|design| plan.document(design));
         let parsed = document.and_then(|it| DesignDocument::parse(it.body.get(), None).ok());
         parsed.and_then(|it| it.views.into_keys().next()).unwrap_or_default()
     }
@@ -335,17 +355,9 @@ impl Deployment<'_> {
 
     /// This command with another flag, to paste.
     fn command(&self, flag: &str) -> String {
-        let args = self.args;
-        let mut words = vec![program_name(), "deploy-indexes".to_owned()];
-        let mut add = |name: &str, value: &str| {
-            words.extend([name.to_owned(), shell_word(value).into_owned()]);
-        };
-        add("--plan", &args.plan.display().to_string());
-        args.source.for_each_named(&mut add);
-        args.service.for_each_named(&mut add);
-        words.extend(args.may_not_fit.then(|| "--may-not-fit".to_owned()));
-        words.extend((!flag.is_empty()).then(|| flag.to_owned()));
-        words.join(" ")
+        let DeployIndexesArgs { plan, source, service, may_not_fit, .. } = self.args;
+        let may_not_fit = if *may_not_fit { " --may-not-fit" } else { "" };
+        format!("{}{may_not_fit} {flag}", command(plan, source, service)).trim_end().to_owned()
     }
 
     fn print_ways(&self) {
@@ -358,7 +370,16 @@ impl Deployment<'_> {
 
     /// What a person sends when all indexes are ready.
     fn print_swap(&mut self) -> Result<(), CommandError> {
-        self.say("ready", "All indexes are built and compacted. Nothing is live yet.")?;
+        let left = self.memory.compacted.iter().filter(|(_, why)| why.is_some());
+        let left: Vec<String> = left.map(|(id, _)| id.clone()).collect();
+        let says = match &*left {
+            [] => "All indexes are built and compacted. Nothing is live yet.".to_owned(),
+            left => format!(
+                "All indexes are built, and all compacted but {}. Nothing is live yet.",
+                listed(left)
+            ),
+        };
+        self.say("ready", &says)?;
         let swap = self.command("--swap");
         let back = self.command("--back-out");
         if self.args.format == Format::Json {
@@ -392,6 +413,27 @@ impl Deployment<'_> {
             words.join(" ")
         ))
         .map(drop)
+    }
+}
+
+/// The command that carries a plan out, to paste.
+pub(super) fn command(plan: &Path, source: &SourceArgs, service: &ServiceArgs) -> String {
+    let mut words = vec![program_name(), "deploy-indexes".to_owned()];
+    let mut add = |name: &str, value: &str| {
+        words.extend([name.to_owned(), shell_word(value).into_owned()]);
+    };
+    add("--plan", &plan.display().to_string());
+    source.for_each_named(&mut add);
+    service.for_each_named(&mut add);
+    words.join(" ")
+}
+
+/// Whether the service's settings forbid a compaction.
+fn is_setting(conflict: &Conflict) -> bool {
+    match conflict {
+        Conflict::Refused { refusal, .. } => refusal.reason == RefusalReason::Excluded.label(),
+        Conflict::NotTaken { .. } => true,
+        Conflict::Run { .. } | Conflict::Ambiguous { .. } | Conflict::Plain {} => false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What CouchDB and the service say of a deployment, and the requests that carry it out.
 
 use super::{
-    next::{Facts, IndexState, Live},
+    next::{Facts, IndexState, Live, Next},
     plan::{DeploymentPlan, Memory, PlannedStep},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     sources::{couchdb::describe, present_design::read_designs},
     text::Label as _,
 };
-use couchdb_client::{Cache, Client, WriteOutcome, wire::ActiveTask};
+use couchdb_client::{Cache, Client, ErrorKind, WriteOutcome, wire::ActiveTask};
 use couchdb_names::ShardName;
 use futures::future::join_all;
 use serde_json::value::RawValue;
@@ -44,15 +44,35 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// The live documents, and which database it is.
-    pub(super) async fn read(&self) -> Result<Facts, String> {
+    ///
+    /// # Errors
+    /// What to do instead, if they cannot be read: wait, or stop if waiting does not help.
+    pub(super) async fn read(&self) -> Result<Facts, Next> {
         let db = &self.plan.db;
-        let info = self.client.database(db).await.map_err(|why| describe(&why))?;
+        let info = self.client.database(db).await.map_err(|why| match why.kind() {
+            ErrorKind::Login | ErrorKind::Forbidden | ErrorKind::NotFound => {
+                Next::Stop(format!("cannot read the database {db}: {}", describe(&why)))
+            }
+            ErrorKind::Timeout
+            | ErrorKind::Connect
+            | ErrorKind::Tls
+            | ErrorKind::Status
+            | ErrorKind::NodeDown
+            | ErrorKind::Proxy
+            | ErrorKind::TooLarge
+            | ErrorKind::Malformed
+            | ErrorKind::Redirect
+            | ErrorKind::Unaddressable
+            | ErrorKind::NoOwnAddress
+            | ErrorKind::UnknownNode
+            | ErrorKind::Stopped => Next::Wait(describe(&why)),
+        })?;
         let mut facts = Facts {
             instance: info.instance_start_time.unwrap_or_default(),
             docs: info.doc_count,
             ..Facts::default()
         };
-        for text in read_designs(&self.client, db).await? {
+        for text in read_designs(&self.client, db).await.map_err(Next::Wait)? {
             #[derive(serde::Deserialize)]
             struct Ids {
                 _id: String,
@@ -137,7 +157,8 @@ impl Cluster {
             Ok(mut index) => {
                 let since = self.requested.as_ref().filter(|(of, _)| of == id);
                 index.is_settled = since.is_some_and(|(_, at)| at.elapsed() >= SETTLE);
-                let is_young = |(of, at): &(String, Instant)| of == id && at.elapsed() < ORDER_AGAIN;
+                let is_young =
+                    |(of, at): &(String, Instant)| of == id && at.elapsed() < ORDER_AGAIN;
                 index.is_ordered = self.ordered.as_ref().is_some_and(is_young);
                 if let Some(ordered) = memory.ordered.get(id) {
                     match self.outcome(id, ordered).await {
@@ -211,7 +232,7 @@ impl Cluster {
             let shard = format!("shards/{range}/{db}{instance}");
             match client.shard_view_info(node, &shard, id, Cache::Warm).await {
                 Ok(info) => copies.push(info.view_index),
-                Err(why) if why.kind() == couchdb_client::ErrorKind::NotFound => {}
+                Err(why) if why.kind() == ErrorKind::NotFound => {}
                 Err(why) => return Err(describe(&why)),
             }
         }
@@ -236,6 +257,16 @@ impl Cluster {
                 | JobResult::Unmeasured,
             ) => Ok(()),
         }))
+    }
+
+    /// Whether CouchDB shows the same signature for the indexes of two documents.
+    pub(super) async fn share_index(&self, one: &str, other: &str) -> Result<bool, String> {
+        let read = async |id: &str| {
+            let info = self.client.view_info(&self.plan.db, id).await;
+            let signature = info.map_err(|why| describe(&why))?.view_index.signature;
+            signature.ok_or_else(|| format!("CouchDB shows no signature of {id}"))
+        };
+        Ok(read(one).await? == read(other).await?)
     }
 
     /// Has every copy built.

@@ -4,12 +4,15 @@
 //! on from there: a document is there or not, an index is built or not, a request that changes
 //! something names the revision that it replaces.
 
-use super::plan::{DeploymentPlan, Memory, PlannedStep, fields, index_of, is_same, with_id};
+use super::plan::{
+    DeploymentPlan, Memory, PlannedDocument, PlannedStep, fields, index_of, is_same, with_id,
+};
 use crate::{
     model::rounding::to_bytes,
     serve::report::{PreflightNode, SpreadLine},
     text::size::format_size_short,
 };
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// An index that wastes less than this is not compacted.
@@ -150,8 +153,8 @@ pub(super) fn present_step<'a>(
     facts: &Facts,
 ) -> Option<&'a PlannedStep> {
     plan.steps.iter().find(|step| {
-        let is_ready =
-            facts.live.contains_key(&step.staging()) && memory.compacted.contains(&step.staging());
+        let is_ready = facts.live.contains_key(&step.staging())
+            && memory.compacted.contains_key(&step.staging());
         !is_ready && !matches!(real(plan, facts, &step.design), Real::Deployed)
     })
 }
@@ -190,31 +193,30 @@ pub(super) fn next(plan: &DeploymentPlan, memory: &Memory, facts: &Facts, wanted
             let rev = live.map(|it| &*it.rev);
             Next::Put { id: document.id.clone(), body: with_id(fields, &document.id, rev) }
         }
-        None => match index_not_shared(plan, facts) {
-            Some(why) => Next::Stop(why),
-            None => delete_staging(plan, facts).unwrap_or(Next::Done),
-        },
+        None => delete_staging(plan, facts).unwrap_or(Next::Done),
     }
 }
 
-/// Why no staging document is deleted; none if each live document has taken over its index.
-fn index_not_shared(plan: &DeploymentPlan, facts: &Facts) -> Option<String> {
-    plan.steps.iter().find_map(|step| {
-        let (id, design) = (step.staging(), &step.design);
-        let staging = index_of(&facts.live.get(&id)?.text);
-        let live = facts.live.get(design).and_then(|live| index_of(&live.text));
-        (staging != live).then(|| {
-            format!("{id} is not deleted: {design} does not have the same index, so CouchDB would delete what was built. Compare the two documents.")
-        })
-    })
+/// Keeps the documents before the first change, for the way back.
+pub(super) fn remember_before(plan: &DeploymentPlan, memory: &mut Memory, facts: &Facts) {
+    if !memory.before.is_empty() {
+        return;
+    }
+    for PlannedDocument { id, .. } in &plan.documents {
+        let live = facts.live.get(id).map(|it| RawValue::from_string(it.text.clone()));
+        memory.before.insert(id.clone(), live.and_then(Result::ok));
+    }
+}
+
+/// The document of the plan that takes over the index of this staging document.
+pub(super) fn heir<'a>(plan: &'a DeploymentPlan, staging: &str) -> Option<&'a str> {
+    plan.steps.iter().find(|step| step.staging() == staging).map(|step| &*step.design)
 }
 
 /// Whether an accepted request is visible: copies of a document may be read that do not have it yet.
 pub(super) fn is_visible(sent: &Next, facts: &Facts) -> bool {
     match sent {
-        Next::Put { id, body } => {
-            facts.live.get(id).is_some_and(|live| is_same(&live.text, body))
-        }
+        Next::Put { id, body } => facts.live.get(id).is_some_and(|live| is_same(&live.text, body)),
         Next::Delete { id, rev } => facts.live.get(id).is_none_or(|live| live.rev != *rev),
         Next::Build { .. }
         | Next::Compact { .. }
@@ -299,9 +301,9 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
         Some(Err(why)) if index.is_ordered => Next::Stop(format!(
             "the compaction of {id} failed: {why}. Repeat the command when that is put right."
         )),
-        None if index.is_ordered => {
-            Next::Wait(format!("{id} is built; its compaction starts when the service's limits permit"))
-        }
+        None if index.is_ordered => Next::Wait(format!(
+            "{id} is built; its compaction starts when the service's limits permit"
+        )),
         Some(Err(_)) | None => Next::Compact { id },
     }
 }
@@ -397,3 +399,6 @@ fn next_back(plan: &DeploymentPlan, memory: &Memory, facts: &Facts) -> Next {
     }
     delete_staging(plan, facts).unwrap_or(Next::Done)
 }
+
+#[cfg(test)]
+mod tests;

@@ -143,7 +143,11 @@ impl DeploymentPlan {
             }
             let document = self.document(&step.design).map(|it| index_of(it.body.get()));
             if document.flatten() != self.staging(step).and_then(|it| index_of(&it)) {
-                return Err(format!("{} would not share its index with {}", step.staging(), step.design));
+                return Err(format!(
+                    "{} would not share its index with {}",
+                    step.staging(),
+                    step.design
+                ));
             }
             if ids.contains(&*step.staging()) {
                 return Err(format!(
@@ -220,7 +224,7 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
 
 /// What is remembered beside what the cluster shows. It is a file beside the plan, not in the service's
 /// journal, because the way back must outlive the service's storage and travel with the plan.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Memory {
     version: u32,
     /// The plan that is carried out: the file of it may be overwritten before all is done.
@@ -231,8 +235,8 @@ pub(super) struct Memory {
     pub(super) intent: Option<String>,
     /// The staging documents whose compaction was ordered, and when.
     pub(super) ordered: BTreeMap<String, String>,
-    /// The staging documents whose indexes are compacted.
-    pub(super) compacted: BTreeSet<String>,
+    /// The staging documents whose indexes are compacted, or why they are not.
+    pub(super) compacted: BTreeMap<String, Option<String>>,
 }
 
 /// Where the memory of a plan is.
@@ -244,11 +248,7 @@ pub(super) fn memory_path(plan: &Path) -> PathBuf {
 
 impl Memory {
     pub(super) fn of(plan: &DeploymentPlan) -> Self {
-        Self {
-            version: VERSION,
-            plan: plan.text(),
-            ..Self::default()
-        }
+        Self { version: VERSION, plan: plan.text(), ..Self::default() }
     }
 
     /// What an earlier command remembered; none if there was none.
