@@ -432,8 +432,11 @@ pub(super) fn command(plan: &Path, source: &SourceArgs, service: &ServiceArgs) -
 fn is_setting(conflict: &Conflict) -> bool {
     match conflict {
         Conflict::Refused { refusal, .. } => refusal.reason == RefusalReason::Excluded.label(),
-        Conflict::NotTaken { .. } => true,
-        Conflict::Run { .. } | Conflict::Ambiguous { .. } | Conflict::Plain {} => false,
+        // The service may not have measured the new index yet.
+        Conflict::NotTaken { .. }
+        | Conflict::Run { .. }
+        | Conflict::Ambiguous { .. }
+        | Conflict::Plain {} => false,
     }
 }
 
