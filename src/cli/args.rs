@@ -124,8 +124,6 @@ pub(super) enum Command {
     /// It saves each document as _design/NAME-next, waits until every copy of its index is built and has it
     /// compacted, as far as a running recliner in enforce mode permits, and prints how to save the documents under
     /// their own names; with --swap it does. Repeated, it goes on where it was.
-    ///
-    /// recliner deploy-indexes --plan plan.json --couchdb.url http://couch-a:5984
     DeployIndexes(DeployIndexesArgs),
     /// Print how many documents of a database are deleted, who still reads the deletions, and how to be rid of them.
     ///

@@ -163,7 +163,11 @@ impl Deployment<'_> {
                     self.finish()?;
                     return Ok(Exit::Done);
                 }
-                next => self.act(next).await?,
+                next @ (Next::Put { .. }
+                | Next::Delete { .. }
+                | Next::Build { .. }
+                | Next::Compact { .. }
+                | Next::Compacted { .. }) => self.act(next).await?,
             }
         }
     }
@@ -402,7 +406,7 @@ impl Deployment<'_> {
             return Ok(());
         }
         let mut words = vec![program_name(), "compact".to_owned()];
-        let cleanup = TargetId::Cleanup { db: self.cluster.plan.db.clone().into() }.to_string();
+        let cleanup = TargetId::Cleanup { db: self.cluster.plan.db.clone() }.to_string();
         words.push(shell_word(&cleanup).into_owned());
         self.args.service.for_each_named(&mut |name, value| {
             words.extend([name.to_owned(), shell_word(value).into_owned()]);

@@ -312,7 +312,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), String> {
         file.sync_all()?;
         fs::rename(&new, path)?;
         let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
-        fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+        fs::File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
     });
     written.map_err(|why| failed(&why))
 }

@@ -37,9 +37,9 @@ impl Deployment {
     /// Rehearses a changed document and one without views.
     async fn rehearse(config: &str) -> Self {
         let site = Site::open(world()).await;
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().expect("a directory");
         let at = dir.path();
-        std::fs::create_dir(at.join("designs")).unwrap();
+        std::fs::create_dir(at.join("designs")).expect("it is new");
         let by_day = r#"{"_id":"_design/by_day","views":{"by_day":{"map":"function(doc){emit(doc.day,1)}"}}}"#;
         let rules = r#"{"_id":"_design/rules","validate_doc_update":"function(){}"}"#;
         written(&at.join("designs"), "by_day.json", by_day);
@@ -123,7 +123,9 @@ impl Deployment {
     /// The changes of documents that were requested.
     fn changes(&self) -> Vec<String> {
         let sent = self.site.cluster.write_requests().into_iter();
-        let is_change = |it: &couchdb_sim::Exchange| it.method != http::Method::POST;
+        let is_change = |it: &couchdb_sim::Exchange| {
+            [http::Method::PUT, http::Method::DELETE].contains(&it.method)
+        };
         sent.filter(is_change)
             .map(|it| {
                 let path = it.path.split('?').next().unwrap_or_default();

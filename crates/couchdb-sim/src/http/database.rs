@@ -129,7 +129,7 @@ fn change_design(inner: &mut Inner, ask: &ParsedRequest, db: &str, ddoc: &str) -
     if ask.param("rev").or(in_body) != old.map(rev_of).as_deref() {
         return error(409, "conflict", "Document update conflict.");
     }
-    let at = inner.world.now().as_micros() as u64;
+    let at = u64::try_from(inner.world.now().as_micros()).unwrap_or(u64::MAX);
     let status = if body.is_some() { 201 } else { 200 };
     let (design, rev) = match body {
         Some(body) => {

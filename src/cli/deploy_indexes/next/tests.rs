@@ -197,15 +197,19 @@ impl Run {
                     self.db.built.extend(id.and_then(index));
                     continue;
                 }
-                _ if requests == 0 => return None,
-                _ => requests -= 1,
+                Next::Put { .. }
+                | Next::Delete { .. }
+                | Next::Build { .. }
+                | Next::Compact { .. }
+                | Next::Compacted { .. } => requests = requests.checked_sub(1)?,
             }
             let fate = self.fates.pop().unwrap_or(Fate::Answered);
             match &next {
                 Next::Put { id, .. } => memory.begin(id),
                 Next::Compact { id } => drop(memory.ordered.insert(id.clone(), String::new())),
                 Next::Compacted { id } => drop(memory.compacted.insert(id.clone(), None)),
-                _ => {}
+                Next::Delete { .. } | Next::Build { .. } | Next::Wait(_) | Next::Stop(_) => {}
+                Next::Ready | Next::Done => {}
             }
             if !matches!(next, Next::Build { .. }) {
                 self.stored = Some(memory.clone());
@@ -243,7 +247,7 @@ impl Run {
                 process.ordered = Some(id.clone());
                 self.db.compacted.extend(self.db.live.get(id).and_then(index));
             }
-            _ => {}
+            Next::Compacted { .. } | Next::Wait(_) | Next::Stop(_) | Next::Ready | Next::Done => {}
         }
     }
 }
@@ -401,8 +405,10 @@ fn builds_only_what_fits() {
         ([Some(("v1", 20)), None], 100, all_the_same, None),
     ] {
         let said = room(volumes, docs, wanted);
-        let is_right = says
-            .map_or(said.is_none(), |says| said.as_ref().is_some_and(|said| said.contains(says)));
+        let is_right = says.map_or_else(
+            || said.is_none(),
+            |says| said.as_ref().is_some_and(|said| said.contains(says)),
+        );
         assert!(is_right, "{volumes:?} {docs}: {said:?}");
     }
 }
