@@ -80,15 +80,8 @@ fn login(settings: &FleetSettings) -> Result<Option<Login>, String> {
     let (Some(user), Some(path)) = (&settings.username, &settings.password_file) else {
         return Ok(login_in_environment());
     };
-    let unusable = |why: &dyn std::fmt::Display| {
-        format!("fleet.password_file {} cannot be read: {why}", path.display())
-    };
-    let bytes = named_file::read_at_most(path, MAX_PASSWORD_BYTES).map_err(|why| unusable(&why))?;
-    let text = String::from_utf8(bytes).map_err(|_| unusable(&"it is not UTF-8 text"))?;
-    let password = text.trim_end_matches(['\r', '\n']);
-    if password.is_empty() {
-        return Err(unusable(&"it is empty"));
-    }
+    let password = named_file::read_secret(path, MAX_PASSWORD_BYTES)
+        .map_err(|why| format!("fleet.password_file {} cannot be read: {why}", path.display()))?;
     Ok(Some((user.clone(), password.into())))
 }
 
