@@ -91,7 +91,7 @@
 //!  jobs         running jobs and their outcomes
 //!  sources      CouchDB over HTTP, other recliners
 //!  table        the snapshot of all targets
-//!  datadir      a node's own directories
+//!  datadir      a node's own directories                shared_limits   what several clusters may do together
 //!  model        targets, facts, channels, scores, estimates, settings
 //!  config_format  how keys of a configuration file are described, read and written
 //!  log
@@ -167,6 +167,7 @@ pub mod reads;
 pub mod scan;
 pub mod serve;
 pub mod service;
+mod shared_limits;
 #[cfg(feature = "simulator")]
 pub mod simulated;
 pub mod sources;

@@ -19,7 +19,8 @@ use crate::{
         values::{SECOND, boolean, duration, node_name, one_of, patterns, read_node_name, url},
     },
     model::settings::{
-        Files, Scan, ServedNodes, Settings, advice, fleet::FleetSettings, limits, work,
+        Files, Scan, ServedNodes, Settings, advice, fleet::FleetSettings, limits,
+        shared::SharedLimits, work,
     },
 };
 use ::couchdb_client::Login;
@@ -144,6 +145,8 @@ fn file_keys() -> Vec<Key<FileSettings>> {
         "ignore" => settings.channels.ignore, Live, patterns();
         /// How much runs at a time; every compaction counts, whatever started it.
         "limits" => settings.limits, _, limits::Limits::form();
+        /// Limits that several clusters on the same storage share.
+        "shared_limits" => settings.shared_limits, _, SharedLimits::form();
         /// What must stay free on the disks.
         "headroom" => settings.headroom, _, limits::Headroom::form();
         /// How the horizons of channels by rent adapt to scarce space.
