@@ -21,13 +21,16 @@ pub use tasks::TaskSet;
 pub use tidy::{TidyEnd, TidyEvent, TidyReport, TidyScope};
 
 use crate::{
-    act::job_state::Recovery,
+    act::{
+        job_state::Recovery,
+        sharing::{KeeperTask, MemberHandle, MemberInputs, MemberTask},
+    },
     config::{self, Loaded, Problems},
     feeds::feed_server::{self, FeedHandle},
     fleet::FleetTask,
     model::{
         records::JournalFailure,
-        settings::{Settings, fleet::FleetSettings},
+        settings::{Settings, fleet::FleetSettings, shared::KeeperSettings},
     },
     plan::disk::SpaceMeter,
     serve::http::{self, Command, ConfigStatus, ProcessInfo},
@@ -118,6 +121,8 @@ pub struct Service {
     storage_stop: CancellationToken,
     journal_settings: latest::Sender<journal::JournalSettings>,
     fleet_settings: latest::Sender<FleetSettings>,
+    keeper_settings: latest::Sender<Option<KeeperSettings>>,
+    member: MemberHandle,
     web: http::WebAccess,
     settings: Settings,
     /// The settings at startup: changes that need a restart are not in force yet.
@@ -144,6 +149,7 @@ fn dependencies(
     settings: &Settings,
     journal: &Journal,
     machine: HostAccess,
+    member: &MemberHandle,
 ) -> Dependencies {
     let (facts_tx, facts_rx) = oneshot::channel();
     let just_started = JournalFailure::NotLoaded("recliner has just started".to_owned());
@@ -159,6 +165,7 @@ fn dependencies(
         previous_facts: facts_rx.map(Result::unwrap_or_default).boxed(),
         meter: Some(machine.meter),
         directories: machine.directories,
+        shared: member.granted(),
     }
 }
 
@@ -223,11 +230,22 @@ impl Service {
             None => None,
         };
         let (storage_tasks, storage_stop) = start_journal(journal_task);
-        let needs = |client| dependencies(client, &settings, &journal, machine);
+        let (member_task, member) = MemberTask::new(clock, &settings);
+        let needs = |client| dependencies(client, &settings, &journal, machine, &member);
         let mut monitor = ClusterMonitor::start(
             &settings, transport, clock, &registry, &mut tasks, &stop, needs,
         )?;
         monitor.start_claim_guard(journal.clone(), &mut tasks);
+        let inputs = MemberInputs {
+            job_state: monitor.job_state.clone(),
+            plans: monitor.planner.plan.clone(),
+            journal: journal.clone(),
+        };
+        tasks.spawn("shared limits", member_task.run(inputs, stop.clone()));
+        let keeper = settings.shared_limits.keeper.clone();
+        let (keeper_settings, keeper_settings_rx) = latest::channel(keeper);
+        let (keeper_task, keeper) = KeeperTask::new(journal.clone(), keeper_settings_rx);
+        tasks.spawn("keeper of shared limits", keeper_task.run(stop.clone()));
         monitor.start_enforcer(&mut tasks);
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);
@@ -262,6 +280,9 @@ impl Service {
             ledger: ledger.books,
             reads,
             fleet,
+            keeper,
+            member: member.view.clone(),
+            shared: member.granted(),
             waste_reasons: http::KeptReasons::default(),
             counts: monitor.job_state.counters.clone(),
             couchdb,
@@ -296,6 +317,8 @@ impl Service {
             storage_stop,
             journal_settings,
             fleet_settings,
+            keeper_settings,
+            member,
             web,
             initial_settings: Box::new(settings.clone()),
             settings,
@@ -421,12 +444,14 @@ impl Service {
                 "some changed settings need a restart and keep their old values until then"
             );
         }
+        self.member.reconfigure(&loaded.settings);
         self.monitor
             .reconfigure(&self.settings, &loaded.settings, &mut self.tasks)
             .map_err(|why| why.to_string())?;
         self.certificates.send_replace(self.monitor.client.certificate_ends());
         self.journal_settings.send_replace(loaded.settings.journal);
         self.fleet_settings.send_replace(loaded.settings.fleet.clone());
+        self.keeper_settings.send_replace(loaded.settings.shared_limits.keeper.clone());
         self.settings = loaded.settings;
         let status = ConfigStatus { needs_restart, ..status(&self.settings, self.clock) };
         self.config.send_replace(Arc::new(status));

@@ -8,13 +8,26 @@
 //! requests, answers and processes are lost. The keeper therefore counts for each member the most that the member may
 //! still act on. It counts less only if the member shows, by the number of its newest lease, that it got that lease.
 
+mod allowance;
 mod fair;
 pub(crate) mod keeper;
-pub(crate) mod member;
+mod member;
+
+pub use allowance::Allowance;
+pub use member::{Granted, Now};
 
 use crate::model::share::Share;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// What a member uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedUse {
+    /// What it runs, and what it started within the last hour.
+    pub used: Share,
+    /// Whether it may run more, because not all that an earlier process started was found yet.
+    pub is_lower_bound: bool,
+}
 
 /// What a member asks the keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -221,6 +221,7 @@ const _: fn(&Settings) = |Settings {
     couchdb: _, nodes: _, peers: _, cluster_targets: _, scan: _, poll: _, files: _, mode: _,
     channels: _, limits: _, headroom: _, rent: _, pressure: _, failure: _, views: _, smoosh: _, follow: _,
     warmer: _, advice: _, reads: _, report: _, fleet: _, journal: _, storage_path: _, web: _, log: _,
+    shared_limits: _,
 }| {};
 
 /// Either `[_all]` or a list of names.

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     model::settings::fleet::FleetSettings,
-    sources::recliner::{Login, NoReply, ReclinerClient, login_in_environment},
+    sources::recliner::{NoReply, REFUSED, ReclinerClient},
     tasks::unwrap_join,
 };
 use couchdb_client::Address;
@@ -33,14 +33,8 @@ use wall_clock::{Clock, Moment};
 const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 1 << 20;
 
-/// Why a member that wants another login gives no answer.
-const REFUSED: &str = "it refuses the login; give fleet.username and fleet.password_file, or RECLINER_USER and RECLINER_PASSWORD";
-
 /// How often files that list members are read.
 const BETWEEN_READS: Duration = Duration::from_secs(5);
-
-/// The largest file with a password.
-const MAX_PASSWORD_BYTES: u64 = 4_096;
 
 /// Asks members, and fetches lists of them.
 trait AskMember: Send + Sync {
@@ -70,25 +64,7 @@ impl AskMember for ReclinerClient {
 type Client = Result<Arc<dyn AskMember>, String>;
 
 fn client(settings: &FleetSettings) -> Client {
-    let login = login(settings)?;
-    let client = ReclinerClient::with_tls(TIMEOUT, login, &settings.tls)?;
-    Ok(Arc::new(client))
-}
-
-fn login(settings: &FleetSettings) -> Result<Option<Login>, String> {
-    let (Some(user), Some(path)) = (&settings.username, &settings.password_file) else {
-        return Ok(login_in_environment());
-    };
-    let unusable = |why: &dyn std::fmt::Display| {
-        format!("fleet.password_file {} cannot be read: {why}", path.display())
-    };
-    let bytes = named_file::read_at_most(path, MAX_PASSWORD_BYTES).map_err(|why| unusable(&why))?;
-    let text = String::from_utf8(bytes).map_err(|_| unusable(&"it is not UTF-8 text"))?;
-    let password = text.trim_end_matches(['\r', '\n']);
-    if password.is_empty() {
-        return Err(unusable(&"it is empty"));
-    }
-    Ok(Some((user.clone(), password.into())))
+    Ok(Arc::new(ReclinerClient::of_fleet(settings, TIMEOUT)?))
 }
 
 /// The members and what is known of them.

@@ -10,7 +10,11 @@ use super::{
 };
 use crate::{
     jobs::{Jobs, TargetConstraints},
-    model::{channel::Channels, records::CompactionOrder},
+    model::{
+        channel::{Channels, Mode},
+        records::CompactionOrder,
+    },
+    shared_limits::{Granted, Now},
     table::{Snapshot, TargetIx},
 };
 use std::{sync::Arc, time::Duration};
@@ -49,6 +53,8 @@ pub struct Inputs {
     pub disks: watch::Receiver<Arc<Disks>>,
     /// Which nodes are too busy, or in maintenance.
     pub pressures: watch::Receiver<Arc<Pressures>>,
+    /// The part in limits that several clusters share; `None` if nothing is shared.
+    pub shared: watch::Receiver<Option<Granted>>,
 }
 
 impl Inputs {
@@ -61,6 +67,7 @@ impl Inputs {
             constraints: watch::channel(Arc::default()).1,
             disks: watch::channel(Arc::default()).1,
             pressures: watch::channel(Arc::default()).1,
+            shared: watch::channel(None).1,
         }
     }
 
@@ -188,6 +195,7 @@ impl PlannerTask {
                 Ok(()) = self.inputs.constraints.changed() => Event::InputsChanged,
                 Ok(()) = self.inputs.disks.changed() => Event::InputsChanged,
                 Ok(()) = self.inputs.pressures.changed() => Event::InputsChanged,
+                Ok(()) = self.inputs.shared.changed() => Event::InputsChanged,
                 () = sleep_until_moment(self.clock, next_change) => Event::Tick,
                 _ = tick.tick() => Event::Tick,
             };
@@ -256,6 +264,11 @@ impl PlannerTask {
         let mut rules = self.settings.borrow().rules.clone();
         rules.fresh_for = rules.fresh_for.max(sweeps);
         let now = self.clock.now();
+        let granted = *self.inputs.shared.borrow_and_update();
+        // In advise mode nothing is asked for, and the plan shows what the cluster's own limits allow.
+        let granted = granted.filter(|_| rules.mode == Mode::Enforce);
+        let rules =
+            rules.bounded_by(granted.map(|granted| granted.allowance(Now::read(self.clock))));
         self.queues.apply_snapshot(&snapshot, now);
         self.queues.update_prices(&snapshot, &conditions, &rules, now);
         self.queues.make_plan(&snapshot, &conditions, &Arc::new(rules), now)

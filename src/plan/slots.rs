@@ -21,6 +21,9 @@ const LARGE_FILE_DIVISOR: u64 = 8;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct JobSlots {
     limits: Limits,
+    /// Whether a file larger than the whole hourly budget may start if nothing is spent. Not if clusters share the
+    /// budget: each of them would start one.
+    large_file_alone: bool,
     /// Number of views whose copies may all be compacted at once.
     whole_views: usize,
     /// By node index.
@@ -103,6 +106,7 @@ impl JobSlots {
     pub(super) fn new(rules: &Rules, channel_limits: Vec<usize>, nodes: usize) -> Self {
         Self {
             limits: rules.limits,
+            large_file_alone: rules.shared.is_none(),
             whole_views: rules.whole_views,
             jobs_by_node: vec![0; nodes],
             targets_by_queue: vec![0; nodes.saturating_mul(channel_limits.len())],
@@ -220,12 +224,12 @@ impl JobSlots {
         self.check_budget(reserved.budget_bytes, bytes)
     }
 
-    /// Checks the hourly budget. A file larger than the whole budget may start if nothing is spent;
-    /// otherwise it could never start.
+    /// Checks the hourly budget. A file larger than the whole budget may start if nothing is spent, unless the budget
+    /// is shared; otherwise it could never start.
     fn check_budget(&self, held: u64, bytes: u64) -> Result<(), Refusal> {
         let before = self.spent_bytes.saturating_add(held);
         let after = before.saturating_add(bytes);
-        if before == 0 || after <= self.limits.bytes_per_hour {
+        if (before == 0 && self.large_file_alone) || after <= self.limits.bytes_per_hour {
             return Ok(());
         }
         let value = if held > 0 { self.spent_bytes } else { after };
@@ -242,13 +246,13 @@ impl JobSlots {
     /// Whether the limits would admit a request if no job ran and no bytes were spent. False for a
     /// view with all its copies while their maximum is running: its reservation would leave slots
     /// idle until one of them ends.
-    pub(super) fn could_ever_admit(
-        &self,
-        SlotRequest { copies: copies_by_node, channel_index: channel, all_copies, .. }: SlotRequest<
-            '_,
-        >,
-    ) -> bool {
+    pub(super) fn could_ever_admit(&self, request: SlotRequest<'_>) -> bool {
+        let SlotRequest { copies: copies_by_node, channel_index: channel, all_copies, file_bytes } =
+            request;
+        let files: u64 = copies_by_node.iter().map(|it| u64::from(it.count)).sum();
+        let fits = file_bytes.saturating_mul(files) <= self.limits.bytes_per_hour;
         !(all_copies && self.all_copies_jobs >= self.whole_views)
+            && (fits || self.large_file_alone)
             && self.channel_limits.get(channel).is_some_and(|limit| *limit > 0)
             && self.never_admits(copies_by_node).is_none()
     }
@@ -300,7 +304,7 @@ impl JobSlots {
         let reached = reached.map(|refusal| refusal.reason);
         let before = self.spent_bytes.saturating_add(reserved.budget_bytes);
         let budget = match (before, self.limits.bytes_per_hour.checked_sub(before)) {
-            (0, _) => u64::MAX,
+            (0, _) if self.large_file_alone => u64::MAX,
             (_, left) => left.unwrap_or(0),
         };
         queue_bounds::SlotBounds { reached_limit: reached, largest_in_budget: budget }

@@ -38,6 +38,7 @@ mod schemas;
 mod scorecard;
 mod sd;
 mod server;
+mod shared_limits;
 mod socket;
 mod state;
 mod status;
@@ -94,6 +95,7 @@ fn routes() -> Vec<Route> {
         summary::routes(),
         forecasts::routes(),
         fleet::routes(),
+        shared_limits::routes(),
         advice::routes(),
         preflight::routes(),
         xray::routes(),

@@ -25,7 +25,7 @@ const IDS_AT_A_TIME: u64 = 1_000;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Keeper {
     started_at: Instant,
-    /// Until when leases of an earlier keeper, of which nothing is stored, may last.
+    /// Until when leases of an earlier keeper may last of which nothing is stored.
     unknown_until: Option<Instant>,
     next_id: u64,
     /// The longest time for which a lease may last.
@@ -51,6 +51,8 @@ struct Member {
 /// What another process must know of a [`Keeper`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredKeeper {
+    /// Whether leases of an earlier keeper may last of which nothing is stored.
+    is_new: bool,
     next_id: u64,
     lasts: Duration,
     members: BTreeMap<String, StoredMember>,
@@ -76,6 +78,13 @@ pub(crate) enum Refused {
         "another recliner, with another journal, is the member {name:?}; give this one another shared_limits.name, or, if the other one is gone for good, wait until {wait_minutes} minutes have passed since it last asked"
     )]
     OtherInstance { name: String, wait_minutes: u64 },
+}
+
+impl Refused {
+    /// Whether the configuration does not list the member.
+    pub(crate) const fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown(_))
+    }
 }
 
 /// A member as the keeper sees it.
@@ -119,7 +128,7 @@ impl Keeper {
 
     /// The keeper of an earlier process. Its leases may last as if they were granted now.
     pub(crate) fn restored(stored: StoredKeeper, now: Instant) -> Self {
-        let StoredKeeper { next_id, lasts, members } = stored;
+        let StoredKeeper { is_new, next_id, lasts, members } = stored;
         let member = |(name, it): (String, StoredMember)| {
             let StoredMember { instance, held, held_share } = it;
             let until = now + lasts + MARGIN;
@@ -128,7 +137,7 @@ impl Keeper {
         };
         Self {
             started_at: now,
-            unknown_until: None,
+            unknown_until: is_new.then(|| now + 2 * lasts + MARGIN),
             next_id,
             lasts,
             members: members.into_iter().map(member).collect(),
@@ -142,6 +151,7 @@ impl Keeper {
             (name.clone(), StoredMember { instance: instance.clone(), held, held_share })
         };
         StoredKeeper {
+            is_new: self.unknown_until.is_some(),
             next_id: self.next_id.saturating_add(IDS_AT_A_TIME),
             lasts: self.lasts,
             members: self.members.iter().map(member).collect(),
@@ -160,6 +170,7 @@ impl Keeper {
         let mut after = self.clone();
         after.members.retain(|name, _| settings.members.contains_key(name));
         after.lasts = after.lasts.max(settings.lease);
+        after.unknown_until = after.unknown_until.filter(|until| now < *until);
         let known = after.members.remove(&request.name);
         let mut member = heard(known, request, now, settings.lease)?;
 
@@ -189,7 +200,7 @@ impl Keeper {
         own: Share,
         now: Instant,
     ) -> Share {
-        if self.unknown_until.is_some_and(|until| now < until) {
+        if self.unknown_until.is_some() {
             return own;
         }
         let mut reserved = Share::NONE;
@@ -288,7 +299,8 @@ impl StoredKeeper {
                     && it.held_share.fits(stored.held_share)
             })
         };
-        keeper.next_id <= self.next_id
+        keeper.unknown_until.is_some() == self.is_new
+            && keeper.next_id <= self.next_id
             && keeper.lasts <= self.lasts
             && keeper.members.iter().all(is_covered)
     }

@@ -1,19 +1,26 @@
 //! What a member may do, from the answers it got. Pure.
 
-use super::Lease;
+use super::{Allowance, Lease};
 use crate::model::share::Share;
 use std::time::Duration;
 use tokio::time::Instant;
-use wall_clock::Moment;
+use wall_clock::{Clock, Moment};
 
 /// A moment on both clocks: one may stop while the machine sleeps, the other may be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Now {
-    pub(crate) elapsed: Instant,
-    pub(crate) wall: Moment,
+pub struct Now {
+    /// Of the clock that is never set.
+    pub elapsed: Instant,
+    /// Of the wall clock.
+    pub wall: Moment,
 }
 
 impl Now {
+    /// The present.
+    pub fn read(clock: Clock) -> Self {
+        Self { elapsed: Instant::now(), wall: clock.now() }
+    }
+
     /// How long ago an earlier moment is, by the clock that says more.
     fn since(self, earlier: Self) -> Duration {
         let elapsed = self.elapsed.saturating_duration_since(earlier.elapsed);
@@ -32,7 +39,7 @@ struct Answer {
 
 /// What the keeper granted a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Granted {
+pub struct Granted {
     /// What it may use without a lease, as the keeper last said, in this process or an earlier one.
     own_share: Share,
     answer: Option<Answer>,
@@ -40,40 +47,49 @@ pub(crate) struct Granted {
 
 impl Granted {
     /// What an earlier process was granted without a lease; nothing if it never got an answer.
-    pub(crate) const fn stored(own_share: Share) -> Self {
+    pub const fn stored(own_share: Share) -> Self {
         Self { own_share, answer: None }
     }
 
     /// What it may use without a lease, to be stored.
-    pub(crate) const fn own_share(&self) -> Share {
+    pub const fn own_share(&self) -> Share {
         self.own_share
     }
 
     /// Number of the newest lease; 0 if there was none.
-    pub(crate) const fn acts_on(&self) -> u64 {
+    pub const fn acts_on(&self) -> u64 {
         match self.answer {
             Some(answer) => answer.lease.id,
             None => 0,
         }
     }
 
+    /// How long the newest lease lasts from its question on.
+    pub fn lasts(&self) -> Option<Duration> {
+        Some(Duration::from_millis(self.answer?.lease.lasts_ms))
+    }
+
     /// The same after an answer; `None` if a newer one came first.
-    pub(crate) fn after(&self, asked_at: Now, lease: Lease) -> Option<Self> {
+    pub fn after(&self, asked_at: Now, lease: Lease) -> Option<Self> {
         let answer = Answer { asked_at, lease };
         let is_newer = lease.id > self.acts_on();
         is_newer.then_some(Self { own_share: lease.own_share, answer: Some(answer) })
     }
 
     /// What it may use now.
-    pub(crate) fn allowed(&self, now: Now) -> Share {
-        match self.lease(now) {
-            Some((lease, _)) => lease,
-            None => self.own_share,
-        }
+    pub fn allowed(&self, now: Now) -> Share {
+        self.lease(now).map_or(self.own_share, |(lease, _)| lease)
+    }
+
+    /// What it may use now, and until when by the wall clock.
+    pub fn allowance(&self, now: Now) -> Allowance {
+        // The wall clock has whole seconds.
+        let until = self.lease(now).map(|(_, left)| now.wall.plus(left + Duration::from_secs(1)));
+        Allowance { share: self.allowed(now), until }
     }
 
     /// The lease that lasts, and for how long still.
-    pub(crate) fn lease(&self, now: Now) -> Option<(Share, Duration)> {
+    pub fn lease(&self, now: Now) -> Option<(Share, Duration)> {
         let Answer { asked_at, lease } = self.answer?;
         let left = Duration::from_millis(lease.lasts_ms).checked_sub(now.since(asked_at))?;
         (!left.is_zero()).then_some((lease.lease, left))

@@ -3,6 +3,7 @@
 //! Owns the login for them. Follows no redirect, so that the login reaches only the address that was given.
 
 use super::fetch;
+use crate::model::settings::fleet::FleetSettings;
 use couchdb_client::{Address, Tls};
 use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -16,6 +17,29 @@ pub(crate) type Login = (String, SecretString);
 pub(crate) fn login_in_environment() -> Option<Login> {
     let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     Some((env("RECLINER_USER")?, env("RECLINER_PASSWORD")?.into()))
+}
+
+/// Why a recliner that wants another login than the fleet's gives no answer.
+pub(crate) const REFUSED: &str = "it refuses the login; give fleet.username and fleet.password_file, or RECLINER_USER and RECLINER_PASSWORD";
+
+/// The largest file with a password.
+const MAX_PASSWORD_BYTES: u64 = 4_096;
+
+/// The login for the recliners of a fleet.
+fn login(settings: &FleetSettings) -> Result<Option<Login>, String> {
+    let (Some(user), Some(path)) = (&settings.username, &settings.password_file) else {
+        return Ok(login_in_environment());
+    };
+    let unusable = |why: &dyn std::fmt::Display| {
+        format!("fleet.password_file {} cannot be read: {why}", path.display())
+    };
+    let bytes = named_file::read_at_most(path, MAX_PASSWORD_BYTES).map_err(|why| unusable(&why))?;
+    let text = String::from_utf8(bytes).map_err(|_| unusable(&"it is not UTF-8 text"))?;
+    let password = text.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        return Err(unusable(&"it is empty"));
+    }
+    Ok(Some((user.clone(), password.into())))
 }
 
 /// A client of other recliners.
@@ -79,6 +103,14 @@ impl ReclinerClient {
             .map_err(|unusable| format!("{} {}", unusable.path.display(), unusable.why))?;
         let http = fetch::build(|| files.apply(fetch::builder(within))).map_err(fetch::describe)?;
         Ok(Self { http, login: login.map(Arc::new) })
+    }
+
+    /// A client with the login and the authorities of a fleet.
+    ///
+    /// # Errors
+    /// If a file cannot be used, or the HTTP library cannot be set up.
+    pub(crate) fn of_fleet(settings: &FleetSettings, within: Duration) -> Result<Self, String> {
+        Self::with_tls(within, login(settings)?, &settings.tls)
     }
 
     /// The same client without the login.

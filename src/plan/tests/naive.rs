@@ -601,6 +601,7 @@ impl Naive<'_> {
         let starts: u64 = compacted.map(|chosen| bytes(chosen.ix, chosen.files.len())).sum();
         let spent = before + starts;
         let after = spent + bytes(target.ix(), files.len());
-        (spent > 0 && after > limits.bytes_per_hour).then_some(RefusalReason::Budget)
+        let alone = spent == 0 && self.world.rules.shared.is_none();
+        (!alone && after > limits.bytes_per_hour).then_some(RefusalReason::Budget)
     }
 }

@@ -55,6 +55,11 @@ impl ApiError {
         Self { data: Some(Box::new(data)), ..Self::new(StatusCode::CONFLICT, "conflict", why) }
     }
 
+    /// The state of something else does not allow it.
+    pub(super) fn refused(why: impl ToString) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", why)
+    }
+
     pub(super) fn unavailable(why: impl ToString) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why)
     }

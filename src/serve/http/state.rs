@@ -4,7 +4,12 @@ use super::{
     concurrency_limit::Limits, kept_reasons::KeptReasons, orders::Command, web::WebAccess,
 };
 use crate::{
-    act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
+    act::{
+        job_state,
+        sharing::{KeeperHandle, MemberView},
+        takeover::Takeovers,
+        warmer::IndexBuilds,
+    },
     advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
     fleet::Fleet,
@@ -13,6 +18,7 @@ use crate::{
     plan::Plan,
     scan::{self, xrays::XrayHandle},
     serve::report::SimulatedWeek,
+    shared_limits::Granted,
     sources::{node_settings::NodeSettings, present_design::DesignReader},
     store::journal::Journal,
     what_if::scorecard::ScorecardView,
@@ -121,6 +127,12 @@ pub struct AppState {
     pub reads: watch::Receiver<Arc<Reads>>,
     /// Other recliners.
     pub fleet: watch::Receiver<Arc<Fleet>>,
+    /// Divides limits that several clusters share.
+    pub(crate) keeper: KeeperHandle,
+    /// The recliner that divides the limits of this cluster with others.
+    pub(crate) member: watch::Receiver<Arc<MemberView>>,
+    /// This cluster's part in them.
+    pub(crate) shared: watch::Receiver<Option<Granted>>,
     /// Why waste is not compacted, as the last sweep shows it.
     pub waste_reasons: KeptReasons,
     /// The scanner's state.

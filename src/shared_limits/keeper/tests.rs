@@ -1,5 +1,5 @@
 use super::*;
-use crate::shared_limits::member::{Granted, Now};
+use crate::shared_limits::{Granted, Now};
 use proptest::{prelude::*, sample::Index};
 use wall_clock::Moment;
 
@@ -34,6 +34,7 @@ impl Timeline {
         let settings = settings(total, members);
         let keeper = Keeper::fresh(&settings, Instant::now());
         let now = Instant::now() + 3 * LEASE;
+        let keeper = Keeper { unknown_until: None, ..keeper };
         Self { settings, keeper, now }
     }
 
@@ -152,6 +153,9 @@ async fn a_keeper_without_a_stored_state_waits_until_unknown_leases_have_ended()
     let settings = settings(share(8, 800), &[("a", share(1, 100)), ("b", share(2, 50))]);
     let start = Instant::now();
     let mut it = Timeline { keeper: Keeper::fresh(&settings, start), settings, now: start };
+    it.pass(2 * LEASE);
+    assert_eq!(it.granted(&request("a", 0, Share::NONE, ALL)).lease, share(1, 100));
+    it.restart();
     it.pass(2 * LEASE);
     assert_eq!(it.granted(&request("a", 0, Share::NONE, ALL)).lease, share(1, 100));
     it.pass(MARGIN);
@@ -298,7 +302,7 @@ impl World {
         let settings = shares(false);
         let start = Instant::now();
         // Nothing is stored, and no member exists yet.
-        let keeper = Keeper::fresh(&settings, start);
+        let keeper = Keeper { unknown_until: None, ..Keeper::fresh(&settings, start) };
         let stored = keeper.to_store();
         let clusters = NAMES.iter().map(|_| Cluster::default()).collect();
         let now = start + 3 * LEASE;

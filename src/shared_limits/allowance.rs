@@ -1,0 +1,13 @@
+//! What a member may do at one moment, as the plan uses it.
+
+use crate::model::share::Share;
+use wall_clock::Moment;
+
+/// A part in shared limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// What may be used.
+    pub share: Share,
+    /// When the lease ends, after which less may be allowed; `None` without a lease.
+    pub until: Option<Moment>,
+}
