@@ -8,4 +8,4 @@ mod keeper;
 mod member;
 
 pub(crate) use keeper::{KeeperHandle, KeeperTask, KeeperView, NotGranted};
-pub(crate) use member::{MemberHandle, MemberInputs, MemberSettings, MemberTask, MemberView};
+pub(crate) use member::{MemberHandle, MemberInputs, MemberTask, MemberView};

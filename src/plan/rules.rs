@@ -63,4 +63,14 @@ impl Rules {
         };
         Self { limits, shared, ..self }
     }
+
+    /// Whether the part in shared limits is what limits jobs in the cluster.
+    pub fn jobs_are_shared(&self) -> bool {
+        self.shared.is_some_and(|shared| shared.share.jobs <= self.limits.cluster)
+    }
+
+    /// Whether the part in shared limits is what limits bytes within an hour.
+    pub fn bytes_are_shared(&self) -> bool {
+        self.shared.is_some_and(|it| it.share.bytes_per_hour <= self.limits.bytes_per_hour)
+    }
 }

@@ -272,7 +272,9 @@ impl Member<'_> {
         let used = self.inputs.job_state.shared_use().await.ok_or("recliner is stopping")?;
         let request = self.request(stored, granted, used);
         let asked_at = Now::read(self.task.clock);
-        let post = client.post(&self.keeper.0, ROUTE).json(&request);
+        let body = serde_json::to_vec(&request).map_err(|why| why.to_string())?;
+        let post = client.post(&self.keeper.0, ROUTE);
+        let post = post.header("content-type", "application/json").body(body);
         let answered = client.answer::<Lease>(post, MAX_BYTES).await;
         let lease = answered.map_err(|why| match why {
             NoReply::Login => REFUSED.to_owned(),

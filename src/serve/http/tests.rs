@@ -22,6 +22,7 @@ mod what_if;
 
 use super::*;
 use crate::{
+    act::sharing::KeeperHandle,
     advice::{
         AdviceView, Finding, Gain, Remedy, RuleResult, Severity, Subject, Surplus, rule_of_code,
     },

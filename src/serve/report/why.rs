@@ -58,12 +58,13 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             if value == Some(1.0) && plan.rules.limits.cluster != 1 {
                 "another view goes first; only one at a time is compacted on all nodes".to_owned()
             } else {
-                job_limit(plan, "in the cluster", "limits.cluster", refusal)
+                job_limit(plan, "in the cluster", cluster_limit(plan), refusal)
             }
         }
         RefusalReason::Budget => format!(
-            "starting it would make {} within an hour, and limits.bytes_per_hour is {}",
+            "starting it would make {} within an hour, and {} is {}",
             bytes(value),
+            budget(plan),
             bytes(limit)
         ),
         RefusalReason::Headroom => headroom(plan, value, limit),
@@ -157,6 +158,19 @@ fn pressure(refusal: &Refusal) -> String {
     )
 }
 
+/// What a limit is called that the part in shared limits sets.
+const SHARED: &str = "this cluster's part in the limits that it shares (shared_limits)";
+
+/// What limits jobs in the cluster.
+fn cluster_limit(plan: &Plan) -> &'static str {
+    if plan.rules.jobs_are_shared() { SHARED } else { "limits.cluster" }
+}
+
+/// What limits bytes within an hour.
+fn budget(plan: &Plan) -> &'static str {
+    if plan.rules.bytes_are_shared() { SHARED } else { "limits.bytes_per_hour" }
+}
+
 /// The sentence about a limit of jobs on a node or in the cluster.
 fn job_limit(plan: &Plan, place: &str, key: &str, refusal: &Refusal) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
@@ -224,17 +238,18 @@ fn reserved_for_another(
         format!("{slots} on the node are taken (limits.per_node)")
     } else if refusal.reason == RefusalReason::Budget {
         format!(
-            "{} of {} were started within an hour or are first in line (limits.bytes_per_hour)",
+            "{} of {} were started within an hour or are first in line ({})",
             bytes(value),
-            bytes(limit)
+            bytes(limit),
+            budget(plan)
         )
     } else {
-        format!("{slots} in the cluster are taken (limits.cluster)")
+        format!("{slots} in the cluster are taken ({})", cluster_limit(plan))
     };
     let needs = if reservation.all_copies {
         "a slot for each of its copies at once"
     } else {
-        "much of limits.bytes_per_hour at once"
+        &format!("much of {} at once", budget(plan))
     };
     format!(
         "{used}; the rest is reserved until {} for {}, which needs {needs} and has waited since {}",
@@ -380,10 +395,11 @@ fn excluded(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if let Some((needs, limit)) = refusal.value.zip(refusal.limit) {
         let (place, key) = match limit == limits.per_node as f64 {
             true => ("on a node", "limits.per_node"),
-            false => ("in the cluster", "limits.cluster"),
+            false => ("in the cluster", cluster_limit(plan)),
         };
         return format!(
-            "can never start: needs {needs} slots {place} at once, and {key} is {limit}"
+            "can {} start: needs {needs} slots {place} at once, and {key} is {limit}",
+            if key == SHARED { "not" } else { "never" }
         );
     }
     if target.view().is_none() {

@@ -1,0 +1,32 @@
+//! Limits that several clusters share.
+
+use crate::serve::report::SharedLimits;
+use metrics_text::{Writer, families};
+use wall_clock::Moment;
+
+families! {
+    SHARED_ALLOWED_JOBS: Gauge None "recliner_shared_allowed_jobs" []
+        "Compactions at a time that this cluster may run of the limits that clusters share; absent if it shares none.";
+    SHARED_ALLOWED_BYTES: Gauge Bytes "recliner_shared_allowed_bytes" []
+        "Size of files whose compaction may start within an hour, of the shared limits, in bytes; absent if none are.";
+    SHARED_LEASE_END_TIMESTAMP: Gauge Seconds "recliner_shared_lease_end_timestamp_seconds" []
+        "Unix time at which the lease of shared limits ends, in seconds; absent without a lease.";
+    SHARED_HELD_JOBS: Gauge None "recliner_shared_held_jobs" ["member"]
+        "Compactions that a member may run, as the keeper of shared limits counts; absent if it never asked.";
+    SHARED_HELD_BYTES: Gauge Bytes "recliner_shared_held_bytes" ["member"]
+        "Size of files that a member may have started within an hour, as the keeper of shared limits counts, in bytes.";
+}
+
+pub(in crate::serve::http) fn write(writer: &mut Writer, shared: Option<&SharedLimits>) {
+    let part = shared.and_then(|shared| shared.part.as_ref());
+    writer.write(&SHARED_ALLOWED_JOBS, part.map(|part| ([], part.allowed.jobs)));
+    writer.write(&SHARED_ALLOWED_BYTES, part.map(|part| ([], part.allowed.bytes_per_hour)));
+    let until = part.and_then(|part| Moment::parse(part.until.as_deref()?));
+    writer.write(&SHARED_LEASE_END_TIMESTAMP, until.map(|until| ([], until)));
+    let held = || {
+        let members = shared.into_iter().flat_map(|shared| &shared.members);
+        members.filter_map(|member| Some(([&*member.name], member.held?)))
+    };
+    writer.write(&SHARED_HELD_JOBS, held().map(|(labels, held)| (labels, held.jobs)));
+    writer.write(&SHARED_HELD_BYTES, held().map(|(labels, held)| (labels, held.bytes_per_hour)));
+}
