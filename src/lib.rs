@@ -167,7 +167,7 @@ pub mod reads;
 pub mod scan;
 pub mod serve;
 pub mod service;
-mod shared_limits;
+pub mod shared_limits;
 #[cfg(feature = "simulator")]
 pub mod simulated;
 pub mod sources;

@@ -8,7 +8,7 @@ use crate::{
         settings::{Settings, fleet::FleetSettings, limits::Limits},
         share::Share,
     },
-    plan::Plan,
+    plan::{Plan, RefusalReason},
     shared_limits::{Granted, Lease, LeaseRequest, Now, SharedUse},
     sources::recliner::{NoReply, REFUSED, ReclinerClient},
     store::journal::{Journal, SharedRecord},
@@ -295,7 +295,11 @@ impl Member<'_> {
         let plan = self.inputs.plans.borrow();
         let limits = self.settings.limits;
         let own = Share { jobs: limits.cluster, bytes_per_hour: limits.bytes_per_hour };
-        let waits = plan.queues.iter().any(|queue| !queue.priority_range.is_none());
+        // What other limits, a closed window or a busy node hold back could not use more.
+        let reasons = [RefusalReason::ClusterLimit, RefusalReason::Budget, RefusalReason::Ramp];
+        let waits = plan.decision_counts.iter().any(|counts| {
+            counts.starts > 0 || reasons.iter().any(|reason| counts.refusals(*reason) > 0)
+        });
         LeaseRequest {
             name: self.keeper.1.clone(),
             instance: stored.instance.clone(),

@@ -263,7 +263,7 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
 type Subject = (&'static [FamilyDescription], fn(&mut Writer, &Scrape));
 
 /// Every subject, in the order of the book and of a scrape.
-fn subjects() -> [Subject; 21] {
+fn subjects() -> [Subject; 22] {
     [
         (program::ALL, program::write),
         (couchdb::ALL, |writer, scrape| couchdb::write(writer, &scrape.couchdb)),

@@ -19,7 +19,7 @@ use wall_clock::Moment;
 /// Why a target does not start, and what must change for it to start.
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if let Some((holder, reservation)) = plan.reservation_behind(refusal) {
-        return reserved_for_another(refusal, holder, reservation);
+        return reserved_for_another(plan, refusal, holder, reservation);
     }
     let sentence = sentence(plan, target, refusal);
     match plan.slot_reservation.as_ref().filter(|reservation| reservation.ix == target.ix()) {
@@ -226,6 +226,7 @@ fn channel_limit(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal, name: &s
 
 /// The sentence for slots or bytes that are free, but reserved for another target.
 fn reserved_for_another(
+    plan: &Plan,
     refusal: &Refusal,
     holder: TargetRef<'_>,
     reservation: &SlotReservation,
@@ -395,11 +396,10 @@ fn excluded(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if let Some((needs, limit)) = refusal.value.zip(refusal.limit) {
         let (place, key) = match limit == limits.per_node as f64 {
             true => ("on a node", "limits.per_node"),
-            false => ("in the cluster", cluster_limit(plan)),
+            false => ("in the cluster", "limits.cluster"),
         };
         return format!(
-            "can {} start: needs {needs} slots {place} at once, and {key} is {limit}",
-            if key == SHARED { "not" } else { "never" }
+            "can never start: needs {needs} slots {place} at once, and {key} is {limit}"
         );
     }
     if target.view().is_none() {
