@@ -72,6 +72,8 @@ impl Server {
             .collect();
         for at in 0..self.databases {
             let name = Self::name(at);
+            // A run that was ended in the middle left it.
+            let _absent = self.ask("DELETE", &name, None).await;
             self.ask("PUT", &format!("{name}?q=4"), None).await?;
             let docs = json!({ "docs": docs });
             self.ask("POST", &format!("{name}/_bulk_docs"), Some(docs)).await?;

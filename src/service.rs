@@ -23,14 +23,14 @@ pub use tidy::{TidyEnd, TidyEvent, TidyReport, TidyScope};
 use crate::{
     act::{
         job_state::Recovery,
-        sharing::{KeeperTask, MemberHandle, MemberInputs, MemberTask},
+        sharing::{KeeperHandle, KeeperTask, MemberHandle, MemberInputs, MemberTask},
     },
     config::{self, Loaded, Problems},
     feeds::feed_server::{self, FeedHandle},
-    fleet::FleetTask,
+    fleet::{Fleet, FleetTask},
     model::{
         records::JournalFailure,
-        settings::{Settings, fleet::FleetSettings, shared::KeeperSettings},
+        settings::{Settings, fleet::FleetSettings, otlp::OtlpSettings, shared::KeeperSettings},
     },
     plan::disk::SpaceMeter,
     serve::http::{self, Command, ConfigStatus, ProcessInfo},
@@ -123,6 +123,7 @@ pub struct Service {
     fleet_settings: latest::Sender<FleetSettings>,
     keeper_settings: latest::Sender<Option<KeeperSettings>>,
     member: MemberHandle,
+    otlp_settings: latest::Sender<OtlpSettings>,
     web: http::WebAccess,
     settings: Settings,
     /// The settings at startup: changes that need a restart are not in force yet.
@@ -209,9 +210,7 @@ impl Service {
         if let Some(problem) = config::admin_api_exposed(&settings, web.has_users()) {
             return Err(Problems::new(vec![problem]).into());
         }
-        let address = settings.web.listen_address;
-        let listener = http::listen(address).map_err(|why| StartError::Listen { address, why })?;
-        let address = listener.local_addr().unwrap_or(address);
+        let (listener, address) = listen(settings.web.listen_address)?;
         let registry = prometheus::Registry::new();
         registry.register(process_metrics::collector(clock.now())?)?;
         let stop = CancellationToken::new();
@@ -242,10 +241,8 @@ impl Service {
             journal: journal.clone(),
         };
         tasks.spawn("shared limits", member_task.run(inputs, stop.clone()));
-        let keeper = settings.shared_limits.keeper.clone();
-        let (keeper_settings, keeper_settings_rx) = latest::channel(keeper);
-        let (keeper_task, keeper) = KeeperTask::new(journal.clone(), keeper_settings_rx);
-        tasks.spawn("keeper of shared limits", keeper_task.run(stop.clone()));
+        let keeper_settings = latest::channel(settings.shared_limits.keeper.clone()).0;
+        let keeper = start_keeper(&journal, keeper_settings.subscribe(), &stop, &mut tasks);
         monitor.start_enforcer(&mut tasks);
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);
@@ -264,11 +261,7 @@ impl Service {
         // Leave enough descriptors for connections to CouchDB.
         let limits = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
         let feed = start_feed_server(&journal, &limits, &stop, &mut tasks);
-        let (fleet_settings, fleet_settings_rx) = latest::channel(settings.fleet.clone());
-        let (fleet_task, fleet) = FleetTask::new(fleet_settings_rx, clock);
-        tasks.spawn("fleet", fleet_task.run(stop.clone()));
-        let changes = monitor.start_feed_client(Some(journal.clone()), &mut tasks);
-        let couchdb = monitor.start_operator_log(&mut tasks);
+        let (fleet_settings, fleet) = start_fleet(&settings.fleet, clock, &stop, &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (certificates, certificates_rx) = latest::channel(monitor.client.certificate_ends());
         let (orders_tx, commands) = mpsc::channel(ORDER_QUEUE_LEN);
@@ -285,11 +278,11 @@ impl Service {
             shared: member.granted(),
             waste_reasons: http::KeptReasons::default(),
             counts: monitor.job_state.counters.clone(),
-            couchdb,
+            couchdb: monitor.start_operator_log(&mut tasks),
             about: Arc::new(about),
             clock,
             config: config_rx,
-            changes: changes.status,
+            changes: monitor.start_feed_client(Some(journal.clone()), &mut tasks).status,
             takeovers: takeover.takeovers,
             node_settings,
             designs: monitor.design_reader(),
@@ -305,6 +298,7 @@ impl Service {
             stop: stop.clone(),
             limits: http::Limits::default(),
         };
+        let otlp_settings = start_otlp(&state, &settings.otlp, address, &mut tasks)?;
         let entrances = HttpEntrances { listener, socket, web: web.clone(), limits };
         entrances.serve(http::router(state), &mut tasks, &stop);
         Ok(Self {
@@ -319,6 +313,7 @@ impl Service {
             fleet_settings,
             keeper_settings,
             member,
+            otlp_settings,
             web,
             initial_settings: Box::new(settings.clone()),
             settings,
@@ -452,11 +447,25 @@ impl Service {
         self.journal_settings.send_replace(loaded.settings.journal);
         self.fleet_settings.send_replace(loaded.settings.fleet.clone());
         self.keeper_settings.send_replace(loaded.settings.shared_limits.keeper.clone());
+        self.otlp_settings.send_if_modified(|otlp| {
+            std::mem::replace(otlp, loaded.settings.otlp.clone()) != loaded.settings.otlp
+        });
         self.settings = loaded.settings;
         let status = ConfigStatus { needs_restart, ..status(&self.settings, self.clock) };
         self.config.send_replace(Arc::new(status));
         Ok(changes.iter().map(|change| change.key).collect())
     }
+}
+
+fn start_keeper(
+    journal: &Journal,
+    settings: latest::Receiver<Option<KeeperSettings>>,
+    stop: &CancellationToken,
+    tasks: &mut TaskSet,
+) -> KeeperHandle {
+    let (task, keeper) = KeeperTask::new(journal.clone(), settings);
+    tasks.spawn("keeper of shared limits", task.run(stop.clone()));
+    keeper
 }
 
 fn start_feed_server(
@@ -469,6 +478,50 @@ fn start_feed_server(
     let (task, feed) = feed_server::FeedServerTask::new(journal.clone(), readers, stop.clone());
     tasks.spawn("feed", task.run());
     feed
+}
+
+fn start_fleet(
+    settings: &FleetSettings,
+    clock: Clock,
+    stop: &CancellationToken,
+    tasks: &mut TaskSet,
+) -> (latest::Sender<FleetSettings>, latest::Receiver<Arc<Fleet>>) {
+    let (sender, receiver) = latest::channel(settings.clone());
+    let (task, fleet) = FleetTask::new(receiver, clock);
+    tasks.spawn("fleet", task.run(stop.clone()));
+    (sender, fleet)
+}
+
+/// Listens on an address, and returns it with the port that the system chose if it was zero.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listener = http::listen(address).map_err(|why| StartError::Listen { address, why })?;
+    let address = listener.local_addr().unwrap_or(address);
+    Ok((listener, address))
+}
+
+/// Starts to push metrics where the settings say.
+fn start_otlp(
+    state: &http::AppState,
+    settings: &OtlpSettings,
+    address: SocketAddr,
+    tasks: &mut TaskSet,
+) -> Result<latest::Sender<OtlpSettings>, StartError> {
+    let (sender, settings) = latest::channel(settings.clone());
+    let push = http::OtlpPush {
+        state: state.clone(),
+        metrics: http::OtlpMetrics::register(&state.registry)?,
+        settings,
+        instance: instance(address),
+        started: state.clock.now(),
+    };
+    tasks.spawn("otlp", push.run(state.stop.clone()));
+    Ok(sender)
+}
+
+/// The address of this process as Prometheus would name it.
+fn instance(address: SocketAddr) -> String {
+    let host = signals::host_names().into_iter().next();
+    format!("{}:{}", host.unwrap_or_else(|| address.ip().to_string()), address.port())
 }
 
 fn allowed(settings: &Settings) -> http::Allow {

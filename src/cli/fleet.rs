@@ -47,7 +47,7 @@ async fn serve(args: FleetArgs, file: &Path) -> Result<Exit, CommandError> {
     };
     let serving =
         |url: &str| print_note(&format!("Open {url}/ in a browser. Ctrl-c stops recliner."));
-    exit_result(serve_fleet(server, fleet, || load(file), serving).await.map_err(start_error)?)
+    exit_result(serve_fleet(server, &fleet, || load(file), serving).await.map_err(start_error)?)
 }
 
 /// The section `fleet` of a file.

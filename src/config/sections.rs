@@ -20,7 +20,7 @@ use crate::{
     },
     model::settings::{
         Files, Scan, ServedNodes, Settings, advice, fleet::FleetSettings, limits,
-        shared::SharedLimits, work,
+        otlp::OtlpSettings, shared::SharedLimits, work,
     },
 };
 use ::couchdb_client::Login;
@@ -167,6 +167,8 @@ fn file_keys() -> Vec<Key<FileSettings>> {
         "advice" => settings.advice, _, advice::AdviceSettings::form();
         /// Which access logs tell who reads the indexes.
         "reads" => settings.reads, _, work::ReadsSettings::form();
+        /// Where metrics are pushed to over OTLP, besides being scraped.
+        "otlp" => settings.otlp, _, OtlpSettings::form();
         /// What `recliner report` says besides bytes.
         "report" => settings.report, _, work::ReportSettings::form();
         /// Other recliners, each for its own cluster, that are shown together.
@@ -220,7 +222,7 @@ fn note_unknown_sizes(settings: &Settings, section: &mut Section<'_, '_>) {
 const _: fn(&Settings) = |Settings {
     couchdb: _, nodes: _, peers: _, cluster_targets: _, scan: _, poll: _, files: _, mode: _,
     channels: _, limits: _, headroom: _, rent: _, pressure: _, failure: _, views: _, smoosh: _, follow: _,
-    warmer: _, advice: _, reads: _, report: _, fleet: _, journal: _, storage_path: _, web: _, log: _,
+    warmer: _, advice: _, reads: _, otlp: _, report: _, fleet: _, journal: _, storage_path: _, web: _, log: _,
     shared_limits: _,
 }| {};
 

@@ -356,6 +356,7 @@ macro_rules! keys {
         )),+]
     };
     (when _) => { None };
+    (when ($when:expr)) => { Some($when) };
     (when $when:ident) => { Some($crate::config_format::When::$when) };
 }
 pub(crate) use keys;

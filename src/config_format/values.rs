@@ -1,6 +1,7 @@
 //! How each type of value is written in the file, with a clear message for each invalid value.
 
 use super::{
+    When,
     form::{Form, keys, list, section},
     output::{Output, text as written},
     problem::{alternatives, quoted, suggestion},
@@ -271,15 +272,15 @@ fn read_path(text: &str) -> Read<PathBuf> {
     Ok(PathBuf::from(text))
 }
 
-/// Trusted authorities and a client certificate.
-pub(crate) fn tls_files() -> Form<Tls> {
+/// Trusted authorities and a client certificate; a change takes effect at `when`.
+pub(crate) fn tls_files(when: When) -> Form<Tls> {
     let keys = keys!(Tls {
         /// A PEM file with the only authorities, or server certificates, to trust.
-        "ca_file" => ca_file, NextSweep, path().optional();
+        "ca_file" => ca_file, (when), path().optional();
         /// A PEM file with a client certificate; it needs key_file too.
-        "cert_file" => cert_file, NextSweep, path().optional();
+        "cert_file" => cert_file, (when), path().optional();
         /// A PEM file with the client certificate's private key; it needs cert_file too.
-        "key_file" => key_file, NextSweep, path().optional();
+        "key_file" => key_file, (when), path().optional();
     });
     let both = json!({"cert_file": ["key_file"], "key_file": ["cert_file"]});
     section(keys, check_tls).with_schema(json!({"dependentRequired": both}))

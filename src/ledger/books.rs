@@ -327,8 +327,7 @@ impl Books {
             _ => books.is_shown_anew(node),
         };
         let measured: Vec<bool> = complete().map(|node| is_changed(node, self)).collect();
-        let is_late = self.resumed_at.age(now).max(now.age(self.resumed_at))
-            < self.interval * MAX_LATE_SWEEPS;
+        let is_late = self.resumed_at.distance(now) < self.interval * MAX_LATE_SWEEPS;
         for (node, is_measured) in complete().zip(measured) {
             let name = &*node.name;
             if !self.live.contains(name) && self.nodes.contains_key(name) && is_late && is_measured

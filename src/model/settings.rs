@@ -10,6 +10,7 @@
 pub mod advice;
 pub mod fleet;
 pub mod limits;
+pub mod otlp;
 pub(crate) mod service;
 pub mod shared;
 mod volumes;
@@ -77,6 +78,8 @@ pub struct Settings {
     pub advice: advice::AdviceSettings,
     /// Which access logs tell who reads the indexes.
     pub reads: work::ReadsSettings,
+    /// Where metrics are pushed to.
+    pub otlp: otlp::OtlpSettings,
     /// What reports say besides bytes.
     pub report: work::ReportSettings,
     /// Other recliners that are shown together.
@@ -116,6 +119,7 @@ impl Settings {
             warmer: work::Warmer::default(),
             advice: advice::AdviceSettings::default(),
             reads: work::ReadsSettings::default(),
+            otlp: otlp::OtlpSettings::default(),
             report: work::ReportSettings::default(),
             fleet: fleet::FleetSettings::default(),
             journal: work::JournalRetention::default(),

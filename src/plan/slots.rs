@@ -267,8 +267,7 @@ impl JobSlots {
         };
         let all = files().fold(0, usize::saturating_add);
         let in_cluster = (!self.is_shared).then_some(self.limits.cluster);
-        over(files().max().unwrap_or(0), self.limits.per_node)
-            .or_else(|| over(all, in_cluster?))
+        over(files().max().unwrap_or(0), self.limits.per_node).or_else(|| over(all, in_cluster?))
     }
 
     /// Reserves the slots that a target needs.

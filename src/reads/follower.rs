@@ -9,10 +9,13 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
     time::SystemTime,
 };
+
+/// Why no pipe is followed.
+const IS_PIPE: &str = "it is a pipe, of which nobody could say what was lost while recliner did not run; let what writes to it write a file";
 
 /// Days after which a file that is gone is forgotten.
 const FORGOTTEN_AFTER: u32 = 30;
@@ -168,6 +171,9 @@ fn files_of(log: &Path) -> io::Result<Vec<Found>> {
         }
         let path = entry.path();
         let Ok(about) = fs::metadata(&path) else { continue };
+        if rest.is_empty() && about.file_type().is_fifo() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, IS_PIPE));
+        }
         if !about.is_file() {
             continue;
         }
@@ -305,6 +311,21 @@ mod tests {
         fs::write(log.path("couch.log2"), line(4, "v")).unwrap();
         fs::create_dir(log.path("couch.log.d")).unwrap();
         assert_eq!(log.count("v"), 1);
+    }
+
+    #[test]
+    fn a_pipe_is_refused_without_waiting_for_its_writer() {
+        let log = Log::new();
+        let path = log.path("couch.log");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        let step = Follower::default().read(std::slice::from_ref(&path), TODAY, 9);
+        let says = format!("{} cannot be read: it is a pipe, ", path.display());
+        assert!(step.problems[0].starts_with(&says), "{:?}", step.problems);
+        // A pipe beside a log is none of its rotated files.
+        fs::rename(&path, log.path("couch.log.pipe")).unwrap();
+        log.append(&line(3, "v"));
+        assert_eq!(Follower::default().read(&[path], TODAY, 9_999).problems, [""; 0]);
     }
 
     #[test]

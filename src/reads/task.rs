@@ -33,6 +33,9 @@ use wall_clock::Clock;
 /// Interval between looks at the logs.
 const INTERVAL: Duration = Duration::from_secs(30);
 
+/// Interval between questions whether the journal is claimed, which it is some seconds after a start.
+const CLAIM_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Interval between saves, and between questions to other recliners.
 const SAVE_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -127,7 +130,7 @@ impl ReadsTask {
     async fn resume(&mut self) {
         while let Err(why) = self.load().await {
             tracing::debug!(%why, "the reads of indexes wait for the journal");
-            time::sleep(INTERVAL).await;
+            time::sleep(CLAIM_INTERVAL).await;
         }
     }
 

@@ -264,7 +264,7 @@ impl Scanner {
     fn detect_clock_change(&mut self, now: Now) {
         let before = std::mem::replace(&mut self.last_event, now);
         let expected = before.wall.plus(now.at.saturating_duration_since(before.at));
-        let step = expected.age(now.wall).max(now.wall.age(expected));
+        let step = expected.distance(now.wall);
         if step > MAX_CLOCK_DRIFT {
             self.targets.draft.settle_histories(expected, now.wall);
         }

@@ -1,8 +1,7 @@
 //! The service of the fleet alone, without a cluster: its task, its web server, reloads.
 
-use super::{ServiceEnd, StartError, TaskSet, descriptors, signals};
+use super::{ServiceEnd, StartError, TaskSet, descriptors, listen, signals, start_fleet};
 use crate::{
-    fleet::FleetTask,
     model::settings::fleet::FleetSettings,
     serve::http::{self, Allow, FleetState},
 };
@@ -10,7 +9,6 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
 };
-use tokio::sync::watch as latest;
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
@@ -31,21 +29,16 @@ pub struct FleetServer {
 /// If the address or the web configuration cannot be used.
 pub async fn serve_fleet(
     server: FleetServer,
-    settings: FleetSettings,
+    settings: &FleetSettings,
     mut reload: impl FnMut() -> Result<FleetSettings, String>,
     serving: impl FnOnce(&str),
 ) -> Result<ServiceEnd, StartError> {
     let web = http::WebAccess::open(server.web_config.as_deref().map(Path::new))?;
-    let listen = server.listen;
-    let failed = |why| StartError::Listen { address: listen, why };
-    let listener = http::listen(listen).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
+    let (listener, address) = listen(server.listen)?;
     let mut signals = signals::ProcessSignals::new().map_err(StartError::Signals)?;
     let limits = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
     let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
-    let (sender, receiver) = latest::channel(settings);
-    let (task, fleet) = FleetTask::new(receiver, Clock::System);
-    tasks.spawn("fleet", task.run(stop.clone()));
+    let (sender, fleet) = start_fleet(settings, Clock::System, &stop, &mut tasks);
     let names = [signals::host_names(), server.allowed_hosts].concat().into();
     let allow = Allow { names, ..Allow::default() };
     let (tls, users) = (web.is_encrypted(), web.has_users());

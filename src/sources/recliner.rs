@@ -110,7 +110,8 @@ impl ReclinerClient {
     /// # Errors
     /// If a file cannot be used, or the HTTP library cannot be set up.
     pub(crate) fn of_fleet(settings: &FleetSettings, within: Duration) -> Result<Self, String> {
-        Self::with_tls(within, login(settings)?, &settings.tls)
+        let client = Self::with_tls(within, login(settings)?, &settings.tls);
+        client.map_err(|why| format!("fleet.tls: {why}"))
     }
 
     /// The same client without the login.

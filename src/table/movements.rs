@@ -111,7 +111,7 @@ impl MovementSums {
     /// Forgets which databases are new after a while; `swept` says whether a sweep has ended.
     pub(super) fn rotate(&mut self, swept: bool, now: Moment) {
         self.knows_databases |= swept;
-        if self.rotated_at.age(now).max(now.age(self.rotated_at)) >= NEW_FOR {
+        if self.rotated_at.distance(now) >= NEW_FOR {
             age(&mut self.new_databases);
             age(&mut self.new_indexes);
             self.rotated_at = now;

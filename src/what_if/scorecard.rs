@@ -185,7 +185,7 @@ impl Scorecard {
 
     /// Moves all times if the clock was set, so that it reads `now` instead of `expected`.
     fn follow_clock(&mut self, expected: Moment, now: Moment) {
-        let off = expected.age(now).max(now.age(expected));
+        let off = expected.distance(now);
         if off > CLOCK_TOLERANCE {
             self.jobs.shift(expected, now);
             self.targets.shift(expected, now);

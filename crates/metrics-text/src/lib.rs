@@ -2,7 +2,8 @@
 //!
 //! Owns metric families ([`Family`], declared by [`families!`]), the [`Writer`] that turns samples
 //! into Prometheus text 0.0.4 or OpenMetrics 1.0, and the pure half of the HTTP answer: the
-//! requested format ([`negotiate`]) and whether gzip is accepted. Never measures anything, never
+//! requested format ([`negotiate`]) and whether gzip is accepted. For receivers that are pushed to,
+//! [`OtlpEncoder`] makes requests of OTLP from that text. Never measures anything, never
 //! opens a socket, and never decides what is exported. The handler of a scrape calls it with the
 //! current values.
 //!
@@ -17,6 +18,7 @@ mod gzip;
 mod labels;
 mod negotiation;
 mod number;
+mod otlp;
 mod registry;
 mod writer;
 
@@ -32,6 +34,7 @@ pub use encoding::{Encoding, accepts_gzip};
 pub use family::{Family, FamilyDescription, MetricType, Unit};
 pub use labels::{LabelSet, LabelSets};
 pub use negotiation::negotiate;
+pub use otlp::{OtlpEncoder, OtlpOrigin, otlp_rejection};
 pub use registry::write_gathered;
 pub use writer::{Column, PieceSink, Samples, Value, Writer};
 

@@ -35,6 +35,11 @@ impl Moment {
         Duration::from_secs(u64::from(now.0.saturating_sub(self.0)))
     }
 
+    /// The time between two moments, whichever is earlier.
+    pub fn distance(self, other: Self) -> Duration {
+        self.age(other).max(other.age(self))
+    }
+
     /// The moment `span` later, clamped.
     #[must_use]
     pub fn plus(self, span: Duration) -> Self {
@@ -134,7 +139,12 @@ mod tests {
     fn age_of_a_future_moment_is_zero() {
         let now = Moment::from_unix(1_000);
         assert_eq!(Moment::from_unix(2_000).age(now), Duration::ZERO);
-        assert_eq!(Moment::from_unix(400).age(now), Duration::from_secs(600));
+        let before = Moment::from_unix(400);
+        assert_eq!(before.age(now), Duration::from_secs(600));
+        assert_eq!(
+            (before.distance(now), now.distance(before)),
+            (before.age(now), before.age(now))
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::FileSettings;
 use crate::config_format::{
+    When,
     form::{Form, keys, list, mapping, section},
     section::Spanned,
     values::{
@@ -20,7 +21,7 @@ pub(super) fn form() -> Form<FileSettings> {
         /// A file that holds the user's password, read again when it changes.
         "couchdb.password_file" => password_file, NextSweep, path().placed();
         /// Trusted authorities (default the system's), and a client certificate (default none).
-        "couchdb.tls" => settings.couchdb.tls, NextSweep, tls_files();
+        "couchdb.tls" => settings.couchdb.tls, NextSweep, tls_files(When::NextSweep);
         /// Maximum time for one complete response; CouchDB's node routes have no timeout of their own.
         "couchdb.timeout" => settings.couchdb.timeout, NextSweep, duration(Duration::from_millis(100));
         /// Maximum number of concurrent requests to each node.

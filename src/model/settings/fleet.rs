@@ -1,6 +1,7 @@
 //! Which other recliners are shown together, and how they are reached.
 
 use crate::config_format::{
+    When,
     form::{list, settings},
     section::Section,
     values::{SECOND, duration, path, text, tls_files, url},
@@ -14,9 +15,9 @@ settings! {
     pub struct FleetSettings {
         /// URLs of recliners, each for its own cluster; they are only read.
         "fleet.urls" => urls: Vec<Address> = Vec::new(), Live, list(url("a recliner", "http://recliner-a:10984"));
-        /// Files that list more, as for Prometheus's file_sd_configs; the name may hold *. They are read again when they change.
+        /// Files that list more, as for Prometheus's file_sd_configs, with * in the last part of a path; read again when they change.
         "fleet.file_sd" => file_sd: Vec<PathBuf> = Vec::new(), Live, list(path());
-        /// URLs of lists of more, as for Prometheus's http_sd_configs. Recliners that a list names over http, which anybody may have changed, are asked without the login.
+        /// URLs of such lists, as for Prometheus's http_sd_configs; recliners that only one over http names get no login.
         "fleet.http_sd" => http_sd: Vec<Address> = Vec::new(), Live, list(url("a list of recliners", "https://inventory.example/recliners"));
         /// How often each one is asked.
         "fleet.interval" => interval: Duration = 30 * SECOND, Live, duration(SECOND);
@@ -25,7 +26,7 @@ settings! {
         /// A file that holds the user's password, read at start and at a reload.
         "fleet.password_file" => password_file: Option<PathBuf> = None, Live, path().optional();
         /// Trusted authorities (default the system's), and a client certificate (default none).
-        "fleet.tls" => tls: Tls = Tls::default(), Live, tls_files();
+        "fleet.tls" => tls: Tls = Tls::default(), Live, tls_files(When::Live);
     }
     check = check_login;
 }

@@ -3,7 +3,7 @@ use crate::{
     model::settings::work::JournalRetention,
     store::journal::{ClusterIdentity, InMemory, JournalTask},
 };
-use access_log::How;
+use access_log::{Class, How, UseKey};
 use couchdb_client::Address;
 use serde_json::{Value, json};
 use std::{fs, path::Path};
@@ -24,16 +24,25 @@ struct Rig {
 }
 
 async fn journal(tasks: &mut JoinSet<()>) -> Journal {
+    let journal = unclaimed_journal(tasks);
+    claim(&journal).await;
+    journal
+}
+
+fn unclaimed_journal(tasks: &mut JoinSet<()>) -> Journal {
     let (_settings, settings) = watch::channel(JournalRetention::default());
     let (task, journal) = JournalTask::open(InMemory::default(), clock(), settings).unwrap();
     tasks.spawn(async move {
         let _kept = _settings;
         task.run(CancellationToken::new()).await;
     });
+    journal
+}
+
+async fn claim(journal: &Journal) {
     let cluster =
         ClusterIdentity { uuids: ["u".to_owned()].into(), nodes: ["a".to_owned()].into() };
     journal.claim(cluster).await.unwrap();
-    journal
 }
 
 fn clock() -> Clock {
@@ -165,4 +174,44 @@ fn names_of_days_are_read_as_they_were_written() {
             < name_of(&Source::Node("a".to_owned()), Day(10))
     );
     assert_eq!(parse_name("x:node:a"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_reads_show_as_soon_as_the_journal_is_claimed() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("couch.log");
+    fs::write(&log, lines(3)).unwrap();
+    let mut tasks = JoinSet::new();
+    let journal = unclaimed_journal(&mut tasks);
+    let mut rig = Rig::start(journal, &log);
+    time::sleep(Duration::from_secs(5)).await;
+    assert!(rig.reads.borrow().sources.is_empty());
+    claim(&rig.journal).await;
+    let claimed = Instant::now();
+    rig.wait_for(3).await;
+    assert!(claimed.elapsed() <= CLAIM_INTERVAL, "{:?}", claimed.elapsed());
+}
+
+/// What an earlier release stored can be read.
+#[test]
+fn stored_values_keep_their_encoding() {
+    let key = UseKey {
+        db: "orders".to_owned(),
+        design: "_design/app".to_owned(),
+        view: "by_day".to_owned(),
+        how: How::Read,
+        class: Class::Unknown,
+    };
+    let day = DayReads { hours: 1 << 5 | 1, broken: 1 << 5, uses: BTreeMap::from([(key, 300)]) };
+    let bytes = postcard::to_stdvec(&day).unwrap();
+    assert_eq!(bytes, b"! \x01\x06orders\x0b_design/app\x06by_day\x00\x00\xac\x02");
+    assert_eq!(postcard::from_bytes::<DayReads>(&bytes).unwrap(), day);
+    let ways = [How::Read, How::Find, How::Function, How::Seen, How::Written, How::Refused];
+    let classes = [Class::Unknown, Class::Browser, Class::Replicator, Class::Library];
+    assert_eq!(postcard::to_stdvec(&ways).unwrap(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(postcard::to_stdvec(&classes).unwrap(), [0, 1, 2, 3]);
+    for source in [Source::Node("a@b".to_owned()), Source::Proxy("/var/log/a:b".to_owned())] {
+        assert_eq!(parse_name(&name_of(&source, Day(20_784))), Some((Day(20_784), source)));
+    }
+    assert_eq!(name_of(&Source::Node("a@b".to_owned()), Day(20_784)), "0000020784:node:a@b");
 }

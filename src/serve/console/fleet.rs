@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, name, unknown, with_code, words},
+    cells::{ago, bytes, count, name, span_since, unknown, with_code, words},
 };
 use crate::{
     serve::report::{FleetAnswer, MemberLine},
@@ -62,8 +62,11 @@ fn needs(member: &MemberLine, now: Moment) -> Markup {
     };
     html! {
         span class=(class) { (words(&member.attention)) }
-        @if let Some(since) = &member.silent_since { " since " (ago(since, now)) }
-        @if !member.says.is_empty() { " " (with_code(&member.says)) }
+        @if let Some(since) = &member.silent_since { " for " (span_since(Some(since), now)) }
+        @if !member.says.is_empty() {
+            @if member.attention == "nothing" { "; advice: " } @else { ": " }
+            (with_code(&member.says))
+        }
     }
 }
 

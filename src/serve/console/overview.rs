@@ -228,7 +228,7 @@ fn hours(hours: &[HourLine]) -> Markup {
     html! {
         h2 { "Last night" }
         @if let (Some(first), Some(most @ 1..)) = (hours.first(), most) {
-            p { (ago(NIGHT as usize)) " " a href={ "jobs?since=" (NIGHT) "h" } { "Which" } }
+            p { (ago(NIGHT)) " " a href={ "jobs?since=" (NIGHT) "h" } { "Which" } }
             @let says = ago(hours.len());
             p.quiet { span.key.live {} "freed" span.key.waste {} "rewritten · " (says) }
             @let pairs: Vec<(f64, f64)> = hours.iter().map(|hour| (hour.freed_bytes as f64, hour.rewritten_bytes as f64)).collect();

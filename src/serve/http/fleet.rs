@@ -15,7 +15,7 @@ pub(super) fn routes() -> Vec<Route> {
             fleet,
             "Other recliners, each for its own cluster: those that need a person first.",
         )
-        .detail("Those that `fleet` in the configuration names; each is asked for its status every `fleet.interval`, and only read. Why it needs a person (`attention`) and that in a sentence (`says`); its version, mode and suspensions; and the `overview` of its status. Of one that gave no answer, all that is null, with `silent_since`."),
+        .detail("Those that `fleet` names, asked for their status every `fleet.interval`: why each needs a person (`attention`, `says`), version, mode, suspensions, `overview`. Of one that gave no answer, all that is null (`silent_since`)."),
     ]
 }
 

@@ -22,7 +22,7 @@ mod journal;
 mod ledger;
 mod nodes;
 mod pressure;
-mod program;
+pub(super) mod program;
 mod queues;
 mod reads;
 mod scans;
@@ -367,7 +367,7 @@ impl Scrape {
 
     /// Renders the whole text in one format, piece by piece. Returns whether the client took all
     /// of it.
-    fn render(&self, format: TextFormat, coding: Encoding, sink: PieceSink) -> bool {
+    pub(super) fn render(&self, format: TextFormat, coding: Encoding, sink: PieceSink) -> bool {
         let mut writer = Writer::to(format, coding, sink);
         self.write(&mut writer);
         writer.finish_to_sink()

@@ -34,7 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
             status,
             "The state of recliner: what it sees, and what it cannot read.",
         )
-        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), limits that clusters share (`shared_limits`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by`, `why`, and a sentence (`says`). `overview` has what a person asks first: bytes, waste, the date on which a volume is full, last night (12 hours) and the worst advice."),
+        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), limits that clusters share (`shared_limits`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by`, `why`, and a sentence (`says`). `overview`: bytes, waste, when a volume is full, last night (12 hours), the worst advice."),
         Route::read(
             "/api/v1/space",
             "space",
@@ -61,7 +61,7 @@ pub(super) fn routes() -> Vec<Route> {
 /// Reports the state of recliner, and what it cannot read.
 async fn status(state: AppState, _: NoQuery) -> Result<Answer<Status>, ApiError> {
     let now = state.clock.now();
-    let since = Moment::from_unix(now.unix().saturating_sub((report::NIGHT - 1) * 3_600));
+    let since = Moment::from_unix(now.unix().saturating_sub((report::NIGHT as u64 - 1) * 3_600));
     let hours = time::timeout(NIGHT_TIMEOUT, journal::hours_since(&state, since)).await;
     let hours = hours.ok().and_then(Result::ok).filter(|found| found.complete);
     let plan = Arc::clone(&state.plan.borrow());

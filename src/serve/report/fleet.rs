@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use wall_clock::Moment;
 
 /// The hours that tell of last night.
-pub const NIGHT: u64 = 12;
+pub const NIGHT: usize = 12;
 
 /// What a person asks first about the cluster of a plan; `hours` are those of last night, if they could be read.
 pub fn overview(
@@ -127,7 +127,7 @@ impl FleetAnswer {
 /// How many members there are, and how many need a person, and why.
 fn says_of(fleet: &Fleet, sorted: &[(Attention, &Member)]) -> String {
     if !fleet.is_configured {
-        return "No other recliners are configured; name them under fleet.urls or fleet.file_sd."
+        return "No other recliners are configured; name them under fleet.urls, fleet.file_sd or fleet.http_sd."
             .to_owned();
     }
     let all = counted(sorted.len() as u64, "recliner", "recliners");

@@ -5,9 +5,10 @@ use super::{
     service::{Running, http_client, wait_until_ready},
     world, written,
 };
+use axum::Router;
 use serde_json::Value;
 use std::{process::Command, time::Duration};
-use tokio::time;
+use tokio::{net::TcpListener, task::JoinSet, time};
 
 /// Waits until the fleet of this recliner is as wanted.
 async fn until(address: &str, wanted: impl Fn(&Value) -> bool) -> Value {
@@ -89,4 +90,50 @@ async fn file_without_members_and_flags_without_effect_are_refused() {
         assert_eq!((ran.code, &*ran.out), (64, ""), "{ran:?}");
         assert!(ran.err.contains(why) && !ran.err.contains("a:b@"), "{why}: {ran:?}");
     }
+}
+
+/// The processor time of a process, in seconds.
+#[cfg(target_os = "linux")]
+fn processor_seconds(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
+    let (_, fields) = stat.rsplit_once(") ").expect("the name is in parentheses");
+    let ticks = fields.split(' ').skip(11).take(2).map(|it| it.parse::<f64>().expect("a number"));
+    ticks.sum::<f64>() / 100.0
+}
+
+/// For a quiet machine: `cargo test --release --test it -- --ignored --nocapture five_hundred`.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+#[ignore = "measures for two minutes"]
+async fn five_hundred_members_take_a_fiftieth_of_a_core() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let member = Running::start(&site, dir.path(), &["--web.admin-socket", "none"]).await;
+    let base = format!("http://{}", member.address);
+    wait_until_ready(&http_client(), &base).await;
+    let status = http_client().get(format!("{base}/api/v1/status")).send().await;
+    let status = status.expect("it answers").bytes().await.expect("it is complete");
+    let router = Router::new().fallback(async move || status.clone());
+    let (mut servers, mut urls) = (JoinSet::new(), Vec::new());
+    for _ in 0..500 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        urls.push(format!("'http://{}'", listener.local_addr().expect("it is bound")));
+        let router = router.clone();
+        servers.spawn(async move { axum::serve(listener, router).await });
+    }
+    let fleet = format!("fleet: {{urls: [{}]}}\n", urls.join(", "));
+    let file = written(dir.path(), "fleet.yml", &fleet);
+    let words = ["fleet", "--config.file", &file, "--serve", "--web.listen-address", "127.0.0.1:0"];
+    let served = Running::start_with(dir.path(), &words, &[]).await;
+    let is_known = |fleet: &Value| {
+        let members = fleet["members"].as_array().expect("a list");
+        members.len() == 500 && members.iter().all(|it| !it["version"].is_null())
+    };
+    until(&served.address, is_known).await;
+    let (before, seconds) = (processor_seconds(served.pid()), 120);
+    time::sleep(Duration::from_secs(seconds)).await;
+    let share = (processor_seconds(served.pid()) - before) / seconds as f64;
+    println!("500 members every 30 seconds: {:.2} % of a core", share * 100.0);
+    until(&served.address, is_known).await;
+    assert!(share <= 0.02, "{share}");
 }

@@ -119,8 +119,9 @@ async fn running_demo_exports_exactly_the_catalogue() {
         let known: BTreeSet<&str> = known.iter().map(String::as_str).collect();
         assert_eq!(known, *labels, "{name}");
     }
-    // Nobody backs up a demo or suspends all of it, it uses no certificate, it ranks as smoosh does, and it
-    // enforces, so that nothing is only advised. A forecast needs two days, reads of indexes a log, and a fleet others.
+    // Nobody backs up a demo or suspends all of it, it uses no certificate, it ranks as smoosh does, it pushes to no
+    // receiver, and it enforces, so that nothing is only advised. A forecast needs two days, reads of indexes a log,
+    // and a fleet others.
     let elsewhere = [
         "recliner_advised_reclaimable_bytes",
         "recliner_queue_rent_min",
@@ -134,6 +135,8 @@ async fn running_demo_exports_exactly_the_catalogue() {
         "recliner_index_last_read_timestamp_seconds",
         "recliner_fleet_member_up",
         "recliner_fleet_members",
+        "recliner_otlp_last_success_timestamp_seconds",
+        "recliner_otlp_failures_total",
     ];
     let missing: Vec<&str> = families::all()
         .map(|family| family.name)

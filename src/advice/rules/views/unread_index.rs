@@ -211,7 +211,7 @@ ask -f -X COPY -H "Destination: $from" "$base/$kept" && ask -f -X DELETE "$base/
         let lines = self.lines();
         let name = &self.name;
         Remedy::command(
-            "Or keep only its definition, as an ordinary document, from which the index can be built again:",
+            "Or keep only its definition, from which the index can be built again. It becomes an ordinary document, which the database's other views see, too:",
             format!(
                 r#"{lines}
 ask -f -X COPY -H "Destination: recliner-kept-{name}" "$base/$kept" &&

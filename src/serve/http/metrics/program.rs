@@ -22,6 +22,10 @@ families! {
     CERTIFICATE_EXPIRY_TIMESTAMP: Gauge Seconds
         "recliner_certificate_expiry_timestamp_seconds" ["use"]
         "Unix time at which the certificate expires, in seconds; absent where none is used.";
+    OTLP_LAST_SUCCESS: Gauge Seconds "recliner_otlp_last_success_timestamp_seconds" []
+        "Unix time at which all metrics were last pushed over OTLP, in seconds.";
+    OTLP_FAILURES: Counter None "recliner_otlp_failures_total" []
+        "Pushes over OTLP that the receiver did not take completely.";
 }
 
 pub(super) fn write(writer: &mut Writer, scrape: &Scrape) {

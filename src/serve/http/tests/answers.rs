@@ -283,6 +283,7 @@ async fn status_and_config_show_the_active_configuration() {
     });
     let mut data = surface.data("/api/v1/status").await;
     let nodes = data["nodes"].take();
+    assert!(data["overview"].take().is_object());
     assert_eq!(nodes.as_array().unwrap().len(), 2);
     assert_eq!(
         nodes[1],
@@ -297,6 +298,7 @@ async fn status_and_config_show_the_active_configuration() {
         data,
         json!({
             "version": "0.1.0",
+            "overview": null,
             "couchdb": [
                 {"url": "http://a:5984", "up": true, "problem": null},
                 {"url": "http://b:5984", "up": false, "problem": "no answer"},
