@@ -293,9 +293,11 @@ mod tests {
             facts::Facts,
             records::{Backoff, JobOwner},
             settings::limits::Headroom,
+            share::Share,
             target::TargetKind,
         },
         plan::Decision,
+        shared_limits::Lease,
         table::{DbName, Draft},
     };
     use tokio::task::JoinSet;
@@ -394,6 +396,39 @@ mod tests {
         let plan = plan_where(&mut handle, starts).await;
         assert_eq!(plan.planned_at, until, "neither earlier nor as late as the next tick");
         stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limits_are_bounded_by_a_lease_until_it_ends_if_recliner_enforces() {
+        let own_share = Share { jobs: 1, bytes_per_hour: 100 };
+        let lease = Share { jobs: 3, bytes_per_hour: u64::MAX };
+        for (mode, before, after) in [(Mode::Enforce, 3, 1), (Mode::Advise, 8, 8)] {
+            let clock = Clock::anchored(Moment::from_unix(1_000));
+            let lease = Lease { id: 1, lease, lasts_ms: 60_000, own_share };
+            let granted = Granted::default().after(Now::read(clock), lease);
+            let (_snapshots, snapshots_rx) = watch::channel(Draft::new(5).publish(clock.now()));
+            let settings = settings(Arc::default());
+            let rules = Rules { mode, ..settings.rules.clone() };
+            let own_bytes = rules.limits.bytes_per_hour;
+            let (_settings, settings_rx) = watch::channel(Arc::new(Policy { rules, ..settings }));
+            let inputs = Inputs {
+                shared: watch::channel(granted).1,
+                ..Inputs::facts_only(snapshots_rx)
+            };
+            let (task, mut handle) = PlannerTask::new(clock, inputs, settings_rx);
+            let stop = CancellationToken::new();
+            let mut tasks = JoinSet::new();
+            tasks.spawn(task.run(stop.clone()));
+            let plan = plan_where(&mut handle, |plan| plan.snapshot.version() > 0).await;
+            assert_eq!(plan.rules.limits.cluster, before, "{mode:?}");
+            assert_eq!(plan.rules.limits.bytes_per_hour, own_bytes, "its own limits hold too");
+            let ends = (mode == Mode::Enforce).then(|| Moment::from_unix(1_061));
+            assert_eq!(plan.next_change, ends, "{mode:?}");
+            let late = |plan: &Arc<Plan>| plan.planned_at >= Moment::from_unix(1_061);
+            let plan = plan_where(&mut handle, late).await;
+            assert_eq!(plan.rules.limits.cluster, after, "{mode:?}");
+            stop.cancel();
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -129,6 +129,8 @@ impl Keeper {
     /// The keeper of an earlier process. Its leases may last as if they were granted now.
     pub(crate) fn restored(stored: StoredKeeper, now: Instant) -> Self {
         let StoredKeeper { is_new, next_id, lasts, members } = stored;
+        // No keeper grants longer leases.
+        let lasts = lasts.min(BUDGET_PERIOD);
         let member = |(name, it): (String, StoredMember)| {
             let StoredMember { instance, held, held_share } = it;
             let until = now + lasts + MARGIN;

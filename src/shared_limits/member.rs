@@ -6,6 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wall_clock::{Clock, Moment};
 
+/// No keeper grants longer leases.
+const MAX_LEASE: Duration = Duration::from_secs(3_600);
+
 /// A moment on both clocks: one may stop while the machine sleeps, the other may be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
@@ -35,6 +38,7 @@ impl Now {
 struct Answer {
     asked_at: Now,
     lease: Lease,
+    lasts: Duration,
 }
 
 /// What the keeper granted a member.
@@ -66,12 +70,13 @@ impl Granted {
 
     /// How long the newest lease lasts from its question on.
     pub fn lasts(&self) -> Option<Duration> {
-        Some(Duration::from_millis(self.answer?.lease.lasts_ms))
+        Some(self.answer?.lasts)
     }
 
     /// The same after an answer; `None` if a newer one came first.
     pub fn after(&self, asked_at: Now, lease: Lease) -> Option<Self> {
-        let answer = Answer { asked_at, lease };
+        let lasts = Duration::from_millis(lease.lasts_ms).min(MAX_LEASE);
+        let answer = Answer { asked_at, lease, lasts };
         let is_newer = lease.id > self.acts_on();
         is_newer.then_some(Self { own_share: lease.own_share, answer: Some(answer) })
     }
@@ -90,8 +95,8 @@ impl Granted {
 
     /// The lease that lasts, and for how long still.
     pub fn lease(&self, now: Now) -> Option<(Share, Duration)> {
-        let Answer { asked_at, lease } = self.answer?;
-        let left = Duration::from_millis(lease.lasts_ms).checked_sub(now.since(asked_at))?;
+        let Answer { asked_at, lease, lasts } = self.answer?;
+        let left = lasts.checked_sub(now.since(asked_at))?;
         (!left.is_zero()).then_some((lease.lease, left))
     }
 }
@@ -138,6 +143,16 @@ mod tests {
         assert_eq!(granted.after(now, lease(6)), None);
         assert_eq!(granted.after(now, lease(7)), None);
         assert_eq!(granted.after(now, lease(8)).map(|it| it.acts_on()), Some(8));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_lasts_an_hour_at_most_whatever_a_keeper_says() {
+        let now = Now { elapsed: Instant::now(), wall: Moment::from_unix(1_000) };
+        let endless = Lease { lasts_ms: u64::MAX, ..lease(1) };
+        let granted = Granted::default().after(now, endless).unwrap();
+        assert_eq!(granted.lasts(), Some(MAX_LEASE));
+        let until = Moment::from_unix(1_000 + 3_600 + 1);
+        assert_eq!(granted.allowance(now), Allowance { share: LEASED, until: Some(until) });
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ mod orders;
 mod preflight;
 mod runs;
 mod scrape;
+mod shared_limits;
 pub(crate) mod sums;
 mod suspended;
 mod updates;
