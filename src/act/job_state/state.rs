@@ -256,9 +256,9 @@ impl JobState {
         Err(NotStarted::SharedLimits(format!(
             "this cluster's part in the shared limits is now {} jobs and {} an hour, and the start would make {} and {}",
             allowed.jobs,
-            size::format_size(allowed.bytes_per_hour),
+            size::format_size_short(allowed.bytes_per_hour),
             after.jobs,
-            size::format_size(after.bytes_per_hour),
+            size::format_size_short(after.bytes_per_hour),
         )))
     }
 

@@ -8,7 +8,7 @@ use crate::{
         values::{SECOND, bytes, duration_between, integer, text, url},
     },
     model::{channel::Channel, share::Share},
-    text::size::format_size,
+    text::size::format_size_short,
 };
 use couchdb_client::Address;
 use std::{collections::BTreeMap, time::Duration};
@@ -90,8 +90,8 @@ fn check_keeper(keeper: &mut KeeperSettings, section: &mut Section<'_, '_>) {
     if aside.bytes_per_hour > total.bytes_per_hour {
         let says = format!(
             "what is set aside for the members is {} an hour, more than the {} that they share",
-            format_size(aside.bytes_per_hour),
-            format_size(total.bytes_per_hour)
+            format_size_short(aside.bytes_per_hour),
+            format_size_short(total.bytes_per_hour)
         );
         section.refuse_value("members", says);
     }

@@ -4,7 +4,7 @@ use crate::{
     act::sharing::{KeeperView, MemberView},
     model::share::Share,
     shared_limits::{Granted, Now, keeper::Counted},
-    text::{counted, size::format_size},
+    text::{counted, size::format_size_short},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ impl SharedPart {
         let part = format!(
             "{} and {} an hour",
             counted(allowed.jobs as u64, "compaction at a time", "compactions at a time"),
-            format_size(allowed.bytes_per_hour)
+            format_size_short(allowed.bytes_per_hour)
         );
         let says = match (allowance.until, &view.problem) {
             (Some(until), None) => format!(
