@@ -75,7 +75,7 @@ pub enum NotStarted {
     /// Its remembered state prevents a start.
     #[error("it must not be started now: it {0}")]
     BackingOff(&'static str),
-    /// Clusters on the same storage share limits, and this one's part is in use.
+    /// Clusters on the same storage share limits, and this one's share is in use.
     #[error("{0}")]
     SharedLimits(String),
     /// The journal cannot be written, so the start would be unknown after a crash.
@@ -171,7 +171,7 @@ impl JobStateHandle {
         Ok(taken)
     }
 
-    /// What compactions use of shared limits. Every start accepted later keeps to the part that was published
+    /// What compactions use of shared limits. Every start accepted later keeps to the share that was published
     /// before. `None` if the task ends.
     pub(crate) async fn shared_use(&self) -> Option<SharedUse> {
         self.ask(JobStateCommand::Used).await
@@ -347,7 +347,7 @@ impl JobStateTask {
         )
     }
 
-    /// The task that keeps to a part in limits that several clusters share.
+    /// The task that keeps to a share of limits that several clusters have.
     pub(crate) fn bounded_by(self, shared: watch::Receiver<Option<Granted>>) -> Self {
         Self { shared, ..self }
     }

@@ -1,4 +1,4 @@
-//! A part of what clusters on the same storage may do together.
+//! A share of what clusters on the same storage may do together.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

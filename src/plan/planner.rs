@@ -53,7 +53,7 @@ pub struct Inputs {
     pub disks: watch::Receiver<Arc<Disks>>,
     /// Which nodes are too busy, or in maintenance.
     pub pressures: watch::Receiver<Arc<Pressures>>,
-    /// The part in limits that several clusters share; `None` if nothing is shared.
+    /// The share of limits that several clusters have; `None` if nothing is shared.
     pub shared: watch::Receiver<Option<Granted>>,
 }
 

@@ -21,7 +21,7 @@ pub struct Rules {
     pub mode: Mode,
     /// Limits on running jobs, and on files whose compaction starts within an hour.
     pub limits: Limits,
-    /// The part in limits that several clusters share, which bounds [`Self::limits`]; `None` if nothing is shared.
+    /// The share of limits that several clusters have, which bounds [`Self::limits`]; `None` if nothing is shared.
     pub shared: Option<Allowance>,
     /// The space that must stay free on the disks.
     pub headroom: Headroom,
@@ -52,7 +52,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The rules under which this part in shared limits bounds the cluster's own.
+    /// The rules under which this share of shared limits bounds the cluster's own.
     #[must_use]
     pub fn bounded_by(self, shared: Option<Allowance>) -> Self {
         let share = shared.map_or(Share::ALL, |allowance| allowance.share);
@@ -64,12 +64,12 @@ impl Rules {
         Self { limits, shared, ..self }
     }
 
-    /// Whether the part in shared limits is what limits jobs in the cluster.
+    /// Whether the share of shared limits is what limits jobs in the cluster.
     pub fn jobs_are_shared(&self) -> bool {
         self.shared.is_some_and(|shared| shared.share.jobs <= self.limits.cluster)
     }
 
-    /// Whether the part in shared limits is what limits bytes within an hour.
+    /// Whether the share of shared limits is what limits bytes within an hour.
     pub fn bytes_are_shared(&self) -> bool {
         self.shared.is_some_and(|it| it.share.bytes_per_hour <= self.limits.bytes_per_hour)
     }

@@ -258,7 +258,7 @@ impl JobSlots {
             && self.never_admits(copies_by_node).is_none()
     }
 
-    /// The refusal of files that need more slots at once than the limits have. A part in shared limits may grow.
+    /// The refusal of files that need more slots at once than the limits have. A share of shared limits may grow.
     pub(super) fn never_admits(&self, copies_by_node: &[NodeCopies]) -> Option<Refusal> {
         let files = || files_by_node(copies_by_node).map(|(_, copies)| copies);
         let over = |needs: usize, limit: usize| {

@@ -80,7 +80,7 @@ pub use rehearsal::{
 pub use rent::RentLine;
 pub use runs::{RunLine, RunList, left_out_says, requests_of_run, run_progress};
 pub use scorecard::{Scorecard, ScorecardLine};
-pub use shared_limits::{SharedLimits, SharedMember, SharedPart};
+pub use shared_limits::{ClusterShare, SharedLimits, SharedMember};
 pub use space::{Space, VolumeSpaceLine};
 pub use status::{
     ConfigLine, Configuration, EntryLine, Feeds, PeerLine, ReadErrors, SimulatedWeek, Status,

@@ -67,7 +67,7 @@ pub struct Dependencies {
     pub meter: Option<Arc<dyn disk::SpaceMeter>>,
     /// Directories of nodes in addition to those in the settings.
     pub directories: Option<Arc<dyn Directories>>,
-    /// The part in limits that several clusters share.
+    /// The share of limits that several clusters have.
     pub shared: latest::Receiver<Option<Granted>>,
 }
 

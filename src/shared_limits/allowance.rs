@@ -3,7 +3,7 @@
 use crate::model::share::Share;
 use wall_clock::Moment;
 
-/// A part in shared limits.
+/// A share of shared limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
     /// What may be used.

@@ -231,7 +231,7 @@ impl JobState {
         Ok(())
     }
 
-    /// Checks whether a start keeps to this cluster's part in shared limits.
+    /// Checks whether a start keeps to this cluster's share of shared limits.
     pub(super) fn check_share(
         &self,
         intent: &Intent,
@@ -254,7 +254,7 @@ impl JobState {
             return Ok(());
         }
         Err(NotStarted::SharedLimits(format!(
-            "this cluster's part in the shared limits is now {} jobs and {} an hour, and the start would make {} and {}",
+            "this cluster's share of the shared limits is now {} jobs and {} an hour, and the start would make {} and {}",
             allowed.jobs,
             size::format_size_short(allowed.bytes_per_hour),
             after.jobs,

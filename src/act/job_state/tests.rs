@@ -202,7 +202,7 @@ const fn share(jobs: usize, bytes_per_hour: u64) -> Share {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_keeps_to_the_part_in_shared_limits() {
+async fn a_start_keeps_to_the_share_of_shared_limits() {
     for (allowed, starts) in [
         (None, true),
         (Some(share(0, 900)), false),

@@ -151,7 +151,7 @@ impl<S: KeeperStore> KeeperTask<S> {
         } else {
             let new = after.to_store();
             if let Err(why) = self.save(&new).await {
-                tracing::warn!(%why, "a part in shared limits is not granted: it cannot be stored");
+                tracing::warn!(%why, "a lease of shared limits is not granted: it cannot be stored");
                 // It may be on the disk all the same, which only counts more.
                 self.state = Some(State { keeper, stored });
                 return Err(NotGranted::NotStored(why));

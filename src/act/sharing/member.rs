@@ -1,4 +1,4 @@
-//! The task that asks the keeper for this cluster's part in shared limits.
+//! The task that asks the keeper for this cluster's share of shared limits.
 
 use crate::{
     act::job_state::JobStateHandle,
@@ -92,7 +92,7 @@ pub(crate) struct MemberHandle {
 }
 
 impl MemberHandle {
-    /// The part in shared limits; `None` if nothing is shared.
+    /// The share of shared limits; `None` if nothing is shared.
     pub(crate) fn granted(&self) -> watch::Receiver<Option<Granted>> {
         self.granted.subscribe()
     }

@@ -17,7 +17,7 @@ settings! {
     /// Limits that several clusters on the same storage share: one recliner, the keeper, divides them.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct SharedLimits {
-        /// URL of the keeper, which this recliner asks for its part; without it, nothing is shared. The login is the fleet's.
+        /// URL of the keeper, which this recliner asks for its share; without it, nothing is shared. The login is the fleet's.
         "shared_limits.url" => url: Option<Address> = None, Live, url("the keeper", "http://recliner-a:10984").optional();
         /// The name of this recliner in the keeper's list of members.
         "shared_limits.name" => name: Option<String> = None, Live, text().optional();
@@ -35,7 +35,7 @@ settings! {
         "jobs" => jobs: usize = Limits::default().cluster, Live, integer(1..=1_000_000);
         /// Maximum size, before compaction, of files whose compaction starts within any hour in the clusters of all members.
         "bytes_per_hour" => bytes_per_hour: u64 = Limits::default().bytes_per_hour, Live, bytes();
-        /// How long a member may use its part without an answer; a member asks four times in that time.
+        /// How long a member may use a lease without an answer; a member asks four times in that time.
         "lease" => lease: Duration = 2 * MINUTE, Live, duration_between(5 * SECOND, HOUR);
         /// The members by name, each with what it may use without an answer; so much is always set aside for it.
         "members" => members: BTreeMap<String, Share> = BTreeMap::new(), Live, mapping(text(), share());

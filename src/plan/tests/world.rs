@@ -56,7 +56,7 @@ pub(super) struct WorldSpec {
     views: EnforceViews,
     /// Nodes, mebibytes available, whether the size is known, whether space is falling.
     volumes: Vec<(u8, Option<u64>, bool, bool)>,
-    /// Jobs and bytes of a part in shared limits, and whether it is a lease.
+    /// Jobs and bytes of a share of shared limits, and whether it is a lease.
     shared: Option<(usize, u64, bool)>,
     /// Target, node, whether recliner started it, whether it builds, mebibytes reserved.
     jobs: Vec<(usize, usize, bool, bool, u64)>,

@@ -184,7 +184,7 @@ fn shared(status: &Status) -> Markup {
     html! {
         @if let Some(shared) = &status.shared_limits {
             h2 { "Shared limits" }
-            @if let Some(part) = &shared.part { p { (with_code(&part.says)) } }
+            @if let Some(share) = &shared.share { p { (with_code(&share.says)) } }
             @if !shared.members.is_empty() {
                 div.wide tabindex="0" role="region" aria-label="Members" { table {
                     thead { tr { th { "member" } th.n { "lease" } th.n { "in use at most" } th.n.rest { "without an answer" } } }

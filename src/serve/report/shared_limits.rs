@@ -1,4 +1,4 @@
-//! Limits that several clusters share: this cluster's part, and what the keeper counts for each member.
+//! Limits that several clusters share: this cluster's share, and what the keeper counts for each member.
 
 use crate::{
     act::sharing::{KeeperView, MemberView},
@@ -13,15 +13,15 @@ use wall_clock::Moment;
 /// Limits that this cluster shares with others, or divides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SharedLimits {
-    /// This cluster's part; null if it shares no limits.
-    pub part: Option<SharedPart>,
+    /// This cluster's share; null if it shares no limits.
+    pub share: Option<ClusterShare>,
     /// What the members of the limits that this recliner divides may use; empty if it divides none, or none asked yet.
     pub members: Vec<SharedMember>,
 }
 
-/// A cluster's part in shared limits.
+/// A cluster's share of shared limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SharedPart {
+pub struct ClusterShare {
     /// The recliner that divides the limits.
     pub keeper: String,
     /// The name of this one there.
@@ -53,31 +53,31 @@ pub struct SharedMember {
     pub lease: Option<Share>,
 }
 
-impl SharedPart {
-    /// This cluster's part; `None` if it shares no limits.
+impl ClusterShare {
+    /// This cluster's share; `None` if it shares no limits.
     pub(crate) fn of(view: &MemberView, granted: Option<Granted>, now: Now) -> Option<Self> {
         let ((keeper, name), granted) = view.keeper.clone().zip(granted)?;
         let allowance = granted.allowance(now);
         let (allowed, own_share) = (allowance.share, granted.own_share());
-        let part = format!(
+        let amount = format!(
             "{} and {} an hour",
             counted(allowed.jobs as u64, "compaction at a time", "compactions at a time"),
             format_size_short(allowed.bytes_per_hour)
         );
         let says = match (allowance.until, &view.problem) {
             (Some(until), None) => format!(
-                "May use {part} of the limits shared through {keeper}, until {} at least.",
+                "May use {amount} of the limits shared through {keeper}, until {} at least.",
                 until.rfc3339()
             ),
             (Some(until), Some(why)) => format!(
-                "May use {part} of the limits shared through {keeper} until {}; then its own share, because the keeper does not answer: {why}.",
+                "May use {amount} of the limits shared through {keeper} until {}; then its own share, because the keeper does not answer: {why}.",
                 until.rfc3339()
             ),
             (None, Some(why)) => format!(
-                "May use its own share, {part}, of the limits shared through {keeper}, because the keeper does not answer: {why}."
+                "May use its own share, {amount}, of the limits shared through {keeper}, because the keeper does not answer: {why}."
             ),
             (None, None) => {
-                format!("May use its own share, {part}, of the limits shared through {keeper}.")
+                format!("May use its own share, {amount}, of the limits shared through {keeper}.")
             }
         };
         Some(Self {
@@ -116,8 +116,8 @@ impl SharedLimits {
         keeper: &KeeperView,
         now: Now,
     ) -> Option<Self> {
-        let (part, members) =
-            (SharedPart::of(member, granted, now), SharedMember::all(keeper, now));
-        (part.is_some() || !members.is_empty()).then_some(Self { part, members })
+        let (share, members) =
+            (ClusterShare::of(member, granted, now), SharedMember::all(keeper, now));
+        (share.is_some() || !members.is_empty()).then_some(Self { share, members })
     }
 }

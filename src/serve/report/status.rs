@@ -71,7 +71,7 @@ pub struct Status {
     /// The sidecars under `peers` that were asked.
     #[serde(default)]
     pub peers: Vec<PeerLine>,
-    /// Limits that several clusters share; null if this recliner has no part in any.
+    /// Limits that several clusters share; null if this recliner has no share of any.
     #[serde(default)]
     pub shared_limits: Option<SharedLimits>,
     /// The state of the configuration.

@@ -158,8 +158,8 @@ fn pressure(refusal: &Refusal) -> String {
     )
 }
 
-/// What a limit is called that the part in shared limits sets.
-const SHARED: &str = "this cluster's part in the limits that it shares (shared_limits)";
+/// What a limit is called that the share of shared limits sets.
+const SHARED: &str = "this cluster's share of the limits in shared_limits";
 
 /// What limits jobs in the cluster.
 fn cluster_limit(plan: &Plan) -> &'static str {

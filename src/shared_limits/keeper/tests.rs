@@ -69,6 +69,21 @@ async fn one_member_alone_gets_all_but_what_is_set_aside_for_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_listed_member_is_shown_and_unknown_is_not_zero() {
+    let mut it = Timeline::new(share(8, 800), &[("a", share(1, 100)), ("b", Share::NONE)]);
+    it.granted(&request("a", 0, Share::NONE, share(3, 300)));
+    let shown = |it: &Timeline| -> Vec<_> {
+        let members = it.keeper.counted(&it.settings, it.now);
+        members.map(|(name, counted)| (name.to_owned(), counted.held, counted.lease)).collect()
+    };
+    let leased = Some(share(3, 300));
+    assert_eq!(shown(&it), [("a".into(), leased, leased), ("b".into(), None, None)]);
+    it.pass(LEASE + MARGIN + BUDGET_PERIOD);
+    let held = Some(share(3, 100));
+    assert_eq!(shown(&it), [("a".into(), held, None), ("b".into(), None, None)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_member_gets_what_the_first_gave_back() {
     let mut it = Timeline::new(share(8, 800), &[("a", Share::NONE), ("b", Share::NONE)]);
     let first = it.granted(&request("a", 0, Share::NONE, ALL));

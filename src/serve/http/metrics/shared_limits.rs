@@ -18,10 +18,10 @@ families! {
 }
 
 pub(in crate::serve::http) fn write(writer: &mut Writer, shared: Option<&SharedLimits>) {
-    let part = shared.and_then(|shared| shared.part.as_ref());
-    writer.write(&SHARED_ALLOWED_JOBS, part.map(|part| ([], part.allowed.jobs)));
-    writer.write(&SHARED_ALLOWED_BYTES, part.map(|part| ([], part.allowed.bytes_per_hour)));
-    let until = part.and_then(|part| Moment::parse(part.until.as_deref()?));
+    let share = shared.and_then(|shared| shared.share.as_ref());
+    writer.write(&SHARED_ALLOWED_JOBS, share.map(|share| ([], share.allowed.jobs)));
+    writer.write(&SHARED_ALLOWED_BYTES, share.map(|share| ([], share.allowed.bytes_per_hour)));
+    let until = share.and_then(|share| Moment::parse(share.until.as_deref()?));
     writer.write(&SHARED_LEASE_END_TIMESTAMP, until.map(|until| ([], until)));
     let held = || {
         let members = shared.into_iter().flat_map(|shared| &shared.members);

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     act::sharing::MemberView,
     model::share::Share,
-    serve::report::{SharedLimits, SharedPart, Status},
+    serve::report::{SharedLimits, ClusterShare, Status},
     shared_limits::{Granted, Lease, Now},
 };
 
@@ -70,23 +70,23 @@ fn member(problem: Option<&str>) -> Surface {
 }
 
 #[tokio::test]
-async fn a_members_part_is_in_status_page_and_metrics() {
+async fn a_members_share_is_in_status_page_and_metrics() {
     let surface = Surface::new();
     assert_eq!(surface.answer::<Status>("/api/v1/status").await.shared_limits, None);
     assert!(!surface.get("/metrics").await.text().contains("\nrecliner_shared_"));
 
     let surface = member(None);
     let status: Status = surface.answer("/api/v1/status").await;
-    let Some(SharedLimits { part: Some(part), members }) = status.shared_limits else {
-        panic!("there is a part")
+    let Some(SharedLimits { share: Some(share), members }) = status.shared_limits else {
+        panic!("there is a share")
     };
     assert_eq!(members, []);
-    let SharedPart { allowed, own_share, until, says, .. } = part;
+    let ClusterShare { allowed, own_share, until, says, .. } = share;
     assert_eq!((allowed, own_share), (LEASED, OWN));
     let until = Moment::parse(&until.unwrap()).unwrap();
     assert!((119..=122).contains(&NOW.age(until).as_secs()), "{until:?}");
-    let part = "May use 3 compactions at a time and 5 GiB an hour of the limits shared through http://keeper:10984, until ";
-    assert!(says.starts_with(part), "{says}");
+    let begins = "May use 3 compactions at a time and 5 GiB an hour of the limits shared through http://keeper:10984, until ";
+    assert!(says.starts_with(begins), "{says}");
     let page = surface.get("/nodes").await;
     assert!(page.text().contains("3 compactions at a time and 5 GiB an hour"));
     let metrics = surface.get("/metrics").await;
@@ -99,7 +99,7 @@ async fn a_members_part_is_in_status_page_and_metrics() {
 async fn a_silent_keeper_is_named_with_why() {
     let surface = member(Some("it answered 503: <b>busy</b>"));
     let status: Status = surface.answer("/api/v1/status").await;
-    let says = status.shared_limits.and_then(|it| it.part).unwrap().says;
+    let says = status.shared_limits.and_then(|it| it.share).unwrap().says;
     assert!(says.ends_with("then its own share, because the keeper does not answer: it answered 503: <b>busy</b>."), "{says}");
     let page = surface.get("/nodes").await;
     assert!(!page.text().contains("<b>busy"), "it is escaped");
