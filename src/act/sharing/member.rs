@@ -64,7 +64,7 @@ impl From<&Settings> for MemberSettings {
 /// What a member knows of its keeper.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct MemberView {
-    /// The keeper, and the name of this recliner there; `None` if nothing is shared.
+    /// The keeper, and the name of this recliner there; `None` if none is asked.
     pub(crate) keeper: Option<(Address, String)>,
     /// When the keeper last answered.
     pub(crate) answered_at: Option<Moment>,
@@ -157,7 +157,8 @@ impl MemberTask {
     async fn follow(mut self, inputs: MemberInputs) {
         loop {
             let settings = self.settings.borrow_and_update().clone();
-            let view = MemberView { keeper: settings.keeper.clone(), ..MemberView::default() };
+            let asked = settings.keeper.clone().filter(|_| settings.mode == Mode::Enforce);
+            let view = MemberView { keeper: asked, ..MemberView::default() };
             self.view.send_replace(Arc::new(view));
             if settings.keeper.is_none() {
                 self.granted.send_replace(None);

@@ -13,7 +13,7 @@ use wall_clock::Moment;
 /// Limits that this cluster shares with others, or divides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SharedLimits {
-    /// This cluster's share; null if it shares no limits.
+    /// This cluster's share; null if it shares no limits, or only advises.
     pub share: Option<ClusterShare>,
     /// What the members of the limits that this recliner divides may use; empty if it divides none, or none asked yet.
     pub members: Vec<SharedMember>,
