@@ -96,8 +96,6 @@ pub(crate) struct Counted {
     pub(crate) held: Option<Share>,
     /// Its lease, if that lasts.
     pub(crate) lease: Option<Share>,
-    /// What it could use when it last asked.
-    pub(crate) wanted: Share,
 }
 
 impl Member {
@@ -178,7 +176,7 @@ impl Keeper {
 
         let held_by_others = after.members.values().map(|it| it.held(now)).sum();
         let own_share = own.min(settings.total().without(held_by_others));
-        let lease = own_share.max(after.fair_share(settings, request, own, now));
+        let lease = own_share.max(after.fair_share(settings, request, now));
         let lease = Lease {
             id: after.next_id,
             lease,
@@ -194,16 +192,11 @@ impl Keeper {
         Ok((after, lease))
     }
 
-    /// What a member may have beside what the others hold; the others are all that are in `self`.
-    fn fair_share(
-        &self,
-        settings: &KeeperSettings,
-        request: &LeaseRequest,
-        own: Share,
-        now: Instant,
-    ) -> Share {
+    /// What a member may have beside what the others hold, who are all that are in `self`; nothing while unknown leases
+    /// may last.
+    fn fair_share(&self, settings: &KeeperSettings, request: &LeaseRequest, now: Instant) -> Share {
         if self.unknown_until.is_some() {
-            return own;
+            return Share::NONE;
         }
         let mut reserved = Share::NONE;
         let mut claims = Vec::new();
@@ -252,7 +245,6 @@ impl Keeper {
                 own_share: *own_share,
                 held: known.map(|it| it.held(now)),
                 lease: lease.map(|it| it.lease),
-                wanted: known.map_or(Share::NONE, |it| it.wanted),
             };
             (name.as_str(), counted)
         })

@@ -178,6 +178,17 @@ async fn a_keeper_without_a_stored_state_waits_until_unknown_leases_have_ended()
 }
 
 #[tokio::test(start_paused = true)]
+async fn shares_that_change_meanwhile_exceed_nothing() {
+    let total = share(4, 400);
+    let start = Instant::now();
+    let shares = settings(total, &[("a", share(3, 300)), ("b", Share::NONE)]);
+    let mut it = Timeline { keeper: Keeper::fresh(&shares, start), settings: shares, now: start };
+    assert_eq!(it.granted(&request("a", 0, Share::NONE, ALL)).lease, share(3, 300));
+    it.settings = settings(total, &[("a", Share::NONE), ("b", total)]);
+    assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, share(1, 100));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_restarted_keeper_counts_what_it_granted_before() {
     let mut it = Timeline::new(share(8, 800), &[("a", Share::NONE), ("b", Share::NONE)]);
     let first = it.granted(&request("a", 0, Share::NONE, share(5, 500)));
@@ -314,14 +325,16 @@ struct World {
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 impl World {
-    fn new() -> Self {
+    fn new(is_new: bool) -> Self {
         let settings = shares(false);
         let start = Instant::now();
         // Nothing is stored, and no member exists yet.
-        let keeper = Keeper { unknown_until: None, ..Keeper::fresh(&settings, start) };
+        let fresh = Keeper::fresh(&settings, start);
+        let unknown_until = fresh.unknown_until.filter(|_| is_new);
+        let keeper = Keeper { unknown_until, ..fresh };
         let stored = keeper.to_store();
         let clusters = NAMES.iter().map(|_| Cluster::default()).collect();
-        let now = start + 3 * LEASE;
+        let now = start;
         Self {
             settings,
             keeper,
@@ -424,8 +437,8 @@ fn shares(other: bool) -> KeeperSettings {
 
 #[tokio::test(start_paused = true)]
 async fn all_members_together_never_use_more_than_they_share() {
-    proptest!(|(steps in proptest::collection::vec(step(), 1..400))| {
-        let mut world = World::new();
+    proptest!(|(is_new in any::<bool>(), steps in proptest::collection::vec(step(), 1..400))| {
+        let mut world = World::new(is_new);
         let total = world.settings.total();
         for step in &steps {
             world.apply(step);
@@ -436,7 +449,7 @@ async fn all_members_together_never_use_more_than_they_share() {
 
 #[tokio::test(start_paused = true)]
 async fn without_faults_all_that_is_shared_is_used() {
-    let mut world = World::new();
+    let mut world = World::new(false);
     for _ in 0..20 {
         for at in 0..3 {
             for _ in 0..4 {
