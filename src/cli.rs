@@ -15,6 +15,7 @@ mod completions;
 mod databases;
 #[cfg(feature = "simulator")]
 mod demo;
+mod deploy_indexes;
 mod explain;
 mod first_help;
 mod fleet;
@@ -199,6 +200,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Top(args) => top::run(args).await,
             Command::Advise(args) => advise::run(args).await,
             Command::Preflight(args) => preflight::run(args).await,
+            Command::DeployIndexes(args) => deploy_indexes::run(args).await,
             Command::Tombstones(args) => tombstones::run(args).await,
             Command::Mcp(args) => mcp::run(args).await,
             Command::Indexes(args) => reads::indexes(args).await,

@@ -84,7 +84,7 @@
 //!  config       the configuration file                import   CouchDB's own settings
 //!  book         the pages of docs/src as HTML
 //!  feeds        CouchDB's feeds in, recliner's out
-//!  act          enforcer, follower, warmer, takeover: everything that changes CouchDB
+//!  act          enforcer, follower, warmer, takeover: everything by which the service changes CouchDB
 //!  ledger       every change of used bytes, by cause       reads    who reads the indexes, from access logs
 //!  fleet        what other recliners answer about their clusters
 //!  store        the journal and its writers
@@ -106,8 +106,9 @@
 //!
 //! 1. **Advise mode only reads and logs in.** Every request is built by [`couchdb_client::Route`];
 //!    requests that change something are only sent by [`enforcer`](act::enforcer), [`warmer`](act::warmer) and [`takeover`](act::takeover), in
-//!    enforce mode. One exception: `_info` makes CouchDB create the index of a view that was never
-//!    built.
+//!    enforce mode; and by `deploy-indexes`, which a person runs: it saves and deletes that person's design
+//!    documents, and has nothing built unless the service enforces. One exception: `_info` makes CouchDB
+//!    create the index of a view that was never built.
 //! 2. **A name reaches CouchDB unchanged or not at all.** A name that a URL would normalise to
 //!    another path is [`couchdb_client::Unaddressable`] and never sent.
 //! 3. **No request is sent with a login that was refused.** One request checks the login, at start

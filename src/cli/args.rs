@@ -119,6 +119,12 @@ pub(super) enum Command {
     /// whether an index is built at all. All numbers are ranges, based on existing indexes and on builds
     /// that recliner has seen. Nothing is changed.
     Preflight(PreflightArgs),
+    /// Build the indexes of a rehearsed deployment one by one, before its design documents go live.
+    ///
+    /// It saves each document as _design/NAME-next, waits until every copy of its index is built and has it
+    /// compacted, as far as a running recliner in enforce mode permits, and prints how to save the documents under
+    /// their own names; with --swap it does. Repeated, it goes on where it was.
+    DeployIndexes(DeployIndexesArgs),
     /// Print how many documents of a database are deleted, who still reads the deletions, and how to be rid of them.
     ///
     /// It reads their sizes, the checkpoints of replications and of CouchDB itself, and prints the choices with
@@ -277,6 +283,22 @@ pub(super) struct SourceArgs {
     pub(super) view_index_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(super) log: LogArgs,
+}
+
+impl SourceArgs {
+    /// Each flag that was given and names a CouchDB or a login, with its value.
+    pub(super) fn for_each_named(&self, add: &mut impl FnMut(&str, &str)) {
+        let file = |file: &Option<PathBuf>| file.as_ref().map(|it| it.display().to_string());
+        let files = [
+            ("--config.file", file(&self.config_file)),
+            ("--couchdb.username", self.username.clone()),
+            ("--couchdb.password-file", file(&self.password_file)),
+        ];
+        self.urls.iter().for_each(|url| add("--couchdb.url", url));
+        for (name, value) in files {
+            value.iter().for_each(|value| add(name, value));
+        }
+    }
 }
 
 /// Logging.
@@ -619,8 +641,34 @@ pub(super) struct PreflightArgs {
     /// The maximum number of documents to read in a second
     #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) sample_rate: u32,
+    /// Write the deployment with its order and its predicted space to this file, for deploy-indexes
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "deploy")]
+    pub(super) write_plan: Option<PathBuf>,
     #[command(flatten)]
     pub(super) from: AnswerArgs,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct DeployIndexesArgs {
+    /// The plan that preflight --deploy --write-plan wrote; what is remembered goes to FILE.state beside it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) plan: PathBuf,
+    /// When all indexes are ready, save the documents under their own names and delete those named -next
+    #[arg(long)]
+    pub(super) swap: bool,
+    /// Put back the documents that there were before, and delete those named -next
+    #[arg(long, conflicts_with = "swap")]
+    pub(super) back_out: bool,
+    /// Also build where it may not fit, or where free space is unknown; never where it does not fit
+    #[arg(long)]
+    pub(super) may_not_fit: bool,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// Text for people, or a line of JSON for each event
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
 }
 
 #[derive(Debug, Flags)]

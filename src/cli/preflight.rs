@@ -7,10 +7,11 @@ use super::{
     CommandError, Exit,
     address::{UNKNOWN_URL, address},
     args::{PreflightArgs, SourceArgs},
+    deploy_indexes::{self, DeploymentPlan},
     output::print_note,
     printable,
     read_once::{self, ClusterReading, Connected},
-    service_client::ServiceClient,
+    service_client::{ServiceArgs, ServiceClient},
     table,
 };
 use crate::{
@@ -55,6 +56,21 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
         rehearse_on_cluster(source, &question, args.sample_size()).await
     };
     let answered = args.from.answer(ask, read).await?;
+    if let Some(file) = &args.write_plan {
+        let plan = DeploymentPlan::of(&answered.answer, &question.designs)
+            .map_err(CommandError::failed)?;
+        plan.write(file).map_err(CommandError::failed)?;
+        plan.built_when_live().iter().for_each(|says| print_note(says));
+        let (login, url) = (args.from.login.clone(), args.from.recliner.clone());
+        let next = deploy_indexes::command(file, &args.from.source, &ServiceArgs { url, login });
+        let source = &args.from.source;
+        let is_named = !source.urls.is_empty() || source.config_file.is_some();
+        let next = if is_named { next } else { next + " --couchdb.url URL" };
+        print_note(&format!(
+            "Wrote {}. Next, with a recliner in enforce mode: {next}",
+            file.display()
+        ));
+    }
     answered.print_plain(args.from.format, table::rehearsal)
 }
 

@@ -131,6 +131,23 @@ pub(super) fn url_in_environment() -> Option<String> {
 }
 
 impl ServiceArgs {
+    /// Each flag that was given, with its value.
+    pub(super) fn for_each_named(&self, add: &mut impl FnMut(&str, &str)) {
+        let Self { url, login } = self;
+        let ServiceLogin { username, password_file, ca_file, cert_file, key_file } = login;
+        for (name, value) in [("--recliner.url", url), ("--recliner.username", username)] {
+            value.iter().for_each(|value| add(name, value));
+        }
+        for (name, file) in [
+            ("--recliner.password-file", password_file),
+            ("--recliner.ca-file", ca_file),
+            ("--recliner.cert-file", cert_file),
+            ("--recliner.key-file", key_file),
+        ] {
+            file.iter().for_each(|file| add(name, &file.display().to_string()));
+        }
+    }
+
     /// A client for the given address, otherwise for the default one.
     ///
     /// # Errors

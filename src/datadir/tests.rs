@@ -85,6 +85,20 @@ fn numbers(found: &WalkItem) -> HeaderValues {
     }
 }
 
+/// An upgrade of nouveau builds an index beside the one that is in use.
+#[test]
+fn two_generations_of_a_nouveau_index_are_neither_scored_nor_orphans() {
+    let root = tempfile::tempdir().unwrap();
+    for signature in ["0f045e3b41d71d93aaa32f23021ba536", "8d777f385d3dfec8815d20f7496026dc"] {
+        let file = format!("nouveau/couchdb@a/{SHARD}/{signature}/index/_0.cfs");
+        put(root.path(), &file, &[7; 200]);
+    }
+    let (walked, found) = walked(&roots(&root), &WalkCache::default());
+    assert!(found.is_empty(), "{found:?}");
+    let sums = OtherFileSums { files: 2, nouveau: 400, ..OtherFileSums::default() };
+    assert_eq!(walked.sums, sums);
+}
+
 #[test]
 fn finds_every_file_once_with_header_values() {
     let root = tree();

@@ -15,6 +15,7 @@ use super::couchdb::describe;
 use couchdb_client::{Cache, Client, wire};
 use couchdb_names::Range;
 use peers::peers;
+use std::collections::BTreeMap;
 use wall_clock::Moment;
 
 /// Maximum number of `_local` documents that are read of a copy.
@@ -178,15 +179,17 @@ async fn read_copy(
     copy
 }
 
-/// The times of one copy of each range, the one that knows most.
+/// The times of one copy of each range, the one that knows most; equal ones are added.
 fn ages(times: &wire::TimeSeq) -> Vec<(Moment, u64)> {
     let known = |bins: &&Vec<wire::TimeBin>| bins.iter().map(|bin| bin.changes).sum::<u64>();
     let copies = times.time_seq.values().filter_map(|nodes| nodes.values().max_by_key(known));
     let bins = copies.flatten();
-    let mut all: Vec<(Moment, u64)> =
-        bins.filter_map(|bin| Some((Moment::parse(&bin.from)?, bin.changes))).collect();
-    all.sort_unstable();
-    all
+    let mut all: BTreeMap<Moment, u64> = BTreeMap::new();
+    for (from, changes) in bins.filter_map(|bin| Some((Moment::parse(&bin.from)?, bin.changes))) {
+        let sum = all.entry(from).or_default();
+        *sum = sum.saturating_add(changes);
+    }
+    all.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -253,7 +256,7 @@ mod tests {
                 "a": [["2026-11-20T00:00:00Z", 3]],
                 "b": [["2026-11-19T00:00:00Z", 5], ["2026-11-21T00:00:00Z", 1]],
             },
-            "80000000-ffffffff": { "a": [["2026-11-20T03:00:00Z", 2], ["never", 7]] },
+            "80000000-ffffffff": { "a": [["2026-11-20T03:00:00Z", 2], ["2026-11-21T00:00:00Z", 4], ["never", 7]] },
         }});
         let times: wire::TimeSeq = serde_json::from_value(times).unwrap();
         let said: Vec<(String, u64)> =
@@ -261,7 +264,7 @@ mod tests {
         let expected = [
             ("2026-11-19T00:00:00Z".to_owned(), 5),
             ("2026-11-20T03:00:00Z".to_owned(), 2),
-            ("2026-11-21T00:00:00Z".to_owned(), 1),
+            ("2026-11-21T00:00:00Z".to_owned(), 5),
         ];
         assert_eq!(said, expected);
     }

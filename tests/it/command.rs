@@ -2,6 +2,7 @@
 
 mod backup;
 mod bad_input;
+mod deploy_indexes;
 mod document;
 mod endless;
 mod feeds;

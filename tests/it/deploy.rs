@@ -464,6 +464,9 @@ fn sidecar_unit_has_its_node_and_directory() {
     assert_eq!(sidecar["cluster_targets"].as_bool(), Some(false));
     let (nodes, directory) = (texts(&sidecar["nodes"]), sidecar["files"]["data_dir"].as_str());
     assert_eq!(nodes.len(), 1);
-    let reads = text.lines().find_map(|line| line.strip_prefix("ReadOnlyPaths=")).unwrap();
-    assert!(reads.split(' ').any(|path| path.strip_prefix('-') == directory), "{reads}");
+    let paths = text.lines().find_map(|line| line.strip_prefix("ReadOnlyPaths=")).unwrap();
+    let names = |wanted| paths.split(' ').any(|path| path.strip_prefix('-') == wanted);
+    assert!(names(directory), "{paths}");
+    let logs = texts(&sidecar["reads"]["logs"]);
+    assert!(logs.len() == 1 && names(logs[0].rsplit_once('/').map(|it| it.0)), "{paths}: {logs:?}");
 }

@@ -1,7 +1,7 @@
 //! Every URL that the client can send, built from typed parts.
 //!
 //! POST starts compactions, index builds and sessions; PUT and DELETE change a node's
-//! configuration; everything else is GET.
+//! configuration or a design document; everything else is GET.
 //!
 //! A name reaches the server as one percent-encoded segment, or it is refused here: a URL library
 //! resolves `.` and `..`, even percent-encoded, to another path.
@@ -262,6 +262,24 @@ pub enum Route<'a> {
         /// The key.
         key: &'a str,
     },
+    /// PUT `/{db}/_design/{name}`: saves a design document.
+    PutDesign {
+        /// The database.
+        db: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+        /// The document as JSON, with the `_rev` that it replaces.
+        body: &'a str,
+    },
+    /// DELETE `/{db}/_design/{name}?rev={rev}`: deletes this revision of a design document.
+    DeleteDesign {
+        /// The database.
+        db: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+        /// The revision.
+        rev: &'a str,
+    },
 }
 
 /// Documents of one shard copy.
@@ -332,9 +350,9 @@ impl<'a> Route<'a> {
 
     /// The HTTP method.
     pub const fn method(&self) -> Method {
-        if matches!(self, Self::SetConfig { .. }) {
+        if matches!(self, Self::SetConfig { .. } | Self::PutDesign { .. }) {
             Method::PUT
-        } else if matches!(self, Self::ResetConfig { .. }) {
+        } else if matches!(self, Self::ResetConfig { .. } | Self::DeleteDesign { .. }) {
             Method::DELETE
         } else if self.starts_work() || matches!(self, Self::Login) {
             Method::POST
@@ -343,8 +361,11 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// The JSON value to set.
+    /// The JSON value to set, or the document to save.
     pub(super) fn value(&self) -> Option<Bytes> {
+        if let Self::PutDesign { body, .. } = self {
+            return Some(Bytes::copy_from_slice(body.as_bytes()));
+        }
         let Self::SetConfig { value, .. } = self else { return None };
         Some(serde_json::Value::from(*value).to_string().into())
     }
@@ -544,6 +565,10 @@ impl<'a> Route<'a> {
             Self::SetConfig { node, section, key, .. }
             | Self::ResetConfig { node, section, key } => {
                 Path::node(node)?.fixed("/_config").and(section)?.and(key)
+            }
+            Self::PutDesign { db, ddoc, .. } => Path::db(db)?.design(ddoc),
+            Self::DeleteDesign { db, ddoc, rev } => {
+                Ok(Path::db(db)?.design(ddoc)?.fixed("?rev=").encoded(rev))
             }
         };
         path.map(Path::into_text)

@@ -90,6 +90,8 @@ pub struct Design {
     pub built: f64,
     /// The collator versions of its index; two or more need an upgrade.
     pub collators: Vec<String>,
+    /// The document as a client saved it, with its id and revision. `None`: as the other fields describe it.
+    pub saved: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl Design {
@@ -107,6 +109,7 @@ impl Design {
             bloat: 1.4,
             built: 1.0,
             collators: vec!["153.120".to_owned()],
+            saved: None,
         }
     }
 }

@@ -12,6 +12,9 @@ use serde_json::{Map, Value, json as value};
 
 /// A design document as CouchDB returns it.
 pub(super) fn document(design: &Design) -> Map<String, Value> {
+    if let Some(saved) = &design.saved {
+        return saved.clone();
+    }
     let mut doc = Map::new();
     let id = format!("_design/{}", design.name);
     doc.insert("_rev".to_owned(), revision(&id).into());
@@ -66,6 +69,40 @@ fn search(search: &Search) -> (String, Value) {
     let name = &search.name;
     let function = format!("function(doc){{{field}{name:?},doc[{name:?}])}}");
     (name.clone(), value!({analyzer: "standard", "index": function}))
+}
+
+/// A document that a client saves over this one, and its revision. Its index is not built.
+pub(super) fn saved_over(
+    old: Option<&Design>,
+    name: &str,
+    mut body: Map<String, Value>,
+    at: u64,
+) -> (Design, String) {
+    let before = old.map_or_else(String::new, rev_of);
+    let generation = before.split('-').next().and_then(|it| it.parse::<u64>().ok()).unwrap_or(0);
+    let hash = key_of(&Value::from(body.clone()).to_string());
+    let rev = format!("{}-{:016x}{:016x}", generation + 1, mix(hash, at), mix(hash, 2));
+    body.insert("_id".to_owned(), format!("_design/{name}").into());
+    body.insert("_rev".to_owned(), rev.clone().into());
+    let views: Map<String, Value> =
+        body.get("views").and_then(Value::as_object).cloned().unwrap_or_default();
+    let text = |field: &str| body.get(field).and_then(Value::as_str);
+    let design = Design {
+        reduces: views.values().any(|view| view.get("reduce").is_some()),
+        views: views.into_iter().map(|(name, _)| name).filter(|name| name != "lib").collect(),
+        language: text("language").unwrap_or("javascript").to_owned(),
+        autoupdate: body.get("autoupdate") != Some(&false.into()),
+        built: 0.0,
+        saved: Some(body),
+        ..Design::new(name)
+    };
+    (design, rev)
+}
+
+/// The revision of a document.
+pub(super) fn rev_of(design: &Design) -> String {
+    let saved = design.saved.as_ref().and_then(|it| it.get("_rev")?.as_str());
+    saved.map_or_else(|| revision(&format!("_design/{}", design.name)), ToOwned::to_owned)
 }
 
 /// A first revision.

@@ -23,6 +23,8 @@ const MAX_VALUES: usize = 50_000;
 pub struct DesignDocument {
     /// Its id, `_design/x`.
     pub id: String,
+    /// Its revision; none if the text has none.
+    pub rev: Option<String>,
     /// The language of its views, with CouchDB's default.
     pub language: String,
     /// The signature of its index.
@@ -138,8 +140,10 @@ impl DesignDocument {
             Design::parse(text).map_err(|why| DesignProblem::invalid(&why.to_string()))?.signature;
         let autoupdate = document.get("autoupdate");
         let off = |value: &Value| *value == false || value.get("views") == Some(&false.into());
+        let rev = document.get("_rev").and_then(Value::as_str).map(ToOwned::to_owned);
         Ok(Self {
             id,
+            rev,
             language,
             signature,
             views,

@@ -71,6 +71,8 @@ pub enum Change {
 pub struct Rehearsed {
     /// What the deployment does to it.
     pub change: Change,
+    /// The revision that the database has; none if it has none, or if that is unknown.
+    pub present_rev: Option<String>,
     /// What it costs by itself.
     pub cost: Preflight,
 }
@@ -104,6 +106,8 @@ pub struct RehearsalStep {
 pub struct Rehearsal {
     /// The database.
     pub db: String,
+    /// The suffix of its files, which tells it from another one of the same name.
+    pub instance: String,
     /// The documents, as they were given.
     pub documents: Vec<Rehearsed>,
     /// Live documents that it does not have; they stay unless somebody deletes them.
@@ -142,10 +146,16 @@ pub fn rehearse(
         let beside = [earlier, later];
         let inputs = PreflightInputs { plan, db, design, present: &present, beside, sample, now };
         let cost = preflight(&inputs);
-        Rehearsed { change: change(&cost, designs), cost }
+        let present_rev = match present {
+            PresentDesign::Known(present) => present.rev,
+            PresentDesign::Absent | PresentDesign::Unread(_) => None,
+        };
+        Rehearsed { change: change(&cost, designs), present_rev, cost }
     };
     let documents: Vec<Rehearsed> = designs.iter().enumerate().map(rehearsed).collect();
-    let name = plan.snapshot.db_name(db).map_or("", |name| name.db).to_owned();
+    let name = plan.snapshot.db_name(db);
+    let instance = name.map_or("", |name| name.suffix).trim_start_matches('.').to_owned();
+    let name = name.map_or("", |name| name.db).to_owned();
     let (left, unread) = match live {
         LiveDesigns::Known(live) => (left(plan, db, designs, live, now), None),
         LiveDesigns::Unread(why) => (Vec::new(), Some(why.clone())),
@@ -153,7 +163,7 @@ pub fn rehearse(
     let built: Vec<&Preflight> =
         documents.iter().map(|it| &it.cost).filter(|cost| cost.kind.builds()).collect();
     let (steps, together) = (best_steps(&built), together(&built));
-    Rehearsal { db: name, left, unread, steps, together, documents }
+    Rehearsal { db: name, instance, left, unread, steps, together, documents }
 }
 
 fn change(cost: &Preflight, designs: &[DesignDocument]) -> Change {

@@ -13,7 +13,7 @@ pub(in crate::serve) enum Predicted {
     /// For one document.
     Document(Box<Preflight>),
     /// For several.
-    Deployment(Rehearsal),
+    Deployment(Box<Rehearsal>),
 }
 
 /// The page at `/preflight`: `given` are the parameters, and `answer` is the prediction or the reason

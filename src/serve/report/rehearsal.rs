@@ -125,6 +125,9 @@ pub struct Rehearsal {
     pub says: String,
     /// The database.
     pub db: String,
+    /// The suffix of its files, which tells it from another one of the same name.
+    #[serde(default)]
+    pub instance: String,
     /// The documents of the deployment.
     pub documents: Vec<RehearsedDocument>,
     /// Live documents that the deployment does not have. They stay unless somebody deletes them.
@@ -147,6 +150,9 @@ pub struct RehearsedDocument {
     /// What the deployment does to it.
     #[schemars(with = "vocabulary::DeploymentChange")]
     pub change: Word,
+    /// The revision that the database has; null if it has none, or if that is unknown.
+    #[serde(default)]
+    pub present_rev: Option<String>,
     /// What it costs by itself, as `/api/v1/preflight` has it.
     pub cost: Preflight,
 }
@@ -179,6 +185,7 @@ impl Rehearsal {
     pub fn of(found: &Found) -> Self {
         let document = |it: &Rehearsed| RehearsedDocument {
             change: it.change.label().into(),
+            present_rev: it.present_rev.clone(),
             cost: Preflight::of(&it.cost),
         };
         let step = |it: &FoundStep| RehearsalStep {
@@ -194,6 +201,7 @@ impl Rehearsal {
         let mut answer = Self {
             says: String::new(),
             db: found.db.clone(),
+            instance: found.instance.clone(),
             documents: found.documents.iter().map(document).collect(),
             left: found.left.iter().map(left).collect(),
             steps: found.steps.iter().map(step).collect(),

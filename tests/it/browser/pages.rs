@@ -37,6 +37,7 @@ async fn pages(served: &Served) -> Vec<(&'static str, String)> {
         ("cleanup", format!("target?id={}", encoded(&find("cleanup")))),
         ("database", of("database?name=orders%2F2024%2Bx")),
         ("database-long", format!("database?name={}", encoded(longest))),
+        ("indexes", of("indexes")),
         ("queue", of("queue")),
         ("jobs", of("jobs")),
         ("events", of("events")),

@@ -8,8 +8,11 @@ use std::sync::Arc;
 /// CouchDB's status for a request that it works on, or already did.
 const ACCEPTED: u16 = 202;
 
-/// CouchDB's status for an answered query.
+/// CouchDB's status for an answered query, and for a deletion that a majority of copies has.
 const ANSWERED: u16 = 200;
+
+/// CouchDB's status for a document that a majority of copies has.
+const CREATED: u16 = 201;
 
 /// The outcome of a request that starts work.
 #[derive(Clone, Debug)]
@@ -52,8 +55,24 @@ impl Client {
         self.write(Route::BuildView { db, ddoc, view }, ServerChoice::Any).await
     }
 
+    /// Saves a design document. Accepted only if a majority of copies has it.
+    pub async fn put_design(&self, db: &str, ddoc: &str, body: &str) -> WriteOutcome {
+        self.write(Route::PutDesign { db, ddoc, body }, ServerChoice::Any).await
+    }
+
+    /// Deletes this revision of a design document. Accepted only if a majority of copies knows.
+    pub async fn delete_design(&self, db: &str, ddoc: &str, rev: &str) -> WriteOutcome {
+        self.write(Route::DeleteDesign { db, ddoc, rev }, ServerChoice::Any).await
+    }
+
     pub(super) async fn write(&self, route: Route<'_>, target: ServerChoice<'_>) -> WriteOutcome {
-        let due = if route.starts_work() { ACCEPTED } else { ANSWERED };
+        let due = if matches!(route, Route::PutDesign { .. }) {
+            CREATED
+        } else if route.starts_work() {
+            ACCEPTED
+        } else {
+            ANSWERED
+        };
         match self.sent_once(route, target).await {
             Ok((status, _)) if status == due => WriteOutcome::Accepted,
             Ok((status, asked)) => {

@@ -123,6 +123,11 @@ impl Path {
     pub(super) fn value(mut self, name: &'static str, text: &str) -> Self {
         // Writing to a String cannot fail.
         let _written = write!(self.0, "&{name}=");
+        self.encoded(text)
+    }
+
+    /// Adds a text to the value that a query ends with.
+    pub(super) fn encoded(mut self, text: &str) -> Self {
         self.0.extend(encode_part(text));
         self
     }

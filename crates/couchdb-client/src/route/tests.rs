@@ -54,6 +54,8 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::BuildSearch { engine: Engine::Nouveau, db, ddoc, index: db },
         Route::SetConfig { node, section: db, key: "k", value: "v" },
         Route::ResetConfig { node, section: db, key: "k" },
+        Route::PutDesign { db, ddoc, body: "{}" },
+        Route::DeleteDesign { db, ddoc, rev: "1-a" },
         Route::Config { node, section: None },
     ]
 }
@@ -119,6 +121,8 @@ fn paths_are_those_couchdb_answers() {
             &format!("/{encoded}/_design/x%2Fy/_nouveau/{encoded}?q=*:*&limit=1"),
             &format!("/_node/couchdb@a/_config/{encoded}/k"),
             &format!("/_node/couchdb@a/_config/{encoded}/k"),
+            &format!("/{encoded}/_design/x%2Fy"),
+            &format!("/{encoded}/_design/x%2Fy?rev=1-a"),
             "/_node/couchdb@a/_config",
         ]
     );
@@ -150,6 +154,9 @@ fn refuses_dots_and_empty_names() {
             (Route::NodeCompactView { node: "n", shard: "s", ddoc: &ddoc }, &ddoc),
             (Route::CompactView { db: "app", ddoc: &ddoc }, &ddoc),
             (Route::ViewCleanup { db: name }, name),
+            // These would save over, or delete, a database.
+            (Route::PutDesign { db: "app", ddoc: &ddoc, body: "{}" }, &ddoc),
+            (Route::DeleteDesign { db: "app", ddoc: &ddoc, rev: "1-a" }, &ddoc),
             (Route::BuildView { db: "app", ddoc: "_design/x", view: name }, name),
             (build(name), name),
             (Route::SetConfig { node: "n", section: name, key: "k", value: "v" }, name),

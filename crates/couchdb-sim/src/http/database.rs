@@ -7,7 +7,7 @@ use super::{
 use crate::{
     cluster::Inner,
     config::{Design, legal_name},
-    design::{document, reduces, revision},
+    design::{document, reduces, rev_of, saved_over},
     growth::mix,
     world::{DatabaseInfo, LookupError},
 };
@@ -86,6 +86,9 @@ fn own(inner: &mut Inner, ask: &ParsedRequest, db: &str, rest: &[&str]) -> Answe
             let answer = if post { start(inner, ask, db, rest) } else { wrong_method("POST") };
             answer.closing(close)
         }
+        ["_design", ddoc] if [Method::PUT, Method::DELETE].contains(&ask.method) => {
+            change_design(inner, ask, db, ddoc)
+        }
         _ if !get => wrong_method("GET,HEAD"),
         [] => inner
             .world
@@ -102,6 +105,41 @@ fn own(inner: &mut Inner, ask: &ParsedRequest, db: &str, rest: &[&str]) -> Answe
         ["_design", ddoc, "_view", view] => view_rows(inner, ask, db, ddoc, view),
         _ => not_found("missing"),
     }
+}
+
+/// Saves or deletes a design document over the revision that the request names.
+fn change_design(inner: &mut Inner, ask: &ParsedRequest, db: &str, ddoc: &str) -> Answer {
+    if !ask.login.is_admin() {
+        return error(403, "forbidden", "You are not a db or server admin.");
+    }
+    let body = match ask.method {
+        Method::PUT => match serde_json::from_slice::<Value>(&ask.body) {
+            Ok(Value::Object(body)) => Some(body),
+            Ok(_) => return error(400, "bad_request", "Document must be a JSON object"),
+            Err(_) => return error(400, "bad_request", "invalid UTF-8 JSON"),
+        },
+        _ => None,
+    };
+    let designs = inner.world.description(db).map_or(&[][..], |like| &like.designs);
+    let old = designs.iter().find(|design| design.name == ddoc);
+    if old.is_none() && body.is_none() {
+        return not_found("deleted");
+    }
+    let in_body = body.as_ref().and_then(|it| it.get("_rev")?.as_str());
+    if ask.param("rev").or(in_body) != old.map(rev_of).as_deref() {
+        return error(409, "conflict", "Document update conflict.");
+    }
+    let at = u64::try_from(inner.world.now().as_micros()).unwrap_or(u64::MAX);
+    let status = if body.is_some() { 201 } else { 200 };
+    let (design, rev) = match body {
+        Some(body) => {
+            let (design, rev) = saved_over(old, ddoc, body, at);
+            (Some(design), rev)
+        }
+        None => (None, format!("9-{:032x}", mix(at, 3))),
+    };
+    inner.world.change_design(db, ddoc, design);
+    json(status, &value!({"ok": true, "id": format!("_design/{ddoc}"), "rev": rev}))
 }
 
 fn start(inner: &mut Inner, ask: &ParsedRequest, db: &str, rest: &[&str]) -> Answer {
@@ -153,8 +191,7 @@ fn design_docs(inner: &Inner, ask: &ParsedRequest, db: &str) -> Answer {
     let rows: Vec<Value> = page
         .of(named, |(_, id)| id)
         .map(|(design, id)| {
-            let rev = revision(&id);
-            let mut row = value!({"id": id, "key": id, "value": {"rev": rev}});
+            let mut row = value!({"id": id, "key": id, "value": {"rev": rev_of(design)}});
             if let Some(row) = row.as_object_mut().filter(|_| ask.is_true("include_docs")) {
                 row.insert("doc".to_owned(), document(design).into());
             }

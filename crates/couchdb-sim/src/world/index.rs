@@ -28,6 +28,9 @@ pub(super) enum BuildState {
 pub(super) fn view_place(description: &Database, name: &str) -> Option<usize> {
     let named = description.designs.iter().find(|design| design.name == name)?;
     description.designs.iter().position(|design| {
+        if design.saved.is_some() || named.saved.is_some() {
+            return signature_of(design) == signature_of(named);
+        }
         (&design.language, &design.views, design.reduces)
             == (&named.language, &named.views, named.reduces)
     })
@@ -162,13 +165,21 @@ impl World {
     /// Adds a design document, or replaces the one of the same name. An index without any design
     /// document remains on disk as a stale file.
     pub fn put_design(&mut self, db: &str, design: Design) {
+        let name = design.name.clone();
+        self.change_design(db, &name, Some(design));
+    }
+
+    /// Adds, replaces or deletes a design document.
+    pub(crate) fn change_design(&mut self, db: &str, name: &str, design: Option<Design>) {
         // All members of a fleet share their design documents.
         let Some(db @ Db::Named(_)) = self.catalog.find(db) else { return };
         let old = self.catalog.description(db).designs.clone();
         let mut new = old.clone();
-        match new.iter_mut().find(|known| known.name == design.name) {
-            Some(known) => *known = design,
-            None => new.push(design),
+        let place = new.iter().position(|known| known.name == name);
+        match (place, design) {
+            (Some(place), Some(design)) => new[place] = design,
+            (Some(place), None) => drop(new.remove(place)),
+            (None, design) => new.extend(design),
         }
         for file in self.copies_of(db) {
             self.replace_indexes(file, &old, &new);

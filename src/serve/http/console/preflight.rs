@@ -34,7 +34,7 @@ pub(super) async fn ask(
             let answer = match deployment(&given) {
                 Some(question) => {
                     let answer = preflight::rehearse(&state, &turn, || Ok(question)).await;
-                    answer.map(console::Predicted::Deployment)
+                    answer.map(|answer| console::Predicted::Deployment(Box::new(answer)))
                 }
                 None => {
                     let asked = given.clone();

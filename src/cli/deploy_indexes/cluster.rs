@@ -1,0 +1,313 @@
+//! What CouchDB and the service say of a deployment, and the requests that carry it out.
+
+use super::{
+    next::{Facts, IndexState, Live, Next},
+    plan::{DeploymentPlan, Memory, PlannedStep},
+};
+use crate::{
+    cli::{CommandError, orders, service_client::ServiceClient},
+    model::records::JobResult,
+    serve::report::{
+        Outcomes, Planned, Rehearsal, RehearsalQuestion, Status,
+        orders::{CompactOrder, OrderRequest, RescanOrder},
+    },
+    sources::{couchdb::describe, present_design::read_designs},
+    text::Label as _,
+};
+use couchdb_client::{Cache, Client, ErrorKind, WriteOutcome, wire::ActiveTask};
+use couchdb_names::ShardName;
+use futures::future::join_all;
+use serde_json::value::RawValue;
+use std::{collections::BTreeSet, time::Duration};
+use tokio::time::Instant;
+
+/// How long after the request for a build every copy that has something to read shows an indexer.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// How often a build is requested again, for copies whose node did not hear of it.
+const REQUEST_AGAIN: Duration = Duration::from_secs(60);
+
+/// How often a compaction is ordered again that has not ended: an order may have expired. A new one
+/// replaces it.
+const ORDER_AGAIN: Duration = Duration::from_secs(600);
+
+/// The cluster and the service.
+pub(super) struct Cluster {
+    pub(super) client: Client,
+    pub(super) service: ServiceClient,
+    pub(super) plan: DeploymentPlan,
+    /// When the build of which document was requested last.
+    pub(super) requested: Option<(String, Instant)>,
+    /// The compaction of which document was ordered last, and when.
+    pub(super) ordered: Option<(String, Instant)>,
+}
+
+impl Cluster {
+    /// The live documents, and which database it is.
+    ///
+    /// # Errors
+    /// What to do instead, if they cannot be read: wait, or stop if waiting does not help.
+    pub(super) async fn read(&self) -> Result<Facts, Next> {
+        let db = &self.plan.db;
+        let info = self.client.database(db).await.map_err(|why| match why.kind() {
+            ErrorKind::Login | ErrorKind::Forbidden | ErrorKind::NotFound => {
+                Next::Stop(format!("cannot read the database {db}: {}", describe(&why)))
+            }
+            ErrorKind::Timeout
+            | ErrorKind::Connect
+            | ErrorKind::Tls
+            | ErrorKind::Status
+            | ErrorKind::NodeDown
+            | ErrorKind::Proxy
+            | ErrorKind::TooLarge
+            | ErrorKind::Malformed
+            | ErrorKind::Redirect
+            | ErrorKind::Unaddressable
+            | ErrorKind::NoOwnAddress
+            | ErrorKind::UnknownNode
+            | ErrorKind::Stopped => Next::Wait(describe(&why)),
+        })?;
+        let mut facts = Facts {
+            instance: info.instance_start_time.unwrap_or_default(),
+            docs: info.doc_count,
+            ..Facts::default()
+        };
+        for text in read_designs(&self.client, db).await.map_err(Next::Wait)? {
+            #[derive(serde::Deserialize)]
+            struct Ids {
+                _id: String,
+                _rev: String,
+            }
+            // What CouchDB shows without id and revision is no document.
+            if let Ok(Ids { _id: id, _rev: rev }) = serde_json::from_str(&text) {
+                facts.live.insert(id, Live { rev, text });
+            }
+        }
+        Ok(facts)
+    }
+
+    /// Why the service would start nothing now; none if it would.
+    ///
+    /// # Errors
+    /// If it does not answer, or does not enforce.
+    pub(super) async fn held(&self) -> Result<Option<String>, CommandError> {
+        let status: Status = self.service.get("/api/v1/status", &[]).await?;
+        if status.mode != "enforce" {
+            return Err(CommandError::failed(format!(
+                "the recliner at {} runs in {} mode; indexes are only deployed in enforce mode (mode: enforce)",
+                self.service.name(),
+                status.mode
+            )));
+        }
+        self.closed_gate(&status).await
+    }
+
+    /// What is free today, less what running compactions may still write, and how many documents there are.
+    pub(super) async fn read_room(
+        &self,
+        facts: &mut Facts,
+        step: &PlannedStep,
+    ) -> Result<(), CommandError> {
+        let body = self.plan.document(&step.design).map(|it| it.body.clone());
+        let designs: Vec<Box<RawValue>> = body.into_iter().collect();
+        let question = RehearsalQuestion { db: self.plan.db.clone(), designs };
+        let today: Rehearsal = self.service.post("/api/v1/rehearsal", &question).await?;
+        if let Some(document) = today.documents.into_iter().next() {
+            facts.room = document.cost.nodes;
+            facts.docs = document.cost.docs.or(facts.docs);
+        }
+        Ok(())
+    }
+
+    async fn closed_gate(&self, status: &Status) -> Result<Option<String>, CommandError> {
+        if let Some(why) = status.problem.as_ref().or(status.journal_problem.as_ref()) {
+            return Ok(Some(why.clone()));
+        }
+        if !status.ready {
+            return Ok(Some("the service has not read the cluster yet".to_owned()));
+        }
+        let plan: Planned = self.service.get("/api/v1/plan", &[("limit", "0")]).await?;
+        let nodes = self.nodes().await.unwrap_or_default();
+        let is_here = |node: &str| node == "_cluster" || nodes.contains(node);
+        let suspended = plan
+            .suspensions
+            .iter()
+            .find(|it| it.scope == "all" || it.scope.strip_prefix("node:").is_some_and(is_here));
+        if let Some(suspension) = suspended {
+            return Ok(Some(suspension.says.clone()));
+        }
+        let gate = plan.gates.iter().find(|gate| is_here(&gate.node));
+        Ok(gate.map(|gate| {
+            let why =
+                gate.says.clone().unwrap_or_else(|| format!("the gate {} is closed", gate.gate));
+            format!("{}: {why}", gate.node)
+        }))
+    }
+
+    /// The nodes with a copy of the database.
+    async fn nodes(&self) -> Result<BTreeSet<String>, String> {
+        let shards =
+            self.client.db_shards(&self.plan.db).await.map_err(|why| describe(&why))?.shards;
+        Ok(shards.into_values().flatten().collect())
+    }
+
+    /// How far the index of a staging document is.
+    pub(super) async fn index(&self, id: &str, memory: &Memory) -> IndexState {
+        match self.read_index(id).await {
+            Ok(mut index) => {
+                let since = self.requested.as_ref().filter(|(of, _)| of == id);
+                index.is_settled = since.is_some_and(|(_, at)| at.elapsed() >= SETTLE);
+                let is_young =
+                    |(of, at): &(String, Instant)| of == id && at.elapsed() < ORDER_AGAIN;
+                index.is_ordered = self.ordered.as_ref().is_some_and(is_young);
+                if let Some(ordered) = memory.ordered.get(id) {
+                    match self.outcome(id, ordered).await {
+                        Ok(outcome) => index.outcome = outcome,
+                        Err(why) => index.unknown = Some(why),
+                    }
+                }
+                index
+            }
+            Err(why) => IndexState { unknown: Some(why), ..IndexState::default() },
+        }
+    }
+
+    async fn read_index(&self, id: &str) -> Result<IndexState, String> {
+        let (client, db) = (&self.client, &self.plan.db);
+        let info = client.view_info(db, id).await.map_err(|why| describe(&why))?.view_index;
+        let unknown = || format!("CouchDB does not say how far {id} is built");
+        let mut index = IndexState {
+            seq: info.update_seq.ok_or_else(unknown)?,
+            pending: info.updates_pending.and_then(|it| it.total).ok_or_else(unknown)?,
+            is_compacting: info.compact_running == Some(true),
+            ..IndexState::default()
+        };
+        index.parts.extend(info.sizes.file.zip(info.sizes.active));
+        let nodes = self.nodes().await?;
+        let read = join_all(nodes.iter().map(async |node| self.read_node(node, id).await)).await;
+        for (node, read) in nodes.iter().zip(read) {
+            let (tasks, copies) = read.map_err(|why| {
+                format!("whether its copies on {node} are built is unknown: {why}")
+            })?;
+            for task in tasks {
+                index.is_compacting |= task.kind.as_deref() == Some("view_compaction");
+                if task.kind.as_deref() == Some("indexer") {
+                    let left = task.total_changes.unwrap_or(u64::MAX);
+                    index.indexing =
+                        index.indexing.max(left - task.changes_done.unwrap_or(0).min(left));
+                    index.indexers += 1;
+                }
+            }
+            for copy in copies {
+                index.pending = index.pending.max(copy.pending_updates.unwrap_or(u64::MAX));
+                index.parts.extend(copy.sizes.file.zip(copy.sizes.active));
+                index.is_compacting |= copy.compact_running == Some(true);
+            }
+        }
+        Ok(index)
+    }
+
+    /// The tasks of an index on one node, and the copies there that CouchDB shows: those of the range
+    /// that has the document.
+    async fn read_node(
+        &self,
+        node: &str,
+        id: &str,
+    ) -> Result<(Vec<ActiveTask>, Vec<couchdb_client::wire::ViewIndex>), String> {
+        let (client, db) = (&self.client, &*self.plan.db);
+        let mut tasks = client.active_tasks(node).await.map_err(|why| describe(&why))?;
+        let instance = format!(".{}", self.plan.instance);
+        let is_here = |shard: &str| {
+            ShardName::split(shard).is_some_and(|it| it.db == db && it.suffix == instance)
+        };
+        tasks.retain(|task| {
+            task.design_document.as_deref() == Some(id)
+                && task.database.as_deref().is_some_and(is_here)
+        });
+        let mut copies = Vec::new();
+        for (range, nodes) in client.db_shards(db).await.map_err(|why| describe(&why))?.shards {
+            if !nodes.iter().any(|it| it == node) {
+                continue;
+            }
+            let shard = format!("shards/{range}/{db}{instance}");
+            match client.shard_view_info(node, &shard, id, Cache::Warm).await {
+                Ok(info) => copies.push(info.view_index),
+                Err(why) if why.kind() == ErrorKind::NotFound => {}
+                Err(why) => return Err(describe(&why)),
+            }
+        }
+        Ok((tasks, copies))
+    }
+
+    /// How the compaction ended that was ordered at this time; none if it has not.
+    async fn outcome(&self, id: &str, ordered: &str) -> Result<Option<Result<(), String>>, String> {
+        let target = format!("{}/{id}", self.plan.db);
+        let query = [("target", &*target), ("since", ordered), ("limit", "50")];
+        let ended: Result<Outcomes, _> = self.service.get("/api/v1/history", &query).await;
+        let ended = ended.map_err(|why| why.why)?.outcomes;
+        let newest = ended.into_iter().next();
+        Ok(newest.map(|it| match JobResult::from_label(&it.result) {
+            Some(JobResult::Failed | JobResult::Lost) | None => {
+                Err(it.why.unwrap_or_else(|| it.result.into_owned()))
+            }
+            Some(
+                JobResult::Freed
+                | JobResult::NothingFreed
+                | JobResult::Grew
+                | JobResult::Unmeasured,
+            ) => Ok(()),
+        }))
+    }
+
+    /// Whether CouchDB shows the same signature for the indexes of two documents.
+    pub(super) async fn share_index(&self, one: &str, other: &str) -> Result<bool, String> {
+        let read = async |id: &str| {
+            let info = self.client.view_info(&self.plan.db, id).await;
+            let signature = info.map_err(|why| describe(&why))?.view_index.signature;
+            signature.ok_or_else(|| format!("CouchDB shows no signature of {id}"))
+        };
+        Ok(read(one).await? == read(other).await?)
+    }
+
+    /// Has every copy built.
+    pub(super) async fn build(&mut self, id: &str, view: &str) -> Result<(), String> {
+        let recent = |(of, at): &(String, Instant)| of == id && at.elapsed() < REQUEST_AGAIN;
+        if self.requested.as_ref().is_some_and(recent) {
+            return Ok(());
+        }
+        sent(self.client.build_view(&self.plan.db, id, view).await)?;
+        self.requested = Some((id.to_owned(), Instant::now()));
+        Ok(())
+    }
+
+    /// Orders the compaction of an index from the service.
+    pub(super) async fn compact(&mut self, id: &str) -> Result<(), CommandError> {
+        let target = format!("{}/{id}", self.plan.db);
+        let order = OrderRequest::Compact(CompactOrder { target, force: true });
+        orders::send(&self.service, &order).await?;
+        self.ordered = Some((id.to_owned(), Instant::now()));
+        Ok(())
+    }
+
+    /// Lets the service see what is new.
+    pub(super) async fn rescan(&self) -> Result<(), CommandError> {
+        orders::send(&self.service, &OrderRequest::Rescan(RescanOrder {})).await.map(drop)
+    }
+
+    pub(super) async fn put(&self, id: &str, body: &str) -> Result<(), String> {
+        sent(self.client.put_design(&self.plan.db, id, body).await)
+    }
+
+    pub(super) async fn delete(&self, id: &str, rev: &str) -> Result<(), String> {
+        sent(self.client.delete_design(&self.plan.db, id, rev).await)
+    }
+}
+
+fn sent(outcome: WriteOutcome) -> Result<(), String> {
+    match outcome {
+        WriteOutcome::Accepted => Ok(()),
+        WriteOutcome::Refused(why) | WriteOutcome::NotSent(why) | WriteOutcome::Unknown(why) => {
+            Err(describe(&why))
+        }
+    }
+}

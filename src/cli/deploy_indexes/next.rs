@@ -1,0 +1,404 @@
+//! What to do next. Pure: a function of the plan, what is remembered, and what the cluster shows.
+//!
+//! The cluster itself says how far a deployment is, so a command that was killed at any request goes
+//! on from there: a document is there or not, an index is built or not, a request that changes
+//! something names the revision that it replaces.
+
+use super::plan::{
+    DeploymentPlan, Memory, PlannedDocument, PlannedStep, fields, index_of, is_same, with_id,
+};
+use crate::{
+    model::rounding::to_bytes,
+    serve::report::{PreflightNode, SpreadLine},
+    text::size::format_size_short,
+};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+/// An index that wastes less than this is not compacted.
+const NEGLIGIBLE_WASTE: u64 = 1 << 20;
+
+/// The changes by which an index that is written to may lag: those that ken still counts as one
+/// incremental update (`[ken] max_incremental_updates`), and at most this share of all.
+const MAX_LAG: u64 = 1_000;
+const MAX_LAG_SHARE: u64 = 100;
+
+/// A live design document.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    pub(super) rev: String,
+    pub(super) text: String,
+}
+
+/// The state of an index. What is unknown is a reason to wait.
+#[derive(Clone, Debug, Default)]
+pub(super) struct IndexState {
+    /// Why something of it is unknown.
+    pub(super) unknown: Option<String>,
+    /// Changes that no copy may miss, and those that the worst copy misses.
+    pub(super) seq: u64,
+    pub(super) pending: u64,
+    /// Changes that indexers still have to read.
+    pub(super) indexing: u64,
+    pub(super) indexers: usize,
+    /// Whether a build was requested, and time enough passed for each copy to show an indexer.
+    pub(super) is_settled: bool,
+    pub(super) is_compacting: bool,
+    /// Whether this command ordered its compaction, and the order is young enough to be carried out.
+    pub(super) is_ordered: bool,
+    /// The sizes of each part that is known: the file, and what in it is in use.
+    pub(super) parts: Vec<(u64, u64)>,
+    /// How the compaction ended that was ordered: none if it has not.
+    pub(super) outcome: Option<Result<(), String>>,
+}
+
+impl IndexState {
+    fn is_built(&self) -> bool {
+        let most = MAX_LAG.min(self.seq / MAX_LAG_SHARE);
+        self.is_settled && self.pending <= most && self.indexing <= most
+    }
+
+    /// Whether a compaction would free little.
+    fn is_lean(&self) -> bool {
+        let is_lean = |(file, active): &(u64, u64)| {
+            *file <= active.saturating_add(active / 4).saturating_add(NEGLIGIBLE_WASTE)
+        };
+        !self.parts.is_empty() && self.parts.iter().all(is_lean)
+    }
+}
+
+/// What is known at one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// The suffix of the database's files.
+    pub(super) instance: String,
+    pub(super) live: BTreeMap<String, Live>,
+    /// The index of the present step's staging document.
+    pub(super) index: IndexState,
+    /// The free space of the database's nodes, and its documents.
+    pub(super) room: Vec<PreflightNode>,
+    pub(super) docs: Option<u64>,
+}
+
+/// What the person wants.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) swap: bool,
+    pub(super) back_out: bool,
+    pub(super) may_not_fit: bool,
+}
+
+/// The next action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Save a document; it has the revision that it replaces, if any.
+    Put { id: String, body: String },
+    /// Delete this revision of a document.
+    Delete { id: String, rev: String },
+    /// Have every copy built.
+    Build { id: String },
+    /// Order the compaction.
+    Compact { id: String },
+    /// Remember that the index is compacted.
+    Compacted { id: String },
+    /// Look again later, for this reason.
+    Wait(String),
+    /// Stop: somebody else has to decide.
+    Stop(String),
+    /// All indexes are ready, and the documents are not swapped.
+    Ready,
+    /// There is nothing left to do.
+    Done,
+}
+
+/// How a document of the plan is, compared with the live one.
+enum Real {
+    Before,
+    Deployed,
+    Foreign(String),
+}
+
+fn real(plan: &DeploymentPlan, facts: &Facts, id: &str) -> Real {
+    let Some(document) = plan.document(id) else { return Real::Foreign("unknown".to_owned()) };
+    let live = facts.live.get(id);
+    if live.is_some_and(|live| is_same(&live.text, document.body.get())) {
+        return Real::Deployed;
+    }
+    let rev = live.map(|live| live.rev.as_str());
+    if rev == document.rev.as_deref() {
+        return Real::Before;
+    }
+    let says = |rev: Option<&str>| rev.unwrap_or("none").to_owned();
+    Real::Foreign(format!(
+        "{id} was changed since the rehearsal: its revision is {}, and was {}. Rehearse again, or put it back.",
+        says(rev),
+        says(document.rev.as_deref())
+    ))
+}
+
+/// Whether the database is that of the rehearsal.
+fn check_database(plan: &DeploymentPlan, facts: &Facts) -> Option<Next> {
+    (facts.instance != plan.instance).then(|| {
+        Next::Stop(format!(
+            "{} was deleted and created again since the rehearsal (it was {}, and is {}). Rehearse again.",
+            plan.db, plan.instance, facts.instance
+        ))
+    })
+}
+
+/// The first step whose index is not ready.
+pub(super) fn present_step<'a>(
+    plan: &'a DeploymentPlan,
+    memory: &Memory,
+    facts: &Facts,
+) -> Option<&'a PlannedStep> {
+    plan.steps.iter().find(|step| {
+        let is_ready = facts.live.contains_key(&step.staging())
+            && memory.compacted.contains_key(&step.staging());
+        !is_ready && !matches!(real(plan, facts, &step.design), Real::Deployed)
+    })
+}
+
+/// What to do next.
+pub(super) fn next(plan: &DeploymentPlan, memory: &Memory, facts: &Facts, wanted: Wanted) -> Next {
+    if wanted.back_out {
+        return next_back(plan, memory, facts);
+    }
+    if let Some(stop) = check_database(plan, facts) {
+        return stop;
+    }
+    for document in &plan.documents {
+        if let Real::Foreign(why) = real(plan, facts, &document.id) {
+            return Next::Stop(why);
+        }
+    }
+    for step in &plan.steps {
+        if let Some(stop) = foreign_staging(plan, facts, step) {
+            return stop;
+        }
+    }
+    if let Some(step) = present_step(plan, memory, facts) {
+        return of_step(plan, facts, step, wanted);
+    }
+    let waits = plan.documents.iter().find(|it| matches!(real(plan, facts, &it.id), Real::Before));
+    match waits {
+        Some(_) if !wanted.swap => Next::Ready,
+        Some(document) => {
+            let live = facts.live.get(&document.id);
+            let mut fields = fields(document.body.get());
+            // A document without attachments would delete those that the live one has.
+            if let Some(kept) = live.and_then(|it| self::fields(&it.text).remove("_attachments")) {
+                fields.entry("_attachments".to_owned()).or_insert(kept);
+            }
+            let rev = live.map(|it| &*it.rev);
+            Next::Put { id: document.id.clone(), body: with_id(fields, &document.id, rev) }
+        }
+        None => delete_staging(plan, facts).unwrap_or(Next::Done),
+    }
+}
+
+/// Keeps the documents before the first change, for the way back.
+pub(super) fn remember_before(plan: &DeploymentPlan, memory: &mut Memory, facts: &Facts) {
+    if !memory.before.is_empty() {
+        return;
+    }
+    for PlannedDocument { id, .. } in &plan.documents {
+        let live = facts.live.get(id).map(|it| RawValue::from_string(it.text.clone()));
+        memory.before.insert(id.clone(), live.and_then(Result::ok));
+    }
+}
+
+/// The document of the plan that takes over the index of this staging document.
+pub(super) fn heir<'a>(plan: &'a DeploymentPlan, staging: &str) -> Option<&'a str> {
+    plan.steps.iter().find(|step| step.staging() == staging).map(|step| &*step.design)
+}
+
+/// Whether an accepted request is visible: copies of a document may be read that do not have it yet.
+pub(super) fn is_visible(sent: &Next, facts: &Facts) -> bool {
+    match sent {
+        Next::Put { id, body } => facts.live.get(id).is_some_and(|live| is_same(&live.text, body)),
+        Next::Delete { id, rev } => facts.live.get(id).is_none_or(|live| live.rev != *rev),
+        Next::Build { .. }
+        | Next::Compact { .. }
+        | Next::Compacted { .. }
+        | Next::Wait(_)
+        | Next::Stop(_)
+        | Next::Ready
+        | Next::Done => true,
+    }
+}
+
+/// Whether the service must permit an action: one after which CouchDB may build an index.
+pub(super) fn may_build(next: &Next, facts: &Facts, wanted: Wanted) -> bool {
+    match next {
+        Next::Build { .. } => true,
+        Next::Put { .. } if !wanted.back_out => true,
+        // What another live document has is built already.
+        Next::Put { body, .. } => index_of(body).is_some_and(|index| {
+            !facts.live.values().any(|live| index_of(&live.text) == Some(index))
+        }),
+        // The service itself decides on compactions.
+        Next::Compact { .. }
+        | Next::Delete { .. }
+        | Next::Compacted { .. }
+        | Next::Wait(_)
+        | Next::Stop(_)
+        | Next::Ready
+        | Next::Done => false,
+    }
+}
+
+fn foreign_staging(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep) -> Option<Next> {
+    let id = step.staging();
+    let live = facts.live.get(&id)?;
+    let is_ours = plan.staging(step).is_some_and(|ours| is_same(&live.text, &ours));
+    (!is_ours).then(|| {
+        Next::Stop(format!(
+            "{id} exists with other content, so it is not used to build {}. Rename or delete it if nobody needs it.",
+            step.design
+        ))
+    })
+}
+
+fn delete_staging(plan: &DeploymentPlan, facts: &Facts) -> Option<Next> {
+    plan.steps.iter().find_map(|step| {
+        let id = step.staging();
+        let rev = facts.live.get(&id)?.rev.clone();
+        Some(Next::Delete { id, rev })
+    })
+}
+
+fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wanted) -> Next {
+    let (id, index) = (step.staging(), &facts.index);
+    if !facts.live.contains_key(&id) {
+        if let Some(why) = lacks_room(step, facts, wanted) {
+            return Next::Stop(why);
+        }
+        return match plan.staging(step) {
+            Some(body) => Next::Put { id, body },
+            None => Next::Stop(format!("the plan does not have {}", step.design)),
+        };
+    }
+    if let Some(why) = &index.unknown {
+        return Next::Wait(format!("{id}: {why}"));
+    }
+    if !index.is_built() {
+        let left = index.pending.max(index.indexing);
+        return match index.indexers {
+            0 if !index.is_settled || left == 0 => Next::Build { id },
+            0 => Next::Wait(format!("{id}: {left} changes are missing and no indexer runs")),
+            indexers => {
+                Next::Wait(format!("{id}: {indexers} indexers have {left} changes to read"))
+            }
+        };
+    }
+    if index.is_compacting {
+        return Next::Wait(format!("{id} is built and being compacted"));
+    }
+    match &index.outcome {
+        _ if index.is_lean() => Next::Compacted { id },
+        Some(Ok(())) => Next::Compacted { id },
+        Some(Err(why)) if index.is_ordered => Next::Stop(format!(
+            "the compaction of {id} failed: {why}. Repeat the command when that is put right."
+        )),
+        None if index.is_ordered => Next::Wait(format!(
+            "{id} is built; its compaction starts when the service's limits permit"
+        )),
+        Some(Err(_)) | None => Next::Compact { id },
+    }
+}
+
+/// Why a step is not begun; none if its need, for the documents of today, is below what is free.
+fn lacks_room(step: &PlannedStep, facts: &Facts, wanted: Wanted) -> Option<String> {
+    let grown = match (step.docs, facts.docs) {
+        (Some(then), Some(now)) if then > 0 => now as f64 / then as f64,
+        _ => 1.0,
+    };
+    let scaled = |bytes: u64| to_bytes(bytes as f64 * grown);
+    // Nodes that share a volume need its space together.
+    let mut volumes: BTreeMap<&str, Need<'_>> = BTreeMap::new();
+    for need in &step.nodes {
+        let today = facts.room.iter().find(|it| it.node == need.node);
+        let known = today.and_then(|it| Some((it.volume.as_deref()?, it.free_bytes?)));
+        let Some(((volume, free), SpreadLine { low, high, .. })) = known.zip(need.peak_bytes)
+        else {
+            if wanted.may_not_fit {
+                continue;
+            }
+            return Some(format!(
+                "Whether {} fits on {} is unknown: set headroom.volumes of the service, or repeat with --may-not-fit.",
+                step.design, need.node
+            ));
+        };
+        let sum = volumes.entry(volume).or_default();
+        sum.nodes.push(&need.node);
+        (sum.low, sum.high, sum.free) = (sum.low + scaled(low), sum.high + scaled(high), free);
+    }
+    let does_not = volumes.iter().find(|(_, it)| it.low > it.free);
+    let may_not = || volumes.iter().find(|(_, it)| it.high > it.free && !wanted.may_not_fit);
+    let (verb, (volume, need)) = match does_not {
+        Some(found) => ("does not fit", found),
+        None => ("may not fit", may_not()?),
+    };
+    let missing = if verb == "may not fit" { need.high } else { need.low } - need.free;
+    let size = format_size_short;
+    Some(format!(
+        "{} {verb}: it needs {} to {} on volume {volume} of {}, where {} are free; {} are missing ({missing} bytes). Make room{}.",
+        step.design,
+        size(need.low),
+        size(need.high),
+        need.nodes.join(", "),
+        size(need.free),
+        size(missing),
+        if verb == "may not fit" { ", or repeat with --may-not-fit" } else { "" },
+    ))
+}
+
+/// What a step needs on one volume.
+#[derive(Debug, Default)]
+struct Need<'a> {
+    nodes: Vec<&'a str>,
+    low: u64,
+    high: u64,
+    free: u64,
+}
+
+/// What to do next to go back.
+fn next_back(plan: &DeploymentPlan, memory: &Memory, facts: &Facts) -> Next {
+    if let Some(stop) = check_database(plan, facts) {
+        return stop;
+    }
+    for (id, before) in &memory.before {
+        let Some(document) = plan.document(id) else { continue };
+        let live = facts.live.get(id);
+        let is_before = match (before, live) {
+            (None, None) => true,
+            (Some(before), Some(live)) => is_same(before.get(), &live.text),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        if is_before {
+            continue;
+        }
+        let Some(live) = live.filter(|live| is_same(&live.text, document.body.get())) else {
+            return Next::Stop(format!(
+                "{id} is neither as it was before nor as it was deployed: somebody else changed it, so it stays."
+            ));
+        };
+        return match before {
+            Some(before) => {
+                let body = with_id(fields(before.get()), id, Some(&live.rev));
+                Next::Put { id: id.clone(), body }
+            }
+            None => Next::Delete { id: id.clone(), rev: live.rev.clone() },
+        };
+    }
+    for step in &plan.steps {
+        if let Some(stop) = foreign_staging(plan, facts, step) {
+            return stop;
+        }
+    }
+    delete_staging(plan, facts).unwrap_or(Next::Done)
+}
+
+#[cfg(test)]
+mod tests;

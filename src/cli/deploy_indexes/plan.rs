@@ -1,0 +1,318 @@
+//! The plan of a deployment, and what a command remembers of carrying it out, as files.
+
+use crate::{
+    advice::preflight::DesignDocument,
+    serve::report::{PreflightNode, Rehearsal},
+};
+use couchdb_names::Signature;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+/// The version of both files.
+const VERSION: u32 = 1;
+
+/// Maximum size of a file: 200 documents, most of them small.
+const MAX_FILE: u64 = 64 << 20;
+
+/// A rehearsed deployment, complete in itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::cli) struct DeploymentPlan {
+    version: u32,
+    /// The database.
+    pub(super) db: String,
+    /// The suffix of its files.
+    pub(super) instance: String,
+    /// All documents, as they were given.
+    pub(super) documents: Vec<PlannedDocument>,
+    /// The indexes to build, in order.
+    pub(super) steps: Vec<PlannedStep>,
+}
+
+/// A document of the deployment.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PlannedDocument {
+    pub(super) id: String,
+    /// The revision that the database had; none if it had none.
+    pub(super) rev: Option<String>,
+    /// Its new search indexes, which CouchDB builds when the document is live, not before.
+    pub(super) built_when_live: Vec<String>,
+    pub(super) body: Box<RawValue>,
+}
+
+/// An index to build.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PlannedStep {
+    pub(super) design: String,
+    /// Documents of the database at the rehearsal.
+    pub(super) docs: Option<u64>,
+    /// What building and compacting it needs by itself.
+    pub(super) nodes: Vec<PreflightNode>,
+}
+
+impl PlannedStep {
+    /// The id of the document by which the index is built.
+    pub(super) fn staging(&self) -> String {
+        format!("{}-next", self.design)
+    }
+}
+
+/// The fields of a document, as texts: the order of views may matter to the signature.
+pub(super) type Fields = BTreeMap<String, Box<RawValue>>;
+
+impl DeploymentPlan {
+    /// The plan that a rehearsal of these documents found.
+    ///
+    /// # Errors
+    /// If something of the rehearsal is unknown that the plan must say.
+    pub(in crate::cli) fn of(found: &Rehearsal, designs: &[Box<RawValue>]) -> Result<Self, String> {
+        let unread = "no plan was written: the live documents could not be read";
+        if found.documents.iter().any(|it| it.change == "unknown") {
+            return Err(unread.to_owned());
+        }
+        let mut documents = Vec::new();
+        for (document, body) in found.documents.iter().zip(designs) {
+            let id = document.cost.design.clone();
+            documents.push(PlannedDocument {
+                id,
+                rev: document.present_rev.clone(),
+                built_when_live: document.cost.search_indexes.clone(),
+                body: body.clone(),
+            });
+        }
+        let step = |design: &String| {
+            let document = found.documents.iter().find(|it| it.cost.design == *design)?;
+            let (docs, nodes) = (document.cost.docs, document.cost.nodes.clone());
+            Some(PlannedStep { design: design.clone(), docs, nodes })
+        };
+        let steps = found.steps.iter().filter_map(|it| step(&it.design)).collect();
+        let plan = Self {
+            version: VERSION,
+            db: found.db.clone(),
+            instance: found.instance.clone(),
+            documents,
+            steps,
+        };
+        plan.check().map(|()| plan)
+    }
+
+    /// Reads and checks a plan.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        let plan: Self = read_json(path)?;
+        plan.check().map_err(|why| format!("{}: {why}", path.display()))?;
+        Ok(plan)
+    }
+
+    /// Writes the plan.
+    ///
+    /// # Errors
+    /// Why it could not be written.
+    pub(in crate::cli) fn write(&self, path: &Path) -> Result<(), String> {
+        write_json(path, self)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.version != VERSION {
+            let version = self.version;
+            return Err(format!(
+                "is a plan of version {version}; this recliner reads version {VERSION}"
+            ));
+        }
+        let ids: BTreeSet<&str> = self.documents.iter().map(|it| &*it.id).collect();
+        if ids.len() != self.documents.len() {
+            return Err("the plan has a document twice".to_owned());
+        }
+        for document in &self.documents {
+            let parsed = DesignDocument::parse(document.body.get(), None)
+                .map_err(|why| format!("{} {why}", document.id))?;
+            if parsed.id != document.id {
+                return Err(format!("{} has another _id in the plan", document.id));
+            }
+        }
+        for step in &self.steps {
+            if !ids.contains(&*step.design) {
+                return Err(format!("{} is a step and no document of the plan", step.design));
+            }
+            let document = self.document(&step.design).map(|it| index_of(it.body.get()));
+            if document.flatten() != self.staging(step).and_then(|it| index_of(&it)) {
+                return Err(format!(
+                    "{} would not share its index with {}",
+                    step.staging(),
+                    step.design
+                ));
+            }
+            if ids.contains(&*step.staging()) {
+                return Err(format!(
+                    "the plan has {}, which is the name to build {} under",
+                    step.staging(),
+                    step.design
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> Option<Box<RawValue>> {
+        serde_json::value::to_raw_value(self).ok()
+    }
+
+    /// What is built only when the documents are live, in a sentence; none if there is nothing.
+    pub(in crate::cli) fn built_when_live(&self) -> Option<String> {
+        let of = |it: &PlannedDocument| {
+            (!it.built_when_live.is_empty())
+                .then(|| format!("{} ({})", it.id, it.built_when_live.join(", ")))
+        };
+        let named: Vec<String> = self.documents.iter().filter_map(of).collect();
+        (!named.is_empty()).then(|| {
+            format!("Only views are built beforehand. Search indexes are built when their documents are live, and searches wait for that: {}.", named.join("; "))
+        })
+    }
+
+    pub(super) fn document(&self, id: &str) -> Option<&PlannedDocument> {
+        self.documents.iter().find(|it| it.id == id)
+    }
+
+    /// The document by which a step's index is built: only what the signature is of, so that no
+    /// validation takes effect early.
+    pub(super) fn staging(&self, step: &PlannedStep) -> Option<String> {
+        const KEPT: [&str; 4] = ["language", "options", "views", "autoupdate"];
+        let mut fields = fields(self.document(&step.design)?.body.get());
+        fields.retain(|name, _| KEPT.contains(&&**name));
+        Some(with_id(fields, &step.staging(), None))
+    }
+}
+
+/// The signature of a document's views, which names their index; none if it has no views.
+pub(super) fn index_of(text: &str) -> Option<Signature> {
+    let document = DesignDocument::parse(text, None).ok()?;
+    (!document.views.is_empty()).then_some(document.signature)
+}
+
+/// The fields of a document's text; none if it is no JSON object.
+pub(super) fn fields(text: &str) -> Fields {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// The text of a document with this id, over a revision.
+pub(super) fn with_id(mut fields: Fields, id: &str, rev: Option<&str>) -> String {
+    let text = |value: &str| serde_json::value::to_raw_value(value).ok();
+    fields.extend(text(id).map(|id| ("_id".to_owned(), id)));
+    fields.remove("_rev");
+    fields.extend(rev.and_then(text).map(|rev| ("_rev".to_owned(), rev)));
+    serde_json::to_string(&fields).unwrap_or_default()
+}
+
+/// Whether two documents say the same, apart from id, revision and attachments, and name the same index.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    let content = |text: &str| {
+        let read: Option<BTreeMap<String, Value>> = serde_json::from_str(text).ok();
+        read.map(|mut fields| {
+            fields.retain(|name, _| !name.starts_with('_'));
+            fields
+        })
+    };
+    content(one).is_some_and(|one| content(other) == Some(one)) && index_of(one) == index_of(other)
+}
+
+/// What is remembered beside what the cluster shows. It is a file beside the plan, not in the service's
+/// journal, because the way back must outlive the service's storage and travel with the plan.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Memory {
+    version: u32,
+    /// The plan that is carried out: the file of it may be overwritten before all is done.
+    plan: Option<Box<RawValue>>,
+    /// The documents before the first change, with their revisions; none where there was none.
+    pub(super) before: BTreeMap<String, Option<Box<RawValue>>>,
+    /// The request that was sent last.
+    pub(super) intent: Option<String>,
+    /// The staging documents whose compaction was ordered, and when.
+    pub(super) ordered: BTreeMap<String, String>,
+    /// The staging documents whose indexes are compacted, or why they are not.
+    pub(super) compacted: BTreeMap<String, Option<String>>,
+}
+
+/// Where the memory of a plan is.
+pub(super) fn memory_path(plan: &Path) -> PathBuf {
+    let mut name = plan.as_os_str().to_owned();
+    name.push(".state");
+    name.into()
+}
+
+impl Memory {
+    pub(super) fn of(plan: &DeploymentPlan) -> Self {
+        Self { version: VERSION, plan: plan.text(), ..Self::default() }
+    }
+
+    /// What an earlier command remembered; none if there was none.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(super) fn read(path: &Path) -> Result<Option<Self>, String> {
+        if !path.try_exists().map_err(|why| format!("{}: {why}", path.display()))? {
+            return Ok(None);
+        }
+        let memory: Self = read_json(path)?;
+        let is_known = memory.version == VERSION;
+        is_known.then_some(Some(memory)).ok_or_else(|| {
+            format!("{} was written by another version of recliner; use that one", path.display())
+        })
+    }
+
+    /// Whether it is of this plan.
+    pub(super) fn is_of(&self, plan: &DeploymentPlan) -> bool {
+        let (own, other) = (self.plan.as_ref(), plan.text());
+        own.is_some() && own.map(|it| it.get()) == other.as_ref().map(|it| it.get())
+    }
+
+    /// The plan that is carried out.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub(super) fn plan(&self) -> Result<DeploymentPlan, String> {
+        let text = self.plan.as_ref().map_or("null", |it| it.get());
+        let plan: DeploymentPlan = serde_json::from_str(text).map_err(|why| why.to_string())?;
+        plan.check().map(|()| plan)
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<(), String> {
+        write_json(path, self)
+    }
+
+    /// Forgets what was done for a staging document, which is saved anew.
+    pub(super) fn begin(&mut self, staging: &str) {
+        self.ordered.remove(staging);
+        self.compacted.remove(staging);
+    }
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
+    let name = path.display();
+    let bytes = named_file::read_at_most(path, MAX_FILE)
+        .map_err(|why| format!("{name} cannot be read: {why}"))?;
+    serde_json::from_slice(&bytes).map_err(|why| format!("{name} is not such a file: {why}"))
+}
+
+/// Replaces a file whole, and has it on the disk before it returns.
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), String> {
+    let failed = |why: &dyn std::fmt::Display| format!("cannot write {}: {why}", path.display());
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let bytes = serde_json::to_vec(value).map_err(|why| failed(&why))?;
+    let written = fs::File::create(&new).and_then(|mut file| {
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+        fs::File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
+    });
+    written.map_err(|why| failed(&why))
+}
