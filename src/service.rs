@@ -23,14 +23,14 @@ pub use tidy::{TidyEnd, TidyEvent, TidyReport, TidyScope};
 use crate::{
     act::{
         job_state::Recovery,
-        sharing::{KeeperHandle, KeeperTask, MemberHandle, MemberInputs, MemberTask},
+        sharing::{Sharing, SharingTask},
     },
     config::{self, Loaded, Problems},
     feeds::feed_server::{self, FeedHandle},
     fleet::{Fleet, FleetTask},
     model::{
         records::JournalFailure,
-        settings::{Settings, fleet::FleetSettings, otlp::OtlpSettings, shared::KeeperSettings},
+        settings::{Settings, fleet::FleetSettings, otlp::OtlpSettings},
     },
     plan::disk::SpaceMeter,
     serve::http::{self, Command, ConfigStatus, ProcessInfo},
@@ -121,8 +121,7 @@ pub struct Service {
     storage_stop: CancellationToken,
     journal_settings: latest::Sender<journal::JournalSettings>,
     fleet_settings: latest::Sender<FleetSettings>,
-    keeper_settings: latest::Sender<Option<KeeperSettings>>,
-    member: MemberHandle,
+    sharing: Sharing,
     otlp_settings: latest::Sender<OtlpSettings>,
     web: http::WebAccess,
     settings: Settings,
@@ -150,7 +149,7 @@ fn dependencies(
     settings: &Settings,
     journal: &Journal,
     machine: HostAccess,
-    member: &MemberHandle,
+    sharing: &Sharing,
 ) -> Dependencies {
     let (facts_tx, facts_rx) = oneshot::channel();
     let just_started = JournalFailure::NotLoaded("recliner has just started".to_owned());
@@ -166,7 +165,7 @@ fn dependencies(
         previous_facts: facts_rx.map(Result::unwrap_or_default).boxed(),
         meter: Some(machine.meter),
         directories: machine.directories,
-        shared: member.granted(),
+        shared: sharing.member.granted(),
     }
 }
 
@@ -224,25 +223,15 @@ impl Service {
             journal::JournalTask::open(storage, clock, journal_settings_rx)?;
         // Open the socket after the journal, which guarantees that no other process uses the
         // directory.
-        let socket = match &settings.web.admin_socket {
-            Some(path) => Some(http::AdminSocket::open(path).await?),
-            None => None,
-        };
+        let socket = admin_socket(&settings).await?;
         let (storage_tasks, storage_stop) = start_journal(journal_task);
-        let (member_task, member) = MemberTask::new(clock, &settings);
-        let needs = |client| dependencies(client, &settings, &journal, machine, &member);
+        let (sharing_task, sharing) = SharingTask::new(clock, &settings, &journal);
+        let needs = |client| dependencies(client, &settings, &journal, machine, &sharing);
         let mut monitor = ClusterMonitor::start(
             &settings, transport, clock, &registry, &mut tasks, &stop, needs,
         )?;
         monitor.start_claim_guard(journal.clone(), &mut tasks);
-        let inputs = MemberInputs {
-            job_state: monitor.job_state.clone(),
-            plans: monitor.planner.plan.clone(),
-            journal: journal.clone(),
-        };
-        tasks.spawn("shared limits", member_task.run(inputs, stop.clone()));
-        let keeper_settings = latest::channel(settings.shared_limits.keeper.clone()).0;
-        let keeper = start_keeper(&journal, keeper_settings.subscribe(), &stop, &mut tasks);
+        start_sharing(sharing_task, &monitor, &stop, &mut tasks);
         monitor.start_enforcer(&mut tasks);
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);
@@ -273,9 +262,7 @@ impl Service {
             ledger: ledger.books,
             reads,
             fleet,
-            keeper,
-            member: member.view.clone(),
-            shared: member.granted(),
+            sharing: sharing.clone(),
             waste_reasons: http::KeptReasons::default(),
             counts: monitor.job_state.counters.clone(),
             couchdb: monitor.start_operator_log(&mut tasks),
@@ -311,8 +298,7 @@ impl Service {
             storage_stop,
             journal_settings,
             fleet_settings,
-            keeper_settings,
-            member,
+            sharing,
             otlp_settings,
             web,
             initial_settings: Box::new(settings.clone()),
@@ -439,14 +425,16 @@ impl Service {
                 "some changed settings need a restart and keep their old values until then"
             );
         }
-        self.member.reconfigure(&loaded.settings);
-        self.monitor
-            .reconfigure(&self.settings, &loaded.settings, &mut self.tasks)
-            .map_err(|why| why.to_string())?;
+        self.sharing.reconfigure(&loaded.settings);
+        if let Err(why) =
+            self.monitor.reconfigure(&self.settings, &loaded.settings, &mut self.tasks)
+        {
+            self.sharing.reconfigure(&self.settings);
+            return Err(why.to_string());
+        }
         self.certificates.send_replace(self.monitor.client.certificate_ends());
         self.journal_settings.send_replace(loaded.settings.journal);
         self.fleet_settings.send_replace(loaded.settings.fleet.clone());
-        self.keeper_settings.send_replace(loaded.settings.shared_limits.keeper.clone());
         self.otlp_settings.send_if_modified(|otlp| {
             std::mem::replace(otlp, loaded.settings.otlp.clone()) != loaded.settings.otlp
         });
@@ -457,15 +445,22 @@ impl Service {
     }
 }
 
-fn start_keeper(
-    journal: &Journal,
-    settings: latest::Receiver<Option<KeeperSettings>>,
+/// The Unix socket for orders, if it is used.
+async fn admin_socket(settings: &Settings) -> Result<Option<http::AdminSocket>, http::SocketError> {
+    match &settings.web.admin_socket {
+        Some(path) => Ok(Some(http::AdminSocket::open(path).await?)),
+        None => Ok(None),
+    }
+}
+
+fn start_sharing(
+    task: SharingTask,
+    monitor: &ClusterMonitor,
     stop: &CancellationToken,
     tasks: &mut TaskSet,
-) -> KeeperHandle {
-    let (task, keeper) = KeeperTask::new(journal.clone(), settings);
-    tasks.spawn("keeper of shared limits", task.run(stop.clone()));
-    keeper
+) {
+    let (job_state, plans) = (monitor.job_state.clone(), monitor.planner.plan.clone());
+    tasks.spawn("shared limits", task.run(job_state, plans, stop.clone()));
 }
 
 fn start_feed_server(

@@ -45,6 +45,7 @@ pub(crate) type KeeperView = Option<Arc<(KeeperSettings, Keeper)>>;
 pub(crate) struct KeeperHandle {
     /// What was granted; `None` before the first grant.
     pub(crate) view: watch::Receiver<KeeperView>,
+    settings: watch::Sender<Option<KeeperSettings>>,
     requests: mpsc::Sender<Ask>,
 }
 
@@ -58,7 +59,12 @@ impl KeeperHandle {
     /// A handle to a task that has ended.
     #[cfg(test)]
     pub(crate) fn without_task() -> Self {
-        Self { view: watch::channel(None).1, requests: mpsc::channel(1).0 }
+        let settings = watch::channel(None).0;
+        Self { view: watch::channel(None).1, settings, requests: mpsc::channel(1).0 }
+    }
+
+    pub(super) fn reconfigure(&self, settings: Option<KeeperSettings>) {
+        self.settings.send_replace(settings);
     }
 
     /// A lease for a member, once it is stored.
@@ -106,7 +112,7 @@ impl KeeperTask {
     /// The task and its handle.
     pub(crate) fn new(
         journal: Journal,
-        settings: watch::Receiver<Option<KeeperSettings>>,
+        settings: Option<KeeperSettings>,
     ) -> (Self, KeeperHandle) {
         Self::with_store(journal, settings)
     }
@@ -114,14 +120,12 @@ impl KeeperTask {
 
 #[expect(private_bounds, reason = "tests replace the journal")]
 impl<S: KeeperStore> KeeperTask<S> {
-    fn with_store(
-        store: S,
-        settings: watch::Receiver<Option<KeeperSettings>>,
-    ) -> (Self, KeeperHandle) {
+    fn with_store(store: S, settings: Option<KeeperSettings>) -> (Self, KeeperHandle) {
         let (asks, requests) = mpsc::channel(MAX_WAITING);
         let (view, view_rx) = watch::channel(None);
-        let handle = KeeperHandle { view: view_rx, requests: asks };
-        (Self { store, settings, requests, view, state: None }, handle)
+        let (settings, settings_rx) = watch::channel(settings);
+        let handle = KeeperHandle { view: view_rx, settings, requests: asks };
+        (Self { store, settings: settings_rx, requests, view, state: None }, handle)
     }
 
     /// Answers requests until `stop`.
@@ -237,7 +241,7 @@ mod tests {
         settings: Option<KeeperSettings>,
         tasks: &mut JoinSet<()>,
     ) -> (KeeperHandle, CancellationToken) {
-        let (task, handle) = KeeperTask::with_store(disk.clone(), watch::channel(settings).1);
+        let (task, handle) = KeeperTask::with_store(disk.clone(), settings);
         let stop = CancellationToken::new();
         tasks.spawn(task.run(stop.clone()));
         (handle, stop)

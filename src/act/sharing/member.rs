@@ -92,6 +92,15 @@ pub(crate) struct MemberHandle {
 }
 
 impl MemberHandle {
+    /// A handle without a task, which shows this.
+    #[cfg(test)]
+    pub(crate) fn fixed(granted: Option<Granted>, view: MemberView) -> Self {
+        let couchdb = couchdb_client::ClientSettings::new(Vec::new());
+        let (_, handle) = MemberTask::new(Clock::System, &Settings::new(couchdb));
+        handle.granted.send_replace(granted);
+        Self { view: watch::channel(Arc::new(view)).1, ..handle }
+    }
+
     /// The share of shared limits; `None` if nothing is shared.
     pub(crate) fn granted(&self) -> watch::Receiver<Option<Granted>> {
         self.granted.subscribe()

@@ -52,7 +52,7 @@ async fn lease(State(state): State<AppState>, request: Request) -> Result<Answer
         let why = format!("instance must have 1 to {MAX_INSTANCE} bytes");
         return Err(ApiError::bad(why));
     }
-    match state.keeper.grant(request).await {
+    match state.sharing.keeper.grant(request).await {
         Ok(lease) => Ok(Answer::of(&lease)),
         Err(why @ NotGranted::NoKeeper) => Err(ApiError::absent(why)),
         Err(NotGranted::Refused(why)) if why.is_unknown() => Err(ApiError::absent(why)),

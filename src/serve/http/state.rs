@@ -6,7 +6,7 @@ use super::{
 use crate::{
     act::{
         job_state,
-        sharing::{KeeperHandle, MemberView},
+        sharing::Sharing,
         takeover::Takeovers,
         warmer::IndexBuilds,
     },
@@ -18,7 +18,6 @@ use crate::{
     plan::Plan,
     scan::{self, xrays::XrayHandle},
     serve::report::SimulatedWeek,
-    shared_limits::Granted,
     sources::{node_settings::NodeSettings, present_design::DesignReader},
     store::journal::Journal,
     what_if::scorecard::ScorecardView,
@@ -127,12 +126,8 @@ pub struct AppState {
     pub reads: watch::Receiver<Arc<Reads>>,
     /// Other recliners.
     pub fleet: watch::Receiver<Arc<Fleet>>,
-    /// Divides limits that several clusters share.
-    pub(crate) keeper: KeeperHandle,
-    /// The recliner that divides the limits of this cluster with others.
-    pub(crate) member: watch::Receiver<Arc<MemberView>>,
-    /// This cluster's part in them.
-    pub(crate) shared: watch::Receiver<Option<Granted>>,
+    /// Limits that several clusters share.
+    pub(crate) sharing: Sharing,
     /// Why waste is not compacted, as the last sweep shows it.
     pub waste_reasons: KeptReasons,
     /// The scanner's state.

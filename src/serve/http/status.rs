@@ -115,8 +115,7 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
 
 /// This cluster's share of shared limits, and what the keeper counts for each member.
 pub(super) fn shared_limits(state: &AppState) -> Option<SharedLimits> {
-    let (member, keeper) = (Arc::clone(&state.member.borrow()), state.keeper.view.borrow().clone());
-    SharedLimits::of(&member, *state.shared.borrow(), &keeper, Now::read(state.clock))
+    SharedLimits::of(&state.sharing, Now::read(state.clock))
 }
 
 /// Reports the bytes of the cluster and the free space of its volumes.

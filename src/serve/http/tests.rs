@@ -23,7 +23,7 @@ mod what_if;
 
 use super::*;
 use crate::{
-    act::sharing::KeeperHandle,
+    act::sharing::Sharing,
     advice::{
         AdviceView, Finding, Gain, Remedy, RuleResult, Severity, Subject, Surplus, rule_of_code,
     },
@@ -31,6 +31,7 @@ use crate::{
         channel::{Channels, Mode},
         facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
         records::{AdviceKey, Mute, ScorecardHour, ScorecardSide, hour_begin, hour_of},
+        settings::Settings,
         target::TargetState,
     },
     plan::{Conditions, Plan, Queues},
@@ -284,9 +285,7 @@ impl Surface {
             scorecard: watch::channel(Arc::new(scorecard())).1,
             ledger: watch::channel(Arc::default()).1,
             fleet: watch::channel(Arc::default()).1,
-            keeper: KeeperHandle::without_task(),
-            member: watch::channel(Arc::default()).1,
-            shared: watch::channel(None).1,
+            sharing: Sharing::without_tasks(&sharing_nothing()),
             reads: watch::channel(Arc::default()).1,
             waste_reasons: KeptReasons::default(),
             advice: watch::channel(Arc::new(advice())).1,
@@ -351,6 +350,11 @@ impl Surface {
         assert_eq!(body.as_object().unwrap().len(), 2, "{path}");
         body["data"].take()
     }
+}
+
+/// Settings of a cluster that shares no limits.
+fn sharing_nothing() -> Settings {
+    Settings::new(couchdb_client::ClientSettings::new(Vec::new()))
 }
 
 /// A TCP connection from this machine.

@@ -1,7 +1,7 @@
 //! Limits that several clusters share: this cluster's share, and what the keeper counts for each member.
 
 use crate::{
-    act::sharing::{KeeperView, MemberView},
+    act::sharing::{KeeperView, MemberView, Sharing},
     model::share::Share,
     shared_limits::{Granted, Now, keeper::Counted},
     text::{counted, size::format_size_short},
@@ -110,14 +110,10 @@ impl SharedMember {
 
 impl SharedLimits {
     /// Both; `None` if nothing is shared.
-    pub(crate) fn of(
-        member: &MemberView,
-        granted: Option<Granted>,
-        keeper: &KeeperView,
-        now: Now,
-    ) -> Option<Self> {
-        let (share, members) =
-            (ClusterShare::of(member, granted, now), SharedMember::all(keeper, now));
+    pub(crate) fn of(sharing: &Sharing, now: Now) -> Option<Self> {
+        let (view, granted) = (sharing.member.view.borrow().clone(), *sharing.member.granted().borrow());
+        let share = ClusterShare::of(&view, granted, now);
+        let members = SharedMember::all(&sharing.keeper.view.borrow(), now);
         (share.is_some() || !members.is_empty()).then_some(Self { share, members })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    act::sharing::MemberView,
+    act::sharing::{MemberHandle, MemberView},
     model::share::Share,
     serve::report::{SharedLimits, ClusterShare, Status},
     shared_limits::{Granted, Lease, Now},
@@ -59,13 +59,13 @@ fn member(problem: Option<&str>) -> Surface {
     let mut surface = Surface::new();
     let asked_at = Now::read(surface.state.clock);
     let lease = Lease { id: 1, lease: LEASED, lasts_ms: 120_000, own_share: OWN };
-    surface.state.shared = watch::channel(Granted::default().after(asked_at, lease)).1;
     let view = MemberView {
         keeper: Some(("http://keeper:10984".parse().unwrap(), "orders".to_owned())),
         answered_at: Some(NOW),
         problem: problem.map(str::to_owned),
     };
-    surface.state.member = watch::channel(Arc::new(view)).1;
+    let granted = Granted::default().after(asked_at, lease);
+    surface.state.sharing.member = MemberHandle::fixed(granted, view);
     surface
 }
 
