@@ -7,8 +7,10 @@
 //!
 //! It creates 375 databases of four ranges, 1,500 shards, of which a fifth is read all the time by four readers,
 //! each a random document after the other, and deletes them at the end. CouchDB keeps 500 shards open by default,
-//! so the sweep, which opens all, could close hot ones. `RECLINER_BENCH_DATABASES` sets another number. Without
-//! the first variable the bench says so and does nothing.
+//! so the sweep, which opens all, could close hot ones. `RECLINER_BENCH_DATABASES` sets another number. Each reader
+//! rests for `RECLINER_BENCH_PAUSE_MS`, 10 by default, after each read: readers that never rest take all of a server
+//! with one scheduler, where whatever else is asked shows. Without the first variable the bench says so and does
+//! nothing.
 
 mod couch;
 mod measured;
@@ -48,6 +50,7 @@ struct Server {
     base: Arc<str>,
     login: Arc<(String, String)>,
     databases: u64,
+    pause: Duration,
 }
 
 impl Server {
@@ -97,6 +100,7 @@ impl Server {
             let start = Instant::now();
             self.ask("GET", &format!("{}/{doc}", Self::name(db)), None).await?;
             took.push(start.elapsed().as_secs_f64() * 1e3);
+            time::sleep(self.pause).await;
         }
         Ok(took)
     }
@@ -159,12 +163,15 @@ impl Server {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let Some(couch) = Couch::named("sweep_cost")? else { return Ok(()) };
-    let databases = env::var("RECLINER_BENCH_DATABASES").map_or(Ok(375), |text| text.parse())?;
+    let number = |name, default| env::var(name).map_or(Ok(default), |text| text.parse());
+    let databases = number("RECLINER_BENCH_DATABASES", 375)?;
+    let pause = Duration::from_millis(number("RECLINER_BENCH_PAUSE_MS", 10)?);
     let server = Server {
         http: reqwest::Client::new(),
         base: couch.base.as_str().into(),
         login: Arc::new((couch.user.clone(), couch.password.clone())),
         databases,
+        pause,
     };
     let config = couch.config("", "")?;
     server.create().await?;

@@ -20,6 +20,9 @@ use crate::model::share::Share;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The kind of error with which a keeper says that whoever asks has no share.
+pub(crate) const NOT_A_MEMBER: &str = "not_a_member";
+
 /// What a member uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedUse {
@@ -36,7 +39,7 @@ pub struct LeaseRequest {
     pub name: String,
     /// Identifies the member's journal, so that two processes with one name are noticed.
     pub instance: String,
-    /// Number of the newest lease that it got and acts on; 0 since it was started.
+    /// Number of the lease that it acts on; 0 if it got none since it was started.
     pub acts_on: u64,
     /// What it runs, and what it started within the last hour.
     pub used: Share,
@@ -47,7 +50,7 @@ pub struct LeaseRequest {
 /// The keeper's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lease {
-    /// Number of the lease; a later one is higher.
+    /// Number of the lease, by which the member shows that it got it. No other lease has the same.
     pub id: u64,
     /// What the member may use while the lease lasts.
     pub lease: Share,
@@ -55,4 +58,6 @@ pub struct Lease {
     pub lasts_ms: u64,
     /// What the member may use without a lease.
     pub own_share: Share,
+    /// What any lease may allow it at most, if no other member needs anything.
+    pub most: Share,
 }

@@ -1,7 +1,7 @@
 //! Limits that several clusters share: the tasks of the keeper and of a member.
 //!
 //! The keeper's task owns what it granted, stores it before it answers, and never sends a request. The member's task
-//! asks the keeper in enforce mode, stores what it may use without an answer, and publishes what is allowed; the
+//! asks the keeper, stores what it may use without an answer, and publishes what is allowed; the
 //! planner and the job state task keep to that.
 
 mod keeper;
@@ -11,10 +11,14 @@ pub(crate) use keeper::{KeeperHandle, KeeperView, NotGranted};
 pub(crate) use member::{MemberHandle, MemberView};
 
 use crate::{
-    act::job_state::JobStateHandle, model::settings::Settings, plan::Plan, store::journal::Journal,
+    act::job_state::JobStateHandle,
+    model::{records::StoreError, settings::Settings},
+    plan::Plan,
+    store::journal::Journal,
 };
 use keeper::KeeperTask;
 use member::{MemberInputs, MemberTask};
+use ring::rand::{SecureRandom as _, SystemRandom};
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -72,4 +76,11 @@ impl Sharing {
         let keeper = KeeperHandle::without_task();
         Self { keeper, member: MemberTask::new(Clock::System, settings).1 }
     }
+}
+
+fn random_bytes<const N: usize>() -> Result<[u8; N], StoreError> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| StoreError("the system gives no random number".to_owned()))?;
+    Ok(bytes)
 }

@@ -139,7 +139,7 @@ impl Members {
                     is_refused: why == NoReply::Login,
                     why: match why {
                         NoReply::Login => REFUSED.to_owned(),
-                        NoReply::Other(why) => why,
+                        NoReply::Refused { says, .. } | NoReply::Other(says) => says,
                     },
                 })
             }

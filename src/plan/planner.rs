@@ -404,17 +404,15 @@ mod tests {
         let lease = Share { jobs: 3, bytes_per_hour: u64::MAX };
         for (mode, before, after) in [(Mode::Enforce, 3, 1), (Mode::Advise, 8, 8)] {
             let clock = Clock::anchored(Moment::from_unix(1_000));
-            let lease = Lease { id: 1, lease, lasts_ms: 60_000, own_share };
-            let granted = Granted::default().after(Now::read(clock), lease);
+            let lease = Lease { id: 1, lease, lasts_ms: 60_000, own_share, most: lease };
+            let granted = Some(Granted::answered(Now::read(clock), lease));
             let (_snapshots, snapshots_rx) = watch::channel(Draft::new(5).publish(clock.now()));
             let settings = settings(Arc::default());
             let rules = Rules { mode, ..settings.rules.clone() };
             let own_bytes = rules.limits.bytes_per_hour;
             let (_settings, settings_rx) = watch::channel(Arc::new(Policy { rules, ..settings }));
-            let inputs = Inputs {
-                shared: watch::channel(granted).1,
-                ..Inputs::facts_only(snapshots_rx)
-            };
+            let inputs =
+                Inputs { shared: watch::channel(granted).1, ..Inputs::facts_only(snapshots_rx) };
             let (task, mut handle) = PlannerTask::new(clock, inputs, settings_rx);
             let stop = CancellationToken::new();
             let mut tasks = JoinSet::new();

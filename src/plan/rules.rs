@@ -61,6 +61,8 @@ impl Rules {
             bytes_per_hour: self.limits.bytes_per_hour.min(share.bytes_per_hour),
             ..self.limits
         };
+        let own = Share { jobs: self.limits.cluster, bytes_per_hour: self.limits.bytes_per_hour };
+        let shared = shared.map(|it| Allowance { most: it.most.min(own), ..it });
         Self { limits, shared, ..self }
     }
 

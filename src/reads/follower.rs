@@ -292,6 +292,15 @@ mod tests {
         assert_eq!(log.broken(), 1 << 3, "no other line was missed");
     }
 
+    /// What an earlier release stored can be read: otherwise all lines of the logs would count again.
+    #[test]
+    fn stored_progress_keeps_its_encoding() {
+        let progress = [(7, Progress { offset: 300, present: TODAY })].into();
+        let bytes = Follower { progress, finished: BTreeMap::new() }.encode();
+        assert_eq!(bytes, [1, 7, 0xac, 2, 0xb0, 0xa2, 1]);
+        assert_eq!(Follower::resume(&bytes).progress[&7].offset, 300);
+    }
+
     #[test]
     fn files_that_were_lost_leave_a_gap() {
         let mut log = Log::new();

@@ -25,7 +25,7 @@ const IDS_AT_A_TIME: u64 = 1_000;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Keeper {
     started_at: Instant,
-    /// Until when leases of an earlier keeper may last of which nothing is stored.
+    /// Until when members may use what an earlier keeper granted, of which nothing is stored.
     unknown_until: Option<Instant>,
     next_id: u64,
     /// The longest time for which a lease may last.
@@ -46,12 +46,16 @@ struct Member {
     /// Until when its leases last.
     until: Instant,
     wanted: Share,
+    /// Whether it showed that it acts on a lease of this keeper, so on none of an earlier one.
+    is_confirmed: bool,
+    /// Since when the configuration does not list it.
+    removed_at: Option<Instant>,
 }
 
 /// What another process must know of a [`Keeper`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredKeeper {
-    /// Whether leases of an earlier keeper may last of which nothing is stored.
+    /// Whether members may use what an earlier keeper granted, of which nothing is stored.
     is_new: bool,
     next_id: u64,
     lasts: Duration,
@@ -80,13 +84,6 @@ pub(crate) enum Refused {
     OtherInstance { name: String, wait_minutes: u64 },
 }
 
-impl Refused {
-    /// Whether the configuration does not list the member.
-    pub(crate) const fn is_unknown(&self) -> bool {
-        matches!(self, Self::Unknown(_))
-    }
-}
-
 /// A member as the keeper sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
@@ -102,9 +99,13 @@ impl Member {
     /// The most that it may still act on or has in use. What it runs counts until it is heard again, because
     /// compactions outlive the process that started them.
     fn held(&self, now: Instant) -> Share {
-        let lapsed = now.saturating_duration_since(self.until) >= BUDGET_PERIOD;
-        let bytes_per_hour = if lapsed { 0 } else { self.held.bytes_per_hour };
+        let bytes_per_hour = if self.is_gone(now) { 0 } else { self.held.bytes_per_hour };
         Share { bytes_per_hour, ..self.held }.max(self.held_share)
+    }
+
+    /// Whether its leases ended so long ago that what it started by them counts in no hour.
+    fn is_gone(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.until) >= BUDGET_PERIOD
     }
 
     fn has_lease(&self, now: Instant) -> bool {
@@ -113,12 +114,13 @@ impl Member {
 }
 
 impl Keeper {
-    /// A keeper without a stored state. Members may have leases of an earlier keeper.
-    pub(crate) fn fresh(settings: &KeeperSettings, now: Instant) -> Self {
+    /// A keeper without a stored state. Members may have leases of an earlier keeper, so the first number must be one
+    /// that no earlier keeper gave.
+    pub(crate) fn fresh(settings: &KeeperSettings, first_id: u64, now: Instant) -> Self {
         Self {
             started_at: now,
-            unknown_until: Some(now + 2 * settings.lease + MARGIN),
-            next_id: 1,
+            unknown_until: Some(unknown_until(settings.lease, now)),
+            next_id: first_id,
             lasts: settings.lease,
             members: BTreeMap::new(),
         }
@@ -132,12 +134,21 @@ impl Keeper {
         let member = |(name, it): (String, StoredMember)| {
             let StoredMember { instance, held, held_share } = it;
             let until = now + lasts + MARGIN;
-            let wanted = Share::NONE;
-            (name, Member { instance, newest: None, held, held_share, until, wanted })
+            let known = Member {
+                instance,
+                newest: None,
+                held,
+                held_share,
+                until,
+                wanted: Share::NONE,
+                is_confirmed: false,
+                removed_at: None,
+            };
+            (name, known)
         };
         Self {
             started_at: now,
-            unknown_until: is_new.then(|| now + 2 * lasts + MARGIN),
+            unknown_until: is_new.then(|| unknown_until(lasts, now)),
             next_id,
             lasts,
             members: members.into_iter().map(member).collect(),
@@ -168,20 +179,32 @@ impl Keeper {
         let own = settings.members.get(&request.name);
         let own = *own.ok_or_else(|| Refused::Unknown(request.name.clone()))?;
         let mut after = self.clone();
-        after.members.retain(|name, _| settings.members.contains_key(name));
+        after.members.retain(|name, it| {
+            let is_listed = settings.members.contains_key(name);
+            it.removed_at = if is_listed { None } else { it.removed_at.or(Some(now)) };
+            it.removed_at.is_none_or(|at| now.duration_since(it.until.max(at)) < BUDGET_PERIOD)
+        });
         after.lasts = after.lasts.max(settings.lease);
-        after.unknown_until = after.unknown_until.filter(|until| now < *until);
         let known = after.members.remove(&request.name);
         let mut member = heard(known, request, now, settings.lease)?;
+        after.unknown_until = after.unknown_until.filter(|until| {
+            let is_confirmed = |name: &String| {
+                let other = after.members.get(name).is_some_and(|it| it.is_confirmed);
+                other || (*name == request.name && member.is_confirmed)
+            };
+            now < *until && !settings.members.keys().all(is_confirmed)
+        });
 
         let held_by_others = after.members.values().map(|it| it.held(now)).sum();
         let own_share = own.min(settings.total().without(held_by_others));
         let lease = own_share.max(after.fair_share(settings, request, now));
+        let others = settings.members.iter().filter(|(name, _)| **name != request.name);
         let lease = Lease {
             id: after.next_id,
             lease,
             lasts_ms: u64::try_from(settings.lease.as_millis()).unwrap_or(u64::MAX),
             own_share,
+            most: settings.total().without(others.map(|(_, share)| *share).sum()),
         };
         after.next_id = after.next_id.saturating_add(1);
         member.held = member.held.max(lease.lease);
@@ -192,16 +215,18 @@ impl Keeper {
         Ok((after, lease))
     }
 
-    /// What a member may have beside what the others hold, who are all that are in `self`; nothing while unknown leases
-    /// may last.
+    /// What a member may have beside what the others hold, who are all that are in `self`; nothing while members may use
+    /// what an earlier keeper granted.
     fn fair_share(&self, settings: &KeeperSettings, request: &LeaseRequest, now: Instant) -> Share {
         if self.unknown_until.is_some() {
             return Share::NONE;
         }
-        let mut reserved = Share::NONE;
+        let unlisted =
+            self.members.iter().filter(|(name, _)| !settings.members.contains_key(*name));
+        let mut silent: Share = unlisted.map(|(_, it)| it.held(now)).sum();
+        let mut reserved = silent;
         let mut claims = Vec::new();
         let mut at = 0;
-        let mut silent = Share::NONE;
         for (name, least) in &settings.members {
             if *name == request.name {
                 at = claims.len();
@@ -251,6 +276,11 @@ impl Keeper {
     }
 }
 
+/// Until when members may use what an earlier keeper granted: leases, and what they started by them within the hour.
+fn unknown_until(lease: Duration, now: Instant) -> Instant {
+    now + 2 * lease + MARGIN + BUDGET_PERIOD
+}
+
 /// A member after its request, before its lease. It holds less than before only if it acts on its newest lease: an
 /// older request that comes late, or one whose last answer was lost, may know less than is in use.
 fn heard(
@@ -268,10 +298,11 @@ fn heard(
             held_share: Share::NONE,
             until: now,
             wanted: *wanted,
+            is_confirmed: false,
+            removed_at: None,
         });
     };
-    let is_gone = now.saturating_duration_since(known.until) >= BUDGET_PERIOD;
-    if known.instance != *instance && !is_gone {
+    if known.instance != *instance && !known.is_gone(now) {
         let wait = (BUDGET_PERIOD + lasts + MARGIN).as_secs().div_ceil(60);
         return Err(Refused::OtherInstance { name: name.clone(), wait_minutes: wait });
     }
@@ -280,7 +311,9 @@ fn heard(
         Some(Lease { lease, own_share, .. }) => (lease.max(*used), own_share),
         None => (known.held(now).max(*used), known.held_share),
     };
-    Ok(Member { instance: instance.clone(), held, held_share, wanted: *wanted, ..known })
+    let is_confirmed = newest.is_some() || (known.is_confirmed && known.instance == *instance);
+    let instance = instance.clone();
+    Ok(Member { instance, held, held_share, wanted: *wanted, is_confirmed, ..known })
 }
 
 impl StoredKeeper {

@@ -73,12 +73,11 @@ impl Granted {
         Some(self.answer?.lasts)
     }
 
-    /// The same after an answer; `None` if a newer one came first.
-    pub fn after(&self, asked_at: Now, lease: Lease) -> Option<Self> {
+    /// After the answer to the newest question.
+    pub fn answered(asked_at: Now, lease: Lease) -> Self {
         let lasts = Duration::from_millis(lease.lasts_ms).min(MAX_LEASE);
         let answer = Answer { asked_at, lease, lasts };
-        let is_newer = lease.id > self.acts_on();
-        is_newer.then_some(Self { own_share: lease.own_share, answer: Some(answer) })
+        Self { own_share: lease.own_share, answer: Some(answer) }
     }
 
     /// What it may use now.
@@ -90,7 +89,8 @@ impl Granted {
     pub fn allowance(&self, now: Now) -> Allowance {
         // The wall clock has whole seconds.
         let until = self.lease(now).map(|(_, left)| now.wall.plus(left + Duration::from_secs(1)));
-        Allowance { share: self.allowed(now), until }
+        let most = self.answer.map_or(Share::ALL, |answer| answer.lease.most);
+        Allowance { share: self.allowed(now), until, most }
     }
 
     /// The lease that lasts, and for how long still.
@@ -109,7 +109,7 @@ mod tests {
     const LEASED: Share = Share { jobs: 4, bytes_per_hour: 40 };
 
     fn lease(id: u64) -> Lease {
-        Lease { id, lease: LEASED, lasts_ms: 60_000, own_share: OWN }
+        Lease { id, lease: LEASED, lasts_ms: 60_000, own_share: OWN, most: LEASED }
     }
 
     #[tokio::test(start_paused = true)]
@@ -122,7 +122,7 @@ mod tests {
         let asked = Now { elapsed: start, wall };
         let never = Granted::default();
         assert_eq!((never.allowed(asked), never.acts_on()), (Share::NONE, 0));
-        let granted = never.after(asked, lease(7)).unwrap();
+        let granted = Granted::answered(asked, lease(7));
         for (now, allowed, what) in [
             (at(0, 1_000), LEASED, "at once"),
             (at(59, 1_059), LEASED, "before the end"),
@@ -137,22 +137,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_older_answer_that_comes_late_is_ignored() {
-        let now = Now { elapsed: Instant::now(), wall: Moment::from_unix(1_000) };
-        let granted = Granted::stored(OWN).after(now, lease(7)).unwrap();
-        assert_eq!(granted.after(now, lease(6)), None);
-        assert_eq!(granted.after(now, lease(7)), None);
-        assert_eq!(granted.after(now, lease(8)).map(|it| it.acts_on()), Some(8));
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn a_lease_lasts_an_hour_at_most_whatever_a_keeper_says() {
         let now = Now { elapsed: Instant::now(), wall: Moment::from_unix(1_000) };
         let endless = Lease { lasts_ms: u64::MAX, ..lease(1) };
-        let granted = Granted::default().after(now, endless).unwrap();
+        let granted = Granted::answered(now, endless);
         assert_eq!(granted.lasts(), Some(MAX_LEASE));
         let until = Moment::from_unix(1_000 + 3_600 + 1);
-        assert_eq!(granted.allowance(now), Allowance { share: LEASED, until: Some(until) });
+        assert_eq!(
+            granted.allowance(now),
+            Allowance { share: LEASED, until: Some(until), most: LEASED }
+        );
     }
 
     #[tokio::test(start_paused = true)]

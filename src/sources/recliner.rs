@@ -30,15 +30,8 @@ fn login(settings: &FleetSettings) -> Result<Option<Login>, String> {
     let (Some(user), Some(path)) = (&settings.username, &settings.password_file) else {
         return Ok(login_in_environment());
     };
-    let unusable = |why: &dyn std::fmt::Display| {
-        format!("fleet.password_file {} cannot be read: {why}", path.display())
-    };
-    let bytes = named_file::read_at_most(path, MAX_PASSWORD_BYTES).map_err(|why| unusable(&why))?;
-    let text = String::from_utf8(bytes).map_err(|_| unusable(&"it is not UTF-8 text"))?;
-    let password = text.trim_end_matches(['\r', '\n']);
-    if password.is_empty() {
-        return Err(unusable(&"it is empty"));
-    }
+    let password = named_file::read_secret(path, MAX_PASSWORD_BYTES)
+        .map_err(|why| format!("fleet.password_file {} cannot be read: {why}", path.display()))?;
     Ok(Some((user.clone(), password.into())))
 }
 
@@ -63,6 +56,9 @@ pub(crate) struct Reply<T> {
 pub(crate) enum NoReply {
     #[error("it wants another user or password; give RECLINER_USER and RECLINER_PASSWORD")]
     Login,
+    /// It answered with an error of its API, of this kind.
+    #[error("{says}")]
+    Refused { kind: String, says: String },
     #[error("{0}")]
     Other(String),
 }
@@ -78,6 +74,8 @@ impl From<NoReply> for String {
 #[serde(bound = "T: DeserializeOwned")]
 struct Envelope<T> {
     data: Option<T>,
+    #[serde(default, rename = "errorType")]
+    error_type: String,
     error: Option<String>,
 }
 
@@ -173,8 +171,9 @@ impl ReclinerClient {
                 Ok(Reply { data, headers, bytes: body.len() })
             }
             (_, Some(why)) => {
-                let why = why.chars().take(200).collect::<String>();
-                Err(NoReply::Other(format!("it answered {status}: {why}")))
+                let why = why.chars().take(300).collect::<String>();
+                let says = format!("it answered {status}: {why}");
+                Err(NoReply::Refused { kind: read.error_type, says })
             }
             (_, None) => Err(NoReply::Other(strange())),
         }

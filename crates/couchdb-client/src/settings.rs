@@ -169,23 +169,17 @@ impl Login {
             }
             Self::File { path, .. } => {
                 let refused = |reason| LoginError::File { path: path.clone(), reason };
-                let text = read_password(path.clone()).await.map_err(refused)?;
-                let password = text.trim_end_matches(['\r', '\n']);
-                if password.is_empty() {
-                    return Err(refused("it is empty".to_owned()));
-                }
+                let password = read_password(path.clone()).await.map_err(refused)?;
                 Ok(Some(password.into()))
             }
         }
     }
 }
 
-/// The text of a password file, which may be a pipe or an endless device.
+/// The password in a file, which may be a pipe or an endless device.
 async fn read_password(path: PathBuf) -> Result<String, String> {
-    let read = move || named_file::read_at_most(&path, MAX_PASSWORD_FILE);
-    let read = tokio::task::spawn_blocking(read).await.map_err(std::io::Error::other);
-    let bytes = read.flatten().map_err(|why| why.to_string())?;
-    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
+    let read = move || named_file::read_secret(&path, MAX_PASSWORD_FILE);
+    tokio::task::spawn_blocking(read).await.map_err(|why| why.to_string())?
 }
 
 fn checked(username: &str) -> Result<String, LoginError> {

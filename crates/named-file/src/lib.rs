@@ -43,6 +43,17 @@ pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Err(io::Error::other(format!("it has more than {limit}")))
 }
 
+/// Reads a secret that may have `limit` bytes, without the line end that editors append.
+///
+/// # Errors
+/// As [`read_at_most`], or if it is empty or no text; as words after the file's name.
+pub fn read_secret(path: &Path, limit: u64) -> Result<String, String> {
+    let bytes = read_at_most(path, limit).map_err(|why| why.to_string())?;
+    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
+    let secret = text.trim_end_matches(['\r', '\n']);
+    if secret.is_empty() { Err("it is empty".to_owned()) } else { Ok(secret.to_owned()) }
+}
+
 fn read_within(
     path: &Path,
     limit: u64,
@@ -109,6 +120,22 @@ mod tests {
     }
 
     const SHORT: [Duration; 2] = [Duration::from_millis(400), Duration::from_secs(1)];
+
+    #[test]
+    fn a_secret_is_text_without_its_line_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        for (bytes, read) in [
+            (&b"word\r\n"[..], Ok("word")),
+            (b" two words ", Ok(" two words ")),
+            (b"\n", Err("it is empty")),
+            (b"\xff", Err("it is not UTF-8 text")),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let expected = read.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(read_secret(&path, 1_024), expected);
+        }
+    }
 
     #[test]
     fn quick_pipes_are_read_and_others_end_with_a_sentence() {

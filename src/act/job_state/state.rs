@@ -248,7 +248,11 @@ impl JobState {
             let why = "it is not known yet which compactions of an earlier process still run";
             return Err(NotStarted::SharedLimits(why.to_owned()));
         }
-        let bytes_per_hour = intent.file_bytes.unwrap_or_default();
+        let Some(bytes_per_hour) = intent.file_bytes else {
+            let why =
+                "the size of the file is unknown, and this cluster has a share of shared limits";
+            return Err(NotStarted::SharedLimits(why.to_owned()));
+        };
         let after = used.plus(Share { jobs, bytes_per_hour });
         if after.fits(allowed) {
             return Ok(());

@@ -224,13 +224,9 @@ async fn a_start_keeps_to_the_share_of_shared_limits() {
 #[tokio::test(start_paused = true)]
 async fn nothing_of_shared_limits_is_used_before_it_is_known_what_runs() {
     let (node, shard) = ("couchdb@gone", "shards/00000000-ffffffff/users.1");
-    let target = format!("db:{node}/{shard}").parse().expect("it is an id");
-    let other = Intent {
-        target,
-        node: node.into(),
-        shard: Some(shard.into()),
-        ..Fixture::new().intent()
-    };
+    let target = format!("db:{node}/{}", shard.replace('/', "%2F")).parse().expect("it is an id");
+    let other =
+        Intent { target, node: node.into(), shard: Some(shard.into()), ..Fixture::new().intent() };
     let recovered = RecoveredState { intents: vec![other], ..RecoveredState::default() };
     let mut site = Fixture::with_state(Arc::new(InMemoryStore::default()), recovered);
     site.publish_facts(10);

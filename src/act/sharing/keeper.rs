@@ -110,10 +110,7 @@ struct State {
 
 impl KeeperTask {
     /// The task and its handle.
-    pub(crate) fn new(
-        journal: Journal,
-        settings: Option<KeeperSettings>,
-    ) -> (Self, KeeperHandle) {
+    pub(crate) fn new(journal: Journal, settings: Option<KeeperSettings>) -> (Self, KeeperHandle) {
         Self::with_store(journal, settings)
     }
 }
@@ -169,16 +166,18 @@ impl<S: KeeperStore> KeeperTask<S> {
 
     async fn load(&self, settings: &KeeperSettings) -> Result<State, StoreError> {
         let now = Instant::now();
-        let fresh =
-            || State { keeper: Keeper::fresh(settings, now), stored: StoredKeeper::default() };
-        let Some(bytes) = self.store.load().await? else { return Ok(fresh()) };
-        Ok(match postcard::from_bytes::<StoredKeeper>(&bytes) {
-            Ok(stored) => State { keeper: Keeper::restored(stored.clone(), now), stored },
+        let fresh = || {
+            let keeper = Keeper::fresh(settings, random_id()?, now);
+            Ok(State { keeper, stored: StoredKeeper::default() })
+        };
+        let Some(bytes) = self.store.load().await? else { return fresh() };
+        match postcard::from_bytes::<StoredKeeper>(&bytes) {
+            Ok(stored) => Ok(State { keeper: Keeper::restored(stored.clone(), now), stored }),
             Err(why) => {
-                tracing::warn!(%why, "what was granted of shared limits cannot be read; only what is set aside for each member is granted until all leases have ended");
+                tracing::warn!(%why, "what was granted of shared limits cannot be read; until every member was heard, or for an hour, each is granted only what is set aside for it");
                 fresh()
             }
-        })
+        }
     }
 
     async fn save(&self, keeper: &StoredKeeper) -> Result<(), StoreError> {
@@ -186,6 +185,12 @@ impl<S: KeeperStore> KeeperTask<S> {
         let bytes = bytes.map_err(|why| StoreError(format!("cannot encode it: {why}")))?;
         self.store.save(bytes).await
     }
+}
+
+/// A first number of leases that no earlier keeper came near, small enough for every reader of JSON.
+fn random_id() -> Result<u64, StoreError> {
+    let [a, b, c, d, e, f] = super::random_bytes()?;
+    Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 
 #[cfg(test)]

@@ -9,12 +9,11 @@ use crate::{
         share::Share,
     },
     plan::{Plan, RefusalReason},
-    shared_limits::{Granted, Lease, LeaseRequest, Now, SharedUse},
+    shared_limits::{Granted, Lease, LeaseRequest, NOT_A_MEMBER, Now, SharedUse},
     sources::recliner::{NoReply, REFUSED, ReclinerClient},
     store::journal::{Journal, SharedRecord},
 };
 use couchdb_client::Address;
-use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -111,18 +110,17 @@ impl MemberHandle {
     pub(crate) fn reconfigure(&self, settings: &Settings) {
         let settings = MemberSettings::from(settings);
         let is_shared = settings.keeper.is_some();
-        self.granted.send_if_modified(|granted| {
-            let changes = granted.is_some() != is_shared;
-            if changes {
-                *granted = is_shared.then(Granted::default);
-            }
-            changes
-        });
+        let mut is_other_keeper = false;
         self.settings.send_if_modified(|before| {
             let changes = *before != settings;
+            is_other_keeper = before.keeper != settings.keeper;
             *before = settings;
             changes
         });
+        // After the settings, so that what a task publishes about the keeper before is replaced or refused.
+        if is_other_keeper {
+            self.granted.send_replace(is_shared.then(Granted::default));
+        }
     }
 }
 
@@ -169,9 +167,6 @@ impl MemberTask {
             let asked = settings.keeper.clone().filter(|_| settings.mode == Mode::Enforce);
             let view = MemberView { keeper: asked, ..MemberView::default() };
             self.view.send_replace(Arc::new(view));
-            if settings.keeper.is_none() {
-                self.granted.send_replace(None);
-            }
             let mut changes = self.settings.clone();
             let asking = async {
                 match settings.keeper.clone() {
@@ -203,12 +198,9 @@ struct Member<'a> {
 impl Member<'_> {
     async fn ask_always(self) {
         let (mut stored, mut granted) = self.load().await;
-        self.task.granted.send_replace(Some(granted));
+        self.allow(granted);
         let mut client = None;
         loop {
-            if self.settings.mode != Mode::Enforce {
-                return std::future::pending().await;
-            }
             let asked_at = Instant::now();
             let asked = match client.take().map_or_else(|| self.client(), Ok) {
                 Ok(usable) => {
@@ -286,19 +278,36 @@ impl Member<'_> {
         let post = client.post(&self.keeper.0, ROUTE);
         let post = post.header("content-type", "application/json").body(body);
         let answered = client.answer::<Lease>(post, MAX_BYTES).await;
-        let lease = answered.map_err(|why| match why {
-            NoReply::Login => REFUSED.to_owned(),
-            NoReply::Other(why) => why,
-        })?;
-        let Some(after) = granted.after(asked_at, lease.data) else { return Ok(()) };
+        let (after, answer) = match answered {
+            Ok(lease) => (Granted::answered(asked_at, lease.data), Ok(())),
+            // The keeper sets nothing aside for it.
+            Err(NoReply::Refused { kind, says }) if kind == NOT_A_MEMBER => {
+                *granted = Granted::default();
+                self.allow(*granted);
+                (*granted, Err(says))
+            }
+            Err(NoReply::Login) => return Err(REFUSED.to_owned()),
+            Err(NoReply::Refused { says, .. } | NoReply::Other(says)) => return Err(says),
+        };
         if after.own_share() != stored.own_share {
             let new = StoredMember { own_share: after.own_share(), ..stored.clone() };
             self.save(&new).await.map_err(|why| format!("its answer cannot be stored: {why}"))?;
             *stored = new;
         }
         *granted = after;
-        self.task.granted.send_replace(Some(after));
-        Ok(())
+        self.allow(after);
+        answer
+    }
+
+    /// Publishes what is allowed, unless another keeper is to be asked meanwhile.
+    fn allow(&self, allowed: Granted) {
+        self.task.granted.send_if_modified(|granted| {
+            let is_asked = self.task.settings.borrow().keeper.as_ref() == Some(&self.keeper);
+            if is_asked {
+                *granted = Some(allowed);
+            }
+            is_asked
+        });
     }
 
     fn request(&self, stored: &StoredMember, granted: &Granted, used: SharedUse) -> LeaseRequest {
@@ -316,7 +325,11 @@ impl Member<'_> {
             // Without a number the keeper counts no less than before.
             acts_on: if used.is_lower_bound { 0 } else { granted.acts_on() },
             used: used.used,
-            wanted: if waits { own } else { used.used.min(own) },
+            wanted: match self.settings.mode {
+                Mode::Advise => Share::NONE,
+                Mode::Enforce if waits => own,
+                Mode::Enforce => used.used.min(own),
+            },
         }
     }
 
@@ -339,8 +352,6 @@ impl Member<'_> {
 
 /// A name that no other journal has.
 fn random_name() -> Result<String, StoreError> {
-    let mut bytes = [0; 16];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| StoreError("the system gives no random number".to_owned()))?;
+    let bytes: [u8; 16] = super::random_bytes()?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

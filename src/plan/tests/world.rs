@@ -341,6 +341,7 @@ impl WorldSpec {
         .bounded_by(self.shared.map(|(jobs, bytes_per_hour, ends)| Allowance {
             share: Share { jobs, bytes_per_hour },
             until: ends.then(|| at(NOW + 20)),
+            most: Share::ALL,
         }))
     }
 

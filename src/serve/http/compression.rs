@@ -13,7 +13,7 @@ use axum::{
 };
 use flate2::{Compression, write::GzEncoder};
 use metrics_text::accepts_gzip;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
 /// Shorter responses fit into one packet anyway.
 const MIN_BYTES: u64 = 1_024;
@@ -45,6 +45,13 @@ fn is_text(response: &Response) -> bool {
     matches!(kind, "text/html" | "text/css" | "text/javascript")
 }
 
+/// Packs bytes at the fastest level, as scrapes are.
+pub(super) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
 async fn compress_body(response: Response, length: u64) -> Response {
     let (mut parts, body) = response.into_parts();
     let read = to_bytes(body, usize::try_from(length).unwrap_or(usize::MAX)).await;
@@ -52,9 +59,7 @@ async fn compress_body(response: Response, length: u64) -> Response {
         Ok(text) => text,
         Err(why) => return ApiError::failed(why).into_response(),
     };
-    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 4), Compression::fast());
-    let packed = encoder.write_all(&text).and_then(|()| encoder.finish());
-    let Ok(packed) = packed else { return Response::from_parts(parts, Body::from(text)) };
+    let Ok(packed) = gzip(&text) else { return Response::from_parts(parts, Body::from(text)) };
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     // The plain and the compressed form share one tag, so it must be a weak one.

@@ -4,6 +4,7 @@
 //! thousand series are never in memory at once. What a receiver did not take is not kept: the next push says more.
 
 use super::{
+    compression::gzip,
     metrics::{
         Scrape,
         program::{OTLP_FAILURES, OTLP_LAST_SUCCESS},
@@ -11,16 +12,14 @@ use super::{
     state::AppState,
 };
 use crate::{model::settings::otlp::OtlpSettings, sources::fetch, tasks::unwrap_join};
-use flate2::{Compression, write::GzEncoder};
 use metrics_text::{Encoding, Family, OtlpEncoder, OtlpOrigin, TextFormat};
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 use reqwest::{
     Client,
     header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue},
 };
-use std::{future, io::Write as _, path::Path, time::Duration};
+use std::{future, path::PathBuf, time::Duration};
 use tokio::{
-    fs,
     sync::{mpsc, watch},
     time::{self, MissedTickBehavior},
 };
@@ -35,6 +34,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most of an answer that is read.
 const MAX_ANSWER: usize = 64 << 10;
+
+/// The largest file with a login. Tokens that carry claims have some kilobytes.
+const MAX_AUTHORIZATION: u64 = 64 << 10;
 
 /// The most letters of an answer that are shown.
 const MAX_SHOWN: usize = 200;
@@ -102,13 +104,17 @@ impl OtlpPush {
     /// Pushes with these settings, forever.
     async fn push_each(&self, settings: &OtlpSettings) {
         let Some(url) = &settings.url else { return future::pending().await };
+        let client = fetch::client(TIMEOUT).map_err(fetch::describe);
         let failures = self.metrics.failures.with_label_values::<&str>(&[]);
         let mut tick = time::interval(settings.interval);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = None;
         loop {
             tick.tick().await;
-            let pushed = self.push(settings, url.as_str()).await;
+            let pushed = match &client {
+                Ok(client) => self.push(client, settings, url.as_str()).await,
+                Err(why) => Err(why.clone()),
+            };
             if pushed.is_ok() {
                 let now = i64::try_from(self.state.clock.now().unix()).unwrap_or(i64::MAX);
                 self.metrics.last_success.with_label_values::<&str>(&[]).set(now);
@@ -126,8 +132,13 @@ impl OtlpPush {
     }
 
     /// Pushes all metrics once.
-    async fn push(&self, settings: &OtlpSettings, url: &str) -> Result<(), String> {
-        let receiver = Receiver::of(settings, url).await?;
+    async fn push(
+        &self,
+        client: &Client,
+        settings: &OtlpSettings,
+        url: &str,
+    ) -> Result<(), String> {
+        let receiver = Receiver::of(client, settings, url).await?;
         let mut encoder = OtlpEncoder::new(self.origin(settings), MAX_POINTS);
         let (sender, mut pieces) = mpsc::channel(1);
         let scrape = Scrape::of(&self.state);
@@ -169,18 +180,18 @@ impl OtlpPush {
 
 /// The receiver of a push.
 struct Receiver<'a> {
-    client: Client,
+    client: &'a Client,
     url: &'a str,
     authorization: Option<HeaderValue>,
 }
 
 impl<'a> Receiver<'a> {
-    async fn of(settings: &OtlpSettings, url: &'a str) -> Result<Self, String> {
+    async fn of(client: &'a Client, settings: &OtlpSettings, url: &'a str) -> Result<Self, String> {
         let authorization = match &settings.authorization_file {
-            Some(path) => Some(read_authorization(path).await?),
+            Some(path) => Some(read_authorization(path.clone()).await?),
             None => None,
         };
-        Ok(Self { client: fetch::client(TIMEOUT).map_err(fetch::describe)?, url, authorization })
+        Ok(Self { client, url, authorization })
     }
 
     async fn send(&self, body: &[u8]) -> Result<(), String> {
@@ -214,20 +225,15 @@ fn shown(answer: &str) -> String {
     letters.map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
-/// The fastest level, as for scrapes.
-fn gzip(body: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(body)?;
-    encoder.finish()
-}
-
-async fn read_authorization(path: &Path) -> Result<HeaderValue, String> {
-    let shown = path.display();
-    let text = fs::read_to_string(path)
-        .await
-        .map_err(|why| format!("otlp.authorization_file: {shown} cannot be read: {why}"))?;
+async fn read_authorization(path: PathBuf) -> Result<HeaderValue, String> {
+    let shown = format!("otlp.authorization_file: {}", path.display());
+    let read = move || named_file::read_secret(&path, MAX_AUTHORIZATION);
+    let read = unwrap_join(tokio::task::spawn_blocking(read).await);
+    let text = read
+        .unwrap_or_else(|| Err("recliner is stopping".to_owned()))
+        .map_err(|why| format!("{shown} cannot be read: {why}"))?;
     let mut value = HeaderValue::from_str(text.trim())
-        .map_err(|_| format!("otlp.authorization_file: {shown} is not one line of text"))?;
+        .map_err(|_| format!("{shown} is not one line of text"))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -10,10 +10,11 @@ use super::{
 };
 use crate::{
     act::sharing::NotGranted,
-    shared_limits::{Lease, LeaseRequest},
+    shared_limits::{Lease, LeaseRequest, keeper::Refused},
 };
 use axum::{
     extract::{Request, State},
+    http::StatusCode,
     routing::post,
 };
 use serde_json::json;
@@ -54,9 +55,12 @@ async fn lease(State(state): State<AppState>, request: Request) -> Result<Answer
     }
     match state.sharing.keeper.grant(request).await {
         Ok(lease) => Ok(Answer::of(&lease)),
-        Err(why @ NotGranted::NoKeeper) => Err(ApiError::absent(why)),
-        Err(NotGranted::Refused(why)) if why.is_unknown() => Err(ApiError::absent(why)),
-        Err(why @ NotGranted::Refused(_)) => Err(ApiError::refused(why)),
+        Err(why @ (NotGranted::NoKeeper | NotGranted::Refused(Refused::Unknown(_)))) => {
+            Err(ApiError::not_a_member(StatusCode::NOT_FOUND, why))
+        }
+        Err(why @ NotGranted::Refused(Refused::OtherInstance { .. })) => {
+            Err(ApiError::not_a_member(StatusCode::CONFLICT, why))
+        }
         Err(why @ (NotGranted::NotStored(_) | NotGranted::Busy)) => Err(ApiError::not_yet(why)),
     }
 }

@@ -4,12 +4,7 @@ use super::{
     concurrency_limit::Limits, kept_reasons::KeptReasons, orders::Command, web::WebAccess,
 };
 use crate::{
-    act::{
-        job_state,
-        sharing::Sharing,
-        takeover::Takeovers,
-        warmer::IndexBuilds,
-    },
+    act::{job_state, sharing::Sharing, takeover::Takeovers, warmer::IndexBuilds},
     advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
     fleet::Fleet,

@@ -111,7 +111,8 @@ impl SharedMember {
 impl SharedLimits {
     /// Both; `None` if nothing is shared.
     pub(crate) fn of(sharing: &Sharing, now: Now) -> Option<Self> {
-        let (view, granted) = (sharing.member.view.borrow().clone(), *sharing.member.granted().borrow());
+        let (view, granted) =
+            (sharing.member.view.borrow().clone(), *sharing.member.granted().borrow());
         let share = ClusterShare::of(&view, granted, now);
         let members = SharedMember::all(&sharing.keeper.view.borrow(), now);
         (share.is_some() || !members.is_empty()).then_some(Self { share, members })

@@ -61,12 +61,7 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
                 job_limit(plan, "in the cluster", cluster_limit(plan), refusal)
             }
         }
-        RefusalReason::Budget => format!(
-            "starting it would make {} within an hour, and {} is {}",
-            bytes(value),
-            budget(plan),
-            bytes(limit)
-        ),
+        RefusalReason::Budget => over_budget(plan, target, refusal),
         RefusalReason::Headroom => headroom(plan, value, limit),
         RefusalReason::UnknownDisk => format!(
             "free space on its volume is unknown, and its file of {} is larger than headroom.blind_limit, {}; set headroom.volumes to say where to read free space",
@@ -155,6 +150,26 @@ fn pressure(refusal: &Refusal) -> String {
         "the node is busy: the signal is at {} and must fall to {}",
         number(refusal.value),
         number(refusal.limit)
+    )
+}
+
+fn over_budget(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
+    let most = plan.rules.shared.map(|shared| shared.most.bytes_per_hour);
+    let file = target.facts().file_bytes.get();
+    if let (Some(most), Some(file)) = (most, file)
+        && file > most
+    {
+        return format!(
+            "its file of {} is larger than what this cluster may ever start of shared limits within an hour, {}, so it never starts; raise shared_limits.keeper.bytes_per_hour or limits.bytes_per_hour, or compact it by hand",
+            bytes(Some(file as f64)),
+            bytes(Some(most as f64)),
+        );
+    }
+    format!(
+        "starting it would make {} within an hour, and {} is {}",
+        bytes(refusal.value),
+        budget(plan),
+        bytes(refusal.limit)
     )
 }
 

@@ -32,8 +32,8 @@ impl Timeline {
     /// A keeper whose members cannot have leases of an earlier one.
     fn new(total: Share, members: &[(&str, Share)]) -> Self {
         let settings = settings(total, members);
-        let keeper = Keeper::fresh(&settings, Instant::now());
-        let now = Instant::now() + 3 * LEASE;
+        let keeper = Keeper::fresh(&settings, 1, Instant::now());
+        let now = Instant::now();
         let keeper = Keeper { unknown_until: None, ..keeper };
         Self { settings, keeper, now }
     }
@@ -64,6 +64,7 @@ async fn one_member_alone_gets_all_but_what_is_set_aside_for_the_others() {
     let mut it = Timeline::new(share(8, 800), &[("a", share(1, 100)), ("b", share(2, 50))]);
     let lease = it.granted(&request("a", 0, Share::NONE, ALL));
     assert_eq!((lease.lease, lease.own_share), (share(6, 750), share(1, 100)));
+    assert_eq!(lease.most, share(6, 750));
     let less = it.granted(&request("a", lease.id, Share::NONE, share(3, 0)));
     assert_eq!(less.lease, share(3, 100), "what it wants, but no less than its own share");
 }
@@ -135,11 +136,16 @@ async fn a_silent_member_keeps_its_jobs_and_for_an_hour_its_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_is_removed_from_the_list_holds_nothing() {
+async fn a_member_that_is_removed_from_the_list_counts_while_its_lease_lasts_and_an_hour_longer() {
     let mut it = Timeline::new(share(8, 800), &[("a", Share::NONE), ("b", Share::NONE)]);
-    it.granted(&request("a", 0, Share::NONE, ALL));
+    it.granted(&request("a", 0, Share::NONE, share(5, 500)));
     it.settings.members.remove("a");
-    assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, share(8, 800));
+    for (passed, left) in
+        [(SECOND, share(3, 300)), (LEASE + MARGIN, share(3, 300)), (BUDGET_PERIOD, share(8, 800))]
+    {
+        it.pass(passed);
+        assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, left, "{passed:?}");
+    }
     let refused = it.ask(&request("a", 0, Share::NONE, ALL));
     assert_eq!(refused, Err(Refused::Unknown("a".into())));
 }
@@ -164,17 +170,31 @@ async fn a_second_process_with_the_same_name_is_refused_until_the_first_is_gone(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keeper_without_a_stored_state_waits_until_unknown_leases_have_ended() {
+async fn a_keeper_without_a_stored_state_waits_until_what_silent_members_started_counts_no_more() {
     let settings = settings(share(8, 800), &[("a", share(1, 100)), ("b", share(2, 50))]);
     let start = Instant::now();
-    let mut it = Timeline { keeper: Keeper::fresh(&settings, start), settings, now: start };
+    let mut it = Timeline { keeper: Keeper::fresh(&settings, 1, start), settings, now: start };
     it.pass(2 * LEASE);
     assert_eq!(it.granted(&request("a", 0, Share::NONE, ALL)).lease, share(1, 100));
     it.restart();
-    it.pass(2 * LEASE);
+    it.pass(2 * LEASE + BUDGET_PERIOD);
     assert_eq!(it.granted(&request("a", 0, Share::NONE, ALL)).lease, share(1, 100));
     it.pass(MARGIN);
     assert_eq!(it.granted(&request("a", 0, Share::NONE, ALL)).lease, share(6, 750));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_keeper_without_a_stored_state_waits_no_longer_than_until_all_act_on_its_leases() {
+    let settings = settings(share(8, 800), &[("a", share(1, 100)), ("b", share(2, 50))]);
+    let start = Instant::now();
+    let mut it = Timeline { keeper: Keeper::fresh(&settings, 1, start), settings, now: start };
+    let a = it.granted(&request("a", 0, Share::NONE, ALL));
+    // It may act on a lease of before, until it shows that it got this one.
+    let b = it.granted(&request("b", 0, share(5, 500), ALL));
+    let a = it.granted(&request("a", a.id, Share::NONE, ALL));
+    assert_eq!(a.lease, share(1, 100));
+    it.granted(&request("b", b.id, share(5, 500), ALL));
+    assert_eq!(it.granted(&request("a", a.id, Share::NONE, ALL)).lease, share(3, 300));
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +202,8 @@ async fn shares_that_change_meanwhile_exceed_nothing() {
     let total = share(4, 400);
     let start = Instant::now();
     let shares = settings(total, &[("a", share(3, 300)), ("b", Share::NONE)]);
-    let mut it = Timeline { keeper: Keeper::fresh(&shares, start), settings: shares, now: start };
+    let mut it =
+        Timeline { keeper: Keeper::fresh(&shares, 1, start), settings: shares, now: start };
     assert_eq!(it.granted(&request("a", 0, Share::NONE, ALL)).lease, share(3, 300));
     it.settings = settings(total, &[("a", Share::NONE), ("b", total)]);
     assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, share(1, 100));
@@ -271,9 +292,32 @@ enum Step {
     /// Killed, while its jobs run on.
     RestartMember(usize),
     ChangeShares(bool),
+    /// Its journal is lost; the number of its next lease may be any that was not given yet.
+    LoseKeeper(u32),
+    /// A member is removed from the list.
+    Remove(usize),
 }
 
+/// What may happen while the keeper's journal is kept.
 fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        60 => step_among_members(),
+        1 => Just(Step::RestartKeeper),
+        1 => any::<bool>().prop_map(Step::ChangeShares),
+    ]
+}
+
+/// What may happen while shares stay as they are.
+fn step_with_loss() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        60 => step_among_members(),
+        1 => Just(Step::RestartKeeper),
+        1 => any::<u32>().prop_map(Step::LoseKeeper),
+        1 => (0..3_usize).prop_map(Step::Remove),
+    ]
+}
+
+fn step_among_members() -> impl Strategy<Value = Step> {
     let any_of = || any::<Index>();
     prop_oneof![
         6 => (0..3_usize).prop_map(Step::Ask),
@@ -287,9 +331,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..3_usize).prop_map(Step::End),
         4 => (1..40_u64).prop_map(Step::Pass),
         2 => (60..9_000_u64).prop_map(Step::Pass),
-        1 => Just(Step::RestartKeeper),
         1 => (0..3_usize).prop_map(Step::RestartMember),
-        1 => any::<bool>().prop_map(Step::ChangeShares),
     ]
 }
 
@@ -297,16 +339,17 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Debug, Default)]
 struct Cluster {
     granted: Granted,
-    /// Which process it is; answers to earlier ones reach nobody.
-    process: u32,
-    running: usize,
+    /// Counts its questions and its restarts; the answer to an earlier question reaches nobody.
+    question: u32,
+    /// When each compaction that runs began.
+    running: Vec<Instant>,
     started: Vec<(Instant, u64)>,
 }
 
 impl Cluster {
     fn used(&self, now: Instant) -> Share {
         let recent = self.started.iter().filter(|(at, _)| now - *at < BUDGET_PERIOD);
-        share(self.running, recent.map(|(_, bytes)| bytes).sum())
+        share(self.running.len(), recent.map(|(_, bytes)| bytes).sum())
     }
 }
 
@@ -320,6 +363,8 @@ struct World {
     answers: Vec<(usize, u32, Now, Lease)>,
     now: Instant,
     start: Instant,
+    /// What else is known of compactions.
+    all_end_within_an_hour: bool,
 }
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -329,7 +374,7 @@ impl World {
         let settings = shares(false);
         let start = Instant::now();
         // Nothing is stored, and no member exists yet.
-        let fresh = Keeper::fresh(&settings, start);
+        let fresh = Keeper::fresh(&settings, 1, start);
         let unknown_until = fresh.unknown_until.filter(|_| is_new);
         let keeper = Keeper { unknown_until, ..fresh };
         let stored = keeper.to_store();
@@ -344,6 +389,7 @@ impl World {
             answers: Vec::new(),
             now,
             start,
+            all_end_within_an_hour: false,
         }
     }
 
@@ -352,7 +398,7 @@ impl World {
         Now { elapsed: self.now, wall }
     }
 
-    fn deliver(&mut self, (at, process, asked_at, request): (usize, u32, Now, LeaseRequest)) {
+    fn deliver(&mut self, (at, question, asked_at, request): (usize, u32, Now, LeaseRequest)) {
         let Ok((keeper, lease)) = self.keeper.grant(&self.settings, &request, self.now) else {
             return;
         };
@@ -360,17 +406,18 @@ impl World {
             self.stored = keeper.to_store();
         }
         self.keeper = keeper;
-        self.answers.push((at, process, asked_at, lease));
+        self.answers.push((at, question, asked_at, lease));
     }
 
     fn apply(&mut self, step: &Step) {
         let now = self.now();
         match step {
             &Step::Ask(at) => {
-                let cluster = &self.clusters[at];
+                let cluster = &mut self.clusters[at];
+                cluster.question += 1;
                 let (acts_on, used) = (cluster.granted.acts_on(), cluster.used(self.now));
                 let request = request(NAMES[at], acts_on, used, share(9, 900));
-                self.requests.push((at, cluster.process, now, request));
+                self.requests.push((at, cluster.question, now, request));
             }
             Step::DeliverRequest(at) if !self.requests.is_empty() => {
                 let request = self.requests.remove(at.index(self.requests.len()));
@@ -383,12 +430,11 @@ impl World {
                 self.requests.remove(at.index(self.requests.len()));
             }
             Step::DeliverAnswer(at) if !self.answers.is_empty() => {
-                let (at, process, asked_at, lease) =
+                let (at, question, asked_at, lease) =
                     self.answers.remove(at.index(self.answers.len()));
                 let cluster = &mut self.clusters[at];
-                if cluster.process == process {
-                    cluster.granted =
-                        cluster.granted.after(asked_at, lease).unwrap_or(cluster.granted);
+                if cluster.question == question {
+                    cluster.granted = Granted::answered(asked_at, lease);
                 }
             }
             Step::LoseAnswer(at) if !self.answers.is_empty() => {
@@ -398,26 +444,45 @@ impl World {
                 let cluster = &mut self.clusters[at];
                 let after = cluster.used(self.now).plus(share(1, bytes));
                 if after.fits(cluster.granted.allowed(now)) {
-                    cluster.running += 1;
+                    cluster.running.push(self.now);
                     cluster.started.push((self.now, bytes));
                 }
             }
             &Step::End(at) => {
-                self.clusters[at].running = self.clusters[at].running.saturating_sub(1)
+                self.clusters[at].running.pop();
             }
-            &Step::Pass(seconds) => self.now += Duration::from_secs(seconds),
+            &Step::Pass(seconds) => {
+                self.now += Duration::from_secs(seconds);
+                if self.all_end_within_an_hour {
+                    let now = self.now;
+                    let recent = |began: &Instant| now - *began < BUDGET_PERIOD;
+                    self.clusters.iter_mut().for_each(|it| it.running.retain(recent));
+                }
+            }
+            // Of members that were removed, nothing is known any more.
+            &Step::LoseKeeper(first_id) if self.settings.members.len() == NAMES.len() => {
+                self.keeper = Keeper::fresh(&self.settings, u64::from(first_id), self.now);
+                self.stored = StoredKeeper::default();
+            }
+            &Step::Remove(at) => {
+                self.settings.members.remove(NAMES[at]);
+                // Told by the keeper, or by its own configuration.
+                self.clusters[at].granted = Granted::default();
+                self.clusters[at].question += 1;
+            }
             Step::RestartKeeper => self.keeper = Keeper::restored(self.stored.clone(), self.now),
             &Step::RestartMember(at) => {
                 let cluster = &mut self.clusters[at];
                 cluster.granted = Granted::stored(cluster.granted.own_share());
-                cluster.process += 1;
+                cluster.question += 1;
             }
             &Step::ChangeShares(to) => self.settings = shares(to),
             Step::DeliverRequest(_)
             | Step::RepeatRequest(_)
             | Step::LoseRequest(_)
             | Step::DeliverAnswer(_)
-            | Step::LoseAnswer(_) => {}
+            | Step::LoseAnswer(_)
+            | Step::LoseKeeper(_) => {}
         }
     }
 
@@ -447,6 +512,19 @@ async fn all_members_together_never_use_more_than_they_share() {
     });
 }
 
+/// A silent member's compactions count for an hour only once the keeper's journal is lost.
+#[tokio::test(start_paused = true)]
+async fn a_lost_journal_and_removed_members_exceed_nothing_if_compactions_end_within_an_hour() {
+    proptest!(|(steps in proptest::collection::vec(step_with_loss(), 1..400))| {
+        let mut world = World { all_end_within_an_hour: true, ..World::new(true) };
+        let total = world.settings.total();
+        for step in &steps {
+            world.apply(step);
+            prop_assert!(world.used().fits(total), "{:?} after {:?}", world.used(), step);
+        }
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_faults_all_that_is_shared_is_used() {
     let mut world = World::new(false);
@@ -460,7 +538,7 @@ async fn without_faults_all_that_is_shared_is_used() {
             world.deliver(request);
             let (_, _, asked_at, lease) = world.answers.remove(0);
             let cluster = &mut world.clusters[at];
-            cluster.granted = cluster.granted.after(asked_at, lease).unwrap();
+            cluster.granted = Granted::answered(asked_at, lease);
         }
         world.apply(&Step::Pass(15));
     }

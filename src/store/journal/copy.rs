@@ -10,8 +10,8 @@ use super::{
     storage::{create_private, database_builder, remedy},
     tables::{
         BLOCK_TIMES, BLOCKS, DB_EVENTS, EVENTS, FEED, FEED_DELETED, FEED_SEQ_BY_DB, INTENTS, MARKS,
-        META, META_COUNTS, META_SHARED_KEEPER, META_SHARED_MEMBER, OUTCOMES, OVERRIDDEN_SETTINGS, SUSPENSIONS, StoredFormat,
-        TARGET_RECORDS, TableCounts, read_value,
+        META, META_COUNTS, META_SHARED_KEEPER, META_SHARED_MEMBER, OUTCOMES, OVERRIDDEN_SETTINGS,
+        SUSPENSIONS, StoredFormat, TARGET_RECORDS, TableCounts, read_value,
     },
 };
 use crate::{datadir::FileSystemSpace, model::records::StoreError, text::size::format_size_short};

@@ -1,9 +1,17 @@
 //! Two clusters share limits: members and keeper are killed, cut off and restarted, and what runs is judged by what the
 //! clusters did.
 
-use super::{Site, bloated_world, enforcing, seed, service::Running, written};
+use super::{
+    PATIENCE, Site, bloated_world, data_of, enforcing, seed,
+    service::{Running, get, http_client},
+    written,
+};
 use crate::seeded::random_numbers;
 use couchdb_sim::StartedBy;
+use recliner::{
+    model::share::Share,
+    serve::report::{ClusterShare, Status},
+};
 use std::{net::TcpListener, path::Path, time::Duration};
 use tokio::time;
 
@@ -55,11 +63,35 @@ impl<'a> Member<'a> {
         self.running = Some(Running::start(self.site, self.dir, &flags).await);
     }
 
+    fn reload(&self) {
+        let pid = self.running.as_ref().expect("it runs").pid().to_string();
+        let kill = std::process::Command::new("kill").args(["-HUP", &pid]).status();
+        assert!(kill.expect("kill runs").success());
+    }
+
     async fn kill(&mut self) {
         if let Some(running) = self.running.take() {
             running.kill().await;
         }
     }
+}
+
+/// A member's share once it is so.
+async fn share_once(member: &Member<'_>, is_so: impl Fn(&ClusterShare) -> bool) -> ClusterShare {
+    let running = member.running.as_ref().expect("it runs");
+    let base = format!("http://{}", running.address);
+    let http = http_client();
+    let asked = async {
+        loop {
+            let status: Status = data_of(&get(&http, &base, "/api/v1/status").await.1);
+            let share = status.shared_limits.and_then(|shared| shared.share);
+            if let Some(share) = share.filter(&is_so) {
+                return share;
+            }
+            time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    time::timeout(PATIENCE, asked).await.expect("its share changes in time")
 }
 
 /// One compaction on the common time of both clusters.
@@ -161,5 +193,17 @@ async fn clusters_together_keep_shared_limits_whatever_is_killed() {
     let most = compactions(sites).len();
     time::sleep(Duration::from_secs(5)).await;
     let begun = check(sites, bytes);
+
+    // The keeper's file does not list the other any more.
+    written(dirs[0].path(), "recliner.yml", &keeper.replace(&format!(", other: {own}"), ""));
+    members[0].reload();
+    let share = share_once(&members[1], |share| share.allowed == Share::NONE).await;
+    assert_eq!(share.own_share, Share::NONE);
+    assert!(share.says.contains("no member is called \"other\""), "{}", share.says);
+    members[1].kill().await;
+    members[1].start().await;
+    let share = share_once(&members[1], |share| share.problem.is_some()).await;
+    assert_eq!(share.allowed, Share::NONE, "a later process was told so too");
+    check(sites, bytes);
     println!("{LIVES} times killed; {begun} compactions, {} in the last seconds", begun - most);
 }

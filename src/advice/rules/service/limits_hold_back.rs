@@ -204,7 +204,7 @@ mod tests {
     fn limits_that_clusters_share_are_no_advice() {
         let mut sharing = cluster(2 * GIB);
         let share = Share { jobs: 8, bytes_per_hour: 2 * GIB };
-        sharing.rules.shared = Some(Allowance { share, until: None });
+        sharing.rules.shared = Some(Allowance { share, until: None, most: Share::ALL });
         assert_eq!(sharing.findings_of(&RULE), []);
     }
 

@@ -57,8 +57,12 @@ fn push_of(surface: &Surface) -> OtlpPush {
     }
 }
 
+fn client() -> Client {
+    fetch::client(TIMEOUT).unwrap()
+}
+
 async fn push_to(collector: &Collector) -> Result<(), String> {
-    push_of(&Surface::new()).push(&OtlpSettings::default(), &collector.address).await
+    push_of(&Surface::new()).push(&client(), &OtlpSettings::default(), &collector.address).await
 }
 
 fn taken_all() -> Response {
@@ -71,7 +75,7 @@ async fn every_series_of_a_scrape_is_pushed() {
     let collector = Collector::start(taken_all).await;
     let settings = OtlpSettings { cluster: Some("prod".to_owned()), ..OtlpSettings::default() };
     let push = push_of(&surface);
-    push.push(&settings, &collector.address).await.unwrap();
+    push.push(&client(), &settings, &collector.address).await.unwrap();
     let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
     Scrape::of(&surface.state).write(&mut writer);
     let mut encoder = OtlpEncoder::new(push.origin(&settings), MAX_POINTS);
@@ -95,10 +99,10 @@ async fn sends_the_authorization_of_its_file() {
     let settings =
         OtlpSettings { authorization_file: Some(path.clone()), ..OtlpSettings::default() };
     let push = push_of(&Surface::new());
-    push.push(&settings, &collector.address).await.unwrap();
+    push.push(&client(), &settings, &collector.address).await.unwrap();
     assert_eq!(collector.taken()[0].0[AUTHORIZATION], "Bearer abc");
     std::fs::write(&path, "two\nlines").unwrap();
-    let why = push.push(&settings, &collector.address).await.unwrap_err();
+    let why = push.push(&client(), &settings, &collector.address).await.unwrap_err();
     assert!(why.contains("is not one line of text") && !why.contains("lines"), "{why}");
 }
 

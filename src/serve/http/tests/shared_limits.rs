@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     act::sharing::{MemberHandle, MemberView},
     model::share::Share,
-    serve::report::{SharedLimits, ClusterShare, Status},
+    serve::report::{ClusterShare, SharedLimits, Status},
     shared_limits::{Granted, Lease, Now},
 };
 
@@ -27,7 +27,8 @@ async fn post(surface: &Surface, headers: &[(&str, &str)], body: &str) -> (Statu
 
 fn body(instance: &str) -> String {
     let none = json!({"jobs": 0, "bytes_per_hour": 0});
-    json!({"name": "a", "instance": instance, "acts_on": 0, "used": none, "wanted": none}).to_string()
+    json!({"name": "a", "instance": instance, "acts_on": 0, "used": none, "wanted": none})
+        .to_string()
 }
 
 #[tokio::test]
@@ -58,13 +59,13 @@ async fn a_lease_needs_the_rights_of_orders_and_a_readable_request() {
 fn member(problem: Option<&str>) -> Surface {
     let mut surface = Surface::new();
     let asked_at = Now::read(surface.state.clock);
-    let lease = Lease { id: 1, lease: LEASED, lasts_ms: 120_000, own_share: OWN };
+    let lease = Lease { id: 1, lease: LEASED, lasts_ms: 120_000, own_share: OWN, most: LEASED };
     let view = MemberView {
         keeper: Some(("http://keeper:10984".parse().unwrap(), "orders".to_owned())),
         answered_at: Some(NOW),
         problem: problem.map(str::to_owned),
     };
-    let granted = Granted::default().after(asked_at, lease);
+    let granted = Some(Granted::answered(asked_at, lease));
     surface.state.sharing.member = MemberHandle::fixed(granted, view);
     surface
 }
@@ -100,7 +101,12 @@ async fn a_silent_keeper_is_named_with_why() {
     let surface = member(Some("it answered 503: <b>busy</b>"));
     let status: Status = surface.answer("/api/v1/status").await;
     let says = status.shared_limits.and_then(|it| it.share).unwrap().says;
-    assert!(says.ends_with("then its own share, because the keeper does not answer: it answered 503: <b>busy</b>."), "{says}");
+    assert!(
+        says.ends_with(
+            "then its own share, because the keeper does not answer: it answered 503: <b>busy</b>."
+        ),
+        "{says}"
+    );
     let page = surface.get("/nodes").await;
     assert!(!page.text().contains("<b>busy"), "it is escaped");
 }
