@@ -245,8 +245,7 @@ impl Service {
             (ledger.histories, reads.clone()),
             &mut tasks,
         );
-        let seed = u64::from(std::process::id()) ^ clock.now().unix();
-        let warmer = monitor.start_warmer(Some(journal.clone()), seed, &mut tasks);
+        let warmer = monitor.start_warmer(Some(journal.clone()), seed(clock), &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
         let limits = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
         let feed = start_feed_server(&journal, &limits, &stop, &mut tasks);
@@ -451,6 +450,11 @@ async fn admin_socket(settings: &Settings) -> Result<Option<http::AdminSocket>, 
         Some(path) => Ok(Some(http::AdminSocket::open(path).await?)),
         None => Ok(None),
     }
+}
+
+/// A number that differs between processes.
+fn seed(clock: Clock) -> u64 {
+    u64::from(std::process::id()) ^ clock.now().unix()
 }
 
 fn start_sharing(

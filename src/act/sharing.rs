@@ -34,7 +34,7 @@ pub(crate) struct SharingTask {
 
 /// The handles of both.
 #[derive(Clone, Debug)]
-pub(crate) struct Sharing {
+pub struct Sharing {
     /// Divides limits that clusters share.
     pub(crate) keeper: KeeperHandle,
     /// Asks for this cluster's share.
@@ -70,11 +70,11 @@ impl Sharing {
         self.keeper.reconfigure(settings.shared_limits.keeper.clone());
     }
 
-    /// Handles to tasks that have ended.
-    #[cfg(test)]
-    pub(crate) fn without_tasks(settings: &Settings) -> Self {
+    /// Handles without tasks: nothing is shared.
+    pub fn none() -> Self {
+        let settings = Settings::new(couchdb_client::ClientSettings::new(Vec::new()));
         let keeper = KeeperHandle::without_task();
-        Self { keeper, member: MemberTask::new(Clock::System, settings).1 }
+        Self { keeper, member: MemberTask::new(Clock::System, &settings).1 }
     }
 }
 

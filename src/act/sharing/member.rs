@@ -28,7 +28,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 1 << 16;
 
 /// How often a member asks without a lease.
-const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(10);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(5);
+
+/// How often the journal is read before it can be; it is claimed for a cluster soon after the start.
+const BETWEEN_READS: Duration = Duration::from_secs(1);
 
 /// A member asks so many times while a lease lasts.
 const ASKS_IN_A_LEASE: u32 = 4;
@@ -199,7 +202,7 @@ impl Member<'_> {
     async fn ask_always(self) {
         let (mut stored, mut granted) = self.load().await;
         self.allow(granted);
-        let mut client = None;
+        let (mut client, mut is_answered) = (None, true);
         loop {
             let asked_at = Instant::now();
             let asked = match client.take().map_or_else(|| self.client(), Ok) {
@@ -210,7 +213,10 @@ impl Member<'_> {
                 }
                 Err(why) => Err(why),
             };
-            self.publish(asked.err());
+            let problem = asked.err();
+            self.log(is_answered, problem.as_deref());
+            is_answered = problem.is_none();
+            self.show(problem);
             let now = Now::read(self.task.clock);
             let pause = granted.lasts().filter(|_| granted.lease(now).is_some());
             let pause = pause.map_or(BETWEEN_ATTEMPTS, |lasts| lasts / ASKS_IN_A_LEASE);
@@ -234,8 +240,8 @@ impl Member<'_> {
                 },
                 Err(why) => why,
             };
-            self.publish(Some(format!("the journal cannot be used: {why}")));
-            time::sleep(BETWEEN_ATTEMPTS).await;
+            self.show(Some(format!("the journal cannot be used: {why}")));
+            time::sleep(BETWEEN_READS).await;
         }
     }
 
@@ -333,17 +339,24 @@ impl Member<'_> {
         }
     }
 
-    fn publish(&self, problem: Option<String>) {
+    fn log(&self, was_answered: bool, problem: Option<&str>) {
+        let keeper = self.keeper.0.as_str();
+        match problem {
+            Some(why) if was_answered => {
+                tracing::warn!(
+                    keeper,
+                    why,
+                    "no lease of shared limits: when the last one ends, only this cluster's own share is used"
+                );
+            }
+            None if !was_answered => tracing::info!(keeper, "leases of shared limits again"),
+            Some(_) | None => {}
+        }
+    }
+
+    fn show(&self, problem: Option<String>) {
         let now = self.task.clock.now();
         self.task.view.send_modify(|view| {
-            match (&view.problem, &problem) {
-                (None, Some(why)) => {
-                    let keeper = self.keeper.0.as_str();
-                    tracing::warn!(keeper, why, "no answer about shared limits: when the lease ends, only this cluster's own share is used");
-                }
-                (Some(_), None) => tracing::info!("shared limits are answered again"),
-                (Some(_), Some(_)) | (None, None) => {}
-            }
             let answered_at = if problem.is_none() { Some(now) } else { view.answered_at };
             *view = Arc::new(MemberView { keeper: view.keeper.clone(), answered_at, problem });
         });

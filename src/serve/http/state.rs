@@ -122,7 +122,7 @@ pub struct AppState {
     /// Other recliners.
     pub fleet: watch::Receiver<Arc<Fleet>>,
     /// Limits that several clusters share.
-    pub(crate) sharing: Sharing,
+    pub sharing: Sharing,
     /// Why waste is not compacted, as the last sweep shows it.
     pub waste_reasons: KeptReasons,
     /// The scanner's state.

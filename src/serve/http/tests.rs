@@ -31,7 +31,6 @@ use crate::{
         channel::{Channels, Mode},
         facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
         records::{AdviceKey, Mute, ScorecardHour, ScorecardSide, hour_begin, hour_of},
-        settings::Settings,
         target::TargetState,
     },
     plan::{Conditions, Plan, Queues},
@@ -285,7 +284,7 @@ impl Surface {
             scorecard: watch::channel(Arc::new(scorecard())).1,
             ledger: watch::channel(Arc::default()).1,
             fleet: watch::channel(Arc::default()).1,
-            sharing: Sharing::without_tasks(&sharing_nothing()),
+            sharing: Sharing::none(),
             reads: watch::channel(Arc::default()).1,
             waste_reasons: KeptReasons::default(),
             advice: watch::channel(Arc::new(advice())).1,
@@ -350,11 +349,6 @@ impl Surface {
         assert_eq!(body.as_object().unwrap().len(), 2, "{path}");
         body["data"].take()
     }
-}
-
-/// Settings of a cluster that shares no limits.
-fn sharing_nothing() -> Settings {
-    Settings::new(couchdb_client::ClientSettings::new(Vec::new()))
 }
 
 /// A TCP connection from this machine.

@@ -70,11 +70,11 @@ impl ClusterShare {
                 until.rfc3339()
             ),
             (Some(until), Some(why)) => format!(
-                "May use {amount} of the limits shared through {keeper} until {}; then its own share, because the keeper does not answer: {why}.",
+                "May use {amount} of the limits shared through {keeper} until {}; then its own share, because it gets no other lease: {why}.",
                 until.rfc3339()
             ),
             (None, Some(why)) => format!(
-                "May use its own share, {amount}, of the limits shared through {keeper}, because the keeper does not answer: {why}."
+                "May use its own share, {amount}, of the limits shared through {keeper}, because it gets no lease: {why}."
             ),
             (None, None) => {
                 format!("May use its own share, {amount}, of the limits shared through {keeper}.")

@@ -459,12 +459,13 @@ impl World {
                     self.clusters.iter_mut().for_each(|it| it.running.retain(recent));
                 }
             }
-            // Of members that were removed, nothing is known any more.
+            // A keeper without its journal knows nothing of members that are not on the list.
             &Step::LoseKeeper(first_id) if self.settings.members.len() == NAMES.len() => {
-                self.keeper = Keeper::fresh(&self.settings, u64::from(first_id), self.now);
-                self.stored = StoredKeeper::default();
+                let first_id = (u64::from(first_id) + 1) << 12;
+                self.keeper = Keeper::fresh(&self.settings, first_id, self.now);
+                self.stored = self.keeper.to_store();
             }
-            &Step::Remove(at) => {
+            &Step::Remove(at) if self.keeper.unknown_until.is_none() => {
                 self.settings.members.remove(NAMES[at]);
                 // Told by the keeper, or by its own configuration.
                 self.clusters[at].granted = Granted::default();
@@ -482,7 +483,8 @@ impl World {
             | Step::LoseRequest(_)
             | Step::DeliverAnswer(_)
             | Step::LoseAnswer(_)
-            | Step::LoseKeeper(_) => {}
+            | Step::LoseKeeper(_)
+            | Step::Remove(_) => {}
         }
     }
 

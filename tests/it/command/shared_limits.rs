@@ -27,7 +27,7 @@ const DATABASES: usize = 40;
 const FILES: u64 = 2 * 3 * DATABASES as u64;
 
 /// About the size of each file.
-const FILE_BYTES: u64 = 2_100_000;
+const FILE_BYTES: u64 = 21_200_000;
 
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -140,7 +140,7 @@ async fn clusters_together_keep_shared_limits_whatever_is_killed() {
     let mut below = |most: u8| random().to_le_bytes()[7] % most;
     let slow = || {
         let mut config = bloated_world(DATABASES);
-        // Two megabytes per file: a compaction takes about two seconds.
+        // Two megabytes of each file are active: a compaction takes about two seconds.
         config.compaction_rate = 1_000_000;
         config
     };

@@ -6,15 +6,15 @@ use wall_clock::Moment;
 
 families! {
     SHARED_ALLOWED_JOBS: Gauge None "recliner_shared_allowed_jobs" []
-        "Compactions at a time that this cluster may run of the limits that clusters share; absent if it shares none.";
+        "Number of compactions at a time that this cluster may run of the limits that clusters share; absent if none.";
     SHARED_ALLOWED_BYTES: Gauge Bytes "recliner_shared_allowed_bytes" []
-        "Size of files whose compaction may start within an hour, of the shared limits, in bytes; absent if none are.";
+        "Bytes of files whose compaction this cluster may start within an hour, of shared limits; absent if none.";
     SHARED_LEASE_END_TIMESTAMP: Gauge Seconds "recliner_shared_lease_end_timestamp_seconds" []
         "Unix time at which the lease of shared limits ends, in seconds; absent without a lease.";
     SHARED_HELD_JOBS: Gauge None "recliner_shared_held_jobs" ["member"]
-        "Compactions that a member may run, as the keeper of shared limits counts; absent if it never asked.";
+        "Number of compactions that a member may run, as the keeper of shared limits counts; absent if it never asked.";
     SHARED_HELD_BYTES: Gauge Bytes "recliner_shared_held_bytes" ["member"]
-        "Size of files that a member may have started within an hour, as the keeper of shared limits counts, in bytes.";
+        "Bytes of files that a member may have started within an hour, as the keeper of shared limits counts.";
 }
 
 pub(in crate::serve::http) fn write(writer: &mut Writer, shared: Option<&SharedLimits>) {

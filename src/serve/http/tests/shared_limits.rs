@@ -103,7 +103,7 @@ async fn a_silent_keeper_is_named_with_why() {
     let says = status.shared_limits.and_then(|it| it.share).unwrap().says;
     assert!(
         says.ends_with(
-            "then its own share, because the keeper does not answer: it answered 503: <b>busy</b>."
+            "then its own share, because it gets no other lease: it answered 503: <b>busy</b>."
         ),
         "{says}"
     );
