@@ -19,8 +19,7 @@ use crate::{
     },
     plan::{HorizonFactors, first_channel},
     table::{NodeIx, Snapshot, TargetIndex, TargetIx},
-    text::Label,
-    text::{duration, size},
+    text::{Label, duration, size},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
