@@ -6,5 +6,6 @@
 pub(crate) mod enforcer;
 pub(crate) mod job_state;
 pub(crate) mod runs;
+pub mod sharing;
 pub mod takeover;
 pub mod warmer;

@@ -26,6 +26,7 @@
 //! | advice | what a rule found that an operator should do something about | [`advice`] |
 //! | advised | of a compaction: recliner would have started it if it enforced; it is only counted | [`scorecard`](what_if::scorecard) |
 //! | forecast | the free space of a volume ahead, with a range; kept each day and compared | [`forecast`](model::forecast) |
+//! | lease | what a cluster may use for a time of the limits that clusters share; the keeper gives it to its members | [`shared_limits`] |
 //! | predicted | the size after a compaction; [`estimate`](model::estimate) has the rule and its error, [`correction`](model::correction) what is learned | [`correction`](model::correction) |
 //!
 //! # Data flow
@@ -56,6 +57,9 @@
 //! stored in the [`journal`](store::journal) before its request is sent; the [`job_state`](act::job_state) tracks it until its
 //! outcome. What compactions taught about predictions goes from there to the scanner, which applies it to the
 //! snapshot.
+//!
+//! [`sharing`](act::sharing) asks the keeper for a lease in enforce mode. The planner bounds its limits by it, and the
+//! job state checks each start against it again.
 //!
 //! The [`scorecard`](what_if::scorecard) follows the plans while recliner only advises, counts what would have been
 //! done, and stores that in the journal.
@@ -91,7 +95,7 @@
 //!  jobs         running jobs and their outcomes
 //!  sources      CouchDB over HTTP, other recliners
 //!  table        the snapshot of all targets
-//!  datadir      a node's own directories
+//!  datadir      a node's own directories                shared_limits   what several clusters may do together
 //!  model        targets, facts, channels, scores, estimates, settings
 //!  config_format  how keys of a configuration file are described, read and written
 //!  log
@@ -147,6 +151,7 @@
 //! | the web configuration file is invalid, or weakens access control | the old one stays in force | the log; `web_problem` in `/api/v1/status` |
 //! | stored measurements cannot be read at start | they are unknown until measured again; the rest of the stored state is used | the log |
 //! | a key changes that requires a restart | the old value stays in force | `needs_restart` in `/api/v1/status`; the log |
+//! | the keeper of shared limits does not answer | when the lease ends, the cluster uses only its own share | `shared_limits` in `/api/v1/status`; `recliner_shared_lease_end_timestamp_seconds` absent; the log |
 //! | a task ends or panics | the process ends, with status 1, or 101 after a panic; a supervisor restarts it | the scrape fails: `up` 0 |
 
 pub mod act;
@@ -168,6 +173,7 @@ pub mod reads;
 pub mod scan;
 pub mod serve;
 pub mod service;
+pub mod shared_limits;
 #[cfg(feature = "simulator")]
 pub mod simulated;
 pub mod sources;

@@ -17,5 +17,6 @@ pub mod rent;
 pub(crate) mod rounding;
 pub mod score;
 pub mod settings;
+pub mod share;
 pub mod target;
 pub mod window;

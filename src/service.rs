@@ -21,7 +21,10 @@ pub use tasks::TaskSet;
 pub use tidy::{TidyEnd, TidyEvent, TidyReport, TidyScope};
 
 use crate::{
-    act::job_state::Recovery,
+    act::{
+        job_state::Recovery,
+        sharing::{Sharing, SharingTask},
+    },
     config::{self, Loaded, Problems},
     feeds::feed_server::{self, FeedHandle},
     fleet::{Fleet, FleetTask},
@@ -118,6 +121,7 @@ pub struct Service {
     storage_stop: CancellationToken,
     journal_settings: latest::Sender<journal::JournalSettings>,
     fleet_settings: latest::Sender<FleetSettings>,
+    sharing: Sharing,
     otlp_settings: latest::Sender<OtlpSettings>,
     web: http::WebAccess,
     settings: Settings,
@@ -145,6 +149,7 @@ fn dependencies(
     settings: &Settings,
     journal: &Journal,
     machine: HostAccess,
+    sharing: &Sharing,
 ) -> Dependencies {
     let (facts_tx, facts_rx) = oneshot::channel();
     let just_started = JournalFailure::NotLoaded("recliner has just started".to_owned());
@@ -160,6 +165,7 @@ fn dependencies(
         previous_facts: facts_rx.map(Result::unwrap_or_default).boxed(),
         meter: Some(machine.meter),
         directories: machine.directories,
+        shared: sharing.member.granted(),
     }
 }
 
@@ -217,16 +223,15 @@ impl Service {
             journal::JournalTask::open(storage, clock, journal_settings_rx)?;
         // Open the socket after the journal, which guarantees that no other process uses the
         // directory.
-        let socket = match &settings.web.admin_socket {
-            Some(path) => Some(http::AdminSocket::open(path).await?),
-            None => None,
-        };
+        let socket = admin_socket(&settings).await?;
         let (storage_tasks, storage_stop) = start_journal(journal_task);
-        let needs = |client| dependencies(client, &settings, &journal, machine);
+        let (sharing_task, sharing) = SharingTask::new(clock, &settings, &journal);
+        let needs = |client| dependencies(client, &settings, &journal, machine, &sharing);
         let mut monitor = ClusterMonitor::start(
             &settings, transport, clock, &registry, &mut tasks, &stop, needs,
         )?;
         monitor.start_claim_guard(journal.clone(), &mut tasks);
+        start_sharing(sharing_task, &monitor, &stop, &mut tasks);
         monitor.start_enforcer(&mut tasks);
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);
@@ -240,8 +245,7 @@ impl Service {
             (ledger.histories, reads.clone()),
             &mut tasks,
         );
-        let seed = u64::from(std::process::id()) ^ clock.now().unix();
-        let warmer = monitor.start_warmer(Some(journal.clone()), seed, &mut tasks);
+        let warmer = monitor.start_warmer(Some(journal.clone()), seed(clock), &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
         let limits = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
         let feed = start_feed_server(&journal, &limits, &stop, &mut tasks);
@@ -257,6 +261,7 @@ impl Service {
             ledger: ledger.books,
             reads,
             fleet,
+            sharing: sharing.clone(),
             waste_reasons: http::KeptReasons::default(),
             counts: monitor.job_state.counters.clone(),
             couchdb: monitor.start_operator_log(&mut tasks),
@@ -292,6 +297,7 @@ impl Service {
             storage_stop,
             journal_settings,
             fleet_settings,
+            sharing,
             otlp_settings,
             web,
             initial_settings: Box::new(settings.clone()),
@@ -418,9 +424,13 @@ impl Service {
                 "some changed settings need a restart and keep their old values until then"
             );
         }
-        self.monitor
-            .reconfigure(&self.settings, &loaded.settings, &mut self.tasks)
-            .map_err(|why| why.to_string())?;
+        self.sharing.reconfigure(&loaded.settings);
+        if let Err(why) =
+            self.monitor.reconfigure(&self.settings, &loaded.settings, &mut self.tasks)
+        {
+            self.sharing.reconfigure(&self.settings);
+            return Err(why.to_string());
+        }
         self.certificates.send_replace(self.monitor.client.certificate_ends());
         self.journal_settings.send_replace(loaded.settings.journal);
         self.fleet_settings.send_replace(loaded.settings.fleet.clone());
@@ -432,6 +442,29 @@ impl Service {
         self.config.send_replace(Arc::new(status));
         Ok(changes.iter().map(|change| change.key).collect())
     }
+}
+
+/// The Unix socket for orders, if it is used.
+async fn admin_socket(settings: &Settings) -> Result<Option<http::AdminSocket>, http::SocketError> {
+    match &settings.web.admin_socket {
+        Some(path) => Ok(Some(http::AdminSocket::open(path).await?)),
+        None => Ok(None),
+    }
+}
+
+/// A number that differs between processes.
+fn seed(clock: Clock) -> u64 {
+    u64::from(std::process::id()) ^ clock.now().unix()
+}
+
+fn start_sharing(
+    task: SharingTask,
+    monitor: &ClusterMonitor,
+    stop: &CancellationToken,
+    tasks: &mut TaskSet,
+) {
+    let (job_state, plans) = (monitor.job_state.clone(), monitor.planner.plan.clone());
+    tasks.spawn("shared limits", task.run(job_state, plans, stop.clone()));
 }
 
 fn start_feed_server(

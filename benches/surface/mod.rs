@@ -150,6 +150,7 @@ fn router_over(plan: watch::Receiver<Arc<Plan>>) -> (Router, impl Sized) {
         changes: watch::channel(Arc::default()).1,
         ledger: watch::channel(Arc::default()).1,
         fleet: watch::channel(Arc::default()).1,
+        sharing: recliner::act::sharing::Sharing::none(),
         reads: watch::channel(Arc::default()).1,
         takeovers: watch::channel(Arc::default()).1,
         node_settings: watch::channel(Arc::default()).1,

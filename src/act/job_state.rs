@@ -27,6 +27,7 @@ use crate::{
         target::TargetId,
     },
     scan,
+    shared_limits::{Granted, Now, SharedUse},
     table::Snapshot,
     tasks::publish_if_changed,
 };
@@ -74,6 +75,9 @@ pub enum NotStarted {
     /// Its remembered state prevents a start.
     #[error("it must not be started now: it {0}")]
     BackingOff(&'static str),
+    /// Clusters on the same storage share limits, and this one's share is in use.
+    #[error("{0}")]
+    SharedLimits(String),
     /// The journal cannot be written, so the start would be unknown after a crash.
     #[error("the journal cannot be written: {0}")]
     NotStored(StoreError),
@@ -114,6 +118,7 @@ struct StartCommand {
 
 #[derive(Debug)]
 enum JobStateCommand {
+    Used(oneshot::Sender<SharedUse>),
     AcceptStart(
         Box<StartCommand>,
         oneshot::Sender<Result<(u64, oneshot::Receiver<StoreResult>), NotStarted>>,
@@ -164,6 +169,12 @@ impl JobStateHandle {
         let (taken, kept) = answer.ok_or(NotStarted::Stopping)??;
         kept.await.map_err(|_| NotStarted::Stopping)?.map_err(NotStarted::NotStored)?;
         Ok(taken)
+    }
+
+    /// What compactions use of shared limits. Every start accepted later keeps to the share that was published
+    /// before. `None` if the task ends.
+    pub(crate) async fn shared_use(&self) -> Option<SharedUse> {
+        self.ask(JobStateCommand::Used).await
     }
 
     /// Reports the result of a request.
@@ -268,6 +279,7 @@ pub(crate) struct JobStateTask {
     pending_writes: PendingWrites,
     scanner: scan::ScanHandle,
     settings: watch::Receiver<Arc<JobStateSettings>>,
+    shared: watch::Receiver<Option<Granted>>,
     jobs: watch::Sender<Arc<Jobs>>,
     constraints: watch::Sender<Arc<TargetConstraints>>,
     counters: watch::Sender<Arc<JobCounters>>,
@@ -323,6 +335,7 @@ impl JobStateTask {
                 pending_writes: outbox,
                 scanner,
                 settings,
+                shared: watch::channel(None).1,
                 jobs,
                 constraints: history,
                 counters: counts,
@@ -332,6 +345,11 @@ impl JobStateTask {
             },
             handle,
         )
+    }
+
+    /// The task that keeps to a share of limits that several clusters have.
+    pub(crate) fn bounded_by(self, shared: watch::Receiver<Option<Granted>>) -> Self {
+        Self { shared, ..self }
     }
 
     /// Waits for the state of the previous process, then runs until `stop` or until the scanner
@@ -431,6 +449,16 @@ impl JobStateTask {
                     Some(trouble) => Err(NotStarted::NotStored(trouble)),
                     None => self.state.check_start(&intent, ordered.as_ref(), tables, now),
                 };
+                let granted = *self.shared.borrow();
+                let allowed = allowed.and_then(|()| match granted {
+                    Some(granted) => self.state.check_share(
+                        &intent,
+                        granted.allowed(Now::read(self.clock)),
+                        tables,
+                        now,
+                    ),
+                    None => Ok(()),
+                });
                 let acceptance =
                     allowed.and_then(|()| Ok(self.state.accept_start(intent, tables, now)?));
                 let acceptance = acceptance.map(|changes| {
@@ -441,6 +469,10 @@ impl JobStateTask {
                 // If the sender is gone, the pending write finds no receiver and withdraws the
                 // start.
                 let _gone = answer.send(acceptance);
+            }
+            JobStateCommand::Used(answer) => {
+                // The member may have stopped waiting.
+                let _gone = answer.send(self.state.shared_use(now));
             }
             JobStateCommand::RequestResult(key, sent) => {
                 let follows = self.state.apply_request_result(&key, sent, tables, settings, now);

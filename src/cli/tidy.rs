@@ -53,6 +53,11 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
     if settings.couchdb.urls.is_empty() {
         return Err(CommandError::usage("tidy needs a CouchDB: name it with --couchdb.url"));
     }
+    if args.yes && settings.shared_limits.url.is_some() {
+        return Err(CommandError::usage(
+            "tidy --yes cannot keep limits that clusters share (shared_limits.url): order a run of the service with recliner compact, or tidy without this file's shared_limits while the other clusters rest",
+        ));
+    }
     settings.mode = Mode::Advise;
     settings.channels = settings.channels.map(|channel| only_databases(channel, &args.databases));
     let transport = Transport::http(&settings.couchdb, USER_AGENT)

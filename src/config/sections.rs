@@ -20,7 +20,7 @@ use crate::{
     },
     model::settings::{
         Files, Scan, ServedNodes, Settings, advice, fleet::FleetSettings, limits,
-        otlp::OtlpSettings, work,
+        otlp::OtlpSettings, shared::SharedLimits, work,
     },
 };
 use ::couchdb_client::Login;
@@ -145,6 +145,8 @@ fn file_keys() -> Vec<Key<FileSettings>> {
         "ignore" => settings.channels.ignore, Live, patterns();
         /// How much runs at a time; every compaction counts, whatever started it.
         "limits" => settings.limits, _, limits::Limits::form();
+        /// Limits that several clusters on the same storage share.
+        "shared_limits" => settings.shared_limits, _, SharedLimits::form();
         /// What must stay free on the disks.
         "headroom" => settings.headroom, _, limits::Headroom::form();
         /// How the horizons of channels by rent adapt to scarce space.
@@ -221,6 +223,7 @@ const _: fn(&Settings) = |Settings {
     couchdb: _, nodes: _, peers: _, cluster_targets: _, scan: _, poll: _, files: _, mode: _,
     channels: _, limits: _, headroom: _, rent: _, pressure: _, failure: _, views: _, smoosh: _, follow: _,
     warmer: _, advice: _, reads: _, otlp: _, report: _, fleet: _, journal: _, storage_path: _, web: _, log: _,
+    shared_limits: _,
 }| {};
 
 /// Either `[_all]` or a list of names.

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     model::settings::fleet::FleetSettings,
-    sources::recliner::{Login, NoReply, ReclinerClient, login_in_environment},
+    sources::recliner::{NoReply, REFUSED, ReclinerClient},
     tasks::unwrap_join,
 };
 use couchdb_client::Address;
@@ -33,14 +33,8 @@ use wall_clock::{Clock, Moment};
 const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 1 << 20;
 
-/// Why a member that wants another login gives no answer.
-const REFUSED: &str = "it refuses the login; give fleet.username and fleet.password_file, or RECLINER_USER and RECLINER_PASSWORD";
-
 /// How often files that list members are read.
 const BETWEEN_READS: Duration = Duration::from_secs(5);
-
-/// The largest file with a password.
-const MAX_PASSWORD_BYTES: u64 = 4_096;
 
 /// Asks members, and fetches lists of them.
 trait AskMember: Send + Sync {
@@ -70,19 +64,7 @@ impl AskMember for ReclinerClient {
 type Client = Result<Arc<dyn AskMember>, String>;
 
 fn client(settings: &FleetSettings) -> Client {
-    let login = login(settings)?;
-    let client = ReclinerClient::with_tls(TIMEOUT, login, &settings.tls);
-    let client = client.map_err(|why| format!("fleet.tls: {why}"))?;
-    Ok(Arc::new(client))
-}
-
-fn login(settings: &FleetSettings) -> Result<Option<Login>, String> {
-    let (Some(user), Some(path)) = (&settings.username, &settings.password_file) else {
-        return Ok(login_in_environment());
-    };
-    let password = named_file::read_secret(path, MAX_PASSWORD_BYTES)
-        .map_err(|why| format!("fleet.password_file {} cannot be read: {why}", path.display()))?;
-    Ok(Some((user.clone(), password.into())))
+    Ok(Arc::new(ReclinerClient::of_fleet(settings, TIMEOUT)?))
 }
 
 /// The members and what is known of them.
@@ -157,7 +139,7 @@ impl Members {
                     is_refused: why == NoReply::Login,
                     why: match why {
                         NoReply::Login => REFUSED.to_owned(),
-                        NoReply::Other(why) => why,
+                        NoReply::Refused { says, .. } | NoReply::Other(says) => says,
                     },
                 })
             }

@@ -12,6 +12,7 @@ pub mod fleet;
 pub mod limits;
 pub mod otlp;
 pub(crate) mod service;
+pub mod shared;
 mod volumes;
 pub mod work;
 
@@ -55,6 +56,8 @@ pub struct Settings {
     pub channels: Channels,
     /// How much runs at a time.
     pub limits: limits::Limits,
+    /// Limits that several clusters share.
+    pub shared_limits: shared::SharedLimits,
     /// What must stay free on the disks.
     pub headroom: limits::Headroom,
     /// How the horizons of channels by rent adapt to scarce resources.
@@ -105,6 +108,7 @@ impl Settings {
             mode: Mode::default(),
             channels: Channels::default(),
             limits: limits::Limits::default(),
+            shared_limits: shared::SharedLimits::default(),
             headroom: limits::Headroom::default(),
             rent: limits::RentSettings::default(),
             pressure: limits::Pressure::default(),

@@ -281,7 +281,9 @@ pub(super) fn next_change(
         Some(since.plus(Duration::from_secs(step.saturating_mul(steps))))
     });
     let spent = history.recent_starts.iter().map(|(at, _)| at.plus(BUDGET_PERIOD));
+    let lease = rules.shared.and_then(|shared| shared.until);
     let all = windows.chain(backoffs).chain(waits).chain(rests).chain(ramp).chain(spent);
+    let all = all.chain(lease);
     all.filter(|at| at > now).min()
 }
 

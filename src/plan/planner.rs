@@ -10,7 +10,11 @@ use super::{
 };
 use crate::{
     jobs::{Jobs, TargetConstraints},
-    model::{channel::Channels, records::CompactionOrder},
+    model::{
+        channel::{Channels, Mode},
+        records::CompactionOrder,
+    },
+    shared_limits::{Granted, Now},
     table::{Snapshot, TargetIx},
 };
 use std::{sync::Arc, time::Duration};
@@ -49,6 +53,8 @@ pub struct Inputs {
     pub disks: watch::Receiver<Arc<Disks>>,
     /// Which nodes are too busy, or in maintenance.
     pub pressures: watch::Receiver<Arc<Pressures>>,
+    /// The share of limits that several clusters have; `None` if nothing is shared.
+    pub shared: watch::Receiver<Option<Granted>>,
 }
 
 impl Inputs {
@@ -61,6 +67,7 @@ impl Inputs {
             constraints: watch::channel(Arc::default()).1,
             disks: watch::channel(Arc::default()).1,
             pressures: watch::channel(Arc::default()).1,
+            shared: watch::channel(None).1,
         }
     }
 
@@ -188,6 +195,7 @@ impl PlannerTask {
                 Ok(()) = self.inputs.constraints.changed() => Event::InputsChanged,
                 Ok(()) = self.inputs.disks.changed() => Event::InputsChanged,
                 Ok(()) = self.inputs.pressures.changed() => Event::InputsChanged,
+                Ok(()) = self.inputs.shared.changed() => Event::InputsChanged,
                 () = sleep_until_moment(self.clock, next_change) => Event::Tick,
                 _ = tick.tick() => Event::Tick,
             };
@@ -256,6 +264,11 @@ impl PlannerTask {
         let mut rules = self.settings.borrow().rules.clone();
         rules.fresh_for = rules.fresh_for.max(sweeps);
         let now = self.clock.now();
+        let granted = *self.inputs.shared.borrow_and_update();
+        // In advise mode nothing is asked for, and the plan shows what the cluster's own limits allow.
+        let granted = granted.filter(|_| rules.mode == Mode::Enforce);
+        let rules =
+            rules.bounded_by(granted.map(|granted| granted.allowance(Now::read(self.clock))));
         self.queues.apply_snapshot(&snapshot, now);
         self.queues.update_prices(&snapshot, &conditions, &rules, now);
         self.queues.make_plan(&snapshot, &conditions, &Arc::new(rules), now)
@@ -280,9 +293,11 @@ mod tests {
             facts::Facts,
             records::{Backoff, JobOwner},
             settings::limits::Headroom,
+            share::Share,
             target::TargetKind,
         },
         plan::Decision,
+        shared_limits::Lease,
         table::{DbName, Draft},
     };
     use tokio::task::JoinSet;
@@ -381,6 +396,37 @@ mod tests {
         let plan = plan_where(&mut handle, starts).await;
         assert_eq!(plan.planned_at, until, "neither earlier nor as late as the next tick");
         stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limits_are_bounded_by_a_lease_until_it_ends_if_recliner_enforces() {
+        let own_share = Share { jobs: 1, bytes_per_hour: 100 };
+        let lease = Share { jobs: 3, bytes_per_hour: u64::MAX };
+        for (mode, before, after) in [(Mode::Enforce, 3, 1), (Mode::Advise, 8, 8)] {
+            let clock = Clock::anchored(Moment::from_unix(1_000));
+            let lease = Lease { id: 1, lease, lasts_ms: 60_000, own_share, most: lease };
+            let granted = Some(Granted::answered(Now::read(clock), lease));
+            let (_snapshots, snapshots_rx) = watch::channel(Draft::new(5).publish(clock.now()));
+            let settings = settings(Arc::default());
+            let rules = Rules { mode, ..settings.rules.clone() };
+            let own_bytes = rules.limits.bytes_per_hour;
+            let (_settings, settings_rx) = watch::channel(Arc::new(Policy { rules, ..settings }));
+            let inputs =
+                Inputs { shared: watch::channel(granted).1, ..Inputs::facts_only(snapshots_rx) };
+            let (task, mut handle) = PlannerTask::new(clock, inputs, settings_rx);
+            let stop = CancellationToken::new();
+            let mut tasks = JoinSet::new();
+            tasks.spawn(task.run(stop.clone()));
+            let plan = plan_where(&mut handle, |plan| plan.snapshot.version() > 0).await;
+            assert_eq!(plan.rules.limits.cluster, before, "{mode:?}");
+            assert_eq!(plan.rules.limits.bytes_per_hour, own_bytes, "its own limits hold too");
+            let ends = (mode == Mode::Enforce).then(|| Moment::from_unix(1_061));
+            assert_eq!(plan.next_change, ends, "{mode:?}");
+            let late = |plan: &Arc<Plan>| plan.planned_at >= Moment::from_unix(1_061);
+            let plan = plan_where(&mut handle, late).await;
+            assert_eq!(plan.rules.limits.cluster, after, "{mode:?}");
+            stop.cancel();
+        }
     }
 
     #[tokio::test(start_paused = true)]

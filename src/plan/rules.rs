@@ -1,11 +1,15 @@
 //! The settings of a plan.
 
-use crate::model::{
-    channel::Mode,
-    settings::{
-        limits::{Headroom, Limits, RentSettings},
-        work::EnforceViews,
+use crate::{
+    model::{
+        channel::Mode,
+        settings::{
+            limits::{Headroom, Limits, RentSettings},
+            work::EnforceViews,
+        },
+        share::Share,
     },
+    shared_limits::Allowance,
 };
 use std::time::Duration;
 
@@ -17,6 +21,8 @@ pub struct Rules {
     pub mode: Mode,
     /// Limits on running jobs, and on files whose compaction starts within an hour.
     pub limits: Limits,
+    /// The share of limits that several clusters have, which bounds [`Self::limits`]; `None` if nothing is shared.
+    pub shared: Option<Allowance>,
     /// The space that must stay free on the disks.
     pub headroom: Headroom,
     /// How the horizons of channels by rent adapt to scarce resources.
@@ -35,11 +41,38 @@ impl Default for Rules {
         Self {
             mode: Mode::default(),
             limits: Limits::default(),
+            shared: None,
             headroom: Headroom::default(),
             rent: RentSettings::default(),
             views: EnforceViews::Q1,
             fresh_for: Duration::from_secs(20 * 60),
             whole_views: 1,
         }
+    }
+}
+
+impl Rules {
+    /// The rules under which this share of shared limits bounds the cluster's own.
+    #[must_use]
+    pub fn bounded_by(self, shared: Option<Allowance>) -> Self {
+        let share = shared.map_or(Share::ALL, |allowance| allowance.share);
+        let limits = Limits {
+            cluster: self.limits.cluster.min(share.jobs),
+            bytes_per_hour: self.limits.bytes_per_hour.min(share.bytes_per_hour),
+            ..self.limits
+        };
+        let own = Share { jobs: self.limits.cluster, bytes_per_hour: self.limits.bytes_per_hour };
+        let shared = shared.map(|it| Allowance { most: it.most.min(own), ..it });
+        Self { limits, shared, ..self }
+    }
+
+    /// Whether the share of shared limits is what limits jobs in the cluster.
+    pub fn jobs_are_shared(&self) -> bool {
+        self.shared.is_some_and(|shared| shared.share.jobs <= self.limits.cluster)
+    }
+
+    /// Whether the share of shared limits is what limits bytes within an hour.
+    pub fn bytes_are_shared(&self) -> bool {
+        self.shared.is_some_and(|it| it.share.bytes_per_hour <= self.limits.bytes_per_hour)
     }
 }

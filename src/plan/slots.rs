@@ -21,6 +21,9 @@ const LARGE_FILE_DIVISOR: u64 = 8;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct JobSlots {
     limits: Limits,
+    /// Whether clusters share the limits. A file larger than the whole hourly budget starts alone only if not: each of
+    /// them would start one.
+    is_shared: bool,
     /// Number of views whose copies may all be compacted at once.
     whole_views: usize,
     /// By node index.
@@ -103,6 +106,7 @@ impl JobSlots {
     pub(super) fn new(rules: &Rules, channel_limits: Vec<usize>, nodes: usize) -> Self {
         Self {
             limits: rules.limits,
+            is_shared: rules.shared.is_some(),
             whole_views: rules.whole_views,
             jobs_by_node: vec![0; nodes],
             targets_by_queue: vec![0; nodes.saturating_mul(channel_limits.len())],
@@ -220,12 +224,12 @@ impl JobSlots {
         self.check_budget(reserved.budget_bytes, bytes)
     }
 
-    /// Checks the hourly budget. A file larger than the whole budget may start if nothing is spent;
-    /// otherwise it could never start.
+    /// Checks the hourly budget. A file larger than the whole budget may start if nothing is spent, unless the budget
+    /// is shared; otherwise it could never start.
     fn check_budget(&self, held: u64, bytes: u64) -> Result<(), Refusal> {
         let before = self.spent_bytes.saturating_add(held);
         let after = before.saturating_add(bytes);
-        if before == 0 || after <= self.limits.bytes_per_hour {
+        if (before == 0 && !self.is_shared) || after <= self.limits.bytes_per_hour {
             return Ok(());
         }
         let value = if held > 0 { self.spent_bytes } else { after };
@@ -242,26 +246,28 @@ impl JobSlots {
     /// Whether the limits would admit a request if no job ran and no bytes were spent. False for a
     /// view with all its copies while their maximum is running: its reservation would leave slots
     /// idle until one of them ends.
-    pub(super) fn could_ever_admit(
-        &self,
-        SlotRequest { copies: copies_by_node, channel_index: channel, all_copies, .. }: SlotRequest<
-            '_,
-        >,
-    ) -> bool {
+    pub(super) fn could_ever_admit(&self, request: SlotRequest<'_>) -> bool {
+        let SlotRequest { copies: copies_by_node, channel_index: channel, all_copies, file_bytes } =
+            request;
+        let files = files_by_node(copies_by_node).map(|(_, files)| files).sum::<usize>();
+        let bytes = file_bytes.saturating_mul(u64::try_from(files).unwrap_or(u64::MAX));
+        let fits = files <= self.limits.cluster && bytes <= self.limits.bytes_per_hour;
         !(all_copies && self.all_copies_jobs >= self.whole_views)
+            && (fits || !self.is_shared)
             && self.channel_limits.get(channel).is_some_and(|limit| *limit > 0)
             && self.never_admits(copies_by_node).is_none()
     }
 
-    /// The refusal of files that need more slots at once than the limits have.
+    /// The refusal of files that need more slots at once than the limits have. A share of shared limits may grow.
     pub(super) fn never_admits(&self, copies_by_node: &[NodeCopies]) -> Option<Refusal> {
         let files = || files_by_node(copies_by_node).map(|(_, copies)| copies);
         let over = |needs: usize, limit: usize| {
             let (needs, limit) = (needs as f64, limit as f64);
             (needs > limit).then(|| Refusal::with_numbers(RefusalReason::Excluded, needs, limit))
         };
-        over(files().max().unwrap_or(0), self.limits.per_node)
-            .or_else(|| over(files().fold(0, usize::saturating_add), self.limits.cluster))
+        let all = files().fold(0, usize::saturating_add);
+        let in_cluster = (!self.is_shared).then_some(self.limits.cluster);
+        over(files().max().unwrap_or(0), self.limits.per_node).or_else(|| over(all, in_cluster?))
     }
 
     /// Reserves the slots that a target needs.
@@ -300,7 +306,7 @@ impl JobSlots {
         let reached = reached.map(|refusal| refusal.reason);
         let before = self.spent_bytes.saturating_add(reserved.budget_bytes);
         let budget = match (before, self.limits.bytes_per_hour.checked_sub(before)) {
-            (0, _) => u64::MAX,
+            (0, _) if !self.is_shared => u64::MAX,
             (_, left) => left.unwrap_or(0),
         };
         queue_bounds::SlotBounds { reached_limit: reached, largest_in_budget: budget }

@@ -39,6 +39,7 @@ mod schemas;
 mod scorecard;
 mod sd;
 mod server;
+mod shared_limits;
 mod socket;
 mod state;
 mod status;
@@ -96,6 +97,7 @@ fn routes() -> Vec<Route> {
         summary::routes(),
         forecasts::routes(),
         fleet::routes(),
+        shared_limits::routes(),
         advice::routes(),
         preflight::routes(),
         xray::routes(),

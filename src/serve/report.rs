@@ -31,6 +31,7 @@ mod rehearsal;
 mod rent;
 mod runs;
 mod scorecard;
+mod shared_limits;
 mod space;
 mod status;
 mod summary;
@@ -79,6 +80,7 @@ pub use rehearsal::{
 pub use rent::RentLine;
 pub use runs::{RunLine, RunList, left_out_says, requests_of_run, run_progress};
 pub use scorecard::{Scorecard, ScorecardLine};
+pub use shared_limits::{ClusterShare, SharedLimits, SharedMember};
 pub use space::{Space, VolumeSpaceLine};
 pub use status::{
     ConfigLine, Configuration, EntryLine, Feeds, PeerLine, ReadErrors, SimulatedWeek, Status,

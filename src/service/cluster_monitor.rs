@@ -29,6 +29,7 @@ use crate::{
         xrays::{XrayHandle, XraySettings, XrayTask},
     },
     serve::http::smoosh_channels,
+    shared_limits::Granted,
     sources::{
         couchdb::{SetupError, USER_AGENT},
         inventory::{
@@ -66,6 +67,8 @@ pub struct Dependencies {
     pub meter: Option<Arc<dyn disk::SpaceMeter>>,
     /// Directories of nodes in addition to those in the settings.
     pub directories: Option<Arc<dyn Directories>>,
+    /// The share of limits that several clusters have.
+    pub shared: latest::Receiver<Option<Granted>>,
 }
 
 impl std::fmt::Debug for Dependencies {
@@ -85,6 +88,7 @@ impl Dependencies {
             previous_facts: ready(scan::EarlierProcess::default()).boxed(),
             meter: None,
             directories: None,
+            shared: latest::channel(None).1,
         }
     }
 }
@@ -186,7 +190,7 @@ impl ClusterMonitor {
         carried.close();
         spawn_client(client_task, client_stop.clone(), stop.clone(), carried.clone(), tasks);
         let current_client = latest::channel(client.clone()).0;
-        let Dependencies { state_store, recovery, previous_facts, meter, directories } =
+        let Dependencies { state_store, recovery, previous_facts, meter, directories, shared } =
             around(current_client.subscribe());
         let (recovery, left_records) = LeftRecords::of(recovery);
         let store = Arc::clone(&state_store);
@@ -205,6 +209,7 @@ impl ClusterMonitor {
             scan::ScanTask::new(clock, reach.source.subscribe(), scan.subscribe());
         let (task, follower) =
             job_state::JobStateTask::new(clock, scanner.clone(), follow.subscribe(), state_store);
+        let task = task.bounded_by(shared.clone());
         let (moved, movements) = mpsc::channel(WAITING_MOVEMENTS);
         let scan_task = scan_task.correcting(follower.corrections.clone()).reporting(moved);
         tasks.spawn_on_own_thread("scanner", scan_task.run_after(previous_facts, stop.clone()));
@@ -213,6 +218,7 @@ impl ClusterMonitor {
         let mut inputs = planner::Inputs {
             jobs: follower.jobs.clone(),
             constraints: follower.constraints.clone(),
+            shared,
             ..planner::Inputs::facts_only(scanner.snapshots.clone())
         };
         if let Some(meter) = meter {

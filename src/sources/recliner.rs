@@ -3,6 +3,7 @@
 //! Owns the login for them. Follows no redirect, so that the login reaches only the address that was given.
 
 use super::fetch;
+use crate::model::settings::fleet::FleetSettings;
 use couchdb_client::{Address, Tls};
 use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -16,6 +17,22 @@ pub(crate) type Login = (String, SecretString);
 pub(crate) fn login_in_environment() -> Option<Login> {
     let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     Some((env("RECLINER_USER")?, env("RECLINER_PASSWORD")?.into()))
+}
+
+/// Why a recliner that wants another login than the fleet's gives no answer.
+pub(crate) const REFUSED: &str = "it refuses the login; give fleet.username and fleet.password_file, or RECLINER_USER and RECLINER_PASSWORD";
+
+/// The largest file with a password.
+const MAX_PASSWORD_BYTES: u64 = 4_096;
+
+/// The login for the recliners of a fleet.
+fn login(settings: &FleetSettings) -> Result<Option<Login>, String> {
+    let (Some(user), Some(path)) = (&settings.username, &settings.password_file) else {
+        return Ok(login_in_environment());
+    };
+    let password = named_file::read_secret(path, MAX_PASSWORD_BYTES)
+        .map_err(|why| format!("fleet.password_file {} cannot be read: {why}", path.display()))?;
+    Ok(Some((user.clone(), password.into())))
 }
 
 /// A client of other recliners.
@@ -39,6 +56,9 @@ pub(crate) struct Reply<T> {
 pub(crate) enum NoReply {
     #[error("it wants another user or password; give RECLINER_USER and RECLINER_PASSWORD")]
     Login,
+    /// It answered with an error of its API, of this kind.
+    #[error("{says}")]
+    Refused { kind: String, says: String },
     #[error("{0}")]
     Other(String),
 }
@@ -54,6 +74,8 @@ impl From<NoReply> for String {
 #[serde(bound = "T: DeserializeOwned")]
 struct Envelope<T> {
     data: Option<T>,
+    #[serde(default, rename = "errorType")]
+    error_type: String,
     error: Option<String>,
 }
 
@@ -79,6 +101,15 @@ impl ReclinerClient {
             .map_err(|unusable| format!("{} {}", unusable.path.display(), unusable.why))?;
         let http = fetch::build(|| files.apply(fetch::builder(within))).map_err(fetch::describe)?;
         Ok(Self { http, login: login.map(Arc::new) })
+    }
+
+    /// A client with the login and the authorities of a fleet.
+    ///
+    /// # Errors
+    /// If a file cannot be used, or the HTTP library cannot be set up.
+    pub(crate) fn of_fleet(settings: &FleetSettings, within: Duration) -> Result<Self, String> {
+        let client = Self::with_tls(within, login(settings)?, &settings.tls);
+        client.map_err(|why| format!("fleet.tls: {why}"))
     }
 
     /// The same client without the login.
@@ -140,8 +171,9 @@ impl ReclinerClient {
                 Ok(Reply { data, headers, bytes: body.len() })
             }
             (_, Some(why)) => {
-                let why = why.chars().take(200).collect::<String>();
-                Err(NoReply::Other(format!("it answered {status}: {why}")))
+                let why = why.chars().take(300).collect::<String>();
+                let says = format!("it answered {status}: {why}");
+                Err(NoReply::Refused { kind: read.error_type, says })
             }
             (_, None) => Err(NoReply::Other(strange())),
         }

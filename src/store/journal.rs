@@ -36,6 +36,7 @@ pub use copy::{CopyError, CopySummary, JournalCopy, check_copy};
 pub use event::{EventDetails, EventSummary, EventType, JournalEvent, OverriddenSetting};
 pub use feed_progress::{EventProgress, FeedPosition};
 pub use feed_tables::{FeedEntry, FeedPage, FeedQuery, FeedStart, ResetReason};
+pub(crate) use handle::SharedRecord;
 pub use handle::{Journal, JournalHealth, StoredEvents};
 pub use identity::{ClaimError, ClusterIdentity};
 pub use ledger_buckets::LedgerWrite;

@@ -21,6 +21,7 @@ mod preflight;
 mod reads;
 mod rent;
 pub(crate) mod service;
+mod shared_limits;
 mod socket;
 mod strangers;
 mod tidy;

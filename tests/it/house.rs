@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["log"],
     &["config_format"],
     &["model"],
-    &["datadir"],
+    &["datadir", "shared_limits"],
     &["table"],
     &["sources"],
     &["jobs"],

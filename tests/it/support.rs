@@ -381,7 +381,7 @@ fn run(
         recovery: recovered.into(),
         previous_facts: ready(earlier.clone()).boxed(),
         meter: ledger.map(|_| Arc::new(SimulatedDisks(cluster.clone())) as Arc<dyn SpaceMeter>),
-        directories: None,
+        ..Dependencies::none()
     };
     let mut watch =
         ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)

@@ -15,9 +15,11 @@ use crate::{
             StateChange, Suspension, SuspensionScope, Suspensions, TargetRecord,
         },
         settings::limits::BUDGET_PERIOD,
+        share::Share,
         target::{TargetId, TargetKind},
     },
     plan::{HorizonFactors, first_channel},
+    shared_limits::SharedUse,
     table::{NodeIx, Snapshot, TargetIndex, TargetIx},
     text::{Label, duration, size},
 };
@@ -226,6 +228,52 @@ impl JobState {
             return Err(NotStarted::BackingOff("was started and has not been measured since"));
         }
         Ok(())
+    }
+
+    /// Checks whether a start keeps to this cluster's share of shared limits.
+    pub(super) fn check_share(
+        &self,
+        intent: &Intent,
+        allowed: Share,
+        tables: &Snapshot,
+        now: Moment,
+    ) -> Result<(), NotStarted> {
+        let jobs = JobTracker::job_count(intent, tables).unwrap_or(1);
+        if jobs == 0 {
+            return Ok(());
+        }
+        let SharedUse { used, is_lower_bound } = self.shared_use(now);
+        if is_lower_bound {
+            let why = "it is not known yet which compactions of an earlier process still run";
+            return Err(NotStarted::SharedLimits(why.to_owned()));
+        }
+        let Some(bytes_per_hour) = intent.file_bytes else {
+            let why =
+                "the size of the file is unknown, and this cluster has a share of shared limits";
+            return Err(NotStarted::SharedLimits(why.to_owned()));
+        };
+        let after = used.plus(Share { jobs, bytes_per_hour });
+        if after.fits(allowed) {
+            return Ok(());
+        }
+        Err(NotStarted::SharedLimits(format!(
+            "this cluster's share of the shared limits is now {} jobs and {} an hour, and the start would make {} and {}",
+            allowed.jobs,
+            size::format_size_short(allowed.bytes_per_hour),
+            after.jobs,
+            size::format_size_short(after.bytes_per_hour),
+        )))
+    }
+
+    /// What compactions use of shared limits.
+    pub(super) fn shared_use(&self, now: Moment) -> SharedUse {
+        let recent = self.recent_starts.iter().filter(|(at, _)| at.age(now) < BUDGET_PERIOD);
+        let bytes_per_hour = recent.map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+        let jobs = self.tracker.jobs().compactions().count();
+        SharedUse {
+            used: Share { jobs, bytes_per_hour },
+            is_lower_bound: !self.tracker.knows_own_jobs(),
+        }
     }
 
     /// Records a start and completes its order. The start counts from now on, whether stored or

@@ -7,6 +7,7 @@ use crate::{
         facts::{FactSource as Measurer, Facts, Measurement, OptionalU64},
         records::InMemoryStore,
         settings::ServedNodes,
+        share::Share,
     },
     sources::inventory::{ActiveTask, SilentSource, Source, TaskKind},
     table::{DbName, Draft, NodeIx, ShardMapEntry, TargetIx, View},
@@ -26,6 +27,7 @@ struct Fixture {
     db: TargetIx,
     snapshots: watch::Sender<Arc<Snapshot>>,
     running: watch::Sender<Arc<Running>>,
+    shared: watch::Sender<Option<Granted>>,
     follower: JobStateHandle,
     clock: Clock,
     _open: (scan::ScanTask, watch::Sender<Arc<JobStateSettings>>, JoinSet<()>),
@@ -62,6 +64,10 @@ impl Fixture {
     }
 
     fn with_store(keeper: Arc<dyn StateStore>) -> Self {
+        Self::with_state(keeper, RecoveredState::default())
+    }
+
+    fn with_state(keeper: Arc<dyn StateStore>, recovered: RecoveredState) -> Self {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
         let node = draft.get_or_add_node(NODE);
@@ -89,11 +95,12 @@ impl Fixture {
             acting: true,
         }));
         let (task, follower) = JobStateTask::new(clock, told, settings_rx, keeper);
+        let (shared, shared_rx) = watch::channel(None);
+        let task = task.bounded_by(shared_rx);
         let mut tasks = JoinSet::new();
-        let recovered = Recovery::from(RecoveredState::default());
-        tasks.spawn(task.run(recovered, CancellationToken::new()));
+        tasks.spawn(task.run(Recovery::from(recovered), CancellationToken::new()));
         let open = (scanner, settings, tasks);
-        Self { draft, node, db, snapshots, running, follower, clock, _open: open }
+        Self { draft, node, db, snapshots, running, shared, follower, clock, _open: open }
     }
 
     /// Publishes fresh facts of the database, whose last compaction was at `compacted_seq`.
@@ -188,6 +195,49 @@ async fn start_is_checked_by_target_id_not_plan_position() {
     assert_eq!(refused, Err(NotStarted::BackingOff("rests after its last job")));
     let refused = follower.accept_start(intent, Some(ordered)).await;
     assert_eq!(refused, Err(NotStarted::OrderGone), "the order was already used");
+}
+
+const fn share(jobs: usize, bytes_per_hour: u64) -> Share {
+    Share { jobs, bytes_per_hour }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_keeps_to_the_share_of_shared_limits() {
+    for (allowed, starts) in [
+        (None, true),
+        (Some(share(0, 900)), false),
+        (Some(share(1, 899)), false),
+        (Some(share(1, 900)), true),
+    ] {
+        let mut site = Fixture::new();
+        site.publish_facts(10);
+        site.shared.send_replace(allowed.map(Granted::stored));
+        let started = site.follower.accept_start(site.intent(), None).await;
+        assert_eq!(started.is_ok(), starts, "{allowed:?}: {started:?}");
+        assert_eq!(matches!(started, Err(NotStarted::SharedLimits(_))), !starts);
+        let used = if starts { share(1, 900) } else { Share::NONE };
+        let found = site.follower.shared_use().await;
+        assert_eq!(found, Some(SharedUse { used, is_lower_bound: false }), "{allowed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_shared_limits_is_used_before_it_is_known_what_runs() {
+    let (node, shard) = ("couchdb@gone", "shards/00000000-ffffffff/users.1");
+    let target = format!("db:{node}/{}", shard.replace('/', "%2F")).parse().expect("it is an id");
+    let other =
+        Intent { target, node: node.into(), shard: Some(shard.into()), ..Fixture::new().intent() };
+    let recovered = RecoveredState { intents: vec![other], ..RecoveredState::default() };
+    let mut site = Fixture::with_state(Arc::new(InMemoryStore::default()), recovered);
+    site.publish_facts(10);
+    let found = site.follower.shared_use().await;
+    assert!(found.is_some_and(|found| found.is_lower_bound), "{found:?}");
+    site.shared.send_replace(Some(Granted::stored(Share::ALL)));
+    let started = site.follower.accept_start(site.intent(), None).await;
+    assert!(matches!(started, Err(NotStarted::SharedLimits(_))), "{started:?}");
+    site.shared.send_replace(None);
+    let started = site.follower.accept_start(site.intent(), None).await;
+    assert!(started.is_ok(), "limits of its own need no more than is known: {started:?}");
 }
 
 #[tokio::test(start_paused = true)]

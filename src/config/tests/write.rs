@@ -5,7 +5,12 @@ use crate::{
     model::{
         channel::{Channel, Channels, Mode},
         priority::PriorityKind,
-        settings::{Files, Scan, limits, work},
+        settings::{
+            Files, Scan, limits,
+            shared::{KeeperSettings, SharedLimits},
+            work,
+        },
+        share::Share,
         target::TargetKind,
         window::{DAY_NAMES, Days, Window, WindowEnd, parse_time, parse_zone},
     },
@@ -71,6 +76,17 @@ fn reads_the_whole_example() {
     let volumes = std::mem::take(&mut found.headroom.clone().volumes);
     assert_eq!(volumes.len(), 2);
     assert_eq!(found.limits, limits::Limits::default());
+    let member = Share { jobs: 1, bytes_per_hour: 20 << 30 };
+    let keeper = KeeperSettings {
+        members: [("orders".to_owned(), member)].into(),
+        ..KeeperSettings::default()
+    };
+    let shared = SharedLimits {
+        url: Some("http://keeper:10984".parse().unwrap()),
+        name: Some("orders".to_owned()),
+        keeper: Some(keeper),
+    };
+    assert_eq!(found.shared_limits, shared);
     assert_eq!(found.headroom, limits::Headroom { volumes, ..limits::Headroom::default() });
     assert_eq!(found.pressure, limits::Pressure::default());
     assert_eq!(found.failure, limits::FailureSettings::default());
@@ -197,6 +213,9 @@ fn changes_name_keys_and_when_they_take_effect() {
             ("files.view_index_dir", When::NextSweep),
             ("channels", When::Live),
             ("ignore", When::Live),
+            ("shared_limits.url", When::Live),
+            ("shared_limits.name", When::Live),
+            ("shared_limits.keeper", When::Live),
             ("headroom.volumes", When::Live),
             ("--storage.path", When::Restart),
             ("--web.listen-address", When::Restart),

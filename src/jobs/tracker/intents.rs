@@ -131,6 +131,16 @@ impl JobTracker {
         Ok(())
     }
 
+    /// Number of files that a start compacts at once; `None` while the tables do not contain its node or database.
+    pub(crate) fn job_count(intent: &Intent, tables: &Snapshot) -> Option<usize> {
+        intent_targets::job_keys(intent, tables).map(|keys| keys.len())
+    }
+
+    /// Whether the jobs include those of every open intent.
+    pub(crate) fn knows_own_jobs(&self) -> bool {
+        self.open_intents.values().all(|open| open.pending_jobs.is_some())
+    }
+
     /// Whether an earlier process may still be compacting another copy of the shard, unnoticed by
     /// plans: they show such a job only shortly after the tables contain its file.
     fn has_adopted_copy_of(&self, target: &TargetId, now: Moment) -> bool {

@@ -212,7 +212,8 @@ impl Naive<'_> {
         if target.kind() == TargetKind::View && target.shard_map().ranges > 1 {
             let (limits, homes) = (world.rules.limits, self.copy_nodes(ix));
             let on = |node: &NodeIx| homes.iter().filter(|it| *it == node).count();
-            if homes.len() > limits.cluster || homes.iter().any(|it| on(it) > limits.per_node) {
+            let too_many = homes.len() > limits.cluster && world.rules.shared.is_none();
+            if too_many || homes.iter().any(|it| on(it) > limits.per_node) {
                 return Some(RefusalReason::Excluded);
             }
         }
@@ -601,6 +602,7 @@ impl Naive<'_> {
         let starts: u64 = compacted.map(|chosen| bytes(chosen.ix, chosen.files.len())).sum();
         let spent = before + starts;
         let after = spent + bytes(target.ix(), files.len());
-        (spent > 0 && after > limits.bytes_per_hour).then_some(RefusalReason::Budget)
+        let alone = spent == 0 && self.world.rules.shared.is_none();
+        (!alone && after > limits.bytes_per_hour).then_some(RefusalReason::Budget)
     }
 }

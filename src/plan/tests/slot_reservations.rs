@@ -91,6 +91,7 @@ impl Naive<'_> {
         }
         let files = if whole { self.copy_nodes(ix) } else { vec![target.node_ix()] };
         let nodes: BTreeSet<NodeIx> = files.iter().copied().collect();
+        let file = target.facts().file_bytes.get().unwrap_or(0);
         let silent = |node: &NodeIx| {
             world.conditions.constraints.enforcing_since.is_some()
                 && world.conditions.jobs.polled_nodes.iter().all(|(polled, _)| polled != node)
@@ -106,6 +107,7 @@ impl Naive<'_> {
         let ever = world.channels.list[channel].concurrency > 0
             && nodes.iter().all(|node| on(node) <= limits.per_node)
             && files.len() <= limits.cluster
+            && (world.rules.shared.is_none() || file * files.len() as u64 <= limits.bytes_per_hour)
             && !(whole && self.is_all_copies_job_running());
         let has_room = self.limit_refusal(channel, &nodes, &files, target).is_none();
         let only_ramp = has_room && self.check_files(channel, ix, files.clone()).is_err();

@@ -10,12 +10,14 @@ use crate::{
             Suspensions,
         },
         settings::{limits::Limits, work::EnforceViews},
+        share::Share,
         window::{Days, Window},
     },
     plan::{
         disk::{Disks, Volume, VolumeSpace},
         pressure::{NodePressure, PressureHold, Pressures, Signal},
     },
+    shared_limits::Allowance,
     table::{ShardMapEntry, View},
     text::Label,
 };
@@ -54,6 +56,8 @@ pub(super) struct WorldSpec {
     views: EnforceViews,
     /// Nodes, mebibytes available, whether the size is known, whether space is falling.
     volumes: Vec<(u8, Option<u64>, bool, bool)>,
+    /// Jobs and bytes of a share of shared limits, and whether it is a lease.
+    shared: Option<(usize, u64, bool)>,
     /// Target, node, whether recliner started it, whether it builds, mebibytes reserved.
     jobs: Vec<(usize, usize, bool, bool, u64)>,
     polled: u8,
@@ -135,6 +139,7 @@ prop_compose! {
             nodes: 1, dbs: Vec::new(), channels: Vec::new(), strict: false, enforce: true,
             limits: (0, 0, 0, 0, true), duty: 100, blind: 0, keep_free: 0, views: EnforceViews::All,
             volumes: Vec::new(),
+            shared: None,
         }
     }
 }
@@ -152,9 +157,10 @@ prop_compose! {
         keep_free in 0..20_u8,
         views in proptest::sample::select(EnforceViews::ALL.to_vec()),
         volumes in proptest::collection::vec((0..8_u8, proptest::option::weighted(0.9, 0..120_u64), any::<bool>(), rarely()), 0..4),
+        shared in proptest::option::weighted(0.3, (0..9_usize, prop_oneof![Just(u64::MAX), 0..(300 * MIB)], any::<bool>())),
     ) -> WorldSpec {
         WorldSpec {
-            nodes, dbs, channels, strict, enforce, limits, duty, blind, keep_free, views, volumes,
+            nodes, dbs, channels, strict, enforce, limits, duty, blind, keep_free, views, volumes, shared,
             ..present
         }
     }
@@ -332,6 +338,11 @@ impl WorldSpec {
             views: self.views,
             ..Rules::default()
         }
+        .bounded_by(self.shared.map(|(jobs, bytes_per_hour, ends)| Allowance {
+            share: Share { jobs, bytes_per_hour },
+            until: ends.then(|| at(NOW + 20)),
+            most: Share::ALL,
+        }))
     }
 
     fn conditions(&self, snapshot: &Snapshot, all: &[TargetIx], channels: &Channels) -> Conditions {

@@ -6,7 +6,7 @@ use super::{
     queue::suspend_or_resume,
 };
 use crate::{
-    model::rounding::to_bytes,
+    model::{rounding::to_bytes, share::Share},
     plan::RefusalReason,
     serve::report::{GateLine, NodeLine, Planned, PressureLine, SmooshChannelLine, Status},
     text::Label,
@@ -23,6 +23,7 @@ pub(in crate::serve) fn nodes(status: &Status, planned: &Planned, now: Moment) -
         Part::new("smoosh", smoosh(status)),
         Part::new("disk", disk(status, now)),
         Part::new("sidecars", sidecars(status, now)),
+        Part::new("shared", shared(status)),
         Part::new("feeds", feeds(status, now)),
     ];
     Page::live(Screen::Nodes, "Nodes", parts)
@@ -173,6 +174,28 @@ fn smoosh_channels(status: &Status) -> Markup {
                     td.n { (count(line.waiting)) }
                 } } }
             } }
+        }
+    }
+}
+
+fn shared(status: &Status) -> Markup {
+    let amount = |share: Share| html! { (count(share.jobs as u64)) " · " (bytes(Some(share.bytes_per_hour))) "/h" };
+    let known = |share: Option<Share>| html! { @match share { Some(share) => { (amount(share)) } None => { (unknown()) } } };
+    html! {
+        @if let Some(shared) = &status.shared_limits {
+            h2 { "Shared limits" }
+            @if let Some(share) = &shared.share { p { (with_code(&share.says)) } }
+            @if !shared.members.is_empty() {
+                div.wide tabindex="0" role="region" aria-label="Members" { table {
+                    thead { tr { th { "member" } th.n { "lease" } th.n { "in use at most" } th.n.rest { "without an answer" } } }
+                    tbody { @for member in &shared.members { tr {
+                        td.named { (name(&member.name)) }
+                        td.n { @match member.lease { Some(lease) => { (amount(lease)) } None => { "none" } } }
+                        td.n { (known(member.held)) }
+                        td.n.rest { (amount(member.own_share)) }
+                    } } }
+                } }
+            }
         }
     }
 }

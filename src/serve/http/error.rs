@@ -1,7 +1,10 @@
 //! Errors of the API, in Prometheus's envelope.
 
 use super::answer;
-use crate::serve::report::{Conflict, Failed};
+use crate::{
+    serve::report::{Conflict, Failed},
+    shared_limits::NOT_A_MEMBER,
+};
 use axum::{
     extract::rejection::QueryRejection,
     http::{HeaderValue, StatusCode, header},
@@ -53,6 +56,11 @@ impl ApiError {
 
     pub(super) fn conflict(why: impl ToString, data: Conflict) -> Self {
         Self { data: Some(Box::new(data)), ..Self::new(StatusCode::CONFLICT, "conflict", why) }
+    }
+
+    /// Whoever asks has no share of the shared limits.
+    pub(super) fn not_a_member(code: StatusCode, why: impl ToString) -> Self {
+        Self::new(code, NOT_A_MEMBER, why)
     }
 
     pub(super) fn unavailable(why: impl ToString) -> Self {

@@ -26,6 +26,7 @@ pub(super) mod program;
 mod queues;
 mod reads;
 mod scans;
+pub(super) mod shared_limits;
 mod sizes;
 mod smoosh;
 
@@ -35,6 +36,7 @@ use super::{
     route::{Operation, Route},
     schemas::{Schemas, TEXT},
     state::{AppState, ConfigStatus, ProcessInfo},
+    status,
 };
 use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
@@ -45,6 +47,7 @@ use crate::{
     model::reads::Reads,
     plan::Plan,
     scan,
+    serve::report::SharedLimits,
     store::journal::Journal,
     table::{Node, NodeIx},
     tasks::unwrap_join,
@@ -260,7 +263,7 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
 type Subject = (&'static [FamilyDescription], fn(&mut Writer, &Scrape));
 
 /// Every subject, in the order of the book and of a scrape.
-fn subjects() -> [Subject; 21] {
+fn subjects() -> [Subject; 22] {
     [
         (program::ALL, program::write),
         (couchdb::ALL, |writer, scrape| couchdb::write(writer, &scrape.couchdb)),
@@ -295,6 +298,9 @@ fn subjects() -> [Subject; 21] {
         (advised::ALL, |writer, scrape| advised::write(writer, &scrape.scorecard)),
         (advice::ALL, |writer, scrape| advice::write(writer, &scrape.advice, scrape.now)),
         (fleet::ALL, |writer, scrape| fleet::write(writer, &scrape.fleet, scrape.now)),
+        (shared_limits::ALL, |writer, scrape| {
+            shared_limits::write(writer, scrape.shared_limits.as_ref());
+        }),
     ]
 }
 
@@ -316,6 +322,7 @@ pub(super) struct Scrape {
     reads: Arc<Reads>,
     advice: Arc<AdviceView>,
     fleet: Arc<Fleet>,
+    shared_limits: Option<SharedLimits>,
     now: Moment,
     changes: Arc<feed_client::FeedClientStatus>,
     feed: Option<FeedHandle>,
@@ -341,6 +348,7 @@ impl Scrape {
             reads: Arc::clone(&state.reads.borrow()),
             advice: Arc::clone(&state.advice.borrow()),
             fleet: Arc::clone(&state.fleet.borrow()),
+            shared_limits: status::shared_limits(state),
             now: state.clock.now(),
             changes: Arc::clone(&state.changes.borrow()),
             feed: state.feed.clone(),

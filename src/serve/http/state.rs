@@ -4,7 +4,7 @@ use super::{
     concurrency_limit::Limits, kept_reasons::KeptReasons, orders::Command, web::WebAccess,
 };
 use crate::{
-    act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
+    act::{job_state, sharing::Sharing, takeover::Takeovers, warmer::IndexBuilds},
     advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
     fleet::Fleet,
@@ -121,6 +121,8 @@ pub struct AppState {
     pub reads: watch::Receiver<Arc<Reads>>,
     /// Other recliners.
     pub fleet: watch::Receiver<Arc<Fleet>>,
+    /// Limits that several clusters share.
+    pub sharing: Sharing,
     /// Why waste is not compacted, as the last sweep shows it.
     pub waste_reasons: KeptReasons,
     /// The scanner's state.

@@ -13,9 +13,10 @@ use crate::{
     model::records::JournalFailure,
     plan::Plan,
     serve::report::{
-        self, ConfigLine, Configuration, EntryLine, Feeds, Jobs, PeerLine, ReadErrors, Space,
-        Status, SuspensionLine, Sweep, TakeoverLine,
+        self, ConfigLine, Configuration, EntryLine, Feeds, Jobs, PeerLine, ReadErrors,
+        SharedLimits, Space, Status, SuspensionLine, Sweep, TakeoverLine,
     },
+    shared_limits::Now,
     text::Label as _,
 };
 use std::{sync::Arc, time::Duration};
@@ -33,7 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
             status,
             "The state of recliner: what it sees, and what it cannot read.",
         )
-        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by`, `why`, and a sentence (`says`). `overview`: bytes, waste, when a volume is full, last night (12 hours), the worst advice."),
+        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), limits that clusters share (`shared_limits`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by`, `why`, and a sentence (`says`). `overview`: bytes, waste, when a volume is full, last night (12 hours), the worst advice."),
         Route::read(
             "/api/v1/space",
             "space",
@@ -101,6 +102,7 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
         feeds: Feeds::from(&**state.changes.borrow()),
         smoosh: TakeoverLine::all(&state.takeovers.borrow()),
         peers: PeerLine::all(&status),
+        shared_limits: shared_limits(state),
         config: ConfigLine {
             loaded_at: config.loaded_at.rfc3339(),
             last_reload_successful: config.reload_successful,
@@ -109,6 +111,11 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
         },
         overview: None,
     }
+}
+
+/// This cluster's share of shared limits, and what the keeper counts for each member.
+pub(super) fn shared_limits(state: &AppState) -> Option<SharedLimits> {
+    SharedLimits::of(&state.sharing, Now::read(state.clock))
 }
 
 /// Reports the bytes of the cluster and the free space of its volumes.

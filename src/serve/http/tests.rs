@@ -15,6 +15,7 @@ mod orders;
 mod preflight;
 mod runs;
 mod scrape;
+mod shared_limits;
 pub(crate) mod sums;
 mod suspended;
 mod updates;
@@ -22,6 +23,7 @@ mod what_if;
 
 use super::*;
 use crate::{
+    act::sharing::Sharing,
     advice::{
         AdviceView, Finding, Gain, Remedy, RuleResult, Severity, Subject, Surplus, rule_of_code,
     },
@@ -282,6 +284,7 @@ impl Surface {
             scorecard: watch::channel(Arc::new(scorecard())).1,
             ledger: watch::channel(Arc::default()).1,
             fleet: watch::channel(Arc::default()).1,
+            sharing: Sharing::none(),
             reads: watch::channel(Arc::default()).1,
             waste_reasons: KeptReasons::default(),
             advice: watch::channel(Arc::new(advice())).1,

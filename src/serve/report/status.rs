@@ -1,6 +1,6 @@
 //! The state of recliner: what it is, what it sees, and what it cannot see.
 
-use super::{NodeLine, SuspensionLine, vocabulary, vocabulary::Word};
+use super::{NodeLine, SharedLimits, SuspensionLine, vocabulary, vocabulary::Word};
 use crate::{
     act::takeover::Takeovers,
     feeds::feed_client,
@@ -69,6 +69,9 @@ pub struct Status {
     /// The sidecars under `peers` that were asked.
     #[serde(default)]
     pub peers: Vec<PeerLine>,
+    /// Limits that several clusters share; null if this recliner has no share of any.
+    #[serde(default)]
+    pub shared_limits: Option<SharedLimits>,
     /// The state of the configuration.
     pub config: ConfigLine,
     /// What a person asks first about the whole cluster; `/api/v1/fleet` collects it.

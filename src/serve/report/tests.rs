@@ -5,8 +5,10 @@ use crate::{
     model::{
         channel::{Channels, Mode},
         facts::{FactFlags, OptionalU64},
+        share::Share,
     },
-    plan::{Conditions, Queues, Refusal, RefusalReason},
+    plan::{Conditions, Queues, Refusal, RefusalReason, Rules},
+    shared_limits::Allowance,
     table::{DbName, Draft, ShardMapEntry, TargetIx, View},
 };
 use couchdb_names::{Range, Signature};
@@ -114,6 +116,33 @@ fn no_reason_says_that_a_compaction_runs_while_none_does() {
                 assert_eq!(says_that_one_runs(&says), None, "{reason:?}: {says}");
             }
         }
+    }
+}
+
+#[test]
+fn a_file_above_what_a_share_may_ever_be_is_said_to_never_start() {
+    let (mut plan, ids) = plan();
+    for (most, begins) in [
+        (
+            8 * MIB,
+            "starting it would make 9.0 MiB within an hour, and this cluster's share of the limits in shared_limits is 1.0 MiB",
+        ),
+        (
+            7 * MIB,
+            "its file of 8.0 MiB is larger than what this cluster may ever start of shared limits within an hour, 7.0 MiB, so it never starts; raise ",
+        ),
+    ] {
+        let of = |bytes_per_hour| Share { jobs: 4, bytes_per_hour };
+        let allowance = Allowance { share: of(MIB), until: None, most: of(most) };
+        plan.rules = Rules::default().bounded_by(Some(allowance)).into();
+        let numbers = (Some((9 * MIB) as f64), Some(MIB as f64));
+        let refusal = Refusal {
+            value: numbers.0,
+            limit: numbers.1,
+            ..Refusal::without_numbers(RefusalReason::Budget)
+        };
+        let says = why(&plan, plan.snapshot.target(ids[0]).unwrap(), &refusal);
+        assert!(says.starts_with(begins), "{says}");
     }
 }
 

@@ -18,7 +18,7 @@ use wall_clock::Moment;
 /// Why a target does not start, and what must change for it to start.
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if let Some((holder, reservation)) = plan.reservation_behind(refusal) {
-        return reserved_for_another(refusal, holder, reservation);
+        return reserved_for_another(plan, refusal, holder, reservation);
     }
     let sentence = sentence(plan, target, refusal);
     match plan.slot_reservation.as_ref().filter(|reservation| reservation.ix == target.ix()) {
@@ -57,14 +57,10 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             if value == Some(1.0) && plan.rules.limits.cluster != 1 {
                 "another view goes first; only one at a time is compacted on all nodes".to_owned()
             } else {
-                job_limit(plan, "in the cluster", "limits.cluster", refusal)
+                job_limit(plan, "in the cluster", cluster_limit(plan), refusal)
             }
         }
-        RefusalReason::Budget => format!(
-            "starting it would make {} within an hour, and limits.bytes_per_hour is {}",
-            bytes(value),
-            bytes(limit)
-        ),
+        RefusalReason::Budget => over_budget(plan, target, refusal),
         RefusalReason::Headroom => headroom(plan, value, limit),
         RefusalReason::UnknownDisk => format!(
             "free space on its volume is unknown, and its file of {} is larger than headroom.blind_limit, {}; set headroom.volumes to say where to read free space",
@@ -156,6 +152,39 @@ fn pressure(refusal: &Refusal) -> String {
     )
 }
 
+fn over_budget(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
+    let most = plan.rules.shared.map(|shared| shared.most.bytes_per_hour);
+    let file = target.facts().file_bytes.get();
+    if let (Some(most), Some(file)) = (most, file)
+        && file > most
+    {
+        return format!(
+            "its file of {} is larger than what this cluster may ever start of shared limits within an hour, {}, so it never starts; raise shared_limits.keeper.bytes_per_hour or limits.bytes_per_hour, or compact it by hand",
+            bytes(Some(file as f64)),
+            bytes(Some(most as f64)),
+        );
+    }
+    format!(
+        "starting it would make {} within an hour, and {} is {}",
+        bytes(refusal.value),
+        budget(plan),
+        bytes(refusal.limit)
+    )
+}
+
+/// What a limit is called that the share of shared limits sets.
+const SHARED: &str = "this cluster's share of the limits in shared_limits";
+
+/// What limits jobs in the cluster.
+fn cluster_limit(plan: &Plan) -> &'static str {
+    if plan.rules.jobs_are_shared() { SHARED } else { "limits.cluster" }
+}
+
+/// What limits bytes within an hour.
+fn budget(plan: &Plan) -> &'static str {
+    if plan.rules.bytes_are_shared() { SHARED } else { "limits.bytes_per_hour" }
+}
+
 /// The sentence about a limit of jobs on a node or in the cluster.
 fn job_limit(plan: &Plan, place: &str, key: &str, refusal: &Refusal) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
@@ -211,6 +240,7 @@ fn channel_limit(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal, name: &s
 
 /// The sentence for slots or bytes that are free, but reserved for another target.
 fn reserved_for_another(
+    plan: &Plan,
     refusal: &Refusal,
     holder: TargetRef<'_>,
     reservation: &SlotReservation,
@@ -223,17 +253,18 @@ fn reserved_for_another(
         format!("{slots} on the node are taken (limits.per_node)")
     } else if refusal.reason == RefusalReason::Budget {
         format!(
-            "{} of {} were started within an hour or are first in line (limits.bytes_per_hour)",
+            "{} of {} were started within an hour or are first in line ({})",
             bytes(value),
-            bytes(limit)
+            bytes(limit),
+            budget(plan)
         )
     } else {
-        format!("{slots} in the cluster are taken (limits.cluster)")
+        format!("{slots} in the cluster are taken ({})", cluster_limit(plan))
     };
     let needs = if reservation.all_copies {
         "a slot for each of its copies at once"
     } else {
-        "much of limits.bytes_per_hour at once"
+        &format!("much of {} at once", budget(plan))
     };
     format!(
         "{used}; the rest is reserved until {} for {}, which needs {needs} and has waited since {}",

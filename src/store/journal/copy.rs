@@ -10,8 +10,8 @@ use super::{
     storage::{create_private, database_builder, remedy},
     tables::{
         BLOCK_TIMES, BLOCKS, DB_EVENTS, EVENTS, FEED, FEED_DELETED, FEED_SEQ_BY_DB, INTENTS, MARKS,
-        META, META_COUNTS, OUTCOMES, OVERRIDDEN_SETTINGS, SUSPENSIONS, StoredFormat,
-        TARGET_RECORDS, TableCounts, read_value,
+        META, META_COUNTS, META_SHARED_KEEPER, META_SHARED_MEMBER, OUTCOMES, OVERRIDDEN_SETTINGS,
+        SUSPENSIONS, StoredFormat, TARGET_RECORDS, TableCounts, read_value,
     },
 };
 use crate::{datadir::FileSystemSpace, model::records::StoreError, text::size::format_size_short};
@@ -195,6 +195,7 @@ fn copy_tables(
     copy.table(OVERRIDDEN_SETTINGS)?;
     copy.table(MARKS)?;
     copy.table(META)?;
+    remove_leases(target)?;
     // Measurements in another format are useless: the journal discards them too.
     for copied in [copy.table(BLOCKS), copy.table(BLOCK_TIMES)] {
         match copied {
@@ -214,6 +215,15 @@ fn copy_tables(
         ))),
         None => Ok(true),
     }
+}
+
+/// A copy must not rely on leases of shared limits, which change after it was made, nor be taken for the same member.
+fn remove_leases(target: &WriteTransaction) -> Result<(), Error> {
+    let mut meta = target.open_table(META)?;
+    for name in [META_SHARED_KEEPER, META_SHARED_MEMBER] {
+        meta.remove(name)?;
+    }
+    Ok(())
 }
 
 /// Copies table by table.

@@ -8,7 +8,10 @@ use super::{
     named_values::{self, NamedValues},
     query,
     request::{JournalRequest, Query},
-    tables::{JournalReadError, META_LEDGER, META_READS, META_READS_PREFIX},
+    tables::{
+        JournalReadError, META_LEDGER, META_READS, META_READS_PREFIX, META_SHARED_KEEPER,
+        META_SHARED_MEMBER,
+    },
 };
 use crate::{
     model::records::{
@@ -33,6 +36,24 @@ use wall_clock::Moment;
 /// Maximum number of events in batches that wait to be written, so that the file can be closed within seconds. A
 /// larger batch waits alone.
 pub(super) const MAX_QUEUED_EVENTS: usize = 1 << 14;
+
+/// Whose record of shared limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SharedRecord {
+    /// What the keeper granted.
+    Keeper,
+    /// What this cluster may use without an answer.
+    Member,
+}
+
+impl SharedRecord {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Keeper => META_SHARED_KEEPER,
+            Self::Member => META_SHARED_MEMBER,
+        }
+    }
+}
 
 /// State of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -199,6 +220,30 @@ impl Journal {
         numbers: Vec<u32>,
     ) -> Result<Vec<(u32, Vec<u8>)>, StoreError> {
         self.read(move |tx| ledger_buckets::read(tx, &numbers)).await
+    }
+
+    /// What the keeper or a member of shared limits saved last.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the journal is not claimed yet.
+    pub(crate) async fn shared_record(
+        &self,
+        whose: SharedRecord,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.query(|answer| Query::Value(whose.name(), answer)).await?
+    }
+
+    /// Saves what the keeper or a member of shared limits must know after a restart.
+    ///
+    /// # Errors
+    /// If it may not be on the disk.
+    pub(crate) async fn save_shared_record(
+        &self,
+        whose: SharedRecord,
+        bytes: Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let values = vec![(whose.name().to_owned(), Some(bytes))];
+        self.query(|answer| Query::SaveValues(values, answer)).await?
     }
 
     /// Records an event soon, together with others. If the queue is full or the journal cannot be

@@ -92,6 +92,10 @@ pub(super) const META_LEDGER_BUCKET_PREFIX: &str = "ledger:";
 /// day and the source. Stored as single values, like corrections.
 pub(super) const META_READS: &str = "reads";
 pub(super) const META_READS_PREFIX: &str = "reads:";
+/// What members hold of limits that several clusters share, and what this cluster may use of such limits without an
+/// answer. Stored as single values, like corrections.
+pub(super) const META_SHARED_KEEPER: &str = "shared_keeper";
+pub(super) const META_SHARED_MEMBER: &str = "shared_member";
 /// [`TableCounts`].
 pub(super) const META_COUNTS: &str = "counts";
 /// [`super::FeedPosition`].

@@ -96,7 +96,7 @@ pub(super) fn http_client() -> reqwest::Client {
 }
 
 /// The status and the text of a response.
-async fn get(http: &reqwest::Client, base: &str, path: &str) -> (u16, String) {
+pub(super) async fn get(http: &reqwest::Client, base: &str, path: &str) -> (u16, String) {
     let answer = http.get(format!("{base}{path}")).send().await.expect("a response arrives");
     (answer.status().as_u16(), answer.text().await.expect("the body is text"))
 }

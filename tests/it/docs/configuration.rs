@@ -112,6 +112,7 @@ fn rows_of(schema: &Value, path: &str, since: &str, rows: &mut Vec<KeyRow>) {
         });
         rows_of(key, &path, since, rows);
         rows_of(&key["items"], &format!("{path}[]"), since, rows);
+        rows_of(&key["additionalProperties"], &format!("{path}.NAME"), since, rows);
     }
 }
 

@@ -65,12 +65,14 @@ struct TightestLimit {
     freed_per_day: f64,
 }
 
-/// The limit that allows least; none if a limit stops everything.
+/// The limit that allows least; none if a limit stops everything, or if clusters share one, because each one's share
+/// changes with what the others need.
 fn tightest_limit(plan: &Plan, backlog: &Backlog) -> Option<TightestLimit> {
     let Limits { per_node, cluster, bytes_per_hour, duty_percent, .. } = plan.rules.limits;
     let on_nodes = per_node.saturating_mul(served_nodes(plan).count());
     let jobs = on_nodes.min(cluster);
-    if jobs == 0 || bytes_per_hour == 0 || backlog.file == 0 {
+    let is_shared = plan.rules.jobs_are_shared() || plan.rules.bytes_are_shared();
+    if is_shared || jobs == 0 || bytes_per_hour == 0 || backlog.file == 0 {
         return None;
     }
     let (file, freed) = (backlog.file as f64, backlog.reclaimable as f64);
@@ -159,7 +161,11 @@ mod tests {
     use crate::{
         advice::test_cluster::{Shard, TestCluster},
         jobs::TargetConstraints,
-        model::channel::{Channel, Mode},
+        model::{
+            channel::{Channel, Mode},
+            share::Share,
+        },
+        shared_limits::Allowance,
     };
     use std::sync::Arc;
 
@@ -192,6 +198,14 @@ mod tests {
         );
         assert_eq!(cluster(3 * GIB).findings_of(&RULE), [], "less than a week");
         assert_eq!(cluster(0).findings_of(&RULE), [], "it is stopped on purpose");
+    }
+
+    #[test]
+    fn limits_that_clusters_share_are_no_advice() {
+        let mut sharing = cluster(2 * GIB);
+        let share = Share { jobs: 8, bytes_per_hour: 2 * GIB };
+        sharing.rules.shared = Some(Allowance { share, until: None, most: Share::ALL });
+        assert_eq!(sharing.findings_of(&RULE), []);
     }
 
     #[test]

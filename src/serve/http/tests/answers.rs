@@ -304,6 +304,7 @@ async fn status_and_config_show_the_active_configuration() {
                 {"url": "http://b:5984", "up": false, "problem": "no answer"},
                 {"url": "http://c:5984/couch", "up": null, "problem": null},
             ],
+            "shared_limits": null,
             "revision": "unknown", "date": "unknown", "book": "/docs/",
             "simulated": false, "simulation": null, "simulated_weeks": [],
             "mode": "advise",

@@ -145,6 +145,22 @@ async fn a_copy_has_every_entry_of_every_table() {
     assert_eq!(kinds, table_names(&after).into_iter().collect(), "every table has entries");
 }
 
+#[tokio::test]
+async fn a_copy_has_no_leases_of_shared_limits() {
+    let other = tempfile::tempdir().unwrap();
+    let running = RunningJournal::claimed(InMemory::default()).await;
+    for whose in [SharedRecord::Keeper, SharedRecord::Member] {
+        running.journal.save_shared_record(whose, vec![7]).await.unwrap();
+        assert_eq!(running.journal.shared_record(whose).await.unwrap(), Some(vec![7]));
+    }
+    let copy = within_patience(running.journal.copy()).await.unwrap();
+    running.stop_and_wait().await;
+    let restored = JournalStore::open(&restore(copy, other.path()), false).unwrap();
+    let lines = dump(&restored.begin_read().unwrap());
+    assert!(lines.iter().any(|line| line.starts_with("meta \"cluster\"")), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("shared_")), "{lines:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copy_made_during_writes_ends_between_two_commits() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
