@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     model::{
-        reads::{KEPT_DAYS, Reads, SourceReads},
+        reads::{KEPT_DAYS, KnownDesigns, Reads, SourceReads},
         settings::work::ReadsSettings,
         target::TargetKind,
     },
@@ -149,9 +149,9 @@ impl ReadsTask {
         self.inputs.journal.for_each_day_of_reads(see).await?;
         self.own = std::mem::take(&mut *loaded.lock().unwrap_or_else(PoisonError::into_inner));
         self.stored = progress.unwrap_or_default();
-        let (files, known) = postcard::take_from_bytes::<Vec<u8>>(&self.stored).unwrap_or_default();
+        let (files, known) = decode_progress(&self.stored);
         self.follower = Follower::resume(&files);
-        self.own.known = postcard::from_bytes(known).unwrap_or_default();
+        self.own.known = known;
         Ok(())
     }
 
@@ -272,8 +272,7 @@ impl ReadsTask {
             let expired = reads.days.keys().filter(|day| today.since(**day) > KEPT_DAYS);
             days.extend(expired.map(|day| (name_of(source, *day), None)));
         }
-        let mut progress = postcard::to_stdvec(&self.follower.encode()).unwrap_or_default();
-        progress.extend(postcard::to_stdvec(&self.own.known).unwrap_or_default());
+        let progress = encode_progress(&self.follower.encode(), &self.own.known);
         if days.is_empty() && progress == self.stored {
             return Ok(());
         }
@@ -283,6 +282,19 @@ impl ReadsTask {
         self.own.sources.values_mut().for_each(|source| source.forget(today));
         Ok(())
     }
+}
+
+/// How far logs were read, and since when design documents are known, as it is stored.
+fn encode_progress(files: &[u8], known: &KnownDesigns) -> Vec<u8> {
+    let mut stored = postcard::to_stdvec(files).unwrap_or_default();
+    stored.extend(postcard::to_stdvec(known).unwrap_or_default());
+    stored
+}
+
+/// What cannot be read is nothing.
+fn decode_progress(stored: &[u8]) -> (Vec<u8>, KnownDesigns) {
+    let (files, known) = postcard::take_from_bytes::<Vec<u8>>(stored).unwrap_or_default();
+    (files, postcard::from_bytes(known).unwrap_or_default())
 }
 
 /// The name of a day of a source; names sort as days do.

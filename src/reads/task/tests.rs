@@ -215,3 +215,13 @@ fn stored_values_keep_their_encoding() {
     }
     assert_eq!(name_of(&Source::Node("a@b".to_owned()), Day(20_784)), "0000020784:node:a@b");
 }
+
+/// Since when design documents are known is stored behind how far logs were read. What an earlier release stored can be
+/// read: otherwise no index would count as unread for as long again.
+#[test]
+fn stored_designs_keep_their_encoding() {
+    let known = BTreeMap::from([(("orders".to_owned(), "_design/app".to_owned()), Day(20_784))]);
+    let bytes = encode_progress(&[7, 8], &known);
+    assert_eq!(bytes, b"\x02\x07\x08\x01\x06orders\x0b_design/app\xb0\xa2\x01");
+    assert_eq!(decode_progress(&bytes), (vec![7, 8], known));
+}
