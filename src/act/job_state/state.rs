@@ -21,8 +21,7 @@ use crate::{
     plan::{HorizonFactors, first_channel},
     shared_limits::SharedUse,
     table::{NodeIx, Snapshot, TargetIndex, TargetIx},
-    text::Label,
-    text::{duration, size},
+    text::{Label, duration, size},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
