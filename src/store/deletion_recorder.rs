@@ -6,6 +6,7 @@
 use crate::{
     model::{
         deletions::{CopyCounts, DeletionRecord, MAX_RANGES, SeenCopies},
+        facts::FactKind,
         records::StoreError,
         target::{TargetKind, TargetState},
     },
@@ -37,6 +38,9 @@ const CLAIM_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_DATABASES: usize = 1_000;
 const MAX_COPIES: usize = 10_000;
 
+/// Bytes of records after which a write ends, because starts wait for the journal as well.
+const BATCH_BYTES: usize = 1 << 20;
+
 /// How long a record is kept of a database that is not seen.
 const KEPT_UNSEEN: Duration = Duration::from_secs(30 * 86_400);
 
@@ -51,7 +55,10 @@ fn counted_copy(target: TargetRef<'_>) -> Option<((Range, &str), Option<CopyCoun
     let is_owned = matches!(target.state(), TargetState::Ok | TargetState::Resharding);
     let range = target.range().filter(|_| is_owned && target.kind() == TargetKind::Db)?;
     let facts = target.facts();
-    let counts = facts.deleted_docs.get().zip(facts.update_seq.get());
+    // A bound needs numbers of one time.
+    let is_one_reading =
+        facts.source_of(FactKind::DeletedDocs) == facts.source_of(FactKind::UpdateSeq);
+    let counts = facts.deleted_docs.get().zip(facts.update_seq.get()).filter(|_| is_one_reading);
     let counts = counts.map(|(deleted, update_seq)| CopyCounts {
         deleted,
         update_seq,
@@ -59,6 +66,18 @@ fn counted_copy(target: TargetRef<'_>) -> Option<((Range, &str), Option<CopyCoun
         purge_seq: target.overhead().and_then(|it| it.purge_seq.get()).unwrap_or_default(),
     });
     Some(((range, target.node()), counts))
+}
+
+/// The stored record of a database, if there is one.
+///
+/// # Errors
+/// If it cannot be read.
+pub async fn stored_record(
+    journal: &Journal,
+    db: &str,
+) -> Result<Option<DeletionRecord>, StoreError> {
+    let bytes = journal.deletion_record(db).await?;
+    Ok(bytes.and_then(|bytes| postcard::from_bytes(&bytes).ok()))
 }
 
 /// The records by database, and which of them are not stored as they are.
@@ -148,10 +167,18 @@ impl DeletionRecords {
         fits.map(|it| (it.name, it.db)).collect()
     }
 
-    /// What is to be stored.
-    fn to_save(&self) -> NamedValues {
-        let value = |name: &String| postcard::to_stdvec(self.records.get(name)?).ok();
-        self.unsaved.iter().map(|name| (name.clone(), value(name))).collect()
+    /// What is to be stored next.
+    fn batch(&self) -> NamedValues {
+        let (mut batch, mut bytes) = (NamedValues::new(), 0);
+        for name in &self.unsaved {
+            let value = self.records.get(name).and_then(|it| postcard::to_stdvec(it).ok());
+            bytes += value.as_ref().map_or(0, Vec::len);
+            batch.push((name.clone(), value));
+            if bytes >= BATCH_BYTES {
+                break;
+            }
+        }
+        batch
     }
 }
 
@@ -170,8 +197,7 @@ impl DeletionRecorderTask {
     /// Creates the task.
     pub fn new(
         clock: Clock,
-        status: watch::Receiver<Arc<ScanStatus>>,
-        snapshots: watch::Receiver<Arc<Snapshot>>,
+        (status, snapshots): (watch::Receiver<Arc<ScanStatus>>, watch::Receiver<Arc<Snapshot>>),
         journal: Journal,
     ) -> Self {
         Self { clock, status, snapshots, journal, state: DeletionRecords::default(), sweeps: 0 }
@@ -215,12 +241,17 @@ impl DeletionRecorderTask {
             let snapshot = Arc::clone(&self.snapshots.borrow());
             self.state.see(&snapshot, self.clock.now());
         }
-        if self.state.unsaved.is_empty() {
-            return;
-        }
-        match self.journal.save_deletion_records(self.state.to_save()).await {
-            Ok(()) => self.state.unsaved.clear(),
-            Err(why) => tracing::debug!(%why, "the recorded deletions are not stored"),
+        while !self.state.unsaved.is_empty() {
+            let batch = self.state.batch();
+            let names: Vec<String> = batch.iter().map(|(name, _)| name.clone()).collect();
+            if let Err(why) = self.journal.save_deletion_records(batch).await {
+                tracing::debug!(%why, "the recorded deletions are not stored");
+                return;
+            }
+            names.iter().for_each(|name| _ = self.state.unsaved.remove(name));
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

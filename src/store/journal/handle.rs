@@ -9,8 +9,8 @@ use super::{
     query,
     request::{JournalRequest, Query},
     tables::{
-        JournalReadError, META_LEDGER, META_READS, META_READS_PREFIX, META_SHARED_KEEPER,
-        META_SHARED_MEMBER,
+        JournalReadError, META_DELETIONS_PREFIX, META_LEDGER, META_READS, META_READS_PREFIX,
+        META_SHARED_KEEPER, META_SHARED_MEMBER,
     },
 };
 use crate::{
