@@ -6,6 +6,7 @@
 mod answer;
 mod follower;
 mod log_file;
+mod pipes;
 mod task;
 
 pub use answer::{LogSource, LogUse, ReadsAnswer};

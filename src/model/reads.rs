@@ -94,13 +94,16 @@ impl SourceReads {
     }
 }
 
+/// Since when design documents are known, by database and id.
+pub type KnownDesigns = BTreeMap<(String, String), Day>;
+
 /// The reads of all sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
     /// By source.
     pub sources: BTreeMap<Source, SourceReads>,
-    /// Since when recliner itself knows each design document, by database and id.
-    pub known: BTreeMap<(String, String), Day>,
+    /// Since when recliner itself knows each design document.
+    pub known: KnownDesigns,
     /// Whether every request to the cluster passes the proxies whose logs are read.
     pub proxies_see_all: bool,
     /// What could not be read, in sentences.

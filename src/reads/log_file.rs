@@ -2,6 +2,7 @@
 
 use access_log::{Line, LineReader, LogReads, read_line};
 use flate2::bufread::MultiGzDecoder;
+use rustix::fs::{Mode, OFlags};
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom},
@@ -68,7 +69,7 @@ impl ReadLog {
 
 /// Opens a file, and uncompresses it if it is compressed.
 fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
-    Ok(match LogFile::open(path)? {
+    Ok(match LogFile::of(File::open(path)?)? {
         LogFile::Plain(file) => Box::new(file),
         LogFile::Compressed(text) => text,
     })
@@ -82,8 +83,18 @@ pub(super) enum LogFile {
 }
 
 impl LogFile {
+    /// Opens a regular file; a pipe or device that took its place does not block.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(path)?);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
+        Self::of(file)
+    }
+
+    fn of(file: File) -> io::Result<Self> {
+        let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
         Ok(if file.fill_buf()?.starts_with(&GZIP) {
             let text = MultiGzDecoder::new(file);
             Self::Compressed(Box::new(BufReader::with_capacity(BUFFER_BYTES, text)))

@@ -6,10 +6,11 @@
 use super::{
     answer::ReadsAnswer,
     follower::{Follower, Step},
+    pipes::{MAX_WAITING, Pipes},
 };
 use crate::{
     model::{
-        reads::{KEPT_DAYS, Reads, SourceReads},
+        reads::{KEPT_DAYS, KnownDesigns, Reads, SourceReads},
         settings::work::ReadsSettings,
         target::TargetKind,
     },
@@ -20,6 +21,7 @@ use crate::{
 use access_log::{Day, DayReads, LogReads, Source};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -41,9 +43,6 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Bytes of logs between which other tasks may run.
 const STEP_BYTES: u64 = 16 << 20;
-
-/// Uses that wait for the journal before more is read.
-const MAX_WAITING: usize = 200_000;
 
 /// The most that another recliner may answer.
 const MAX_PEER_BYTES: usize = 64 << 20;
@@ -82,6 +81,8 @@ pub struct ReadsTask {
     peer_problems: Vec<String>,
     /// What is not stored yet.
     waiting: LogReads,
+    /// Whether there is something that is not published.
+    is_new: bool,
     /// How far logs were read, as it is stored.
     stored: Vec<u8>,
     save_at: Instant,
@@ -100,6 +101,7 @@ impl ReadsTask {
             peers: BTreeMap::new(),
             peer_problems: Vec::new(),
             waiting: LogReads::default(),
+            is_new: false,
             stored: Vec::new(),
             save_at: Instant::now(),
         };
@@ -111,6 +113,7 @@ impl ReadsTask {
         if stop.run_until_cancelled(self.resume()).await.is_none() {
             return;
         }
+        let mut pipes = Pipes::default();
         let mut tick = time::interval(INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -118,9 +121,15 @@ impl ReadsTask {
                 biased;
                 () = stop.cancelled() => break,
                 _ = tick.tick() => {
-                    if stop.run_until_cancelled(self.tick()).await.is_none() {
-                        break;
-                    }
+                    let logs = self.inputs.settings.borrow().reads.logs.clone();
+                    let (files, problems) = pipes.open(&logs);
+                    let clock = self.clock.clone();
+                    let work = pipes.read_during(self.tick(files, problems), &clock);
+                    let Some(reads) = stop.run_until_cancelled(work).await else { break };
+                    self.add(reads);
+                }
+                () = pipes.readable(), if self.waiting.len() < MAX_WAITING => {
+                    self.add(pipes.read(self.clock.now()));
                 }
             }
         }
@@ -149,23 +158,23 @@ impl ReadsTask {
         self.inputs.journal.for_each_day_of_reads(see).await?;
         self.own = std::mem::take(&mut *loaded.lock().unwrap_or_else(PoisonError::into_inner));
         self.stored = progress.unwrap_or_default();
-        let (files, known) = postcard::take_from_bytes::<Vec<u8>>(&self.stored).unwrap_or_default();
+        let (files, known) = decode_progress(&self.stored);
         self.follower = Follower::resume(&files);
-        self.own.known = postcard::from_bytes(known).unwrap_or_default();
+        self.own.known = known;
         Ok(())
     }
 
-    async fn tick(&mut self) {
+    /// Reads on in these files; `problems` are those of the other logs.
+    async fn tick(&mut self, files: Vec<PathBuf>, mut problems: Vec<String>) {
         let settings = self.inputs.settings.borrow_and_update().clone();
         let today = Day::of(self.clock.now().unix());
-        let (mut problems, mut is_new) = (Vec::new(), false);
+        let of_pipes = problems.len();
         while self.waiting.len() < MAX_WAITING {
-            let step = self.follower.read(&settings.reads.logs, today, STEP_BYTES);
-            let Step { reads, more, problems: found } = step;
-            is_new |= !reads.is_empty();
-            self.own.add(&reads);
-            self.waiting.merge(reads);
-            problems = found;
+            let Step { reads, more, problems: found } =
+                self.follower.read(&files, today, STEP_BYTES);
+            self.add(reads);
+            problems.truncate(of_pipes);
+            problems.extend(found);
             if !more {
                 break;
             }
@@ -173,18 +182,24 @@ impl ReadsTask {
         }
         if self.save_at <= Instant::now() || self.waiting.len() >= MAX_WAITING {
             self.save_at = Instant::now() + SAVE_INTERVAL;
-            is_new = true;
+            self.is_new = true;
             self.see_designs(today);
             self.save().await;
             self.ask_peers(settings.peers.as_ref()).await;
         }
         problems.extend(self.peer_problems.iter().cloned());
         let proxies_see_all = settings.reads.proxies_see_all;
-        is_new |= problems != self.own.problems || proxies_see_all != self.own.proxies_see_all;
+        self.is_new |= problems != self.own.problems || proxies_see_all != self.own.proxies_see_all;
         (self.own.problems, self.own.proxies_see_all) = (problems, proxies_see_all);
-        if is_new {
+        if std::mem::take(&mut self.is_new) {
             self.publish();
         }
+    }
+
+    fn add(&mut self, reads: LogReads) {
+        self.is_new |= !reads.is_empty();
+        self.own.add(&reads);
+        self.waiting.merge(reads);
     }
 
     /// Notes since when each design document is known.
@@ -272,8 +287,7 @@ impl ReadsTask {
             let expired = reads.days.keys().filter(|day| today.since(**day) > KEPT_DAYS);
             days.extend(expired.map(|day| (name_of(source, *day), None)));
         }
-        let mut progress = postcard::to_stdvec(&self.follower.encode()).unwrap_or_default();
-        progress.extend(postcard::to_stdvec(&self.own.known).unwrap_or_default());
+        let progress = encode_progress(&self.follower.encode(), &self.own.known);
         if days.is_empty() && progress == self.stored {
             return Ok(());
         }
@@ -283,6 +297,19 @@ impl ReadsTask {
         self.own.sources.values_mut().for_each(|source| source.forget(today));
         Ok(())
     }
+}
+
+/// How far logs were read, and since when design documents are known, as it is stored.
+fn encode_progress(files: &[u8], known: &KnownDesigns) -> Vec<u8> {
+    let mut stored = postcard::to_stdvec(files).unwrap_or_default();
+    stored.extend(postcard::to_stdvec(known).unwrap_or_default());
+    stored
+}
+
+/// What cannot be read is nothing.
+fn decode_progress(stored: &[u8]) -> (Vec<u8>, KnownDesigns) {
+    let (files, known) = postcard::take_from_bytes::<Vec<u8>>(stored).unwrap_or_default();
+    (files, postcard::from_bytes(known).unwrap_or_default())
 }
 
 /// The name of a day of a source; names sort as days do.

@@ -6,7 +6,7 @@ mod deploy_indexes;
 mod document;
 mod endless;
 mod feeds;
-mod files;
+pub(crate) mod files;
 mod fleet;
 mod follow;
 mod hostile;

@@ -233,9 +233,12 @@ fn container(path: &str) -> Vec<String> {
 fn kubernetes_mounts_users_and_configuration() {
     let base = container("deploy/kubernetes/base/statefulset.yaml");
     let sidecar = container("deploy/kubernetes/components/sidecar/sidecar.yaml");
-    for (whose, arguments) in
-        [("base", &base), ("overlays/sidecars", &base), ("components/sidecar", &sidecar)]
-    {
+    for (whose, arguments) in [
+        ("base", &base),
+        ("overlays/sidecars", &base),
+        ("components/sidecar", &sidecar),
+        ("components/access-log", &sidecar),
+    ] {
         let folder = format!("deploy/kubernetes/{whose}");
         let configuration = read(&format!("{folder}/recliner.yml"));
         check_serve_arguments(whose, arguments, Some(&configuration));
@@ -246,6 +249,29 @@ fn kubernetes_mounts_users_and_configuration() {
         let kustomization = document(&format!("{folder}/kustomization.yaml"));
         let generator = &kustomization["configMapGenerator"][0];
         assert_eq!(texts(&generator["files"]), ["recliner.yml"], "{whose}");
+    }
+}
+
+/// CouchDB writes its log where the sidecar follows it, and the sidecar cannot change it. Else the sidecar is as without
+/// the log.
+#[test]
+fn kubernetes_mounts_the_log_that_the_sidecar_follows() {
+    let folder = "deploy/kubernetes/components";
+    let mut with_log = document(&format!("{folder}/access-log/recliner.yml"));
+    let log = texts(&with_log["reads"]["logs"]).remove(0);
+    let (directory, _) = log.rsplit_once('/').expect("a path");
+    let comment = read(&format!("{folder}/access-log/kustomization.yaml"));
+    assert!(comment.contains(&format!("{{log: {{writer: file, file: {log}}}}}")), "{log}");
+    with_log.as_mapping_mut().expect("it has keys").remove("reads");
+    assert_eq!(with_log, document(&format!("{folder}/sidecar/recliner.yml")));
+    let patch = document(&format!("{folder}/access-log/access-log.yaml"));
+    let pod = pods(&patch).expect("it has pods");
+    for container in pod["containers"].as_sequence().expect("it is a list") {
+        let mount = &container["volumeMounts"][0];
+        assert_eq!(mount["mountPath"].as_str(), Some(directory), "{container:?}");
+        assert_eq!(mount["name"], pod["volumes"][0]["name"], "{container:?}");
+        let is_sidecar = container["name"].as_str() == Some("recliner");
+        assert_eq!(mount["readOnly"].as_bool().unwrap_or_default(), is_sidecar, "{container:?}");
     }
 }
 
@@ -288,7 +314,7 @@ fn kubernetes_manifests_have_no_rights_and_no_passwords() {
             }
         }
     }
-    assert_eq!(checked, 4);
+    assert_eq!(checked, 5);
 }
 
 /// The job's flags are understood: with an address at which nothing answers it only fails to

@@ -30,6 +30,11 @@ impl<R: BufRead> LineReader<R> {
         self.done
     }
 
+    /// What is read from.
+    pub const fn stream(&self) -> &R {
+        &self.stream
+    }
+
     /// Calls `see` with each whole line, until the stream ends or `see` returns false. Lines that are too long are
     /// passed as empty ones.
     ///

@@ -5,8 +5,9 @@ use crate::{
 };
 use access_log::{Class, How, UseKey};
 use couchdb_client::Address;
+use rustix::fs::{CWD, FileType, mknodat};
 use serde_json::{Value, json};
-use std::{fs, path::Path};
+use std::{fs, io::Write as _, path::Path};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::task::AbortOnDropHandle;
 use wall_clock::Moment;
@@ -192,6 +193,29 @@ async fn first_reads_show_as_soon_as_the_journal_is_claimed() {
     assert!(claimed.elapsed() <= CLAIM_INTERVAL, "{:?}", claimed.elapsed());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_restart_is_a_gap_in_a_pipe() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("couchdb.pipe");
+    mknodat(CWD, &log, FileType::Fifo, 0o600.into(), 0).unwrap();
+    let mut tasks = JoinSet::new();
+    let mut kept = journal(&mut tasks).await;
+    let mut covered = 0;
+    for (hours, count) in [([6, 7, 8], 3), ([8, 9, 10], 6)] {
+        let mut rig = Rig::start(kept, &log);
+        // Opened for reading too, so that it does not wait for the task.
+        let mut writer = fs::File::options().read(true).write(true).open(&log).unwrap();
+        for hour in hours {
+            let line = lines(1).replace("26T05", &format!("27T{hour:02}"));
+            writer.write_all(line.as_bytes()).unwrap();
+        }
+        rig.wait_for(count).await;
+        covered = rig.reads.borrow().sources.values().next().unwrap().days[&Day(20_784)].covered();
+        kept = rig.end().await;
+    }
+    assert_eq!(covered, 1 << 7 | 1 << 9);
+}
+
 /// What an earlier release stored can be read.
 #[test]
 fn stored_values_keep_their_encoding() {
@@ -214,4 +238,14 @@ fn stored_values_keep_their_encoding() {
         assert_eq!(parse_name(&name_of(&source, Day(20_784))), Some((Day(20_784), source)));
     }
     assert_eq!(name_of(&Source::Node("a@b".to_owned()), Day(20_784)), "0000020784:node:a@b");
+}
+
+/// Since when design documents are known is stored behind how far logs were read. What an earlier release stored can be
+/// read: otherwise no index would count as unread for as long again.
+#[test]
+fn stored_designs_keep_their_encoding() {
+    let known = BTreeMap::from([(("orders".to_owned(), "_design/app".to_owned()), Day(20_784))]);
+    let bytes = encode_progress(&[7, 8], &known);
+    assert_eq!(bytes, b"\x02\x07\x08\x01\x06orders\x0b_design/app\xb0\xa2\x01");
+    assert_eq!(decode_progress(&bytes), (vec![7, 8], known));
 }

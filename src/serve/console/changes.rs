@@ -74,9 +74,13 @@ fn one(volume: &VolumeChanges, now: Moment) -> Markup {
                 } }
                 tbody { @for entry in volume.entries.iter().take(LISTED) { tr {
                     @if has_causes { td { (entry.cause_in_words()) } }
-                    td.named { (database(entry)) }
-                    @if has_designs { td.rest { (name(entry.design.as_deref().unwrap_or_default())) } }
-                    @if has_nodes { td.rest { (name(entry.node.as_deref().unwrap_or_default())) } }
+                    @let (design, node) = (entry.design.as_deref(), entry.node.as_deref().filter(|_| has_nodes));
+                    td.named {
+                        (database(entry))
+                        @for part in design.into_iter().chain(node) { span.narrow.quiet { (name(part)) } }
+                    }
+                    @if has_designs { td.rest { (name(design.unwrap_or_default())) } }
+                    @if has_nodes { td.rest { (name(node.unwrap_or_default())) } }
                     td.n { (size::signed(entry.bytes)) }
                 } } }
             } }

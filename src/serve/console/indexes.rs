@@ -43,6 +43,7 @@ fn table(found: &Indexes) -> Markup {
                 td.named {
                     (target_link(&index.id, &index.ddocs.join(", ")))
                     @if let Some(other) = &index.also_in { " " span.quiet { "all of it is in " (name(other)) " too" } }
+                    span.narrow.quiet { "of " (database_link(&index.db)) }
                 }
                 td.rest { (database_link(&index.db)) }
                 td.n { (bytes(index.file_bytes)) }

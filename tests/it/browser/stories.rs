@@ -6,10 +6,14 @@ use super::{
     webdriver::{ENTER, ESCAPE},
     written,
 };
-use crate::{command::service::Running, monitoring::tools::http, seeded::random_numbers};
+use crate::{
+    command::{files::put, service::Running},
+    monitoring::tools::http,
+    seeded::random_numbers,
+};
 use couchdb_sim::{Config, Database, Orphan};
 use serde_json::{Value, json};
-use std::{env, time::Duration};
+use std::{env, fs, time::Duration};
 use tokio::time::{self, Instant};
 
 const NODES: [&str; 3] = crate::command::NODES;
@@ -476,5 +480,39 @@ async fn commands_of_a_remedy_are_copied_by_a_click() {
     browser.until("document.querySelector('[data-copy]').textContent === 'Copied'").await;
     let same = "return window.copied === document.querySelector('.to-copy pre').textContent;";
     assert_eq!(browser.script(same).await, json!(true));
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_click_shows_the_parts_of_which_a_databases_files_consist() {
+    let Some(browser) = Browser::start().await else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = "shards/00000000-ffffffff/orders.1795222434.couch";
+    put(dir.path(), file, "updates.couch");
+    let data = dir.path().display().to_string();
+    let words = ["serve", "--data-dir", &data, "--web.listen-address", "127.0.0.1:0"];
+    let words = [&words[..], &["--web.admin-socket", "none"]].concat();
+    let service = Running::start_with(dir.path(), &words, &[]).await;
+    let served = Served { base: format!("http://{}/", service.address), service };
+    served.is_ready().await;
+
+    served.open(&browser, "databases").await;
+    browser.click_text("orders").await;
+    browser.until("location.pathname === '/database'").await;
+    browser.click_text("What takes the space?").await;
+    // The open page shows it as soon as the files are read.
+    browser.until("document.querySelector(\"[aria-label='Parts of its files']\")").await;
+    let parts = "return Array.from(
+        document.querySelectorAll(\"[aria-label='Parts of its files'] tbody tr\"),
+        (row) => Number(row.cells[1].querySelector('[title]').title.replace(/[^0-9]/g, '')));";
+    let parts = browser.script(parts).await;
+    let parts = parts.as_array().expect("rows are a list").iter();
+    let parts: Vec<u64> = parts.map(|it| it.as_u64().expect("a size is a number")).collect();
+    assert!(parts.len() > 3 && parts.is_sorted_by(|one, other| one >= other), "{parts:?}");
+    let bytes = fs::metadata(dir.path().join(file)).unwrap().len();
+    assert_eq!(parts.iter().sum::<u64>(), bytes);
+    let says = browser.text("#inside").await;
+    assert!(says.contains("a compaction would leave") && says.contains("Look again"), "{says}");
+    assert_quiet(&browser, "database").await;
     browser.close().await;
 }

@@ -4,7 +4,8 @@ use super::{NODES, Ran, Site, recliner, widest, world};
 use couchdb_sim::DiskFile;
 use std::{fs, path::Path};
 
-fn put(root: &Path, name: &str, file: &str) {
+/// Copies one of CouchDB's files to a name in a data directory.
+pub(crate) fn put(root: &Path, name: &str, file: &str) {
     let path = root.join(name);
     fs::create_dir_all(path.parent().expect("it has one")).expect("the directory is created");
     let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/couchdb-files/tests/data"));
