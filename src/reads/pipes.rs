@@ -47,7 +47,7 @@ impl Pipes {
                 Some(pipe) => {
                     if pipe.whole_from.is_none() {
                         problems.push(format!(
-                            "No request came through the pipe {name} yet; check that its writer runs."
+                            "No request comes through the pipe {name}: check that its writer runs."
                         ));
                     }
                     Ok(pipe)
