@@ -143,6 +143,7 @@ async fn remember(dir: &Path) -> Result<(), Failure> {
             ordered_by: None,
             started_at: Moment::from_unix(ended_at.unix() - 30),
             ended_after: None,
+            charged_bytes: None,
             ended_at,
             before_bytes: Some(100 << 20),
             after_bytes: Some(20 << 20),

@@ -29,7 +29,7 @@ pub(crate) mod tombstones;
 mod view;
 
 pub use copy_history::{CopyDifference, CopyHistory, CopyReading};
-pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject, Wording};
+pub use finding::{Evidence, Finding, Gain, Severity, Subject, Wording};
 pub use findings::{Findings, Surplus};
 pub use forecasts::{ForecastView, ForecastsByVolume};
 pub use lag_history::{LagChange, LagHistory};

@@ -128,43 +128,8 @@ impl Gain {
     }
 }
 
-/// A number or text that a finding is based on.
-#[derive(Clone, Debug, PartialEq)]
-pub enum EvidenceValue {
-    /// Bytes, seconds or a count, as the name says.
-    Number(u64),
-    /// A share of one or a ratio.
-    Fraction(f64),
-    /// A name, a version or a timestamp.
-    Text(String),
-}
-
-impl From<u64> for EvidenceValue {
-    fn from(value: u64) -> Self {
-        Self::Number(value)
-    }
-}
-
-impl From<u32> for EvidenceValue {
-    fn from(value: u32) -> Self {
-        Self::Number(value.into())
-    }
-}
-
-impl From<f64> for EvidenceValue {
-    fn from(value: f64) -> Self {
-        Self::Fraction(value)
-    }
-}
-
-impl From<String> for EvidenceValue {
-    fn from(value: String) -> Self {
-        Self::Text(value)
-    }
-}
-
 /// The numbers of a finding, by name; a name ends with its unit.
-pub type Evidence = Vec<(&'static str, EvidenceValue)>;
+pub type Evidence = Vec<(&'static str, serde_json::Value)>;
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,8 @@
 use super::{
     CommandError, Exit,
     args::FleetArgs,
-    print_error, print_note, printable,
+    output::print_problems,
+    print_note,
     serve::{exit_result, start_error},
     table,
 };
@@ -29,10 +30,9 @@ pub(super) async fn run(args: FleetArgs) -> Result<Exit, CommandError> {
         }
     };
     args.format.print(&answer, table::fleet)?;
-    answer.problems.iter().for_each(|why| print_error(&printable(why)));
-    let is_whole =
-        answer.problems.is_empty() && answer.members.iter().all(|member| member.version.is_some());
-    Ok(if is_whole { Exit::Done } else { Exit::Incomplete })
+    let exit = print_problems(&answer.problems);
+    let is_whole = answer.members.iter().all(|member| member.version.is_some());
+    Ok(if is_whole { exit } else { Exit::Incomplete })
 }
 
 /// Serves the fleet without a cluster.

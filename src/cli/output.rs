@@ -4,7 +4,7 @@
 //! here, whichever command prints it: no character of it controls a terminal or is invisible. A
 //! value within one line is passed through [`printable`] first, which escapes line breaks too.
 
-use super::CommandError;
+use super::{CommandError, Exit};
 use crate::text::{counted, escape};
 use rustix::fs::OFlags;
 use serde::Serialize;
@@ -18,6 +18,12 @@ use std::{
 /// Prints on standard error why a command ends; ignores write errors.
 pub(super) fn print_error(why: &str) {
     let _closed = writeln!(io::stderr(), "recliner: {}", escape::escape_lines(why));
+}
+
+/// Prints what could not be read, and returns the exit of an answer that lacks it.
+pub(super) fn print_problems(problems: &[String]) -> Exit {
+    problems.iter().for_each(|why| print_error(&printable(why)));
+    if problems.is_empty() { Exit::Done } else { Exit::Incomplete }
 }
 
 /// Prints a line on standard error in addition to the answer.

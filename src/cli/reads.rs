@@ -5,8 +5,8 @@
 use super::{
     CommandError, Exit,
     args::{IndexesArgs, ReadsArgs},
-    output::print_error,
-    printable, table,
+    output::print_problems,
+    table,
 };
 use crate::{
     model::reads::Reads,
@@ -23,8 +23,7 @@ pub(super) async fn run(args: ReadsArgs) -> Result<Exit, CommandError> {
         of_logs(&args)
     };
     args.format.print(&answer, table::reads)?;
-    answer.problems.iter().for_each(|why| print_error(&printable(why)));
-    Ok(if answer.problems.is_empty() { Exit::Done } else { Exit::Incomplete })
+    Ok(print_problems(&answer.problems))
 }
 
 pub(super) async fn indexes(args: IndexesArgs) -> Result<Exit, CommandError> {
@@ -33,8 +32,7 @@ pub(super) async fn indexes(args: IndexesArgs) -> Result<Exit, CommandError> {
     query.extend(args.db.as_deref().map(|db| ("db", db)));
     let answer: Indexes = args.service.client()?.get("/api/v1/indexes", &query).await?;
     args.format.print(&answer, table::indexes)?;
-    answer.problems.iter().for_each(|why| print_error(&printable(why)));
-    Ok(if answer.problems.is_empty() { Exit::Done } else { Exit::Incomplete })
+    Ok(print_problems(&answer.problems))
 }
 
 fn of_logs(args: &ReadsArgs) -> ReadsAnswer {

@@ -25,8 +25,8 @@ use std::{
 };
 use tokio::time::{self, Instant};
 
-/// Maximum size of a file with certificates or a key.
-const MAX_PEM_BYTES: u64 = 1 << 20;
+/// Maximum size of a file with a password.
+const MAX_PASSWORD_BYTES: u64 = 64 << 10;
 
 /// The default address of a recliner.
 pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
@@ -134,16 +134,10 @@ impl ServiceArgs {
     /// Each flag that was given, with its value.
     pub(super) fn for_each_named(&self, add: &mut impl FnMut(&str, &str)) {
         let Self { url, login } = self;
-        let ServiceLogin { username, password_file, ca_file, cert_file, key_file } = login;
-        for (name, value) in [("--recliner.url", url), ("--recliner.username", username)] {
+        for (name, value) in [("--recliner.url", url), ("--recliner.username", &login.username)] {
             value.iter().for_each(|value| add(name, value));
         }
-        for (name, file) in [
-            ("--recliner.password-file", password_file),
-            ("--recliner.ca-file", ca_file),
-            ("--recliner.cert-file", cert_file),
-            ("--recliner.key-file", key_file),
-        ] {
+        for (name, file) in login.files() {
             file.iter().for_each(|file| add(name, &file.display().to_string()));
         }
     }
@@ -161,6 +155,16 @@ impl ServiceArgs {
 }
 
 impl ServiceLogin {
+    /// The flags of files, those of TLS last.
+    const fn files(&self) -> [(&'static str, &Option<PathBuf>); 4] {
+        [
+            ("--recliner.password-file", &self.password_file),
+            ("--recliner.ca-file", &self.ca_file),
+            ("--recliner.cert-file", &self.cert_file),
+            ("--recliner.key-file", &self.key_file),
+        ]
+    }
+
     /// A client for the address in the environment, otherwise for the default one; prints a note which
     /// of them it is, because no flag named any.
     ///
@@ -191,13 +195,9 @@ impl ServiceLogin {
             key_file: self.key_file.clone(),
         };
         let files = fetch::TlsFiles::read(&files).map_err(|unusable| {
-            let flags = [
-                ("--recliner.ca-file", &self.ca_file),
-                ("--recliner.cert-file", &self.cert_file),
-                ("--recliner.key-file", &self.key_file),
-            ];
+            let [_, tls @ ..] = self.files();
             let names = |(_, path): &&(_, &Option<PathBuf>)| path.as_ref() == Some(&unusable.path);
-            let flag = flags.iter().find(names).map_or("", |(flag, _)| flag);
+            let flag = tls.iter().find(names).map_or("", |(flag, _)| flag);
             CommandError::usage(format!("{flag}={} {}", unusable.path.display(), unusable.why))
         })?;
         let with_files = || files.apply(builder());
@@ -217,17 +217,16 @@ impl ServiceLogin {
         let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
         let password = match &self.password_file {
             Some(path) => {
-                let bytes = read("--recliner.password-file", path)?;
-                let text = String::from_utf8(bytes)
-                    .map_err(|_| unusable("--recliner.password-file", path, "no UTF-8 text"))?;
-                let password = text.trim_end_matches(['\r', '\n']);
-                if password.is_empty() {
-                    return Err(unusable("--recliner.password-file", path, "no password"));
-                }
-                Some(SecretString::from(password))
+                let read = named_file::read_secret(path, MAX_PASSWORD_BYTES);
+                Some(read.map_err(|why| {
+                    let path = path.display();
+                    let why = format!("--recliner.password-file={path} cannot be read: {why}");
+                    CommandError::usage(why)
+                })?)
             }
-            None => env("RECLINER_PASSWORD").map(SecretString::from),
+            None => env("RECLINER_PASSWORD"),
         };
+        let password = password.map(SecretString::from);
         match (self.username.clone().or_else(|| env("RECLINER_USER")), password) {
             (Some(user), _) if user.contains(':') || user.contains(char::is_control) => {
                 Err(CommandError::usage(
@@ -587,16 +586,6 @@ fn refused(status: StatusCode, failed: Failed) -> CommandError {
     }
     let is_transient = status.is_server_error();
     CommandError { exit, conflict: failed.data, is_transient, ..CommandError::failed(why) }
-}
-
-fn read(flag: &str, path: &Path) -> Result<Vec<u8>, CommandError> {
-    named_file::read_at_most(path, MAX_PEM_BYTES).map_err(|why| {
-        CommandError::usage(format!("{flag}={} cannot be read: {why}", path.display()))
-    })
-}
-
-fn unusable(flag: &str, path: &Path, holds: &str) -> CommandError {
-    CommandError::usage(format!("{flag}={} cannot be used: it contains {holds}", path.display()))
 }
 
 #[cfg(test)]

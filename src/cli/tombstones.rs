@@ -8,7 +8,7 @@ pub(super) mod answer;
 use super::{
     CommandError, Exit,
     args::{SourceArgs, TombstonesArgs},
-    output::print_error,
+    output::print_problems,
     printable, read_once, table,
 };
 use crate::{
@@ -34,8 +34,7 @@ pub(super) async fn run(args: TombstonesArgs) -> Result<Exit, CommandError> {
     let files = files(&args.source, &args.db)?;
     let answer = TombstonesAnswer::of(&facts, files, &choices(&facts));
     args.format.print(&answer, table::tombstones)?;
-    answer.unknown.iter().for_each(|why| print_error(&printable(why)));
-    Ok(if answer.unknown.is_empty() { Exit::Done } else { Exit::Incomplete })
+    Ok(print_problems(&answer.unknown))
 }
 
 /// What deleted documents take in the files below the data directory, if one is named.

@@ -76,68 +76,56 @@ impl Output {
     }
 
     fn block(&self, depth: usize, after_dash: bool, out: &mut String) {
-        match self {
-            Self::Map(entries) if !entries.is_empty() => {
-                for (at, (key, value)) in entries.iter().enumerate() {
-                    if at > 0 || !after_dash {
-                        indent(depth, out);
-                    }
-                    out.push_str(&yaml_scalar(key));
-                    out.push(':');
-                    value.after_colon(depth, out);
-                }
-            }
-            Self::List(items) if !items.is_empty() => {
-                for item in items {
+        if self.is_scalar() {
+            self.scalar(out);
+            out.push('\n');
+        } else if let Self::Map(entries) = self {
+            for (at, (key, value)) in entries.iter().enumerate() {
+                if at > 0 || !after_dash {
                     indent(depth, out);
-                    out.push_str("- ");
-                    item.block(depth + 1, true, out);
                 }
+                out.push_str(&yaml_scalar(key));
+                out.push(':');
+                value.after_colon(depth, out);
             }
-            Self::Nothing
-            | Self::Bool(_)
-            | Self::Number(_)
-            | Self::Text(_)
-            | Self::List(_)
-            | Self::Map(_) => {
-                self.scalar(out);
-                out.push('\n');
+        } else if let Self::List(items) = self {
+            for item in items {
+                indent(depth, out);
+                out.push_str("- ");
+                item.block(depth + 1, true, out);
             }
         }
     }
 
     fn after_colon(&self, depth: usize, out: &mut String) {
-        match self {
-            Self::Map(entries) if !entries.is_empty() => {
-                out.push('\n');
-                self.block(depth + 1, false, out);
-            }
-            Self::List(items) if !items.is_empty() => {
-                let flow = items.iter().all(|item| !matches!(item, Self::Map(_) | Self::List(_)));
-                if flow {
-                    out.push_str(" [");
-                    for (at, item) in items.iter().enumerate() {
-                        if at > 0 {
-                            out.push_str(", ");
-                        }
-                        item.scalar(out);
-                    }
-                    out.push_str("]\n");
-                } else {
-                    out.push('\n');
-                    self.block(depth + 1, false, out);
+        let is_nested = |item: &Self| matches!(item, Self::Map(_) | Self::List(_));
+        if self.is_scalar() {
+            out.push(' ');
+            self.scalar(out);
+            out.push('\n');
+        } else if let Self::List(items) = self
+            && !items.iter().any(is_nested)
+        {
+            out.push_str(" [");
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push_str(", ");
                 }
+                item.scalar(out);
             }
-            Self::Nothing
-            | Self::Bool(_)
-            | Self::Number(_)
-            | Self::Text(_)
-            | Self::List(_)
-            | Self::Map(_) => {
-                out.push(' ');
-                self.scalar(out);
-                out.push('\n');
-            }
+            out.push_str("]\n");
+        } else {
+            out.push('\n');
+            self.block(depth + 1, false, out);
+        }
+    }
+
+    /// Whether it is written on one line; lists and maps without items are.
+    fn is_scalar(&self) -> bool {
+        match self {
+            Self::Map(entries) => entries.is_empty(),
+            Self::List(items) => items.is_empty(),
+            Self::Nothing | Self::Bool(_) | Self::Number(_) | Self::Text(_) => true,
         }
     }
 

@@ -74,12 +74,9 @@ pub struct MemberAnswer {
     /// Its mode.
     pub mode: Option<String>,
     /// Why it can read nothing of its cluster.
-    #[serde(default)]
     pub problem: Option<String>,
     /// Why it cannot use its journal, so that nothing starts.
-    #[serde(default)]
     pub journal_problem: Option<String>,
-    #[serde(default)]
     suspensions: Option<Vec<Suspended>>,
     /// What it says of its cluster; nothing if it is too old to say it.
     #[serde(default, deserialize_with = "null_or")]

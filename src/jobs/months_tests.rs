@@ -156,6 +156,7 @@ impl Months {
             ordered_by: None,
             started_at: job.started_at,
             ended_after: None,
+            charged_bytes: None,
             ended_at: now,
             before_bytes: Some(before),
             after_bytes: Some(after),

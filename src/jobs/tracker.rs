@@ -568,6 +568,7 @@ impl TrackedJob {
             started_at: self.started_at,
             ended_after: Some(self.last_seen.min(at)),
             ended_at: at.max(self.started_at),
+            charged_bytes: None,
             before_bytes: before,
             after_bytes: after,
             predicted_bytes: file_before.predicted_bytes.filter(|_| self.is_measured_copy),

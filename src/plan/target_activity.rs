@@ -8,7 +8,7 @@ use crate::{
         records::{Backoff, JobOwner},
         target::TargetKind,
     },
-    table::{ChunkedTable, DbIx, NodeIx, Snapshot, TargetIx},
+    table::{ChunkedTable, DbIx, IndexSet, NodeIx, Snapshot, TargetIx},
 };
 use couchdb_names::Range;
 use hashbrown::{HashMap, HashSet};
@@ -39,31 +39,10 @@ pub(super) struct TargetStatus {
     pub(super) forced: bool,
 }
 
-/// A set of targets with fast lookup.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct IxSet(Vec<u64>);
-
-impl IxSet {
-    fn insert(&mut self, ix: TargetIx) {
-        let at = ix.as_usize();
-        if self.0.len() <= at / 64 {
-            self.0.resize(at / 64 + 1, 0);
-        }
-        if let Some(word) = self.0.get_mut(at / 64) {
-            *word |= 1 << (at % 64);
-        }
-    }
-
-    fn contains(&self, ix: TargetIx) -> bool {
-        let at = ix.as_usize();
-        self.0.get(at / 64).is_some_and(|word| word & (1 << (at % 64)) != 0)
-    }
-}
-
 /// Running jobs and constraints by target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct TargetActivity {
-    with_status: IxSet,
+    with_status: IndexSet,
     statuses: HashMap<TargetIx, TargetStatus>,
     /// Ranges of which a copy is being compacted, with that copy's node.
     busy_ranges: HashMap<(DbIx, Range), NodeIx>,
@@ -144,7 +123,7 @@ impl TargetActivity {
 
     /// The state of a target in addition to its facts, if there is any.
     pub(super) fn status(&self, ix: TargetIx) -> Option<&TargetStatus> {
-        if self.with_status.contains(ix) { self.statuses.get(&ix) } else { None }
+        if self.with_status.contains(ix.as_usize()) { self.statuses.get(&ix) } else { None }
     }
 
     /// Marks a target that no request can address.
@@ -191,7 +170,7 @@ impl TargetActivity {
     }
 
     fn status_mut(&mut self, ix: TargetIx) -> &mut TargetStatus {
-        self.with_status.insert(ix);
+        self.with_status.insert(ix.as_usize());
         self.statuses.entry(ix).or_default()
     }
 }

@@ -86,7 +86,7 @@ pub use status::{
     ConfigLine, Configuration, EntryLine, Feeds, PeerLine, ReadErrors, SimulatedWeek, Status,
     Sweep, TakeoverLine,
 };
-pub use summary::{AdviceDone, Cost, Report, ReportAnswers, WasteCourse};
+pub use summary::{AdviceDone, Cost, Report, WasteCourse};
 pub use suspension::SuspensionLine;
 pub use usage::{AttributeBy, Usage, UsageBytes, UsageLine};
 pub use what_if::{
@@ -236,7 +236,6 @@ pub struct Target {
     /// The target's priority in that channel, per file.
     pub priority: Option<f64>,
     /// What the target's waste has cost so far; null unless a channel ranks it by rent.
-    #[serde(default)]
     pub rent: Option<RentLine>,
     /// Why each other channel does not take the target.
     pub misses: Vec<MissLine>,
@@ -259,10 +258,8 @@ pub struct Explained {
     pub fresh: Option<Word>,
     /// Bytes that a compaction would free by the target's sizes alone, where its last compaction left more than these
     /// suggest, as writes beside it make it do; null where sizes are all that is known.
-    #[serde(default)]
     pub reclaimable_by_sizes: Option<u64>,
     /// The last X-ray of its file; null if there was none.
-    #[serde(default)]
     pub xray: Option<InsideLine>,
     /// The target's score in every channel for its kind, in the channels' order.
     #[serde(default)]

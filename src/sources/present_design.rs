@@ -9,23 +9,22 @@ use tokio::{sync::watch, time};
 /// Time limit for the document, because a user waits for it.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
+/// The answer of a [`DesignReader`]; an error says why there is none.
+pub type DesignResult<'a, T> = BoxFuture<'a, Result<T, String>>;
+
 /// Reads design documents.
 pub trait DesignReader: Debug + Send + Sync {
     /// The JSON text of a database's design document, as CouchDB sent it; `None` if there is none.
     ///
     /// # Errors
     /// Why it could not be read.
-    fn design<'a>(
-        &'a self,
-        db: &'a str,
-        id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, String>>;
+    fn design<'a>(&'a self, db: &'a str, id: &'a str) -> DesignResult<'a, Option<String>>;
 
     /// The JSON texts of all design documents of a database.
     ///
     /// # Errors
     /// Why they could not be read.
-    fn designs<'a>(&'a self, db: &'a str) -> BoxFuture<'a, Result<Vec<String>, String>>;
+    fn designs<'a>(&'a self, db: &'a str) -> DesignResult<'a, Vec<String>>;
 }
 
 /// Reads with the current client.
@@ -33,16 +32,12 @@ pub trait DesignReader: Debug + Send + Sync {
 pub struct CurrentClient(pub watch::Receiver<Client>);
 
 impl DesignReader for CurrentClient {
-    fn design<'a>(
-        &'a self,
-        db: &'a str,
-        id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, String>> {
+    fn design<'a>(&'a self, db: &'a str, id: &'a str) -> DesignResult<'a, Option<String>> {
         let client = self.0.borrow().clone();
         Box::pin(async move { read_design(&client, db, id).await })
     }
 
-    fn designs<'a>(&'a self, db: &'a str) -> BoxFuture<'a, Result<Vec<String>, String>> {
+    fn designs<'a>(&'a self, db: &'a str) -> DesignResult<'a, Vec<String>> {
         let client = self.0.borrow().clone();
         Box::pin(async move { read_designs(&client, db).await })
     }

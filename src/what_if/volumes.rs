@@ -3,7 +3,7 @@
 //! Owns which simulations they need. A simulation takes seconds for a million targets, so it is made
 //! once a day, or every few hours while a volume is about to fill, and on another thread.
 
-use super::{Outlook, Outlooks, Policy, Present, Proposal};
+use super::{Outlooks, Policy, Present, Proposal};
 use crate::{
     model::{
         channel::{Channels, Mode},
@@ -65,7 +65,7 @@ impl SimulatedRules {
         let outlooks = Outlooks::new(&present, reach.min(SPAN), &stop).ok()?;
         let freed = |policy| {
             let outlook = outlooks.outlook(&Proposal { name: String::new(), policy: Some(policy) });
-            freed_by_volume(outlook)
+            outlook.volumes.into_iter().map(|volume| (volume.name, volume.freed)).collect()
         };
         Some(Self {
             from: now,
@@ -73,10 +73,6 @@ impl SimulatedRules {
             in_force: freed(Policy::in_force(plan)),
         })
     }
-}
-
-fn freed_by_volume(outlook: Outlook) -> FreedByVolume {
-    outlook.volumes.into_iter().map(|volume| (volume.name, volume.freed)).collect()
 }
 
 /// The forecast of one volume of a plan, if compactions free so much. None if its free space is not

@@ -113,7 +113,7 @@ impl LogReads {
             None => Source::Proxy(log.to_owned()),
         };
         let day = self.days.entry((source, Day::of(request.at))).or_default();
-        day.hours |= hour_bit(request.at);
+        day.hours |= 1 << (request.at % DAY_SECONDS / HOUR_SECONDS);
         if let Some(used) = request.used {
             let key = UseKey {
                 db: used.db.into_owned(),
@@ -152,9 +152,4 @@ impl LogReads {
             self.days.entry(key).or_default().add(day);
         }
     }
-}
-
-/// The bit of a time's hour in its day.
-const fn hour_bit(at: u64) -> u32 {
-    1 << (at % DAY_SECONDS / HOUR_SECONDS)
 }

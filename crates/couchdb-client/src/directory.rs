@@ -9,7 +9,9 @@ use super::{
 };
 use arc_swap::{ArcSwap, ArcSwapOption};
 use std::{
+    borrow::Borrow,
     collections::HashMap,
+    hash::Hash,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -204,6 +206,28 @@ pub(super) struct Directory {
     timeout: Duration,
 }
 
+/// The value of a key; a new one is added.
+fn known_or_added<K, Q, V>(
+    all: &ArcSwap<HashMap<K, Arc<V>>>,
+    key: &Q,
+    new: impl FnOnce() -> V,
+) -> Arc<V>
+where
+    K: Borrow<Q> + Clone + Eq + Hash,
+    Q: ToOwned<Owned: Into<K>> + Eq + Hash + ?Sized,
+{
+    if let Some(known) = all.load().get(key) {
+        return Arc::clone(known);
+    }
+    let fresh = Arc::new(new());
+    all.rcu(|all| {
+        let mut all = HashMap::clone(all);
+        all.entry(key.to_owned().into()).or_insert_with(|| Arc::clone(&fresh));
+        all
+    });
+    all.load().get(key).map_or(fresh, Arc::clone)
+}
+
 impl Directory {
     pub(super) fn new(settings: &ClientSettings) -> Self {
         let mut directory = Self {
@@ -226,10 +250,7 @@ impl Directory {
 
     /// The server at this address; a new one is added.
     pub(super) fn server(&self, address: &Address) -> Arc<Server> {
-        if let Some(server) = self.servers.load().get(address) {
-            return Arc::clone(server);
-        }
-        let fresh = Arc::new(Server {
+        known_or_added(&self.servers, address, || Server {
             address: address.clone(),
             in_flight: Semaphore::new(self.in_flight),
             breaker: Breaker::new(self.timeout),
@@ -238,21 +259,12 @@ impl Directory {
             decodes_slash: ArcSwap::from_pointee((Instant::now(), OnceCell::new())),
             failure: ArcSwapOption::empty(),
             unusable: ArcSwapOption::empty(),
-        });
-        self.servers.rcu(|servers| {
-            let mut servers = HashMap::clone(servers);
-            servers.entry(address.clone()).or_insert_with(|| Arc::clone(&fresh));
-            servers
-        });
-        self.servers.load().get(address).map_or(fresh, Arc::clone)
+        })
     }
 
     /// The node of this name; a new one is added.
     pub(super) fn node(&self, name: &str) -> Arc<Node> {
-        if let Some(node) = self.nodes.load().get(name) {
-            return Arc::clone(node);
-        }
-        let fresh = Arc::new(Node {
+        known_or_added(&self.nodes, name, || Node {
             name: name.into(),
             in_flight: Semaphore::new(self.in_flight),
             breaker: Breaker::new(self.timeout),
@@ -262,13 +274,7 @@ impl Directory {
             found: Notify::new(),
             searched: OnceCell::new(),
             no_address_given: AtomicBool::new(false),
-        });
-        self.nodes.rcu(|nodes| {
-            let mut nodes = HashMap::clone(nodes);
-            nodes.entry(name.into()).or_insert_with(|| Arc::clone(&fresh));
-            nodes
-        });
-        self.nodes.load().get(name).map_or(fresh, Arc::clone)
+        })
     }
 
     /// The node of this name, if it is known.

@@ -54,6 +54,9 @@ pub(super) fn cancel_reason(to_check: StartToCheck<'_>, fresh: &FreshFacts) -> O
     let Some(facts) = &fresh.facts else {
         return Some("it no longer exists".into());
     };
+    if facts.file_bytes.get().is_none() {
+        return Some("its size cannot be read, so limits.bytes_per_hour cannot count it".into());
+    }
     if fresh.splitting {
         return Some("its shard is being split".into());
     }

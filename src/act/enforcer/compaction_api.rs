@@ -1,7 +1,7 @@
 //! The requests by which the enforcer starts work in CouchDB.
 
 use crate::{jobs::RequestResult, sources::couchdb::describe};
-use couchdb_client::{Client, Error, ErrorKind, WriteOutcome};
+use couchdb_client::{Client, Error, ErrorKind, Route, WriteOutcome};
 use futures::{FutureExt, future::BoxFuture};
 use std::fmt::Debug;
 
@@ -50,18 +50,19 @@ impl CompactionApi for Client {
     fn send(&self, command: CompactionCommand) -> BoxFuture<'static, RequestResult> {
         let client = self.clone();
         let sending = async move {
-            match &command {
+            let route = match &command {
                 CompactionCommand::CompactShard { node, shard } => {
-                    client.compact_shard(node, shard).await
+                    Route::NodeCompact { node, shard }
                 }
                 CompactionCommand::CompactViewCopy { node, shard, design } => {
-                    client.compact_shard_view(node, shard, design).await
+                    Route::NodeCompactView { node, shard, ddoc: design }
                 }
                 CompactionCommand::CompactView { db, design } => {
-                    client.compact_view(db, design).await
+                    Route::CompactView { db, ddoc: design }
                 }
-                CompactionCommand::Cleanup { db } => client.cleanup_views(db).await,
-            }
+                CompactionCommand::Cleanup { db } => Route::ViewCleanup { db },
+            };
+            client.write(route).await
         };
         sending.map(RequestResult::from).boxed()
     }

@@ -74,6 +74,7 @@ fn changed_facts_cancel_a_start() {
     let cases = [
         (Some(bloated()), ""),
         (None, "no longer exists"),
+        (Some(Facts { file_bytes: OptionalU64::default(), ..bloated() }), "size cannot be read"),
         (Some(Facts { flags: flags(true, false), ..bloated() }), "already"),
         (Some(Facts { flags: flags(false, true), ..bloated() }), "being built"),
         (

@@ -21,8 +21,7 @@ use crate::{
     plan::{HorizonFactors, first_channel},
     shared_limits::SharedUse,
     table::{NodeIx, Snapshot, TargetIndex, TargetIx},
-    text::Label,
-    text::{duration, size},
+    text::{Label, duration, size},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -79,13 +78,9 @@ impl JobState {
         let mut tracker = JobTracker::default();
         let mut target_index = TargetIndex::default();
         recovered.remembered.keys().for_each(|id| target_index.add(id));
-        let ours =
-            recovered.recent_outcomes.iter().filter(|outcome| outcome.owner == JobOwner::Recliner);
-        let ended =
-            ours.map(|outcome| (outcome.started_at, outcome.before_bytes.unwrap_or_default()));
-        let open = recovered.intents.iter();
-        let open = open.map(|intent| (intent.at, intent.file_bytes.unwrap_or_default()));
-        let recent_starts = ended.chain(open).collect();
+        let charges = recovered.budget_charges();
+        // A start later than now was made before the clock was set back.
+        let recent_starts = charges.map(|(at, bytes)| (at.min(now), bytes)).collect();
         tracker.adopt(recovered.intents, now);
         Self {
             tracker,
@@ -111,7 +106,7 @@ impl JobState {
 
     /// Detects whether the clock was set since the last update. If so, waiting periods restart now,
     /// so that they neither end at once nor last until the clock has caught up. Busy periods keep
-    /// their length.
+    /// their length, and starts their age.
     pub(super) fn detect_clock_change(&mut self, now: Moment) {
         let set =
             self.last_update.filter(|last| now < *last || last.age(now) > CLOCK_JUMP_THRESHOLD);
@@ -119,6 +114,10 @@ impl JobState {
         if let Some(last) = set {
             for period in self.busy_periods.values_mut() {
                 period.shift(last, now);
+            }
+            let starts = self.recent_starts.iter_mut().map(|(at, _)| at);
+            for at in starts.chain(self.last_start_by_node.values_mut()) {
+                *at = at.shifted(last, now);
             }
             self.tracker.restart_waits(now);
             self.rereads.restart_waits(now);

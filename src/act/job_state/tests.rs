@@ -5,7 +5,7 @@ use crate::{
     jobs::{NodePoll, RunningTask as Shown},
     model::{
         facts::{FactSource as Measurer, Facts, Measurement, OptionalU64},
-        records::InMemoryStore,
+        records::{InMemoryStore, JobResult},
         settings::ServedNodes,
         share::Share,
     },
@@ -348,5 +348,119 @@ fn setting_the_clock_does_not_affect_busy_periods_and_rests() {
         let rests = look(&mut state, 200_000);
         assert_eq!(rests.ended_at, Some(at(200_000 - 10)), "ten seconds of the rest are over");
         assert_eq!(rests.length(at(200_000)).as_secs(), 60);
+    }
+}
+
+/// What the journal keeps of a start of 900 bytes at 1000 that went on as `then` says.
+fn journal_after(
+    site: &Fixture,
+    then: impl FnOnce(&mut JobState, &IntentKey, &JobStateSettings) -> Effects,
+) -> RecoveredState {
+    let at = Moment::from_unix;
+    let mut state = JobState::new(RecoveredState::default(), at(1_000));
+    let intent = Intent { at: at(1_000), ..site.intent() };
+    let key = intent.key();
+    let started = state.accept_start(intent, site.draft.current(), at(1_000)).expect("it starts");
+    let settings = site._open.1.borrow().clone();
+    let ended = then(&mut state, &key, &settings);
+    let mut journal = RecoveredState::default();
+    started.into_iter().chain(ended.changes).for_each(|change| journal.apply(change));
+    journal
+}
+
+/// A poll at this time in which the node shows no task.
+fn idle(site: &Fixture, asked_at: Moment) -> Running {
+    let polled = NodePoll { asked_at, tasks: Some(Vec::new()) };
+    Running { poll_count: 1, nodes: [(site.node, polled)].into() }
+}
+
+#[test]
+fn a_start_counts_against_the_hourly_budget_after_a_restart_however_it_ended() {
+    let at = Moment::from_unix;
+    let runtime = tokio::runtime::Builder::new_current_thread().start_paused(true).build();
+    let site = runtime.unwrap().block_on(async { Fixture::new() });
+    let tables = site.draft.current();
+    let sent = |state: &mut JobState, key: &IntentKey, how, settings: &JobStateSettings| {
+        state.apply_request_result(key, how, tables, settings, at(1_001))
+    };
+    let doubt = || RequestResult::MayHaveArrived("no answer".into());
+    let lost = |state: &mut JobState, settings: &JobStateSettings| {
+        state.apply_poll(&idle(&site, at(1_060)), tables, settings, at(1_060));
+        state.apply_facts(tables, settings, at(2_500))
+    };
+    type Then<'a> = Box<dyn Fn(&mut JobState, &IntentKey, &JobStateSettings) -> Effects + 'a>;
+    let cases: [(&str, Then<'_>, Option<JobResult>, u64); 6] = [
+        ("killed before the request", Box::new(|_, _, _| Effects::default()), None, 900),
+        (
+            "killed after it",
+            Box::new(|state, key, settings| sent(state, key, RequestResult::Accepted, settings)),
+            None,
+            900,
+        ),
+        (
+            "refused",
+            Box::new(|state, key, settings| {
+                sent(state, key, RequestResult::Refused("HTTP 500".into()), settings)
+            }),
+            Some(JobResult::Failed),
+            900,
+        ),
+        (
+            "its end not measured",
+            Box::new(|state, key, settings| {
+                sent(state, key, RequestResult::Accepted, settings);
+                lost(state, settings)
+            }),
+            Some(JobResult::Lost),
+            900,
+        ),
+        (
+            "perhaps not arrived",
+            Box::new(|state, key, settings| {
+                sent(state, key, doubt(), settings);
+                lost(state, settings)
+            }),
+            Some(JobResult::Lost),
+            900,
+        ),
+        (
+            "not sent",
+            Box::new(|state, key, settings| {
+                sent(state, key, RequestResult::NotSent("stopping".into()), settings)
+            }),
+            None,
+            0,
+        ),
+    ];
+    for (what, then, ending, charged) in cases {
+        let journal = journal_after(&site, then);
+        let endings = journal.recent_outcomes.iter().map(|it| it.ending).collect::<Vec<_>>();
+        assert_eq!(endings, ending.into_iter().collect::<Vec<_>>(), "{what}");
+        // The hour is over after 3,600 s; a clock set back by a day forgets nothing either.
+        for (now, counts) in [(2_600, true), (4_599, true), (4_600, false), (10, true)] {
+            let mut state = JobState::new(journal.clone(), at(now));
+            let starts = state.constraints(tables, None, at(now)).recent_starts;
+            let expected = (charged > 0 && counts).then_some((at(now.min(1_000)), charged));
+            assert_eq!(starts, expected.into_iter().collect::<Vec<_>>(), "{what} at {now}");
+        }
+    }
+}
+
+#[test]
+fn setting_the_clock_takes_no_start_out_of_the_hourly_budget() {
+    let at = Moment::from_unix;
+    let runtime = tokio::runtime::Builder::new_current_thread().start_paused(true).build();
+    let site = runtime.unwrap().block_on(async { Fixture::new() });
+    let tables = site.draft.current();
+    for set_to in [500_000, 90_000] {
+        let mut state = JobState::new(RecoveredState::default(), at(100_000));
+        state.detect_clock_change(at(100_000));
+        let intent = Intent { at: at(100_000), ..site.intent() };
+        state.accept_start(intent, tables, at(100_000)).expect("it may start");
+        state.detect_clock_change(at(100_010));
+        state.detect_clock_change(at(set_to));
+        let constraints = state.constraints(tables, None, at(set_to));
+        assert_eq!(constraints.recent_starts, [(at(set_to - 10), 900)]);
+        assert_eq!(constraints.last_start_by_node[&site.node], at(set_to - 10));
     }
 }

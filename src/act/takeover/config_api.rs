@@ -20,17 +20,16 @@ pub struct ConfigKey<'a> {
 /// Result of a request. Errors are readable sentences.
 pub type ConfigResult<'a, T> = BoxFuture<'a, Result<T, String>>;
 
+/// The values of a section, by key.
+pub(super) type Section = BTreeMap<String, String>;
+
 /// Reads and changes the configuration of nodes.
 pub trait ConfigApi: Send + Sync + std::fmt::Debug {
     /// Reads the node's version, if it reports one.
     fn version<'a>(&'a self, node: &'a str) -> ConfigResult<'a, Option<String>>;
 
     /// Reads one section; empty if it does not exist.
-    fn section<'a>(
-        &'a self,
-        node: &'a str,
-        section: &'a str,
-    ) -> ConfigResult<'a, BTreeMap<String, String>>;
+    fn section<'a>(&'a self, node: &'a str, section: &'a str) -> ConfigResult<'a, Section>;
 
     /// Sets a value until the node restarts.
     fn set<'a>(&'a self, key: ConfigKey<'a>, value: &'a str) -> ConfigResult<'a, ()>;
@@ -58,27 +57,16 @@ impl ConfigApi for Client {
         described(self.node_welcome(node).map_ok(|welcome| welcome.version))
     }
 
-    fn section<'a>(
-        &'a self,
-        node: &'a str,
-        section: &'a str,
-    ) -> ConfigResult<'a, BTreeMap<String, String>> {
+    fn section<'a>(&'a self, node: &'a str, section: &'a str) -> ConfigResult<'a, Section> {
         described(self.config_section(node, section))
     }
 
-    fn set<'a>(
-        &'a self,
-        ConfigKey { node, section, key }: ConfigKey<'a>,
-        value: &'a str,
-    ) -> ConfigResult<'a, ()> {
-        described(self.set_config(node, section, key, value))
+    fn set<'a>(&'a self, at: ConfigKey<'a>, value: &'a str) -> ConfigResult<'a, ()> {
+        described(self.set_config(at.node, at.section, at.key, value))
     }
 
-    fn reset<'a>(
-        &'a self,
-        ConfigKey { node, section, key }: ConfigKey<'a>,
-    ) -> ConfigResult<'a, ()> {
-        described(self.reset_config(node, section, key))
+    fn reset<'a>(&'a self, at: ConfigKey<'a>) -> ConfigResult<'a, ()> {
+        described(self.reset_config(at.node, at.section, at.key))
     }
 }
 

@@ -10,16 +10,14 @@ use std::fmt::Debug;
 /// (`couch_disk_monitor`, 3.4 and later).
 const DEFAULT_THRESHOLD_PERCENT: f64 = 80.0;
 
+/// Whether CouchDB accepted a build, or why not.
+pub(super) type BuildResult = BoxFuture<'static, Result<(), String>>;
+
 /// Requests index builds from CouchDB.
 pub trait IndexBuildApi: Debug + Send + Sync {
     /// Makes CouchDB build every copy of a view index, or of a search index of `engine`. Does not
     /// wait for the end. The error tells why CouchDB refused.
-    fn build(
-        &self,
-        db: &str,
-        query: &IndexQuery,
-        engine: Option<Engine>,
-    ) -> BoxFuture<'static, Result<(), String>>;
+    fn build(&self, db: &str, query: &IndexQuery, engine: Option<Engine>) -> BuildResult;
 
     /// Disk usage in percent from which a node's disk monitor stops builds; `None` if it is off or
     /// unknown.
@@ -27,12 +25,7 @@ pub trait IndexBuildApi: Debug + Send + Sync {
 }
 
 impl IndexBuildApi for Client {
-    fn build(
-        &self,
-        db: &str,
-        query: &IndexQuery,
-        engine: Option<Engine>,
-    ) -> BoxFuture<'static, Result<(), String>> {
+    fn build(&self, db: &str, query: &IndexQuery, engine: Option<Engine>) -> BuildResult {
         let (client, db, query) = (self.clone(), db.to_owned(), query.clone());
         let request = async move {
             let (design, name) = (&*query.design, &*query.view);

@@ -118,7 +118,7 @@ fn text(
         true => proposal.config.clone(),
         false => {
             says.push(NO_HORIZON.to_owned());
-            commented_out(&proposal.config)
+            proposal.config.lines().map(quote::comment).collect()
         }
     };
     let comments = says.iter().map(|line| comment(&printable(line)));
@@ -132,11 +132,6 @@ fn keeps_waste(proposal: &RentProposal, smoosh: &OutlookLine, proposed: &Outlook
     let together = smoosh.mean_waste_bytes as f64 * KEPT >= proposed.mean_waste_bytes as f64;
     fits(&["near", "longer", "little"])
         || (together && fits(&["near", "rough", "longer", "little"]))
-}
-
-/// Comments out every line.
-fn commented_out(config: &str) -> String {
-    config.lines().map(quote::comment).collect()
 }
 
 /// A sentence as wrapped comment lines.

@@ -12,8 +12,7 @@ use crate::{
     plan::RefusalReason,
     serve::report::{self, Explained, MissLine, OrderLine, Target},
     sources::inventory::InsideLine,
-    text::Label,
-    text::{counted, listed, three_digits},
+    text::{Label, counted, listed, three_digits},
 };
 use std::cmp::Reverse;
 
@@ -42,7 +41,7 @@ pub(in crate::cli) fn explained(
 
 /// A sentence and a table about several targets, and everything about the one with most to reclaim.
 fn summary(asked: &str, targets: &[Explained], only_node: Option<&str>, width: u16) -> String {
-    let mut rows: Vec<&Explained> = targets.iter().filter(|it| !in_another_row(it)).collect();
+    let mut rows: Vec<&Explained> = targets.iter().filter(|it| it.part_of.is_none()).collect();
     rows.sort_by_key(|target| Reverse(target.target.reclaimable_bytes));
     let places = Places::of(&rows, only_node);
     let mut text = paragraph(&sentence(asked, &rows, places), width);
@@ -58,11 +57,6 @@ fn summary(asked: &str, targets: &[Explained], only_node: Option<&str>, width: u
     }
     text.push_str("\n--all prints each of them like this.\n");
     text
-}
-
-/// Whether the target is part of a view that has its own row.
-const fn in_another_row(target: &Explained) -> bool {
-    target.part_of.is_some()
 }
 
 /// The total sizes of all targets, and the number of targets for each decision.

@@ -13,8 +13,7 @@ use crate::{
     plan::Plan,
     serve::report::{self, MissLine, VolumeLine},
     table::{NodeIx, PartialSum, TargetRef, TargetSums, Waste},
-    text::Label,
-    text::{counted, size},
+    text::{Label, counted, size},
 };
 use couchdb_names::Range;
 use std::collections::BTreeSet;

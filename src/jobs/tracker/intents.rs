@@ -425,6 +425,7 @@ impl OpenIntent {
                 started_at: intent.at,
                 ended_after: None,
                 ended_at,
+                charged_bytes: intent.file_bytes,
                 before_bytes: before,
                 after_bytes: after.map(all),
                 predicted_bytes: intent.predicted_bytes.filter(|_| predicts),

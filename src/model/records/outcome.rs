@@ -128,6 +128,10 @@ pub struct Outcome {
     pub ended_after: Option<Moment>,
     /// When its end was noticed: it ended then or before.
     pub ended_at: Moment,
+    /// Bytes that its start counts against `limits.bytes_per_hour`: those of its files when recliner decided to
+    /// start it. `None` for jobs of others, for cleanups, and in records of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged_bytes: Option<u64>,
     /// Bytes of the old file when it was last read: while the job ran, or before it.
     pub before_bytes: Option<u64>,
     /// Bytes on disk after.

@@ -24,12 +24,16 @@ const MAX_IDLE: Duration = Duration::from_secs(8 * 86_400);
 /// What a run compacts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display)]
 pub enum RunScope {
     /// The shard copies and views of a database.
+    #[strum(to_string = "database {0}")]
     Database(String),
     /// The shard copies on a node. Its views are compacted with those of other nodes.
+    #[strum(to_string = "node {0}")]
     Node(String),
     /// Everything.
+    #[strum(to_string = "everything")]
     All,
 }
 
@@ -58,17 +62,6 @@ impl RunScope {
             (Self::Node(_), TargetKind::View) => false,
             (Self::Database(wanted), TargetKind::Db | TargetKind::View) => is_db(wanted),
             (Self::All, TargetKind::Db | TargetKind::View) => true,
-        }
-    }
-}
-
-impl std::fmt::Display for RunScope {
-    /// As part of a sentence.
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Database(name) => write!(out, "database {name}"),
-            Self::Node(name) => write!(out, "node {name}"),
-            Self::All => out.write_str("everything"),
         }
     }
 }

@@ -111,16 +111,12 @@ pub struct AdvisedTarget {
     /// The size that the compaction would have left.
     pub left_bytes: u64,
     /// The real active bytes at that time.
-    #[serde(default)]
     pub active_bytes: Option<u64>,
     /// The active bytes that the compaction would have left.
-    #[serde(default)]
     pub left_active_bytes: Option<u64>,
     /// The sequence at that time; databases only.
-    #[serde(default)]
     pub update_seq: Option<u64>,
     /// The sequence at the last real compaction; databases only.
-    #[serde(default)]
     pub compacted_seq: Option<u64>,
 }
 

@@ -6,8 +6,8 @@
 
 use super::{
     AdviceKey, AdviceRecord, Calibration, CorrectionKey, CorrectionRecord, ForecastRecord, Intent,
-    JournalFailure, Outcome, Run, ScorecardChange, ScorecardRecords, Suspension, SuspensionScope,
-    TargetRecord, replace,
+    JobOwner, JournalFailure, Outcome, Run, ScorecardChange, ScorecardRecords, Suspension,
+    SuspensionScope, TargetRecord, replace,
 };
 use crate::model::target::TargetId;
 use futures::{FutureExt, future::BoxFuture};
@@ -143,6 +143,16 @@ impl StateStore for InMemoryStore {
 }
 
 impl RecoveredState {
+    /// What starts of this program count against the hourly budget: when each was decided, and its bytes.
+    /// Nothing is known to have been written for a start that was withdrawn.
+    pub fn budget_charges(&self) -> impl Iterator<Item = (Moment, u64)> {
+        let ours = self.recent_outcomes.iter().filter(|it| it.owner == JobOwner::Recliner);
+        let ended = ours.map(|it| (it.started_at, it.charged_bytes.or(it.before_bytes)));
+        let open = self.intents.iter().map(|it| (it.at, it.file_bytes));
+        // Only a cleanup, which rewrites no file, starts without a size.
+        ended.chain(open).map(|(at, bytes)| (at, bytes.unwrap_or_default()))
+    }
+
     /// Applies one change, with the same result as reading back after storing it.
     pub fn apply(&mut self, change: StateChange) {
         match change {

@@ -5,26 +5,22 @@ use std::collections::BTreeMap;
 use wall_clock::Moment;
 
 /// The scope of a suspension.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+///
+/// As text, it is the label in JSON, commands and metric labels.
+#[derive(
+    strum::Display, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum SuspensionScope {
     /// All starts.
+    #[strum(to_string = "all")]
     All,
     /// One node, by CouchDB's name.
+    #[strum(to_string = "node:{0}")]
     Node(String),
     /// One channel.
+    #[strum(to_string = "channel:{0}")]
     Channel(String),
-}
-
-impl std::fmt::Display for SuspensionScope {
-    /// The label in JSON, commands and metric labels: `all`, `node:<name>`, `channel:<name>`.
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::All => out.write_str("all"),
-            Self::Node(name) => write!(out, "node:{name}"),
-            Self::Channel(name) => write!(out, "channel:{name}"),
-        }
-    }
 }
 
 impl std::str::FromStr for SuspensionScope {

@@ -27,16 +27,11 @@ pub struct WebSettings {
 }
 
 impl WebSettings {
-    /// The default path of the socket for a storage path.
-    pub fn default_admin_socket(storage_path: &Path) -> PathBuf {
-        storage_path.join("admin.sock")
-    }
-
     /// The socket that `--web.admin-socket` selects: a path; no socket if it is `none` or empty;
     /// the default socket if it is absent.
     pub fn admin_socket(given: Option<&Path>, storage_path: &Path) -> Option<PathBuf> {
         match given {
-            None => Some(Self::default_admin_socket(storage_path)),
+            None => Some(storage_path.join("admin.sock")),
             Some(path) if path.as_os_str().is_empty() || path == Path::new("none") => None,
             Some(path) => Some(path.to_owned()),
         }

@@ -26,9 +26,7 @@ pub(super) struct BytesSample {
 
 #[derive(Debug, Deserialize)]
 struct Envelope {
-    #[serde(default)]
     error: Option<String>,
-    #[serde(default)]
     data: Option<QueryResult>,
 }
 
@@ -44,7 +42,6 @@ enum QueryResult {
 #[derive(Debug, Deserialize)]
 struct Series {
     /// Absent for a native histogram.
-    #[serde(default)]
     value: Option<Point>,
 }
 

@@ -9,7 +9,7 @@ use crate::{
     model::{rounding::to_bytes, share::Share},
     plan::RefusalReason,
     serve::report::{GateLine, NodeLine, Planned, PressureLine, SmooshChannelLine, Status},
-    text::Label,
+    text::{Label, counted},
 };
 use maud::{Markup, html};
 use wall_clock::Moment;
@@ -179,7 +179,7 @@ fn smoosh_channels(status: &Status) -> Markup {
 }
 
 fn shared(status: &Status) -> Markup {
-    let amount = |share: Share| html! { (count(share.jobs as u64)) " · " (bytes(Some(share.bytes_per_hour))) "/h" };
+    let amount = |share: Share| html! { (counted(share.jobs as u64, "job", "jobs")) " · " (bytes(Some(share.bytes_per_hour))) "/h" };
     let known = |share: Option<Share>| html! { @match share { Some(share) => { (amount(share)) } None => { (unknown()) } } };
     html! {
         @if let Some(shared) = &status.shared_limits {

@@ -50,13 +50,6 @@ pub(super) struct ExplainQuery {
     offset: Option<usize>,
 }
 
-impl ExplainQuery {
-    fn page(&self) -> Result<PageRange, String> {
-        PageRange::new(self.offset, self.limit)
-    }
-}
-
-/// Explains why targets are or are not candidates.
 async fn explain(
     extract::State(state): extract::State<AppState>,
     RawQuery(raw): RawQuery,
@@ -64,7 +57,7 @@ async fn explain(
 ) -> Result<Answer<Explanations>, ApiError> {
     let status = Arc::clone(&state.status.borrow());
     worked_out(&state, move |plan| {
-        let page = query.page().map_err(ApiError::bad)?;
+        let page = PageRange::new(query.offset, query.limit).map_err(ApiError::bad)?;
         let Some(text) = &query.target else {
             return Err(ApiError::bad(
                 "give a target: ?target= with an id, a shard file, a database, or <db>/_design/<name>",

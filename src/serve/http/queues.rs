@@ -59,17 +59,6 @@ pub(super) struct QueueQuery {
     offset: Option<usize>,
 }
 
-impl QueueQuery {
-    fn page(&self) -> Result<PageRange, String> {
-        PageRange::new(self.offset, self.limit)
-    }
-
-    /// Checks that the channel exists.
-    fn check(&self, plan: &Plan) -> Result<(), String> {
-        check_channel(plan, self.channel.as_deref())
-    }
-}
-
 pub(super) fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), String> {
     let Some(channel) = channel.filter(|name| plan.channels.find(name).is_none()) else {
         return Ok(());
@@ -82,8 +71,8 @@ pub(super) fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), St
 async fn queue(state: AppState, query: QueueQuery) -> Result<Answer<Queues>, ApiError> {
     let now = state.clock.now();
     worked_out(&state, move |plan| {
-        let page = query.page().map_err(ApiError::bad)?;
-        query.check(&plan).map_err(ApiError::bad)?;
+        let page = PageRange::new(query.offset, query.limit).map_err(ApiError::bad)?;
+        check_channel(&plan, query.channel.as_deref()).map_err(ApiError::bad)?;
         let head = Queues::head(&plan, page.offset, page.limit, now);
         let queues = (0..plan.queues.len())
             .filter_map(move |at| one_queue(Arc::clone(&plan), at, &query, page));
@@ -119,8 +108,9 @@ fn one_queue(
 async fn plan(state: AppState, query: QueueQuery) -> Result<Answer<Planned>, ApiError> {
     let (builds, simulated) = (Arc::clone(&state.builds.borrow()), state.about.simulated);
     worked_out(&state, move |plan| {
-        let PageRange { offset, limit } = query.page().map_err(ApiError::bad)?;
-        query.check(&plan).map_err(ApiError::bad)?;
+        let PageRange { offset, limit } =
+            PageRange::new(query.offset, query.limit).map_err(ApiError::bad)?;
+        check_channel(&plan, query.channel.as_deref()).map_err(ApiError::bad)?;
         let (node, channel) = (query.node.as_deref(), query.channel.as_deref());
         let (outline, refused) = Planned::outline(&plan, Wanted { node, channel, offset, limit });
         let builds = Some(Builds::from(&*builds));

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     ledger::ChangesQuery,
     serve::report::{
-        Databases, EventLine, Forecasts, HourLine, Report, ReportAnswers, Space, SuspensionLine,
-        WantedDatabases,
+        Databases, EventLine, Forecasts, HourLine, Report, Space, SuspensionLine, WantedDatabases,
+        WasteCourse,
     },
     store::journal::{EventType, EventsQuery},
 };
@@ -63,21 +63,28 @@ async fn report(state: AppState, query: ReportParameters) -> Result<Answer<Repor
     let (jobs, advice) = (newest_jobs(&state).await, advice_of(&state));
     let view = Arc::clone(&state.advice.borrow());
     let price = state.config.borrow().price_per_gib_month;
-    let answers = in_turn(&state, move |plan| {
+    let report = in_turn(&state, move |plan| {
         let wanted = WantedDatabases { limit: DATABASES, ..WantedDatabases::default() };
-        Ok(ReportAnswers {
+        let events = EventLine::all(&events.entries, &plan.snapshot);
+        let is_suspension = |event: &&EventLine| event.scope.is_some();
+        let report = Report {
+            since: since.rfc3339(),
+            until: now.rfc3339(),
             nodes: plan.snapshot.members().map(|(_, node)| node.name.to_string()).collect(),
             space: Space::of(&plan, &view),
+            waste: WasteCourse::default(),
             changes,
             forecasts: Forecasts::of(&view, plan.rules.mode),
             compactions: HourLine::sum(&hours.hours),
             complete: hours.complete,
             databases: Databases::of(&plan, &wanted, &jobs, now),
             advice,
-            events: EventLine::all(&events.entries, &plan.snapshot),
+            advice_done: Vec::new(),
             suspensions: SuspensionLine::all(&plan),
-            price,
-        })
+            suspended: events.iter().filter(is_suspension).cloned().collect(),
+            cost: None,
+        };
+        Ok(report.completed(&events, price))
     });
-    Ok(Answer::of(&Report::of(answers.await?, since.rfc3339(), now.rfc3339())))
+    Ok(Answer::of(&report.await?))
 }

@@ -5,7 +5,7 @@ use super::{
     vocabulary::{self, Word},
 };
 use crate::{
-    advice::{AdviceView, EvidenceValue, Piece, Remedy, rules},
+    advice::{AdviceView, Piece, Remedy, rules},
     model::{channel::Mode, records::Mute},
     plan::Plan,
     table::Waste,
@@ -148,14 +148,8 @@ impl AdviceRemedy {
 impl AdviceLine {
     fn of(piece: &Piece<'_>) -> Self {
         let Piece { result, finding, since, muted } = piece;
-        let evidence = finding.evidence.iter().map(|(name, value)| {
-            let value = match value {
-                EvidenceValue::Number(number) => (*number).into(),
-                EvidenceValue::Fraction(number) => (*number).into(),
-                EvidenceValue::Text(text) => text.clone().into(),
-            };
-            ((*name).to_owned(), value)
-        });
+        let evidence = finding.evidence.iter();
+        let evidence = evidence.map(|(name, value)| ((*name).to_owned(), value.clone()));
         Self {
             code: result.rule.code.into(),
             severity: finding.severity.label().into(),

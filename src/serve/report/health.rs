@@ -4,8 +4,7 @@
 use super::{Advice, Planned, Space, Status, TakeoverLine};
 use crate::{
     plan::RefusalReason,
-    text::Label,
-    text::{counted, grouped, listed},
+    text::{Label, counted, grouped, listed},
 };
 
 /// A problem, with the page that shows more about it.

@@ -53,7 +53,6 @@ pub struct OutcomeLine {
     /// When the job was started, or first seen.
     pub started_at: String,
     /// Since when the job may have ended, if that was more than a minute before its end was noticed.
-    #[serde(default)]
     pub ended_after: Option<String>,
     /// When the end of the job was noticed: it ended then, or at some time since `ended_after`.
     pub ended_at: String,

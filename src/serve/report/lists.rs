@@ -33,7 +33,6 @@ pub struct Explanations {
     /// Maximum number of targets on a page.
     pub limit: usize,
     /// The cluster's only node; null if it has several.
-    #[serde(default)]
     pub only_node: Option<String>,
     /// The nodes that do not answer: sizes there are as they were last read, or unknown.
     #[serde(default)]

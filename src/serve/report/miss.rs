@@ -10,8 +10,7 @@ use crate::{
     },
     plan::Plan,
     table::TargetRef,
-    text::Label,
-    text::{size, three_digits_short},
+    text::{Label, size, three_digits_short},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,7 +33,6 @@ pub struct MissLine {
     /// The limit that the value was compared with; null if nothing is compared.
     pub limit: Option<f64>,
     /// The unit of `value` and `limit`: `ratio`, `bytes` or `changes`; null if nothing is compared.
-    #[serde(default)]
     #[schemars(with = "Option<vocabulary::MissUnit>")]
     pub unit: Option<Cow<'static, str>>,
 }

@@ -60,7 +60,6 @@ pub struct Planned {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<bool>,
     /// The cluster's only node; null if it has several.
-    #[serde(default)]
     pub only_node: Option<String>,
     /// The nodes that do not answer: sizes there are as they were last read, or unknown.
     #[serde(default)]
@@ -151,7 +150,6 @@ pub struct GateLine {
     /// Since when the gate is closed; null if unknown.
     pub since: Option<String>,
     /// The comparison in a sentence; null where the gate's meaning says it all.
-    #[serde(default)]
     pub says: Option<String>,
 }
 

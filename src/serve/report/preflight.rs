@@ -14,8 +14,7 @@ use crate::{
     plan::Plan,
     sources::doc_sample::DocSample,
     table::DbIx,
-    text::Label,
-    text::{counted, duration, grouped, listed, size::format_size_short},
+    text::{Label, counted, duration, grouped, listed, size::format_size_short},
 };
 use couchdb_files::SampleSums;
 use schemars::JsonSchema;
@@ -130,7 +129,6 @@ pub struct Preflight {
     #[schemars(with = "Option<vocabulary::PreflightBasis>")]
     pub basis: Option<Word>,
     /// What the map functions emitted for a sample of documents, if they were run.
-    #[serde(default)]
     pub sample: Option<PreflightSample>,
     /// The indexes that the sizes are based on; if there are many, the closest.
     pub measured_indexes: Vec<MeasuredIndex>,
@@ -212,7 +210,6 @@ pub struct PreflightNode {
     #[schemars(with = "vocabulary::SpaceVerdict")]
     pub verdict: Word,
     /// Bytes that are missing on that volume even for the lowest peak; null unless it does not fit.
-    #[serde(default)]
     pub missing_bytes: Option<u64>,
 }
 

@@ -151,7 +151,6 @@ pub struct RehearsedDocument {
     #[schemars(with = "vocabulary::DeploymentChange")]
     pub change: Word,
     /// The revision that the database has; null if it has none, or if that is unknown.
-    #[serde(default)]
     pub present_rev: Option<String>,
     /// What it costs by itself, as `/api/v1/preflight` has it.
     pub cost: Preflight,

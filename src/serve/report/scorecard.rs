@@ -6,8 +6,7 @@ use crate::{
         records::{ScorecardHour, ScorecardSide},
         rounding::to_bytes,
     },
-    text::Label,
-    text::{duration, size},
+    text::{Label, duration, size},
     what_if::scorecard::{ScorecardState, ScorecardView},
 };
 use schemars::JsonSchema;

@@ -80,10 +80,8 @@ pub struct VolumeSpaceLine {
     /// When the volume is full if nothing is compacted; null if not within `forecast_until`, or unknown.
     pub full_uncompacted_at: Option<String>,
     /// How far the forecast reaches; null if there is none.
-    #[serde(default)]
     pub forecast_until: Option<String>,
     /// Why there is no forecast; null if there is one, or if the volume's space is unknown.
-    #[serde(default)]
     pub forecast_withheld: Option<String>,
     /// Why the volume's space is unknown.
     pub problem: Option<String>,

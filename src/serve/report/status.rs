@@ -54,10 +54,8 @@ pub struct Status {
     /// Why nothing can be read at all; null if something can.
     pub problem: Option<String>,
     /// Why many shards could not be read in the last sweep; null if they could.
-    #[serde(default)]
     pub unread_shards: Option<String>,
     /// Which few shards of the shard map had no file in the last sweep; null if all had one.
-    #[serde(default)]
     pub absent_shards: Option<String>,
     /// Why the journal cannot be used: it is not loaded yet, cannot be written, or belongs to another cluster.
     /// Until then nothing starts.
@@ -77,7 +75,6 @@ pub struct Status {
     /// The state of the configuration.
     pub config: ConfigLine,
     /// What a person asks first about the whole cluster; `/api/v1/fleet` collects it.
-    #[serde(default)]
     pub overview: Option<Overview>,
 }
 

@@ -65,7 +65,7 @@ pub struct Report {
 }
 
 /// How the bytes that compactions would free changed, by the books of the disks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WasteCourse {
     /// Bytes that compactions would free at the end; null if unknown.
     pub after_bytes: Option<u64>,
@@ -105,64 +105,39 @@ pub struct Cost {
     pub freed_per_month: f64,
 }
 
-/// The answers that a report is made of.
-#[derive(Clone, Debug)]
-pub struct ReportAnswers {
-    /// The nodes of the cluster.
-    pub nodes: Vec<String>,
-    /// The space at present.
-    pub space: Space,
-    /// The changes.
-    pub changes: Changes,
-    /// The forecasts.
-    pub forecasts: Forecasts,
-    /// The compactions.
-    pub compactions: HourLine,
-    /// Whether these are all.
-    pub complete: bool,
-    /// The databases that waste most.
-    pub databases: Databases,
-    /// The advice at present.
-    pub advice: Advice,
-    /// The events of advice that no longer applied, and of suspensions, the oldest first.
-    pub events: Vec<EventLine>,
-    /// What is suspended.
-    pub suspensions: Vec<SuspensionLine>,
-    /// The price of a GiB for a month.
-    pub price: Option<f64>,
-}
-
 impl Report {
-    /// The report about the time between two moments.
-    pub fn of(answers: ReportAnswers, since: String, until: String) -> Self {
-        let waste = WasteCourse::of(&answers.space, &answers.changes);
-        let cost = answers.price.map(|price_per_gib_month| {
+    /// Adds what follows from the other answers, the `events` of advice that no longer applied, the oldest first, and the
+    /// price of a GiB for a month.
+    pub fn completed(mut self, events: &[EventLine], price: Option<f64>) -> Self {
+        self.waste = WasteCourse::of(&self.space, &self.changes);
+        self.cost = price.map(|price_per_gib_month| {
             let cost = |bytes: u64| bytes as f64 / GIB * price_per_gib_month;
             Cost {
                 price_per_gib_month,
-                waste_per_month: waste.after_bytes.map(cost),
-                freed_per_month: cost(waste.freed_bytes),
+                waste_per_month: self.waste.after_bytes.map(cost),
+                freed_per_month: cost(self.waste.freed_bytes),
             }
         });
-        let advice_done = done(&answers);
-        let is_suspension = |event: &EventLine| event.scope.is_some();
-        Self {
-            since,
-            until,
-            nodes: answers.nodes,
-            space: answers.space,
-            waste,
-            changes: answers.changes,
-            forecasts: answers.forecasts,
-            compactions: answers.compactions,
-            complete: answers.complete,
-            databases: answers.databases,
-            advice: answers.advice,
-            advice_done,
-            suspensions: answers.suspensions,
-            suspended: answers.events.into_iter().filter(is_suspension).collect(),
-            cost,
-        }
+        self.advice_done = self.done(events);
+        self
+    }
+
+    /// The advice of which one of these events says that it no longer applies.
+    fn done(&self, events: &[EventLine]) -> Vec<AdviceDone> {
+        let open: BTreeSet<(&str, &str)> =
+            self.advice.advice.iter().map(|it| (&*it.code, &*it.subject.name)).collect();
+        let mut seen = BTreeSet::new();
+        let gone = events.iter().rev().filter_map(|event| {
+            let (code, subject) = (event.code.as_deref()?, event.subject.as_deref()?);
+            let is_done = !open.contains(&(code, subject)) && seen.insert((code, subject));
+            is_done.then(|| AdviceDone {
+                code: code.to_owned(),
+                subject: subject.to_owned(),
+                at: event.at.clone(),
+                freed_bytes: went(&self.changes, subject),
+            })
+        });
+        gone.collect()
     }
 
     /// The title.
@@ -353,24 +328,6 @@ impl WasteCourse {
             before_bytes: before,
         }
     }
-}
-
-/// Advice that applied and no longer does, the newest first.
-fn done(answers: &ReportAnswers) -> Vec<AdviceDone> {
-    let open: BTreeSet<(&str, &str)> =
-        answers.advice.advice.iter().map(|it| (&*it.code, &*it.subject.name)).collect();
-    let mut seen = BTreeSet::new();
-    let gone = answers.events.iter().rev().filter_map(|event| {
-        let (code, subject) = (event.code.as_deref()?, event.subject.as_deref()?);
-        let is_done = !open.contains(&(code, subject)) && seen.insert((code, subject));
-        is_done.then(|| AdviceDone {
-            code: code.to_owned(),
-            subject: subject.to_owned(),
-            at: event.at.clone(),
-            freed_bytes: went(&answers.changes, subject),
-        })
-    });
-    gone.collect()
 }
 
 /// Bytes that went from a database, or from the one of a design document.

@@ -3,8 +3,7 @@
 use super::{FullDates, vocabulary, vocabulary::Word};
 use crate::{
     model::{channel::Channels, forecast::Forecast, target::TargetKind},
-    text::Label,
-    text::{duration, size},
+    text::{Label, duration, size},
     what_if::{Answer, Evidence, KeptHorizon, Outlook, SAMPLES, Undone, VolumeOutlook, WasteFit},
 };
 use schemars::JsonSchema;
@@ -175,7 +174,6 @@ pub struct VolumeOutlookLine {
     #[serde(flatten)]
     pub full: FullDates,
     /// How far the forecast reaches, in seconds; null if growth was not watched for long enough for one.
-    #[serde(default)]
     pub forecast_seconds: Option<u64>,
 }
 

@@ -10,8 +10,7 @@ use crate::{
     },
     plan::{MAX_COUNTED_WORK, Plan, Refusal, RefusalReason, SlotReservation},
     table::TargetRef,
-    text::Label,
-    text::{duration, size, three_digits_short},
+    text::{Label, duration, size, three_digits_short},
 };
 use std::time::Duration;
 use wall_clock::Moment;

@@ -59,7 +59,6 @@ pub struct FactsLine {
     /// Collator versions that the part of a view names.
     collator_versions: Option<Vec<String>>,
     /// The last X-ray of the file.
-    #[serde(default)]
     xray: Option<InsideLine>,
     /// Whether CouchDB would report the same numbers; not used for views.
     exact: bool,

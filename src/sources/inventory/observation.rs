@@ -321,7 +321,7 @@ pub struct IndexAnswer {
 }
 
 /// One running task.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ActiveTask {
     /// The kind of the task.
     pub doing: TaskKind,
@@ -349,27 +349,16 @@ pub struct ActiveTask {
 
 impl ActiveTask {
     /// A task of which only the kind is known.
-    pub const fn bare(doing: TaskKind, shard: String) -> Self {
-        Self {
-            doing,
-            shard,
-            phase: None,
-            progress: None,
-            changes_done: None,
-            total_changes: None,
-            started_on: None,
-            updated_on: None,
-            pid: None,
-            indexer_pid: None,
-            process_status: None,
-        }
+    pub fn bare(doing: TaskKind, shard: String) -> Self {
+        Self { doing, shard, ..Self::default() }
     }
 }
 
 /// The kind of a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TaskKind {
     /// Compacts the shard.
+    #[default]
     Compacts,
     /// Compacts the index of this design document.
     CompactsView(String),

@@ -199,11 +199,21 @@ impl JournalStore {
         state.advice = values_with_prefix(&meta, META_ADVICE_PREFIX)?;
         state.forecasts = values_with_prefix(&meta, META_FORECAST_PREFIX)?;
         state.runs = values_with_prefix(&meta, META_RUN_PREFIX)?;
-        // Outcomes are in the order in which jobs ended. Beyond this many, none is from the last
-        // hour.
-        for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(RECENT_OUTCOMES.get()) {
-            let outcome = parse_entry::<Outcome>(entry?.1.value().1)?;
-            // The hourly budget counts these.
+        // Outcomes are in the order in which they were noticed: one of a job that ended long before may follow
+        // others. Beyond this many such, none is from the last hour.
+        let mut old_ones = 0;
+        for entry in tx.open_table(OUTCOMES)?.iter()?.rev() {
+            let (_, entry) = entry?;
+            let (ended_at, json) = entry.value();
+            if Moment::from_unix(u64::from(ended_at)).age(now) > BUDGET_PERIOD {
+                old_ones += 1;
+                if old_ones == RECENT_OUTCOMES.get() {
+                    break;
+                }
+                continue;
+            }
+            old_ones = 0;
+            let outcome = parse_entry::<Outcome>(json)?;
             if outcome.started_at.age(now) <= BUDGET_PERIOD {
                 state.recent_outcomes.push(outcome);
             }

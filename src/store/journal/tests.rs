@@ -71,6 +71,7 @@ fn outcome(number: u64) -> Outcome {
         ordered_by: None,
         started_at: moment(number),
         ended_after: None,
+        charged_bytes: None,
         ended_at: moment(number + 1),
         before_bytes: Some(1000),
         after_bytes: Some(100),

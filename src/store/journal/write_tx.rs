@@ -21,7 +21,10 @@ use crate::{
             IntentKey, Mute, Outcome, Run, ScorecardChange, StateChange, Suspension,
             SuspensionScope, TargetRecord,
         },
-        settings::work::{self, Keep},
+        settings::{
+            limits::BUDGET_PERIOD,
+            work::{self, Keep},
+        },
         target::TargetId,
     },
     text::Label,
@@ -401,7 +404,10 @@ impl<'tx> WriteTx<'tx> {
         let TableCounts { outcomes, events, db_events, feed, .. } = &mut self.counts;
         let trim =
             |entries: &mut RetainedTable, table, keep| entries.trim(table, keep, self.now, at_most);
-        let mut more = trim(outcomes, &mut self.outcomes, budgets.outcomes)?;
+        // The hourly budget counts those of the last hour.
+        let keep = budgets.outcomes.keep.max(BUDGET_PERIOD);
+        let kept = Keep { keep, ..budgets.outcomes };
+        let mut more = trim(outcomes, &mut self.outcomes, kept)?;
         more |= trim(events, &mut self.events, budgets.events)?;
         more |= self.feed.trim(feed, budgets.events, self.now, at_most)?;
         let rest = budgets.events.max_size.saturating_sub(feed.size.bytes);

@@ -219,7 +219,7 @@ async fn refused_order_is_explained_in_a_sentence() {
         ),
         (&["rescan", "--recliner.url", "a"], "--recliner.url"),
         (&["history", "--recliner.username", "ann"], "--recliner.password-file"),
-        (&["history", "--recliner.password-file", &empty], "it contains no password"),
+        (&["history", "--recliner.password-file", &empty], "cannot be read: it is empty"),
         (&["history", "--recliner.ca-file", &empty], "it contains no certificate in PEM"),
         (
             &["history", "--recliner.ca-file", "/nowhere"],

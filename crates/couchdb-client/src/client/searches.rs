@@ -57,7 +57,7 @@ impl Client {
     ) -> WriteOutcome {
         let route = Route::BuildSearch { engine, db, ddoc, index };
         let began = Instant::now();
-        match timeout(STARTED_WITHIN, self.write(route, ServerChoice::Any)).await {
+        match timeout(STARTED_WITHIN, self.write(route)).await {
             Ok(WriteOutcome::Unknown(error)) if error.kind() == ErrorKind::Timeout => {
                 WriteOutcome::Accepted
             }

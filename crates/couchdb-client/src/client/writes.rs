@@ -1,4 +1,4 @@
-//! Requests that start work, one method per route. Each is sent once. The caller decides whether to
+//! Requests that change something. Each is sent once. The caller decides whether to
 //! send it again, because a request that was not answered may have arrived.
 
 use super::{Client, ServerChoice, turn_about};
@@ -28,44 +28,9 @@ pub enum WriteOutcome {
 }
 
 impl Client {
-    /// Starts to compact one shard copy, or a node-local database such as `_dbs`.
-    pub async fn compact_shard(&self, node: &str, shard: &str) -> WriteOutcome {
-        self.write(Route::NodeCompact { node, shard }, ServerChoice::Node(node)).await
-    }
-
-    /// Starts to compact one copy of a view index; only on the range that holds the design
-    /// document.
-    pub async fn compact_shard_view(&self, node: &str, shard: &str, ddoc: &str) -> WriteOutcome {
-        self.write(Route::NodeCompactView { node, shard, ddoc }, ServerChoice::Node(node)).await
-    }
-
-    /// Starts to compact every copy of a view index on every node at once.
-    pub async fn compact_view(&self, db: &str, ddoc: &str) -> WriteOutcome {
-        self.write(Route::CompactView { db, ddoc }, ServerChoice::Any).await
-    }
-
-    /// Makes every node delete the index files of a database that no design document names.
-    pub async fn cleanup_views(&self, db: &str) -> WriteOutcome {
-        self.write(Route::ViewCleanup { db }, ServerChoice::Any).await
-    }
-
-    /// Makes CouchDB build every copy of a view index that is behind; `view` is any view of the
-    /// document.
-    pub async fn build_view(&self, db: &str, ddoc: &str, view: &str) -> WriteOutcome {
-        self.write(Route::BuildView { db, ddoc, view }, ServerChoice::Any).await
-    }
-
-    /// Saves a design document. Accepted only if a majority of copies has it.
-    pub async fn put_design(&self, db: &str, ddoc: &str, body: &str) -> WriteOutcome {
-        self.write(Route::PutDesign { db, ddoc, body }, ServerChoice::Any).await
-    }
-
-    /// Deletes this revision of a design document. Accepted only if a majority of copies knows.
-    pub async fn delete_design(&self, db: &str, ddoc: &str, rev: &str) -> WriteOutcome {
-        self.write(Route::DeleteDesign { db, ddoc, rev }, ServerChoice::Any).await
-    }
-
-    pub(super) async fn write(&self, route: Route<'_>, target: ServerChoice<'_>) -> WriteOutcome {
+    /// Sends a request that changes something: to the node that it names, otherwise to any server.
+    pub async fn write(&self, route: Route<'_>) -> WriteOutcome {
+        let target = route.node().map_or(ServerChoice::Any, ServerChoice::Node);
         let due = if matches!(route, Route::PutDesign { .. }) {
             CREATED
         } else if route.starts_work() {
@@ -81,6 +46,22 @@ impl Client {
             }
             Err(error) => WriteOutcome::of(error, route),
         }
+    }
+
+    /// Makes CouchDB build every copy of a view index that is behind; `view` is any view of the
+    /// document.
+    pub async fn build_view(&self, db: &str, ddoc: &str, view: &str) -> WriteOutcome {
+        self.write(Route::BuildView { db, ddoc, view }).await
+    }
+
+    /// Saves a design document. Accepted only if a majority of copies has it.
+    pub async fn put_design(&self, db: &str, ddoc: &str, body: &str) -> WriteOutcome {
+        self.write(Route::PutDesign { db, ddoc, body }).await
+    }
+
+    /// Deletes this revision of a design document. Accepted only if a majority of copies knows.
+    pub async fn delete_design(&self, db: &str, ddoc: &str, rev: &str) -> WriteOutcome {
+        self.write(Route::DeleteDesign { db, ddoc, rev }).await
     }
 
     /// Sends a request once, to one destination, within the limits on requests in flight.

@@ -219,7 +219,6 @@ impl DocRows {
 /// The leaf revisions of a document: `[{"ok": {…}}]`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LeafRow {
-    #[serde(default)]
     pub(crate) ok: Option<Box<RawValue>>,
 }
 

@@ -31,6 +31,7 @@ fn outcome(ending: JobResult, ended: u64, sizes: [Option<u64>; 3]) -> Outcome {
         ordered_by: None,
         started_at: at(ended - 10),
         ended_after: None,
+        charged_bytes: None,
         ended_at: at(ended),
         before_bytes,
         after_bytes,

@@ -32,6 +32,7 @@ fn outcome(target: &str, owner: JobOwner, ending: JobResult, after: Option<u64>)
         ordered_by: None,
         started_at: at(2),
         ended_after: None,
+        charged_bytes: None,
         ended_at: at(7),
         before_bytes: Some(100),
         after_bytes: after,

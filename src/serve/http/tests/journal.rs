@@ -42,6 +42,7 @@ fn outcome(number: u64) -> Outcome {
         ordered_by: None,
         started_at: Moment::from_unix(NOW.unix() + number),
         ended_after: None,
+        charged_bytes: None,
         ended_at: Moment::from_unix(NOW.unix() + number + 60),
         before_bytes: Some(10 * MIB),
         after_bytes: Some(MIB),

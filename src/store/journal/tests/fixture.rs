@@ -109,6 +109,7 @@ fn outcomes() -> Vec<Outcome> {
         ordered_by: (number == 1).then(|| "ann from 10.0.0.7".into()),
         started_at: at(number),
         ended_after: None,
+        charged_bytes: None,
         ended_at: at(number + 60),
         before_bytes: Some(1000 * number),
         after_bytes: (number < 4).then_some(400 * number * number),

@@ -83,6 +83,20 @@ fn correction(missed: f64) -> CorrectionRecord {
     CorrectionRecord { at: moment(4), outcomes: 3.0, missed, ..CorrectionRecord::default() }
 }
 
+/// A job whose end was not measured, and whose start counted as many bytes as its number.
+fn ended_at(number: u64, at: Moment) -> StateChange {
+    let outcome = Outcome {
+        started_at: at,
+        ended_at: at,
+        charged_bytes: Some(number),
+        before_bytes: None,
+        after_bytes: None,
+        ending: JobResult::Lost,
+        ..outcome(number)
+    };
+    StateChange::JobEnded { outcome, closes: Some(intent(number).key()) }
+}
+
 fn event_types(events: &[EventDetails]) -> Vec<&'static str> {
     events.iter().map(|event| event.event_type().label()).collect()
 }
@@ -121,6 +135,34 @@ async fn stored_state_is_loaded_after_a_restart() {
         ]
     );
     assert_eq!(running.journal.health().borrow().last_seq, 10);
+    running.stop_and_wait().await;
+}
+
+#[tokio::test]
+async fn every_start_of_the_last_hour_is_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let short = work::JournalRetention {
+        outcomes: Keep {
+            keep: Duration::from_secs(1),
+            ..work::JournalRetention::default().outcomes
+        },
+        ..work::JournalRetention::default()
+    };
+    let running = RunningJournal::with(DirectoryStorage::new(dir.path()), short).unwrap();
+    running.recovered().await;
+    // More than are recognised when they are repeated.
+    let numbers = 0..5_000;
+    running.keep(numbers.clone().map(|it| ended_at(it, moment(900))).collect()).await.unwrap();
+    // A job that ended long before is noticed last, and the journal is trimmed.
+    running.keep(vec![ended_at(5_000, Moment::from_unix(1_799_990_000))]).await.unwrap();
+    running.keep(vec![ended_at(5_001, moment(900))]).await.unwrap();
+    running.stop_and_wait().await;
+
+    let running = RunningJournal::open(DirectoryStorage::new(dir.path())).unwrap();
+    let found = running.recovered().await;
+    let charges: Vec<u64> = found.budget_charges().map(|(_, bytes)| bytes).collect();
+    assert_eq!(charges.len(), 5_001, "all but the one that started before the hour");
+    assert_eq!(charges.iter().sum::<u64>(), numbers.sum::<u64>() + 5_001);
     running.stop_and_wait().await;
 }
 

@@ -66,6 +66,7 @@ fn job_ended(intent: &Intent, ending: JobResult) -> StateChange {
         owner: JobOwner::Recliner,
         started_at: intent.at,
         ended_after: None,
+        charged_bytes: None,
         ended_at: intent.at,
         before_bytes: None,
         after_bytes: None,
