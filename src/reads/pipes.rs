@@ -159,7 +159,7 @@ impl Pipe {
         });
         if let Some(first) = first {
             // A pipe may hold old lines, and the writer's clock may be ahead.
-            self.whole_from.get_or_insert(first.max(now.unix()) / 3600 + 1);
+            self.whole_from.get_or_insert_with(|| first.max(now.unix()) / 3600 + 1);
             self.keep_whole_hours(&mut arrived);
             reads.merge(arrived);
         }
