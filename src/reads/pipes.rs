@@ -47,7 +47,7 @@ impl Pipes {
                 Some(pipe) => {
                     if pipe.whole_from.is_none() {
                         problems.push(format!(
-                            "No request came through the pipe {name} yet; check that its writer runs."
+                            "No request comes through the pipe {name}: check that its writer runs."
                         ));
                     }
                     Ok(pipe)
@@ -159,7 +159,7 @@ impl Pipe {
         });
         if let Some(first) = first {
             // A pipe may hold old lines, and the writer's clock may be ahead.
-            self.whole_from.get_or_insert(first.max(now.unix()) / 3600 + 1);
+            self.whole_from.get_or_insert_with(|| first.max(now.unix()) / 3600 + 1);
             self.keep_whole_hours(&mut arrived);
             reads.merge(arrived);
         }

@@ -123,7 +123,7 @@ impl ReadsTask {
                 _ = tick.tick() => {
                     let logs = self.inputs.settings.borrow().reads.logs.clone();
                     let (files, problems) = pipes.open(&logs);
-                    let clock = self.clock.clone();
+                    let clock = self.clock;
                     let work = pipes.read_during(self.tick(files, problems), &clock);
                     let Some(reads) = stop.run_until_cancelled(work).await else { break };
                     self.add(reads);

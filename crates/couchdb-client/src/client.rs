@@ -114,6 +114,13 @@ enum ServerChoice<'a> {
     Own(&'a str),
 }
 
+impl<'a> ServerChoice<'a> {
+    /// The server of a route that names a node, or any.
+    fn of(route: &Route<'a>) -> Self {
+        route.node().map_or(Self::Any, Self::Node)
+    }
+}
+
 /// The wait before the first retry.
 const MIN_RETRY_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait before a retry.
@@ -165,27 +172,34 @@ impl Client {
     async fn get<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
-        target: ServerChoice<'_>,
     ) -> Result<T, Error> {
-        self.get_checked(route, target, |_| Ok(())).await
+        self.get_checked(route, |_| Ok(())).await
+    }
+
+    /// Asks the own address of `node`, for a route that does not name one.
+    async fn get_own<T: DeserializeOwned + Send + 'static>(
+        &self,
+        route: Route<'_>,
+        node: &str,
+    ) -> Result<T, Error> {
+        self.get_from(route, ServerChoice::Own(node), |_| Ok(())).await.map(|(read, _)| read)
     }
 
     /// Sends and reads; `check` says whether the answer fits the request.
     async fn get_checked<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
-        target: ServerChoice<'_>,
         check: impl Fn(&T) -> Result<(), String>,
     ) -> Result<T, Error> {
-        self.get_timed(route, target, check).await.map(|(read, _)| read)
+        self.get_from(route, ServerChoice::of(&route), check).await.map(|(read, _)| read)
     }
 
-    /// Like [`Self::get_checked`], with the time that the server took, not counting waits in this
-    /// client.
+    /// Like [`Self::get_checked`], from a chosen server, with the time that it took, not counting
+    /// waits in this client.
     ///
     /// If any server can answer and the first one answers nonsense, another one is asked: one
     /// broken server says nothing about the cluster.
-    async fn get_timed<T: DeserializeOwned + Send + 'static>(
+    async fn get_from<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
         target: ServerChoice<'_>,

@@ -129,7 +129,8 @@ const WIDER: &str = "
 /// A script that returns what rows are about and do not show: a link to a database or target in a column that the
 /// window has no place for, and whose name is nowhere else in its row.
 const HIDDEN_NAMES: &str = "
-    return Array.from(document.querySelectorAll('tr a[href^=database], tr a[href^=target]'))
+    return Array.from(document.querySelectorAll(
+            'tbody tr a[href^=\"database?\"], tbody tr a[href^=\"target?\"]'))
         .filter((it) => it.getClientRects().length === 0 && !it.closest('details'))
         .filter((it) => !it.closest('tr').innerText.includes(it.innerText.trim()))
         .slice(0, 5)

@@ -1,6 +1,6 @@
 //! Requests that change a node's configuration until the node restarts.
 
-use super::{Client, ServerChoice};
+use super::Client;
 use crate::{Error, Route};
 
 impl Client {
@@ -18,7 +18,7 @@ impl Client {
     ) -> Result<(), Error> {
         let route = Route::SetConfig { node, section, key, value };
         // The answer is the previous value, which is empty if it was not set.
-        self.get::<String>(route, ServerChoice::Node(node)).await.map(drop)
+        self.get::<String>(route).await.map(drop)
     }
 
     /// Puts a value of `node`'s configuration back to what the node's files say, which may
@@ -28,7 +28,7 @@ impl Client {
     /// As [`Error`] says.
     pub async fn reset_config(&self, node: &str, section: &str, key: &str) -> Result<(), Error> {
         let route = Route::ResetConfig { node, section, key };
-        match self.get::<String>(route, ServerChoice::Node(node)).await {
+        match self.get::<String>(route).await {
             // It was not set, which is the wanted state.
             Ok(_) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),

@@ -1,6 +1,6 @@
 //! Requests that read documents of one shard copy, and replications.
 
-use super::{Client, ServerChoice};
+use super::Client;
 use crate::{Error, Route, ShardRead, wire};
 
 /// Documents of a page; histories of checkpoints may have 50 entries each.
@@ -20,7 +20,7 @@ impl Client {
     ) -> Result<Vec<wire::ShardChange>, Error> {
         let read = ShardRead::Changes { since, limit };
         let route = Route::ShardDocuments { node, shard, read };
-        let read: wire::ShardChanges = self.get(route, ServerChoice::Node(node)).await?;
+        let read: wire::ShardChanges = self.get(route).await?;
         Ok(read.results)
     }
 
@@ -37,7 +37,7 @@ impl Client {
         limit: usize,
     ) -> Result<(Vec<wire::ShardDoc>, usize), Error> {
         let route = Route::ShardDocuments { node, shard, read: ShardRead::Docs { since, limit } };
-        let rows: wire::DocRows = self.get(route, ServerChoice::Node(node)).await?;
+        let rows: wire::DocRows = self.get(route).await?;
         Ok(rows.docs())
     }
 
@@ -53,7 +53,7 @@ impl Client {
     ) -> Result<Vec<(wire::Leaf, String)>, Error> {
         let route = Route::ShardDocuments { node, shard, read: ShardRead::Leaves { id } };
         let rows: wire::List<wire::LeafRow> = self
-            .get_checked(route, ServerChoice::Node(node), |rows: &wire::List<wire::LeafRow>| {
+            .get_checked(route, |rows: &wire::List<wire::LeafRow>| {
                 wire::Leaf::of(&rows.0).map(drop).ok_or_else(|| "it has other revisions".to_owned())
             })
             .await?;
@@ -75,7 +75,7 @@ impl Client {
             let after = all.last().and_then(|row| row.id.clone());
             let read = ShardRead::Local { from: after.as_deref(), limit: LOCAL_PAGE + 1 };
             let route = Route::ShardDocuments { node, shard, read };
-            let page: wire::LocalDocs = self.get(route, ServerChoice::Node(node)).await?;
+            let page: wire::LocalDocs = self.get(route).await?;
             let is_last = page.rows.len() <= LOCAL_PAGE;
             let before = all.len();
             all.extend(page.rows.into_iter().filter(|row| row.id.is_some() && row.id > after));
@@ -93,7 +93,7 @@ impl Client {
         let mut all = Vec::new();
         for of_documents in [true, false] {
             let route = Route::Replications { of_documents, limit };
-            let read: wire::Replications = self.get(route, ServerChoice::Any).await?;
+            let read: wire::Replications = self.get(route).await?;
             all.extend(read.docs.into_iter().chain(read.jobs));
         }
         Ok(all)
@@ -104,7 +104,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn time_seq(&self, db: &str) -> Result<Option<wire::TimeSeq>, Error> {
-        or_missing(self.get(Route::TimeSeq { db }, ServerChoice::Any).await)
+        or_missing(self.get(Route::TimeSeq { db }).await)
     }
 
     /// How long CouchDB keeps deleted documents of a database; `None` where it always does, before
@@ -113,7 +113,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn auto_purge(&self, db: &str) -> Result<Option<wire::AutoPurge>, Error> {
-        or_missing(self.get(Route::AutoPurge { db }, ServerChoice::Any).await)
+        or_missing(self.get(Route::AutoPurge { db }).await)
     }
 }
 

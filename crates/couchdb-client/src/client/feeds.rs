@@ -108,8 +108,7 @@ impl Client {
             Some(_) => Ok(()),
             None => Err("it has no last_seq".to_owned()),
         };
-        let end =
-            self.get_checked(Route::DbUpdates(DbUpdates::Now), ServerChoice::Any, has_seq).await?;
+        let end = self.get_checked(Route::DbUpdates(DbUpdates::Now), has_seq).await?;
         Ok(end.last_seq.unwrap_or_default())
     }
 
@@ -122,7 +121,7 @@ impl Client {
         let millis = u64::try_from(heartbeat.as_millis()).unwrap_or(u64::MAX);
         let route = Route::DbUpdates(DbUpdates::Feed { since, heartbeat: millis });
         let silence = heartbeat.saturating_mul(MAX_MISSED_HEARTBEATS);
-        let (_, asked, body) = self.open_feed(route, ServerChoice::Any, silence).await?;
+        let (_, asked, body) = self.open_feed(route, silence).await?;
         Ok(Updates { body, lines: Lines::new(MAX_LINE_BYTES), silence, asked, bad: None })
     }
 
@@ -132,7 +131,7 @@ impl Client {
     /// As [`Error`] says.
     pub async fn shard_map_seq(&self, node: &str) -> Result<u64, Error> {
         let route = Route::MapChanges { node, poll: None };
-        let read = self.get_checked(route, ServerChoice::Node(node), has_seq).await?;
+        let read = self.get_checked(route, has_seq).await?;
         Ok(read.last_seq.unwrap_or_default())
     }
 
@@ -151,8 +150,7 @@ impl Client {
         let poll = MapPoll { since, limit: MAX_ROWS, timeout: millis };
         let route = Route::MapChanges { node, poll: Some(poll) };
         let within = wait.saturating_add(LONG_POLL_SLACK);
-        let (destination, asked, body) =
-            self.open_feed(route, ServerChoice::Node(node), within).await?;
+        let (destination, asked, body) = self.open_feed(route, within).await?;
         let body = match timeout(within, transport::read_body(body, 0, route.body_limit())).await {
             Ok(Ok(body)) => body,
             Ok(Err(failure)) => {
@@ -171,10 +169,9 @@ impl Client {
     async fn open_feed(
         &self,
         route: Route<'_>,
-        target: ServerChoice<'_>,
         within: Duration,
     ) -> Result<(Destination, Arc<RequestInfo>, transport::BodyStream), Error> {
-        let path = route.path()?;
+        let (path, target) = (route.path()?, ServerChoice::of(&route));
         let node = self.node(target).await;
         self.shared.auth.login().await?;
         let mut tried = Vec::new();

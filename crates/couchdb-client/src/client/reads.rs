@@ -78,7 +78,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn session(&self) -> Result<wire::Session, Error> {
-        self.get(Route::Session, ServerChoice::Any).await
+        self.get(Route::Session).await
     }
 
     /// Connected and expected nodes, as one live server sees them.
@@ -90,7 +90,7 @@ impl Client {
             let named = members.all_nodes.is_some() || members.cluster_nodes.is_some();
             if named { Ok(()) } else { Err("it names no nodes".to_owned()) }
         };
-        let members = self.get_checked(Route::Membership, ServerChoice::Any, names).await;
+        let members = self.get_checked(Route::Membership, names).await;
         self.explained(members).await
     }
 
@@ -111,7 +111,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn welcome(&self) -> Result<wire::Welcome, Error> {
-        self.get(Route::Welcome, ServerChoice::Any).await
+        self.get(Route::Welcome).await
     }
 
     /// Version and vendor of `node`.
@@ -119,7 +119,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn node_welcome(&self, node: &str) -> Result<wire::Welcome, Error> {
-        let welcome = self.get(Route::NodeWelcome { node }, ServerChoice::Node(node)).await;
+        let welcome = self.get(Route::NodeWelcome { node }).await;
         self.explained(welcome).await
     }
 
@@ -140,7 +140,7 @@ impl Client {
             Some(_) => Ok(()),
             None => Err("it has no status".to_owned()),
         };
-        self.get_timed(Route::Up, ServerChoice::Own(node), has_status).await
+        self.get_from(Route::Up, ServerChoice::Own(node), has_status).await
     }
 
     /// Every database file on `node`'s disk, in or out of the shard map.
@@ -151,7 +151,7 @@ impl Client {
         let check = |files: &NameList| {
             check_db_names(files.iter().map(|file| ShardName::split(file).map_or(file, |it| it.db)))
         };
-        self.get_checked(Route::NodeFiles { node }, ServerChoice::Node(node), check).await
+        self.get_checked(Route::NodeFiles { node }, check).await
     }
 
     /// One page of the shard map of `node`, or of any server: up to `limit` databases, after the page
@@ -170,9 +170,8 @@ impl Client {
         let requested = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::ShardMap { node, from: after, limit: requested };
-        let server = node.map_or(ServerChoice::Any, ServerChoice::Node);
         let (page, next) = self
-            .page((route, server), from, MAP_LIMITS, |page: &wire::MapRows| {
+            .page(route, from, MAP_LIMITS, |page: &wire::MapRows| {
                 check_db_names(page.rows.iter().filter_map(|row| row.id.as_deref()))?;
                 let weight =
                     |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::estimated_memory);
@@ -191,13 +190,13 @@ impl Client {
     /// One page of a list that goes on after `from`, and the position of the next.
     async fn page<T: DeserializeOwned + Send + 'static>(
         &self,
-        (route, server): (Route<'_>, ServerChoice<'_>),
+        route: Route<'_>,
         from: Option<&Paging>,
         limits: PageLimits,
         describe: impl Fn(&T) -> Result<Page<'_>, String>,
     ) -> Result<(T, Option<Paging>), Error> {
         let next = |page: &T| Paging::after_page(from, &describe(page)?, limits);
-        let page: T = self.get_checked(route, server, |page| next(page).map(drop)).await?;
+        let page: T = self.get_checked(route, |page| next(page).map(drop)).await?;
         let next = next(&page).unwrap_or_default();
         Ok((page, next))
     }
@@ -213,8 +212,7 @@ impl Client {
         db: &str,
     ) -> Result<Option<wire::DbsDoc>, Error> {
         let route = Route::ShardMap { node, from: Some(db), limit: 1 };
-        let server = node.map_or(ServerChoice::Any, ServerChoice::Node);
-        let page: wire::MapRows = self.get(route, server).await?;
+        let page: wire::MapRows = self.get(route).await?;
         let row = page.rows.into_iter().next().filter(|row| row.id.as_deref() == Some(db));
         Ok(row.and_then(|row| row.doc))
     }
@@ -234,7 +232,7 @@ impl Client {
     ) -> Result<wire::ShardInfo, Error> {
         let route = Route::Shard { node, shard };
         self.pace(route, node, cache).await?;
-        self.get_checked(route, ServerChoice::Node(node), |info| about(shard, info)).await
+        self.get_checked(route, |info| about(shard, info)).await
     }
 
     /// The view index of one shard copy; [`ErrorKind::NotFound`] on every range but the one
@@ -251,7 +249,7 @@ impl Client {
     ) -> Result<wire::ViewInfo, Error> {
         let route = Route::ShardViewInfo { node, shard, ddoc };
         self.pace(route, node, cache).await?;
-        self.get(route, ServerChoice::Node(node)).await
+        self.get(route).await
     }
 
     /// Names of clustered databases, in order: up to `limit`, after the page that returned `from`;
@@ -269,7 +267,7 @@ impl Client {
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::AllDbs { from: after, limit: requested };
         let (page, next) = self
-            .page((route, ServerChoice::Any), from, NAME_LIMITS, |names: &NameList| {
+            .page(route, from, NAME_LIMITS, |names: &NameList| {
                 check_db_names(names.iter())?;
                 let weight = names.iter().map(size_of_text).sum();
                 let full = names.len() >= requested;
@@ -285,7 +283,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn db_shards(&self, db: &str) -> Result<wire::DbShards, Error> {
-        self.get(Route::DbShards { db }, ServerChoice::Any).await
+        self.get(Route::DbShards { db }).await
     }
 
     /// The clustered database: sums over one copy of each range.
@@ -293,7 +291,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn database(&self, db: &str) -> Result<wire::ShardInfo, Error> {
-        self.get_checked(Route::Database { db }, ServerChoice::Any, |info| about(db, info)).await
+        self.get_checked(Route::Database { db }, |info| about(db, info)).await
     }
 
     /// Every design document of a database, without their code.
@@ -317,19 +315,14 @@ impl Client {
             let requested = limit.saturating_add(1);
             let after = from.as_ref().and_then(|from| from.after.as_deref());
             let route = Route::DesignDocs { db, from: after, limit: requested };
-            let page = self.page(
-                (route, ServerChoice::Any),
-                from.as_ref(),
-                DESIGN_LIMITS,
-                |page: &wire::DesignRows| {
-                    Ok(Page {
-                        keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
-                        full: page.rows.len() >= requested,
-                        weight: page.rows.iter().map(wire::DesignRow::estimated_memory).sum(),
-                        total: page.total_rows,
-                    })
-                },
-            );
+            let page = self.page(route, from.as_ref(), DESIGN_LIMITS, |page: &wire::DesignRows| {
+                Ok(Page {
+                    keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
+                    full: page.rows.len() >= requested,
+                    weight: page.rows.iter().map(wire::DesignRow::estimated_memory).sum(),
+                    total: page.total_rows,
+                })
+            });
             let (page, next) = match page.await {
                 Ok(page) => page,
                 Err(error) if error.kind() == ErrorKind::TooLarge && limit > 1 => {
@@ -354,7 +347,7 @@ impl Client {
     /// As [`Error`] says.
     pub async fn design_doc(&self, db: &str, id: &str) -> Result<Option<wire::DesignDoc>, Error> {
         let route = Route::DesignDocs { db, from: Some(id), limit: 1 };
-        let page: wire::DesignRows = self.get(route, ServerChoice::Any).await?;
+        let page: wire::DesignRows = self.get(route).await?;
         let row = page.rows.into_iter().next().filter(|row| row.id.as_deref() == Some(id));
         Ok(row.and_then(|row| row.doc()))
     }
@@ -365,7 +358,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn view_info(&self, db: &str, ddoc: &str) -> Result<wire::ViewInfo, Error> {
-        self.get(Route::ViewInfo { db, ddoc }, ServerChoice::Any).await
+        self.get(Route::ViewInfo { db, ddoc }).await
     }
 
     /// Whether a node that did not answer does so again. Its own address, if known, is asked even
@@ -386,7 +379,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says; [`ErrorKind::NoOwnAddress`] where the address is not known.
     pub async fn smoosh_status(&self, node: &str) -> Result<Option<wire::SmooshStatus>, Error> {
-        match self.get(Route::SmooshStatus, ServerChoice::Own(node)).await {
+        match self.get_own(Route::SmooshStatus, node).await {
             Ok(status) => Ok(Some(status)),
             // Before 3.4 the words are taken for a database's name, which is refused.
             Err(Error::NotFound { .. } | Error::Status { status: 400, .. }) => Ok(None),
@@ -416,7 +409,7 @@ impl Client {
         section: &str,
     ) -> Result<(wire::ConfigSection, Duration), Error> {
         let route = Route::Config { node, section: Some(section) };
-        self.get_timed(route, ServerChoice::Node(node), |_| Ok(())).await
+        self.get_from(route, ServerChoice::of(&route), |_| Ok(())).await
     }
 
     /// `node`'s whole configuration.
@@ -424,7 +417,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn config(&self, node: &str) -> Result<wire::Config, Error> {
-        self.get(Route::Config { node, section: None }, ServerChoice::Node(node)).await
+        self.get(Route::Config { node, section: None }).await
     }
 
     /// The tasks that run on `node`.
@@ -437,8 +430,7 @@ impl Client {
             ..=MAX_TASKS => Ok(()),
             count => Err(format!("it has {count} tasks, and a node can run {MAX_TASKS} at most")),
         };
-        let tasks =
-            self.get_checked(Route::ActiveTasks { node }, ServerChoice::Node(node), check).await?;
+        let tasks = self.get_checked(Route::ActiveTasks { node }, check).await?;
         Ok(tasks.0)
     }
 
@@ -447,7 +439,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn system(&self, node: &str) -> Result<wire::System, Error> {
-        self.get(Route::System { node }, ServerChoice::Node(node)).await
+        self.get(Route::System { node }).await
     }
 
     /// How often `node` flushed a file to disk since it started; `None` if it does not say.
@@ -455,8 +447,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn flush_count(&self, node: &str) -> Result<Option<u64>, Error> {
-        let counter: wire::Counter =
-            self.get(Route::FlushCount { node }, ServerChoice::Node(node)).await?;
+        let counter: wire::Counter = self.get(Route::FlushCount { node }).await?;
         Ok(counter.value)
     }
 
@@ -465,7 +456,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn reshard_jobs(&self) -> Result<Vec<wire::ReshardJob>, Error> {
-        let all: wire::ReshardJobs = self.get(Route::ReshardJobs, ServerChoice::Any).await?;
+        let all: wire::ReshardJobs = self.get(Route::ReshardJobs).await?;
         Ok(all.jobs)
     }
 }

@@ -1,6 +1,6 @@
 //! Requests about search indexes, and one that builds them.
 
-use super::{Client, ServerChoice, writes::WriteOutcome};
+use super::{Client, writes::WriteOutcome};
 use crate::{Error, ErrorKind, Route, wire};
 use couchdb_names::Engine;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says; [`ErrorKind::NoOwnAddress`] where the address is not known.
     pub async fn own_welcome(&self, node: &str) -> Result<wire::Welcome, Error> {
-        self.get(Route::Welcome, ServerChoice::Own(node)).await
+        self.get_own(Route::Welcome, node).await
     }
 
     /// A search index over the cluster; `None` if no copy of a range was ever built.
@@ -39,7 +39,7 @@ impl Client {
         index: &str,
     ) -> Result<Option<wire::SearchInfo>, Error> {
         let route = Route::SearchInfo { engine, db, ddoc, index };
-        match self.get(route, ServerChoice::Any).await {
+        match self.get(route).await {
             Ok(info) => Ok(Some(info)),
             Err(Error::NotFound { reason, .. }) if reason == NEVER_BUILT => Ok(None),
             Err(error) => Err(error),

@@ -30,7 +30,6 @@ pub enum WriteOutcome {
 impl Client {
     /// Sends a request that changes something: to the node that it names, otherwise to any server.
     pub async fn write(&self, route: Route<'_>) -> WriteOutcome {
-        let target = route.node().map_or(ServerChoice::Any, ServerChoice::Node);
         let due = if matches!(route, Route::PutDesign { .. }) {
             CREATED
         } else if route.starts_work() {
@@ -38,7 +37,7 @@ impl Client {
         } else {
             ANSWERED
         };
-        match self.sent_once(route, target).await {
+        match self.sent_once(route).await {
             Ok((status, _)) if status == due => WriteOutcome::Accepted,
             Ok((status, asked)) => {
                 let detail = format!("HTTP {status} where {due} is due");
@@ -65,12 +64,8 @@ impl Client {
     }
 
     /// Sends a request once, to one destination, within the limits on requests in flight.
-    async fn sent_once(
-        &self,
-        route: Route<'_>,
-        target: ServerChoice<'_>,
-    ) -> Result<(u16, Arc<RequestInfo>), Error> {
-        let path = route.path()?;
+    async fn sent_once(&self, route: Route<'_>) -> Result<(u16, Arc<RequestInfo>), Error> {
+        let (path, target) = (route.path()?, ServerChoice::of(&route));
         let node = self.node(target).await;
         let _about = turn_about(node.as_deref()).await?;
         self.shared.auth.login().await?;
