@@ -164,6 +164,7 @@ fn dependencies(
         recovery: Recovery::new(state, obstacle),
         previous_facts: facts_rx.map(Result::unwrap_or_default).boxed(),
         meter: Some(machine.meter),
+        acts: true,
         directories: machine.directories,
         shared: sharing.member.granted(),
     }

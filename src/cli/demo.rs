@@ -271,6 +271,7 @@ mod tests {
         let mut tasks = TaskSet::new();
         let around = |_| Dependencies {
             meter: Some(Arc::new(SimulatedDisks(cluster.clone()))),
+            acts: true,
             directories: Some(Arc::new(SimulatedDirectories(cluster.clone()))),
             ..Dependencies::none()
         };

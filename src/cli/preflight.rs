@@ -39,6 +39,7 @@ pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
     let ask = async |client: &ServiceClient| client.post("/api/v1/preflight", &question).await;
     let read = async |source: &SourceArgs| ask_cluster(source, &question, args.sample_size()).await;
     let mut answered = args.from.answer(ask, read).await?;
+    note_missing_sample(answered.recliner.is_some() && answered.answer.builds());
     let url = answered.recliner.as_deref().unwrap_or(UNKNOWN_URL);
     address(&mut answered.answer.remedy, url);
     answered.print_plain(args.from.format, table::preflight)
@@ -56,6 +57,7 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
         rehearse_on_cluster(source, &question, args.sample_size()).await
     };
     let answered = args.from.answer(ask, read).await?;
+    note_missing_sample(answered.recliner.is_some() && !answered.answer.steps.is_empty());
     if let Some(file) = &args.write_plan {
         let plan = DeploymentPlan::of(&answered.answer, &question.designs)
             .map_err(CommandError::failed)?;
@@ -72,6 +74,15 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
         ));
     }
     answered.print_plain(args.from.format, table::rehearsal)
+}
+
+/// Says how the ranges become narrower, if a running recliner predicted them.
+fn note_missing_sample(is_missing: bool) {
+    if is_missing {
+        print_note(
+            "a running recliner reads no documents, so the ranges are wide; without --recliner.url, and with --couchdb.url or --config.file, the map functions are run on a sample",
+        );
+    }
 }
 
 /// Reads the cluster, and the design documents of the database.
@@ -110,7 +121,7 @@ struct ClusterRead {
 impl ClusterRead {
     async fn of(source: &SourceArgs) -> Result<Self, CommandError> {
         let settings = source.load()?;
-        let reading = read_once::read_cluster(&settings, false).await?;
+        let reading = read_once::read_with_free_space(&settings).await?;
         read_once::print_read_errors(&reading.status);
         let couchdb = match settings.couchdb.urls.is_empty() {
             true => None,

@@ -8,9 +8,12 @@ use super::{
 };
 use crate::{
     config::{self, Flags, Loaded},
-    log,
+    datadir, log,
     model::settings::Settings,
-    plan::Plan,
+    plan::{
+        Plan,
+        disk::{DiskSettings, SpaceMeter, SystemMeter, Volume},
+    },
     scan::{Progress, ScanStatus},
     serve::report,
     service::{ClusterMonitor, Dependencies, TaskSet, owner_problem},
@@ -142,12 +145,32 @@ pub(super) async fn read_cluster(
     settings: &Settings,
     and_node_settings: bool,
 ) -> Result<ClusterReading, CommandError> {
+    read_all(settings, and_node_settings, None).await
+}
+
+/// The same with the free space of the volumes that the settings name.
+pub(super) async fn read_with_free_space(
+    settings: &Settings,
+) -> Result<ClusterReading, CommandError> {
+    let disks = DiskSettings::of(settings, datadir::directory_owner);
+    let has_volumes = !disks.volumes.is_empty() || disks.local.is_some();
+    let meter = has_volumes.then(SystemMeter::new).transpose().map_err(CommandError::failed)?;
+    read_all(settings, false, meter).await
+}
+
+async fn read_all(
+    settings: &Settings,
+    and_node_settings: bool,
+    meter: Option<SystemMeter>,
+) -> Result<ClusterReading, CommandError> {
     let transport = Transport::http(&settings.couchdb, USER_AGENT)
         .map_err(|why| CommandError::usage(SetupError(why)))?;
     let registry = prometheus::Registry::new();
     let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
     let clock = Clock::System;
-    let around = |_| Dependencies::none();
+    let is_measured = meter.is_some();
+    let meter = meter.map(|meter| Arc::new(meter) as Arc<dyn SpaceMeter>);
+    let around = |_| Dependencies { meter, ..Dependencies::none() };
     let mut watch =
         ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
             .map_err(CommandError::usage)?;
@@ -159,6 +182,9 @@ pub(super) async fn read_cluster(
     let seen = await_first_sweep(&mut watch, &bar).await;
     bar.finish_and_clear();
     let mut seen = seen?;
+    if is_measured {
+        seen.plan = await_free_space(&mut watch, seen.plan).await;
+    }
     if let Some(node_settings) = node_settings {
         seen.node_settings = await_node_settings(node_settings, &seen.plan).await;
     }
@@ -168,6 +194,31 @@ pub(super) async fn read_cluster(
     }
     Ok(seen)
 }
+
+/// Waits until every volume was measured or could not be, and prints why; returns the plan with their space.
+async fn await_free_space(watch: &mut ClusterMonitor, seen: Arc<Plan>) -> Arc<Plan> {
+    let is_read = |volume: &Volume| volume.space.is_some() || volume.problem.is_some();
+    let is_measured = |plan: &Arc<Plan>| {
+        let volumes = &plan.conditions.disks.volumes;
+        !volumes.is_empty() && volumes.iter().all(is_read)
+    };
+    let measured =
+        tokio::time::timeout(FREE_SPACE_TIMEOUT, watch.planner.plan.wait_for(is_measured));
+    let plan = match measured.await {
+        Ok(Ok(plan)) => Arc::clone(&plan),
+        Ok(Err(_)) | Err(_) => seen,
+    };
+    for volume in &plan.conditions.disks.volumes {
+        if let Some(why) = &volume.problem {
+            let says = format!("the free space of {} is not known: {why}", volume.name);
+            print_error(&printable(&says));
+        }
+    }
+    plan
+}
+
+/// Time limit for all volumes together; each query has its own.
+const FREE_SPACE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Waits until every reachable node's settings were read or failed; each request has its own time
 /// limit.

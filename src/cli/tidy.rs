@@ -68,6 +68,7 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
     let around = |_| Dependencies {
         state_store: Arc::new(store.clone()),
         meter: Some(Arc::new(meter)),
+        acts: true,
         ..Dependencies::none()
     };
     let (clock, bar) = (Clock::System, progress_bar());

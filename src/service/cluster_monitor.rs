@@ -66,8 +66,10 @@ pub struct Dependencies {
     pub recovery: job_state::Recovery,
     /// Facts measured by the previous process.
     pub previous_facts: BoxFuture<'static, scan::EarlierProcess>,
-    /// Measures free space. Without it, neither free space nor pressure is measured.
+    /// Measures free space.
     pub meter: Option<Arc<dyn disk::SpaceMeter>>,
+    /// Whether jobs may be started. Otherwise pressure is not measured.
+    pub acts: bool,
     /// Directories of nodes in addition to those in the settings.
     pub directories: Option<Arc<dyn Directories>>,
     /// The share of limits that several clusters have.
@@ -83,13 +85,14 @@ impl std::fmt::Debug for Dependencies {
 }
 
 impl Dependencies {
-    /// For a command that looks once: stores nothing and measures nothing.
+    /// For a command that looks once: stores nothing, starts nothing and measures no pressure.
     pub fn none() -> Self {
         Self {
             state_store: Arc::new(InMemoryStore::default()),
             recovery: RecoveredState::default().into(),
             previous_facts: ready(scan::EarlierProcess::default()).boxed(),
             meter: None,
+            acts: false,
             directories: None,
             shared: latest::channel(None).1,
         }
@@ -193,8 +196,8 @@ impl ClusterMonitor {
         carried.close();
         spawn_client(client_task, client_stop.clone(), stop.clone(), carried.clone(), tasks);
         let current_client = latest::channel(client.clone()).0;
-        let Dependencies { state_store, recovery, previous_facts, meter, directories, shared } =
-            around(current_client.subscribe());
+        let needs = around(current_client.subscribe());
+        let Dependencies { state_store, recovery, previous_facts, directories, shared, .. } = needs;
         let (recovery, left_records) = LeftRecords::of(recovery);
         let store = Arc::clone(&state_store);
         let peers = sidecars(settings, clock);
@@ -203,7 +206,7 @@ impl ClusterMonitor {
         let plan = settings_channel(plan_settings(settings));
         // A command that looks once starts no jobs, so its plan must not ramp up.
         let mut follow = follow_settings(settings);
-        follow.acting &= meter.is_some();
+        follow.acting &= needs.acts;
         let follow = settings_channel(follow);
         let disk = settings_channel(disk::DiskSettings::of(settings, datadir::directory_owner));
         let pressure = settings_channel(settings.pressure);
@@ -224,12 +227,14 @@ impl ClusterMonitor {
             shared,
             ..planner::Inputs::facts_only(scanner.snapshots.clone())
         };
-        if let Some(meter) = meter {
+        if let Some(meter) = needs.meter {
             let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
             let (task, disks) =
                 disk::DiskTask::new(clock, meter, disk.subscribe(), snapshots, jobs);
             inputs.disks = disks;
             tasks.spawn("free space monitor", task.run(stop.clone()));
+        }
+        if needs.acts {
             let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
             let (task, pressures) = pressure::PressureTask::new(
                 clock,

@@ -464,7 +464,7 @@ impl Preflight {
         }
         if self.build == BuildKind::Rebuild.label() && lines.len() > 1 {
             lines.push(
-                "All views of a design document are in one index with one signature, so all of them are rebuilt."
+                "all views of a design document are in one index with one signature, so all of them are rebuilt"
                     .to_owned(),
             );
         }

@@ -327,7 +327,7 @@ impl Rehearsal {
             let what = match Change::from_label(&it.change) {
                 Some(Change::New) => "new, its index is built".to_owned(),
                 Some(Change::Changed) => {
-                    format!("changed, its index is built anew: {}", listed(&cost.changes()))
+                    format!("changed, its index is built anew: {}", cost.changes().join("; "))
                 }
                 Some(Change::Renamed) => {
                     format!("was {shared}: the index is reused, nothing is built")

@@ -1,6 +1,6 @@
 //! The predicted cost of a design document, from a cluster and from a service.
 
-use super::{PATIENCE, Site, recliner, service::Running, world, written};
+use super::{NODES, PATIENCE, Site, recliner, service::Running, world, written};
 use recliner::serve::report::Preflight;
 use std::time::Duration;
 use tokio::time;
@@ -45,7 +45,8 @@ async fn cluster_and_service_predict_a_design_documents_cost() {
         }
     };
     let asked = time::timeout(PATIENCE, asked).await.expect("it looks at the cluster");
-    assert_eq!((asked.code, asked.err.as_str()), (0, ""), "{asked:?}");
+    assert_eq!(asked.code, 0, "{asked:?}");
+    assert!(asked.err.starts_with("a running recliner reads no documents"), "{asked:?}");
     let answer: Preflight = serde_json::from_str(&asked.out).unwrap();
     assert_eq!((&answer.signature, answer.docs), (&direct.signature, direct.docs));
     let present = r#"{"_id":"_design/by_day","views":{"by_day":{"map":"another"}}}"#;
@@ -57,6 +58,35 @@ async fn cluster_and_service_predict_a_design_documents_cost() {
     let words = ["preflight", "orders/2024", &file, "--recliner.url", &base];
     recliner(&words, &[]).await.refuses(1, &["no database is called", "orders/2024+x"]);
     running.stop().await;
+}
+
+#[tokio::test]
+async fn cluster_read_once_has_the_free_space_that_the_configuration_names() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = written(dir.path(), "by_month.json", DESIGN);
+    let volumes = NODES.map(|node| format!("{{nodes: [\"{node}\"], available: 1TB}}")).join(", ");
+    for (volumes, verdict, says) in [
+        (volumes, "fits", ""),
+        (
+            format!(
+                "{{nodes: [\"{}\"], prometheus: {{url: 'http://127.0.0.1:1', query: free}}}}",
+                NODES[0]
+            ),
+            "unknown",
+            "the free space of ",
+        ),
+    ] {
+        let yaml = format!("headroom: {{volumes: [{volumes}]}}\n");
+        let config = written(dir.path(), "recliner.yml", &yaml);
+        let words = ["preflight", "orders/2024+x", &file, "--sample", "0"];
+        let more = ["--config.file", &config, "--format", "json"];
+        let ran = site.run(&[&words[..], &more[..]].concat()).await;
+        assert!(ran.err.contains(says), "{ran:?}");
+        let answer: Preflight = serde_json::from_str(&ran.out).unwrap();
+        let node = answer.nodes.iter().find(|it| it.node == NODES[0]).expect("the node is there");
+        assert_eq!(node.verdict, verdict, "{ran:?}");
+    }
 }
 
 #[tokio::test]
