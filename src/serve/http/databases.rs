@@ -39,7 +39,7 @@ pub(super) fn routes() -> Vec<Route> {
 pub(super) struct DatabaseQuery {
     /// Only databases with this text in their name, ignoring case.
     search: Option<String>,
-    /// Only the database of exactly this name, with its pace and the ages of its deletions.
+    /// Only the database of exactly this name, with its `pace` and `deletions`.
     name: Option<String>,
     /// The field to sort by; unknown values come last. Default `reclaimable_bytes`.
     sort: Option<Named<DatabaseSort>>,
