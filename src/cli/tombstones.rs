@@ -1,7 +1,8 @@
 //! `recliner tombstones`: how many documents of a database are deleted, how large they are, who still reads their
 //! deletions, and what can be done about them.
 //!
-//! Reads CouchDB, a running recliner where CouchDB keeps no times, and files of its data directory if one is named. Changes nothing.
+//! Reads CouchDB, a running recliner where CouchDB keeps no times, and files of its data directory if one is named.
+//! Changes nothing.
 
 pub(super) mod answer;
 
