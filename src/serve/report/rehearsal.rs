@@ -2,6 +2,7 @@
 
 use super::{
     Preflight, PreflightNode, QuestionError,
+    columns::{Cell, Table},
     preflight::SpreadLine,
     vocabulary::{self, Word},
 };
@@ -375,6 +376,17 @@ impl Rehearsal {
         let all = |node: &PreflightNode| ("all".to_owned(), "at once".to_owned(), node.clone());
         let together = self.together.iter().filter(|_| self.steps.len() > 1).map(all);
         steps.chain(together).collect()
+    }
+
+    /// The table of these lines.
+    pub(crate) fn table(
+        lines: &[(String, String, PreflightNode)],
+    ) -> Table<&(String, String, PreflightNode)> {
+        let table = Table::of(lines)
+            .text("step", |(step, ..)| Cell::words(step))
+            .text("document", |(_, design, _)| design_name(design))
+            .text("node", |(.., node)| Cell::node(&node.node));
+        PreflightNode::add_columns(table, |(.., node)| node)
     }
 
     /// What the columns of that table mean.
