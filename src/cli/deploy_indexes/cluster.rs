@@ -112,6 +112,7 @@ impl Cluster {
         let designs: Vec<Box<RawValue>> = body.into_iter().collect();
         let question = RehearsalQuestion { db: self.plan.db.clone(), designs };
         let today: Rehearsal = self.service.post("/api/v1/rehearsal", &question).await?;
+        facts.stays_uncompacted = today.staged_compacted == Some(false);
         if let Some(document) = today.documents.into_iter().next() {
             facts.room = document.cost.nodes;
             facts.docs = document.cost.docs.or(facts.docs);

@@ -77,6 +77,8 @@ pub(super) struct Facts {
     pub(super) index: IndexState,
     /// The free space of the database's nodes, and its documents.
     pub(super) room: Vec<PreflightNode>,
+    /// Whether the service's settings forbid the compaction of new indexes.
+    pub(super) stays_uncompacted: bool,
     pub(super) docs: Option<u64>,
 }
 
@@ -320,7 +322,7 @@ fn lacks_room(step: &PlannedStep, facts: &Facts, wanted: Wanted) -> Option<Strin
     for need in &step.nodes {
         let today = facts.room.iter().find(|it| it.node == need.node);
         let known = today.and_then(|it| Some((it.volume.as_deref()?, it.free_bytes?)));
-        let Some(((volume, free), SpreadLine { low, high, .. })) = known.zip(need.peak_bytes)
+        let Some(((volume, free), SpreadLine { low, high, .. })) = known.zip(peak(need, facts))
         else {
             if wanted.may_not_fit {
                 continue;
@@ -352,6 +354,20 @@ fn lacks_room(step: &PlannedStep, facts: &Facts, wanted: Wanted) -> Option<Strin
         size(missing),
         if verb == "may not fit" { ", or repeat with --may-not-fit" } else { "" },
     ))
+}
+
+/// The most that a step writes on a node: without a compaction, the index as it is built.
+fn peak(need: &PreflightNode, facts: &Facts) -> Option<SpreadLine> {
+    let peak = need.peak_bytes?;
+    if !facts.stays_uncompacted {
+        return Some(peak);
+    }
+    let live = need.live_bytes?;
+    Some(SpreadLine {
+        low: peak.low.saturating_sub(live.low),
+        likely: peak.likely.saturating_sub(live.likely),
+        high: peak.high.saturating_sub(live.high),
+    })
 }
 
 /// What a step needs on one volume.

@@ -370,7 +370,7 @@ fn room(volumes: [Option<(&str, u64)>; 2], docs: u64, wanted: Wanted) -> Option<
     let node = |name: &str, volume: Option<(&str, u64)>| PreflightNode {
         node: name.to_owned(),
         copies: 1,
-        live_bytes: None,
+        live_bytes: Some(SpreadLine { low: 4, likely: 5, high: 6 }),
         peak_bytes: Some(SpreadLine { low: 10, likely: 15, high: 20 }),
         old_bytes: None,
         volume: volume.map(|(name, _)| name.to_owned()),
@@ -383,7 +383,31 @@ fn room(volumes: [Option<(&str, u64)>; 2], docs: u64, wanted: Wanted) -> Option<
     let step =
         PlannedStep { design: "_design/x".to_owned(), docs: Some(100), nodes: nodes.clone() };
     let facts = Facts { room: nodes, docs: Some(docs), ..Facts::default() };
-    lacks_room(&step, &facts, wanted)
+    let uncompacted = Facts { stays_uncompacted: true, ..facts.clone() };
+    let says = lacks_room(&step, &facts, wanted);
+    assert!(says.is_some() || lacks_room(&step, &uncompacted, wanted).is_none());
+    says
+}
+
+#[test]
+fn an_index_that_stays_uncompacted_needs_no_room_for_a_compaction() {
+    let need = |stays_uncompacted| {
+        let node = PreflightNode {
+            node: "n1".to_owned(),
+            copies: 1,
+            live_bytes: Some(SpreadLine { low: 4, likely: 5, high: 6 }),
+            peak_bytes: Some(SpreadLine { low: 10, likely: 15, high: 20 }),
+            old_bytes: None,
+            volume: None,
+            free_bytes: None,
+            reserved_bytes: 0,
+            verdict: "unknown".into(),
+            missing_bytes: None,
+        };
+        peak(&node, &Facts { stays_uncompacted, ..Facts::default() })
+    };
+    assert_eq!(need(false), Some(SpreadLine { low: 10, likely: 15, high: 20 }));
+    assert_eq!(need(true), Some(SpreadLine { low: 6, likely: 10, high: 14 }));
 }
 
 #[test]
