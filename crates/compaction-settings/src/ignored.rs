@@ -32,6 +32,8 @@ pub(crate) fn read(node: &NodeConfig, findings: &mut Findings) -> Ignored {
                 if value == "false" { Severity::Note } else { Severity::Warning },
                 "does nothing: a name is ignored only where its value is exactly \"true\"",
             );
+        } else if name.is_empty() {
+            find(Severity::Warning, "does nothing: an empty name is that of no file");
         } else if name.ends_with(".couch") {
             find(Severity::Warning, "does nothing: smoosh knows files without the ending .couch");
         } else if ShardName::split(name).is_some() || NODE_LOCAL.contains(&name.as_str()) {

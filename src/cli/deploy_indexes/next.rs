@@ -154,11 +154,14 @@ pub(super) fn present_step<'a>(
     memory: &Memory,
     facts: &Facts,
 ) -> Option<&'a PlannedStep> {
-    plan.steps.iter().find(|step| {
-        let is_ready = facts.live.contains_key(&step.staging())
-            && memory.compacted.contains_key(&step.staging());
+    let is_begun = |step: &PlannedStep| facts.live.contains_key(&step.staging());
+    let is_open = |step: &PlannedStep| {
+        let is_ready = is_begun(step) && memory.compacted.contains_key(&step.staging());
         !is_ready && !matches!(real(plan, facts, &step.design), Real::Deployed)
-    })
+    };
+    // One that an abandoned way back left begun goes on first, so that no two indexes are built at once.
+    let open = || plan.steps.iter().filter(|step| is_open(step));
+    open().find(|step| is_begun(step)).or_else(|| open().next())
 }
 
 /// What to do next.

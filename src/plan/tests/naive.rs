@@ -537,16 +537,15 @@ impl Naive<'_> {
         if !self.has_space(ix, &files, true) {
             return Err((10, RefusalReason::Headroom));
         }
-        let waits = !limits.wait.is_zero()
-            && self.chosen.iter().any(|it| it.files.iter().any(|node| distinct.contains(node)));
-        if waits
-            || self.is_ramped(Counting::Starts)
-            || distinct.iter().any(|node| self.is_spread(*node))
-        {
-            return Err((11, RefusalReason::Ramp));
-        }
-        if !ordered && distinct.iter().any(|node| self.rests(*node)) {
-            return Err((11, RefusalReason::Duty));
+        for node in distinct {
+            let waits =
+                !limits.wait.is_zero() && self.chosen.iter().any(|it| it.files.contains(&node));
+            if waits || self.is_ramped(Counting::Starts) || self.is_spread(node) {
+                return Err((11, RefusalReason::Ramp));
+            }
+            if !ordered && self.rests(node) {
+                return Err((11, RefusalReason::Duty));
+            }
         }
         Ok(files)
     }

@@ -464,7 +464,7 @@ impl Preflight {
         }
         if self.build == BuildKind::Rebuild.label() && lines.len() > 1 {
             lines.push(
-                "all views of a design document are in one index with one signature, so all of them are rebuilt"
+                "All views of a design document are in one index with one signature, so all of them are rebuilt."
                     .to_owned(),
             );
         }

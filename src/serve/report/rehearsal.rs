@@ -384,7 +384,7 @@ impl Rehearsal {
             let what = match Change::from_label(&it.change) {
                 Some(Change::New) => "new, its index is built".to_owned(),
                 Some(Change::Changed) => {
-                    format!("changed, its index is built anew: {}", cost.changes().join("; "))
+                    format!("changed, its index is built anew: {}", in_one_line(cost.changes()))
                 }
                 Some(Change::Renamed) => {
                     format!("was {shared}: the index is reused, nothing is built")
@@ -442,4 +442,13 @@ impl Rehearsal {
 
     /// What the columns of that table mean.
     pub const COLUMNS: &str = "peak: the most beside all that was there before the first step, while the index is built and compacted. old index: deleted at the end of the step. free: the least of these nodes. staged: by deploy-indexes, which keeps the old indexes until the swap. at once: everything, without waiting.";
+}
+
+/// Phrases, separated by semicolons, before whole sentences.
+fn in_one_line(changes: Vec<String>) -> String {
+    let (sentences, phrases): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(|change| change.ends_with('.'));
+    let phrases = phrases.join("; ");
+    let end = if phrases.is_empty() || sentences.is_empty() { "" } else { "." };
+    [phrases + end].into_iter().chain(sentences).collect::<Vec<_>>().join(" ").trim().to_owned()
 }

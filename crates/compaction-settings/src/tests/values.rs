@@ -184,7 +184,7 @@ fn cleanup_channel_exists_if_cleanup_is_on() {
 #[test]
 fn ignored_names_are_shards_or_databases() {
     let shard = "shards/00000000-ffffffff/a*b[1].1795222434";
-    let ini = format!("[smoosh.ignore]\n{shard} = true\nother = true\noff = false\n");
+    let ini = format!("[smoosh.ignore]\n{shard} = true\nother = true\noff = false\n = true\n");
     let ignored = read_smoosh(&node("3.5.0", &ini)).ignored;
     assert_eq!(ignored.files, [shard.to_owned()].into());
     assert_eq!(ignored.cleanups_of, ["other".to_owned()].into());
