@@ -272,7 +272,9 @@ impl Rehearsal {
     fn summary(&self) -> String {
         let count = counted(self.documents.len() as u64, "design document", "design documents");
         if self.steps.is_empty() {
-            return format!("Deploying {count} to {} builds no index.", self.db);
+            let has_searches = self.documents.iter().any(|it| it.cost.searches().is_some());
+            let index = if has_searches { "index of views" } else { "index" };
+            return format!("Deploying {count} to {} builds no {index}.", self.db);
         }
         let indexes = counted(self.steps.len() as u64, "index", "indexes");
         let time = match self.seconds {
@@ -396,7 +398,8 @@ impl Rehearsal {
                     "what the database has is unknown; an index is built".to_owned()
                 }
             };
-            format!("{}: {what}", cost.design)
+            let searches = cost.searches().map(|says| format!(". {says}")).unwrap_or_default();
+            format!("{}: {what}{searches}", cost.design)
         };
         self.documents.iter().map(says).collect()
     }

@@ -384,6 +384,8 @@ fn room(volumes: [Option<(&str, u64)>; 2], docs: u64, wanted: Wanted) -> Option<
         PlannedStep { design: "_design/x".to_owned(), docs: Some(100), nodes: nodes.clone() };
     let facts = Facts { room: nodes, docs: Some(docs), ..Facts::default() };
     let uncompacted = Facts { stays_uncompacted: true, ..facts.clone() };
+    let shared = Facts { is_shared: true, ..facts.clone() };
+    assert_eq!(lacks_room(&step, &shared, wanted), None);
     let says = lacks_room(&step, &facts, wanted);
     assert!(says.is_some() || lacks_room(&step, &uncompacted, wanted).is_none());
     says
