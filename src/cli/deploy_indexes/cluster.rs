@@ -169,6 +169,7 @@ impl Cluster {
             Ok(mut index) => {
                 let since = self.requested.as_ref().filter(|(of, _)| of == id);
                 index.is_settled = since.is_some_and(|(_, at)| at.elapsed() >= SETTLE);
+                index.is_to_ask_again = since.is_none_or(|(_, at)| at.elapsed() >= REQUEST_AGAIN);
                 let is_young =
                     |(of, at): &(String, Instant)| of == id && at.elapsed() < ORDER_AGAIN;
                 index.is_ordered = self.ordered.as_ref().is_some_and(is_young);

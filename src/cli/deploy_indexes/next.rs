@@ -43,6 +43,9 @@ pub(super) struct IndexState {
     pub(super) indexers: usize,
     /// Whether a build was requested, and time enough passed for each copy to show an indexer.
     pub(super) is_settled: bool,
+    /// Whether the request is so old that it is sent again if nothing runs: an indexer may have failed,
+    /// such as on a full disk.
+    pub(super) is_to_ask_again: bool,
     pub(super) is_compacting: bool,
     /// Whether this command ordered its compaction, and the order is young enough to be carried out.
     pub(super) is_ordered: bool,
@@ -292,7 +295,7 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
     if !index.is_built() {
         let left = index.pending.max(index.indexing);
         return match index.indexers {
-            0 if !index.is_settled || left == 0 => Next::Build { id },
+            0 if !index.is_settled || left == 0 || index.is_to_ask_again => Next::Build { id },
             0 => Next::Wait(format!("{id}: {left} changes are missing and no indexer runs")),
             indexers => {
                 Next::Wait(format!("{id}: {indexers} indexers have {left} changes to read"))

@@ -461,6 +461,31 @@ fn asks_the_service_only_before_what_may_build() {
 }
 
 #[test]
+fn a_build_that_stands_still_is_asked_for_again() {
+    let step = |is_to_ask_again, indexers| {
+        let text = plan().staging(&plan().steps[0]).unwrap();
+        let staging = live(&with_id(fields(&text), "_design/changed-next", Some("1-s")));
+        let index = IndexState {
+            seq: 60_000,
+            pending: 15_000,
+            is_settled: true,
+            is_to_ask_again,
+            indexers,
+            ..IndexState::default()
+        };
+        let change = |facts: &mut Facts| {
+            facts.live.extend([staging]);
+            facts.index = index;
+        };
+        next_with(change, READY)
+    };
+    let id = "_design/changed-next".to_owned();
+    assert_eq!(step(true, 0), Next::Build { id });
+    assert!(matches!(step(true, 1), Next::Wait(_)));
+    assert!(matches!(step(false, 0), Next::Wait(why) if why.contains("no indexer runs")));
+}
+
+#[test]
 fn a_failed_compaction_stops_the_run_that_ordered_it_and_is_ordered_by_the_next() {
     let step = |is_ordered, outcome| {
         let text = plan().staging(&plan().steps[0]).unwrap();
