@@ -58,8 +58,8 @@
 //! outcome. What compactions taught about predictions goes from there to the scanner, which applies it to the
 //! snapshot.
 //!
-//! [`sharing`](act::sharing) asks the keeper for a lease in enforce mode. The planner bounds its limits by it, and the
-//! job state checks each start against it again.
+//! [`sharing`](act::sharing) asks the keeper for a lease; in advise mode it wants nothing. The planner bounds its
+//! limits by it, and the job state checks each start against it again.
 //!
 //! The [`scorecard`](what_if::scorecard) follows the plans while recliner only advises, counts what would have been
 //! done, and stores that in the journal.

@@ -5,6 +5,7 @@
 pub mod cause;
 pub mod channel;
 pub mod correction;
+pub mod deletions;
 pub(crate) mod estimate;
 pub mod facts;
 pub mod forecast;

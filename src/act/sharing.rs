@@ -1,8 +1,8 @@
 //! Limits that several clusters share: the tasks of the keeper and of a member.
 //!
 //! The keeper's task owns what it granted, stores it before it answers, and never sends a request. The member's task
-//! asks the keeper, stores what it may use without an answer, and publishes what is allowed; the
-//! planner and the job state task keep to that.
+//! asks the keeper, stores what it may use without an answer, and publishes what is allowed; the planner and the job
+//! state task keep to that.
 
 mod keeper;
 mod member;
@@ -19,6 +19,7 @@ use crate::{
 use keeper::KeeperTask;
 use member::{MemberInputs, MemberTask};
 use ring::rand::{SecureRandom as _, SystemRandom};
+use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -76,6 +77,10 @@ impl Sharing {
         let keeper = KeeperHandle::without_task();
         Self { keeper, member: MemberTask::new(Clock::System, &settings).1 }
     }
+}
+
+fn encode(record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    postcard::to_stdvec(record).map_err(|why| StoreError(format!("cannot encode it: {why}")))
 }
 
 fn random_bytes<const N: usize>() -> Result<[u8; N], StoreError> {

@@ -678,6 +678,11 @@ pub(super) struct TombstonesArgs {
     /// The maximum number of deleted documents to read for their sizes; with --data-dir, files are read instead
     #[arg(long, value_name = "COUNT", default_value_t = 320)]
     pub(super) sample: usize,
+    /// A running recliner that has recorded their ages, for a CouchDB that keeps no times [or env: RECLINER_URL]
+    #[arg(long = "recliner.url", value_name = "URL", help_heading = "Connection")]
+    pub(super) recliner: Option<String>,
+    #[command(flatten)]
+    pub(super) login: ServiceLogin,
     #[command(flatten)]
     pub(super) source: SourceArgs,
     /// Text for people, or JSON for programs

@@ -12,7 +12,7 @@ use crate::{
     model::settings::Settings,
     plan::{
         Plan,
-        disk::{DiskSettings, SpaceMeter, SystemMeter, Volume},
+        disk::{DiskSettings, SpaceMeter, SystemMeter},
     },
     scan::{Progress, ScanStatus},
     serve::report,
@@ -197,11 +197,7 @@ async fn read_all(
 
 /// Waits until every volume was measured or could not be, and prints why; returns the plan with their space.
 async fn await_free_space(watch: &mut ClusterMonitor, seen: Arc<Plan>) -> Arc<Plan> {
-    let is_read = |volume: &Volume| volume.space.is_some() || volume.problem.is_some();
-    let is_measured = |plan: &Arc<Plan>| {
-        let volumes = &plan.conditions.disks.volumes;
-        !volumes.is_empty() && volumes.iter().all(is_read)
-    };
+    let is_measured = |plan: &Arc<Plan>| plan.conditions.disks.are_measured();
     let measured =
         tokio::time::timeout(FREE_SPACE_TIMEOUT, watch.planner.plan.wait_for(is_measured));
     let plan = match measured.await {

@@ -203,11 +203,8 @@ async fn await_plan(
             && rules.headroom == settings.headroom
             && rules.views == settings.views.enforce
     };
-    let is_ready = |plan: &Arc<Plan>| {
-        let volumes = &plan.conditions.disks.volumes;
-        let is_measured = volumes.iter().all(|it| it.space.is_some() || it.problem.is_some());
-        follows(plan) && (!measures || (!volumes.is_empty() && is_measured))
-    };
+    let is_ready =
+        |plan: &Arc<Plan>| follows(plan) && (!measures || plan.conditions.disks.are_measured());
     let plans = &mut monitor.planner.plan;
     // On timeout, free space counts as unknown.
     let _in_time = time::timeout(MEASURE_TIMEOUT, plans.wait_for(is_ready)).await.is_ok();

@@ -1,7 +1,8 @@
 //! `recliner tombstones`: how many documents of a database are deleted, how large they are, who still reads their
 //! deletions, and what can be done about them.
 //!
-//! Reads CouchDB, and files of its data directory if one is named. Changes nothing.
+//! Reads CouchDB, a running recliner where CouchDB keeps no times, and files of its data directory if one is named.
+//! Changes nothing.
 
 pub(super) mod answer;
 
@@ -9,14 +10,17 @@ use super::{
     CommandError, Exit,
     args::{SourceArgs, TombstonesArgs},
     output::print_problems,
-    printable, read_once, table,
+    printable, read_once,
+    service_client::url_in_environment,
+    table,
 };
 use crate::{
     advice::tombstones::choices,
     datadir::{NodeDirectories, ReadPace, database_files, xray_file},
-    sources::tombstones::read_tombstones,
+    serve::report::Databases,
+    sources::tombstones::{TombstoneFacts, read_tombstones},
 };
-use answer::{FileBytes, TombstonesAnswer};
+use answer::{FileBytes, Recorded, TombstonesAnswer};
 use couchdb_files::Part;
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -30,11 +34,34 @@ pub(super) async fn run(args: TombstonesArgs) -> Result<Exit, CommandError> {
     }
     let seed = RandomState::new().hash_one("tombstones");
     let facts = read_tombstones(&connected.client, &args.db, args.sample, seed).await;
-    let facts = facts.map_err(CommandError::failed)?;
+    let mut facts = facts.map_err(CommandError::failed)?;
+    let recorded = recorded(&args, &mut facts).await?;
     let files = files(&args.source, &args.db)?;
-    let answer = TombstonesAnswer::of(&facts, files, &choices(&facts));
+    let answer =
+        TombstonesAnswer { recorded, ..TombstonesAnswer::of(&facts, files, &choices(&facts)) };
     args.format.print(&answer, table::tombstones)?;
     Ok(print_problems(&answer.unknown))
+}
+
+/// What a running recliner has recorded of the ages, if one is named and CouchDB knows none.
+async fn recorded(
+    args: &TombstonesArgs,
+    facts: &mut TombstoneFacts,
+) -> Result<Recorded, CommandError> {
+    let url = args.recliner.clone().or_else(url_in_environment);
+    let Some(url) = url.filter(|_| facts.ages.is_none()) else { return Ok(Recorded::NotAsked) };
+    let client = args.login.client(&url)?;
+    let asked = client.get::<Databases>("/api/v1/databases", &[("name", &facts.db)]).await;
+    let found = match asked {
+        Ok(found) => found.databases.into_iter().find_map(|line| line.deletions),
+        Err(failed) => {
+            facts.problems.push(format!("The recorded ages are unknown: {}.", failed.why));
+            return Ok(Recorded::NotAsked);
+        }
+    };
+    // Another cluster's database of this name has other files.
+    let found = found.filter(|ages| ages.suffix == facts.suffix);
+    Ok(found.map_or_else(|| Recorded::Nothing(client.name().to_owned()), Recorded::Ages))
 }
 
 /// What deleted documents take in the files below the data directory, if one is named.

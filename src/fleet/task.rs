@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     model::settings::fleet::FleetSettings,
-    sources::recliner::{NoReply, REFUSED, ReclinerClient},
+    sources::recliner::{NoReply, ReclinerClient},
     tasks::unwrap_join,
 };
 use couchdb_client::Address;
@@ -137,10 +137,7 @@ impl Members {
                 MemberState::Silent(Silence {
                     since: *last.or_else(|| self.first_asked.get(address)).unwrap_or(&now),
                     is_refused: why == NoReply::Login,
-                    why: match why {
-                        NoReply::Login => REFUSED.to_owned(),
-                        NoReply::Refused { says, .. } | NoReply::Other(says) => says,
-                    },
+                    why: why.into_fleet_reason(),
                 })
             }
         };

@@ -87,6 +87,13 @@ pub struct Disks {
 }
 
 impl Disks {
+    /// Whether there are volumes, and each was measured or cannot be.
+    #[must_use]
+    pub fn are_measured(&self) -> bool {
+        let is_read = |volume: &Volume| volume.space.is_some() || volume.problem.is_some();
+        !self.volumes.is_empty() && self.volumes.iter().all(is_read)
+    }
+
     /// The volumes that hold files of a node.
     pub fn of_node<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Volume> {
         self.volumes.iter().filter(move |volume| volume.nodes.iter().any(|name| &**name == node))

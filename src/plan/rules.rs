@@ -56,12 +56,9 @@ impl Rules {
     #[must_use]
     pub fn bounded_by(self, shared: Option<Allowance>) -> Self {
         let share = shared.map_or(Share::ALL, |allowance| allowance.share);
-        let limits = Limits {
-            cluster: self.limits.cluster.min(share.jobs),
-            bytes_per_hour: self.limits.bytes_per_hour.min(share.bytes_per_hour),
-            ..self.limits
-        };
-        let own = Share { jobs: self.limits.cluster, bytes_per_hour: self.limits.bytes_per_hour };
+        let own = self.limits.in_cluster();
+        let Share { jobs: cluster, bytes_per_hour } = own.min(share);
+        let limits = Limits { cluster, bytes_per_hour, ..self.limits };
         let shared = shared.map(|it| Allowance { most: it.most.min(own), ..it });
         Self { limits, shared, ..self }
     }

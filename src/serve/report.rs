@@ -10,6 +10,7 @@ mod advice;
 mod builds;
 mod changes;
 mod databases;
+mod deletions;
 mod discovery;
 mod envelope;
 mod find;
@@ -52,6 +53,7 @@ pub use changes::{ChangeLine, Changes, GapLine, VolumeChanges, database_of};
 pub use databases::{
     DatabaseLine, DatabaseSort, Databases, NewestJobs, Pace, WantedDatabases, waste_reasons,
 };
+pub use deletions::{DeletionAges, DeletionTime};
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};

@@ -40,7 +40,10 @@ use crate::{
         recliner::login_in_environment,
         request_metrics::RequestMetrics,
     },
-    store::{journal::Journal, measurement_archive, queue_recorder},
+    store::{
+        deletion_recorder::DeletionRecorderTask, journal::Journal, measurement_archive,
+        queue_recorder,
+    },
     table::Movements,
     what_if::scorecard::{ScorecardTask, ScorecardView},
 };
@@ -317,10 +320,13 @@ impl ClusterMonitor {
         entries
     }
 
-    /// Starts the task that saves facts for the next process.
+    /// Starts the tasks that save what sweeps found: facts for the next process, and how many documents are deleted.
     pub fn start_archive(&self, journal: Journal, tasks: &mut TaskSet) {
         let settled = self.scanner.confirmed_events();
         let scan::ScanHandle { status, snapshots, .. } = self.scanner.clone();
+        let seen = (status.clone(), snapshots.clone());
+        let task = DeletionRecorderTask::new(self.clock, seen, journal.clone());
+        tasks.spawn_on_own_thread("deletion recorder", task.run(self.stop.clone()));
         let task = measurement_archive::ArchiveTask::new(status, snapshots, settled, journal);
         tasks.spawn_on_own_thread("measurement archive", task.run(self.stop.clone()));
     }

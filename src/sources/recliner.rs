@@ -20,7 +20,7 @@ pub(crate) fn login_in_environment() -> Option<Login> {
 }
 
 /// Why a recliner that wants another login than the fleet's gives no answer.
-pub(crate) const REFUSED: &str = "it refuses the login; give fleet.username and fleet.password_file, or RECLINER_USER and RECLINER_PASSWORD";
+const REFUSED: &str = "it refuses the login; give fleet.username and fleet.password_file, or RECLINER_USER and RECLINER_PASSWORD";
 
 /// The largest file with a password.
 const MAX_PASSWORD_BYTES: u64 = 4_096;
@@ -61,6 +61,16 @@ pub(crate) enum NoReply {
     Refused { kind: String, says: String },
     #[error("{0}")]
     Other(String),
+}
+
+impl NoReply {
+    /// Why there is none to a request with the login of a fleet.
+    pub(crate) fn into_fleet_reason(self) -> String {
+        match self {
+            Self::Login => REFUSED.to_owned(),
+            Self::Refused { says, .. } | Self::Other(says) => says,
+        }
+    }
 }
 
 impl From<NoReply> for String {

@@ -39,6 +39,8 @@ pub enum AutoPurge {
 pub struct TombstoneFacts {
     /// The database.
     pub db: String,
+    /// The suffix of its files, which tells it from others of the same name.
+    pub suffix: String,
     /// The version of the CouchDB that answered.
     pub version: Option<String>,
     /// Every copy of every range.
@@ -126,6 +128,7 @@ pub async fn read_tombstones(
     let version = client.welcome().await.ok().and_then(|welcome| welcome.version);
     let mut facts = TombstoneFacts {
         db: db.to_owned(),
+        suffix,
         version,
         peers: peers(db, &copies, &replications),
         copies,
@@ -216,6 +219,7 @@ impl TombstoneFacts {
         };
         Self {
             db: db.to_owned(),
+            suffix: ".1795222434".to_owned(),
             version: Some("3.5.2".to_owned()),
             copies: vec![copy("a", 5_990), copy("b", 6_000)],
             peers: vec![

@@ -381,6 +381,7 @@ fn run(
         recovery: recovered.into(),
         previous_facts: ready(earlier.clone()).boxed(),
         meter: ledger.map(|_| Arc::new(SimulatedDisks(cluster.clone())) as Arc<dyn SpaceMeter>),
+        acts: ledger.is_some(),
         ..Dependencies::none()
     };
     let mut watch =

@@ -180,9 +180,7 @@ impl<S: KeeperStore> KeeperTask<S> {
     }
 
     async fn save(&self, keeper: &StoredKeeper) -> Result<(), StoreError> {
-        let bytes = postcard::to_stdvec(keeper);
-        let bytes = bytes.map_err(|why| StoreError(format!("cannot encode it: {why}")))?;
-        self.store.save(bytes).await
+        self.store.save(super::encode(keeper)?).await
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     },
     plan::{Plan, RefusalReason},
     shared_limits::{Granted, Lease, LeaseRequest, NOT_A_MEMBER, Now, SharedUse},
-    sources::recliner::{NoReply, REFUSED, ReclinerClient},
+    sources::recliner::{NoReply, ReclinerClient},
     store::journal::{Journal, SharedRecord},
 };
 use couchdb_client::Address;
@@ -227,26 +227,23 @@ impl Member<'_> {
     /// What an earlier process was granted, once the journal is readable. Until then nothing is allowed.
     async fn load(&self) -> (StoredMember, Granted) {
         loop {
-            let read = self.inputs.journal.shared_record(SharedRecord::Member).await;
-            let why = match read.map(|bytes| bytes.map(|it| postcard::from_bytes(&it))) {
-                Ok(Some(Ok(stored))) => match self.adopt(stored).await {
-                    Ok(known) => return known,
-                    Err(why) => why,
-                },
-                // A record that cannot be read allows nothing.
-                Ok(Some(Err(_)) | None) => match self.adopt(StoredMember::default()).await {
-                    Ok(known) => return known,
-                    Err(why) => why,
-                },
-                Err(why) => why,
-            };
-            self.show(Some(format!("the journal cannot be used: {why}")));
+            match self.stored().await {
+                Ok(stored) => {
+                    let granted = Granted::stored(stored.own_share);
+                    return (stored, granted);
+                }
+                Err(why) => self.show(Some(format!("the journal cannot be used: {why}"))),
+            }
             time::sleep(BETWEEN_READS).await;
         }
     }
 
-    /// The stored state, with an identity; a share from another keeper, or under another name, allows nothing.
-    async fn adopt(&self, mut stored: StoredMember) -> Result<(StoredMember, Granted), StoreError> {
+    /// The stored state, with an identity. A record that cannot be read allows nothing, nor does a share from another
+    /// keeper, or under another name.
+    async fn stored(&self) -> Result<StoredMember, StoreError> {
+        let bytes = self.inputs.journal.shared_record(SharedRecord::Member).await?;
+        let stored = bytes.and_then(|bytes| postcard::from_bytes(&bytes).ok());
+        let mut stored: StoredMember = stored.unwrap_or_default();
         let keeper = Some((self.keeper.0.as_str().to_owned(), self.keeper.1.clone()));
         if stored.keeper != keeper {
             (stored.keeper, stored.own_share) = (keeper, Share::NONE);
@@ -255,13 +252,11 @@ impl Member<'_> {
             stored.instance = random_name()?;
             self.save(&stored).await?;
         }
-        let granted = Granted::stored(stored.own_share);
-        Ok((stored, granted))
+        Ok(stored)
     }
 
     async fn save(&self, stored: &StoredMember) -> Result<(), StoreError> {
-        let bytes = postcard::to_stdvec(stored);
-        let bytes = bytes.map_err(|why| StoreError(format!("cannot encode it: {why}")))?;
+        let bytes = super::encode(stored)?;
         self.inputs.journal.save_shared_record(SharedRecord::Member, bytes).await
     }
 
@@ -292,8 +287,7 @@ impl Member<'_> {
                 self.allow(*granted);
                 (*granted, Err(says))
             }
-            Err(NoReply::Login) => return Err(REFUSED.to_owned()),
-            Err(NoReply::Refused { says, .. } | NoReply::Other(says)) => return Err(says),
+            Err(why) => return Err(why.into_fleet_reason()),
         };
         if after.own_share() != stored.own_share {
             let new = StoredMember { own_share: after.own_share(), ..stored.clone() };
@@ -318,8 +312,7 @@ impl Member<'_> {
 
     fn request(&self, stored: &StoredMember, granted: &Granted, used: SharedUse) -> LeaseRequest {
         let plan = self.inputs.plans.borrow();
-        let limits = self.settings.limits;
-        let own = Share { jobs: limits.cluster, bytes_per_hour: limits.bytes_per_hour };
+        let own = self.settings.limits.in_cluster();
         // What other limits, a closed window or a busy node hold back could not use more.
         let reasons = [RefusalReason::ClusterLimit, RefusalReason::Budget, RefusalReason::Ramp];
         let waits = plan.decision_counts.iter().any(|counts| {

@@ -70,6 +70,8 @@ fn paragraphs(line: &DatabaseLine, width: u16) -> String {
     let why = line.why.as_deref().map(|why| format!("Why most of it stays: {}.", printable(why)));
     let more = format!("More: recliner explain {db}");
     let [says, parts] = [line.says(), line.parts_say()].map(|text| printable(&text));
-    let says = [Some(says), Some(parts), Some(format!("{growth} {last}")), why, Some(more)];
+    let deletions = line.deletions.as_ref().map(|it| printable(&it.says));
+    let times = Some(format!("{growth} {last}"));
+    let says = [Some(says), Some(parts), times, deletions, why, Some(more)];
     says.into_iter().flatten().map(|text| paragraph(&text, width)).collect()
 }

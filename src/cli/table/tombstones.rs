@@ -7,7 +7,7 @@ use super::{
 use crate::{
     cli::{
         printable,
-        tombstones::answer::{ChoiceLine, PeerLine, TombstoneSize, TombstonesAnswer},
+        tombstones::answer::{ChoiceLine, PeerLine, Recorded, TombstoneSize, TombstonesAnswer},
     },
     text::{capital, grouped},
 };
@@ -83,12 +83,18 @@ fn size(answer: &TombstonesAnswer) -> String {
 fn age(answer: &TombstonesAnswer) -> String {
     let version = answer.version.as_deref().unwrap_or("of unknown version");
     match answer.ages.as_deref() {
-        None if answer.keeps_times.is_none() => {
-            "How old they are is unknown: the times of changes could not be read.".to_owned()
-        }
-        None => {
-            format!("How old they are is unknown: CouchDB {version} keeps no times of changes.")
-        }
+        None => match (&answer.recorded, answer.keeps_times) {
+            (Recorded::Ages(ages), _) => ages.says.clone(),
+            (Recorded::Nothing(_) | Recorded::NotAsked, None) => {
+                "How old they are is unknown: the times of changes could not be read.".to_owned()
+            }
+            (Recorded::Nothing(asked), Some(_)) => format!(
+                "How old they are is unknown: CouchDB {version} keeps no times of changes, and the recliner at {asked} has no record of this database."
+            ),
+            (Recorded::NotAsked, Some(_)) => format!(
+                "How old they are is unknown: CouchDB {version} keeps no times of changes. A running recliner records them: name it with --recliner.url."
+            ),
+        },
         Some([]) => "How old they are is unknown: CouchDB has recorded no times yet.".to_owned(),
         Some([first, ..]) => format!("The oldest change is from {} or later.", first.from),
     }
@@ -142,6 +148,7 @@ mod tests {
     use crate::{
         advice::tombstones::choices,
         cli::tombstones::answer::FileBytes,
+        serve::report::DeletionAges,
         sources::tombstones::{AutoPurge, TombstoneFacts},
     };
 
@@ -167,6 +174,36 @@ mod tests {
         assert!(text.contains("No replication keeps a checkpoint in it. A client"), "{text}");
         facts.problems.push("node b did not answer".to_owned());
         assert!(says(&facts).contains("As far as could be read, no replication"));
+    }
+
+    #[test]
+    fn recorded_ages_are_said_where_couchdb_keeps_no_times() {
+        let facts = TombstoneFacts::example("orders", AutoPurge::Unknown);
+        let says = "Of 6,000 deleted documents, all are older than 8 days.";
+        let ages = DeletionAges {
+            suffix: facts.suffix.clone(),
+            deleted: Some(6_000),
+            times: Vec::new(),
+            says: says.to_owned(),
+        };
+        for (recorded, expected, is_null) in [
+            (
+                Recorded::NotAsked,
+                "A running recliner records them: name it with --recliner.url.",
+                true,
+            ),
+            (
+                Recorded::Nothing("http://r:1/".to_owned()),
+                "keeps no times of changes, and the recliner at http://r:1/ has no record of this database.",
+                true,
+            ),
+            (Recorded::Ages(ages), says, false),
+        ] {
+            let answer = TombstonesAnswer { recorded, ..TombstonesAnswer::of(&facts, None, &[]) };
+            let text = tombstones(&answer, 240);
+            assert!(text.contains(expected), "{expected}: {text}");
+            assert_eq!(serde_json::to_value(&answer).unwrap()["recorded"].is_null(), is_null);
+        }
     }
 
     #[test]

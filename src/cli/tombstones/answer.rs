@@ -3,10 +3,10 @@
 use crate::{
     advice::tombstones::Choice,
     model::rounding::to_bytes,
-    serve::report::AdviceRemedy,
+    serve::report::{AdviceRemedy, DeletionAges},
     sources::tombstones::{AutoPurge, PeerKind, TombstoneFacts},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Deleted documents in files of a node.
 #[derive(Debug, Default)]
@@ -36,6 +36,8 @@ pub(in crate::cli) struct TombstonesAnswer {
     pub(in crate::cli) ages: Option<Vec<AgeLine>>,
     /// Whether CouchDB keeps these times; null if that is unknown.
     pub(in crate::cli) keeps_times: Option<bool>,
+    /// How old they are as recliner recorded; null if CouchDB knows it, or nothing is recorded.
+    pub(in crate::cli) recorded: Recorded,
     pub(in crate::cli) peers: Vec<PeerLine>,
     /// How long CouchDB itself keeps deleted documents: `never_purges`, `not_set`, a time such as `90_days`; null if
     /// unknown.
@@ -43,6 +45,22 @@ pub(in crate::cli) struct TombstonesAnswer {
     pub(in crate::cli) choices: Vec<ChoiceLine>,
     /// What could not be read, and why.
     pub(in crate::cli) unknown: Vec<String>,
+}
+
+/// What a running recliner answered about the ages.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(in crate::cli) enum Recorded {
+    Ages(DeletionAges),
+    /// This recliner has no record of the database.
+    #[serde(serialize_with = "null")]
+    Nothing(String),
+    /// No recliner was asked, or none answered.
+    NotAsked,
+}
+
+fn null<S: Serializer>(_: &str, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_none()
 }
 
 /// How large deleted documents are.
@@ -134,6 +152,7 @@ impl TombstonesAnswer {
                 ages.iter().map(line).collect()
             }),
             keeps_times: facts.keeps_times,
+            recorded: Recorded::NotAsked,
             peers: peers.collect(),
             deleted_document_ttl: match &facts.auto_purge {
                 AutoPurge::Missing => Some("never_purges".to_owned()),

@@ -9,7 +9,7 @@ use crate::{
         section::Section,
         values::{SECOND, boolean, bytes, count, duration, integer, number, percent_from},
     },
-    model::channel::Channel,
+    model::{channel::Channel, share::Share},
     text::duration::format_exact,
 };
 use std::time::Duration;
@@ -38,6 +38,13 @@ settings! {
         "limits.duty" => duty_percent: f64 = 50.0, Live, percent_from(1);
         /// Compact only one copy of a shard range at a time.
         "limits.one_copy_of_a_range" => one_copy_of_a_range: bool = true, Live, boolean();
+    }
+}
+
+impl Limits {
+    /// What runs and starts in the whole cluster.
+    pub const fn in_cluster(&self) -> Share {
+        Share { jobs: self.cluster, bytes_per_hour: self.bytes_per_hour }
     }
 }
 

@@ -76,6 +76,7 @@ fn sums(line: &DatabaseLine) -> Markup {
         p { (says) }
         p.quiet { span.key.live {} "documents" span.key.other {} "indexes" span.key.waste {} "reclaimable" }
         (chart::stacked("volume", &segments, line.file_bytes as f64, &says))
+        @if let Some(deletions) = &line.deletions { p { (deletions.says) } }
         p { a href=(link("targets", &[("db", &line.db), ("sort", "reclaimable_bytes")])) { "As a list of targets" } ", " a href=(link("preflight", &[("db", &line.db)])) { "what would a new index cost?" } ", " a href=(link("changes", &[("name", &line.db)])) { "what changed?" } }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     changes::changes_of,
     compression,
     concurrency_limit::QuestionLimits,
-    databases::{DatabaseQuery, newest_jobs},
+    databases::{DatabaseQuery, deletion_record, newest_jobs},
     docs,
     error::ApiError,
     explain::{meant, no_match},
@@ -528,8 +528,11 @@ async fn database(state: &AppState, db: &str) -> Result<Page, ApiError> {
     let found = find(state, db, COPIES).await?;
     let (outcomes, events) = remembered(state, found.selector).await?;
     let (jobs, now) = (newest_jobs(state).await, state.clock.now());
-    let name = db.to_owned();
-    let line = move |plan: Arc<Plan>| Ok(DatabaseLine::of(&plan, &name, &jobs, now));
+    let (name, record) = (db.to_owned(), deletion_record(state, db).await);
+    let line = move |plan: Arc<Plan>| {
+        let line = DatabaseLine::of(&plan, &name, &jobs, now);
+        Ok(line.map(|line| line.with_deletions(record.as_ref(), &plan.snapshot, now)))
+    };
     let line = in_turn(state, line).await?;
     let design = format!("{db}/");
     let about = |line: &AdviceLine| {

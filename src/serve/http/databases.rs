@@ -10,8 +10,9 @@ use super::{
     turn::worked_out,
 };
 use crate::{
+    model::deletions::DeletionRecord,
     serve::report::{DatabaseSort, Databases, NewestJobs, WantedDatabases},
-    store::journal::HistoryQuery,
+    store::{deletion_recorder, journal::HistoryQuery},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -38,7 +39,7 @@ pub(super) fn routes() -> Vec<Route> {
 pub(super) struct DatabaseQuery {
     /// Only databases with this text in their name, ignoring case.
     search: Option<String>,
-    /// Only the database of exactly this name, with its pace.
+    /// Only the database of exactly this name, with its `pace` and `deletions`.
     name: Option<String>,
     /// The field to sort by; unknown values come last. Default `reclaimable_bytes`.
     sort: Option<Named<DatabaseSort>>,
@@ -73,13 +74,25 @@ impl DatabaseQuery {
 /// Databases, sorted and paged.
 async fn databases(state: AppState, query: DatabaseQuery) -> Result<Answer<Databases>, ApiError> {
     let (jobs, now) = (newest_jobs(&state).await, state.clock.now());
+    let record = match query.name.as_deref() {
+        Some(name) => deletion_record(&state, name).await,
+        None => None,
+    };
     worked_out(&state, move |plan| {
         let wanted = query.wanted().map_err(ApiError::bad)?;
         let mut found = Databases::of(&plan, &wanted, &jobs, now);
-        let lines = std::mem::take(&mut found.databases);
-        Ok(StreamedData::with_list("databases", &found, lines.into_iter()))
+        let lines = std::mem::take(&mut found.databases).into_iter();
+        let lines =
+            lines.map(move |line| line.with_deletions(record.as_ref(), &plan.snapshot, now));
+        Ok(StreamedData::with_list("databases", &found, lines))
     })
     .await
+}
+
+/// The record of a database's deletions; none where it cannot be read, which the status says.
+pub(super) async fn deletion_record(state: &AppState, db: &str) -> Option<DeletionRecord> {
+    let kept = journal_of(state).ok()?;
+    journal::in_turn(state, deletion_recorder::stored_record(kept, db)).await.ok().flatten()
 }
 
 /// The newest jobs of the journal; none where it cannot be read, which the status says.

@@ -3,12 +3,13 @@
 //! One pass over all targets makes the sums; sentences are made for the databases of a page alone.
 
 use super::{
-    Target, not_taken, not_taken_meaning, runs, unanswered_nodes,
+    DeletionAges, Target, not_taken, not_taken_meaning, runs, unanswered_nodes,
     vocabulary::{self, Word},
     why,
 };
 use crate::{
     model::{
+        deletions::DeletionRecord,
         records::{JobResult, Outcome},
         rounding::to_bytes,
         target::TargetKind,
@@ -91,6 +92,9 @@ pub struct DatabaseLine {
     pub waiting: u64,
     /// How fast they are compacted; null unless the database is asked for by its name.
     pub pace: Option<Pace>,
+    /// How old its deleted documents are; null if none is deleted, nothing is recorded, or the database is not asked
+    /// for by its name.
+    pub deletions: Option<DeletionAges>,
 }
 
 /// How fast the files of a database are compacted.
@@ -227,6 +231,18 @@ impl DatabaseLine {
     pub fn of(plan: &Plan, name: &str, jobs: &NewestJobs, now: Moment) -> Option<Self> {
         let wanted = WantedDatabases { name: Some(name), limit: 1, ..WantedDatabases::default() };
         Databases::of(plan, &wanted, jobs, now).databases.pop()
+    }
+
+    /// The line with what the record of its deletions says, if there is one.
+    #[must_use]
+    pub fn with_deletions(
+        self,
+        record: Option<&DeletionRecord>,
+        snapshot: &Snapshot,
+        now: Moment,
+    ) -> Self {
+        let deletions = record.and_then(|record| DeletionAges::of(record, snapshot, &self.db, now));
+        Self { deletions, ..self }
     }
 
     /// What a reader wants to know first: how large it is, what compactions would free, how fast it
@@ -407,6 +423,7 @@ impl Sums {
             why,
             waiting: details.waiting,
             pace: None,
+            deletions: None,
         }
     }
 }

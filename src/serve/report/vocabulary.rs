@@ -137,5 +137,5 @@ vocabularies! {
     /// Whether a new index fits on a node.
     SpaceVerdict: advice::preflight::SpaceVerdict::labels();
     /// The kind of an error.
-    ErrorType: ["bad_data", "not_found", "method_not_allowed", "forbidden", "conflict", "timeout", "execution", "unavailable"];
+    ErrorType: ["bad_data", "not_found", "method_not_allowed", "forbidden", "conflict", "not_a_member", "timeout", "execution", "unavailable"];
 }

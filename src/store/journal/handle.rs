@@ -9,8 +9,8 @@ use super::{
     query,
     request::{JournalRequest, Query},
     tables::{
-        JournalReadError, META_LEDGER, META_READS, META_READS_PREFIX, META_SHARED_KEEPER,
-        META_SHARED_MEMBER,
+        JournalReadError, META_DELETIONS_PREFIX, META_LEDGER, META_READS, META_READS_PREFIX,
+        META_SHARED_KEEPER, META_SHARED_MEMBER,
     },
 };
 use crate::{
@@ -186,7 +186,7 @@ impl Journal {
         &self,
         see: impl FnMut(&str, &[u8]) + Send + 'static,
     ) -> Result<(), StoreError> {
-        self.read(move |tx| named_values::read_days(tx, see)).await
+        self.read(move |tx| named_values::for_each(tx, META_READS_PREFIX, see)).await
     }
 
     /// The reads of the days of these names, as far as they are stored.
@@ -208,6 +208,39 @@ impl Journal {
     pub async fn save_reads(&self, progress: Vec<u8>, days: NamedValues) -> Result<(), StoreError> {
         let days = days.into_iter().map(|(name, day)| (format!("{META_READS_PREFIX}{name}"), day));
         let values = std::iter::once((META_READS.to_owned(), Some(progress))).chain(days).collect();
+        self.query(|answer| Query::SaveValues(values, answer)).await?
+    }
+
+    /// Calls `see` with the stored record of deletions of each database, by name.
+    ///
+    /// # Errors
+    /// If they cannot be read, or the journal is not claimed yet.
+    pub async fn for_each_deletion_record(
+        &self,
+        see: impl FnMut(&str, &[u8]) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        // Only a claimed journal answers; nothing has this name.
+        self.query(|answer| Query::Value(META_DELETIONS_PREFIX, answer)).await??;
+        self.read(move |tx| named_values::for_each(tx, META_DELETIONS_PREFIX, see)).await
+    }
+
+    /// The stored record of deletions of a database, if there is one.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn deletion_record(&self, db: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let name = format!("{META_DELETIONS_PREFIX}{db}");
+        let found = self.read(move |tx| named_values::read(tx, std::iter::once(name))).await?;
+        Ok(found.into_iter().flatten().next())
+    }
+
+    /// Saves records of deletions by database, all or nothing; one without content is removed.
+    ///
+    /// # Errors
+    /// If they may not be on the disk.
+    pub async fn save_deletion_records(&self, records: NamedValues) -> Result<(), StoreError> {
+        let name = |(db, record)| (format!("{META_DELETIONS_PREFIX}{db}"), record);
+        let values = records.into_iter().map(name).collect();
         self.query(|answer| Query::SaveValues(values, answer)).await?
     }
 

@@ -1,6 +1,6 @@
 //! Single values by name, whose content is not interpreted here.
 
-use super::tables::{JournalReadError, META, META_READS_PREFIX};
+use super::tables::{JournalReadError, META};
 use redb::{Database, Error, ReadTransaction};
 
 /// Values by name; one without content is removed.
@@ -21,15 +21,16 @@ pub(super) fn save(database: &Database, values: &NamedValues) -> Result<(), Erro
     Ok(tx.commit()?)
 }
 
-/// Calls `see` with the reads of each day, oldest first, whose name follows the prefix.
-pub(super) fn read_days(
+/// Calls `see` with each value whose name follows the prefix, in the order of names.
+pub(super) fn for_each(
     tx: &ReadTransaction,
+    prefix: &'static str,
     mut see: impl FnMut(&str, &[u8]),
 ) -> Result<(), JournalReadError> {
     let meta = tx.open_table(META)?;
-    for entry in meta.range(META_READS_PREFIX..)? {
+    for entry in meta.range(prefix..)? {
         let (name, bytes) = entry?;
-        let Some(rest) = name.value().strip_prefix(META_READS_PREFIX) else { break };
+        let Some(rest) = name.value().strip_prefix(prefix) else { break };
         see(rest, bytes.value());
     }
     Ok(())

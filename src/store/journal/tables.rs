@@ -96,6 +96,9 @@ pub(super) const META_READS_PREFIX: &str = "reads:";
 /// answer. Stored as single values, like corrections.
 pub(super) const META_SHARED_KEEPER: &str = "shared_keeper";
 pub(super) const META_SHARED_MEMBER: &str = "shared_member";
+/// Prefix of the name of each [`crate::model::deletions::DeletionRecord`], followed by the database. Stored as single
+/// values, like corrections.
+pub(super) const META_DELETIONS_PREFIX: &str = "deletions:";
 /// [`TableCounts`].
 pub(super) const META_COUNTS: &str = "counts";
 /// [`super::FeedPosition`].

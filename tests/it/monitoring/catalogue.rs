@@ -121,7 +121,7 @@ async fn running_demo_exports_exactly_the_catalogue() {
     }
     // Nobody backs up a demo or suspends all of it, it uses no certificate, it ranks as smoosh does, it pushes to no
     // receiver, and it enforces, so that nothing is only advised. A forecast needs two days, reads of indexes a log,
-    // and a fleet others.
+    // and a fleet and shared limits others.
     let elsewhere = [
         "recliner_advised_reclaimable_bytes",
         "recliner_queue_rent_min",
@@ -137,6 +137,11 @@ async fn running_demo_exports_exactly_the_catalogue() {
         "recliner_fleet_members",
         "recliner_otlp_last_success_timestamp_seconds",
         "recliner_otlp_failures_total",
+        "recliner_shared_allowed_jobs",
+        "recliner_shared_allowed_bytes",
+        "recliner_shared_lease_end_timestamp_seconds",
+        "recliner_shared_held_jobs",
+        "recliner_shared_held_bytes",
     ];
     let missing: Vec<&str> = families::all()
         .map(|family| family.name)

@@ -1,7 +1,11 @@
 //! Databases: their sums, order, search and reasons.
 
 use super::{answers::failure, *};
-use crate::serve::report::{DatabaseLine, Databases, Pace};
+use crate::{
+    model::deletions::{CopyCounts, DeletionRecord},
+    serve::report::{DatabaseLine, Databases, Pace},
+};
+use tokio::task::JoinSet;
 
 async fn names(surface: &Surface, query: &str) -> (usize, Vec<String>) {
     let found: Databases = surface.answer(&format!("/api/v1/databases?{query}")).await;
@@ -64,6 +68,45 @@ async fn a_database_says_the_same_sentence_on_its_page_and_in_the_api() {
     assert_eq!(names(&surface, "name=order").await, (0, Vec::new()));
 }
 
+#[tokio::test]
+async fn a_database_says_how_old_its_deletions_are() {
+    let mut tasks = JoinSet::new();
+    let mut surface = journal::surface(&mut tasks).await;
+    surface.state.clock = STOPPED;
+    let copy = |deleted| CopyCounts { deleted, update_seq: 9_000, purge_seq: 0 };
+    let mut record = DeletionRecord::beginning(".17");
+    let before = Moment::from_unix(NOW.unix() - 40 * 86_400);
+    record.see(&[((RANGE, "couchdb@a"), Some(copy(900)))].into(), before);
+    let saved = ["orders", ODD_DB].map(|db| (db.to_owned(), postcard::to_stdvec(&record).ok()));
+    surface.state.journal.as_ref().unwrap().save_deletion_records(saved.into()).await.unwrap();
+    let publish = |suffix, deleted| {
+        let mut draft = Draft::new(1);
+        let node = draft.get_or_add_node("couchdb@a");
+        let db = draft.get_or_add_db(DbName { db: "orders", suffix });
+        let shard = draft.get_or_add_shard(node, db, Some(RANGE));
+        let deleted_docs = OptionalU64::new(deleted);
+        let update_seq = OptionalU64::new(9_100);
+        let known = Facts { deleted_docs, update_seq, ..facts(100 * MIB, 10 * MIB) };
+        draft.set_facts(shard, known);
+        surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    };
+    publish(".17", 1_000);
+    let says = "Of 1,000 deleted documents, at least 900 are older than 40 days; recorded since 2026-10-12.";
+    let deletions = async |query: &str| {
+        let found: Databases = surface.answer(&format!("/api/v1/databases{query}")).await;
+        found.databases.into_iter().find_map(|line| line.deletions)
+    };
+    let ages = deletions("?name=orders").await.unwrap();
+    assert_eq!((&*ages.suffix, ages.deleted, &*ages.says), (".17", Some(1_000), says));
+    let page = surface.get("/database?name=orders").await;
+    assert!(page.text().contains(says), "{}", page.text());
+    assert_eq!(deletions("").await, None, "only by its name");
+    publish(".17", 0);
+    assert_eq!(deletions("?name=orders").await, None, "nothing is deleted");
+    publish(".18", 1_000);
+    assert_eq!(deletions("?name=orders").await, None, "another database of this name");
+}
+
 #[test]
 fn the_rest_of_a_database_takes_as_long_as_the_pace_says() {
     let line = |waiting, pace| DatabaseLine {
@@ -83,6 +126,7 @@ fn the_rest_of_a_database_takes_as_long_as_the_pace_says() {
         why: None,
         waiting,
         pace,
+        deletions: None,
     };
     let pace = |freed_lately, at_least, rest| Pace { freed_lately, at_least, rest_seconds: rest };
     let sums = "orders: 542 GiB, 207 GiB reclaimable; it grows by 3 GiB a day";
