@@ -138,7 +138,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    const BY_HAND: Self = Self { compacts: true, cleans_up: true };
+    pub(super) const BY_HAND: Self = Self { compacts: true, cleans_up: true };
 }
 
 impl Rehearsal {

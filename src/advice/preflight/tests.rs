@@ -457,8 +457,8 @@ fn deployment_of_one_document_costs_what_the_document_costs() {
 
 #[test]
 fn staged_deployment_keeps_old_indexes_and_what_settings_leave_uncompacted() {
-    let old = ["a", "b"].map(|name| named(name, "old"));
-    let new = ["a", "b"].map(|name| named(name, "new"));
+    let [old, new] =
+        ["old", "new"].map(|age| ["a", "b"].map(|it| named(it, &format!("{age}_{it}"))));
     let highest = |nodes: &[NodeNeed]| nodes[0].peak.unwrap().high;
     for (views, compacts) in [(EnforceViews::Q1, false), (EnforceViews::All, true)] {
         let mut cluster = deployed_cluster(&[(&old[0], 100), (&old[1], 100)], 3_000);

@@ -347,8 +347,10 @@ mod tests {
             }))
         };
         let ended = |starts: &[u64]| -> Vec<OutcomeLine> {
-            let lines = (1..).zip(starts).rev().map(|(seq, started)| line(seq, *started));
-            lines.collect::<Result<_, _>>().unwrap()
+            let lines = (1..).zip(starts).map(|(seq, started)| line(seq, *started));
+            let mut lines: Vec<OutcomeLine> = lines.collect::<Result<_, _>>().unwrap();
+            lines.reverse();
+            lines
         };
         let found = |starts: &[u64]| {
             let ordered = Moment::from_unix(200).rfc3339();
