@@ -182,7 +182,7 @@ async fn main() -> Result<(), Failure> {
     let pause = Duration::from_millis(number("RECLINER_BENCH_PAUSE_MS", 10)?);
     let server = Server {
         http: reqwest::Client::new(),
-        nodes: couch.nodes.as_slice().into(),
+        nodes: std::iter::once(&couch.base).chain(&couch.others).cloned().collect(),
         login: Arc::new((couch.user.clone(), couch.password.clone())),
         databases,
         pause,

@@ -10,7 +10,7 @@ use super::plan::{
 use crate::{
     model::rounding::to_bytes,
     serve::report::{PreflightNode, SpreadLine},
-    text::size::format_size_short,
+    text::{counted, size::format_size_short},
 };
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -296,10 +296,11 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
         let left = index.pending.max(index.indexing);
         return match index.indexers {
             0 if !index.is_settled || left == 0 || index.is_to_ask_again => Next::Build { id },
-            0 => Next::Wait(format!("{id}: {left} changes are missing and no indexer runs")),
-            indexers => {
-                Next::Wait(format!("{id}: {indexers} indexers have {left} changes to read"))
-            }
+            0 => Next::Wait(format!(
+                "{id}: no indexer runs, and {} to read",
+                counted(left, "change is left", "changes are left")
+            )),
+            _ => Next::Wait(format!("{id}: {} left to read", counted(left, "change", "changes"))),
         };
     }
     if index.is_compacting {

@@ -223,7 +223,7 @@ fn alike(nodes: &[PreflightNode]) -> Vec<PreflightNode> {
         let (first, names) = (*group.first()?, group.iter().map(|it| it.node.clone()));
         let node = match group.len() {
             1 => first.node.clone(),
-            all if all == nodes.len() => format!("each of {all}"),
+            all if all == nodes.len() => "each".to_owned(),
             _ => names.collect::<Vec<_>>().join(", "),
         };
         let free_bytes = group.iter().map(|it| it.free_bytes).min().flatten();
