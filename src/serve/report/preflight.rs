@@ -347,7 +347,7 @@ impl Preflight {
     }
 
     /// A sentence about the search indexes that are built.
-    fn searches(&self) -> Option<String> {
+    pub(super) fn searches(&self) -> Option<String> {
         let count = self.search_indexes.len();
         let noun = if count == 1 { "index" } else { "indexes" };
         let also = if self.build == BuildKind::NoViews.label() { "" } else { "also " };
