@@ -155,7 +155,7 @@ fn members_of(tree: &Node, has_login: bool) -> Result<Members, String> {
                 format!("{scheme}://{target}")
             };
             let url =
-                url.parse::<Address>().map_err(|why| format!("a target is no address: {why}"))?;
+                url.parse::<Address>().map_err(|why| format!("a target is not a valid address: {why}"))?;
             members.insert(url, Listed { name: name.map(str::to_owned), has_login });
         }
     }

@@ -47,7 +47,7 @@ fn rent_channel(
     let rivals: Vec<&Channel> = active.filter(same_work).collect();
     let Some(first) = rivals.first().copied() else {
         findings.push(format!(
-            "smoosh as it is set {}, so there is no {} here",
+            "smoosh, as it is set, {}, so there is no {} here",
             idle(channel.kind),
             channel.name
         ));

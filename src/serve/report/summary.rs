@@ -175,12 +175,12 @@ impl Report {
         let [grown, freed] = [grown_bytes, freed_bytes].map(|it| format_size_short(*it));
         let mut says = match since {
             Some(since) => format!(
-                "Reclaimable by compaction on {since}: {}; now: {now}. By the books of the disks, since then writes added {grown} of waste, and compactions took {freed} off.",
+                "Reclaimable by compaction on {since}: {}; now: {now}. Since then, writes added {grown} of waste, and compactions freed {freed}.",
                 size(before_bytes),
                 since = in_words(since),
             ),
             None => format!(
-                "Reclaimable by compaction now: {now}. The books of the disks do not cover one common time."
+                "Reclaimable by compaction now: {now}. What changed is unknown, because the volumes were not watched over the same time."
             ),
         };
         if let Some(Cost { price_per_gib_month, waste_per_month, freed_per_month }) = &self.cost {

@@ -8,7 +8,7 @@ use crate::{
 
 pub(crate) const RULE: Rule = Rule {
     code: "version_end_of_life",
-    finds: "Nodes that run a release series of CouchDB that gets no security fixes any more.",
+    finds: "Nodes that run a release series of CouchDB that no longer gets security fixes.",
     because: "The project fixes security problems in its current release series and in the one before it only (CouchDB's documentation, Security Issues / CVEs). This recliner knows 3.5 as the current series, and a newer one if a node runs it.",
     untried: Some("it takes an old version of CouchDB"),
     ..Rule::info(check)
@@ -31,7 +31,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     findings.offer(Gain::Unknown, || Wording {
         subject: Subject::Cluster,
         says: format!(
-            "CouchDB before {previous} gets no security fixes any more: {}.",
+            "CouchDB before {previous} no longer gets security fixes: {}.",
             words.join("; ")
         ),
         evidence: vec![
