@@ -873,7 +873,7 @@ pub(super) struct XrayArgs {
     /// Read only this share of each tree, such as 1%, and say how far the estimate may be off
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(super) sample: Option<f64>,
-    /// Read at most so much per second, or 0 for no limit
+    /// Maximum rate of reading, such as 50MiB/s; 0 for no limit
     #[arg(long, value_name = "RATE", value_parser = rate, default_value = "50MiB/s")]
     pub(super) max_read: u64,
     /// CouchDB's database_dir, to read all files of a database, with its indexes, and sum them

@@ -96,7 +96,7 @@ pub(crate) struct Counted {
 }
 
 impl Member {
-    /// The most that it may still act on or has in use. What it runs counts until it is heard again, because
+    /// The most that it may still act on or has in use. What it runs counts until it asks again, because
     /// compactions outlive the process that started them.
     fn held(&self, now: Instant) -> Share {
         let bytes_per_hour = if self.is_gone(now) { 0 } else { self.held.bytes_per_hour };

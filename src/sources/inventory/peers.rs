@@ -150,7 +150,7 @@ impl PeersSource {
         &self.peers
     }
 
-    /// What a sidecar answers to a path of the API, at most so many bytes; the number of seconds by
+    /// What a sidecar answers to a path of the API, up to a limit of bytes; the number of seconds by
     /// which its clock is ahead, and the size of the answer.
     ///
     /// # Errors

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_built_anew_only_from_two_that_agree() {
+    fn copy_is_rebuilt_only_from_two_that_agree() {
         let same = found(|_| {}, |_| {});
         assert_eq!(
             same.says,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_built_anew_while_a_copy_is_away() {
+    fn nothing_is_rebuilt_while_a_copy_is_away() {
         assert!(moves_the_file(&found(|_| {}, |_| {})));
         let is_down = |cluster: &mut TestCluster| {
             let node = cluster.draft.find_node("b").unwrap();

@@ -339,8 +339,8 @@ mod tests {
 
     const FILE: &str = "shards/00000000-1ffffffe/old.1.couch";
 
-    /// Runs a script over a directory with a shard file of so many days. Returns whether it was set aside,
-    /// and what was said.
+    /// Runs a script over a directory with a shard file that is `days` old. Returns whether it was set aside,
+    /// and what the script printed.
     fn set_aside_by(shell: &str, script: &str, env: &[(&str, &str)], days: u64) -> (bool, String) {
         let data = tempfile::tempdir().unwrap();
         let file = data.path().join(FILE);

@@ -70,7 +70,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 /// CouchDB's default of `max_couch_server_shards`.
 const DEFAULT_SERVERS: u64 = 16;
 
-/// The limit with which the fullest of so many servers has room for its part of this many shards: of `n`
+/// The limit with which the fullest server has room for its part of the shards: of `n`
 /// random parts, the largest exceeds the mean by about `√(2 ln n · mean)`.
 fn limit_with_room_for(shards: u64, servers: u64) -> u64 {
     let spread = (2.0 * servers as f64 * (servers.max(1) as f64).ln() * shards as f64).sqrt();

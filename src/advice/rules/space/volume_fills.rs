@@ -161,7 +161,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// A forecast of 60 days: full after so many, with a range of two days around.
+    /// A forecast of 60 days: full after `full_after` days, give or take two.
     fn forecast(full_after: Option<u32>) -> Forecast {
         let at = |days: u32| NOW.plus(DAY * days);
         let full = full_after.map_or_else(FullRange::default, |days| FullRange {
