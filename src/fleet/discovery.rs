@@ -154,8 +154,9 @@ fn members_of(tree: &Node, has_login: bool) -> Result<Members, String> {
             } else {
                 format!("{scheme}://{target}")
             };
-            let url =
-                url.parse::<Address>().map_err(|why| format!("a target is not a valid address: {why}"))?;
+            let url = url
+                .parse::<Address>()
+                .map_err(|why| format!("a target is not a valid address: {why}"))?;
             members.insert(url, Listed { name: name.map(str::to_owned), has_login });
         }
     }

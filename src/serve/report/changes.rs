@@ -123,7 +123,8 @@ impl Changes {
         let mut says: Vec<String> = volumes.iter().map(|volume| volume.says.clone()).collect();
         if says.is_empty() {
             says.push(
-                "No changes are recorded yet: recording begins after the first complete sweep.".to_owned(),
+                "No changes are recorded yet: recording begins after the first complete sweep."
+                    .to_owned(),
             );
         }
         Self { since: begin.rfc3339(), until: end.rfc3339(), says, volumes }

@@ -64,7 +64,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey, bytes: u64) -> Wo
     };
     let mut remedy = copy_without_deleted(name);
     if docs == 0 {
-        let delete = "If the database is not needed any more, delete it, once a backup of its design documents and its security object is kept.";
+        let delete = "If the database is no longer needed, back up its design documents and its security object, then delete it.";
         remedy.insert(1, delete.into());
     }
     Wording {
