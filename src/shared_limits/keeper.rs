@@ -276,7 +276,7 @@ impl Keeper {
     }
 }
 
-/// Until when members may use what an earlier keeper granted: leases, and what they started by them within the hour.
+/// Until when members may use what an earlier keeper granted: its leases, and the hour in which starts under them count.
 fn unknown_until(lease: Duration, now: Instant) -> Instant {
     now + 2 * lease + MARGIN + BUDGET_PERIOD
 }

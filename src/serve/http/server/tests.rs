@@ -73,7 +73,7 @@ async fn closed(stream: &mut TcpStream) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_never_ends_is_not_waited_for() {
+async fn endless_request_head_is_given_up() {
     let served = served(ConnectionLimits::default());
     for part in ["", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\nX:"] {
         let begun = Instant::now();

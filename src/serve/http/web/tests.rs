@@ -400,7 +400,7 @@ async fn an_order_may_call_the_machine_by_a_name_in_its_certificate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_never_ends_is_not_waited_for() {
+async fn endless_handshake_is_given_up() {
     let site = Site::new();
     let web = site.web(TLS).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
