@@ -59,7 +59,7 @@ pub(super) enum Command {
     /// It prints nodes, queues, the targets with most to reclaim, and files that do not match the
     /// shard map.
     Scan(ScanArgs),
-    /// Compact once everything worth compacting, and exit; for cron or a single node.
+    /// Compact once what is worth compacting; for cron or a single node.
     ///
     /// Without --yes it only prints what it would do, in which order, and what that frees. With --yes it does
     /// it, within the gates and limits of serve, has unused index files deleted, and prints the sizes before

@@ -198,7 +198,7 @@ mod tests {
         for (broken, why) in [
             ("- targets: a\n", "has no list"),
             ("{}", "not a list"),
-            ("- targets: ['http://u:p@a']\n", "no address"),
+            ("- targets: ['http://u:p@a']\n", "not a valid address"),
             ("[", "one.yml"),
         ] {
             fs::write(path("one.yml"), broken).unwrap();

@@ -144,13 +144,13 @@ mod tests {
     fn invalid_selectors_are_refused_with_a_reason() {
         for (text, reason) in [
             ("", "does not say which targets"),
-            ("recliner", "after recliner comes none"),
+            ("recliner", "or !~ after recliner"),
             ("job=recliner", "not in double quotes"),
             ("job='recliner'", "not in double quotes"),
             ("job=\"recliner", "no closing quote"),
             ("job=\"recliner\\\"", "no closing quote"),
             ("job=\"a\" ns=\"b\"", "a comma is missing"),
-            ("job=~\"a\\.b\"", "\\. in the value of job"),
+            ("job=~\"a\\.b\"", "escape \\."),
             ("job!=\"recliner\"", "does not say which targets"),
             ("job=\"\"", "does not say which targets"),
             ("=\"x\"", "name of a label"),

@@ -117,7 +117,7 @@ fn default_channel_excludes_databases_with_own_rules() {
             "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
             "note: [compactions] my/db: db_fragmentation 150% is never reached, so no channel takes these dbs",
             "note: [compactions] my/db: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
-            "note: [compactions] my_db: db_fragmentation 75% becomes min_priority 4.0000: more than that, where the daemon also took what was equal, and rounded up from 74.5%, a ratio of 3.9216",
+            "note: [compactions] my_db: db_fragmentation 75% becomes min_priority 4.0000; the channel takes what is above it, but the daemon rounds, and compacts from 74.5% on, a ratio of 3.9216",
             "note: [compactions] my_db: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
         ]
     );
@@ -139,13 +139,13 @@ fn unreadable_rules_are_reported_and_left_out() {
         own_findings(&imported),
         [
             "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to come together or not at all",
-            "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is no list",
+            "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is not a list",
             "warning: [compactions] c: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
             "warning: [compactions] d: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
             "warning: [compactions] e: is ignored by the daemon, which cannot read it: strict_window is true or false without quotes",
             "warning: [compactions] f: is ignored by the daemon, which cannot read it: letter 27: a comma or ] is missing",
             "warning: [compactions] g: is ignored by the daemon, which cannot read it: colour is not one of its parameters",
-            "warning: [compactions] h: is ignored by the daemon, which cannot read it: it holds something else than pairs",
+            "warning: [compactions] h: is ignored by the daemon, which cannot read it: it contains something other than pairs",
             "warning: [compactions] i: is ignored by the daemon, which cannot read it: to is written as in \"20:00\"",
             "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
             "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
@@ -188,8 +188,8 @@ fn reports_rules_that_no_channel_can_express() {
     assert_eq!(
         own_findings(&imported),
         [
-            "impossible: [compaction_daemon] min_file_size: is no integer, on which the daemon crashes at every file: its default of 131072 is assumed",
-            "impossible: [compactions] a: db_fragmentation is left out or 0, so the daemon compacts every db every time, however small or full; the channel written takes those with any waste: set a db_fragmentation",
+            "impossible: [compaction_daemon] min_file_size: is not an integer, so the daemon crashes at every file: its default of 131072 is assumed",
+            "impossible: [compactions] a: db_fragmentation is left out or 0, so the daemon compacts every db each time, even without waste; the channel takes those with any waste: set db_fragmentation",
             "impossible: [compactions] a: view_fragmentation 100% would be an infinite min_priority, so no channel is written; the daemon rounds to whole per cents and compacts from a ratio of 200 on: for that, write a channel with min_priority: 199.99",
             "impossible: [compactions] shards/00000000-7fffffff/x.1: is a rule for one shard; a channel takes whole databases, so this one is left out",
             "warning: [compactions] _default: is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",

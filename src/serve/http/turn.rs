@@ -180,7 +180,7 @@ mod tests {
         let second = limits.place().await.ok().unwrap();
         let refused = second.turn().await.err().unwrap();
         assert!(
-            refused.why.contains("within 30 s (others read or worked on: 1)"),
+            refused.why.contains("waited 30 s for its turn in vain (in progress: 1)"),
             "{}",
             refused.why
         );

@@ -387,6 +387,6 @@ mod tests {
             "couch-a shrank by 3 GiB since yesterday 08:00: 3 GiB deleted database `old`."
         );
         let nothing = Changes::of(&[], &reasons, (now, now));
-        assert!(nothing.says[0].starts_with("There are no books yet"));
+        assert!(nothing.says[0].starts_with("No changes are recorded yet"));
     }
 }

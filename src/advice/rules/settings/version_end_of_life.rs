@@ -65,7 +65,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "CouchDB before 3.4 gets no security fixes any more: 3.3.3 on b; 3.2.3 on a."
+            "CouchDB before 3.4 no longer gets security fixes: 3.3.3 on b; 3.2.3 on a."
         );
     }
 
