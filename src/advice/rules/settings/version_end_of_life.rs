@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn newer_series_on_a_node_moves_the_end_of_life() {
         let found = found(["3.4.3", "3.6.0"]);
-        assert!(found[0].says.starts_with("CouchDB before 3.5 gets"), "{found:?}");
+        assert!(found[0].says.starts_with("CouchDB before 3.5 no longer gets"), "{found:?}");
         assert_eq!(self::found(["3.5.2", "4.0.0"]), []);
     }
 
