@@ -24,7 +24,7 @@ pub enum OrderRequest {
     Resume(ResumeOrder),
     /// Compact a target before all others.
     Compact(CompactOrder),
-    /// Compact everything that is worth it of a database, on a node, or everywhere.
+    /// Compact everything worth compacting in a database, on a node, or everywhere.
     #[strum_discriminants(strum(serialize = "runs"))]
     Run(RunOrder),
     /// Pause, resume or cancel a run.

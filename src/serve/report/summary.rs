@@ -1,4 +1,4 @@
-//! What happened since a time and what is open, to send to somebody: a view of other answers.
+//! What happened since a time and what needs attention, as a report to send: a view of other answers.
 
 use super::{
     Advice, Changes, Databases, EventLine, Forecasts, HourLine, Space, SuspensionLine,
@@ -64,7 +64,7 @@ pub struct Report {
     pub cost: Option<Cost>,
 }
 
-/// How the bytes that compactions would free changed, by the books of the disks.
+/// How the bytes that compactions would free changed, by the recorded changes of the disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WasteCourse {
     /// Bytes that compactions would free at the end; null if unknown.

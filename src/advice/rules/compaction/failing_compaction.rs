@@ -77,7 +77,7 @@ fn agreeing_copies<'a>(situation: &Situation<'a>, target: TargetRef<'a>) -> Vec<
     if complete && agree && is_settled { others } else { Vec::new() }
 }
 
-/// How a copy is built anew from others, with a check before each step that cannot be taken back.
+/// How a copy is rebuilt from others, with a check before each step that cannot be taken back.
 fn rebuild(
     situation: &Situation<'_>,
     target: TargetRef<'_>,

@@ -1,4 +1,4 @@
-//! Versions of CouchDB that get no security fixes any more.
+//! Versions of CouchDB that no longer get security fixes.
 
 use super::nodes::{versions, versions_in_words};
 use crate::{
