@@ -386,7 +386,7 @@ impl Rehearsal {
             let what = match Change::from_label(&it.change) {
                 Some(Change::New) => "new, its index is built".to_owned(),
                 Some(Change::Changed) => {
-                    format!("changed, its index is built anew: {}", in_one_line(cost.changes()))
+                    format!("changed, its index is rebuilt: {}", in_one_line(cost.changes()))
                 }
                 Some(Change::Renamed) => {
                     format!("was {shared}: the index is reused, nothing is built")
