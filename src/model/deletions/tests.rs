@@ -214,7 +214,7 @@ fn what_was_not_read_is_unknown_and_is_added_later_that_day() {
 }
 
 #[test]
-fn another_file_of_a_copy_begins_anew() {
+fn replaced_file_of_a_copy_starts_over() {
     let mut record = DeletionRecord::beginning(".1");
     record.see(&seen(10, 100), day(1));
     // It grew beyond its former sequence within a day, which the sweep between has seen.
