@@ -213,7 +213,7 @@ fn forecast_shows_charts_and_tables_of_all_rules() {
         "databases waste as much",
         "1.0 MiB</span> in 7",
         "text-anchor=\"middle\">2026-11-26<",
-        "1.0 TiB</span>: nothing is compacted",
+        "<span title=\"nothing is compacted\">",
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
