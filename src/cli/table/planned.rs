@@ -213,7 +213,7 @@ pub(super) fn legend(meanings: &BTreeMap<String, &'static str>, width: u16) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::report::{Builds, CandidatesLine, GateLine, short_time};
+    use crate::serve::report::{Builds, CandidatesLine, GateLine, StartLine};
 
     fn start(node: &str, request: &str) -> StartLine {
         StartLine {
@@ -262,6 +262,7 @@ mod tests {
         let request = "POST /_node/couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%2F2024%2Bx.1795317569/_compact";
         let url = ["http://couch-b:5984", request.split_once(' ').unwrap().1].concat();
         let shard = StartLine {
+            id: "db:couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%252F2024%252Bx.1795317569".to_owned(),
             range: Some("a0000000-bfffffff".to_owned()),
             channel: "ratio_dbs".to_owned(),
             url: Some(url),

@@ -9,7 +9,6 @@ use crate::serve::report::{
     FullDates, OutlookLine, ProposedHorizon, RentProposal, SmooshRules, UndoneLine,
     VolumeOutlookLine, WhatIf,
 };
-use wall_clock::Moment;
 
 const HOSTILE: &str = "<script>alert(\"1\")</script>&'\u{202e}evil\u{7}";
 
