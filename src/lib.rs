@@ -40,7 +40,7 @@
 //!  (stages of a sweep,         (tables of    │       (score, queues, │        page, probes
 //!   the poll of jobs)           all targets) │        plan: pure)    ├──> cli: scan, plan, explain
 //!                                            v         ^   ^         └──> enforcer ──> CouchDB
-//!  disk, pressure ─────────────────────── follower ────┘   │                 │
+//!  disk, pressure ────────────────────── job_state ────┘   │                 │
 //!       └──────────────────────────────── (jobs, memory) ──┘ <── announced starts
 //!                                            └──> journal
 //! ```
@@ -84,7 +84,7 @@
 //!  config       the configuration file                import   CouchDB's own settings
 //!  book         the pages of docs/src as HTML
 //!  feeds        CouchDB's feeds in, recliner's out
-//!  act          enforcer, follower, warmer, takeover: everything by which the service changes CouchDB
+//!  act          enforcer, job_state, warmer, takeover: everything by which the service changes CouchDB
 //!  ledger       every change of used bytes, by cause       reads    who reads the indexes, from access logs
 //!  fleet        what other recliners answer about their clusters
 //!  store        the journal and its writers

@@ -396,7 +396,7 @@ impl Deployment<'_> {
             return Ok(());
         }
         print_part(&format!(
-            "\nTo make the documents live:\n  {swap}\nIt saves each under its own name over the revision of the rehearsal, then deletes those named -next.\nThe other way round, CouchDB 3.5.2 would delete the new indexes.\nTo go back:\n  {back}\n",
+            "\nTo make the documents live:\n  {swap}\nIt saves each under its own name over the revision of the rehearsal, and only then deletes those named -next:\nif those went first, CouchDB 3.5.2 would delete the new indexes.\nTo go back:\n  {back}\n",
         ))
         .map(drop)
     }

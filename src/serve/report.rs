@@ -44,7 +44,7 @@ mod what_if;
 mod why;
 
 /// The meaning of a target's state `unknown`.
-pub(crate) const UNKNOWN_STATE: &str = "Nobody can say whether it is in its place: its node is no member of the cluster, or the splits, the shard map of a member or the form of its name could not be read.";
+pub(crate) const UNKNOWN_STATE: &str = "It is unknown whether it belongs where it is: its node is not a member of the cluster, or the splits, the shard map of a member or the form of its name could not be read.";
 
 pub use advice::{
     Advice, AdviceGain, AdviceLine, AdviceMute, AdviceRemedy, AdviceSubject, MoreAdvice,

@@ -297,7 +297,9 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     let name = path.display();
     let bytes = named_file::read_at_most(path, MAX_FILE)
         .map_err(|why| format!("{name} cannot be read: {why}"))?;
-    serde_json::from_slice(&bytes).map_err(|why| format!("{name} is not such a file: {why}"))
+    serde_json::from_slice(&bytes).map_err(|why| {
+        format!("{name} was not written by preflight --write-plan or deploy-indexes: {why}")
+    })
 }
 
 /// Replaces a file whole, and has it on the disk before it returns.

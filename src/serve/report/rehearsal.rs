@@ -456,7 +456,7 @@ impl Rehearsal {
     }
 
     /// What the columns of that table mean.
-    pub const COLUMNS: &str = "peak: the most beside all that was there before the first step, while the index is built and compacted. old index: deleted at the end of the step. free: the least of these nodes. staged: by deploy-indexes, which keeps the old indexes until the swap. at once: everything, without waiting.";
+    pub const COLUMNS: &str = "peak: the most that is needed in addition to what was there before the first step, while the index is built and compacted. old index: deleted at the end of the step. free: the least of these nodes. staged: by deploy-indexes, which keeps the old indexes until the swap. at once: everything, without waiting.";
 }
 
 /// Phrases, separated by semicolons, before whole sentences.
