@@ -262,7 +262,7 @@ mod tests {
         let request = "POST /_node/couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%2F2024%2Bx.1795317569/_compact";
         let url = ["http://couch-b:5984", request.split_once(' ').unwrap().1].concat();
         let shard = StartLine {
-            id: "db:couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%252F2024%252Bx.1795317569".to_owned(),
+            id: "db:couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%2F2024%2Bx.1795317569".to_owned(),
             range: Some("a0000000-bfffffff".to_owned()),
             channel: "ratio_dbs".to_owned(),
             url: Some(url),
@@ -335,7 +335,8 @@ mod tests {
             assert!(text.contains("2 would start now; 152.8 MiB reclaimable."), "{text}");
             assert!(text.contains("\nWOULD START "), "{text}");
             assert!(!text.contains("STARTS NOW") && !text.contains("starts now"), "{text}");
-            let row = text.lines().find(|line| line.starts_with("orders/2024+x ")).unwrap();
+            let row = text.lines().find(|line| line.starts_with("orders/2024+x"));
+            let row = row.unwrap_or_else(|| panic!("{text}"));
             for part in ["sim-2.local", "a0-bf", "89.2 MiB", "76.4 MiB", "1h 7m"] {
                 assert!(row.contains(part), "{row}");
             }
