@@ -54,6 +54,8 @@ pub(super) struct JobState {
     busy_periods: BTreeMap<NodeIx, BusyPeriod>,
     /// What an earlier process stored about nodes that the tables do not have yet.
     unplaced_work: BTreeMap<String, NodeWork>,
+    /// The number of nodes in the tables when it was last looked for them.
+    placed_nodes: usize,
     /// What is stored about nodes.
     stored_work: BTreeMap<NodeIx, NodeWork>,
     enforcing_since: Option<Moment>,
@@ -99,6 +101,7 @@ impl JobState {
             last_start_by_node: BTreeMap::new(),
             busy_periods: BTreeMap::new(),
             unplaced_work: recovered.node_work,
+            placed_nodes: 0,
             stored_work: BTreeMap::new(),
             enforcing_since: None,
             last_update: None,
@@ -562,8 +565,12 @@ impl JobState {
         self.tracker.starts_accepted()
     }
 
+    /// All jobs. A node counts as polled, so that something may start on it, only once the constraints say when
+    /// compactions last ran on it.
     pub(super) fn jobs(&self) -> Jobs {
-        self.tracker.jobs()
+        let mut jobs = self.tracker.jobs();
+        jobs.polled_nodes.retain(|(node, _)| node.as_usize() < self.placed_nodes);
+        jobs
     }
 
     /// Updates the index, and forgets starts whose targets were measured since.
@@ -589,6 +596,7 @@ impl JobState {
             }
             false
         });
+        self.placed_nodes = tables.nodes().len();
         // Until it is known what an earlier process left running, no period ends.
         let unknown = !self.tracker.knows_own_jobs();
         let lasting = periods.values().filter(|it| unknown && it.ended_at.is_none());

@@ -2,7 +2,7 @@ use super::*;
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 const fn counts(deleted: u64, update_seq: u64, purge_seq: u64) -> CopyCounts {
-    CopyCounts { deleted, update_seq, purge_seq }
+    CopyCounts { deleted, update_seq, purge_seq, file: NonZeroU32::MIN }
 }
 
 fn day(number: u64) -> Moment {
@@ -36,6 +36,15 @@ fn few_changes_bring_back_few_documents() {
     ] {
         assert_eq!(then.still_deleted(&now), expected, "{then:?} {now:?}");
     }
+}
+
+#[test]
+fn another_file_tells_nothing_about_the_one_before() {
+    let then = counts(900, 1_900, 0);
+    let now = counts(1_800, 4_000, 0);
+    assert_eq!(then.still_deleted(&now), Some(300));
+    let other = CopyCounts { file: NonZeroU32::MAX, ..now };
+    assert_eq!(then.still_deleted(&other), None);
 }
 
 /// What happens to a document.
