@@ -9,8 +9,9 @@
 //! each a random document after the other, and deletes them at the end. CouchDB keeps 500 shards open by default,
 //! so the sweep, which opens all, could close hot ones. `RECLINER_BENCH_DATABASES` sets another number. Each reader
 //! rests for `RECLINER_BENCH_PAUSE_MS`, 10 by default, after each read: readers that never rest take all of a server
-//! with one scheduler, where whatever else is asked shows. Without the first variable the bench says so and does
-//! nothing.
+//! with one scheduler, where whatever else is asked shows. `RECLINER_BENCH_OTHER_NODES` has the URLs of the cluster's
+//! other nodes, separated by commas: the readers go to all nodes, and the sweep asks each. Without the first variable
+//! the bench says so and does nothing.
 
 mod couch;
 mod measured;
@@ -47,7 +48,8 @@ const LIMIT: f64 = 1.1;
 #[derive(Clone)]
 struct Server {
     http: reqwest::Client,
-    base: Arc<str>,
+    /// The URLs of the nodes, of which the first gets whatever is not a read.
+    nodes: Arc<[String]>,
     login: Arc<(String, String)>,
     databases: u64,
     pause: Duration,
@@ -55,8 +57,20 @@ struct Server {
 
 impl Server {
     async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Result<(), Failure> {
+        self.ask_node(0, method, path, body).await
+    }
+
+    async fn ask_node(
+        &self,
+        node: u64,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<(), Failure> {
         let method = reqwest::Method::from_bytes(method.as_bytes())?;
-        let mut request = self.http.request(method, format!("{}{path}", self.base));
+        let at = usize::try_from(node)? % self.nodes.len();
+        let base = self.nodes.get(at).ok_or("there is no node")?;
+        let mut request = self.http.request(method, format!("{base}{path}"));
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
@@ -92,13 +106,13 @@ impl Server {
     }
 
     /// Milliseconds of each read, one after the other, until `end`.
-    async fn read(self, mut seed: u64, end: Arc<AtomicBool>) -> Result<Vec<f64>, Failure> {
-        let mut took = vec![];
+    async fn read(self, reader: u64, end: Arc<AtomicBool>) -> Result<Vec<f64>, Failure> {
+        let (mut took, mut seed) = (vec![], reader);
         while !end.load(Ordering::Relaxed) {
             seed = mixed(seed);
             let (db, doc) = (seed % (self.databases / HOT).max(1), mixed(seed) % DOCS);
             let start = Instant::now();
-            self.ask("GET", &format!("{}/{doc}", Self::name(db)), None).await?;
+            self.ask_node(reader, "GET", &format!("{}/{doc}", Self::name(db)), None).await?;
             took.push(start.elapsed().as_secs_f64() * 1e3);
             time::sleep(self.pause).await;
         }
@@ -168,7 +182,7 @@ async fn main() -> Result<(), Failure> {
     let pause = Duration::from_millis(number("RECLINER_BENCH_PAUSE_MS", 10)?);
     let server = Server {
         http: reqwest::Client::new(),
-        base: couch.base.as_str().into(),
+        nodes: std::iter::once(&couch.base).chain(&couch.others).cloned().collect(),
         login: Arc::new((couch.user.clone(), couch.password.clone())),
         databases,
         pause,

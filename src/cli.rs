@@ -87,7 +87,7 @@ pub enum Exit {
     Failed,
     /// Part of the cluster could not be read, or part of the work was left.
     Incomplete,
-    /// The result meets the condition on which the command shall fail, such as `--fail-on` or `--fail-if-idle`.
+    /// The result meets the condition on which the command is to fail, such as `--fail-on` or `--fail-if-idle`.
     Found,
     /// Bad usage or configuration.
     Usage,

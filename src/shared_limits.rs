@@ -20,7 +20,7 @@ use crate::model::share::Share;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The kind of error with which a keeper says that whoever asks has no share.
+/// The kind of error with which a keeper refuses a recliner that has no share.
 pub(crate) const NOT_A_MEMBER: &str = "not_a_member";
 
 /// What a member uses.

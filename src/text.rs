@@ -64,9 +64,9 @@ pub(crate) fn three_digits_short(number: f64) -> String {
     }
 }
 
-/// A number with its noun: `1 event`, `2 events`.
+/// A number with its noun: `1 event`, `2,500 events`.
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
+    format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 
 #[cfg(test)]

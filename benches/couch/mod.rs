@@ -10,6 +10,8 @@ use std::{
 /// The CouchDB that the environment names, with everything that `scan` needs to reach it.
 pub(crate) struct Couch {
     pub(crate) base: String,
+    /// The URLs of the cluster's other nodes, from `RECLINER_BENCH_OTHER_NODES`.
+    pub(crate) others: Vec<String>,
     pub(crate) user: String,
     pub(crate) password: String,
     dir: tempfile::TempDir,
@@ -28,8 +30,11 @@ impl Couch {
         let url = reqwest::Url::parse(&url)?;
         let (host, port) =
             (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(5984));
+        let others = env::var("RECLINER_BENCH_OTHER_NODES").unwrap_or_default();
+        let others = others.split(',').map(str::trim).filter(|url| !url.is_empty());
         Ok(Some(Self {
             base: format!("http://{host}:{port}"),
+            others: others.map(str::to_owned).collect(),
             user: url.username().to_owned(),
             password: url.password().unwrap_or_default().to_owned(),
             dir: tempfile::tempdir()?,
@@ -45,10 +50,11 @@ impl Couch {
 
     /// A configuration for this CouchDB, with `couchdb` and `rest` added.
     pub(crate) fn config(&self, couchdb: &str, rest: &str) -> Result<PathBuf, Failure> {
-        let (base, user) = (&self.base, &self.user);
+        let (base, others, user) = (&self.base, &self.others, &self.user);
+        let nodes: Vec<&String> = std::iter::once(base).chain(others).collect();
         let secret = self.file("password", &self.password)?;
         let settings = format!(
-            "couchdb: {{urls: [{base:?}], username: {user:?}, password_file: {secret:?}{couchdb}}}\n{rest}"
+            "couchdb: {{urls: {nodes:?}, username: {user:?}, password_file: {secret:?}{couchdb}}}\n{rest}"
         );
         self.file("recliner.yml", &settings)
     }

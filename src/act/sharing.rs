@@ -86,6 +86,6 @@ fn encode(record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
 fn random_bytes<const N: usize>() -> Result<[u8; N], StoreError> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| StoreError("the system gives no random number".to_owned()))?;
+    filled.map_err(|_| StoreError("the operating system returned no random bytes".to_owned()))?;
     Ok(bytes)
 }

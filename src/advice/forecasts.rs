@@ -61,7 +61,7 @@ impl Forecaster {
     }
 
     /// Makes the forecasts again if they are old, keeps those of a new day, and compares those whose
-    /// moment has come; returns what to store.
+    /// time has come; returns what to store.
     pub(super) fn update(
         &mut self,
         plan: &Plan,
@@ -173,7 +173,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// The plan of a node that wrote 10 GiB of live bytes a day, with so much free.
+    /// The plan of a node that wrote 10 GiB of live bytes a day, with `available` bytes free.
     fn plan(available: u64) -> Plan {
         let shard = Shard::new("orders", "a", 0, 200 * GIB);
         let shard = shard.grown_from(5 * 86_400, 150 * GIB, 150 * GIB);

@@ -54,7 +54,7 @@ fn late(facts: &TombstoneFacts) -> Vec<&Peer> {
 fn check(facts: &TombstoneFacts) -> Remedy {
     let late: Vec<String> = late(facts).iter().take(5).map(|peer| peer.name.clone()).collect();
     let says = if late.is_empty() {
-        "First look again: nobody may have become late meanwhile.".to_owned()
+        "First check again that every reader has read all deletions:".to_owned()
     } else {
         format!(
             "First let these read the rest, or make sure that they never come back: {}. Then look again:",
@@ -138,11 +138,11 @@ fn purge(facts: &TombstoneFacts) -> Choice {
     let mut remedy = vec![
         check(facts),
         Remedy::get(
-            "All nodes must be there, or the purge comes to some copies later:",
+            "All nodes must be up; otherwise some copies get the purge later:",
             &["_membership"],
         ),
         Remedy::command(
-            "Purge 100 at a time, with a second between; it needs jq, and can be stopped and begun again:",
+            "Purge 100 at a time, with a pause of one second; this needs jq, and can be stopped and repeated:",
             script.join("\n"),
         ),
     ];

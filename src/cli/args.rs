@@ -59,12 +59,12 @@ pub(super) enum Command {
     /// It prints nodes, queues, the targets with most to reclaim, and files that do not match the
     /// shard map.
     Scan(ScanArgs),
-    /// Compact once what is worth it, and exit; for cron or a single node.
+    /// Compact once what is worth compacting; for cron or a single node.
     ///
     /// Without --yes it only prints what it would do, in which order, and what that frees. With --yes it does
     /// it, within the gates and limits of serve, has unused index files deleted, and prints the sizes before
-    /// and after. It stores nothing and changes no setting of CouchDB, which finishes what runs if it is
-    /// killed.
+    /// and after. It stores nothing and changes no setting of CouchDB. If it is killed, CouchDB finishes the
+    /// compactions that run.
     ///
     /// recliner tidy --couchdb.url http://127.0.0.1:5984 --data-dir /opt/couchdb/data --yes --until-free 20GiB
     Tidy(TidyArgs),
@@ -74,7 +74,7 @@ pub(super) enum Command {
     Databases(DatabasesArgs),
     /// Print what changed on the disks since yesterday, and why: the causes add up exactly.
     ///
-    /// A running recliner keeps the books, hour by hour for 14 days and day by day for 400: documents, waste, indexes,
+    /// A running recliner records this hour by hour for 14 days and day by day for 400: documents, waste, indexes,
     /// new and deleted files, what compactions freed, and what no file of CouchDB explains.
     Changes(ChangesArgs),
     /// Print a page about the last seven days, to mail or to attach.
@@ -213,7 +213,7 @@ pub(super) enum Command {
     Resume(ResumeArgs),
     /// Compact a database or one target now, within gates and limits.
     ///
-    /// A database is a run, before all others: recliner compact orders. If the recliner only advises,
+    /// Naming a database orders a run, which goes before all others: recliner compact orders. If the recliner only advises,
     /// the command prints the requests it would send, and fails.
     Compact(CompactArgs),
     /// Show how far runs are; pause, resume or cancel one.
@@ -876,7 +876,7 @@ pub(super) struct XrayArgs {
     /// Read only this share of each tree, such as 1%, and say how far the estimate may be off
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(super) sample: Option<f64>,
-    /// Read at most so much per second, or 0 for no limit
+    /// Maximum rate of reading, such as 50MiB/s; 0 for no limit
     #[arg(long, value_name = "RATE", value_parser = rate, default_value = "50MiB/s")]
     pub(super) max_read: u64,
     /// CouchDB's database_dir, to read all files of a database, with its indexes, and sum them
@@ -944,10 +944,10 @@ pub(super) struct CompactArgs {
     /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
     #[arg(required_unless_present_any = ["node", "all"])]
     pub(super) target: Option<String>,
-    /// Compact what is worth it on this node, except views
+    /// Compact everything worth compacting on this node, except views
     #[arg(long, value_name = "NODE", conflicts_with_all = ["target", "all", "force"])]
     pub(super) node: Option<String>,
-    /// Compact everything worth it
+    /// Compact everything that is worth compacting
     #[arg(long, conflicts_with_all = ["target", "force"])]
     pub(super) all: bool,
     /// Start it even if no channel takes it because of its sizes, or while it is paused after failures or a

@@ -156,6 +156,8 @@ impl Deployment<'_> {
                 }
                 Next::Stop(why) => return Err(CommandError::failed(why)),
                 Next::Ready => {
+                    self.memory.intent = None;
+                    self.remember()?;
                     self.print_swap()?;
                     return Ok(Exit::Done);
                 }
@@ -194,8 +196,12 @@ impl Deployment<'_> {
         if let Some(step) = next::present_step(plan, memory, &facts).filter(|_| !args.back_out) {
             if facts.live.contains_key(&step.staging()) {
                 facts.index = self.cluster.index(&step.staging(), memory).await;
-            } else if let Err(why) = self.cluster.read_room(&mut facts, step).await {
-                return wait_or_stop(why);
+            } else {
+                match self.cluster.read_room(&mut facts, step).await {
+                    Ok(None) => {}
+                    Ok(Some(why)) => return Err(why),
+                    Err(why) => return wait_or_stop(why),
+                }
             }
         }
         let next = next::next(plan, memory, &facts, wanted);

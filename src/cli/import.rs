@@ -57,7 +57,7 @@ async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
     imported.findings.iter().for_each(|finding| print_note(&printable(&finding.to_string())));
     if !has_rules {
         return Err(CommandError::failed(
-            "there are no rules by which a compaction daemon compacts: CouchDB 2 has them in [compactions], CouchDB 3 has none",
+            "found no rules of a compaction daemon: they are in the section [compactions] of CouchDB 2's ini files; name these with --ini",
         ));
     }
     print_next_step(Format::Table, AFTER_IMPORT);

@@ -1,4 +1,4 @@
-//! `recliner report`: what happened since a time and what is open, to send to somebody.
+//! `recliner report`: what happened since a time and what needs attention, as a report to send.
 
 use super::{
     CommandError, Exit,

@@ -51,7 +51,7 @@ const DOWNLOAD: Duration = Duration::from_secs(1_200);
 const HEAD: Duration = Duration::from_secs(10);
 const HEAD_WITH_EVENT: Duration = Duration::from_secs(35);
 
-/// A response that has begun brings so many bytes within this time, or ends: what drips is no recliner.
+/// A response must bring `PIECE_BYTES` within this time or end: a server that only drips is not a recliner.
 const PIECE_TIME: Duration = Duration::from_secs(15);
 const PIECE_BYTES: usize = 16 << 10;
 

@@ -1,4 +1,4 @@
-//! `recliner tidy`: compacts once what is worth it, and exits.
+//! `recliner tidy`: compacts once everything worth compacting, and exits.
 //!
 //! Adapts the settings to one pass over the cluster, and follows the pass of the service's own
 //! planner and enforcer to its end.

@@ -127,7 +127,7 @@ fn file_keys() -> Vec<Key<FileSettings>> {
     keys.extend(keys!(in FileSettings {
         /// The nodes whose databases this process reads: [_all], or their names.
         "nodes" => settings.nodes, NextSweep, nodes();
-        /// URLs of sidecars whose measurements of view files are used.
+        /// URLs of sidecars whose measurements of shard and view files are used.
         "peers" => settings.peers, NextSweep, list(url("a sidecar", "http://couch-a:10984"));
         /// Whether this process handles views and cleanups of the whole cluster; exactly one must.
         "cluster_targets" => settings.cluster_targets, NextSweep, boolean();

@@ -40,7 +40,7 @@ impl Attention {
         !matches!(self, Self::Unknown | Self::Nothing)
     }
 
-    /// What is said of a number of members.
+    /// The words after a number of members.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Silent => "silent",

@@ -154,8 +154,9 @@ fn members_of(tree: &Node, has_login: bool) -> Result<Members, String> {
             } else {
                 format!("{scheme}://{target}")
             };
-            let url =
-                url.parse::<Address>().map_err(|why| format!("a target is no address: {why}"))?;
+            let url = url
+                .parse::<Address>()
+                .map_err(|why| format!("a target is not a valid address: {why}"))?;
             members.insert(url, Listed { name: name.map(str::to_owned), has_login });
         }
     }
@@ -197,7 +198,7 @@ mod tests {
         for (broken, why) in [
             ("- targets: a\n", "has no list"),
             ("{}", "not a list"),
-            ("- targets: ['http://u:p@a']\n", "no address"),
+            ("- targets: ['http://u:p@a']\n", "not a valid address"),
             ("[", "one.yml"),
         ] {
             fs::write(path("one.yml"), broken).unwrap();

@@ -108,7 +108,7 @@ fn threshold(rule: &DaemonRule, kind: TargetKind, findings: &mut Findings) -> Op
     match percent.unwrap_or(0) {
         0 => {
             let message = format!(
-                "{key} is left out or 0, so the daemon compacts every {kind} every time, however small or full; the channel written takes those with any waste: set a {key}"
+                "{key} is left out or 0, so the daemon compacts every {kind} each time, even without waste; the channel takes those with any waste: set {key}"
             );
             findings.error(RULES, database, message);
             Some(Threshold { min_priority: 1.0, any_size: true })
@@ -117,7 +117,7 @@ fn threshold(rule: &DaemonRule, kind: TargetKind, findings: &mut Findings) -> Op
             let share = f64::from(percent) / 100.0;
             let min_priority = 1.0 / (1.0 - share);
             let message = format!(
-                "{key} {percent}% becomes min_priority {min_priority:.4}: more than that, where the daemon also took what was equal, and rounded up from {}.5%, a ratio of {:.4}",
+                "{key} {percent}% becomes min_priority {min_priority:.4}; the channel takes what is above it, but the daemon rounds, and compacts from {}.5% on, a ratio of {:.4}",
                 percent - 1,
                 1.0 / (1.0 - (share - 0.005))
             );
@@ -126,7 +126,7 @@ fn threshold(rule: &DaemonRule, kind: TargetKind, findings: &mut Findings) -> Op
         }
         100 => {
             let message = format!(
-                "{key} 100% would be an infinite min_priority, so no channel is written; rounded to whole per cents the daemon takes ratios from 200 on: set min_priority: 199.99 for that"
+                "{key} 100% would be an infinite min_priority, so no channel is written; the daemon rounds to whole per cents and compacts from a ratio of 200 on: for that, write a channel with min_priority: 199.99"
             );
             findings.error(RULES, database, message);
             None

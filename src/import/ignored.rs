@@ -60,7 +60,7 @@ pub(super) fn merge<'a>(
                 &entry.by,
                 None,
                 format!(
-                    "only some shards of {db}{suffix} are named: recliner leaves out those dbs, but where it compacts a view over the whole cluster, as over HTTP, the copies on these shards are compacted too"
+                    "only some shards of {db}{suffix} are named: recliner does not compact those shards, but it compacts all copies of a view at once over HTTP, also those on these shards"
                 ),
             );
         }
@@ -79,7 +79,7 @@ pub(super) fn merge<'a>(
                 &on(&with),
                 Some(name),
                 format!(
-                    "is not named on {}, but written for all nodes: the same where those hold no copy of it",
+                    "is not ignored on {}, but recliner will ignore it on all nodes; that makes no difference on nodes without a copy of it",
                     on(&without).join(", ")
                 ),
             );

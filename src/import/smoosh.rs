@@ -90,7 +90,7 @@ fn note_escapes(broken: &BrokenChannel, findings: &mut Findings) {
     let BrokenChannel { name, key, min_changes, not_reached, .. } = broken;
     if *min_changes > 0 && !not_reached.is_empty() {
         let message = format!(
-            "databases with fewer than {min_changes} changes escape the failure and reach {}, which no channel can say: correct the setting",
+            "databases with fewer than {min_changes} changes are passed on to {} in spite of the wrong value, which no channel of recliner can express: correct the setting",
             not_reached.join(", ")
         );
         findings.error(&format!("smoosh.{name}"), *key, message);
@@ -102,7 +102,7 @@ fn note_renamed(read: &SmooshChannel, unique: &str, findings: &mut Findings) {
     if !Channel::is_name(name) {
         let message = match name.as_str() {
             "" => format!("the {kind} channel without a name becomes {unique}"),
-            _ => format!("{name:?} is no name for a channel of recliner: becomes {unique}"),
+            _ => format!("{name:?} is not a valid channel name in recliner: it becomes {unique}"),
         };
         findings.note("smoosh", None, message);
         return;
@@ -113,7 +113,7 @@ fn note_renamed(read: &SmooshChannel, unique: &str, findings: &mut Findings) {
         ChannelKind::Cleanup => "cleanup_channels",
     };
     let message = format!(
-        "{name} is listed for more than one kind: smoosh gives both one queue and one concurrency, here the {kind} part becomes {unique} with its own: use two names in CouchDB"
+        "{name} is listed for more than one kind, which share one queue and one concurrency in smoosh; recliner's channel for the {kind} part is {unique}, with its own: use two names in CouchDB"
     );
     findings.error("smoosh", key, message);
 }

@@ -404,7 +404,7 @@ fn causes(world: &World, volume: Option<&str>) -> BTreeMap<Cause, i64> {
 }
 
 #[test]
-fn each_deed_has_its_cause() {
+fn each_action_is_attributed_to_its_cause() {
     let mib = |count: i64| count << 20;
     for (what, which, bytes, expected) in [
         (0, 0, 9 * MIB, vec![(Cause::Documents, mib(3)), (Cause::Waste, mib(6))]),

@@ -112,8 +112,8 @@ pub fn changes_of_file(kind: TargetKind, before: &Facts, after: &Facts) -> Vec<(
     changes
 }
 
-/// Live bytes written beside a compaction, which changes the live bytes of a file itself: in proportion to the
-/// uncompressed bytes, which it does not change.
+/// Live bytes that clients wrote while a compaction ran. The compaction changes the live bytes too, so these are derived
+/// from the uncompressed bytes, which it does not change.
 fn written(before: &Facts, after: &Facts) -> Option<i64> {
     let (old, new) = before.external_bytes.get().zip(after.external_bytes.get())?;
     let active = after.active_bytes.get()?;

@@ -90,7 +90,7 @@ impl GrowthHistory {
         self.spans.first().map_or(Duration::ZERO, |span| span.from.age(now))
     }
 
-    /// The complete days back from now, the latest first, at most so many.
+    /// At most `most` complete days back from now, the latest first.
     fn days(&self, now: Moment, most: usize) -> Vec<Day> {
         let seconds = DAY.as_secs();
         let count = usize::try_from(self.watched(now).as_secs() / seconds).unwrap_or(most);
@@ -148,7 +148,7 @@ impl FreedCourse {
         Self(std::iter::once(FreedPoint::default()).chain(rest).collect())
     }
 
-    /// Bytes that are freed until so much waste was written, or after this time if none is.
+    /// Bytes that are freed by the time `waste` was written, or after this time if none is.
     fn freed(&self, waste: f64, after: Duration) -> f64 {
         let Some(last) = self.0.last() else { return 0.0 };
         let (place, reached): (fn(&FreedPoint) -> f64, f64) = if last.waste > 0.0 {

@@ -250,7 +250,7 @@ impl RunProgress {
         self.running + self.starting + waiting
     }
 
-    /// Seconds that the rest takes, if every node always has a compaction to run and rests as
+    /// Seconds that the rest of the run takes, if every node always has a compaction to run and rests as
     /// `limits.duty` says; `None` before any rate was measured, or while all wait for something
     /// that neither time nor the end of a job brings.
     #[must_use]

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_cannot_be_read_is_said() {
+    fn unreadable_log_is_reported() {
         let mut follower = Follower::default();
         let step =
             follower.read(&[PathBuf::from("/none/such.log"), PathBuf::from("/none")], TODAY, 9);

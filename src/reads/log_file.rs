@@ -116,7 +116,7 @@ impl LogFile {
         Ok(is_whole.then(|| xxh3_64(line)))
     }
 
-    /// Continues behind so many bytes of text.
+    /// Skips the first `bytes` bytes of the text.
     pub(super) fn skip(&mut self, bytes: u64) -> io::Result<()> {
         match self {
             Self::Plain(file) => file.seek(SeekFrom::Start(bytes)).map(drop),

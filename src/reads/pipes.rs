@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pipe_without_a_request_is_said() {
+    async fn pipe_without_a_request_is_reported() {
         let mut log = Log::new();
         assert_eq!(log.look().len(), 1);
         drop(log.writer());

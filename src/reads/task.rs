@@ -239,7 +239,7 @@ impl ReadsTask {
                     self.peers.insert(address.to_string(), answer.into_sources());
                 }
                 Err(why) => {
-                    // What it said before is still true.
+                    // What it answered before still holds.
                     let says = format!("The logs that {address} reads are unknown: {why}.");
                     self.peer_problems.push(says);
                 }

@@ -39,7 +39,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Files of at most so many bytes together are read as a whole.
+/// Files of at most this size in sum are read as a whole.
 const WHOLE_BYTES: u64 = 256 << 20;
 /// Of larger ones, this share of each tree is read, and in all about this many bytes.
 const SAMPLED_SHARE: f64 = 0.01;
@@ -61,8 +61,8 @@ const BETWEEN_TARGETS: Duration = Duration::from_secs(15 * 60);
 /// A target is not looked into again for so long, whatever came of it.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(24 * 3600);
 
-/// Only files of at least so many bytes are looked into unasked, of which a compaction would free
-/// at least this share, as a divisor.
+/// Only files of at least this size are X-rayed without an order, if a compaction would free at least
+/// one part in `MIN_GAIN_DIVISOR` of them.
 const MIN_FILE_BYTES: u64 = 16 << 20;
 const MIN_GAIN_DIVISOR: u64 = 10;
 

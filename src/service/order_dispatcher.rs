@@ -214,7 +214,9 @@ async fn resume(
         SuspensionScope::Channel(name) => plan.channels.find(name).is_some(),
     };
     if lifted.is_empty() && !is_known {
-        return Err(Denied::Unknown(format!("{wanted} is not suspended, and unknown")));
+        return Err(Denied::Unknown(format!(
+            "{wanted} is neither suspended nor the name of a node or channel"
+        )));
     }
     for scope in &lifted {
         follower.resume(scope.clone(), Some(by.clone())).await.map_err(order_failed)?;

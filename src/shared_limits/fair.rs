@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_each_its_wish_or_an_equal_part() {
+    fn grants_each_request_in_full_or_an_equal_part() {
         for (total, wanted, turn, parts) in [
             (10, vec![(0, 20), (0, 20)], 0, vec![5, 5]),
             (10, vec![(0, 2), (0, 20)], 0, vec![2, 8]),
@@ -70,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn gives_all_that_is_wanted_and_there_and_takes_from_nobody_who_has_less(
+        fn grants_all_that_is_wanted_and_free_and_takes_nothing_from_smaller_shares(
             total in 0..40_u64,
             wanted in proptest::collection::vec((0..8_u64, 0..20_u64), 1..6),
             turn in 0..9_u64,

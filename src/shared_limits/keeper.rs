@@ -96,7 +96,7 @@ pub(crate) struct Counted {
 }
 
 impl Member {
-    /// The most that it may still act on or has in use. What it runs counts until it is heard again, because
+    /// The most that it may still act on or has in use. What it runs counts until it asks again, because
     /// compactions outlive the process that started them.
     fn held(&self, now: Instant) -> Share {
         let bytes_per_hour = if self.is_gone(now) { 0 } else { self.held.bytes_per_hour };
@@ -276,7 +276,7 @@ impl Keeper {
     }
 }
 
-/// Until when members may use what an earlier keeper granted: leases, and what they started by them within the hour.
+/// Until when members may use what an earlier keeper granted: its leases, and the hour in which starts under them count.
 fn unknown_until(lease: Duration, now: Instant) -> Instant {
     now + 2 * lease + MARGIN + BUDGET_PERIOD
 }

@@ -93,7 +93,7 @@ impl Granted {
         Allowance { share: self.allowed(now), until, most }
     }
 
-    /// The lease that lasts, and for how long still.
+    /// The current lease, and how long it still lasts.
     pub fn lease(&self, now: Now) -> Option<(Share, Duration)> {
         let Answer { asked_at, lease, lasts } = self.answer?;
         let left = lasts.checked_sub(now.since(asked_at))?;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_counts_from_the_question_by_the_clock_that_says_more() {
+    async fn age_of_a_lease_is_the_larger_one_of_two_clocks() {
         let (start, wall) = (Instant::now(), Moment::from_unix(1_000));
         let at = |elapsed: u64, wall: u64| Now {
             elapsed: start + Duration::from_secs(elapsed),

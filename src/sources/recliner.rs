@@ -128,7 +128,7 @@ impl ReclinerClient {
         Self { http: self.http.clone(), login: None }
     }
 
-    /// What a server answers to a GET of a list, without the login; at most so many bytes.
+    /// What a server answers to a GET of a list, without the login; at most `max_bytes`.
     ///
     /// # Errors
     /// If there is no successful answer.
@@ -150,7 +150,7 @@ impl ReclinerClient {
         self.http.post(route(at, path))
     }
 
-    /// The answer to a request, with the login; at most so many bytes.
+    /// The answer to a request, with the login, up to a limit of bytes.
     ///
     /// # Errors
     /// Why there is none.

@@ -55,7 +55,7 @@ impl PartialSum {
         }
     }
 
-    /// An equal share of the sum, rounded, for one of so many.
+    /// The sum divided by `count`, rounded.
     pub(super) fn share_among(self, count: usize) -> Self {
         let count = count.max(1) as u128;
         Self { total: (self.total + count / 2) / count, ..self }

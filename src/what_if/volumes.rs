@@ -75,8 +75,8 @@ impl SimulatedRules {
     }
 }
 
-/// The forecast of one volume of a plan, if compactions free so much. None if its free space is not
-/// known, or not which files are on it, because a node has several volumes.
+/// The forecast of one volume of a plan, given what compactions free. `None` if its free space is unknown,
+/// or if a node has several volumes, so that it is unknown which files are on it.
 pub fn volume_forecast(
     plan: &Plan,
     volume: &Volume,

@@ -148,7 +148,7 @@ fn min_file_size(node: &NodeConfig, findings: &mut Findings) -> u64 {
     let key = "min_file_size";
     let Some(text) = node.value(DAEMON, key) else { return MIN_FILE_SIZE };
     let Some(bytes) = integer(text) else {
-        let message = "is no integer, on which the daemon crashes at every file: its default of 131072 is assumed";
+        let message = "is not an integer, so the daemon crashes at every file: its default of 131072 is assumed";
         findings.error(DAEMON, key, message);
         return MIN_FILE_SIZE;
     };

@@ -60,7 +60,7 @@ impl fmt::Display for IniProblem {
         match &self.kind {
             IniProblemKind::NotASection => write!(
                 out,
-                "starts with [ but is no section: write [name] with nothing after it; the lines below still belong to [{}]",
+                "starts with [ but is not a section: write [name] with nothing after it; the lines below still belong to [{}]",
                 self.section
             ),
             IniProblemKind::ByteOrderMark => out.write_str(
@@ -69,7 +69,7 @@ impl fmt::Display for IniProblem {
             IniProblemKind::NoSection => {
                 out.write_str("is before the first [section] and is ignored")
             }
-            IniProblemKind::NotASetting => out.write_str("is no setting: write key = value"),
+            IniProblemKind::NotASetting => out.write_str("is not a setting: write key = value"),
             IniProblemKind::SetTwice(key) => write!(out, "sets {key} a second time in this file"),
             IniProblemKind::EmptyValue(key) => write!(
                 out,

@@ -53,7 +53,7 @@ pub(crate) fn unread(
             && (rest.is_empty() || rest.starts_with('.'))
         {
             let message = format!(
-                "does nothing: CouchDB tells capitals from small letters: write [{SMOOSH}{rest}]"
+                "does nothing: names of sections are case-sensitive: write [{SMOOSH}{rest}]"
             );
             findings.warn(section, None, message);
         }
@@ -71,7 +71,7 @@ pub(crate) fn unread(
             let why = if reads(key.trim(), &kinds) {
                 "does nothing: CouchDB keeps the spaces around the key as part of the key"
             } else if key == "min_changes" {
-                "does nothing: smoosh counts the changes of databases alone"
+                "does nothing: smoosh counts changes only of databases"
             } else {
                 unread_key(key, true)
             };
@@ -123,7 +123,7 @@ fn server_key(key: &str, value: &str, rules: Rules, findings: &mut Findings) {
         "cleanup_channels" | "state_dir" | "persist" | "compaction_log_level" if new => return,
         "wait_secs" if integer(value).is_none_or(|seconds| seconds < 0) => (
             Severity::Error,
-            "is no number of seconds: smoosh's channels crash as they start, and nothing is compacted",
+            "is not a number of seconds: smoosh's channels crash as they start, and nothing is compacted",
         ),
         "wait_secs" => return,
         "schema_channels" if !new => (Severity::Note, "does nothing in CouchDB"),

@@ -182,7 +182,7 @@ impl Reader {
         match number::number(&text) {
             Some(number::Number::Integer(value)) => Ok(Term::Integer(value)),
             Some(number::Number::Float(value)) => Ok(Term::Float(value)),
-            Some(number::Number::Infinity) | None => self.fail("this is no number"),
+            Some(number::Number::Infinity) | None => self.fail("this is not a number"),
         }
     }
 }
@@ -230,7 +230,7 @@ mod tests {
             ("\u{a0}[a]", "letter 1: no term starts like this"),
             ("\"a", "letter 3: a quote is not closed"),
             ("Variable", "letter 1: no term starts like this"),
-            ("1e9", "letter 4: this is no number"),
+            ("1e9", "letter 4: this is not a number"),
             ("<<1>>", "letter 1: no term starts like this"),
         ] {
             assert_eq!(parse(text).unwrap_err().to_string(), error, "{text}");

@@ -61,7 +61,7 @@ impl Paging {
         for key in first.into_iter().chain(last) {
             // CouchDB sorts names and ids by their bytes (`raw` collation).
             if let Some(after) = after.filter(|after| key.as_bytes() <= after.as_bytes()) {
-                return Err(format!("its pages do not go on: {key:?} comes after {after:?}"));
+                return Err(format!("its pages are out of order: {key:?} comes after {after:?}"));
             }
         }
         at.announced = at.announced.or_else(|| page.total.filter(|_| from.is_none()));
@@ -122,7 +122,7 @@ mod tests {
         }
         for keys in [&["a", "b", "d"][..], &["b"], &["d", "a"], &["c", "a"], &["c", "d", "b"]] {
             let why = behind("c", keys, true).unwrap_err();
-            assert!(why.starts_with("its pages do not go on: "), "{why}");
+            assert!(why.starts_with("its pages are out of order: "), "{why}");
         }
     }
 

@@ -173,7 +173,7 @@ impl<S: KeeperStore> KeeperTask<S> {
         match postcard::from_bytes::<StoredKeeper>(&bytes) {
             Ok(stored) => Ok(State { keeper: Keeper::restored(stored.clone(), now), stored }),
             Err(why) => {
-                tracing::warn!(%why, "what was granted of shared limits cannot be read; until every member was heard, or for an hour, each is granted only what is set aside for it");
+                tracing::warn!(%why, "the stored leases of shared limits cannot be read: until every member has asked, or for an hour, each gets only its own share");
                 fresh()
             }
         }

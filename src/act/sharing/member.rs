@@ -33,7 +33,7 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(5);
 /// How often the journal is read before it can be; it is claimed for a cluster soon after the start.
 const BETWEEN_READS: Duration = Duration::from_secs(1);
 
-/// A member asks so many times while a lease lasts.
+/// How many times a member asks during one lease.
 const ASKS_IN_A_LEASE: u32 = 4;
 
 /// The route of the keeper.

@@ -97,10 +97,10 @@ impl BuildRefusal {
             }
             Self::Running => "an indexer works on it, whatever started it.",
             Self::Phantom => {
-                "it lags behind no document: `_security`, revision limits and purges also change sequences, and nothing builds for that until the next write or query."
+                "it misses no document: `_security`, revision limits and purges also change sequences, and CouchDB catches up only at the next write or query."
             }
             Self::NotOffered => {
-                "a node reports that it has no nouveau, or no clouseau, or no node could be asked; no request about it is sent."
+                "a node reports that it lacks the search engine, or no node could be asked; recliner sends no request about it."
             }
             Self::CoolDown => {
                 "its last build had no effect; it is paused for `warmer.delay`, then twice as long each time, an hour at most."

@@ -306,9 +306,10 @@ impl IndexSize {
             SizeBasis::Sample => {
                 let SampleSums { docs, emitting, rows, error } = self.sample.unwrap_or_default();
                 format!(
-                    "The map functions emit {} for {} of {docs} sampled documents, which makes {cost}; the sample's error is {:.0} %.",
+                    "The map functions emit {} for {} of {} sampled documents, which makes {cost}; the sample's error is {:.0} %.",
                     counted(rows, "row", "rows"),
                     grouped(emitting),
+                    grouped(docs),
                     100.0 * error
                 )
             }

@@ -7,7 +7,9 @@ use super::{
     DesignDocument, NodeNeed, Preflight, PreflightInputs, PresentDesign, Spread, node_space::judge,
     preflight,
 };
-use crate::{plan::Plan, sources::doc_sample::DocSample, table::DbIx};
+use crate::{
+    model::settings::work::EnforceViews, plan::Plan, sources::doc_sample::DocSample, table::DbIx,
+};
 use couchdb_names::Signature;
 use std::{collections::BTreeMap, sync::Arc};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -119,6 +121,24 @@ pub struct Rehearsal {
     /// On each node: the peak if everything is built and compacted at the same time, and nothing is
     /// cleaned up before the end.
     pub together: Vec<NodeNeed>,
+    /// On each node: the peak of `deploy-indexes`, which builds in this order and keeps the present
+    /// indexes until the swap.
+    pub staged: Vec<NodeNeed>,
+    /// Whether the settings let recliner compact the indexes that it has built.
+    pub compacts: bool,
+}
+
+/// How indexes are built one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    /// Whether each is compacted before the next.
+    pub(super) compacts: bool,
+    /// Whether the files of the index that it replaces are deleted before the next.
+    pub(super) cleans_up: bool,
+}
+
+impl Way {
+    pub(super) const BY_HAND: Self = Self { compacts: true, cleans_up: true };
 }
 
 impl Rehearsal {
@@ -162,8 +182,15 @@ pub fn rehearse(
     };
     let built: Vec<&Preflight> =
         documents.iter().map(|it| &it.cost).filter(|cost| cost.kind.builds()).collect();
-    let (steps, together) = (best_steps(&built), together(&built));
-    Rehearsal { db: name, instance, left, unread, steps, together, documents }
+    let (ordered, together) = (best_order(&built), together(&built));
+    let compacts = match plan.rules.views {
+        EnforceViews::All => true,
+        EnforceViews::Q1 => plan.snapshot.shard_map(db).ranges <= 1,
+        EnforceViews::None => false,
+    };
+    let staged = staged(&ordered, &together, Way { compacts, cleans_up: false });
+    let steps = steps(&ordered, Way::BY_HAND);
+    Rehearsal { db: name, instance, left, unread, steps, together, staged, compacts, documents }
 }
 
 fn change(cost: &Preflight, designs: &[DesignDocument]) -> Change {
@@ -239,18 +266,34 @@ fn together(built: &[&Preflight]) -> Vec<NodeNeed> {
     nodes
 }
 
-/// The builds one after the other, each compacted and cleaned up before the next.
-pub(super) fn steps(built: &[&Preflight]) -> Vec<RehearsalStep> {
+/// On each node, the highest peak of all steps.
+fn staged(ordered: &[&Preflight], together: &[NodeNeed], way: Way) -> Vec<NodeNeed> {
+    let steps = steps(ordered, way);
+    let mut nodes = together.to_vec();
+    for need in &mut nodes {
+        let here = steps.iter().flat_map(|step| &step.nodes).filter(|it| it.node == need.node);
+        let peaks: Option<Vec<Spread>> = here.map(|it| it.peak).collect();
+        need.peak = peaks.and_then(|peaks| peaks.into_iter().reduce(Spread::max));
+    }
+    judge(&mut nodes);
+    nodes
+}
+
+/// The builds one after the other.
+pub(super) fn steps(built: &[&Preflight], way: Way) -> Vec<RehearsalStep> {
     // What is on each node beside what was there before; unknown once a size is.
     let mut more: BTreeMap<String, Option<Spread>> = BTreeMap::new();
     let step = |cost: &&Preflight| {
         let mut nodes = cost.nodes.clone();
         for node in &mut nodes {
             let before = more.entry(node.node.clone()).or_insert(Some(Spread::ZERO));
-            let peak = before.zip(node.peak).map(|(before, peak)| before.plus(peak));
-            let after = before.zip(node.live).map(|(before, live)| before.plus(live));
+            let (most, stays) =
+                if way.compacts { (node.peak, node.live) } else { (node.built, node.built) };
+            let gone = node.old_bytes.filter(|_| way.cleans_up).unwrap_or(0);
+            let peak = before.zip(most).map(|(before, most)| before.plus(most));
+            let after = before.zip(stays).map(|(before, stays)| before.plus(stays));
             node.peak = peak.map(|peak| peak.max(Spread::ZERO));
-            *before = after.map(|after| after.less(node.old_bytes.unwrap_or(0) as f64));
+            *before = after.map(|after| after.less(gone as f64));
         }
         judge(&mut nodes);
         RehearsalStep { design: cost.design.clone(), seconds: cost.seconds, nodes }
@@ -258,15 +301,16 @@ pub(super) fn steps(built: &[&Preflight]) -> Vec<RehearsalStep> {
     built.iter().map(step).collect()
 }
 
-/// The steps in the order that needs least space at its worst.
+/// The order that needs least space at its worst.
 ///
 /// On one volume the best order is known: first what leaves less than there was, that with the
 /// smallest peak first; then what leaves more, that first whose peak exceeds what it leaves by most.
 /// Volumes may want different orders, so that of each is tried on all.
-fn best_steps(built: &[&Preflight]) -> Vec<RehearsalStep> {
+fn best_order<'a>(built: &[&'a Preflight]) -> Vec<&'a Preflight> {
     let mut places: Vec<Option<&str>> = vec![None];
     places.extend(built.iter().take(1).flat_map(|it| &it.nodes).map(|node| Some(&*node.node)));
-    let orders = places.iter().map(|place| steps(&ordered(built, *place)));
+    let orders = places.iter().map(|place| ordered(built, *place));
+    let worst = |order: &Vec<&Preflight>| worst(&steps(order, Way::BY_HAND));
     // At equal peaks, the order for the sum of all nodes.
     let best = orders.min_by(|one, other| worst(one).total_cmp(&worst(other)));
     best.unwrap_or_default()

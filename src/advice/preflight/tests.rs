@@ -3,7 +3,10 @@
 use super::*;
 use crate::{
     advice::test_cluster::{Index, NOW, Shard, TestCluster},
-    model::{records::BuildSpeed, settings::limits::Headroom},
+    model::{
+        records::BuildSpeed,
+        settings::{limits::Headroom, work::EnforceViews},
+    },
 };
 use proptest::prelude::*;
 use std::{collections::BTreeSet, sync::Arc};
@@ -406,7 +409,7 @@ fn named(name: &str, map: &str) -> DesignDocument {
 
 /// The cluster with the indexes of these documents, of so many MiB in each copy, on a volume with
 /// `free` GiB for each node.
-fn deployed(live: &[(&DesignDocument, u64)], free: u64) -> Arc<Plan> {
+fn deployed_cluster(live: &[(&DesignDocument, u64)], free: u64) -> TestCluster {
     let mut cluster = cluster();
     cluster.set_free_space(&[("a", Some(free * GIB)), ("b", Some(free * GIB))]);
     let ids: Vec<&'static str> =
@@ -414,7 +417,11 @@ fn deployed(live: &[(&DesignDocument, u64)], free: u64) -> Arc<Plan> {
     for ((design, mib), id) in live.iter().zip(ids) {
         cluster.add_index_of(&index(id, 0, *mib, 1), design.signature);
     }
-    cluster.inputs().plan
+    cluster
+}
+
+fn deployed(live: &[(&DesignDocument, u64)], free: u64) -> Arc<Plan> {
+    deployed_cluster(live, free).inputs().plan
 }
 
 fn rehearsed(plan: &Plan, designs: &[DesignDocument], live: &[&DesignDocument]) -> Rehearsal {
@@ -446,6 +453,25 @@ fn deployment_of_one_document_costs_what_the_document_costs() {
     assert_eq!(found.steps[0].nodes, alone.nodes);
     assert_eq!(found.together, alone.nodes);
     assert_eq!(found.steps[0].seconds, alone.seconds);
+}
+
+#[test]
+fn staged_deployment_keeps_old_indexes_and_what_settings_leave_uncompacted() {
+    let [old, new] =
+        ["old", "new"].map(|age| ["a", "b"].map(|it| named(it, &format!("{age}_{it}"))));
+    let highest = |nodes: &[NodeNeed]| nodes[0].peak.unwrap().high;
+    for (views, compacts) in [(EnforceViews::Q1, false), (EnforceViews::All, true)] {
+        let mut cluster = deployed_cluster(&[(&old[0], 100), (&old[1], 100)], 3_000);
+        cluster.rules.views = views;
+        let found = rehearsed(&cluster.inputs().plan, &new, &[&old[0], &old[1]]);
+        assert_eq!(found.compacts, compacts);
+        let one = &found.documents[0].cost.nodes[0];
+        let (live, built) = (one.live.unwrap().high, one.built.unwrap().high);
+        let expected = if compacts { live + built + live } else { built + built };
+        assert!((highest(&found.staged) - expected).abs() < 1.0, "{views:?}: {found:?}");
+        assert!(highest(&found.staged) <= highest(&found.together));
+        assert!(highest(&found.steps[1].nodes) < highest(&found.staged) || !compacts);
+    }
 }
 
 #[test]
@@ -528,7 +554,7 @@ proptest! {
         let costs: Vec<&Preflight> = found.documents.iter().map(|it| &it.cost).collect();
         for order in orders(costs.len()) {
             let other: Vec<&Preflight> = order.iter().map(|at| costs[*at]).collect();
-            let steps = rehearsal::steps(&other);
+            let steps = rehearsal::steps(&other, rehearsal::Way::BY_HAND);
             let other = worst(&Rehearsal { steps, ..found.clone() });
             prop_assert!(worst(&found) <= other + 1.0, "{} {other}", worst(&found));
         }

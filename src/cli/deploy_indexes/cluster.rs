@@ -2,13 +2,13 @@
 
 use super::{
     next::{Facts, IndexState, Live, Next},
-    plan::{DeploymentPlan, Memory, PlannedStep},
+    plan::{DeploymentPlan, Memory, PlannedStep, index_of},
 };
 use crate::{
     cli::{CommandError, orders, service_client::ServiceClient},
     model::records::JobResult,
     serve::report::{
-        Outcomes, Planned, Rehearsal, RehearsalQuestion, Status,
+        OutcomeLine, Outcomes, Planned, Rehearsal, RehearsalQuestion, Status,
         orders::{CompactOrder, OrderRequest, RescanOrder},
     },
     sources::{couchdb::describe, present_design::read_designs},
@@ -20,6 +20,7 @@ use futures::future::join_all;
 use serde_json::value::RawValue;
 use std::{collections::BTreeSet, time::Duration};
 use tokio::time::Instant;
+use wall_clock::Moment;
 
 /// How long after the request for a build every copy that has something to read shows an indexer.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -102,21 +103,32 @@ impl Cluster {
         self.closed_gate(&status).await
     }
 
-    /// What is free today, less what running compactions may still write, and how many documents there are.
+    /// What is free today, less what running compactions may still write, and how many documents there are;
+    /// or why the service cannot say it yet.
     pub(super) async fn read_room(
         &self,
         facts: &mut Facts,
         step: &PlannedStep,
-    ) -> Result<(), CommandError> {
+    ) -> Result<Option<String>, CommandError> {
         let body = self.plan.document(&step.design).map(|it| it.body.clone());
+        let index = body.as_ref().and_then(|it| index_of(it.get()));
+        facts.is_shared = facts.live.values().any(|live| index_of(&live.text) == index);
         let designs: Vec<Box<RawValue>> = body.into_iter().collect();
         let question = RehearsalQuestion { db: self.plan.db.clone(), designs };
         let today: Rehearsal = self.service.post("/api/v1/rehearsal", &question).await?;
+        facts.stays_uncompacted = today.staged_compacted == Some(false);
         if let Some(document) = today.documents.into_iter().next() {
+            if !facts.is_shared && !document.cost.builds() {
+                self.rescan().await?;
+                let design = &step.design;
+                return Ok(Some(format!(
+                    "the service still has the index of {design} that is gone"
+                )));
+            }
             facts.room = document.cost.nodes;
             facts.docs = document.cost.docs.or(facts.docs);
         }
-        Ok(())
+        Ok(None)
     }
 
     async fn closed_gate(&self, status: &Status) -> Result<Option<String>, CommandError> {
@@ -157,6 +169,7 @@ impl Cluster {
             Ok(mut index) => {
                 let since = self.requested.as_ref().filter(|(of, _)| of == id);
                 index.is_settled = since.is_some_and(|(_, at)| at.elapsed() >= SETTLE);
+                index.is_to_ask_again = since.is_none_or(|(_, at)| at.elapsed() >= REQUEST_AGAIN);
                 let is_young =
                     |(of, at): &(String, Instant)| of == id && at.elapsed() < ORDER_AGAIN;
                 index.is_ordered = self.ordered.as_ref().is_some_and(is_young);
@@ -245,8 +258,7 @@ impl Cluster {
         let query = [("target", &*target), ("since", ordered), ("limit", "50")];
         let ended: Result<Outcomes, _> = self.service.get("/api/v1/history", &query).await;
         let ended = ended.map_err(|why| why.why)?.outcomes;
-        let newest = ended.into_iter().next();
-        Ok(newest.map(|it| match JobResult::from_label(&it.result) {
+        Ok(of_order(ended, ordered).map(|it| match JobResult::from_label(&it.result) {
             Some(JobResult::Failed | JobResult::Lost) | None => {
                 Err(it.why.unwrap_or_else(|| it.result.into_owned()))
             }
@@ -303,11 +315,49 @@ impl Cluster {
     }
 }
 
+/// The newest compaction that started after this order. One that the service began by itself, perhaps
+/// before all copies were built, may end after it.
+fn of_order(ended: Vec<OutcomeLine>, ordered: &str) -> Option<OutcomeLine> {
+    let ordered = Moment::parse(ordered)?;
+    ended
+        .into_iter()
+        .find(|it| Moment::parse(&it.started_at).is_some_and(|started| started >= ordered))
+}
+
 fn sent(outcome: WriteOutcome) -> Result<(), String> {
     match outcome {
         WriteOutcome::Accepted => Ok(()),
         WriteOutcome::Refused(why) | WriteOutcome::NotSent(why) | WriteOutcome::Unknown(why) => {
             Err(describe(&why))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_compaction_that_ends_after_the_order_is_not_the_ordered_one() {
+        let line = |seq: u64, started: u64| {
+            serde_json::from_value(serde_json::json!({
+                "seq": seq, "target": "view:_cluster/a.1/x", "kind": "view", "node": "_cluster",
+                "owner": "recliner", "started_at": Moment::from_unix(started).rfc3339(),
+                "ended_at": Moment::from_unix(300).rfc3339(), "result": "freed",
+            }))
+        };
+        let ended = |starts: &[u64]| -> Vec<OutcomeLine> {
+            let lines = (1..).zip(starts).map(|(seq, started)| line(seq, *started));
+            let mut lines: Vec<OutcomeLine> = lines.collect::<Result<_, _>>().unwrap();
+            lines.reverse();
+            lines
+        };
+        let found = |starts: &[u64]| {
+            let ordered = Moment::from_unix(200).rfc3339();
+            of_order(ended(starts), &ordered).map(|it| it.seq)
+        };
+        assert_eq!(found(&[180]), None);
+        assert_eq!(found(&[180, 200]), Some(2));
+        assert_eq!(found(&[180, 250, 260]), Some(3));
     }
 }

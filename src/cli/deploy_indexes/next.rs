@@ -10,7 +10,7 @@ use super::plan::{
 use crate::{
     model::rounding::to_bytes,
     serve::report::{PreflightNode, SpreadLine},
-    text::size::format_size_short,
+    text::{counted, size::format_size_short},
 };
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -43,6 +43,9 @@ pub(super) struct IndexState {
     pub(super) indexers: usize,
     /// Whether a build was requested, and time enough passed for each copy to show an indexer.
     pub(super) is_settled: bool,
+    /// Whether the request is so old that it is sent again if nothing runs: an indexer may have failed,
+    /// such as on a full disk.
+    pub(super) is_to_ask_again: bool,
     pub(super) is_compacting: bool,
     /// Whether this command ordered its compaction, and the order is young enough to be carried out.
     pub(super) is_ordered: bool,
@@ -77,6 +80,10 @@ pub(super) struct Facts {
     pub(super) index: IndexState,
     /// The free space of the database's nodes, and its documents.
     pub(super) room: Vec<PreflightNode>,
+    /// Whether another live document has the index already.
+    pub(super) is_shared: bool,
+    /// Whether the service's settings forbid the compaction of new indexes.
+    pub(super) stays_uncompacted: bool,
     pub(super) docs: Option<u64>,
 }
 
@@ -288,11 +295,12 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
     if !index.is_built() {
         let left = index.pending.max(index.indexing);
         return match index.indexers {
-            0 if !index.is_settled || left == 0 => Next::Build { id },
-            0 => Next::Wait(format!("{id}: {left} changes are missing and no indexer runs")),
-            indexers => {
-                Next::Wait(format!("{id}: {indexers} indexers have {left} changes to read"))
-            }
+            0 if !index.is_settled || left == 0 || index.is_to_ask_again => Next::Build { id },
+            0 => Next::Wait(format!(
+                "{id}: no indexer runs, and {} to read",
+                counted(left, "change is left", "changes are left")
+            )),
+            _ => Next::Wait(format!("{id}: {} left to read", counted(left, "change", "changes"))),
         };
     }
     if index.is_compacting {
@@ -313,6 +321,9 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
 
 /// Why a step is not begun; none if its need, for the documents of today, is below what is free.
 fn lacks_room(step: &PlannedStep, facts: &Facts, wanted: Wanted) -> Option<String> {
+    if facts.is_shared {
+        return None;
+    }
     let grown = match (step.docs, facts.docs) {
         (Some(then), Some(now)) if then > 0 => now as f64 / then as f64,
         _ => 1.0,
@@ -323,7 +334,7 @@ fn lacks_room(step: &PlannedStep, facts: &Facts, wanted: Wanted) -> Option<Strin
     for need in &step.nodes {
         let today = facts.room.iter().find(|it| it.node == need.node);
         let known = today.and_then(|it| Some((it.volume.as_deref()?, it.free_bytes?)));
-        let Some(((volume, free), SpreadLine { low, high, .. })) = known.zip(need.peak_bytes)
+        let Some(((volume, free), SpreadLine { low, high, .. })) = known.zip(peak(need, facts))
         else {
             if wanted.may_not_fit {
                 continue;
@@ -355,6 +366,20 @@ fn lacks_room(step: &PlannedStep, facts: &Facts, wanted: Wanted) -> Option<Strin
         size(missing),
         if verb == "may not fit" { ", or repeat with --may-not-fit" } else { "" },
     ))
+}
+
+/// The most that a step writes on a node: without a compaction, the index as it is built.
+fn peak(need: &PreflightNode, facts: &Facts) -> Option<SpreadLine> {
+    let peak = need.peak_bytes?;
+    if !facts.stays_uncompacted {
+        return Some(peak);
+    }
+    let live = need.live_bytes?;
+    Some(SpreadLine {
+        low: peak.low.saturating_sub(live.low),
+        likely: peak.likely.saturating_sub(live.likely),
+        high: peak.high.saturating_sub(live.high),
+    })
 }
 
 /// What a step needs on one volume.

@@ -139,7 +139,7 @@ impl DeploymentPlan {
         }
         for step in &self.steps {
             if !ids.contains(&*step.design) {
-                return Err(format!("{} is a step and no document of the plan", step.design));
+                return Err(format!("{} is a step, but not a document of the plan", step.design));
             }
             let document = self.document(&step.design).map(|it| index_of(it.body.get()));
             if document.flatten() != self.staging(step).and_then(|it| index_of(&it)) {

@@ -49,7 +49,7 @@ impl FromStr for Selector {
         }
         if !is_positive {
             return wrong(
-                "no matcher says which targets are recliner's: at least one needs = or =~ and a value",
+                "the selector does not say which targets are recliner's: give at least one matcher with = or =~ and a value",
             );
         }
         Ok(Self(matchers.join(", ")))
@@ -80,7 +80,7 @@ fn matcher(text: &str) -> Result<(Matcher, &str), SelectorError> {
     let operators = ["=~", "!~", "!=", "="];
     let matched = operators.iter().find_map(|it| rest.strip_prefix(it).map(|rest| (*it, rest)));
     let Some((operator, rest)) = matched else {
-        return wrong(format!("after {label} comes none of =, !=, =~ and !~"));
+        return wrong(format!("expected =, !=, =~ or !~ after {label}"));
     };
     let rest = rest.trim_start();
     let Some(quoted) = rest.strip_prefix('"') else {
@@ -97,7 +97,7 @@ fn matcher(text: &str) -> Result<(Matcher, &str), SelectorError> {
     };
     if let Some(letter) = unknown_escape(value) {
         return wrong(format!(
-            "\\{letter} in the value of {label} means nothing in PromQL, where a backslash is written twice"
+            "PromQL has no escape \\{letter}, as in the value of {label}; write a backslash twice"
         ));
     }
     let matcher = Matcher {
@@ -143,20 +143,20 @@ mod tests {
     #[test]
     fn invalid_selectors_are_refused_with_a_reason() {
         for (text, reason) in [
-            ("", "no matcher says"),
-            ("recliner", "after recliner comes none"),
+            ("", "does not say which targets"),
+            ("recliner", "or !~ after recliner"),
             ("job=recliner", "not in double quotes"),
             ("job='recliner'", "not in double quotes"),
             ("job=\"recliner", "no closing quote"),
             ("job=\"recliner\\\"", "no closing quote"),
             ("job=\"a\" ns=\"b\"", "a comma is missing"),
-            ("job=~\"a\\.b\"", "\\. in the value of job"),
-            ("job!=\"recliner\"", "no matcher says"),
-            ("job=\"\"", "no matcher says"),
+            ("job=~\"a\\.b\"", "escape \\."),
+            ("job!=\"recliner\"", "does not say which targets"),
+            ("job=\"\"", "does not say which targets"),
             ("=\"x\"", "name of a label"),
             ("7up=\"x\"", "name of a label"),
-            ("jöb=\"x\"", "comes none of"),
-            ("up{job=\"x\"}", "comes none of"),
+            ("jöb=\"x\"", "expected =, !="),
+            ("up{job=\"x\"}", "expected =, !="),
             ("__name__=\"up\"", "metric's name"),
             ("job=\"a\nb\"", "line break"),
             ("job=\"{{ $labels.job }}\"", "template"),

@@ -9,7 +9,7 @@ use crate::serve::report::{Forecasts, FreeLine, RecordLine, VolumeForecastLine};
 /// The forecasts as text.
 pub(in crate::cli) fn forecasts(answer: &Forecasts, width: u16) -> String {
     if answer.volumes.is_empty() {
-        return "No volume of known free space is known.\n".to_owned();
+        return "There is no forecast, because no volume's free space is known: set headroom.volumes or files.data_dir.\n".to_owned();
     }
     let mut text: String =
         answer.says.iter().map(|says| paragraph(&printable(says), width)).collect();

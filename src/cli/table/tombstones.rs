@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_numbers_are_said() {
+    fn unknown_numbers_are_reported() {
         let mut facts = TombstoneFacts::example("orders", AutoPurge::Unknown);
         facts.copies.iter_mut().for_each(|copy| copy.info = None);
         let answer = TombstonesAnswer::of(&facts, None, &[]);

@@ -23,7 +23,7 @@ pub(in crate::cli) struct TidyAnswer {
     pub(in crate::cli) until_free: Option<u64>,
     /// What it compacts, in this order.
     pub(in crate::cli) starts: Vec<Step>,
-    /// Whether more than these would follow.
+    /// Whether the list of starts was cut.
     pub(in crate::cli) is_cut: bool,
     /// The databases whose unused index files CouchDB is asked to delete although none are known.
     pub(in crate::cli) unproven_cleanups: Vec<TargetId>,
@@ -134,7 +134,7 @@ impl TidyAnswer {
         });
     }
 
-    /// Whether as much is free as shall be.
+    /// Whether as much is free as was asked for.
     pub(in crate::cli) fn has_enough(&self) -> bool {
         self.is_enough(self.before.free_bytes)
     }
@@ -143,7 +143,7 @@ impl TidyAnswer {
         self.until_free.zip(free).is_some_and(|(goal, free)| free >= goal)
     }
 
-    /// The free bytes that shall be reached, if they are not, or would not be.
+    /// The free bytes that were asked for, if they are not reached, or would not be.
     pub(in crate::cli) fn missed_goal(&self) -> Option<u64> {
         let free = self.done.as_ref().map_or(self.free_bytes, |done| done.after.free_bytes);
         self.until_free.filter(|_| !self.is_enough(free))

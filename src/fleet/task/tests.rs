@@ -150,7 +150,7 @@ fn says(body: Value) -> Router {
     Router::new().route("/api/v1/status", get(async move || body.clone()))
 }
 
-/// What is said of a member.
+/// How a member is described after it was asked.
 async fn asked(address: &Address) -> Result<String, String> {
     let settings = FleetSettings { urls: vec![address.clone()], ..FleetSettings::default() };
     let fleet = ask_once(&settings, Clock::System).await;
@@ -162,7 +162,7 @@ async fn asked(address: &Address) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn lies_are_no_answers() {
+async fn malformed_answers_are_refused() {
     let _again = rustls::crypto::ring::default_provider().install_default();
     let mut servers = JoinSet::new();
     let other = json!({"status": "success", "data": {"version": "9.9", "mode": "yes", "more": {}}});

@@ -60,8 +60,8 @@ fn rules_become_ratio_channels_as_in_migration_guide() {
             "note: [compaction_daemon] min_file_size: files of exactly this size count for the daemon, so min_size, which wants more, is one byte less",
             "note: [compactions]: the daemon wants twice the live bytes free on the volume; recliner's headroom does the same with its own factor",
             "note: [compactions]: the daemon works on one database of a node at a time, its views after it: set limits.per_node to 1 for that",
-            "note: [compactions] _default: db_fragmentation 70% becomes min_priority 3.3333: more than that, where the daemon also took what was equal, and rounded up from 69.5%, a ratio of 3.2787",
-            "note: [compactions] _default: view_fragmentation 60% becomes min_priority 2.5000: more than that, where the daemon also took what was equal, and rounded up from 59.5%, a ratio of 2.4691",
+            "note: [compactions] _default: db_fragmentation 70% becomes min_priority 3.3333; the channel takes what is above it, but the daemon rounds, and compacts from 69.5% on, a ratio of 3.2787",
+            "note: [compactions] _default: view_fragmentation 60% becomes min_priority 2.5000; the channel takes what is above it, but the daemon rounds, and compacts from 59.5% on, a ratio of 2.4691",
         ]
     );
 }
@@ -113,12 +113,12 @@ fn default_channel_excludes_databases_with_own_rules() {
         own_findings(&imported),
         [
             "warning: [compactions] _default: strict_window made the daemon cancel what still ran when the window closed; that is not possible over HTTP, so recliner does not start what would not end inside the window",
-            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
-            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
+            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
             "note: [compactions] my/db: db_fragmentation 150% is never reached, so no channel takes these dbs",
-            "note: [compactions] my/db: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
-            "note: [compactions] my_db: db_fragmentation 75% becomes min_priority 4.0000: more than that, where the daemon also took what was equal, and rounded up from 74.5%, a ratio of 3.9216",
-            "note: [compactions] my_db: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+            "note: [compactions] my/db: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
+            "note: [compactions] my_db: db_fragmentation 75% becomes min_priority 4.0000; the channel takes what is above it, but the daemon rounds, and compacts from 74.5% on, a ratio of 3.9216",
+            "note: [compactions] my_db: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
         ]
     );
 }
@@ -139,16 +139,16 @@ fn unreadable_rules_are_reported_and_left_out() {
         own_findings(&imported),
         [
             "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to come together or not at all",
-            "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is no list",
+            "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is not a list",
             "warning: [compactions] c: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
             "warning: [compactions] d: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
             "warning: [compactions] e: is ignored by the daemon, which cannot read it: strict_window is true or false without quotes",
             "warning: [compactions] f: is ignored by the daemon, which cannot read it: letter 27: a comma or ] is missing",
             "warning: [compactions] g: is ignored by the daemon, which cannot read it: colour is not one of its parameters",
-            "warning: [compactions] h: is ignored by the daemon, which cannot read it: it holds something else than pairs",
+            "warning: [compactions] h: is ignored by the daemon, which cannot read it: it contains something other than pairs",
             "warning: [compactions] i: is ignored by the daemon, which cannot read it: to is written as in \"20:00\"",
-            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
-            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
+            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
         ]
     );
 }
@@ -188,9 +188,9 @@ fn reports_rules_that_no_channel_can_express() {
     assert_eq!(
         own_findings(&imported),
         [
-            "impossible: [compaction_daemon] min_file_size: is no integer, on which the daemon crashes at every file: its default of 131072 is assumed",
-            "impossible: [compactions] a: db_fragmentation is left out or 0, so the daemon compacts every db every time, however small or full; the channel written takes those with any waste: set a db_fragmentation",
-            "impossible: [compactions] a: view_fragmentation 100% would be an infinite min_priority, so no channel is written; rounded to whole per cents the daemon takes ratios from 200 on: set min_priority: 199.99 for that",
+            "impossible: [compaction_daemon] min_file_size: is not an integer, so the daemon crashes at every file: its default of 131072 is assumed",
+            "impossible: [compactions] a: db_fragmentation is left out or 0, so the daemon compacts every db each time, even without waste; the channel takes those with any waste: set db_fragmentation",
+            "impossible: [compactions] a: view_fragmentation 100% would be an infinite min_priority, so no channel is written; the daemon rounds to whole per cents and compacts from a ratio of 200 on: for that, write a channel with min_priority: 199.99",
             "impossible: [compactions] shards/00000000-7fffffff/x.1: is a rule for one shard; a channel takes whole databases, so this one is left out",
             "warning: [compactions] _default: is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
         ]
@@ -213,8 +213,8 @@ fn reports_keys_of_the_daemon_itself() {
             "warning: [compactions] _default: its period never opens: the channel is written with concurrency 0",
             "note: [compaction_daemon] check_interval: has no counterpart in a channel: recliner looks at every scan.interval",
             "note: [compaction_daemon] snooze_period_ms: has no counterpart: recliner paces itself by couchdb.cold_reads_per_second",
-            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
-            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
+            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
         ]
     );
 }

@@ -110,9 +110,9 @@ fn ignored_shards_of_all_nodes_are_merged() {
     assert_eq!(
         warnings,
         [
-            "warning: [smoosh.ignore] other (b): is not named on a, but written for all nodes: the same where those hold no copy of it",
-            "warning: [smoosh.ignore] shards/00000000-7fffffff/x.1 (a): is not named on b, but written for all nodes: the same where those hold no copy of it",
-            "warning: [smoosh.ignore] shards/80000000-ffffffff/x.1 (b): is not named on a, but written for all nodes: the same where those hold no copy of it",
+            "warning: [smoosh.ignore] other (b): is not ignored on a, but recliner will ignore it on all nodes; that makes no difference on nodes without a copy of it",
+            "warning: [smoosh.ignore] shards/00000000-7fffffff/x.1 (a): is not ignored on b, but recliner will ignore it on all nodes; that makes no difference on nodes without a copy of it",
+            "warning: [smoosh.ignore] shards/80000000-ffffffff/x.1 (b): is not ignored on a, but recliner will ignore it on all nodes; that makes no difference on nodes without a copy of it",
             "warning: [smoosh.ignore] other (b): names no shard file, so it keeps smoosh only from cleaning up the index files of that database (and from a database that this node alone has): name shards/RANGE/db.SUFFIX to ignore a shard",
         ]
     );

@@ -21,7 +21,7 @@ fn databases_that_skip_a_broken_channel_are_errors() {
         "3.5.0",
         "[smoosh.slack_dbs]\nmin_changes = 5\nmin_size = x\n",
         &[
-            "impossible: [smoosh.slack_dbs] min_size: databases with fewer than 5 changes escape the failure and reach upgrade_dbs, which no channel can say: correct the setting",
+            "impossible: [smoosh.slack_dbs] min_size: databases with fewer than 5 changes are passed on to upgrade_dbs in spite of the wrong value, which no channel of recliner can express: correct the setting",
         ],
     );
     assert_findings("3.5.0", "[smoosh.slack_dbs]\nmin_size = x\n", &[]);
@@ -76,7 +76,7 @@ fn invalid_channel_names_are_replaced() {
         "3.5.0",
         "[smoosh]\nview_channels = ratio_dbs\n",
         &[
-            "impossible: [smoosh] view_channels: ratio_dbs is listed for more than one kind: smoosh gives both one queue and one concurrency, here the view part becomes ratio_dbs_views with its own: use two names in CouchDB",
+            "impossible: [smoosh] view_channels: ratio_dbs is listed for more than one kind, which share one queue and one concurrency in smoosh; recliner's channel for the view part is ratio_dbs_views, with its own: use two names in CouchDB",
         ],
     );
     let imported = import_one("3.5.0", "[smoosh]\nview_channels = ratio_dbs\n");
@@ -89,7 +89,7 @@ fn invalid_channel_names_are_replaced() {
     let ini = "[smoosh]\ndb_channels = Ratio dbs, ratio-dbs\n";
     let note = |name: &str, becomes: &str| {
         format!(
-            "note: [smoosh]: \"{name}\" is no name for a channel of recliner: becomes {becomes}"
+            "note: [smoosh]: \"{name}\" is not a valid channel name in recliner: it becomes {becomes}"
         )
     };
     let notes = [note("Ratio dbs", "ratio_dbs_dbs"), note("ratio-dbs", "ratio_dbs_2_dbs")];
@@ -135,7 +135,7 @@ fn reports_databases_ignored_in_part() {
         "3.5.0",
         "[smoosh.ignore]\nshards/00000000-7fffffff/db.1 = true\nshards/00000000-ffffffff/all.1 = true\n_dbs=true\n",
         &[
-            "warning: [smoosh.ignore]: only some shards of db.1 are named: recliner leaves out those dbs, but where it compacts a view over the whole cluster, as over HTTP, the copies on these shards are compacted too",
+            "warning: [smoosh.ignore]: only some shards of db.1 are named: recliner does not compact those shards, but it compacts all copies of a view at once over HTTP, also those on these shards",
         ],
     );
 }

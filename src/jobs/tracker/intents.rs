@@ -26,7 +26,8 @@ use wall_clock::Moment;
 const KNOWN_TO_PLANS_AFTER: Duration = Duration::from_secs(16);
 
 /// Why the sizes before and after a compaction are not compared.
-pub(super) const OUTGROWN: &str = "so much was written meanwhile that its sizes do not compare";
+pub(super) const OUTGROWN: &str =
+    "so much was written while it ran that its sizes before and after cannot be compared";
 
 const NEVER_RAN: &str = "there is no evidence that it ever ran";
 

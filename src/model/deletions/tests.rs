@@ -223,7 +223,7 @@ fn what_was_not_read_is_unknown_and_is_added_later_that_day() {
 }
 
 #[test]
-fn another_file_of_a_copy_begins_anew() {
+fn replaced_file_of_a_copy_starts_over() {
     let mut record = DeletionRecord::beginning(".1");
     record.see(&seen(10, 100), day(1));
     // It grew beyond its former sequence within a day, which the sweep between has seen.
@@ -273,12 +273,12 @@ fn the_record_keeps_its_stored_encoding() {
             "02",
             "90bf05",
             "02",
-            "010aac0200",
+            "010aac020001",
             "00", // a day of one copy
             "90e20a",
             "02",
-            "010bad0200",
-            "010bad0200", // a day of both
+            "010bad020001",
+            "010bad020001", // a day of both
         )
     );
     let read: DeletionRecord = postcard::from_bytes(&stored).unwrap();

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_x_ray_tells_the_size_until_the_file_is_another() {
+    fn x_ray_gives_the_size_until_the_file_is_replaced() {
         let left = |facts: &Facts| inside().predicted_bytes(facts).map(|bytes| bytes / MIB);
         assert_eq!(left(&facts(100, 90, 0)), Some(30));
         assert_eq!(left(&facts(110, 95, 5)), Some(35), "five more are live");

@@ -91,8 +91,8 @@ impl Rhythm {
         Self { week, trend, deviations }
     }
 
-    /// The factors of the trend on the level in each week ahead, if it is wrong by so many standard
-    /// errors.
+    /// The factors of the trend on the level in each week ahead, if the trend is wrong by `wrong_by`
+    /// standard errors.
     pub(super) fn factors(&self, wrong_by: f64, days: usize) -> Vec<f64> {
         let (trend, error) = self.trend;
         let (mut grown, mut step) = (0.0, error.mul_add(wrong_by, trend));
@@ -104,8 +104,8 @@ impl Rhythm {
         (0..days.div_ceil(WEEK)).map(factor).collect()
     }
 
-    /// Bytes of a day ahead that deviates as a past day did, if the level is wrong by so many bytes,
-    /// and with these factors.
+    /// Bytes of a day ahead that deviates like the past day `like`, if the level is wrong by `wrong_by`
+    /// bytes, and with these factors.
     pub(super) fn on(&self, day: usize, like: usize, wrong_by: f64, factors: &[f64]) -> f64 {
         let deviation = self.deviations.get(like).copied().unwrap_or_default();
         let factor = factors.get(day / WEEK).copied().unwrap_or(1.0);

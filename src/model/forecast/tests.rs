@@ -20,7 +20,7 @@ fn now() -> Moment {
     Moment::from_unix(NOW)
 }
 
-/// The history of so many hours: live, waste and events of each, in GiB, given how many hours ago
+/// A history of `hours` hours: live, waste and events of each, in GiB, given how many hours ago
 /// it began.
 fn history(hours: u64, booked: impl Fn(u64) -> [i64; 3]) -> GrowthHistory {
     let span = |ago: u64| {

@@ -1,4 +1,4 @@
-//! Runs: orders to compact everything that is worth it of a database, on a node, or everywhere.
+//! Runs: orders to compact everything worth compacting in a database, on a node, or everywhere.
 //!
 //! A run holds its scope, not a list: its members are the targets of the scope that a channel takes
 //! and that were not compacted since it began. [`TargetRecord`](super::TargetRecord) has the latter.
@@ -118,7 +118,7 @@ pub struct RunEnd {
     pub left_out: Vec<LeftOut>,
 }
 
-/// An order to compact everything that is worth it in a scope.
+/// An order to compact everything worth compacting in a scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// What it compacts.

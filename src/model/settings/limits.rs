@@ -130,9 +130,9 @@ settings! {
     /// What follows a failed job.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct FailureSettings {
-        /// How long a target rests after a failed compaction; doubles with each further failure.
+        /// How long a target is paused after a failed compaction; doubles with each further failure.
         "failure.cool_down" => cool_down: Duration = 10 * MINUTE, Live, duration(SECOND);
-        /// Maximum rest after failures.
+        /// Maximum pause after failures.
         "failure.cool_down_max" => cool_down_max: Duration = DAY, Live, duration(SECOND);
         /// Failures in a row after which a target waits for an operator.
         "failure.quarantine_after" => quarantine_after: u32 = 5, Live, integer(1..=1_000);

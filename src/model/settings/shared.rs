@@ -37,7 +37,7 @@ settings! {
         "bytes_per_hour" => bytes_per_hour: u64 = Limits::default().bytes_per_hour, Live, bytes();
         /// How long a member may use a lease without an answer; a member asks four times in that time.
         "lease" => lease: Duration = 2 * MINUTE, Live, duration_between(5 * SECOND, HOUR);
-        /// The members by name, each with what it may use without an answer; so much is always set aside for it.
+        /// The members by name, each with what it may use without an answer, which is always set aside for it.
         "members" => members: BTreeMap<String, Share> = BTreeMap::new(), Live, mapping(text(), share());
     }
     check = check_keeper;

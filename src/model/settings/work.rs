@@ -104,7 +104,7 @@ settings! {
         "warmer.max_incremental_updates" => max_incremental_updates: u64 = 1_000, Live, count();
         /// Updates since the last build that justify another before the delay is over.
         "warmer.batch_size" => batch_size: u64 = 1, Live, count();
-        /// Pause between two builds of an index; also the first rest after a failure.
+        /// Pause between two builds of an index; also the first pause after a failure.
         "warmer.delay" => delay: Duration = 5 * SECOND, Live, duration(Duration::ZERO);
         /// How long an ended build is remembered.
         "warmer.prune_interval" => prune_interval: Duration = MINUTE, Live, duration(SECOND);

@@ -133,8 +133,8 @@ fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
             (Some(kept), never) => { p.warn {
                 "Full on " (date(kept)) ", even if compaction keeps up"
                 @match (&volume.full.full_early_at, &volume.full.full_late_at) {
-                    (Some(early), Some(late)) => { "; four times of five between " (date(early)) " and " (date(late)) }
-                    (Some(early), None) => { "; one time of ten before " (date(early)) }
+                    (Some(early), Some(late)) => { "; 80 % likely between " (date(early)) " and " (date(late)) }
+                    (Some(early), None) => { "; 10 % likely before " (date(early)) }
                     (None, _) => {}
                 }
                 @if let Some(never) = never { "; without compaction on " (date(never)) }

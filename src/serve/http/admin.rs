@@ -78,7 +78,7 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/runs",
             "beginRun",
             order_route(OrderName::Run),
-            "Compact what is worth it of a database, on a node, or everywhere.",
+            "Compact everything worth compacting in a database, on a node, or everywhere.",
             json!({ "db": "orders" }),
         )
         .detail("Returns the run, with what is `left_out`; refused if nothing may start."),

@@ -21,7 +21,7 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             advice,
             "Advice about the cluster, the most severe and most valuable first.",
         )
-        .detail("Each piece has its numbers (`evidence`), what it is worth (`gain`), what to type (`remedy`), where to read more (`learn`), and since when. Of each code, the most valuable twenty are listed; `more` counts the rest. Muted pieces are listed and marked. The rules are evaluated once a minute."),
+        .detail("Each piece has its numbers (`evidence`), what it is worth (`gain`), what to type (`remedy`), where to read more (`learn`), and since when. Of each code, the twenty most valuable are listed; `more` counts the rest. Muted pieces are listed and marked. The rules are evaluated once a minute."),
         Route::read(
             "/api/v1/usage",
             "usage",

@@ -12,7 +12,7 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             forecasts,
             "The free space of each volume ahead, and how earlier forecasts did.",
         )
-        .detail("For each volume: the median and the range that holds four outcomes of five after 1, 7 and 30 days, when it is full, and how many of the last 30 forecasts held what came. Withheld, with the reason, until growth was watched for two days, and beyond twice the time for which it was. A forecast of each day is kept for 400 days."),
+        .detail("For each volume: the median and the 80 % range after 1, 7 and 30 days, when it is full, and how many of the last 30 forecasts were right within their range. There is none, but the reason, until growth was watched for two days, and none further ahead than twice the time watched. A forecast of each day is kept for 400 days."),
     ]
 }
 

@@ -347,7 +347,7 @@ struct ListReader<E, A> {
     state: AppState,
     /// The name of the list in the response.
     name: &'static str,
-    /// Reads up to so many entries that follow the one with this number.
+    /// Reads a limited number of the entries that follow one number.
     read: Box<ReadPage<E>>,
     /// The lines that show the entries of a page.
     lines: Box<Lines<E>>,

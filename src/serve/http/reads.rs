@@ -22,7 +22,7 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             "View and search indexes with what they take, what building them costs, and who reads them.",
         )
         .errors(&[route::BAD, route::BUSY])
-        .detail("Reads are known where access logs are followed (`reads.logs`, here or on sidecars). No log names the index of a query of Mango: it counts for all of them in its database."),
+        .detail("Reads are known where access logs are followed (`reads.logs`, here or on sidecars). Logs do not say which index a Mango query used, so it counts as a read of every Mango index of its database."),
         Route::read(
             "/api/v1/reads",
             "reads",

@@ -123,7 +123,8 @@ impl Changes {
         let mut says: Vec<String> = volumes.iter().map(|volume| volume.says.clone()).collect();
         if says.is_empty() {
             says.push(
-                "There are no books yet: they begin when everything was read once.".to_owned(),
+                "No changes are recorded yet: recording begins after the first complete sweep."
+                    .to_owned(),
             );
         }
         Self { since: begin.rfc3339(), until: end.rfc3339(), says, volumes }
@@ -386,6 +387,6 @@ mod tests {
             "couch-a shrank by 3 GiB since yesterday 08:00: 3 GiB deleted database `old`."
         );
         let nothing = Changes::of(&[], &reasons, (now, now));
-        assert!(nothing.says[0].starts_with("There are no books yet"));
+        assert!(nothing.says[0].starts_with("No changes are recorded yet"));
     }
 }

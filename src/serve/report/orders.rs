@@ -24,7 +24,7 @@ pub enum OrderRequest {
     Resume(ResumeOrder),
     /// Compact a target before all others.
     Compact(CompactOrder),
-    /// Compact everything that is worth it of a database, on a node, or everywhere.
+    /// Compact everything worth compacting in a database, on a node, or everywhere.
     #[strum_discriminants(strum(serialize = "runs"))]
     Run(RunOrder),
     /// Pause, resume or cancel a run.
@@ -154,7 +154,7 @@ impl OrderRequest {
                 "{target} goes to the front of the queue and starts once limits and free space allow."
             ),
             Self::Run(order) => format!(
-                "Everything worth it of {} is compacted, before all others and within limits, windows and free space.",
+                "Everything in {} that is worth compacting is compacted before all other targets, within limits, windows and free space.",
                 order.scope().map_or_else(|_| "nothing".to_owned(), |scope| scope.to_string())
             ),
             Self::ChangeRun(ChangeRunOrder { run, to }) => match to {

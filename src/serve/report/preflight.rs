@@ -354,7 +354,7 @@ impl Preflight {
     }
 
     /// A sentence about the search indexes that are built.
-    fn searches(&self) -> Option<String> {
+    pub(super) fn searches(&self) -> Option<String> {
         let count = self.search_indexes.len();
         let noun = if count == 1 { "index" } else { "indexes" };
         let also = if self.build == BuildKind::NoViews.label() { "" } else { "also " };
@@ -425,7 +425,7 @@ impl Preflight {
     }
 
     /// What two columns of the table of nodes mean.
-    pub const COLUMNS: &str = "peak: the index as it is built, with the new file of its first compaction, beside all that is there now. free: without headroom.keep_free and what compactions may still write.";
+    pub const COLUMNS: &str = "peak: the new index and the new file of its first compaction, in addition to today's files. free: without headroom.keep_free and what compactions may still write.";
 
     /// The numbers for the whole cluster that the prediction rests on, and further remarks, as sentences.
     #[must_use]

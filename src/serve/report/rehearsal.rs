@@ -144,6 +144,13 @@ pub struct Rehearsal {
     /// The same without waiting: everything is built and compacted at the same time, and no file is
     /// deleted before the end.
     pub together: Vec<PreflightNode>,
+    /// The peak of `deploy-indexes`, which builds in this order, and keeps the present indexes until
+    /// the swap.
+    #[serde(default)]
+    pub staged: Vec<PreflightNode>,
+    /// Whether `views.enforce` lets it compact each index before the next; null from earlier versions.
+    #[serde(default)]
+    pub staged_compacted: Option<bool>,
     /// Duration of all builds one after the other, in seconds, without compactions.
     pub seconds: Option<SpreadLine>,
     /// Further remarks, as sentences.
@@ -185,6 +192,52 @@ pub struct RehearsalStep {
     pub nodes: Vec<PreflightNode>,
 }
 
+/// Whether these peaks fit, as the end of a sentence.
+fn together_fit(nodes: &[PreflightNode]) -> String {
+    let with = |verdict: SpaceVerdict| {
+        let nodes = nodes.iter().filter(|it| it.verdict == verdict.label());
+        nodes.map(|it| it.node.clone()).collect::<Vec<_>>()
+    };
+    let [no, maybe, unknown] =
+        [SpaceVerdict::DoesNotFit, SpaceVerdict::MayNotFit, SpaceVerdict::Unknown].map(with);
+    if !no.is_empty() {
+        format!("they do not fit on {}", listed(&no))
+    } else if !maybe.is_empty() {
+        format!("they may not fit on {}", listed(&maybe))
+    } else if unknown.is_empty() {
+        "they fit too".to_owned()
+    } else {
+        "whether they fit is unknown".to_owned()
+    }
+}
+
+/// Nodes with the same need and verdict as one, with the least free space of them.
+fn alike(nodes: &[PreflightNode]) -> Vec<PreflightNode> {
+    let said = |it: &PreflightNode| {
+        let bytes = |range: Option<SpreadLine>| range.map(|it| it.says_bytes());
+        (bytes(it.live_bytes), bytes(it.peak_bytes), it.old_bytes, it.verdict.clone())
+    };
+    let mut groups: Vec<Vec<&PreflightNode>> = Vec::new();
+    for node in nodes {
+        match groups.iter_mut().find(|it| it.first().is_some_and(|first| said(first) == said(node)))
+        {
+            Some(group) => group.push(node),
+            None => groups.push(vec![node]),
+        }
+    }
+    let merged = groups.iter().filter_map(|group| {
+        let (first, names) = (*group.first()?, group.iter().map(|it| it.node.clone()));
+        let node = match group.len() {
+            1 => first.node.clone(),
+            all if all == nodes.len() => "each".to_owned(),
+            _ => names.collect::<Vec<_>>().join(", "),
+        };
+        let free_bytes = group.iter().map(|it| it.free_bytes).min().flatten();
+        Some(PreflightNode { node, free_bytes, ..first.clone() })
+    });
+    merged.collect()
+}
+
 impl Rehearsal {
     /// The answer as the API shows it.
     pub fn of(found: &Found) -> Self {
@@ -211,6 +264,8 @@ impl Rehearsal {
             left: found.left.iter().map(left).collect(),
             steps: found.steps.iter().map(step).collect(),
             together: found.together.iter().map(PreflightNode::from).collect(),
+            staged: found.staged.iter().map(PreflightNode::from).collect(),
+            staged_compacted: Some(found.compacts),
             seconds: found.seconds().map(SpreadLine::from),
             notes: Vec::new(),
         };
@@ -223,7 +278,9 @@ impl Rehearsal {
     fn summary(&self) -> String {
         let count = counted(self.documents.len() as u64, "design document", "design documents");
         if self.steps.is_empty() {
-            return format!("Deploying {count} to {} builds no index.", self.db);
+            let has_searches = self.documents.iter().any(|it| it.cost.searches().is_some());
+            let index = if has_searches { "index of views" } else { "index" };
+            return format!("Deploying {count} to {} builds no {index}.", self.db);
         }
         let indexes = counted(self.steps.len() as u64, "index", "indexes");
         let time = match self.seconds {
@@ -251,32 +308,31 @@ impl Rehearsal {
         );
         let is_free_space_known =
             self.steps.iter().flat_map(|it| &it.nodes).any(|it| it.free_bytes.is_some());
+        let staged = match (self.differs_staged(), self.staged_compacted == Some(false)) {
+            (false, _) => String::new(),
+            (true, false) => format!(
+                " Built by deploy-indexes, which keeps the present indexes until the swap, {}.",
+                together_fit(&self.staged)
+            ),
+            (true, true) => format!(
+                " Built by deploy-indexes, which keeps the present indexes until the swap and may not compact the new ones (views.enforce), {}.",
+                together_fit(&self.staged)
+            ),
+        };
         match self.steps.len() {
-            0 | 1 => first,
             _ if !is_free_space_known => {
                 format!("{first} The free space of the nodes is not known (headroom.volumes).")
             }
-            _ => format!("{first} {}", self.all_at_once()),
+            1 => format!("{first}{staged}"),
+            _ => format!("{first}{staged} All at once, {}.", together_fit(&self.together)),
         }
     }
 
-    fn all_at_once(&self) -> String {
-        let with = |verdict: SpaceVerdict| {
-            let nodes = self.together.iter().filter(|it| it.verdict == verdict.label());
-            nodes.map(|it| it.node.clone()).collect::<Vec<_>>()
-        };
-        let [no, maybe, unknown] =
-            [SpaceVerdict::DoesNotFit, SpaceVerdict::MayNotFit, SpaceVerdict::Unknown].map(with);
-        let says = if !no.is_empty() {
-            format!("they do not fit on {}", listed(&no))
-        } else if !maybe.is_empty() {
-            format!("they may not fit on {}", listed(&maybe))
-        } else if unknown.is_empty() {
-            "they fit too".to_owned()
-        } else {
-            "whether they fit is unknown".to_owned()
-        };
-        format!("All at once, {says}.")
+    /// Whether `deploy-indexes` needs other space than the steps.
+    fn differs_staged(&self) -> bool {
+        let replaces =
+            || self.steps.iter().flat_map(|it| &it.nodes).any(|it| it.old_bytes.is_some());
+        self.staged_compacted == Some(false) || (self.steps.len() > 1 && replaces())
     }
 
     /// The first step with the worst verdict, from one.
@@ -305,12 +361,15 @@ impl Rehearsal {
         let left: Vec<&LeftDocument> = self.left.iter().filter(|it| !it.is_renamed).collect();
         if !left.is_empty() {
             let names: Vec<String> = left.iter().map(|it| it.design.clone()).collect();
-            let verb = if left.len() == 1 { "is live and stays" } else { "are live and stay" };
+            let (verb, it) = match left.len() {
+                1 => ("is live and stays", "it"),
+                _ => ("are live and stay", "them"),
+            };
             let bytes: Vec<u64> = left.iter().filter_map(|it| it.bytes).collect();
             let freed = match bytes.len() {
                 0 => String::new(),
                 _ => format!(
-                    " Once nobody queries them, deleting them and a cleanup free {}.",
+                    " Once nobody queries {it}, deleting {it} and a cleanup free {}.",
                     format_size_short(bytes.iter().sum())
                 ),
             };
@@ -333,7 +392,7 @@ impl Rehearsal {
             let what = match Change::from_label(&it.change) {
                 Some(Change::New) => "new, its index is built".to_owned(),
                 Some(Change::Changed) => {
-                    format!("changed, its index is built anew: {}", in_one_line(cost.changes()))
+                    format!("changed, its index is rebuilt: {}", in_one_line(cost.changes()))
                 }
                 Some(Change::Renamed) => {
                     format!("was {shared}: the index is reused, nothing is built")
@@ -345,7 +404,8 @@ impl Rehearsal {
                     "what the database has is unknown; an index is built".to_owned()
                 }
             };
-            format!("{}: {what}", cost.design)
+            let searches = cost.searches().map(|says| format!(". {says}")).unwrap_or_default();
+            format!("{}: {what}{searches}", cost.design)
         };
         self.documents.iter().map(says).collect()
     }
@@ -371,20 +431,26 @@ impl Rehearsal {
         lines.collect()
     }
 
-    /// Each step on each node, with the step's number, for a table.
+    /// Each step on each node, with the step's number, for a table; nodes with the same need are one line.
     pub fn lines(&self) -> Vec<(String, String, PreflightNode)> {
-        let steps = (1..).zip(&self.steps).flat_map(|(at, step)| {
-            let line =
-                move |node: &PreflightNode| (format!("{at}"), step.design.clone(), node.clone());
-            step.nodes.iter().map(line)
-        });
-        let all = |node: &PreflightNode| ("all".to_owned(), "at once".to_owned(), node.clone());
-        let together = self.together.iter().filter(|_| self.steps.len() > 1).map(all);
-        steps.chain(together).collect()
+        let several = self.steps.len() > 1;
+        let steps = (1..).zip(&self.steps);
+        let steps = steps.map(|(at, it)| (at.to_string(), it.design.clone(), &it.nodes));
+        let all =
+            [("staged", &self.staged, self.differs_staged()), ("at once", &self.together, several)];
+        let all = all.into_iter().filter(|(.., is_shown)| *is_shown);
+        let all = all.map(|(name, nodes, _)| ("all".to_owned(), name.to_owned(), nodes));
+        let line = |(at, name, nodes): (String, String, &Vec<PreflightNode>)| {
+            alike(nodes)
+                .into_iter()
+                .map(move |node| (at.clone(), name.clone(), node))
+                .collect::<Vec<_>>()
+        };
+        steps.chain(all).flat_map(line).collect()
     }
 
     /// What the columns of that table mean.
-    pub const COLUMNS: &str = "peak: the most beside all that was there before the first step, while the index is built and compacted. old index: deleted at the end of the step. The last lines: everything at once, without waiting.";
+    pub const COLUMNS: &str = "peak: the most beside all that was there before the first step, while the index is built and compacted. old index: deleted at the end of the step. free: the least of these nodes. staged: by deploy-indexes, which keeps the old indexes until the swap. at once: everything, without waiting.";
 }
 
 /// Phrases, separated by semicolons, before whole sentences.

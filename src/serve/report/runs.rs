@@ -20,7 +20,7 @@ pub struct RunList {
     pub runs: Vec<RunLine>,
 }
 
-/// An order to compact everything that is worth it of a database, on a node, or everywhere.
+/// An order to compact everything worth compacting in a database, on a node, or everywhere.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunLine {
     /// Its number.

@@ -1,4 +1,4 @@
-//! What happened since a time and what is open, to send to somebody: a view of other answers.
+//! What happened since a time and what needs attention, as a report to send: a view of other answers.
 
 use super::{
     Advice, Changes, Databases, EventLine, Forecasts, HourLine, Space, SuspensionLine,
@@ -64,7 +64,7 @@ pub struct Report {
     pub cost: Option<Cost>,
 }
 
-/// How the bytes that compactions would free changed, by the books of the disks.
+/// How the bytes that compactions would free changed, by the recorded changes of the disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WasteCourse {
     /// Bytes that compactions would free at the end; null if unknown.
@@ -175,12 +175,12 @@ impl Report {
         let [grown, freed] = [grown_bytes, freed_bytes].map(|it| format_size_short(*it));
         let mut says = match since {
             Some(since) => format!(
-                "Reclaimable by compaction on {since}: {}; now: {now}. By the books of the disks, since then writes added {grown} of waste, and compactions took {freed} off.",
+                "Reclaimable by compaction on {since}: {}; now: {now}. Since then, writes added {grown} of waste, and compactions freed {freed}.",
                 size(before_bytes),
                 since = in_words(since),
             ),
             None => format!(
-                "Reclaimable by compaction now: {now}. The books of the disks do not cover one common time."
+                "Reclaimable by compaction now: {now}. What changed is unknown, because the volumes were not watched over the same time."
             ),
         };
         if let Some(Cost { price_per_gib_month, waste_per_month, freed_per_month }) = &self.cost {

@@ -273,10 +273,10 @@ fn says(kept: &KeptHorizon) -> String {
             )
         }
         WasteFit::Longer => format!(
-            "{what} waste {before} on average under smoosh, which compacts next to none of them in this time: a horizon of {horizon} or longer leaves no more, so look further ahead"
+            "{what} waste {before} on average under smoosh, which compacts almost none of them in this time: every horizon of {horizon} or longer leaves the same waste, so look more days ahead"
         ),
         WasteFit::Little => format!(
-            "{what} waste next to nothing under smoosh ({before}), so their horizon is the default, {horizon}"
+            "{what} waste almost nothing under smoosh ({before}), so their horizon is the default, {horizon}"
         ),
     }
 }

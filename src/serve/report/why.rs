@@ -319,7 +319,7 @@ fn is_unsettled(plan: &Plan, target: TargetRef<'_>) -> bool {
 fn futile(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if refusal.limit.is_none() {
         return format!(
-            "a compaction would free {} of {}, less than 5%: not worth writing the file anew",
+            "a compaction would free {} of {}, less than 5%: not worth rewriting the file",
             bytes(refusal.value),
             bytes(target.facts().file_bytes.get().map(|file| file as f64))
         );

@@ -95,7 +95,10 @@ async fn resume_refuses_unknown_scope_that_is_not_suspended() {
     loading.state.send(state).unwrap();
     state_loaded(&follower).await.unwrap();
     let refused = resumed().await.unwrap_err();
-    assert_eq!(refused.to_string(), "node:couchdb@gone is not suspended, and unknown");
+    assert_eq!(
+        refused.to_string(),
+        "node:couchdb@gone is neither suspended nor the name of a node or channel"
+    );
     // A suspended node may no longer exist.
     follower.suspend(node(), None, None).await.unwrap();
     assert_eq!(resumed().await.unwrap().lifted, ["node:couchdb@gone"]);

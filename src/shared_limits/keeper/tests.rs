@@ -104,7 +104,7 @@ async fn a_second_member_gets_what_the_first_gave_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_come_late_and_lost_answers_give_nothing_back() {
+async fn late_requests_and_lost_answers_release_nothing() {
     let mut it = Timeline::new(share(8, 800), &[("a", Share::NONE), ("b", Share::NONE)]);
     let first = it.granted(&request("a", 0, Share::NONE, ALL));
     let late = request("a", first.id, Share::NONE, Share::NONE);
@@ -170,7 +170,7 @@ async fn a_second_process_with_the_same_name_is_refused_until_the_first_is_gone(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keeper_without_a_stored_state_waits_until_what_silent_members_started_counts_no_more() {
+async fn keeper_without_stored_state_waits_until_starts_of_silent_members_expire() {
     let settings = settings(share(8, 800), &[("a", share(1, 100)), ("b", share(2, 50))]);
     let start = Instant::now();
     let mut it = Timeline { keeper: Keeper::fresh(&settings, 1, start), settings, now: start };
@@ -184,7 +184,7 @@ async fn a_keeper_without_a_stored_state_waits_until_what_silent_members_started
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keeper_without_a_stored_state_waits_no_longer_than_until_all_act_on_its_leases() {
+async fn keeper_without_stored_state_waits_only_until_all_members_act_on_its_leases() {
     let settings = settings(share(8, 800), &[("a", share(1, 100)), ("b", share(2, 50))]);
     let start = Instant::now();
     let mut it = Timeline { keeper: Keeper::fresh(&settings, 1, start), settings, now: start };
@@ -224,7 +224,7 @@ async fn a_restarted_keeper_counts_what_it_granted_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_larger_own_share_waits_until_others_gave_it_back() {
+async fn larger_own_share_is_granted_once_others_have_released_it() {
     let mut it = Timeline::new(share(8, 800), &[("a", share(6, 600)), ("b", share(1, 100))]);
     let first = it.granted(&request("a", 0, Share::NONE, Share::NONE));
     it.settings = settings(share(8, 800), &[("a", share(1, 100)), ("b", share(6, 600))]);

@@ -124,7 +124,7 @@ impl PeersSource {
             let Some(next) = page.next else { return Ok(all) };
             // Requesting the same page again, or an empty one, would never end.
             if Some(&next) != last.as_ref() || !begun.insert(next.to_string()) {
-                return Err("its pages do not go on".to_owned());
+                return Err("the sidecar sent the same page twice".to_owned());
             }
             after = Some(next);
         }
@@ -150,7 +150,7 @@ impl PeersSource {
         &self.peers
     }
 
-    /// What a sidecar answers to a path of the API, at most so many bytes; the number of seconds by
+    /// What a sidecar answers to a path of the API, up to a limit of bytes; the number of seconds by
     /// which its clock is ahead, and the size of the answer.
     ///
     /// # Errors
@@ -257,7 +257,7 @@ mod tests {
         let elsewhere = |from: usize| json!({ "facts": [line(from)], "next": id(from + 9) });
         let nothing = |from: usize| json!({ "facts": [], "next": id(from) });
         for page in [again, elsewhere, nothing] as [fn(usize) -> Value; 3] {
-            assert_eq!(of(page).await, Err("its pages do not go on".to_owned()));
+            assert_eq!(of(page).await, Err("the sidecar sent the same page twice".to_owned()));
         }
         let many =
             |_: usize| json!({ "facts": (0..=LINES_PER_PAGE).map(line).collect::<Vec<_>>() });

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_too_few() {
+    fn too_few_documents_give_no_estimate() {
         assert_eq!(TombstoneSample::default().estimate(), None);
         let one = TombstoneSample { places: vec![vec![doc(1, "{}")]], ids: BTreeSet::new() };
         assert_eq!(one.estimate(), None);

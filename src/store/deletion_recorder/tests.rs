@@ -12,7 +12,7 @@ fn day(number: u64) -> Moment {
     Moment::from_unix(1_795_222_440 + number * DAY)
 }
 
-/// A cluster whose databases have so many deleted documents, in so many ranges.
+/// A cluster of databases, each given by name, number of deleted documents, and number of ranges.
 fn cluster(databases: impl IntoIterator<Item = (String, u64, u32)>, suffix: &str) -> Arc<Snapshot> {
     let mut draft = Draft::new(1);
     let node = draft.get_or_add_node("couchdb@a");

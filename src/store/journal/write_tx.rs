@@ -399,8 +399,8 @@ impl<'tx> WriteTx<'tx> {
         self.put_meta(META_ERAS, &eras)
     }
 
-    /// Removes the oldest entries that exceed their budgets. The history of database events gets
-    /// what the feed leaves of their common budget. Returns whether more must be removed.
+    /// Removes the oldest entries that exceed their budgets. The history of database events and the
+    /// feed share one budget; the history gets the rest. Returns whether more must be removed.
     pub(super) fn trim(
         &mut self,
         budgets: &work::JournalRetention,

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_x_ray_counts_until_the_file_is_replaced_and_no_more_if_it_was_wrong() {
+    fn x_ray_counts_until_the_file_is_replaced_unless_it_was_wrong() {
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");
         let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });

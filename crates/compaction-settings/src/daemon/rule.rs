@@ -15,17 +15,17 @@ pub(crate) fn parse(database: &str, text: &str) -> Result<DaemonRule, String> {
         // In Erlang an empty string is an empty list.
         Term::Text(text) if text.is_empty() => Vec::new(),
         Term::Atom(_) | Term::Text(_) | Term::Integer(_) | Term::Float(_) | Term::Tuple(_) => {
-            return Err("it is no list".to_owned());
+            return Err("it is not a list".to_owned());
         }
     };
     let mut rule = DaemonRule { database: database.to_owned(), ..DaemonRule::default() };
     let (mut from, mut to) = (None, None);
     for pair in pairs {
         let Term::Tuple(parts) = pair else {
-            return Err("it holds something else than pairs".to_owned());
+            return Err("it contains something other than pairs".to_owned());
         };
         let [Term::Atom(key), value] = parts.as_slice() else {
-            return Err("it holds something else than pairs of a name and a value".to_owned());
+            return Err("it contains something other than pairs of a name and a value".to_owned());
         };
         match key.as_str() {
             "db_fragmentation" => rule.db_fragmentation = Some(percent(key, value)?),

@@ -81,7 +81,7 @@ fn leading_space_continues_the_value_before_3_3() {
     );
     let newer = read("3.3.3", &[text]);
     assert_eq!(settings(&newer), [("compactions", "_default", "[{db_fragmentation, \"70%\"},")]);
-    assert_eq!(problems(&newer), ["0.ini:3: is no setting: write key = value"]);
+    assert_eq!(problems(&newer), ["0.ini:3: is not a setting: write key = value"]);
 }
 
 #[test]
@@ -111,11 +111,11 @@ fn reports_odd_lines_by_place_without_values() {
         problems(&ini),
         [
             "0.ini:1: is before the first [section] and is ignored",
-            "0.ini:2: starts with [ but is no section: write [name] with nothing after it; the lines below still belong to []",
-            "0.ini:3: starts with [ but is no section: write [name] with nothing after it; the lines below still belong to []",
-            "0.ini:5: is no setting: write key = value",
-            "0.ini:6: is no setting: write key = value",
-            "0.ini:7: starts with [ but is no section: write [name] with nothing after it; the lines below still belong to [s]",
+            "0.ini:2: starts with [ but is not a section: write [name] with nothing after it; the lines below still belong to []",
+            "0.ini:3: starts with [ but is not a section: write [name] with nothing after it; the lines below still belong to []",
+            "0.ini:5: is not a setting: write key = value",
+            "0.ini:6: is not a setting: write key = value",
+            "0.ini:7: starts with [ but is not a section: write [name] with nothing after it; the lines below still belong to [s]",
         ]
     );
 }

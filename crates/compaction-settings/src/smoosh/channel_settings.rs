@@ -37,7 +37,7 @@ impl BrokenSetting {
             after => format!(", and neither do those tried after it: {}", after.join(", ")),
         };
         let message = format!(
-            "{value:?} is no {what} to smoosh, which reads {numbers}: it fails on every {kind} that comes this far, so this channel takes nothing{after}"
+            "{value:?} is not a valid {what} for smoosh, which reads {numbers}: it fails on every {kind} that comes this far, so this channel takes nothing{after}"
         );
         findings.warn(&section_of(name), key, message);
         BrokenChannel { name: name.to_owned(), kind, key, min_changes, not_reached }
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
             (None, word @ ("ratio" | "slack" | "upgrade")) => word.parse().ok(),
             (None, other) => {
                 let message = format!(
-                    "{other:?} is none of ratio, slack and upgrade: the channel takes only files without live bytes"
+                    "{other:?} is not ratio, slack or upgrade: the channel takes only files without live bytes"
                 );
                 self.findings.warn(self.section, "priority", message);
                 None

@@ -49,13 +49,13 @@ fn unreadable_rules_are_reported_and_left_out() {
         finding_texts(&settings.findings),
         [
             "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to come together or not at all",
-            "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is no list",
+            "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is not a list",
             "warning: [compactions] c: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
             "warning: [compactions] d: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
             "warning: [compactions] e: is ignored by the daemon, which cannot read it: strict_window is true or false without quotes",
             "warning: [compactions] f: is ignored by the daemon, which cannot read it: letter 27: a comma or ] is missing",
             "warning: [compactions] g: is ignored by the daemon, which cannot read it: colour is not one of its parameters",
-            "warning: [compactions] h: is ignored by the daemon, which cannot read it: it holds something else than pairs",
+            "warning: [compactions] h: is ignored by the daemon, which cannot read it: it contains something other than pairs",
             "warning: [compactions] i: is ignored by the daemon, which cannot read it: to is written as in \"20:00\"",
         ]
     );
@@ -91,7 +91,7 @@ fn reports_keys_that_the_daemon_does_not_read() {
     assert_eq!(
         finding_texts(&settings.findings),
         [
-            "error: [compaction_daemon] min_file_size: is no integer, on which the daemon crashes at every file: its default of 131072 is assumed",
+            "error: [compaction_daemon] min_file_size: is not an integer, so the daemon crashes at every file: its default of 131072 is assumed",
             "warning: [compaction_daemon] foo: does nothing: the daemon reads no such key",
             "warning: [compactions] _default: is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
         ]

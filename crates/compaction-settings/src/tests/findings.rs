@@ -22,7 +22,7 @@ fn invalid_number_disables_its_channel_and_later_ones() {
         "[smoosh]\ndb_channels = zz, big\n[smoosh.big]\nconcurrency = 0\nmin_size = 1e9\n",
         &[
             "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: big, ratio_dbs, slack_dbs, upgrade_dbs, zz",
-            "warning: [smoosh.big] min_size: \"1e9\" is no number to smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing, and neither do those tried after it: ratio_dbs, slack_dbs, upgrade_dbs, zz",
+            "warning: [smoosh.big] min_size: \"1e9\" is not a valid number for smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing, and neither do those tried after it: ratio_dbs, slack_dbs, upgrade_dbs, zz",
             "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh]: min_priority is left out in slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
         ],
@@ -31,7 +31,7 @@ fn invalid_number_disables_its_channel_and_later_ones() {
         "3.5.0",
         "[smoosh.slack_dbs]\nmin_changes = 5\nmin_size = x\n",
         &[
-            "warning: [smoosh.slack_dbs] min_size: \"x\" is no number to smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing, and neither do those tried after it: upgrade_dbs",
+            "warning: [smoosh.slack_dbs] min_size: \"x\" is not a valid number for smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing, and neither do those tried after it: upgrade_dbs",
             "note: [smoosh]: min_priority is left out in slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
         ],
     );
@@ -39,7 +39,7 @@ fn invalid_number_disables_its_channel_and_later_ones() {
         "3.5.0",
         "[smoosh.upgrade_dbs]\nmin_changes = 5.5\n",
         &[
-            "warning: [smoosh.upgrade_dbs] min_changes: \"5.5\" is no integer to smoosh, which reads 7: it fails on every db that comes this far, so this channel takes nothing",
+            "warning: [smoosh.upgrade_dbs] min_changes: \"5.5\" is not a valid integer for smoosh, which reads 7: it fails on every db that comes this far, so this channel takes nothing",
         ],
     );
 }
@@ -50,7 +50,7 @@ fn non_breaking_space_is_part_of_the_value() {
         "3.5.0",
         "[smoosh.upgrade_dbs]\nmin_priority =\u{a0} 1.3\n",
         &[
-            "warning: [smoosh.upgrade_dbs] min_priority: \"\\u{a0} 1.3\" is no number to smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing",
+            "warning: [smoosh.upgrade_dbs] min_priority: \"\\u{a0} 1.3\" is not a valid number for smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing",
         ],
     );
 }
@@ -83,7 +83,7 @@ fn channel_that_never_starts_still_takes_targets() {
         "[smoosh.ratio_views]\ncapacity = 0\n",
         &[
             "warning: [smoosh.ratio_views]: takes targets and never starts one, because its capacity makes it crash, and slack_views, upgrade_views never see them",
-            "warning: [smoosh.ratio_views] capacity: \"0\" is no integer above 0: smoosh's channel crashes at whatever it is given",
+            "warning: [smoosh.ratio_views] capacity: \"0\" is not an integer above 0: smoosh's channel crashes at every target",
         ],
     );
     assert_findings(
@@ -91,7 +91,7 @@ fn channel_that_never_starts_still_takes_targets() {
         "[smoosh.slack_views]\nconcurrency=x\n",
         &[
             "warning: [smoosh.slack_views]: takes targets and never starts one, because its concurrency makes it crash, and upgrade_views never see them",
-            "warning: [smoosh.slack_views] concurrency: \"x\" is no integer: smoosh's channel crashes at whatever it is given",
+            "warning: [smoosh.slack_views] concurrency: \"x\" is not an integer: smoosh's channel crashes at every target",
         ],
     );
     assert_findings(
@@ -120,7 +120,7 @@ fn reports_settings_without_effect() {
         "[smoosh.ratio_views]\nmin_changes = 5\n[smoosh.index_cleanup]\nmin_size = 1\ncapacity = 5\n",
         &[
             "warning: [smoosh.index_cleanup] min_size: does nothing: smoosh reads no such key",
-            "warning: [smoosh.ratio_views] min_changes: does nothing: smoosh counts the changes of databases alone",
+            "warning: [smoosh.ratio_views] min_changes: does nothing: smoosh counts changes only of databases",
         ],
     );
     assert_findings(
@@ -132,7 +132,7 @@ fn reports_settings_without_effect() {
         "3.2.2",
         "[smoosh]\nwait_secs = x\nschema_channels = a\npersist=true\n",
         &[
-            "error: [smoosh] wait_secs: is no number of seconds: smoosh's channels crash as they start, and nothing is compacted",
+            "error: [smoosh] wait_secs: is not a number of seconds: smoosh's channels crash as they start, and nothing is compacted",
             "warning: [smoosh] persist: does nothing: smoosh reads no such key",
             "note: [smoosh] schema_channels: does nothing in CouchDB",
         ],
@@ -169,8 +169,8 @@ fn reports_settings_of_other_sections_and_versions() {
         "[smoosh]\nmin_file_size = 131072\nmin_size = 7\n[Smoosh.ratio_dbs]\nmin_priority = 3.0\n\
          [smoosh.upgrade_dbs]\ndb_channels = a\nmin_file_size = 1\n[SMOOSH]\na=b\n[smooshy]\na=b\n",
         &[
-            "warning: [SMOOSH]: does nothing: CouchDB tells capitals from small letters: write [smoosh]",
-            "warning: [Smoosh.ratio_dbs]: does nothing: CouchDB tells capitals from small letters: write [smoosh.ratio_dbs]",
+            "warning: [SMOOSH]: does nothing: names of sections are case-sensitive: write [smoosh]",
+            "warning: [Smoosh.ratio_dbs]: does nothing: names of sections are case-sensitive: write [smoosh.ratio_dbs]",
             "warning: [smoosh] min_file_size: does nothing: it is CouchDB 2's; smoosh has min_size in the section of each channel",
             "warning: [smoosh] min_size: does nothing here: smoosh reads it in the section of a channel, such as [smoosh.ratio_dbs]",
             "warning: [smoosh.upgrade_dbs] db_channels: does nothing here: smoosh reads it in [smoosh]",
@@ -334,7 +334,7 @@ fn reports_channels_that_take_nothing() {
         "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\npriority=foo\nmin_priority=3\n",
         &[
             "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: a_dbs, ratio_dbs, slack_dbs, upgrade_dbs",
-            "warning: [smoosh.a_dbs] priority: \"foo\" is none of ratio, slack and upgrade: the channel takes only files without live bytes",
+            "warning: [smoosh.a_dbs] priority: \"foo\" is not ratio, slack or upgrade: the channel takes only files without live bytes",
         ],
     );
     assert_findings(
@@ -390,8 +390,8 @@ fn reports_misleading_lines_of_ini_files() {
         "[smoosh.ratio_dbs]\nmin_size =\nfoo\n[smoosh.x\n",
         &[
             "warning: [smoosh.ratio_dbs]: local.ini:2: gives min_size an empty value, which this version ignores: an earlier file's value stays",
-            "warning: [smoosh.ratio_dbs]: local.ini:3: is no setting: write key = value",
-            "warning: [smoosh.ratio_dbs]: local.ini:4: starts with [ but is no section: write [name] with nothing after it; the lines below still belong to [smoosh.ratio_dbs]",
+            "warning: [smoosh.ratio_dbs]: local.ini:3: is not a setting: write key = value",
+            "warning: [smoosh.ratio_dbs]: local.ini:4: starts with [ but is not a section: write [name] with nothing after it; the lines below still belong to [smoosh.ratio_dbs]",
         ],
     );
 }

@@ -158,7 +158,7 @@ impl Client {
     /// that returned `from`.
     ///
     /// # Errors
-    /// As [`Error`] says; [`ErrorKind::Malformed`] also where the pages do not go on or do not end.
+    /// As [`Error`] says; [`ErrorKind::Malformed`] also where the pages are out of order or do not end.
     pub async fn shard_map_page(
         &self,
         node: Option<&str>,

@@ -40,7 +40,7 @@ impl Client {
         match self.sent_once(route).await {
             Ok((status, _)) if status == due => WriteOutcome::Accepted,
             Ok((status, asked)) => {
-                let detail = format!("HTTP {status} where {due} is due");
+                let detail = format!("HTTP {status} instead of {due}");
                 WriteOutcome::Unknown(Error::Malformed { asked, detail })
             }
             Err(error) => WriteOutcome::of(error, route),

@@ -13,7 +13,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "failing_compaction",
     finds: "Shards whose compactions failed so often in a row that recliner no longer starts them.",
-    because: "A compaction reads every document of a shard, so it ends at the first that cannot be read: each attempt fails at the same place, closes the shard for the requests of that moment, and frees nothing (couchdb#5070). Others fail for want of space, or because CouchDB was restarted, and succeed when that is over; only CouchDB's log tells. Replication between nodes does not repair a damaged file, because it looks for documents that a copy lacks. A copy can be built anew from others, which is shown only if two others were read and agree in documents, deleted documents and bytes. recliner counts its own compactions: in advise mode there are none.",
+    because: "A compaction reads every document of a shard, so it ends at the first that cannot be read: each attempt fails at the same place, closes the shard for the requests of that moment, and frees nothing (couchdb#5070). Others fail for want of space, or because CouchDB was restarted, and succeed when that is over; only CouchDB's log tells. Replication between nodes does not repair a damaged file, because it looks for documents that a copy lacks. A damaged copy can be rebuilt from others; the commands are shown only if two others were read and have equal numbers of documents, deleted documents and bytes. recliner counts its own compactions: in advise mode there are none.",
     ..Rule::warning(check)
 };
 
@@ -77,7 +77,7 @@ fn agreeing_copies<'a>(situation: &Situation<'a>, target: TargetRef<'a>) -> Vec<
     if complete && agree && is_settled { others } else { Vec::new() }
 }
 
-/// How a copy is built anew from others, with a check before each step that cannot be taken back.
+/// How a copy is rebuilt from others, with a check before each step that cannot be taken back.
 fn rebuild(
     situation: &Situation<'_>,
     target: TargetRef<'_>,
@@ -89,7 +89,7 @@ fn rebuild(
     let look = |says: &str, copy: &TargetRef<'_>| Remedy::get(says, &["_node", copy.node(), shard]);
     let sync = |says: &str| Remedy::couchdb(says, "POST", &[db, "_sync_shards"], None);
     remedy.push(sync(
-        "If the log shows that the file is damaged, this copy can be built anew. First have the nodes send each other what only one of them has:",
+        "If the log shows that the file is damaged, this copy can be rebuilt. First have the nodes send each other what only one of them has:",
     ));
     for other in others {
         remedy.push(look(
@@ -97,8 +97,8 @@ fn rebuild(
             other,
         ));
     }
-    remedy.push(look("And the damaged one:", &target));
-    remedy.push(format!("Go on only if the copies but the damaged one have the same numbers, the damaged one has no more documents or deleted ones, nothing is written meanwhile, and all nodes are up. Then stop CouchDB on {node} alone.").as_str().into());
+    remedy.push(look("And see what the damaged one has:", &target));
+    remedy.push(format!("Go on only if all other copies have the same numbers, the damaged one has no more documents or deleted ones than they, nothing is written meanwhile, and all nodes are up. Then stop CouchDB on {node}, and on no other node.").as_str().into());
     let known = situation.snapshot().node(target.node_ix());
     let directories: Vec<&str> = known
         .into_iter()
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_built_anew_only_from_two_that_agree() {
+    fn copy_is_rebuilt_only_from_two_that_agree() {
         let same = found(|_| {}, |_| {});
         assert_eq!(
             same.says,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_built_anew_while_a_copy_is_away() {
+    fn nothing_is_rebuilt_while_a_copy_is_away() {
         assert!(moves_the_file(&found(|_| {}, |_| {})));
         let is_down = |cluster: &mut TestCluster| {
             let node = cluster.draft.find_node("b").unwrap();

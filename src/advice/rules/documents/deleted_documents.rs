@@ -11,7 +11,7 @@ use serde_json::json;
 
 pub(crate) const RULE: Rule = Rule {
     code: "deleted_documents",
-    finds: "Databases of which a large share of all documents is deleted.",
+    finds: "Databases in which a large share of all documents is deleted.",
     because: "CouchDB keeps an entry for every deleted document for good, in both trees of the database, so that deletions replicate; compaction keeps it too. An entry takes about 200 bytes in each copy (measured from 100 to 300), 40 more for each further revision, ten times as much where a deletion kept a body; `recliner tombstones DB` measures it, and says who still reads the deletions. It is read by every new index build and replication, and counts as live bytes. Only a purge, or a new database filled by a replication that leaves deletions out, removes it. It is a warning if nothing but deleted documents is left. The share is `advice.deleted_documents`.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
@@ -64,7 +64,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey, bytes: u64) -> Wo
     };
     let mut remedy = copy_without_deleted(name);
     if docs == 0 {
-        let delete = "If the database is not needed any more, delete it, once a backup of its design documents and its security object is kept.";
+        let delete = "If the database is no longer needed, back up its design documents and its security object, then delete it.";
         remedy.insert(1, delete.into());
     }
     Wording {
@@ -85,7 +85,7 @@ pub(in crate::advice) fn copy_without_deleted(name: &str) -> Vec<Remedy> {
     let into = format!("{name}-new");
     vec![
         Remedy::choice(format!(
-            "Decide whether any client still has to learn of these deletions; a replica that never hears of one keeps its document. {into} also lacks the _local documents of {name} (checkpoints), its purges and old revisions, and its sequences begin anew: each replication, each client of _changes and each index begins again."
+            "Decide whether any client still has to learn of these deletions; a replica that never hears of one keeps its document. {into} also lacks the _local documents of {name} (checkpoints), its purges and old revisions, and its sequences start over: each replication, each client of _changes and each index starts from the beginning."
         )),
         copy_script(name, &into),
         catch_up_script(name, &into),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 pub(crate) const RULE: Rule = Rule {
     code: "local_documents",
-    finds: "Databases of whose live data a large part is `_local` documents.",
+    finds: "Databases whose live data is largely `_local` documents.",
     because: "Replications, indexes and clients keep their checkpoints in `_local` documents. They are not counted as documents, do not count in `external`, and no request deletes those that nobody uses any more: a client that gets a new identity leaves its old one behind. CouchDB counts them as live, so the ratio of the file stays low and every compaction keeps them (couchdb#1621: 11 MB of 18,000 of them beside 23 kB of documents). Their size is in the headers of files and not visible over HTTP, so the rule is silent where no directory is read. How many of them are still needed is not known, so no gain is given.",
     ..Rule::info(check)
 };

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 pub(crate) const RULE: Rule = Rule {
     code: "long_revision_trees",
-    finds: "Databases of whose live data a large part is the ids of old revisions.",
+    finds: "Databases whose live data is largely the ids of old revisions.",
     because: "CouchDB keeps the ids of the last `_revs_limit` revisions of each document, 1000 by default, in both of its trees, and compactions copy them (WMCore#8886: 149 GB, a tenth with a limit of 10). Replication needs them only to see that a document on the other side is an earlier one, so a limit above what is written to a document while a peer is away is enough. Only a look inside the files shows their size, so the rule is silent where recliner or a sidecar has not looked.",
     untried: Some(
         "it takes many documents with over a hundred revisions, in files that recliner reads",
@@ -82,7 +82,7 @@ fn finding(name: &str, db: &Trees) -> Wording {
             ),
             Remedy::get("Note the present limit, to go back to it:", &[name, "_revs_limit"]),
             Remedy::couchdb(
-                "Lower it; nothing is lost yet, and no document ever:",
+                "Lower it; this drops nothing yet, and never a document:",
                 "PUT",
                 &[name, "_revs_limit"],
                 Some(&limit),
@@ -105,7 +105,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Two copies that a compaction would leave with 400 MiB, of which trees are so many.
+    /// Two copies that a compaction would leave with 400 MiB, `trees` of them bytes of trees.
     fn found(trees: Option<u64>, limit: u64) -> Vec<Finding> {
         let shard = |node| Shard::new("orders", node, 0, 900 * MIB).with_active(400 * MIB);
         let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);

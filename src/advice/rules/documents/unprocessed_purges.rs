@@ -114,7 +114,7 @@ fn finding(index: TargetRef<'_>, behind: u64, purges: &Purges) -> Wording {
         remedy: vec![
             build,
             Remedy::get(
-                "Or, if nobody needs the design document, delete it, with its revision from the document:",
+                "Or, if nobody needs the design document, delete it. This shows its revision (_rev), which the DELETE needs:",
                 &[&db, &design],
             ),
             Remedy::view_cleanup("and then its index:", &db),

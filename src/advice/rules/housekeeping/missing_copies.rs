@@ -85,7 +85,7 @@ impl Loss {
         match (self.ranges, self.remaining) {
             (0, _) if self.unseen_ranges > 0 => {
                 let ranges = counted(self.unseen_ranges, "range", "ranges");
-                format!("the only other copies of {ranges} are on nodes that are no members")
+                format!("the only other copies of {ranges} are on nodes that are not members")
             }
             (0, remaining) => {
                 let ranges = if self.thin_ranges == 1 { "its range" } else { "their ranges" };
@@ -332,7 +332,7 @@ mod tests {
         assert!(
             missing
                 .says
-                .ends_with("; the only other copies of 1 range are on nodes that are no members.")
+                .ends_with("; the only other copies of 1 range are on nodes that are not members.")
         );
         assert!(!texts(missing).contains("_sync_shards") && !texts(missing).contains("backup"));
     }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const RULE: Rule = Rule {
     code: "orphan_shards",
     finds: "Shard files on disk that the cluster's shard map does not place there.",
-    because: "CouchDB leaves such files when a database is deleted or a shard moved while a node is down or out of the cluster. Nothing opens them, no compaction and no cleanup ever removes them, and they are invisible in `_all_dbs`. They may be the last copy of a database that was deleted by mistake, so a person decides; it is a warning where a database of the same name is live, which may have been created anew beside its own documents. Files of a split that stopped, of a name of another form, or of which not every member's shard map and all of `_reshard/jobs` could be read, are `unknown` and no advice.",
+    because: "CouchDB leaves such files when a database is deleted or a shard moved while a node is down or out of the cluster. Nothing opens them, no compaction and no cleanup ever removes them, and they are invisible in `_all_dbs`. They may be the last copy of a database that was deleted by mistake, so a person decides; it is a warning where a database of the same name is live, which may have been created again without the documents in these files. Files of a split that stopped, of a name of another form, or of which not every member's shard map and all of `_reshard/jobs` could be read, are `unknown` and no advice.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -110,7 +110,7 @@ fn compare(situation: &Situation<'_>, targets: &[TargetRef<'_>], is_same: bool) 
     vec![
         Remedy::get("See how many documents such a file has:", &["_node", first.node(), &shard]),
         Remedy::get("Compare with the live database:", &[situation.db_name(first.db())]),
-        "Do not delete these files. If they have documents that the live database lacks, as after a new node created databases anew, restore them: start a CouchDB of its own on a copy of the files and replicate from there.".into(),
+        "Do not delete these files. If they have documents that the live database lacks, as happens when a new node has created databases again, restore them: start a CouchDB of its own on a copy of the files and replicate from there.".into(),
     ]
 }
 
@@ -339,8 +339,8 @@ mod tests {
 
     const FILE: &str = "shards/00000000-1ffffffe/old.1.couch";
 
-    /// Runs a script over a directory with a shard file of so many days. Returns whether it was set aside,
-    /// and what was said.
+    /// Runs a script over a directory with a shard file that is `days` old. Returns whether it was set aside,
+    /// and what the script printed.
     fn set_aside_by(shell: &str, script: &str, env: &[(&str, &str)], days: u64) -> (bool, String) {
         let data = tempfile::tempdir().unwrap();
         let file = data.path().join(FILE);

@@ -13,7 +13,7 @@ use crate::{
 
 pub(crate) const RULE: Rule = Rule {
     code: "oversized_compaction_file",
-    finds: "Shards of which a compaction that runs, or did a short while ago, has written more than it can need.",
+    finds: "Shards whose running or recent compaction has written more than it should need.",
     because: "A compaction writes the new file and one to sort ids, together at most 2.15 times the live bytes (measured on 3.5.0), and what is written to the shard meanwhile. A few write on without end: 450 GB for a shard of 12 GB (medic/cht-core#10223), a `.compact.meta` of 500 GB for one of 30 GB (apache/couchdb#3292). The limit is the shard's file times `advice.compaction_file_factor`. It is critical beyond twice that, or if the node has less free space than the files take already. Over HTTP their size is not visible, nor in `_active_tasks`, so the rule is silent where no directory is read.",
     severities: &[Severity::Warning, Severity::Critical],
     ..Rule::info(check)

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) const RULE: Rule = Rule {
     code: "limits_hold_back",
     finds: "Limits so low that compactions cannot keep up with what is written, or need weeks for what waits.",
-    because: "recliner compacts no more than its limits allow: bytes an hour, jobs at a time, and the share of a node's time in which compactions run. What they allow is worked out at best: every slot is busy, windows and pressure hold nothing back, and compactions run at the rate that recliner's own ones had. If waste grows faster even then, what waits grows for ever, which is a warning; a backlog longer than `advice.max_backlog` is information. Growth counts once it was measured for `advice.min_watched`. Limits of 0 are meant to stop recliner and are not advice.",
+    because: "recliner compacts no more than its limits allow: bytes an hour, jobs at a time, and the share of a node's time in which compactions run. recliner assumes the best case: every slot is busy, windows and pressure hold nothing back, and compactions run at the rate of recliner's own. If waste grows faster even then, what waits grows for ever, which is a warning; a backlog longer than `advice.max_backlog` is information. Growth counts once it was measured for `advice.min_watched`. Limits of 0 are meant to stop recliner and are not advice.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };

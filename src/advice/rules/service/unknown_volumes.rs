@@ -63,7 +63,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             ],
             remedy: vec![
                 Remedy::configuration(
-                    "Say where free space is known from, with the labels and the mount point of your node_exporter:",
+                    "Tell recliner where to read the free space, with the labels and the mount point of your node_exporter:",
                     configuration(&names),
                 ),
                 "Without Prometheus, run a recliner with files.data_dir beside each of these nodes, or give a fixed number with `available`.".into(),

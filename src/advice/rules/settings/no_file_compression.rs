@@ -9,7 +9,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "no_file_compression",
     finds: "Nodes on which CouchDB writes documents and indexes without compression.",
-    because: "With `[couchdb] file_compression = none` every block of a database and index is written as it is; CouchDB's default is snappy, which costs little time. Files that exist stay as they are until they are compacted, because a file may mix methods. How much smaller they become depends on the documents, so no gain is given. Attachments are not concerned: they are compressed by type.",
+    because: "With `[couchdb] file_compression = none` every block of a database and index is written as it is; CouchDB's default is snappy, which costs little time. Files that exist stay as they are until they are compacted, because a file may mix methods. How much smaller they become depends on the documents, so no gain is given. Attachments are compressed by their type, whatever this setting is.",
     ..Rule::info(check)
 };
 

@@ -9,7 +9,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "too_few_open_databases",
     finds: "Nodes that write to more shards in a few days than CouchDB keeps open at a time.",
-    because: "CouchDB keeps at most `[couchdb] max_dbs_open` shards open, 500 by default. Above that it closes the one that was used least recently for each one that it opens, and each open costs an fsync (measured: a sweep over closed shards runs at half the speed); if all of them are in use, requests fail with `all_dbs_active`. The limit is shared out to one server for each CPU core, after 3.5.2 to `max_couch_server_shards` at most, 16 by default, and a shard's name says by which it is opened: the fullest is full before the limit is reached, which is information from the number on that so many servers have room for. Shards that nobody writes to are not counted, and nothing is said before writes were measured for `advice.min_watched`. Each open shard needs a file handle and some memory, so the limit of open files of CouchDB's user has to be higher.",
+    because: "CouchDB keeps at most `[couchdb] max_dbs_open` shards open, 500 by default. Above that it closes the one that was used least recently for each one that it opens, and each open costs an fsync (measured: a sweep over closed shards runs at half the speed); if all of them are in use, requests fail with `all_dbs_active`. The limit is divided among one server for each CPU core (after 3.5.2, at most `max_couch_server_shards`, 16 by default), and a shard's name decides which server opens it. So one server can be full before the limit is reached: where that is to be expected, it is information. Shards that nobody writes to are not counted, and nothing is said before writes were measured for `advice.min_watched`. Each open shard needs a file handle and some memory, so the limit of open files of CouchDB's user has to be higher.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -33,7 +33,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             (
                 Severity::Info,
                 format!(
-                    "and keeps {limit} open (max_dbs_open), shared out by their names to a server for each CPU core: the fullest may have no room"
+                    "and keeps at most {limit} open (max_dbs_open), divided by name among one server for each CPU core: the fullest may have no room left"
                 ),
             )
         };
@@ -70,7 +70,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 /// CouchDB's default of `max_couch_server_shards`.
 const DEFAULT_SERVERS: u64 = 16;
 
-/// The limit with which the fullest of so many servers has room for its part of this many shards: of `n`
+/// The limit with which the fullest server has room for its part of the shards: of `n`
 /// random parts, the largest exceeds the mean by about `√(2 ln n · mean)`.
 fn limit_with_room_for(shards: u64, servers: u64) -> u64 {
     let spread = (2.0 * servers as f64 * (servers.max(1) as f64).ln() * shards as f64).sqrt();

@@ -1,4 +1,4 @@
-//! Versions of CouchDB that get no security fixes any more.
+//! Versions of CouchDB that no longer get security fixes.
 
 use super::nodes::{versions, versions_in_words};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 
 pub(crate) const RULE: Rule = Rule {
     code: "version_end_of_life",
-    finds: "Nodes that run a release series of CouchDB that gets no security fixes any more.",
+    finds: "Nodes that run a release series of CouchDB that no longer gets security fixes.",
     because: "The project fixes security problems in its current release series and in the one before it only (CouchDB's documentation, Security Issues / CVEs). This recliner knows 3.5 as the current series, and a newer one if a node runs it.",
     untried: Some("it takes an old version of CouchDB"),
     ..Rule::info(check)
@@ -31,7 +31,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     findings.offer(Gain::Unknown, || Wording {
         subject: Subject::Cluster,
         says: format!(
-            "CouchDB before {previous} gets no security fixes any more: {}.",
+            "CouchDB before {previous} no longer gets security fixes: {}.",
             words.join("; ")
         ),
         evidence: vec![
@@ -65,7 +65,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "CouchDB before 3.4 gets no security fixes any more: 3.3.3 on b; 3.2.3 on a."
+            "CouchDB before 3.4 no longer gets security fixes: 3.3.3 on b; 3.2.3 on a."
         );
     }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn newer_series_on_a_node_moves_the_end_of_life() {
         let found = found(["3.4.3", "3.6.0"]);
-        assert!(found[0].says.starts_with("CouchDB before 3.5 gets"), "{found:?}");
+        assert!(found[0].says.starts_with("CouchDB before 3.5 no longer gets"), "{found:?}");
         assert_eq!(self::found(["3.5.2", "4.0.0"]), []);
     }
 

@@ -16,7 +16,7 @@ use wall_clock::Moment;
 pub(crate) const RULE: Rule = Rule {
     code: VOLUME_FILLS,
     finds: "Volumes that will be full soon, with the date.",
-    because: "CouchDB only appends to its files, so free space shrinks with every write, and a node whose disk is full fails writes and compactions. Compaction gives back what is dead but never what is live: a volume whose live data outgrows it needs more space, or fewer shards. The dates are those of the [forecast](commands.md#when-a-volume-is-full): without compaction, with smoosh as it is set, and with recliner's own rules as if it enforced. It is a warning from `advice.full_within` and critical from `advice.full_soon` on if both of the latter are within that time, and information if the volume would be full within `advice.full_soon` only without compaction. Nothing is said before growth was watched for two days, or beyond twice the time for which it was. Nodes with several volumes are left out, because it is unknown which of their files are on which volume.",
+    because: "CouchDB only appends to its files, so free space shrinks with every write, and a node whose disk is full fails writes and compactions. Compaction gives back what is dead but never what is live: a volume whose live data outgrows it needs more space, or fewer shards. The dates are those of the [forecast](commands.md#when-a-volume-is-full): without compaction, with smoosh as it is set, and with recliner's own rules as if it enforced. It is a warning from `advice.full_within` and critical from `advice.full_soon` on if both of the latter are within that time, and information if the volume would be full within `advice.full_soon` only without compaction. There is no forecast until growth was watched for two days, and none further ahead than twice the time watched. Nodes with several volumes are left out, because it is unknown which of their files are on which volume.",
     severities: &[Severity::Info, Severity::Warning, Severity::Critical],
     untried: Some("it takes days of growth, and what helps is a larger disk"),
     ..Rule::info(check)
@@ -66,9 +66,9 @@ fn dates_in_words(forecasts: &VolumeForecasts) -> String {
     let VolumeForecasts { uncompacted, smoosh, in_force } = forecasts;
     let range = match (in_force.full.early, in_force.full.late) {
         (Some(early), Some(late)) if early.date() != late.date() => {
-            format!(" (four times of five between {} and {})", early.date(), late.date())
+            format!(" (80 % likely between {} and {})", early.date(), late.date())
         }
-        (Some(early), None) => format!(" (one time of ten before {})", early.date()),
+        (Some(early), None) => format!(" (10 % likely before {})", early.date()),
         (Some(_), Some(_)) | (None, _) => String::new(),
     };
     format!(
@@ -161,7 +161,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// A forecast of 60 days: full after so many, with a range of two days around.
+    /// A forecast of 60 days: full after `full_after` days, give or take two.
     fn forecast(full_after: Option<u32>) -> Forecast {
         let at = |days: u32| NOW.plus(DAY * days);
         let full = full_after.map_or_else(FullRange::default, |days| FullRange {
@@ -203,7 +203,7 @@ mod tests {
         let [only] = &warning[..] else { panic!("{warning:?}") };
         assert_eq!(
             only.says,
-            "The volume a has 100 GiB free, and 5 GiB a day are lost even with compaction (watched for 30d). Forecast: full on 2026-12-01 without compaction, on 2026-12-03 with smoosh, on 2026-12-11 with recliner as configured (four times of five between 2026-12-09 and 2026-12-13)."
+            "The volume a has 100 GiB free, and 5 GiB a day are lost even with compaction (watched for 30d). Forecast: full on 2026-12-01 without compaction, on 2026-12-03 with smoosh, on 2026-12-11 with recliner as configured (80 % likely between 2026-12-09 and 2026-12-13)."
         );
         assert_eq!(only.severity, Severity::Warning);
         let Gain::Risk(bytes) = only.gain else { panic!("{warning:?}") };

@@ -232,7 +232,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A cluster of two nodes whose logs have a line in every hour of so many days before today.
+    /// A cluster of two nodes whose logs have a line in every hour of some days before today.
     struct Logs(LogReads);
 
     impl Logs {

@@ -370,7 +370,7 @@ fn room(volumes: [Option<(&str, u64)>; 2], docs: u64, wanted: Wanted) -> Option<
     let node = |name: &str, volume: Option<(&str, u64)>| PreflightNode {
         node: name.to_owned(),
         copies: 1,
-        live_bytes: None,
+        live_bytes: Some(SpreadLine { low: 4, likely: 5, high: 6 }),
         peak_bytes: Some(SpreadLine { low: 10, likely: 15, high: 20 }),
         old_bytes: None,
         volume: volume.map(|(name, _)| name.to_owned()),
@@ -383,7 +383,33 @@ fn room(volumes: [Option<(&str, u64)>; 2], docs: u64, wanted: Wanted) -> Option<
     let step =
         PlannedStep { design: "_design/x".to_owned(), docs: Some(100), nodes: nodes.clone() };
     let facts = Facts { room: nodes, docs: Some(docs), ..Facts::default() };
-    lacks_room(&step, &facts, wanted)
+    let uncompacted = Facts { stays_uncompacted: true, ..facts.clone() };
+    let shared = Facts { is_shared: true, ..facts.clone() };
+    assert_eq!(lacks_room(&step, &shared, wanted), None);
+    let says = lacks_room(&step, &facts, wanted);
+    assert!(says.is_some() || lacks_room(&step, &uncompacted, wanted).is_none());
+    says
+}
+
+#[test]
+fn an_index_that_stays_uncompacted_needs_no_room_for_a_compaction() {
+    let need = |stays_uncompacted| {
+        let node = PreflightNode {
+            node: "n1".to_owned(),
+            copies: 1,
+            live_bytes: Some(SpreadLine { low: 4, likely: 5, high: 6 }),
+            peak_bytes: Some(SpreadLine { low: 10, likely: 15, high: 20 }),
+            old_bytes: None,
+            volume: None,
+            free_bytes: None,
+            reserved_bytes: 0,
+            verdict: "unknown".into(),
+            missing_bytes: None,
+        };
+        peak(&node, &Facts { stays_uncompacted, ..Facts::default() })
+    };
+    assert_eq!(need(false), Some(SpreadLine { low: 10, likely: 15, high: 20 }));
+    assert_eq!(need(true), Some(SpreadLine { low: 6, likely: 10, high: 14 }));
 }
 
 #[test]
@@ -432,6 +458,31 @@ fn asks_the_service_only_before_what_may_build() {
     ] {
         assert_eq!(may_build(&next, &facts, wanted), asks, "{next:?} {wanted:?}");
     }
+}
+
+#[test]
+fn a_build_that_stands_still_is_asked_for_again() {
+    let step = |is_to_ask_again, indexers| {
+        let text = plan().staging(&plan().steps[0]).unwrap();
+        let staging = live(&with_id(fields(&text), "_design/changed-next", Some("1-s")));
+        let index = IndexState {
+            seq: 60_000,
+            pending: 15_000,
+            is_settled: true,
+            is_to_ask_again,
+            indexers,
+            ..IndexState::default()
+        };
+        let change = |facts: &mut Facts| {
+            facts.live.extend([staging]);
+            facts.index = index;
+        };
+        next_with(change, READY)
+    };
+    let id = "_design/changed-next".to_owned();
+    assert_eq!(step(true, 0), Next::Build { id });
+    assert!(matches!(step(true, 1), Next::Wait(_)));
+    assert!(matches!(step(false, 0), Next::Wait(why) if why.contains("no indexer runs")));
 }
 
 #[test]

@@ -214,8 +214,8 @@ impl World {
         world
     }
 
-    /// Free bytes so many hours ahead, as somebody would say who knows all of this world but what
-    /// chance will bring: the median of other weeks from the same hour.
+    /// Free bytes `ahead` hours later, as predicted by somebody who knows everything about this world
+    /// except what chance brings: the median of other weeks from the same hour.
     pub(super) fn best_guess(&self, hour: usize, ahead: usize) -> f64 {
         let other = |seed: u64| {
             let mut state = self.states[hour].clone();
@@ -276,7 +276,7 @@ impl World {
         FreedCourse(course)
     }
 
-    /// What Prometheus' `predict_linear` says so many hours ahead, from the samples of `back` hours.
+    /// What Prometheus' `predict_linear` predicts for `ahead` hours later, from the samples of `back` hours.
     pub(super) fn predict_linear(&self, hour: usize, back: usize, ahead: usize) -> f64 {
         let back = back.min(hour);
         let samples =

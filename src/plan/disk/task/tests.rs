@@ -271,7 +271,7 @@ async fn space_that_falls_without_jobs_marks_the_volume() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_compactions_hold_is_of_the_moment_of_free_space() {
+async fn held_bytes_are_measured_together_with_free_space() {
     const GIB: u64 = 1 << 30;
     const LASTS: u64 = 400;
     // A file of 600 GiB on a volume of 1,000 is compacted to 400, a GiB a second.

@@ -112,7 +112,7 @@ fn a_deleted_database_misses_no_copies_while_a_restarted_node_has_the_old_map() 
 }
 
 #[test]
-fn copies_of_a_database_that_is_named_after_its_files_were_listed_are_not_orphans() {
+fn listed_files_are_no_longer_orphans_once_the_map_names_their_database() {
     let mut cluster = Cluster { dbs: vec![], ..Cluster::default() };
     cluster.maps = [Some(vec![]), Some(vec![])];
     let mut harness = followed(cluster);

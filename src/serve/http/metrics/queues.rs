@@ -35,7 +35,7 @@ families! {
     QUEUE_RENT_MAX: Gauge None "recliner_queue_rent_max" ["node", "channel"]
         "Highest ratio of rent to cost times horizon in the queue; absent unless the channel ranks by rent.";
     RENT_HORIZON_SECONDS: Gauge Seconds "recliner_rent_horizon_seconds" ["node", "channel"]
-        "Time for which a wasted byte may lie, in seconds, as scarcity adapts it; absent unless the channel ranks by rent.";
+        "Time for which a wasted byte may stay, in seconds, as scarcity adapts it; absent unless the channel ranks by rent.";
 }
 
 /// A queue with its channel, and what the plan knows of it.

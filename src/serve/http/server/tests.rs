@@ -73,7 +73,7 @@ async fn closed(stream: &mut TcpStream) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_never_ends_is_not_waited_for() {
+async fn endless_request_head_is_given_up() {
     let served = served(ConnectionLimits::default());
     for part in ["", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\nX:"] {
         let begun = Instant::now();
@@ -132,7 +132,7 @@ async fn clients_that_read_nothing_lock_out_only_their_address_and_not_for_long(
 }
 
 #[tokio::test]
-async fn the_end_does_not_wait_for_who_takes_nothing() {
+async fn shutdown_does_not_wait_for_clients_that_read_nothing() {
     let served = served(ConnectionLimits::default());
     let mut stalled = served.from("127.0.0.1").await;
     stalled.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -215,7 +215,7 @@ async fn a_few_places_are_kept_for_probes_and_scrapes_where_all_others_are_at_wo
 }
 
 #[test]
-fn room_goes_by_descriptors_and_leaves_some_to_all_others() {
+fn connection_limit_follows_descriptors_and_leaves_some_free() {
     for (descriptors, connections, feeds) in
         [(Some(16), 6, 3), (Some(512), 240, 120), (Some(1_024), 496, 248), (None, 2_512, 2_000)]
     {

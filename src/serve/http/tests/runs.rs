@@ -186,7 +186,7 @@ async fn pages_offer_a_run_and_show_its_progress() {
     let surface = with_runs(Mode::Enforce);
     let asked = surface.ask(Method::GET, ask, &[HOST]).await;
     for shown in [
-        "Everything worth it of database orders",
+        "Everything in database orders that is worth compacting",
         "<dt>targets to compact</dt><dd>2</dd>",
         "name=\"force\"",
     ] {

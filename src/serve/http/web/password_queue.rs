@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_so_many_addresses_wait() {
+    async fn number_of_waiting_addresses_is_limited() {
         let (_first, waiting) = Waiting::new(0..=255).await;
         assert!(waiting.checks.acquire(Peer::Socket { uid: 0 }).await.is_none());
         assert_eq!(*waiting.ended.lock().unwrap(), []);

@@ -66,7 +66,7 @@ impl Site {
 const TLS: &str = "tls_server_config:\n  cert_file: own.pem\n  key_file: key.pem\n";
 
 #[test]
-fn promtool_says_the_same_of_every_file() {
+fn agrees_with_promtool_about_every_file() {
     let site = Site::new();
     let hash = hash("pa55");
     let users = format!("basic_auth_users:\n  ann: {hash}\n");
@@ -193,7 +193,7 @@ async fn ask_from(
 }
 
 #[tokio::test]
-async fn only_users_come_in_save_to_what_supervisors_ask() {
+async fn every_path_but_the_probes_needs_a_user() {
     let site = Site::new();
     let web = site
         .web(&format!(
@@ -400,7 +400,7 @@ async fn an_order_may_call_the_machine_by_a_name_in_its_certificate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_never_ends_is_not_waited_for() {
+async fn endless_handshake_is_given_up() {
     let site = Site::new();
     let web = site.web(TLS).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -434,7 +434,7 @@ async fn a_handshake_that_never_ends_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_goes_on_ends_when_its_user_is_struck_out() {
+async fn open_answer_ends_when_its_user_is_removed() {
     use futures::{StreamExt as _, stream};
     let site = Site::new();
     let (ann, bob) = (format!("  ann: {}\n", hash("pa55")), format!("  bob: {}\n", hash("w0rd")));

@@ -17,7 +17,7 @@ impl Reader<'_> {
                 _ => {
                     channel.never_starts = Some("its capacity makes it crash");
                     let message = format!(
-                        "{text:?} is no integer above 0: smoosh's channel crashes at whatever it is given"
+                        "{text:?} is not an integer above 0: smoosh's channel crashes at every target"
                     );
                     self.findings.warn(self.section, "capacity", message);
                 }
@@ -30,7 +30,7 @@ impl Reader<'_> {
                 None => {
                     channel.never_starts = Some("its concurrency makes it crash");
                     let message = format!(
-                        "{text:?} is no integer: smoosh's channel crashes at whatever it is given"
+                        "{text:?} is not an integer: smoosh's channel crashes at every target"
                     );
                     self.findings.warn(self.section, "concurrency", message);
                 }

@@ -100,7 +100,7 @@ async fn pages_that_go_in_circles_end_with_an_error() {
     let client = connect(&cluster, settings(&[A]));
     let first = client.shard_map_page(None, None, 2).await.unwrap().next;
     let error = client.shard_map_page(None, first.as_ref(), 2).await.unwrap_err();
-    let expected = "its pages do not go on: \"a\" comes after \"b2\"";
+    let expected = "its pages are out of order: \"a\" comes after \"b2\"";
     assert!(error.to_string().contains(expected), "{error}");
     let (_, first) = client.all_dbs_page(None, 2).await.unwrap();
     let error = client.all_dbs_page(first.as_ref(), 2).await.unwrap_err();
