@@ -17,7 +17,7 @@ use std::{
     ffi::CStr,
     fs,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    num::NonZeroU32,
+    num::NonZeroU8,
     os::unix::ffi::OsStrExt as _,
     path::Path,
     sync::Arc,
@@ -41,7 +41,7 @@ pub struct HeaderValues {
     /// Deleted documents; databases only.
     pub deleted_docs: OptionalU64,
     /// The file's number; databases only.
-    pub file_id: Option<NonZeroU32>,
+    pub file_id: Option<NonZeroU8>,
     /// The last purge sequence; for a view index, the last one it has processed.
     pub purge_seq: OptionalU64,
     /// Bytes of the trees that record purges; databases only.

@@ -8,7 +8,7 @@ use couchdb_names::Range;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    num::NonZeroU32,
+    num::NonZeroU8,
     time::Duration,
 };
 use wall_clock::Moment;
@@ -31,7 +31,7 @@ pub struct CopyCounts {
     /// The number of the last purge.
     pub purge_seq: u64,
     /// The number of the file: one that replaced another may have any counts.
-    pub file: NonZeroU32,
+    pub file: NonZeroU8,
 }
 
 impl CopyCounts {

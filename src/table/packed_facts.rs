@@ -9,7 +9,7 @@ use crate::{
     },
     text::Label,
 };
-use std::num::NonZeroU32;
+use std::num::NonZeroU8;
 use wall_clock::Moment;
 
 const COMPACT_RUNNING: u8 = 1;
@@ -28,7 +28,7 @@ const BY_FILES: u8 = 1 << 7;
 pub(super) struct PackedFacts {
     numbers: [OptionalU64; FactKind::SLOTS],
     measured_at: Moment,
-    file_id: Option<NonZeroU32>,
+    file_id: Option<NonZeroU8>,
     bits: u8,
     from_files: FactSet,
 }

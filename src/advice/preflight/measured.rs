@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn few_large_documents_are_read_until_their_share_is_known() {
         // One in a hundred is a hundred times as large. A row has some 150 bytes besides the text.
-        let length = |seq| if random_bits(7, seq) % 100 == 0 { 10_000 } else { 100 };
+        let length = |seq| if random_bits(7, seq).is_multiple_of(100) { 10_000 } else { 100 };
         let mean = |docs: &mut dyn Iterator<Item = u64>| {
             let (sum, count) =
                 docs.fold((0, 0), |(sum, count), seq| (sum + length(seq), count + 1));

@@ -2,7 +2,7 @@ use super::*;
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 const fn counts(deleted: u64, update_seq: u64, purge_seq: u64) -> CopyCounts {
-    CopyCounts { deleted, update_seq, purge_seq, file: NonZeroU32::MIN }
+    CopyCounts { deleted, update_seq, purge_seq, file: NonZeroU8::MIN }
 }
 
 fn day(number: u64) -> Moment {
@@ -43,7 +43,7 @@ fn another_file_tells_nothing_about_the_one_before() {
     let then = counts(900, 1_900, 0);
     let now = counts(1_800, 4_000, 0);
     assert_eq!(then.still_deleted(&now), Some(300));
-    let other = CopyCounts { file: NonZeroU32::MAX, ..now };
+    let other = CopyCounts { file: NonZeroU8::MAX, ..now };
     assert_eq!(then.still_deleted(&other), None);
 }
 

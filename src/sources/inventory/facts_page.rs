@@ -15,7 +15,7 @@ use couchdb_files::ReportMatch;
 use couchdb_names::ShardName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
+use std::{collections::BTreeMap, num::NonZeroU8, sync::Arc};
 use wall_clock::Moment;
 
 /// A page of facts from file headers.
@@ -50,7 +50,7 @@ pub struct FactsLine {
     deleted_docs: Option<u64>,
     /// A number of the shard's file, which stays over compactions; null from recliners that do not tell it.
     #[serde(default)]
-    file_id: Option<NonZeroU32>,
+    file_id: Option<NonZeroU8>,
     /// Sequence of a shard's last purge, or of the last purge that a view's part has processed.
     purge_seq: Option<u64>,
     /// Number of purges that the shard keeps.
