@@ -525,6 +525,7 @@ impl JobStateTask {
         let tables = Arc::clone(&self.scanner.snapshots.borrow());
         let history =
             self.state.constraints(&tables, self.pending_writes.failure(), self.clock.now());
+        self.pending_writes.push(self.state.changed_work(&tables));
         publish_if_changed(&self.constraints, history);
         publish_if_changed(&self.counters, self.state.counters.clone());
         self.totals.send_if_modified(|published| {

@@ -16,6 +16,7 @@ mod spread;
 pub use build_time::rebuild_seconds;
 pub use design::{DesignDocument, DesignProblem, ViewChange};
 pub use index_size::{IndexSize, MeasuredIndex, SizeBasis};
+pub use measured::sample_error;
 pub use node_space::{NodeNeed, SpaceVerdict};
 pub use rehearsal::{
     Change, LeftDesign, LiveDesigns, Rehearsal, RehearsalStep, Rehearsed, rehearse,
@@ -237,6 +238,7 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     answer
         .notes
         .extend(not_sampled.map(|why| format!("The sample of documents is not used: {why}.")));
+    answer.notes.extend(answer.size.as_ref().and_then(IndexSize::says_error));
     answer.remedy = remedy(&answer, old);
     answer
 }

@@ -638,6 +638,9 @@ pub(super) struct PreflightArgs {
     /// The maximum number of documents to read to run the map functions on, with --couchdb.url; 0 reads none
     #[arg(long, value_name = "COUNT", default_value_t = 5000)]
     pub(super) sample: usize,
+    /// Read no more documents once the predicted rows have this error, with 95 % probability
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "10%")]
+    pub(super) sample_error: f64,
     /// The maximum number of documents to read in a second
     #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) sample_rate: u32,

@@ -15,7 +15,7 @@ use super::{
     table,
 };
 use crate::{
-    advice::preflight::{DesignDocument, LiveDesigns, PresentDesign},
+    advice::preflight::{DesignDocument, LiveDesigns, PresentDesign, sample_error},
     serve::report::{Preflight, PreflightQuestion, Rehearsal, RehearsalQuestion},
     sources::{
         doc_sample::{DocSample, SampleSize, read_docs},
@@ -99,14 +99,17 @@ async fn rehearse_on_cluster(
     let with = |sample| resolved.answer(&reading.plan, &live, sample, *now);
     let answer = match with(None) {
         unsampled if unsampled.steps.is_empty() => unsampled,
-        _ => with(read.sample(&question.db, size).await.as_ref()),
+        unsampled => {
+            let built = resolved.built(&unsampled);
+            with(read.sample(&question.db, size, &built).await.as_ref())
+        }
     };
     Ok((answer, reading.exit()))
 }
 
 impl PreflightArgs {
     const fn sample_size(&self) -> SampleSize {
-        SampleSize { docs: self.sample, per_second: self.sample_rate }
+        SampleSize { docs: self.sample, error: self.sample_error, per_second: self.sample_rate }
     }
 }
 
@@ -140,10 +143,16 @@ impl ClusterRead {
         }
     }
 
-    /// Documents of the database; says on standard error if there are fewer than wanted.
-    async fn sample(&self, db: &str, size: SampleSize) -> Option<DocSample> {
+    /// Documents of the database, for the indexes that are built; says on standard error if there are fewer than wanted.
+    async fn sample(
+        &self,
+        db: &str,
+        size: SampleSize,
+        built: &[&DesignDocument],
+    ) -> Option<DocSample> {
         let connected = self.couchdb.as_ref().filter(|_| size.docs > 0)?;
-        let read = read_docs(&connected.client, db, size, self.now.unix()).await;
+        let error = |sample: &DocSample| sample_error(built, sample);
+        let read = read_docs(&connected.client, db, size, self.now.unix(), error).await;
         match &read {
             Ok(DocSample { problem: None, .. }) => {}
             Ok(DocSample { problem: Some(why), .. }) => {
@@ -196,7 +205,7 @@ async fn ask_cluster(
     let with = |sample| resolved.answer(&reading.plan, &present, sample, *now);
     let answer = match with(None) {
         unsampled if !unsampled.builds() => unsampled,
-        _ => with(read.sample(&question.db, size).await.as_ref()),
+        _ => with(read.sample(&question.db, size, &[&resolved.design]).await.as_ref()),
     };
     Ok((answer, reading.exit()))
 }

@@ -319,7 +319,7 @@ pub(crate) fn read_couchdb_url(text: &str) -> Read<Address> {
     read_url(text, "a CouchDB server", "http://couch-a:5984")
 }
 
-fn read_url(text: &str, what: &str, example: &str) -> Read<Address> {
+pub(crate) fn read_url(text: &str, what: &str, example: &str) -> Read<Address> {
     text.parse::<Address>().map_err(|why| match why {
         ParseAddressError::Url { shown, reason } => format!(
             "found {shown}, expected the URL of {what}, such as {example} ({reason})"

@@ -5,7 +5,7 @@ use super::{
     open_file::{OpenFile, size},
     read_problem::ReadProblem,
 };
-use crate::model::facts::OptionalU64;
+use crate::model::facts::{OptionalU64, file_id};
 use couchdb_files::{self, Bytes as _, DbHeader, Header, ReportMatch, Trees};
 use couchdb_names::Signature;
 use rustix::{
@@ -17,6 +17,7 @@ use std::{
     ffi::CStr,
     fs,
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    num::NonZeroU8,
     os::unix::ffi::OsStrExt as _,
     path::Path,
     sync::Arc,
@@ -39,6 +40,8 @@ pub struct HeaderValues {
     pub docs: OptionalU64,
     /// Deleted documents; databases only.
     pub deleted_docs: OptionalU64,
+    /// The file's number; databases only.
+    pub file_id: Option<NonZeroU8>,
     /// The last purge sequence; for a view index, the last one it has processed.
     pub purge_seq: OptionalU64,
     /// Bytes of the trees that record purges; databases only.
@@ -187,6 +190,7 @@ impl FileReader {
                     compacted_seq: OptionalU64::new(header.compacted_seq),
                     docs: header.docs.into(),
                     deleted_docs: header.deleted_docs.into(),
+                    file_id: header.uuid.as_deref().and_then(file_id),
                     purge_seq: couchdb_files::last_purge(&opened, &header).into(),
                     purge_bytes: purge_bytes(&header.trees).into(),
                     local_bytes: header.trees.local.bytes().into(),

@@ -5,7 +5,7 @@
 
 use crate::{
     config_format::tree::{self, Node, Value},
-    model::settings::fleet::FleetSettings,
+    model::settings::fleet::{FleetSettings, ListUrl},
     text::pattern::NamePatterns,
 };
 use couchdb_client::Address;
@@ -39,13 +39,13 @@ pub(super) struct Found {
 }
 
 /// The lists that were fetched over HTTP, or why one was not.
-pub(super) type Fetched = BTreeMap<Address, Result<Vec<u8>, String>>;
+pub(super) type Fetched = BTreeMap<ListUrl, Result<Vec<u8>, String>>;
 
 /// The lists as they were last read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Discovery {
     files: BTreeMap<PathBuf, Members>,
-    fetched: BTreeMap<Address, Members>,
+    fetched: BTreeMap<ListUrl, Members>,
 }
 
 impl Discovery {
@@ -218,7 +218,8 @@ mod tests {
     #[test]
     fn login_goes_to_members_that_a_list_over_https_or_the_operator_names() {
         let url = |text: &str| -> Address { text.parse().unwrap() };
-        let [http, https] = ["http://sd/list", "https://sd/list"].map(url);
+        let list_url = |text: &str| ListUrl::read(text).unwrap();
+        let [http, https] = ["http://sd/list", "https://sd/list?token=q9zsecret"].map(list_url);
         let settings = FleetSettings {
             urls: vec![url("http://given:1")],
             http_sd: vec![http.clone(), https.clone()],
@@ -228,7 +229,7 @@ mod tests {
         let mut fetched = Fetched::from([
             (http.clone(), list(r#""evil:1", "both:1", "given:1""#)),
             (https.clone(), list(r#""both:1", "safe:1""#)),
-            (url("https://removed"), list(r#""removed:1""#)),
+            (list_url("https://removed"), list(r#""removed:1""#)),
         ]);
         let mut discovery = Discovery::default();
         let found = discovery.read(&settings, &fetched);
@@ -240,5 +241,6 @@ mod tests {
         fetched.insert(http, Ok(b"<html>".to_vec()));
         let again = discovery.read(&settings, &fetched);
         assert_eq!((again.members, again.problems.len()), (found.members, 2));
+        assert!(!again.problems.join(" ").contains("q9zsecret"), "{:?}", again.problems);
     }
 }

@@ -6,7 +6,7 @@ use super::{
     schedule::Schedule,
 };
 use crate::{
-    model::settings::fleet::FleetSettings,
+    model::settings::fleet::{FleetSettings, ListUrl},
     sources::recliner::{NoReply, ReclinerClient},
     tasks::unwrap_join,
 };
@@ -40,7 +40,7 @@ const BETWEEN_READS: Duration = Duration::from_secs(5);
 trait AskMember: Send + Sync {
     fn ask(&self, member: &Member) -> BoxFuture<'static, Result<MemberAnswer, NoReply>>;
 
-    fn fetch(&self, list: Address) -> BoxFuture<'static, Result<Vec<u8>, String>>;
+    fn fetch(&self, list: ListUrl) -> BoxFuture<'static, Result<Vec<u8>, String>>;
 }
 
 impl AskMember for ReclinerClient {
@@ -53,7 +53,7 @@ impl AskMember for ReclinerClient {
         })
     }
 
-    fn fetch(&self, list: Address) -> BoxFuture<'static, Result<Vec<u8>, String>> {
+    fn fetch(&self, list: ListUrl) -> BoxFuture<'static, Result<Vec<u8>, String>> {
         let client = self.clone();
         let most = usize::try_from(MAX_LIST_BYTES).unwrap_or(usize::MAX);
         Box::pin(async move { client.document(&list, most).await })

@@ -5,8 +5,8 @@
 //! how long the node rests afterwards. The job state task updates the periods each time it looks at
 //! its jobs, so a period ends when recliner sees that the last job ended, up to one poll later.
 
-use super::job::JobKey;
-use crate::table::NodeIx;
+use super::job::{JobKey, JobKind};
+use crate::{model::records::BusyRecord, table::NodeIx};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -16,7 +16,7 @@ use wall_clock::Moment;
 /// A stretch of time in which compactions of this process ran on a node without a break.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusyPeriod {
-    /// When it began, or when this process took over the jobs of an earlier one.
+    /// When it began.
     pub since: Moment,
     /// The job with which it began. Further jobs may join as long as this one runs.
     pub first_job: JobKey,
@@ -30,6 +30,32 @@ impl BusyPeriod {
     /// A period that begins now.
     pub(crate) const fn beginning(first_job: JobKey, now: Moment) -> Self {
         Self { since: now, first_job, first_ended_at: None, ended_at: None }
+    }
+
+    /// What is stored of it.
+    pub(crate) fn record(&self) -> BusyRecord {
+        BusyRecord {
+            since: self.since,
+            first_shard: self.first_job.shard.to_string(),
+            first_design: self.first_job.kind.design().map(ToOwned::to_owned),
+            first_ended_at: self.first_ended_at,
+            ended_at: self.ended_at,
+        }
+    }
+
+    /// One that an earlier process stored. A time later than now is from before the clock was set back.
+    pub(crate) fn restored(node: NodeIx, record: &BusyRecord, now: Moment) -> Self {
+        let kind = match &record.first_design {
+            Some(design) => JobKind::CompactView(design.as_str().into()),
+            None => JobKind::CompactDb,
+        };
+        let past = |at: Option<Moment>| at.map(|at| at.min(now));
+        Self {
+            since: record.since.min(now),
+            first_job: JobKey { node, shard: record.first_shard.as_str().into(), kind },
+            first_ended_at: past(record.first_ended_at),
+            ended_at: past(record.ended_at),
+        }
     }
 
     /// How long it lasted, or has lasted so far.
@@ -140,6 +166,15 @@ mod tests {
         let lengths =
             periods.iter().map(|(on, it)| (*on, it.length(at(50)).as_secs(), it.ended_at));
         assert_eq!(lengths.collect::<Vec<_>>(), [(node(1), 20, Some(at(30))), (node(2), 30, None)]);
+    }
+
+    #[test]
+    fn stored_period_goes_on_and_has_no_time_in_the_future() {
+        let began = BusyPeriod::beginning(job(1, "a"), at(10));
+        let period = BusyPeriod { first_ended_at: Some(at(14)), ..began };
+        let restored = |now| BusyPeriod::restored(node(1), &period.record(), at(now));
+        assert_eq!(restored(20), period);
+        assert_eq!((restored(5).since, restored(5).first_ended_at), (at(5), Some(at(5))));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use couchdb_names::Range;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroU8,
     time::Duration,
 };
 use wall_clock::Moment;
@@ -29,6 +30,8 @@ pub struct CopyCounts {
     pub update_seq: u64,
     /// The number of the last purge.
     pub purge_seq: u64,
+    /// The number of the file: one that replaced another may have any counts.
+    pub file: NonZeroU8,
 }
 
 impl CopyCounts {
@@ -40,6 +43,9 @@ impl CopyCounts {
     /// revision. So the documents that were brought back or purged are at most half of what is left of changes and
     /// purges when the gain is taken off.
     pub fn still_deleted(&self, now: &Self) -> Option<u64> {
+        if self.file != now.file {
+            return None;
+        }
         let changes = now.update_seq.checked_sub(self.update_seq)?;
         let purges = now.purge_seq.checked_sub(self.purge_seq)?;
         let all = changes.saturating_add(purges);

@@ -12,8 +12,10 @@ pub use merge::{ReadingComparison, compare_index, merge};
 pub use overhead::Overhead;
 
 use crate::{model::target::TargetKind, text::Label};
+use std::num::NonZeroU8;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A number that may be unknown, in eight bytes.
 ///
@@ -192,6 +194,13 @@ pub struct FactFlags {
 
 /// The measurements of one target, per file: for a view read over HTTP, those of one copy.
 ///
+/// The number of a file, from the uuid in its header.
+pub fn file_id(uuid: &str) -> Option<NonZeroU8> {
+    // A target's row has one byte left. Zero would be unknown.
+    let [byte, ..] = xxh3_64(uuid.as_bytes()).to_be_bytes();
+    NonZeroU8::new(byte.max(1))
+}
+
 /// Bytes and counts; an absent one is unknown, never zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -215,6 +224,9 @@ pub struct Facts {
     /// The last purge that the index has processed; views only. A shard's purge sequences are in
     /// [`Self::overhead`].
     pub purge_seq: OptionalU64,
+    /// A number of the file, which stays over compactions; another file of the same name rarely has the same one.
+    /// Databases only.
+    pub file_id: Option<NonZeroU8>,
     /// What the file stores besides its documents; databases only. The tables keep it only where it
     /// is large.
     pub overhead: Overhead,

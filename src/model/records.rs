@@ -12,6 +12,7 @@ mod calibration;
 mod correction;
 mod forecast;
 mod journal_failure;
+mod node_work;
 mod order;
 mod outcome;
 mod run;
@@ -26,6 +27,7 @@ pub use calibration::Calibration;
 pub use correction::{CorrectionKey, CorrectionRecord, LearnedCorrections};
 pub use forecast::{Backtest, ForecastRecord, KeptForecast, KeptRange};
 pub use journal_failure::JournalFailure;
+pub use node_work::{BusyRecord, NodeWork};
 pub use order::CompactionOrder;
 pub use outcome::{Intent, JobOwner, JobResult, Outcome, frees_little};
 pub use run::{

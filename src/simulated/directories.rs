@@ -5,7 +5,7 @@
 
 use crate::{
     datadir::{HeaderValues, OtherFileSums, WalkItem},
-    model::facts::OptionalU64,
+    model::facts::{OptionalU64, file_id},
     sources::inventory::{self, DiskWalk, FoundFile, Observation},
 };
 use couchdb_files::ReportMatch;
@@ -90,6 +90,7 @@ fn shard_numbers(info: &ShardInfo) -> HeaderValues {
         compacted_seq: OptionalU64::new(info.compacted_seq),
         docs: OptionalU64::new(info.doc_count),
         deleted_docs: OptionalU64::new(info.doc_del_count),
+        file_id: file_id(&info.uuid),
         ..HeaderValues::default()
     }
 }

@@ -6,20 +6,27 @@ use super::{
 };
 use couchdb_client::{Cache, Client, ErrorKind};
 use std::time::Duration;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::time;
 
 /// Documents that are read at a place: as many as CouchDB's indexer passes on together.
-const EACH: usize = 101;
+pub(crate) const EACH: usize = 101;
 /// The same of documents so large that these are too many.
 const FEW: usize = 4;
 /// Bytes of documents that are kept.
 const MAX_BYTES: usize = 64 << 20;
+
+/// Places that are read before the error is looked at: fewer show neither how much places differ nor
+/// the shape of an index's trees.
+pub(crate) const MIN_PLACES: usize = 20;
 
 /// How much is read.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleSize {
     /// The maximum number of documents.
     pub docs: usize,
+    /// The error at which reading ends, as a share.
+    pub error: f64,
     /// The maximum number of documents in a second.
     pub per_second: u32,
 }
@@ -35,17 +42,57 @@ pub struct SampledDoc {
     pub text: String,
 }
 
+/// Why reading ended.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SampleEnd {
+    /// The error wanted was reached.
+    ErrorWanted,
+    /// The maximum number of documents was read.
+    #[default]
+    MaxDocs,
+    /// So many bytes were read that no more are kept.
+    MaxBytes,
+    /// A request failed.
+    Failed,
+}
+
 /// Documents that are not deleted, read at random places.
 #[derive(Clone, Debug, Default)]
 pub struct DocSample {
     /// The documents of each place, in the order of their changes; the places in the order in which
     /// they are in the life of the database.
     pub places: Vec<Vec<SampledDoc>>,
+    /// The error that was wanted, as a share.
+    pub error_wanted: f64,
+    /// Why reading ended.
+    pub end: SampleEnd,
     /// Why fewer were read than wanted.
     pub problem: Option<String>,
 }
 
-/// Reads a sample of a database. `seed` chooses the places.
+impl DocSample {
+    /// Adds a place, and says whether the sample is large enough. `error` is of the sample so far.
+    ///
+    /// The error is looked at more seldom the larger the sample is: each time all documents are mapped
+    /// again, and the more often one looks, the more often it is small by chance.
+    pub(crate) fn add(
+        &mut self,
+        place: Vec<SampledDoc>,
+        look: &mut usize,
+        error: impl FnOnce(&Self) -> f64,
+    ) -> bool {
+        self.places.push(place);
+        if self.places.len() < *look {
+            return false;
+        }
+        *look += *look / 2;
+        error(self) <= self.error_wanted
+    }
+}
+
+/// Reads a sample of a database, until its `error` is as small as wanted. `seed` chooses the places.
 ///
 /// # Errors
 /// Why nothing could be read.
@@ -54,6 +101,7 @@ pub async fn read_docs(
     db: &str,
     size: SampleSize,
     seed: u64,
+    error: impl Fn(&DocSample) -> f64,
 ) -> Result<DocSample, String> {
     let entry = client.shard_map_entry(None, db).await.map_err(|error| describe(&error))?;
     let entry = entry.ok_or_else(|| format!("no database is called {db:?}"))?;
@@ -82,8 +130,9 @@ pub async fn read_docs(
             end: info.update_seq.unwrap_or_default(),
         })
         .collect();
-    let mut found: Vec<(f64, Vec<SampledDoc>)> = Vec::new();
-    let (mut rows, mut bytes) = (0, 0);
+    let mut sample = DocSample { error_wanted: size.error, ..DocSample::default() };
+    let mut times: Vec<f64> = Vec::new();
+    let (mut rows, mut bytes, mut look) = (0, 0, MIN_PLACES);
     let read =
         read_places(client, &weighed, (size.docs.div_ceil(EACH), seed), async |copy, since| {
             let (docs, read) = match client.shard_docs(copy.node, copy.shard, since, EACH).await {
@@ -96,19 +145,30 @@ pub async fn read_docs(
             bytes += docs.iter().map(|doc| doc.text.len()).sum::<usize>();
             let docs =
                 docs.into_iter().map(|it| SampledDoc { id: it.id, seq: it.seq, text: it.text });
-            found.push((since as f64 / copy.end.max(1) as f64, docs.collect()));
+            times.push(since as f64 / copy.end.max(1) as f64);
+            if sample.add(docs.collect(), &mut look, &error) {
+                sample.end = SampleEnd::ErrorWanted;
+                return Ok(false);
+            }
+            if bytes >= MAX_BYTES {
+                sample.end = SampleEnd::MaxBytes;
+                return Ok(false);
+            }
             time::sleep(
                 Duration::from_secs(1).mul_f64(read as f64 / f64::from(size.per_second.max(1))),
             )
             .await;
-            Ok(rows < size.docs && bytes < MAX_BYTES)
+            Ok(rows < size.docs)
         });
     if let Err(error) = read.await {
         problem = Some(describe(&error));
+        sample.end = SampleEnd::Failed;
     }
-    if found.is_empty() {
+    if times.is_empty() {
         return Err(problem.unwrap_or_else(|| "the database is empty".to_owned()));
     }
-    found.sort_by(|one, other| one.0.total_cmp(&other.0));
-    Ok(DocSample { places: found.into_iter().map(|(_, docs)| docs).collect(), problem })
+    let mut places: Vec<_> = times.into_iter().zip(sample.places).collect();
+    places.sort_by(|one, other| one.0.total_cmp(&other.0));
+    sample.places = places.into_iter().map(|(_, docs)| docs).collect();
+    Ok(DocSample { problem, ..sample })
 }

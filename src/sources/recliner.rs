@@ -3,7 +3,7 @@
 //! Owns the login for them. Follows no redirect, so that the login reaches only the address that was given.
 
 use super::fetch;
-use crate::model::settings::fleet::FleetSettings;
+use crate::model::settings::fleet::{FleetSettings, ListUrl};
 use couchdb_client::{Address, Tls};
 use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -128,12 +128,12 @@ impl ReclinerClient {
         Self { http: self.http.clone(), login: None }
     }
 
-    /// What a server answers to a GET of its address, without the login; at most `max_bytes`.
+    /// What a server answers to a GET of a list, without the login; at most `max_bytes`.
     ///
     /// # Errors
     /// If there is no successful answer.
-    pub(crate) async fn document(&self, at: &Address, max_bytes: usize) -> Result<Vec<u8>, String> {
-        let answer = self.http.get(at.as_str()).send().await.map_err(fetch::describe)?;
+    pub(crate) async fn document(&self, at: &ListUrl, max_bytes: usize) -> Result<Vec<u8>, String> {
+        let answer = self.http.get(at.with_query()).send().await.map_err(fetch::describe)?;
         match answer.status() {
             StatusCode::OK => fetch::read_body(answer, max_bytes).await,
             status => Err(format!("it answered {status}")),

@@ -59,8 +59,9 @@ fn counted_copy(target: TargetRef<'_>) -> Option<((Range, &str), Option<CopyCoun
     let is_one_reading =
         facts.source_of(FactKind::DeletedDocs) == facts.source_of(FactKind::UpdateSeq);
     let counts = facts.deleted_docs.get().zip(facts.update_seq.get()).filter(|_| is_one_reading);
-    let counts = counts.map(|(deleted, update_seq)| CopyCounts {
+    let counts = counts.zip(facts.file_id).map(|((deleted, update_seq), file)| CopyCounts {
         deleted,
+        file,
         update_seq,
         // It is read with the other counts, and the tables keep it if there was any purge.
         purge_seq: target.overhead().and_then(|it| it.purge_seq.get()).unwrap_or_default(),

@@ -9,6 +9,7 @@ use crate::{
     },
     text::Label,
 };
+use std::num::NonZeroU8;
 use wall_clock::Moment;
 
 const COMPACT_RUNNING: u8 = 1;
@@ -27,6 +28,7 @@ const BY_FILES: u8 = 1 << 7;
 pub(super) struct PackedFacts {
     numbers: [OptionalU64; FactKind::SLOTS],
     measured_at: Moment,
+    file_id: Option<NonZeroU8>,
     bits: u8,
     from_files: FactSet,
 }
@@ -36,11 +38,12 @@ impl PackedFacts {
     pub(super) const UNKNOWN: Self = Self {
         numbers: [OptionalU64::UNKNOWN; FactKind::SLOTS],
         measured_at: Moment::from_unix(0),
+        file_id: None,
         bits: 0,
         from_files: FactSet::from_bits(0),
     };
 
-    /// The bits and the numbers, without the moment.
+    /// The bits and the numbers, without the moment and the file's number.
     pub(super) const fn parts(&self) -> ((u8, u16), [OptionalU64; FactKind::SLOTS]) {
         ((self.bits, self.from_files.bits()), self.numbers)
     }
@@ -51,7 +54,8 @@ impl PackedFacts {
         numbers: [OptionalU64; FactKind::SLOTS],
         measured_at: Moment,
     ) -> Self {
-        Self { numbers, measured_at, bits, from_files: FactSet::from_bits(from_files) }
+        let from_files = FactSet::from_bits(from_files);
+        Self { numbers, measured_at, file_id: None, bits, from_files }
     }
 
     /// Packs the facts of a target of this kind; facts that the kind cannot have are dropped.
@@ -81,6 +85,7 @@ impl PackedFacts {
         Self {
             numbers,
             measured_at: facts.measured_at.map_or_else(Moment::default, |measured| measured.at),
+            file_id: facts.file_id.filter(|_| kind == TargetKind::Db),
             bits: flags.iter().filter(|(set, _)| *set).fold(0, |bits, (_, bit)| bits | bit),
             from_files: facts.from_files,
         }
@@ -96,6 +101,7 @@ impl PackedFacts {
         let mut facts = Facts {
             measured_at: by.map(|by| Measurement { at: self.measured_at, source: by }),
             from_files: self.from_files,
+            file_id: self.file_id,
             flags: FactFlags {
                 compact_running: has(COMPACT_RUNNING),
                 updater_running: kind != TargetKind::Db && has(UPDATER_RUNNING_OR_EXACT),

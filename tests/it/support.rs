@@ -201,7 +201,7 @@ impl Rig {
             .reconfigure(&self.settings, &new, &mut self.tasks)
             .expect("the settings are valid");
         self.settings = new;
-        self.record_life(false);
+        self.record_life();
     }
 
     /// Kills the process and starts another one after this time.
@@ -234,12 +234,12 @@ impl Rig {
         let ledger = self.whole.then_some(&self.ledger);
         (self.watch, self.smoosh, self.warmer, self.tasks, self.stop) =
             run(&self.cluster, &self.settings, self.clock, &self.store, ledger, &self.earlier);
-        self.record_life(true);
+        self.record_life();
     }
 
-    fn record_life(&mut self, new_process: bool) {
+    fn record_life(&mut self) {
         let settings = self.settings.clone();
-        self.record.lives.push(Life { from: self.cluster.elapsed(), settings, new_process });
+        self.record.lives.push(Life { from: self.cluster.elapsed(), settings });
     }
 
     /// Sets the process's clock forward or back by seconds. CouchDB's clocks are unchanged.

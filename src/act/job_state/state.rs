@@ -4,15 +4,15 @@
 use super::{JobCounters, JobStateSettings, NotStarted, pending_rereads::PendingRereads};
 use crate::{
     jobs::{
-        BuildMeter, BusyPeriod, CompactionTotals, EndedJob, JobTracker, Jobs, RequestResult,
-        Running, StartRejected, TargetConstraints, TrackerChanges, TrackerInputs,
+        BuildMeter, BusyPeriod, CompactionTotals, EndedJob, JobKey, JobTracker, Jobs,
+        RequestResult, Running, StartRejected, TargetConstraints, TrackerChanges, TrackerInputs,
     },
     model::{
         correction::Corrections,
         records::{
             Backoff, Calibration, CompactionOrder, Intent, IntentKey, JobOwner, JobResult,
-            JournalFailure, LearnedCorrections, RecoveredState, RunCommand, RunRejected, Runs,
-            StateChange, Suspension, SuspensionScope, Suspensions, TargetRecord,
+            JournalFailure, LearnedCorrections, NodeWork, RecoveredState, RunCommand, RunRejected,
+            Runs, StateChange, Suspension, SuspensionScope, Suspensions, TargetRecord,
         },
         settings::limits::BUDGET_PERIOD,
         share::Share,
@@ -52,6 +52,12 @@ pub(super) struct JobState {
     recent_starts: Vec<(Moment, u64)>,
     last_start_by_node: BTreeMap<NodeIx, Moment>,
     busy_periods: BTreeMap<NodeIx, BusyPeriod>,
+    /// What an earlier process stored about nodes that the tables do not have yet.
+    unplaced_work: BTreeMap<String, NodeWork>,
+    /// The number of nodes in the tables when it was last looked for them.
+    placed_nodes: usize,
+    /// What is stored about nodes.
+    stored_work: BTreeMap<NodeIx, NodeWork>,
     enforcing_since: Option<Moment>,
     last_update: Option<Moment>,
     target_index: TargetIndex,
@@ -94,6 +100,9 @@ impl JobState {
             recent_starts,
             last_start_by_node: BTreeMap::new(),
             busy_periods: BTreeMap::new(),
+            unplaced_work: recovered.node_work,
+            placed_nodes: 0,
+            stored_work: BTreeMap::new(),
             enforcing_since: None,
             last_update: None,
             target_index,
@@ -301,6 +310,8 @@ impl JobState {
         self.rereads.add(&id, now);
         self.target_index.add(&id);
         let mut changes = vec![StateChange::StartIntended(intent)];
+        self.update_busy_periods(tables, now);
+        changes.extend(self.changed_work(tables));
         if ordered.is_some() {
             changes.extend(self.set_order(id, None));
         }
@@ -554,8 +565,12 @@ impl JobState {
         self.tracker.starts_accepted()
     }
 
+    /// All jobs. A node counts as polled, so that something may start on it, only once the constraints say when
+    /// compactions last ran on it.
     pub(super) fn jobs(&self) -> Jobs {
-        self.tracker.jobs()
+        let mut jobs = self.tracker.jobs();
+        jobs.polled_nodes.retain(|(node, _)| node.as_usize() < self.placed_nodes);
+        jobs
     }
 
     /// Updates the index, and forgets starts whose targets were measured since.
@@ -568,6 +583,46 @@ impl JobState {
         }
     }
 
+    fn update_busy_periods(&mut self, tables: &Snapshot, now: Moment) {
+        let (last_starts, periods) = (&mut self.last_start_by_node, &mut self.busy_periods);
+        self.unplaced_work.retain(|name, work| {
+            let Some(node) = node_called(tables, name) else { return true };
+            if let Some(at) = work.last_start.map(|at| at.min(now)) {
+                let last = last_starts.entry(node).or_insert(at);
+                *last = at.max(*last);
+            }
+            if let Some(busy) = &work.busy {
+                periods.entry(node).or_insert_with(|| BusyPeriod::restored(node, busy, now));
+            }
+            false
+        });
+        self.placed_nodes = tables.nodes().len();
+        // Until it is known what an earlier process left running, no period ends.
+        let unknown = !self.tracker.knows_own_jobs();
+        let lasting = periods.values().filter(|it| unknown && it.ended_at.is_none());
+        let lasting: Vec<JobKey> = lasting.map(|it| it.first_job.clone()).collect();
+        let running = self.tracker.own_compactions().chain(&lasting).collect();
+        BusyPeriod::update_all(periods, &running, now);
+    }
+
+    /// What changed about nodes since it was last stored.
+    pub(super) fn changed_work(&mut self, tables: &Snapshot) -> Vec<StateChange> {
+        let nodes = self.last_start_by_node.keys().chain(self.busy_periods.keys());
+        let mut changes = Vec::new();
+        for node in nodes.copied().collect::<BTreeSet<_>>() {
+            let work = NodeWork {
+                last_start: self.last_start_by_node.get(&node).copied(),
+                busy: self.busy_periods.get(&node).map(BusyPeriod::record),
+            };
+            if self.stored_work.get(&node) != Some(&work) {
+                let Some(name) = tables.node(node).map(|it| it.name.to_string()) else { continue };
+                changes.push(StateChange::SetNodeWork(name, work.clone()));
+                self.stored_work.insert(node, work);
+            }
+        }
+        changes
+    }
+
     /// The remembered constraints, by table position.
     pub(super) fn constraints(
         &mut self,
@@ -576,8 +631,7 @@ impl JobState {
         now: Moment,
     ) -> TargetConstraints {
         self.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_PERIOD);
-        let running = self.tracker.own_compactions().collect();
-        BusyPeriod::update_all(&mut self.busy_periods, &running, now);
+        self.update_busy_periods(tables, now);
         // Positions of new targets must be known at once, so that their constraints apply to the
         // next plan.
         self.update_index(tables, now);
@@ -597,10 +651,6 @@ impl JobState {
             started_unmeasured: started.collect(),
             ..TargetConstraints::default()
         };
-        let node = |name: &String| {
-            let at = tables.nodes().iter().position(|node| *node.name == **name)?;
-            NodeIx::from_usize(at)
-        };
         for (id, remembered) in &self.target_records {
             let Some(ix) = self.target_index.position(id) else { continue };
             let Some(target) = tables.target(ix) else { continue };
@@ -619,11 +669,21 @@ impl JobState {
                 history.done_in_run.insert(ix, run);
             }
             if !remembered.copies_done.is_empty() {
-                history
-                    .partly_compacted_views
-                    .insert(ix, remembered.copies_done.iter().filter_map(node).collect());
+                history.partly_compacted_views.insert(
+                    ix,
+                    remembered
+                        .copies_done
+                        .iter()
+                        .filter_map(|it| node_called(tables, it))
+                        .collect(),
+                );
             }
         }
         history
     }
+}
+
+/// The node of this name, if the tables have it.
+fn node_called(tables: &Snapshot, name: &str) -> Option<NodeIx> {
+    NodeIx::from_usize(tables.nodes().iter().position(|node| *node.name == *name)?)
 }

@@ -7,6 +7,7 @@ use crate::{
         rounding::to_bytes,
         target::{TargetKind, TargetState},
     },
+    sources::doc_sample::SampleEnd,
     table::{DbIx, Snapshot, TargetRef},
     text::{counted, grouped, size::format_size_short},
 };
@@ -154,6 +155,8 @@ pub struct IndexSize {
     pub built_per_doc: Spread,
     /// What the map functions emitted for a sample.
     pub sample: Option<SampleSums>,
+    /// The error of the sample that was wanted, and why reading ended.
+    pub reading: Option<(f64, SampleEnd)>,
 }
 
 impl IndexSize {
@@ -203,6 +206,7 @@ impl IndexSize {
             bytes_per_doc,
             built_per_doc,
             sample: None,
+            reading: None,
         })
     }
 
@@ -238,9 +242,7 @@ impl IndexSize {
         let mut bytes_per_doc = range(compacted, compacted, AROUND_SAMPLED, FILE_BYTES);
         let mut built_per_doc = range(fast, slow, AROUND_SAMPLED_BUILT, BUILT_FILE_BYTES);
         if measured.sums.rows == 0 {
-            // With 95 % probability fewer documents emit than three of so many.
-            let share = 3.0 / measured.sums.docs.max(1) as f64;
-            let most = share * (measured.doc_bytes + MAX_ROW_OVERHEAD);
+            let most = most_emitting(measured.sums.docs) * (measured.doc_bytes + MAX_ROW_OVERHEAD);
             bytes_per_doc.high += most;
             built_per_doc.high += most * MAX_BUILT;
         }
@@ -253,7 +255,25 @@ impl IndexSize {
             bytes_per_doc,
             built_per_doc,
             sample: Some(measured.sums),
+            reading: Some(measured.reading),
         })
+    }
+
+    /// Whether the sample has the error that was wanted, as a sentence.
+    pub(super) fn says_error(&self) -> Option<String> {
+        let (error, (wanted, end)) = (self.sample?.error, self.reading?);
+        let why = match end {
+            _ if error <= wanted => return None,
+            SampleEnd::MaxBytes => "the documents are so large that no more were kept",
+            SampleEnd::Failed => "a request failed",
+            SampleEnd::MaxDocs | SampleEnd::ErrorWanted => {
+                "the maximum number of documents was read (--sample)"
+            }
+        };
+        Some(format!(
+            "The error wanted of the sample, {:.0} %, was not reached: {why}.",
+            100.0 * wanted
+        ))
     }
 
     /// What the estimate is based on, as a sentence.
@@ -274,6 +294,15 @@ impl IndexSize {
             SizeBasis::Present => format!(
                 "The size assumes {cost}: the views that stay cost what they cost in the present index, and all others what {indexes} of this database cost, with a safety margin. What a map function emits is not known before it runs."
             ),
+            SizeBasis::Sample if self.sample.is_some_and(|it| it.rows == 0) => {
+                let docs = self.sample.unwrap_or_default().docs;
+                format!(
+                    "The map functions emit nothing for {} sampled documents. With 95 % probability at most {:.2} % of all emit, which makes up to {} of live data for each document.",
+                    grouped(docs),
+                    100.0 * most_emitting(docs),
+                    format_size_short(to_bytes(high.ceil()))
+                )
+            }
             SizeBasis::Sample => {
                 let SampleSums { docs, emitting, rows, error } = self.sample.unwrap_or_default();
                 format!(
@@ -289,6 +318,12 @@ impl IndexSize {
             ),
         }
     }
+}
+
+/// The largest share of documents that emit, with 95 % probability, if none of so many does (the rule of
+/// three).
+fn most_emitting(docs: u64) -> f64 {
+    (3.0 / docs.max(1) as f64).min(1.0)
 }
 
 /// Size of a file at the end of a build in one go, as a multiple of its live bytes.

@@ -1,7 +1,7 @@
 //! What a design document emits, from running its map functions on a sample of documents.
 
 use super::DesignDocument;
-use crate::sources::doc_sample::DocSample;
+use crate::sources::doc_sample::{DocSample, SampleEnd};
 use couchdb_files::{BuildPace, IndexSample, SampleSums};
 use couchdb_maps::{Limits, Maps};
 use couchdb_names::Version;
@@ -23,12 +23,21 @@ const QUEUE_BYTES: f64 = 10_485_760.0;
 const SMALL_QUEUE_BYTES: f64 = 100_000.0;
 const LARGE_QUEUE_SINCE: Version = Version::new(3, 5, 2);
 
+/// The largest error that a sample has for one of these documents, as a share of the bytes of its
+/// rows. Those whose functions cannot be run need no sample.
+pub fn sample_error(designs: &[&DesignDocument], docs: &DocSample) -> f64 {
+    let measured = designs.iter().filter_map(|design| MeasuredRows::of(design, docs).ok());
+    measured.map(|rows| rows.sums.error).fold(0.0, f64::max)
+}
+
 /// What the map functions of a document emit for a sample.
 #[derive(Debug)]
 pub(super) struct MeasuredRows {
     pub(super) sums: SampleSums,
     /// Bytes of JSON of a sampled document.
     pub(super) doc_bytes: f64,
+    /// The error that was wanted, and why reading ended.
+    pub(super) reading: (f64, SampleEnd),
     sample: IndexSample,
 }
 
@@ -82,7 +91,7 @@ impl MeasuredRows {
         }
         let sums = sample.sums().ok_or("too few documents were read")?;
         let doc_bytes = bytes as f64 / f64::from(count.max(1));
-        Ok(Self { sums, doc_bytes, sample })
+        Ok(Self { sums, doc_bytes, reading: (docs.error_wanted, docs.end), sample })
     }
 
     /// Bytes for each document after a compaction, and after a build by the slower and the faster
@@ -100,5 +109,87 @@ impl MeasuredRows {
         };
         let (low, high) = (of(most, MAX_MIN_LISTS)?, of(least, 1.0)?);
         Some([low.compacted, low.built, high.built.max(low.built)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::doc_sample::{EACH, MIN_PLACES, SampledDoc};
+    use couchdb_files::random_bits;
+
+    const DOCS: u64 = 1_000_000;
+
+    fn design(map: &str) -> DesignDocument {
+        let views = serde_json::json!({ "_id": "_design/a", "views": { "a": { "map": map } } });
+        DesignDocument::parse(&views.to_string(), None).unwrap()
+    }
+
+    /// Reads places of documents with texts of these lengths, up to `places`, until the sample is large enough.
+    fn read(
+        wanted: f64,
+        places: usize,
+        seed: u64,
+        map: &str,
+        length: impl Fn(u64) -> usize,
+    ) -> (DocSample, bool) {
+        let design = design(map);
+        let mut sample = DocSample { error_wanted: wanted, ..DocSample::default() };
+        let mut look = MIN_PLACES;
+        for step in 0..places {
+            let first = random_bits(seed, step as u64) % DOCS;
+            let doc = |seq: u64| {
+                // Text that is not compressed.
+                let words =
+                    (0..length(seq) as u64 / 16).map(|at| format!("{:016x}", random_bits(seq, at)));
+                let (id, text) = (format!("{seq:08}"), words.collect::<String>());
+                let text = serde_json::json!({ "_id": id, "text": text }).to_string();
+                SampledDoc { id, seq, text }
+            };
+            let place = (first..first + EACH as u64).map(doc).collect();
+            if sample.add(place, &mut look, |sample| sample_error(&[&design], sample)) {
+                return (sample, true);
+            }
+        }
+        (sample, false)
+    }
+
+    const TEXT: &str = "function(doc){emit(doc._id, doc.text)}";
+
+    #[test]
+    fn equal_documents_end_reading_early() {
+        let (sample, is_enough) = read(0.01, 100, 1, TEXT, |_| 100);
+        assert_eq!((sample.places.len(), is_enough), (MIN_PLACES, true));
+    }
+
+    #[test]
+    fn documents_that_emit_nothing_are_read_to_the_maximum() {
+        let (sample, is_enough) = read(0.5, 40, 1, "function(doc){}", |_| 100);
+        assert_eq!((sample.places.len(), is_enough), (40, false));
+        // A function that cannot be run needs no documents.
+        let (sample, is_enough) = read(0.5, 40, 1, "function(doc){", |_| 100);
+        assert_eq!((sample.places.len(), is_enough), (MIN_PLACES, true));
+    }
+
+    #[test]
+    fn few_large_documents_are_read_until_their_share_is_known() {
+        // One in a hundred is a hundred times as large. A row has some 150 bytes besides the text.
+        let length = |seq| if random_bits(7, seq).is_multiple_of(100) { 10_000 } else { 100 };
+        let mean = |docs: &mut dyn Iterator<Item = u64>| {
+            let (sum, count) =
+                docs.fold((0, 0), |(sum, count), seq| (sum + length(seq), count + 1));
+            sum as f64 / f64::from(count) + 150.0
+        };
+        let (truth, seeds) = (mean(&mut (0..DOCS)), 6);
+        let (mut inside, mut places) = (0, 0);
+        for seed in 0..seeds {
+            let (sample, is_enough) = read(0.08, 300, seed, TEXT, length);
+            assert!(is_enough);
+            let found = mean(&mut sample.places.iter().flatten().map(|doc| doc.seq));
+            inside += u64::from((found / truth - 1.0).abs() <= 0.08);
+            places += sample.places.len() as u64;
+        }
+        assert!(inside + 1 >= seeds, "{inside} of {seeds} are as exact as they say");
+        assert!(places >= 30 * seeds, "{places} places");
     }
 }

@@ -5,9 +5,14 @@ use axum::{
     response::Redirect,
     routing::get,
 };
+use rcgen::KeyPair;
 use serde_json::{Value, json};
 use std::sync::Mutex;
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    task::JoinSet,
+};
 use wall_clock::Moment;
 
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -44,7 +49,7 @@ impl AskMember for Arc<Fake> {
         })
     }
 
-    fn fetch(&self, _: Address) -> BoxFuture<'static, Result<Vec<u8>, String>> {
+    fn fetch(&self, _: ListUrl) -> BoxFuture<'static, Result<Vec<u8>, String>> {
         Box::pin(async {
             time::sleep(Duration::from_secs(100_000)).await;
             Ok(Vec::new())
@@ -118,7 +123,7 @@ async fn silent_member_is_unknown_since_its_last_answer_until_it_is_back() {
 #[tokio::test(start_paused = true)]
 async fn list_that_hangs_delays_no_member_and_no_reload() {
     let hanging = FleetSettings {
-        http_sd: vec!["https://sd".parse().unwrap()],
+        http_sd: vec![ListUrl::read("https://sd").unwrap()],
         ..settings(["good".to_owned()])
     };
     let (fake, sender, fleet, _tasks) = follow(settings(["good".to_owned()]));
@@ -216,6 +221,7 @@ async fn login_is_never_sent_where_a_member_redirects_to() {
     assert!(seen.lock().unwrap()[0].contains_key("authorization"));
     let list = json!([{ "targets": [target.as_str()] }]).to_string();
     let list = serve(Router::new().fallback(async move || list.clone()), &mut servers).await;
+    let list = ListUrl::read(list.as_str()).unwrap();
     let listed = FleetSettings { urls: Vec::new(), http_sd: vec![list], ..settings };
     assert!(ask_once(&listed, Clock::System).await.members[0].answer().is_some());
     assert!(!seen.lock().unwrap()[1].contains_key("authorization"));
@@ -268,4 +274,66 @@ async fn member_that_restarts_is_back_at_its_next_turn() {
     let again = says(body("2"));
     servers.spawn(async move { axum::serve(listener, again).await.unwrap() });
     until(Some("2")).await;
+}
+
+/// Serves a body over TLS to whoever asks: its URL, and the authority's certificate.
+async fn serve_over_tls(body: String, servers: &mut JoinSet<()>) -> (String, String) {
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let issuer = rcgen::CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let own = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let own = own.signed_by(&key, &issuer).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    let config = rustls::ServerConfig::builder().with_no_client_auth();
+    let config = config.with_single_cert(vec![own.der().clone()], key).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    servers.spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(socket).await else { continue };
+            let _asked = stream.read(&mut [0; 4_096]).await;
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            let _sent = stream.write_all((head + &body).as_bytes()).await;
+            let _closed = stream.shutdown().await;
+        }
+    });
+    (format!("https://localhost:{port}/list?token=q9zsecret"), issuer.pem())
+}
+
+#[tokio::test]
+async fn login_is_sent_to_members_that_a_list_over_verified_tls_names() {
+    let _again = rustls::crypto::ring::default_provider().install_default();
+    let mut servers = JoinSet::new();
+    let seen: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let records = Arc::clone(&seen);
+    let member = Router::new().fallback(async move |headers: HeaderMap| {
+        records.lock().unwrap().push(headers.contains_key("authorization"));
+        r#"{"status":"success","data":{"version":"1"}}"#
+    });
+    let member = serve(member, &mut servers).await;
+    let list = json!([{ "targets": [member.as_str()] }]).to_string();
+    let (url, authority) = serve_over_tls(list, &mut servers).await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let settings = FleetSettings {
+        http_sd: vec![ListUrl::read(&url).unwrap()],
+        username: Some("ann".to_owned()),
+        password_file: Some(file("password", "secret\n")),
+        ..FleetSettings::default()
+    };
+    // An unknown authority.
+    let fleet = ask_once(&settings, Clock::System).await;
+    assert_eq!((fleet.members.len(), fleet.problems.len()), (0, 1), "{fleet:?}");
+    assert!(!fleet.problems[0].contains("q9zsecret"), "{fleet:?}");
+    let ca_file = Some(file("ca.pem", &authority));
+    let tls = couchdb_client::Tls { ca_file, ..couchdb_client::Tls::default() };
+    let fleet = ask_once(&FleetSettings { tls, ..settings }, Clock::System).await;
+    assert!(fleet.members[0].answer().is_some(), "{fleet:?}");
+    assert_eq!(*seen.lock().unwrap(), [true]);
 }

@@ -2,7 +2,7 @@ use super::*;
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 const fn counts(deleted: u64, update_seq: u64, purge_seq: u64) -> CopyCounts {
-    CopyCounts { deleted, update_seq, purge_seq }
+    CopyCounts { deleted, update_seq, purge_seq, file: NonZeroU8::MIN }
 }
 
 fn day(number: u64) -> Moment {
@@ -36,6 +36,15 @@ fn few_changes_bring_back_few_documents() {
     ] {
         assert_eq!(then.still_deleted(&now), expected, "{then:?} {now:?}");
     }
+}
+
+#[test]
+fn another_file_tells_nothing_about_the_one_before() {
+    let then = counts(900, 1_900, 0);
+    let now = counts(1_800, 4_000, 0);
+    assert_eq!(then.still_deleted(&now), Some(300));
+    let other = CopyCounts { file: NonZeroU8::MAX, ..now };
+    assert_eq!(then.still_deleted(&other), None);
 }
 
 /// What happens to a document.
@@ -264,12 +273,12 @@ fn the_record_keeps_its_stored_encoding() {
             "02",
             "90bf05",
             "02",
-            "010aac0200",
+            "010aac020001",
             "00", // a day of one copy
             "90e20a",
             "02",
-            "010bad0200",
-            "010bad0200", // a day of both
+            "010bad020001",
+            "010bad020001", // a day of both
         )
     );
     let read: DeletionRecord = postcard::from_bytes(&stored).unwrap();

@@ -6,8 +6,8 @@
 
 use super::{
     AdviceKey, AdviceRecord, Calibration, CorrectionKey, CorrectionRecord, ForecastRecord, Intent,
-    JobOwner, JournalFailure, Outcome, Run, ScorecardChange, ScorecardRecords, Suspension,
-    SuspensionScope, TargetRecord, replace,
+    JobOwner, JournalFailure, NodeWork, Outcome, Run, ScorecardChange, ScorecardRecords,
+    Suspension, SuspensionScope, TargetRecord, replace,
 };
 use crate::model::target::TargetId;
 use futures::{FutureExt, future::BoxFuture};
@@ -72,6 +72,8 @@ pub enum StateChange {
     SetForecasts(String, Option<ForecastRecord>),
     /// Replaces a run, by number; `None` removes it.
     SetRun(u64, Option<Run>),
+    /// Replaces when compactions last ran on a node.
+    SetNodeWork(String, NodeWork),
 }
 
 /// The stored records as read back at start.
@@ -95,6 +97,8 @@ pub struct RecoveredState {
     pub forecasts: BTreeMap<String, ForecastRecord>,
     /// Runs, by number.
     pub runs: BTreeMap<u64, Run>,
+    /// When compactions last ran on each node.
+    pub node_work: BTreeMap<String, NodeWork>,
     /// Outcomes of jobs that started within the last hour before this start, oldest first: the
     /// hourly budget counts them.
     pub recent_outcomes: Vec<Outcome>,
@@ -182,6 +186,7 @@ impl RecoveredState {
                 replace(&mut self.forecasts, volume, record);
             }
             StateChange::SetRun(number, run) => replace(&mut self.runs, number, run),
+            StateChange::SetNodeWork(node, work) => drop(self.node_work.insert(node, work)),
         }
     }
 }

@@ -128,7 +128,7 @@ settings! {
     /// Which access logs tell who reads the indexes.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ReadsSettings {
-        /// Logs to follow, of CouchDB or of a proxy before it; their rotated files beside them are read too.
+        /// Logs to follow, of CouchDB or of a proxy before it, with rotated files beside them; or named pipes, such as journalctl -f writes to.
         "reads.logs" => logs: Vec<PathBuf> = Vec::new(), Live, list(path());
         /// Whether every client reaches CouchDB through the proxies whose logs are followed here or by sidecars.
         "reads.proxies_see_all" => proxies_see_all: bool = false, Live, boolean();

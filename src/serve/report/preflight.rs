@@ -146,7 +146,7 @@ pub struct Preflight {
 }
 
 /// What map functions emitted for a sample of documents.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PreflightSample {
     /// Number of documents.
     pub docs: u64,
@@ -154,13 +154,20 @@ pub struct PreflightSample {
     pub emitting: u64,
     /// Number of rows.
     pub rows: u64,
-    /// With 95 % probability the bytes of all rows differ by no more than this share.
+    /// With 95 % probability the bytes of all rows differ by no more than this share; 1 if there are none.
     pub error: f64,
+    /// The error at which reading was to end.
+    pub error_wanted: f64,
+    /// Why reading ended.
+    #[schemars(with = "vocabulary::SampleEnd")]
+    pub end: Word,
 }
 
-impl From<SampleSums> for PreflightSample {
-    fn from(SampleSums { docs, emitting, rows, error }: SampleSums) -> Self {
-        Self { docs, emitting, rows, error }
+impl PreflightSample {
+    fn of(size: &IndexSize) -> Option<Self> {
+        let SampleSums { docs, emitting, rows, error } = size.sample?;
+        let (error_wanted, end) = size.reading?;
+        Some(Self { docs, emitting, rows, error, error_wanted, end: end.label().into() })
     }
 }
 
@@ -332,7 +339,7 @@ impl Preflight {
             live_bytes: spread(|size| size.live),
             built_bytes: spread(|size| size.built),
             basis: found.size.as_ref().map(|size| size.basis.label().into()),
-            sample: found.size.as_ref().and_then(|size| size.sample).map(PreflightSample::from),
+            sample: found.size.as_ref().and_then(PreflightSample::of),
             measured_indexes: measured.unwrap_or_default(),
             seconds: found.seconds.map(SpreadLine::from),
             measured_builds: found.measured_builds as u64,

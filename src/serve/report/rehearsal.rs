@@ -117,6 +117,12 @@ impl ResolvedRehearsal {
     ) -> Rehearsal {
         Rehearsal::of(&rehearse(plan, self.db, &self.designs, live, sample, now))
     }
+
+    /// The documents whose indexes are built.
+    pub fn built(&self, answer: &Rehearsal) -> Vec<&DesignDocument> {
+        let is_built = |id: &String| answer.steps.iter().any(|step| step.design == *id);
+        self.designs.iter().filter(|design| is_built(&design.id)).collect()
+    }
 }
 
 /// The predicted cost of a deployment. Unknown is null.

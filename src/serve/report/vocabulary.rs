@@ -132,6 +132,8 @@ vocabularies! {
     DeploymentChange: advice::preflight::Change::labels();
     /// What the predicted size of a new index is based on.
     PreflightBasis: advice::preflight::SizeBasis::labels();
+    /// Why reading a sample of documents ended.
+    SampleEnd: crate::sources::doc_sample::SampleEnd::labels();
     /// How a view differs from that of the current document.
     ViewChange: advice::preflight::ViewChange::LABELS;
     /// Whether a new index fits on a node.

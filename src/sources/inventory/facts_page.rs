@@ -15,7 +15,7 @@ use couchdb_files::ReportMatch;
 use couchdb_names::ShardName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, num::NonZeroU8, sync::Arc};
 use wall_clock::Moment;
 
 /// A page of facts from file headers.
@@ -48,6 +48,9 @@ pub struct FactsLine {
     docs: Option<u64>,
     /// Number of deleted documents.
     deleted_docs: Option<u64>,
+    /// A number of the shard's file, which stays over compactions; null from recliners that do not tell it.
+    #[serde(default)]
+    file_id: Option<NonZeroU8>,
     /// Sequence of a shard's last purge, or of the last purge that a view's part has processed.
     purge_seq: Option<u64>,
     /// Number of purges that the shard keeps.
@@ -146,6 +149,7 @@ impl FactsLine {
             compacted_seq: facts.compacted_seq.get(),
             docs: facts.docs.get(),
             deleted_docs: facts.deleted_docs.get(),
+            file_id: facts.file_id,
             purge_seq,
             purges_limit: overhead.purges_limit.get(),
             purge_bytes: overhead.purge_bytes.get(),
@@ -170,6 +174,7 @@ impl FactsLine {
             compacted_seq: self.compacted_seq.into(),
             docs: self.docs.into(),
             deleted_docs: self.deleted_docs.into(),
+            file_id: self.file_id,
             purge_seq: self.purge_seq.filter(|_| !is_shard).into(),
             overhead: Overhead {
                 purge_seq: self.purge_seq.filter(|_| is_shard).into(),

@@ -224,6 +224,7 @@ fn facts(values: &HeaderValues, at: Moment) -> Facts {
         docs: values.docs,
         deleted_docs: values.deleted_docs,
         purge_seq: values.purge_seq,
+        file_id: values.file_id,
         overhead: Overhead {
             purge_seq: values.purge_seq,
             purges_limit: values.purges_limit.map(u64::from).into(),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    model::facts::{Facts, OptionalU64},
+    model::facts::{Facts, OptionalU64, file_id},
     store::journal::{self, ClusterIdentity, InMemory},
     table::{DbName, Draft},
 };
@@ -23,6 +23,7 @@ fn cluster(databases: impl IntoIterator<Item = (String, u64, u32)>, suffix: &str
             let facts = Facts {
                 deleted_docs: OptionalU64::new(deleted / u64::from(ranges)),
                 update_seq: OptionalU64::new(deleted),
+                file_id: file_id("one"),
                 ..Facts::sized(8_192, 4_096)
             };
             draft.set_facts(shard, facts);

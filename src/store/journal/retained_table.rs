@@ -3,6 +3,7 @@
 use crate::model::settings::work::Keep;
 use redb::{ReadableTable as _, StorageError, Table};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use wall_clock::Moment;
 
 /// Bytes per entry beyond its content: key, time, and space in a page.
@@ -43,11 +44,12 @@ impl RetainedTable {
     }
 
     /// Removes the oldest entries that exceed the budget, at most `at_most` so that a commit stays
-    /// small. Returns whether more must be removed.
+    /// small. Entries younger than `needed` stay, whatever their size. Returns whether more must be removed.
     pub(super) fn trim(
         &mut self,
         table: &mut Table<'_, u64, (u32, &'static [u8])>,
         keep: Keep,
+        needed: Duration,
         now: Moment,
         at_most: usize,
     ) -> Result<bool, StorageError> {
@@ -56,7 +58,8 @@ impl RetainedTable {
                 None => return Ok(false),
                 Some((_, entry)) => {
                     let at = Moment::from_unix(u64::from(entry.value().0));
-                    self.bytes > keep.max_size || at.age(now) > keep.keep
+                    let age = at.age(now);
+                    age >= needed && (self.bytes > keep.max_size || age > keep.keep)
                 }
             };
             if !over {

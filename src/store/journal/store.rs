@@ -5,10 +5,11 @@ use super::{
     NamedValues, OverriddenSetting, Storage, feed_tables, marks,
     tables::{
         EVENTS, INTENTS, META, META_ADVICE_PREFIX, META_CALIBRATION, META_CLUSTER,
-        META_CORRECTION_PREFIX, META_COUNTS, META_FORECAST_PREFIX, META_LAST_BACKUP, META_POSITION,
-        META_PROBE, META_RUN_PREFIX, META_SCHEMA, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS,
-        META_SCORECARD_TARGET_PREFIX, META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA,
-        SCHEMA, SUSPENSIONS, StoredFormat, TARGET_RECORDS, TableCounts, parse_entry, read_value,
+        META_CORRECTION_PREFIX, META_COUNTS, META_FORECAST_PREFIX, META_LAST_BACKUP,
+        META_NODE_WORK_PREFIX, META_POSITION, META_PROBE, META_RUN_PREFIX, META_SCHEMA,
+        META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX,
+        META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA, SCHEMA, SUSPENSIONS,
+        StoredFormat, TARGET_RECORDS, TableCounts, parse_entry, read_value,
     },
     write_tx::{OutcomeKey, RecentOutcomes, WriteResult, WriteTx},
 };
@@ -199,6 +200,7 @@ impl JournalStore {
         state.advice = values_with_prefix(&meta, META_ADVICE_PREFIX)?;
         state.forecasts = values_with_prefix(&meta, META_FORECAST_PREFIX)?;
         state.runs = values_with_prefix(&meta, META_RUN_PREFIX)?;
+        state.node_work = values_with_prefix(&meta, META_NODE_WORK_PREFIX)?;
         // Outcomes are in the order in which they were noticed: one of a job that ended long before may follow
         // others. Beyond this many such, none is from the last hour.
         let mut old_ones = 0;

@@ -84,6 +84,9 @@ pub(super) const META_FORECAST_PREFIX: &str = "forecast:";
 /// Prefix of the name of each [`crate::model::records::Run`], followed by its number. Stored as
 /// single values, like corrections.
 pub(super) const META_RUN_PREFIX: &str = "run:";
+/// Prefix of the name of each [`crate::model::records::NodeWork`], followed by the node. Stored as single
+/// values, like corrections.
+pub(super) const META_NODE_WORK_PREFIX: &str = "node_work:";
 /// The books of the ledger, and the prefix of the name of each of its buckets, followed by its number. Stored as single
 /// values, like corrections.
 pub(super) const META_LEDGER: &str = "ledger";

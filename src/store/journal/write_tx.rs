@@ -9,9 +9,10 @@ use super::{
     retained_table::RetainedTable,
     tables::{
         DB_EVENTS, EVENTS, INTENTS, META, META_ADVICE_PREFIX, META_CALIBRATION,
-        META_CORRECTION_PREFIX, META_COUNTS, META_ERAS, META_FORECAST_PREFIX, META_RUN_PREFIX,
-        META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX, OUTCOMES,
-        OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS, TableCounts, parse_entry,
+        META_CORRECTION_PREFIX, META_COUNTS, META_ERAS, META_FORECAST_PREFIX,
+        META_NODE_WORK_PREFIX, META_RUN_PREFIX, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS,
+        META_SCORECARD_TARGET_PREFIX, OUTCOMES, OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS,
+        TableCounts, parse_entry,
     },
 };
 use crate::{
@@ -32,6 +33,7 @@ use crate::{
 use lru::LruCache;
 use redb::{AccessGuard, Error, ReadableTable as _, Table, WriteTransaction};
 use serde::Serialize;
+use std::time::Duration;
 use wall_clock::Moment;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -146,6 +148,9 @@ impl<'tx> WriteTx<'tx> {
                 self.set_meta(&name, record.as_ref().map(|record| (volume, record)).as_ref())
             }
             StateChange::SetRun(number, run) => self.set_run(*number, run.as_ref()),
+            StateChange::SetNodeWork(node, work) => {
+                self.put_meta(&format!("{META_NODE_WORK_PREFIX}{node}"), &(node, work))
+            }
         }
     }
 
@@ -402,17 +407,16 @@ impl<'tx> WriteTx<'tx> {
         at_most: usize,
     ) -> Result<bool, Error> {
         let TableCounts { outcomes, events, db_events, feed, .. } = &mut self.counts;
-        let trim =
-            |entries: &mut RetainedTable, table, keep| entries.trim(table, keep, self.now, at_most);
-        // The hourly budget counts those of the last hour.
-        let keep = budgets.outcomes.keep.max(BUDGET_PERIOD);
-        let kept = Keep { keep, ..budgets.outcomes };
-        let mut more = trim(outcomes, &mut self.outcomes, kept)?;
-        more |= trim(events, &mut self.events, budgets.events)?;
+        let trim = |entries: &mut RetainedTable, table, keep, needed| {
+            entries.trim(table, keep, needed, self.now, at_most)
+        };
+        // The hourly budget counts outcomes of the last hour.
+        let mut more = trim(outcomes, &mut self.outcomes, budgets.outcomes, BUDGET_PERIOD)?;
+        more |= trim(events, &mut self.events, budgets.events, Duration::ZERO)?;
         more |= self.feed.trim(feed, budgets.events, self.now, at_most)?;
         let rest = budgets.events.max_size.saturating_sub(feed.size.bytes);
         let history = Keep { max_size: rest, ..budgets.events };
-        Ok(trim(db_events, &mut self.db_events, history)? || more)
+        Ok(trim(db_events, &mut self.db_events, history, Duration::ZERO)? || more)
     }
 
     /// Writes the counts and returns the results.

@@ -381,6 +381,29 @@ async fn wait_until_done(log: &Log<'_>) {
     .await;
 }
 
+#[tokio::test]
+async fn killed_process_waits_no_less_between_starts() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let log = Log(dir);
+    let api = Api::new(&log);
+    fs::write(dir.join("recliner.yml"), enforcing().replace("wait: 0s", "wait: 1h")).unwrap();
+    for _ in 0..2 {
+        let life = Life::begin(&site, dir);
+        until("decided, one started on each node", async || {
+            time::sleep(Duration::from_millis(50)).await;
+            let Some(plan) = api.get("plan?limit=1000").await else { return false };
+            let plan: Planned = data_of(&plan);
+            plan.starts.is_empty() && plan.total > 0 && site.sent().len() >= NODES.len()
+        })
+        .await;
+        time::sleep(Duration::from_secs(3)).await;
+        life.kill().await;
+        assert_eq!(site.sent().len(), NODES.len());
+    }
+}
+
 /// How often a process in advise mode is killed.
 const ADVISING_LIVES: usize = 12;
 

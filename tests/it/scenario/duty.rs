@@ -147,3 +147,44 @@ async fn order_starts_while_the_node_rests() {
     rig.run_for(MINUTE).await;
     assert_eq!(compactions(&rig).len(), before + 1, "the node keeps resting");
 }
+
+/// The first compaction, at whose start or so long after it the process was killed, and when the next one began.
+async fn killed(at: Duration, limits: &str) -> (Compaction, Duration) {
+    let world = backlog(slow(), 3, 60);
+    let mut rig = Rig::in_mode(Mode::Enforce, START, world, &(roomy() + limits));
+    let begun = async |rig: &mut Rig, count: usize| {
+        while compactions(rig).len() < count {
+            rig.run_for(SECOND).await;
+        }
+    };
+    begun(&mut rig, 1).await;
+    rig.run_for(at).await;
+    rig.kill_for(Duration::ZERO).await;
+    begun(&mut rig, 2).await;
+    let all = compactions(&rig);
+    assert_eq!(judge::breaches(&rig.record()), Vec::<String>::new());
+    (all[0].clone(), all[1].began)
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_process_lets_a_node_rest_no_less() {
+    // In the middle of a compaction, and in the rest after it.
+    for at in [30, 61, 90] {
+        let (first, next) = killed(at * SECOND, "limits: {duty: 25%}\n").await;
+        let (busy, rested) = (end(&first) - first.began, next - end(&first));
+        assert!(rested >= 3 * busy && rested < 4 * busy, "{rested:?} after {busy:?}, at {at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_process_waits_no_less_between_starts() {
+    for at in [1, 70] {
+        let (first, next) = killed(at * SECOND, "limits: {wait: 10m, duty: 100%}\n").await;
+        let waited = next - first.began;
+        // Moments have a resolution of one second.
+        assert!(
+            waited + SECOND > 10 * MINUTE && waited < 11 * MINUTE,
+            "{waited:?}, killed at {at}"
+        );
+    }
+}

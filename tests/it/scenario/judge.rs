@@ -26,8 +26,6 @@ pub(crate) struct Life {
     /// The beginning, since the cluster's start.
     pub(crate) from: Duration,
     pub(crate) settings: Settings,
-    /// Whether a new process began, rather than a reload of the settings.
-    pub(crate) new_process: bool,
 }
 
 /// All evidence for the judge. Times are since the cluster's start.
@@ -59,7 +57,7 @@ impl Record {
             orders: Vec::new(),
             compactions: Vec::new(),
             kept: Vec::new(),
-            lives: vec![Life { from: Duration::ZERO, settings, new_process: true }],
+            lives: vec![Life { from: Duration::ZERO, settings }],
             clock: Vec::new(),
             released: Vec::new(),
             notes: Vec::new(),

@@ -2,7 +2,10 @@
 
 use super::{answers::failure, *};
 use crate::{
-    model::deletions::{CopyCounts, DeletionRecord},
+    model::{
+        deletions::{CopyCounts, DeletionRecord},
+        facts::file_id,
+    },
     serve::report::{DatabaseLine, Databases, Pace},
 };
 use tokio::task::JoinSet;
@@ -73,7 +76,8 @@ async fn a_database_says_how_old_its_deletions_are() {
     let mut tasks = JoinSet::new();
     let mut surface = journal::surface(&mut tasks).await;
     surface.state.clock = STOPPED;
-    let copy = |deleted| CopyCounts { deleted, update_seq: 9_000, purge_seq: 0 };
+    let file = file_id("one").unwrap();
+    let copy = |deleted| CopyCounts { deleted, update_seq: 9_000, purge_seq: 0, file };
     let mut record = DeletionRecord::beginning(".17");
     let before = Moment::from_unix(NOW.unix() - 40 * 86_400);
     record.see(&[((RANGE, "couchdb@a"), Some(copy(900)))].into(), before);
@@ -86,7 +90,8 @@ async fn a_database_says_how_old_its_deletions_are() {
         let shard = draft.get_or_add_shard(node, db, Some(RANGE));
         let deleted_docs = OptionalU64::new(deleted);
         let update_seq = OptionalU64::new(9_100);
-        let known = Facts { deleted_docs, update_seq, ..facts(100 * MIB, 10 * MIB) };
+        let known =
+            Facts { deleted_docs, update_seq, file_id: Some(file), ..facts(100 * MIB, 10 * MIB) };
         draft.set_facts(shard, known);
         surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
     };

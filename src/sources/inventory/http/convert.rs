@@ -4,7 +4,7 @@ use super::super::{ActiveTask, MapEntry, Members, TaskKind};
 use crate::{
     model::{
         estimate,
-        facts::{FactFlags, FactSource, Facts, Measurement, Overhead},
+        facts::{FactFlags, FactSource, Facts, Measurement, Overhead, file_id},
         target::TargetKind,
     },
     table::{NodeSmoosh, PriorityRange, SmooshChannel},
@@ -96,6 +96,7 @@ pub(super) fn db_facts(info: &wire::ShardInfo, version: Option<Version>, now: Mo
         compacted_seq: info.compacted_seq.into(),
         docs: info.doc_count.into(),
         deleted_docs: info.doc_del_count.into(),
+        file_id: info.uuid.as_deref().and_then(file_id),
         overhead: Overhead { purge_seq: info.purge_seq.into(), ..Overhead::default() },
         measured_at: Some(Measurement { at: now, source: FactSource::Http }),
         flags: FactFlags {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    model::records::{Run, RunEnd, RunEnding, RunScope},
+    model::records::{BusyRecord, NodeWork, Run, RunEnd, RunEnding, RunScope},
     text::Label,
 };
 use std::os::unix::fs::PermissionsExt as _;
@@ -27,10 +27,23 @@ fn everything() -> Vec<StateChange> {
         StateChange::SetRun(9, Some(run(RunScope::All))),
         StateChange::SetRun(10, Some(run(RunScope::Database("orders".into())))),
         StateChange::SetRun(9, None),
+        StateChange::SetNodeWork("couchdb@a".into(), NodeWork::default()),
+        StateChange::SetNodeWork("couchdb@a".into(), worked()),
     ]
     .into_iter()
     .chain(scorecard().into_iter().map(StateChange::Scorecard))
     .collect()
+}
+
+fn worked() -> NodeWork {
+    let busy = BusyRecord {
+        since: moment(1),
+        first_shard: "orders.17".into(),
+        first_design: Some("_design/a".into()),
+        first_ended_at: Some(moment(2)),
+        ended_at: None,
+    };
+    NodeWork { last_start: Some(moment(1)), busy: Some(busy) }
 }
 
 fn run(scope: RunScope) -> Run {

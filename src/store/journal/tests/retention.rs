@@ -38,7 +38,7 @@ fn each_table_keeps_its_newest_entries_within_its_own_budget() {
     let budgets = budgets(64 << 10, 8 << 10);
     let mut largest = 0;
     for number in 0..600 {
-        store.write(&ends(number * 20..number * 20 + 20), &budgets, moment(0)).unwrap();
+        store.write(&ends(number * 20..number * 20 + 20), &budgets, moment(20_000)).unwrap();
         let counts = *store.counts();
         assert!(counts.outcomes.bytes <= 64 << 10 && counts.events.bytes <= 8 << 10);
         if number > 300 {
@@ -62,12 +62,12 @@ fn each_table_keeps_its_newest_entries_within_its_own_budget() {
 #[test]
 fn a_reduced_budget_is_reached_in_steps() {
     let mut store = JournalStore::open(&InMemory::default(), true).unwrap();
-    store.write(&ends(0..2000), &budgets(1 << 30, 1 << 30), moment(0)).unwrap();
+    store.write(&ends(0..2000), &budgets(1 << 30, 1 << 30), moment(10_000)).unwrap();
     let mut steps = 0;
     loop {
         let before = *store.counts();
         let more =
-            store.write(&WriteBatch::default(), &budgets(10_000, 1 << 30), moment(0)).unwrap();
+            store.write(&WriteBatch::default(), &budgets(10_000, 1 << 30), moment(10_000)).unwrap();
         let removed = before.outcomes.entries - store.counts().outcomes.entries;
         assert!(removed <= 256, "{removed} in one commit");
         steps += 1;
@@ -78,6 +78,19 @@ fn a_reduced_budget_is_reached_in_steps() {
     assert!(steps > 5, "{steps}");
     assert!(store.counts().outcomes.bytes <= 10_000);
     assert_eq!(store.counts().events.entries, 2000);
+}
+
+#[test]
+fn outcomes_of_the_last_hour_are_kept_whatever_their_size() {
+    let mut store = JournalStore::open(&InMemory::default(), true).unwrap();
+    for (now, kept) in [(2_000, 2_000), (3_600, 2_000), (4_600, 1_000), (9_000, 0)] {
+        let batch = if now == 2_000 { ends(0..2_000) } else { WriteBatch::default() };
+        let mut more = store.write(&batch, &budgets(0, 1 << 30), moment(now)).unwrap();
+        while more {
+            more = store.write(&WriteBatch::default(), &budgets(0, 1 << 30), moment(now)).unwrap();
+        }
+        assert_eq!(store.counts().outcomes.entries, kept, "at {now}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -81,6 +81,7 @@ pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
             | StateChange::Scorecard(..)
             | StateChange::SetAdvice(..)
             | StateChange::SetForecasts(..)
+            | StateChange::SetNodeWork(..)
             | StateChange::SetRun(..) => {}
         }
     }

@@ -115,7 +115,7 @@ fn closed_window(record: &Record, start: &Start<'_>) -> Option<String> {
         .then(|| format!("{} was shut at {}", channel.name, wall.rfc3339()))
 }
 
-/// Checks the pause between two starts on a node; a new process does not know the last start.
+/// Checks the pause between two starts on a node.
 fn too_soon(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<String> {
     let began = start.one.began;
     let wait = record.settings(began).limits.wait;
@@ -124,12 +124,10 @@ fn too_soon(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<
         .filter(|it| it.one.node == start.one.node && it.at < start.at)
         .map(|it| it.one.began)
         .max()?;
-    let anew =
-        record.lives.iter().any(|life| life.new_process && life.from > last && life.from <= began);
     let set = record.clock.iter().any(|(at, _)| *at > last && *at <= began);
     // Moments have a resolution of one second.
     let soon = began - last + SECOND < wait;
-    (soon && !anew && !set).then(|| format!("{:?} after the start before it", began - last))
+    (soon && !set).then(|| format!("{:?} after the start before it", began - last))
 }
 
 /// Checks that a start neither follows a compaction without growth since, nor a failure too soon.
