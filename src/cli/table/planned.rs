@@ -262,7 +262,8 @@ mod tests {
         let request = "POST /_node/couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%2F2024%2Bx.1795317569/_compact";
         let url = ["http://couch-b:5984", request.split_once(' ').unwrap().1].concat();
         let shard = StartLine {
-            id: "db:couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%2F2024%2Bx.1795317569".to_owned(),
+            id: "db:couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%2F2024%2Bx.1795317569"
+                .to_owned(),
             range: Some("a0000000-bfffffff".to_owned()),
             channel: "ratio_dbs".to_owned(),
             url: Some(url),

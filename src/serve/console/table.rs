@@ -27,7 +27,8 @@ pub(super) fn table<T>(
             } } }
             tbody { @for row in &table.rows { tr {
                 @for (at, (cell, (title, kind))) in row.iter().zip(&table.columns).enumerate() {
-                    td.named[at == 0] class=(class(title, *kind)) { (shown(cell, now)) }
+                    @let named = if at == 0 { "named " } else { "" };
+                    td class={ (named) (class(title, *kind)) } { (shown(cell, now)) }
                 }
             } } }
         } }

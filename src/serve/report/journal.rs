@@ -452,7 +452,7 @@ impl Outcomes {
             .number(wide("before"), |it| Cell::bytes(it.before_bytes))
             .number(wide("after"), |it| Cell::bytes(it.after_bytes))
             .number("freed", |it| it.freed_bytes.map(freed_or_grew))
-            .number(wide("took"), |it| Cell::seconds(it.duration_seconds.map(|took| took as f64)))
+            .number(rest("took"), |it| Cell::seconds(it.duration_seconds.map(|took| took as f64)))
             .number(wide("actual ÷ predicted size"), |it| Cell::number(it.estimate_ratio))
             .text(wide("channel"), |it| it.channel.as_deref().unwrap_or("-"))
             .text(wide("started by"), |it| {
@@ -496,7 +496,7 @@ impl EventLine {
         let result = self.result.as_deref();
         let result = result.filter(|it| freed.is_none() || !matches!(*it, "freed" | "grew"));
         let again = |words: String| words + &self.again();
-        let channel = word(&self.channel);
+        let channel = self.channel.as_ref().map(|channel| format!("channel {channel}"));
         let channel = if self.reason.is_none() { channel.map(again) } else { channel };
         let section = self.section.as_deref().map(|section| {
             let key = self.key.as_deref().unwrap_or_default();
