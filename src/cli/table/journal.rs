@@ -209,11 +209,11 @@ mod tests {
         for (entry, says) in [
             (
                 entry,
-                "a on n and 23 more: ratio_dbs, lacks: known space, \
+                "a on n and 23 more: channel ratio_dbs, lacks: known space, \
                  57 times again from 11-21 00:02:00 to 11-21 00:53:00",
             ),
-            (once, "a on n: ratio_dbs, lacks: known space"),
-            (queued, "a on n: ratio_dbs, again at 11-21 00:02:00"),
+            (once, "a on n: channel ratio_dbs, lacks: known space"),
+            (queued, "a on n: channel ratio_dbs, again at 11-21 00:02:00"),
             (omitted, "24 more targets were queued"),
         ] {
             let shown = Events::new(200).rows(&[entry]);

@@ -211,7 +211,7 @@ impl Planned {
             .text(if acts { "starts now" } else { "would start" }, name)
             .text(rest("node"), |it| Cell::node(&node(it)))
             .text(wide("channel"), |it| &*it.channel)
-            .number(wide("on disk"), |it| sized(it, it.file_bytes))
+            .number(rest("on disk"), |it| sized(it, it.file_bytes))
             .number("reclaimable", |it| sized(it, it.gain_bytes))
             .number(rest("writes"), |it| sized(it, it.rewrite_bytes))
             .number(rest("takes"), |it| Cell::seconds(it.duration_seconds))
