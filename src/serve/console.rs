@@ -28,6 +28,7 @@ mod queue;
 mod runs;
 mod status;
 mod summary;
+mod table;
 mod target;
 mod targets;
 mod what_if;

@@ -9,6 +9,7 @@
 mod advice;
 mod builds;
 mod changes;
+pub(crate) mod columns;
 mod databases;
 mod deletions;
 mod discovery;
@@ -63,7 +64,8 @@ pub use health::Concern;
 pub use indexes::{IndexLine, Indexes, ViewReads};
 pub use jobs::{JobLine, Jobs};
 pub use journal::{
-    EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes, event_type_in_words, result_in_words,
+    EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes, event_type_in_words,
+    result_in_words, short_time,
 };
 pub use limits::{ChannelWeek, DutyLine, LimitLine};
 pub use lists::{Explanations, Queue, Queues, Targets};

@@ -306,7 +306,7 @@ impl IndexSize {
             SizeBasis::Sample => {
                 let SampleSums { docs, emitting, rows, error } = self.sample.unwrap_or_default();
                 format!(
-                    "The map functions emit {} for {} of {} sampled documents, which makes {cost}; the sample's error is {:.0} %.",
+                    "The map functions emit {} for {} of {} sampled documents, so the index has {cost}; the sample is off by at most {:.0} %, with 95 % probability.",
                     counted(rows, "row", "rows"),
                     grouped(emitting),
                     grouped(docs),

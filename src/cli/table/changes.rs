@@ -1,9 +1,9 @@
 //! What changed on the disks, as text.
 
-use super::layout::{Grid, paragraph};
+use super::layout::paragraph;
 use crate::{
     cli::printable,
-    serve::report::{ChangeLine, Changes, VolumeChanges},
+    serve::report::{ChangeLine, Changes, VolumeChanges, columns::Table},
     text::{counted, size::signed},
 };
 
@@ -32,7 +32,7 @@ fn entries(volume: &VolumeChanges, width: u16) -> String {
         others => counted(others.into(), "other", "others"),
     };
     let any = |has: fn(&ChangeLine) -> bool| shown.iter().any(has);
-    let mut grid = Grid::of(width, shown);
+    let mut grid = Table::of(shown);
     if any(|it| it.cause.is_some()) {
         grid = grid.text("cause", |it| printable(&it.cause_in_words()));
     }
@@ -45,7 +45,7 @@ fn entries(volume: &VolumeChanges, width: u16) -> String {
     if volume.nodes.len() > 1 && any(|it| it.node.is_some()) {
         grid = grid.text("node", |it| name(&it.node));
     }
-    let mut text = grid.number("bytes", |it| signed(it.bytes)).wrapped();
+    let mut text = grid.number("bytes", |it| signed(it.bytes)).wrapped(width);
     let rest = volume.entries.get(PRINTED..).unwrap_or_default();
     if !rest.is_empty() {
         let sum = rest.iter().map(|entry| entry.bytes).sum();

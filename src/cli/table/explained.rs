@@ -3,14 +3,17 @@
 
 use super::{
     super::printable,
-    layout::{Grid, Lines, bytes, paragraph, place, short_range},
+    layout::{Lines, bytes, paragraph, place, short_range},
     planned::pasted,
     scanned::no_channel_legend,
 };
 use crate::{
     model::{rounding::to_bytes, target::TargetId},
     plan::RefusalReason,
-    serve::report::{self, Explained, MissLine, OrderLine, Target},
+    serve::report::{
+        self, Explained, MissLine, OrderLine, Target,
+        columns::{Table, wide},
+    },
     sources::inventory::InsideLine,
     text::{Label, counted, listed, three_digits},
 };
@@ -106,16 +109,16 @@ fn sentence(asked: &str, rows: &[&Explained], places: Places<'_>) -> String {
 
 fn table(rows: &[&Explained], places: Places<'_>, width: u16) -> String {
     let none = || "none".to_owned();
-    Grid::of(width, rows.get(..ROWS).unwrap_or(rows))
+    Table::of(rows.get(..ROWS).unwrap_or(rows))
         .text("range or view", |it| what_and_where(it, places).0)
         .text("node", |it| what_and_where(it, places).1)
         .number("on disk", |it| size(it, it.target.file_bytes))
-        .wide_number("active", |it| compacted_size(it, it.target.active_bytes))
+        .number(wide("active"), |it| compacted_size(it, it.target.active_bytes))
         .number("ratio", |it| it.target.ratio.map_or_else(String::new, |it| format!("{it:.2}")))
         .number("reclaimable", |it| compacted_size(it, it.target.reclaimable_bytes))
-        .wide_text("channel", |it| word(&it.target.channel).unwrap_or_else(none))
+        .text(wide("channel"), |it| word(&it.target.channel).unwrap_or_else(none))
         .text("decision", |it| decision(it))
-        .wrapped()
+        .wrapped(width)
 }
 
 /// Where the targets are: on a cluster of one node neither copies nor the range of an only file tell

@@ -2,83 +2,21 @@
 
 use super::{
     super::printable,
-    layout::{Grid, WIDE, bytes, paragraph, short_node},
+    layout::{Grid, paragraph, short_node},
 };
 use crate::{
     model::target::TargetId,
-    plan::RefusalReason,
-    serve::report::{EventLine, HourLine, OutcomeLine, result_in_words},
-    text::duration,
+    serve::report::{EventLine, HourLine, OutcomeLine, Outcomes, short_time},
 };
-use std::time::Duration;
 
 /// A table of how jobs ended.
 pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
     if rows.is_empty() {
         return "No matching jobs.\n".to_owned();
     }
-    let table = if width < WIDE { narrow(rows, width) } else { wide(rows, width) };
+    let table = Outcomes::table(rows).one_line_each(width);
     let sums = HourLine::of_jobs(rows).says();
     format!("{table}{}", paragraph(&format!("Together: {sums}."), width))
-}
-
-/// One line for each job that did not fail.
-fn narrow(rows: &[OutcomeLine], width: u16) -> String {
-    let mut table = Grid::new(["target", "ended", "took", "after", "result"], &[2, 3]);
-    for row in rows {
-        let is_failed = matches!(&*row.result, "failed" | "lost");
-        let why = row.why.as_deref().filter(|_| is_failed).map(printable);
-        let freed = row.freed_bytes.filter(|_| matches!(&*row.result, "freed" | "grew"));
-        let result = match (freed, why) {
-            (Some(bytes @ 0..), _) => format!("freed {}", freed_or_grew(bytes)),
-            (Some(bytes), _) => freed_or_grew(bytes),
-            (None, Some(why)) => format!("{}: {why}", printable(&row.result)),
-            (None, None) => result_in_words(&printable(&row.result)),
-        };
-        let ended = short(&printable(&row.ended_at));
-        let minute = ended.get(..11).map_or_else(|| ended.clone(), ToOwned::to_owned);
-        let by = if row.ended_after.is_some() { format!("by {minute}") } else { minute };
-        let name = named(&row.target, row.ddoc.as_deref());
-        table.push([name, by, took(row), bytes(row.after_bytes), result]);
-    }
-    table.one_line_each(width, |most| most * 2 / 3)
-}
-
-fn wide(rows: &[OutcomeLine], width: u16) -> String {
-    let head = ["ended", "took", "before", "after", "freed", "result", "target"];
-    let mut table = Grid::new(head, &[2, 3, 4]);
-    for row in rows {
-        let by = match &row.ordered_by {
-            Some(who) => format!("ordered by {}", printable(who)),
-            None if row.owner == "other" => "(not by recliner)".to_owned(),
-            None => String::new(),
-        };
-        let why = row.why.as_deref().map(printable).unwrap_or_default();
-        let ended = short(&printable(&row.ended_at));
-        let between = row.ended_after.as_ref().map_or_else(String::new, |since| {
-            format!("between {} and {ended}", short(&printable(since)))
-        });
-        let result = [result_in_words(&printable(&row.result)), by, between, why];
-        let name = named(&row.target, row.ddoc.as_deref());
-        table.push([
-            if row.ended_after.is_some() { format!("by {ended}") } else { ended },
-            took(row),
-            bytes(row.before_bytes),
-            bytes(row.after_bytes),
-            row.freed_bytes.map_or_else(|| "?".to_owned(), freed_or_grew),
-            result.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" "),
-            match &row.channel {
-                None => name,
-                Some(channel) => format!("{name} ({})", printable(channel)),
-            },
-        ]);
-    }
-    table.wrapped(width)
-}
-
-fn took(row: &OutcomeLine) -> String {
-    let rounded = |seconds| duration::format_rounded(Duration::from_secs(seconds));
-    row.duration_seconds.map_or_else(|| "?".to_owned(), rounded)
 }
 
 /// A table of events, in columns of fixed width because rows may arrive one by one.
@@ -115,14 +53,14 @@ impl Events {
 /// Sequence number, time, type, and description of an event.
 pub(in crate::cli) fn event_cells(row: &EventLine) -> [String; 4] {
     let of = match (row.target.as_ref().or(row.db.as_ref()), &row.scope) {
-        (Some(target), _) => named(target, row.ddoc.as_deref()) + &others(row),
+        (Some(target), _) => named(target, row.ddoc.as_deref()) + &row.others(),
         (None, Some(scope)) => printable(scope),
         (None, None) => row.node.as_deref().map(printable).unwrap_or_default(),
     };
-    let more = details(row).join(", ");
+    let more = printable(&row.details());
     [
         row.seq.to_string(),
-        short(&printable(&row.at)),
+        short_time(&printable(&row.at)),
         printable(&row.type_in_words()).replace("index build", "build"),
         match (of.is_empty(), more.is_empty()) {
             (true, _) => more,
@@ -130,79 +68,6 @@ pub(in crate::cli) fn event_cells(row: &EventLine) -> [String; 4] {
             (false, false) => format!("{of}: {more}"),
         },
     ]
-}
-
-/// The details of an event, in the order in which they are printed.
-fn details(row: &EventLine) -> Vec<String> {
-    let word = |word: Option<&str>| word.map(printable);
-    // Freed bytes, if known.
-    let freed = row.freed_bytes.flatten();
-    let result = row.result.as_deref();
-    let result = result.filter(|it| freed.is_none() || !matches!(*it, "freed" | "grew"));
-    let channel = word(row.channel.as_deref());
-    let channel = if row.reason.is_none() { channel.map(|it| it + &again(row)) } else { channel };
-    let section = row.section.as_deref().map(|section| {
-        let key = row.key.as_deref().map(printable).unwrap_or_default();
-        format!("{key} of {}", printable(section))
-    });
-    let more = row.of.as_deref().zip(row.targets);
-    let was = row.was.as_ref().and_then(Option::as_deref);
-    [
-        row.run_in_words(),
-        word(row.code.as_deref()),
-        word(row.subject.as_deref()),
-        row.until.as_deref().map(|until| format!("until {}", printable(until))),
-        row.by.as_deref().map(|by| format!("by {}", printable(by))),
-        channel,
-        word(row.class.as_deref()),
-        row.failures.map(|failures| format!("{failures} failures")),
-        row.force.filter(|force| *force).map(|_| "by force".to_owned()),
-        freed.map(|bytes| match bytes {
-            0.. => format!("{} freed", freed_or_grew(bytes)),
-            _ => freed_or_grew(bytes),
-        }),
-        row.ordered_by.as_deref().map(|by| format!("ordered by {}", printable(by))),
-        row.owner.as_deref().filter(|it| *it == "other").map(|_| "not by recliner".to_owned()),
-        word(row.reason.as_deref()).map(|it| RefusalReason::words_of(&it) + &again(row)),
-        word(result).map(|result| result_in_words(&result)),
-        section,
-        more.map(|(of, targets)| format!("{targets} more targets were {}", printable(of))),
-        was.map(|was| format!("was {}", printable(was))),
-        word(row.why.as_deref()),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-/// How many other targets an entry stands for.
-fn others(row: &EventLine) -> String {
-    match row.targets.filter(|_| row.of.is_none()) {
-        Some(targets @ 2..) => format!(" and {} more", targets - 1),
-        _ => String::new(),
-    }
-}
-
-/// How often and when an event was repeated.
-fn again(row: &EventLine) -> String {
-    let Some(count) = row.count else { return String::new() };
-    let moment = |moment: &Option<String>| moment.as_deref().map(printable).unwrap_or_default();
-    let [first, last] = [&row.first, &row.last].map(|at| short(&moment(at)));
-    match count {
-        1 => format!(", again at {first}"),
-        _ => format!(", {count} times again from {first} to {last}"),
-    }
-}
-
-/// Freed bytes, or by how much a file grew.
-fn freed_or_grew(freed: i64) -> String {
-    let size = bytes(Some(freed.unsigned_abs()));
-    if freed < 0 { format!("grew by {size}") } else { size }
-}
-
-/// A time without year and zone, which is always UTC.
-pub(super) fn short(moment: &str) -> String {
-    moment.get(5..19).map_or_else(|| moment.to_owned(), |short| short.replace('T', " "))
 }
 
 /// A target in readable form; a text that is not an id stays as it is.
@@ -260,11 +125,9 @@ mod tests {
         };
         let rows = [outcome, failed];
         let narrow = outcomes(&rows, 80);
-        assert!(narrow.contains("a on n"), "{narrow}");
-        assert!(
-            narrow.contains("freed 9.0 MiB") && narrow.contains("failed: no space"),
-            "{narrow}"
-        );
+        for says in ["9.0 MiB", "failed: no space", "grew by 1.0 KiB"] {
+            assert!(narrow.contains(says), "{says} in {narrow}");
+        }
         let together = "Together: 2 compactions (1 not by recliner) freed 9 MiB and wrote 1 MiB;";
         assert!(
             narrow.lines().nth(3).unwrap().starts_with(together),
@@ -275,30 +138,14 @@ mod tests {
             .lines()
             .map(|line| line.split("  ").map(str::trim).filter(|it| !it.is_empty()).collect())
             .collect();
-        assert_eq!(
-            cells[1],
-            [
-                "11-21 00:55:30",
-                "1m 30s",
-                "10.0 MiB",
-                "1.0 MiB",
-                "9.0 MiB",
-                "freed",
-                "a on n (ratio_dbs)"
-            ]
-        );
-        assert_eq!(
-            cells[2],
-            [
-                "11-21 00:55:30",
-                "1m 30s",
-                "?",
-                "?",
-                "grew by 1.0 KiB",
-                "failed (not by recliner) no space",
-                "b\\u{1b}[2J on n"
-            ]
-        );
+        let [target, node, ended, result] = ["a", "n", "11-21 00:55", "freed"];
+        let [before, after, freed, took] = ["10.0 MiB", "1.0 MiB", "9.0 MiB", "1m 30s"];
+        let by = ["?", "ratio_dbs", "recliner"];
+        let whole = [&[target, node, ended, result, before, after, freed, took][..], &by].concat();
+        assert_eq!(cells[1], whole);
+        let failed = ["b\\u{1b}[2J", node, ended, "failed: no space", "?", "?"];
+        let whole = [&failed[..], &["grew by 1.0 KiB", took, "?", "-", "other"]].concat();
+        assert_eq!(cells[2], whole);
         let events = |event: EventLine| Events::new(200).rows(&[event]);
         let shown =
             events(EventLine { node: Some("n".into()), ..event(3, "not_started", Some("db:n/a")) });
@@ -362,11 +209,11 @@ mod tests {
         for (entry, says) in [
             (
                 entry,
-                "a on n and 23 more: ratio_dbs, lacks: known space, \
+                "a on n and 23 more: channel ratio_dbs, lacks: known space, \
                  57 times again from 11-21 00:02:00 to 11-21 00:53:00",
             ),
-            (once, "a on n: ratio_dbs, lacks: known space"),
-            (queued, "a on n: ratio_dbs, again at 11-21 00:02:00"),
+            (once, "a on n: channel ratio_dbs, lacks: known space"),
+            (queued, "a on n: channel ratio_dbs, again at 11-21 00:02:00"),
             (omitted, "24 more targets were queued"),
         ] {
             let shown = Events::new(200).rows(&[entry]);
@@ -391,8 +238,8 @@ mod tests {
             (head + &tail).lines().collect::<Vec<_>>(),
             [
                 "  SEQ  AT              EVENT        WHAT",
-                "  875  11-21 00:54:00  finished     orders 80-9f on sim-2.local: 8.0 GiB freed",
-                "    9  11-21 00:54:00  finished     orders 80-9f on sim-2.local: 9 B freed",
+                "  875  11-21 00:54:00  finished     orders 80-9f on sim-2.local: freed 8.0 GiB",
+                "    9  11-21 00:54:00  finished     orders 80-9f on sim-2.local: freed 9 B",
             ]
         );
     }

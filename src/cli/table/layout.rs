@@ -1,20 +1,32 @@
 //! Layout of tables and lines: as wide as the terminal, with breaks only between words.
 
 use super::super::printable;
-use crate::{model::rounding::to_bytes, serve::report, table::PartialSum, text::size};
+use crate::{
+    model::rounding::to_bytes,
+    serve::report::{
+        self,
+        columns::{Cell, Kind, Part, Room, Table, Title, Value},
+    },
+    table::PartialSum,
+    text::{duration, size},
+};
 use comfy_table::{
-    CellAlignment, ColumnConstraint::LowerBoundary, ContentArrangement, Table, Width, presets,
+    CellAlignment, ColumnConstraint::LowerBoundary, ContentArrangement, Width, presets,
 };
 use couchdb_names::Range;
+use std::time::Duration;
 
 /// Spaces between two columns.
 const GAP: usize = 2;
+
+/// Width of a progress bar, in characters.
+const BAR: usize = 10;
 
 /// The minimum width to which the first column is cut.
 const NARROWEST: usize = 12;
 
 /// The terminal width from which optional columns are shown.
-pub(super) const WIDE: u16 = 100;
+pub(in crate::cli) const WIDE: u16 = 100;
 
 /// The width to use: that of the terminal, within limits, or 80 if it is unknown.
 pub(in crate::cli) fn width() -> u16 {
@@ -23,57 +35,67 @@ pub(in crate::cli) fn width() -> u16 {
     columns.or_else(terminal).unwrap_or(80).clamp(60, 240)
 }
 
-/// A table with a row for each value, built column by column.
-pub(super) struct Columns<'a, T> {
-    width: u16,
-    values: &'a [T],
-    grid: Grid,
-}
-
-impl<'a, T> Columns<'a, T> {
-    /// Adds a column of texts.
-    pub(super) fn text(self, head: &str, cell: impl Fn(&'a T) -> String) -> Self {
-        self.add(head, cell)
-    }
-
-    /// Adds a column of numbers, which are aligned to the right.
-    pub(super) fn number(mut self, head: &str, cell: impl Fn(&'a T) -> String) -> Self {
-        self.grid.numbers.push(self.grid.head.len());
-        self.add(head, cell)
-    }
-
-    /// Adds a column of texts if the terminal is wide.
-    pub(super) fn wide_text(self, head: &str, cell: impl Fn(&'a T) -> String) -> Self {
-        if self.width < WIDE { self } else { self.text(head, cell) }
-    }
-
-    /// Adds a column of numbers if the terminal is wide.
-    pub(super) fn wide_number(self, head: &str, cell: impl Fn(&'a T) -> String) -> Self {
-        if self.width < WIDE { self } else { self.number(head, cell) }
-    }
-
-    fn add(mut self, head: &str, cell: impl Fn(&'a T) -> String) -> Self {
-        self.grid.head.push(head.to_owned());
-        self.grid.least.push(0);
-        for (row, value) in self.grid.rows.iter_mut().zip(self.values) {
-            row.push(cell(value));
+impl<T: Copy> Table<T> {
+    /// The columns for which a terminal of this width has room.
+    pub(super) fn into_grid(self, width: u16) -> Grid {
+        let room = |(title, _): &(Title, Kind)| width >= WIDE || title.room != Room::Wide;
+        let shown: Vec<usize> =
+            (0..self.columns.len()).filter(|at| self.columns.get(*at).is_some_and(room)).collect();
+        let columns = || shown.iter().filter_map(|at| self.columns.get(*at));
+        let numbers = columns().enumerate().filter(|(_, (_, kind))| *kind == Kind::Number);
+        let row = |row: &Vec<Cell>| shown.iter().filter_map(|at| row.get(*at)).map(cell).collect();
+        Grid {
+            head: columns().map(|(title, _)| title.text.to_owned()).collect(),
+            numbers: numbers.map(|(at, _)| at).collect(),
+            least: vec![0; shown.len()],
+            rows: self.rows.iter().map(row).collect(),
         }
-        self
-    }
-
-    pub(super) fn into_grid(self) -> Grid {
-        self.grid
     }
 
     /// Renders the table; cells with several words may take several lines.
-    pub(super) fn wrapped(self) -> String {
-        self.grid.wrapped(self.width)
+    pub(super) fn wrapped(self, width: u16) -> String {
+        self.into_grid(width).wrapped(width)
     }
 
     /// Renders the table with its first column cut in the middle, so that each row takes one line.
-    pub(super) fn one_line_each(self) -> String {
-        self.grid.one_line_each(self.width, |most| most * 2 / 3)
+    pub(super) fn one_line_each(self, width: u16) -> String {
+        self.into_grid(width).one_line_each(width, |most| most * 2 / 3)
     }
+}
+
+/// A cell as text.
+pub(in crate::cli) fn cell(cell: &Cell) -> String {
+    let part = |part: &Part| match &part.value {
+        Value::Name(text) | Value::Rules(text, _) => printable(text),
+        Value::Node(node) => printable(short_node(node)),
+        Value::Words(text) => text.clone(),
+        Value::Bytes(size) => bytes(Some(*size)),
+        Value::Time(at) => minute(&printable(at)),
+        Value::Seconds(span) => seconds(*span),
+        Value::Share(done) => {
+            format!("{} {:>3.0}%", bar(*done, BAR), (done * 100.0).clamp(0.0, 100.0))
+        }
+        Value::Unknown => "?".to_owned(),
+        Value::Why(why) => format!(": {}", printable(why)),
+        Value::Details(..) | Value::Below(_) => String::new(),
+    };
+    cell.0.iter().map(part).collect()
+}
+
+/// A share from 0 to 1 as a bar of this width.
+pub(in crate::cli) fn bar(share: f64, width: usize) -> String {
+    let full = (0..width).take_while(|at| (*at as f64 + 0.5) / width as f64 <= share).count();
+    "█".repeat(full) + &"░".repeat(width - full)
+}
+
+/// A time of the API to the minute, without its year, in UTC.
+fn minute(at: &str) -> String {
+    at.get(5..16).map_or_else(|| at.to_owned(), |minute| minute.replace('T', " "))
+}
+
+pub(in crate::cli) fn seconds(seconds: f64) -> String {
+    let span = Duration::try_from_secs_f64(seconds.max(0.0));
+    span.map_or_else(|_| "?".to_owned(), duration::format_rounded)
 }
 
 /// A table under construction.
@@ -91,13 +113,6 @@ impl Grid {
     pub(super) fn new<const N: usize>(head: [&str; N], numbers: &[usize]) -> Self {
         let head = head.map(str::to_owned).into();
         Self { head, numbers: numbers.into(), least: vec![0; N], rows: Vec::new() }
-    }
-
-    /// A table with a row for each value, for a terminal with this width; its columns follow.
-    pub(super) fn of<T>(width: u16, values: &[T]) -> Columns<'_, T> {
-        let rows = vec![Vec::new(); values.len()];
-        let grid = Self { head: Vec::new(), numbers: Vec::new(), least: Vec::new(), rows };
-        Columns { width, values, grid }
     }
 
     /// Sets minimum column widths, for rows that are added later.
@@ -213,8 +228,8 @@ impl Grid {
         }
     }
 
-    fn table(&self, width: u16) -> Table {
-        let mut table = Table::new();
+    fn table(&self, width: u16) -> comfy_table::Table {
+        let mut table = comfy_table::Table::new();
         table
             .load_style(presets::NOTHING)
             .set_content_arrangement(ContentArrangement::Dynamic)
@@ -239,7 +254,7 @@ fn longest_word(text: &str) -> usize {
     text.split(' ').map(letters).max().unwrap_or_default()
 }
 
-fn lines(table: &Table) -> String {
+fn lines(table: &comfy_table::Table) -> String {
     let mut text = String::new();
     for line in table.to_string().lines() {
         text.push_str(line.trim_end());
@@ -352,27 +367,9 @@ pub(in crate::cli) fn short_range(range: &str) -> String {
     range.parse::<Range>().map_or_else(|_| printable(range), Range::short)
 }
 
-/// A range in a table: nothing where the node is the only one and the file holds the whole range, as one of which
-/// there is no other.
-pub(in crate::cli) fn range(range: Option<&str>, only_node: Option<&str>) -> String {
-    let is_whole = |range: &Range| *range == Range { from: 0, to: u32::MAX };
-    let parsed = range.and_then(|range| range.parse::<Range>().ok());
-    let is_plain = only_node.is_some() && parsed.as_ref().is_some_and(is_whole);
-    let range = range.filter(|_| !is_plain);
-    range.map_or_else(|| "-".to_owned(), short_range)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_only_file_of_an_only_node_has_no_range() {
-        let (whole, half) = (Some("00000000-ffffffff"), Some("80000000-ffffffff"));
-        let of = |at, only| range(at, only);
-        assert_eq!([of(whole, None), of(half, None), of(None, None)], ["00-ff", "80-ff", "-"]);
-        assert_eq!([of(whole, Some("a")), of(half, Some("a"))], ["-", "80-ff"]);
-    }
 
     fn longest(text: &str) -> usize {
         text.lines().map(letters).max().unwrap_or_default()

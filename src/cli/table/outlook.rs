@@ -2,13 +2,9 @@
 
 use super::{
     super::printable,
-    layout::{Grid, bytes, paragraph, sum},
+    layout::{bytes, paragraph},
 };
-use crate::{
-    serve::report::{OutlookLine, WhatIf},
-    text::duration,
-};
-use std::time::Duration;
+use crate::serve::report::{VolumeOutlookLine, WhatIf};
 
 /// Maximum number of columns of a chart within a table.
 const MAX_COLUMNS: usize = 14;
@@ -25,10 +21,11 @@ pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
     let begin = format!("The next {days}. {}", answer.trust());
     let mut text = paragraph(&begin, width);
     text.push('\n');
-    text.push_str(&rules(answer, width));
-    let undone = reasons(answer, width);
+    text.push_str(&answer.rules().wrapped(width));
+    let undone = answer.undone().into_grid(width);
     if !undone.is_empty() {
-        text.push_str(&format!("\nWhy targets are still waiting at the end:\n{undone}"));
+        let table = undone.wrapped(width);
+        text.push_str(&format!("\nWhy targets are still waiting at the end:\n{table}"));
     }
     text.push_str("\nWasted bytes over time, all on one scale:\n");
     text.push_str(&waste_lines(answer));
@@ -48,46 +45,6 @@ pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
         text.push_str(&format!("\n{}", paragraph(says, width)));
     }
     text
-}
-
-fn rules(answer: &WhatIf, width: u16) -> String {
-    let wait = |outlook: &OutlookLine| outlook.longest_wait_seconds.map(Duration::from_secs);
-    Grid::of(width, &answer.outlooks)
-        .text("rules", |it| printable(it.title()))
-        .number("mean waste", |it| bytes(Some(it.mean_waste_bytes)))
-        .number("peak waste", |it| bytes(Some(it.peak_waste_bytes)))
-        .number("rewritten per day", |it| sum(Some(it.rewritten_bytes_per_day)))
-        .number("compactions per day", |it| rounded(it.compactions_per_day))
-        .number("longest wait", |it| wait(it).map_or_else(String::new, duration::format_rounded))
-        .number("still waiting", undone)
-        .wrapped()
-}
-
-fn undone(outlook: &OutlookLine) -> String {
-    match outlook.undone_targets {
-        0 => "nothing".to_owned(),
-        targets => format!("{targets}, {}", bytes(Some(outlook.undone_bytes))),
-    }
-}
-
-/// Why targets still wait, starting with the reason that holds back the most bytes.
-fn reasons(answer: &WhatIf, width: u16) -> String {
-    let mut table = Grid::new(["rules", "targets", "reclaimable", "because"], &[1, 2]);
-    for outlook in &answer.outlooks {
-        for (row, undone) in outlook.undone.iter().enumerate() {
-            table.push([
-                if row == 0 { printable(outlook.title()) } else { String::new() },
-                undone.targets.to_string(),
-                bytes(Some(undone.reclaimable_bytes)),
-                printable(&undone.says),
-            ]);
-        }
-    }
-    if table.is_empty() { String::new() } else { table.wrapped(width) }
-}
-
-fn rounded(number: f64) -> String {
-    if number < 10.0 { format!("{number:.1}") } else { format!("{number:.0}") }
 }
 
 fn waste_lines(answer: &WhatIf) -> String {
@@ -117,30 +74,16 @@ fn line(values: &[u64], highest: u64) -> String {
 }
 
 fn volumes(answer: &WhatIf, width: u16) -> String {
-    let head = ["volume", "rules", "free now", "free at the end", "full", "free over time"];
-    let mut table = Grid::new(head, &[2, 3]);
-    let first = answer.outlooks.first().map_or(&[][..], |outlook| &outlook.volumes);
-    for at in 0..first.len() {
-        for (row, outlook) in answer.outlooks.iter().enumerate() {
-            let Some(volume) = outlook.volumes.get(at) else { continue };
-            let most = all_free(answer, at).max().unwrap_or_default();
-            table.push([
-                if row == 0 { printable(&volume.name) } else { String::new() },
-                printable(outlook.title()),
-                bytes(volume.free_bytes.first().copied()),
-                bytes(volume.free_bytes.last().copied()),
-                volume.full_in_words(to_the_hour),
-                line(&downsample(&volume.free_bytes), most),
-            ]);
-        }
-    }
+    let most = |name: &str| all_free(answer, name).max().unwrap_or_default();
+    let course = |it: &VolumeOutlookLine| line(&downsample(&it.free_bytes), most(&it.name));
+    let table = answer.volumes().text("free over time", |(.., it)| course(it)).into_grid(width);
     if table.is_empty() { String::new() } else { table.wrapped(width) }
 }
 
 /// The free bytes of one volume over time, under all rules.
-fn all_free(answer: &WhatIf, volume: usize) -> impl Iterator<Item = u64> {
-    let volumes = answer.outlooks.iter().filter_map(move |outlook| outlook.volumes.get(volume));
-    volumes.flat_map(|volume| volume.free_bytes.iter().copied())
+fn all_free(answer: &WhatIf, volume: &str) -> impl Iterator<Item = u64> {
+    let volumes = answer.outlooks.iter().flat_map(|outlook| &outlook.volumes);
+    volumes.filter(move |it| it.name == volume).flat_map(|it| it.free_bytes.iter().copied())
 }
 
 /// Reduces many values to few, so that the chart fits into a table: the minimum of each group of
@@ -150,23 +93,14 @@ fn downsample(values: &[u64]) -> Vec<u64> {
     values.chunks(size).filter_map(|group| group.iter().min().copied()).collect()
 }
 
-/// The date and hour of a time, because a forecast is not exact to the minute.
-fn to_the_hour(time: &str) -> String {
-    let text = printable(time);
-    match text.split_once('T') {
-        Some((date, time)) => format!("{date} {}:00 UTC", time.get(..2).unwrap_or_default()),
-        None => text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::Label;
     use crate::{
         plan::RefusalReason,
         serve::report::{FullDates, SmooshRules, UndoneLine, VolumeOutlookLine},
     };
+    use crate::{serve::report::OutlookLine, text::Label};
 
     const GIB: u64 = 1 << 30;
 

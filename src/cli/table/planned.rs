@@ -2,17 +2,15 @@
 
 use super::{
     super::printable,
-    journal::short,
-    layout::{Grid, bytes, paragraph, place, range, shortened, wrap},
+    layout::{Grid, bytes, paragraph, place, shortened, wrap},
 };
 use crate::{
     act::warmer,
     plan::RefusalReason,
-    serve::report::{BuildLine, OrderLine, Planned, StartLine},
+    serve::report::{BuildLine, OrderLine, Planned, columns::Table, short_time},
     text::Label,
-    text::duration,
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 /// Maximum number of rows in the list of indexes.
 const ROWS: usize = 25;
@@ -55,13 +53,13 @@ fn builds(plan: &Planned, width: u16) -> String {
     let behind = |index: &BuildLine| index.updates_pending.map(|behind| behind.to_string());
     let reason = |index: &BuildLine| word(index.reason.as_deref()).replace('_', " ");
     let stalled = |index: &BuildLine| if index.stalled_since.is_some() { "stalled, " } else { "" };
-    let table = Grid::of(width, shown)
+    let table = Table::of(shown)
         .text("index that lags", index_name)
         .number("behind", |it| behind(it).unwrap_or_else(|| "?".to_owned()))
-        .text("since", |it| short(&word(it.since.as_deref())))
+        .text("since", |it| short_time(&word(it.since.as_deref())))
         .text("state", decision)
         .text("why", |it| format!("{}{}", stalled(it), reason(it)))
-        .wrapped();
+        .wrapped(width);
     let starts = shown.iter().filter(|index| index.decision == "starts");
     let requests: String = starts.map(|index| build_request(plan, index)).collect();
     let gap = if requests.is_empty() { "" } else { "\n" };
@@ -111,8 +109,7 @@ fn starts(plan: &Planned, width: u16) -> String {
             if enforces(plan) { "Nothing starts now." } else { "Nothing would start now." };
         return format!("{nothing}\n");
     }
-    let head = if enforces(plan) { "starts now" } else { "would start" };
-    let table = starts_table(plan, head, width);
+    let table = plan.starts_table(starts.len()).one_line_each(width);
     let gain: u64 = starts.iter().filter_map(|start| start.gain_bytes).sum();
     let count = starts.len();
     let verb = if enforces(plan) && count == 1 { "starts" } else { "start" };
@@ -125,27 +122,6 @@ fn starts(plan: &Planned, width: u16) -> String {
         }
     }
     text
-}
-
-fn starts_table(plan: &Planned, head: &str, width: u16) -> String {
-    let sized = |start: &StartLine, size: Option<u64>| match &*start.kind {
-        "cleanup" => "-".to_owned(),
-        _ => bytes(size),
-    };
-    let what = |start: &StartLine| match start.ddoc.as_deref().map(printable) {
-        Some(ddoc) => shortened(&format!("{}/{ddoc}", printable(&start.db))),
-        None => shortened(&printable(&start.db)),
-    };
-    Grid::of(width, &plan.starts)
-        .text(head, what)
-        .text("node", |it| place(&it.node, plan.only_node.as_deref()))
-        .text("range", |it| range(it.range.as_deref(), plan.only_node.as_deref()))
-        .wide_text("channel", |it| printable(&it.channel))
-        .number("on disk", |it| sized(it, it.file_bytes))
-        .number("reclaimable", |it| sized(it, it.gain_bytes))
-        .number("writes", |it| sized(it, it.rewrite_bytes))
-        .number("takes", |it| it.duration_seconds.map_or_else(|| "?".to_owned(), span))
-        .one_line_each()
 }
 
 /// A request in one line: as recliner sends it in enforce mode, otherwise as a command to paste.
@@ -182,10 +158,6 @@ fn caveat_text(plan: &Planned, caveat: &str) -> Option<&'static str> {
         "every_copy" => Some("compacts every copy on every node at once"),
         _ => None,
     }
-}
-
-fn span(seconds: f64) -> String {
-    Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".to_owned(), duration::format_rounded)
 }
 
 /// The closed gates with their nodes, one per line. Mode and suspensions are printed above.
@@ -241,7 +213,7 @@ pub(super) fn legend(meanings: &BTreeMap<String, &'static str>, width: u16) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::report::{Builds, CandidatesLine, GateLine};
+    use crate::serve::report::{Builds, CandidatesLine, GateLine, StartLine};
 
     fn start(node: &str, request: &str) -> StartLine {
         StartLine {
@@ -290,6 +262,8 @@ mod tests {
         let request = "POST /_node/couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%2F2024%2Bx.1795317569/_compact";
         let url = ["http://couch-b:5984", request.split_once(' ').unwrap().1].concat();
         let shard = StartLine {
+            id: "db:couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%2F2024%2Bx.1795317569"
+                .to_owned(),
             range: Some("a0000000-bfffffff".to_owned()),
             channel: "ratio_dbs".to_owned(),
             url: Some(url),
@@ -362,7 +336,8 @@ mod tests {
             assert!(text.contains("2 would start now; 152.8 MiB reclaimable."), "{text}");
             assert!(text.contains("\nWOULD START "), "{text}");
             assert!(!text.contains("STARTS NOW") && !text.contains("starts now"), "{text}");
-            let row = text.lines().find(|line| line.starts_with("orders/2024+x ")).unwrap();
+            let row = text.lines().find(|line| line.starts_with("orders/2024+x"));
+            let row = row.unwrap_or_else(|| panic!("{text}"));
             for part in ["sim-2.local", "a0-bf", "89.2 MiB", "76.4 MiB", "1h 7m"] {
                 assert!(row.contains(part), "{row}");
             }

@@ -2,11 +2,11 @@
 
 use super::{
     advice::add_remedy,
-    layout::{Grid, bytes, paragraph, short_node, wrap},
+    layout::{paragraph, wrap},
 };
 use crate::{
     cli::printable,
-    serve::report::{Preflight, PreflightNode, Rehearsal, SpreadLine},
+    serve::report::{Preflight, Rehearsal},
 };
 
 /// The answer as text.
@@ -14,7 +14,8 @@ pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
     let mut text = paragraph(&printable(&answer.says), width);
     if !answer.nodes.is_empty() {
         text.push('\n');
-        text.push_str(&nodes(answer, width));
+        text.push_str(&answer.table().wrapped(width));
+        text.push_str(&paragraph(Preflight::COLUMNS, width));
     }
     section(&mut text, "What changes:", &answer.changes(), width);
     section(&mut text, "What this rests on:", &answer.rests_on(), width);
@@ -31,39 +32,13 @@ pub(in crate::cli) fn rehearsal(answer: &Rehearsal, width: u16) -> String {
     let lines = answer.lines();
     if !lines.is_empty() {
         text.push('\n');
-        let grid = Grid::of(width, &lines)
-            .text("step", |(step, _, _)| step.clone())
-            .text("document", |(_, design, _)| printable(couchdb_names::design_name(design)));
-        let node = |of: fn(&PreflightNode) -> String| {
-            move |(_, _, node): &(String, String, PreflightNode)| of(node)
-        };
-        let table = grid
-            .text("node", node(|it| printable(short_node(&it.node))))
-            .number("compacted", node(|it| spread(it.live_bytes)))
-            .number("peak", node(|it| spread(it.peak_bytes)))
-            .number("old index", node(old_index))
-            .number("free", node(|it| bytes(it.free_bytes)))
-            .text("verdict", node(verdict))
-            .wrapped();
-        text.push_str(&table);
+        text.push_str(&Rehearsal::table(&lines).wrapped(width));
         text.push_str(&paragraph(Rehearsal::COLUMNS, width));
     }
     section(&mut text, "What changes:", &answer.changes(), width);
     section(&mut text, "What this rests on:", &answer.rests_on(), width);
     section(&mut text, "To know:", &answer.notes, width);
     text
-}
-
-fn spread(spread: Option<SpreadLine>) -> String {
-    spread.map_or_else(|| "?".to_owned(), |spread| spread.says_bytes())
-}
-
-fn old_index(node: &PreflightNode) -> String {
-    node.old_bytes.map_or_else(|| "-".to_owned(), |it| bytes(Some(it)))
-}
-
-fn verdict(node: &PreflightNode) -> String {
-    printable(&node.verdict.replace('_', " "))
 }
 
 fn section(text: &mut String, title: &str, lines: &[String], width: u16) {
@@ -74,25 +49,10 @@ fn section(text: &mut String, title: &str, lines: &[String], width: u16) {
     lines.iter().for_each(|line| wrap(text, "  ", &printable(line), width.into()));
 }
 
-/// What each node needs, and whether it fits there.
-fn nodes(answer: &Preflight, width: u16) -> String {
-    let mut text = Grid::of(width, &answer.nodes)
-        .text("node", |it| printable(short_node(&it.node)))
-        .number("files", |it| it.copies.to_string())
-        .number("compacted", |it| spread(it.live_bytes))
-        .number("peak", |it| spread(it.peak_bytes))
-        .number("old index", old_index)
-        .number("free", |it| bytes(it.free_bytes))
-        .text("verdict", verdict)
-        .wrapped();
-    text.push_str(&paragraph(Preflight::COLUMNS, width));
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::report::{AdviceRemedy, PreflightNode, PreflightView};
+    use crate::serve::report::{AdviceRemedy, PreflightNode, PreflightView, SpreadLine};
 
     const COMMAND: &str = "curl -u \"$COUCHDB_USER\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders/_view_cleanup";
 

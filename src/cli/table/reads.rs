@@ -1,10 +1,10 @@
 //! What access logs say about readers, as text.
 
-use super::layout::{Grid, bytes, paragraph};
+use super::layout::paragraph;
 use crate::{
     cli::printable,
     reads::{LogSource, LogUse, ReadsAnswer},
-    serve::report::{IndexLine, Indexes},
+    serve::report::{Indexes, columns::Table},
     text::{counted, three_digits_short},
 };
 use access_log::How;
@@ -28,20 +28,8 @@ pub(in crate::cli) fn indexes(answer: &Indexes, width: u16) -> String {
         text.push_str(&paragraph("No index is known.", width));
         return text;
     }
-    text.push_str(
-        &Grid::of(width, &answer.indexes)
-            .text("index", |it| printable(&it.name()))
-            .number("size", |it| bytes(it.file_bytes))
-            .number("waste", |it| bytes(it.reclaimable_bytes))
-            .wide_text("build", |it| it.build_seconds.map_or_else(unknown, |it| it.says_seconds()))
-            .text("last read", last_read)
-            .number("a day", |it| it.reads_per_day.map_or_else(unknown, three_digits_short))
-            .wide_text("by", |it| printable(&it.readers.join(", ")))
-            .wrapped(),
-    );
-    for line in answer.indexes.iter().filter_map(|it| Some((it, it.also_in.as_deref()?))) {
-        let (index, other) = line;
-        let says = format!("All functions of {} are in {other} too.", index.name());
+    text.push_str(&answer.table().wrapped(width));
+    for says in answer.repeated() {
         text.push_str(&paragraph(&printable(&says), width));
     }
     let rest = (answer.total - answer.indexes.len().min(answer.total)) as u64;
@@ -52,19 +40,6 @@ pub(in crate::cli) fn indexes(answer: &Indexes, width: u16) -> String {
         ));
     }
     text
-}
-
-fn unknown() -> String {
-    "?".to_owned()
-}
-
-/// When an index was last read, or since when it was not.
-fn last_read(index: &IndexLine) -> String {
-    match (&index.last_read, index.unread_days) {
-        (Some(day), _) => day.clone(),
-        (None, Some(days)) => format!("not in {}", counted(days.into(), "day", "days")),
-        (None, None) => unknown(),
-    }
 }
 
 fn source(source: &LogSource, width: u16) -> String {
@@ -83,14 +58,14 @@ fn source(source: &LogSource, width: u16) -> String {
     let days = source.covered.len().clamp(1, 30) as f64;
     let per_day = |it: &&LogUse| three_digits_short(it.days.values().sum::<u64>() as f64 / days);
     text.push_str(
-        &Grid::of(width, shown)
+        &Table::of(shown)
             .text("database", |it| printable(&it.db))
             .text("design document", |it| printable(&it.ddoc))
             .text("view", |it| printable(&what(it)))
             .text("by", |it| it.class.label().to_owned())
             .number("a day", per_day)
             .text("last", |it| it.last.clone())
-            .wrapped(),
+            .wrapped(width),
     );
     let rest = (uses.len() - shown.len()) as u64;
     if rest > 0 {

@@ -1,7 +1,10 @@
 //! A table of runs.
 
-use super::layout::{Grid, paragraph};
-use crate::{cli::printable, serve::report::RunLine};
+use super::layout::paragraph;
+use crate::{
+    cli::printable,
+    serve::report::{RunLine, columns::Table},
+};
 
 /// The runs as text, with what each leaves out.
 pub(in crate::cli) fn runs(runs: &[RunLine], width: u16) -> String {
@@ -12,12 +15,12 @@ pub(in crate::cli) fn runs(runs: &[RunLine], width: u16) -> String {
         let waits = run.waits.as_ref().map_or_else(String::new, |why| format!("; waits: {why}"));
         printable(&[&run.says, &*waits].concat())
     };
-    let mut text = Grid::of(width, runs)
+    let mut text = Table::of(runs)
         .number("run", |it| it.run.to_string())
         .text("of", |it| printable(&it.scope()))
         .text("progress", progress)
         .text("ordered by", |it| printable(&it.by))
-        .wrapped();
+        .wrapped(width);
     for run in runs.iter().filter(|run| run.is_open()) {
         for line in run.left_out_lines() {
             text.push_str(&paragraph(&format!("Run {}: {}", run.run, printable(&line)), width));

@@ -11,7 +11,7 @@ use crate::{
         target::{CLUSTER_NODE, TargetKind, TargetState},
     },
     plan::Plan,
-    serve::report::{self, MissLine, VolumeLine},
+    serve::report::{self, MissLine, VolumeLine, columns::Table},
     table::{NodeIx, PartialSum, TargetRef, TargetSums, Waste},
     text::{Label, counted, size},
 };
@@ -112,7 +112,7 @@ pub(in crate::cli) fn disks(plan: &Plan, width: u16) -> String {
         .iter()
         .flat_map(|(node, disk)| disk.volumes.iter().map(move |volume| (node, volume)))
         .collect();
-    let table = Grid::of(width, &disks)
+    let table = Table::of(&disks)
         .text("on disk", |(node, _)| printable(node))
         .number("files", |(_, it)| it.files.to_string())
         .number("stale indexes", |(_, it)| bytes(Some(it.stale_index_bytes)))
@@ -120,7 +120,7 @@ pub(in crate::cli) fn disks(plan: &Plan, width: u16) -> String {
         .number("trash", |(_, it)| bytes(Some(it.trash_bytes)))
         .number("search", |(_, it)| bytes(Some(it.nouveau_bytes.saturating_add(it.clouseau_bytes))))
         .number("other", |(_, it)| bytes(Some(it.other_bytes)))
-        .into_grid();
+        .into_grid(width);
     if table.is_empty() {
         return String::new();
     }
@@ -136,7 +136,7 @@ fn volumes(volumes: &[(&String, &VolumeLine)], width: u16) -> String {
         true => printable(&volume.directory),
         false => format!("{} {}", printable(node), printable(&volume.directory)),
     };
-    let table = Grid::of(width, volumes)
+    let table = Table::of(volumes)
         .text("volume", name)
         .number("size", |(_, it)| bytes(it.size_bytes))
         .number("free", |(_, it)| bytes(it.available_bytes))
@@ -144,7 +144,7 @@ fn volumes(volumes: &[(&String, &VolumeLine)], width: u16) -> String {
         .number("leftovers", |(_, it)| bytes(Some(it.leftover_bytes)))
         .number("trash", |(_, it)| bytes(Some(it.trash_bytes)))
         .number("compaction", |(_, it)| bytes(it.reclaimable_bytes))
-        .into_grid();
+        .into_grid(width);
     // The end of a directory is its most significant part.
     format!("\n{}", table.one_line_each(width, |_| 0))
 }
@@ -210,7 +210,7 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
     let shown = best.get(..ROWS).unwrap_or(&best);
     let words = shown.iter().filter_map(|it| no_channel_word(plan, *it)).collect();
     let ratio = |it: &TargetRef<'_>| it.facts().ratio().map(|ratio| format!("{ratio:.2}"));
-    let table = Grid::of(width, shown)
+    let table = Table::of(shown)
         .text("target", |it| shortened(&printable(&what_and_where(plan, *it)[0])))
         .text("range", |it| what_and_where(plan, *it)[1].clone());
     // An only node is named above, and rows are long.
@@ -223,7 +223,7 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
         .number("ratio", |it| ratio(it).unwrap_or_else(|| "?".to_owned()))
         .number("reclaimable", |it| bytes(it.reclaimable_bytes()))
         .text("channel", |it| channel(plan, *it))
-        .one_line_each();
+        .one_line_each(width);
     let mut text = match shown {
         [] if Waste::of(&plan.snapshot).unmeasured() > 0 => {
             "Nothing known to reclaim: not every size could be read.\n".to_owned()

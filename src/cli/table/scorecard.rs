@@ -1,9 +1,9 @@
 //! Compares what recliner would have done while it only advised with what really happened.
 
-use super::layout::{Grid, bytes, paragraph};
+use super::layout::{bytes, paragraph};
 use crate::{
     cli::printable,
-    serve::report::{Scorecard, ScorecardLine},
+    serve::report::{Scorecard, ScorecardLine, columns::Table},
 };
 
 /// The scorecard as text.
@@ -33,7 +33,7 @@ pub(in crate::cli) fn scorecard(answer: &Scorecard, width: u16) -> String {
 fn sides(answer: &Scorecard, real: &ScorecardLine, advised: &ScorecardLine, width: u16) -> String {
     let conflicts = answer.conflicts.map_or_else(String::new, |count| count.to_string());
     let sides = [("as it was", real, String::new()), ("had recliner enforced", advised, conflicts)];
-    let rows = Grid::of(width, &sides)
+    let rows = Table::of(&sides)
         .text("", |(name, ..)| (*name).to_owned())
         .number("mean waste", |(_, it, _)| bytes(Some(it.mean_waste_bytes)))
         .number("peak waste", |(_, it, _)| bytes(Some(it.peak_waste_bytes)))
@@ -42,7 +42,7 @@ fn sides(answer: &Scorecard, real: &ScorecardLine, advised: &ScorecardLine, widt
         .number("compactions", |(_, it, _)| it.compactions.to_string())
         .number("peak extra space", |(_, it, _)| bytes(Some(it.peak_extra_bytes)))
         .number("conflicts", |(.., conflicts)| conflicts.clone())
-        .into_grid();
+        .into_grid(width);
     if rows.fits(width) { rows.wrapped(width) } else { rows.transposed().wrapped(width) }
 }
 

@@ -2,13 +2,14 @@
 
 use super::{
     advice::add_remedy,
-    layout::{Grid, bytes, paragraph, wrap},
+    layout::{bytes, paragraph, wrap},
 };
 use crate::{
     cli::{
         printable,
         tombstones::answer::{ChoiceLine, PeerLine, Recorded, TombstoneSize, TombstonesAnswer},
     },
+    serve::report::columns::Table,
     text::{capital, grouped},
 };
 
@@ -124,13 +125,13 @@ fn slowest(answer: &TombstonesAnswer) -> String {
 }
 
 fn peers(peers: &[PeerLine], width: u16) -> String {
-    Grid::of(width, peers)
+    Table::of(peers)
         .text("KIND", |peer| <&str>::from(peer.kind).replace('_', " "))
         .text("PEER", |peer| printable(&peer.name))
         .number("BEHIND", |peer| peer.behind.map_or_else(|| "?".to_owned(), grouped))
         .text("LAST SEEN", |peer| peer.last_seen.clone().unwrap_or_else(|| "?".to_owned()))
         .text("STATE", |peer| printable(peer.state.as_deref().unwrap_or("")))
-        .wrapped()
+        .wrapped(width)
 }
 
 fn add_choice(text: &mut String, number: usize, choice: &ChoiceLine, width: u16) {

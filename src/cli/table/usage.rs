@@ -1,9 +1,9 @@
 //! A table of the databases or design documents that use the disks.
 
-use super::layout::{Grid, bytes};
+use super::layout::bytes;
 use crate::{
     cli::printable,
-    serve::report::{Usage, UsageBytes, UsageLine},
+    serve::report::{Usage, UsageBytes, UsageLine, columns::Table},
     text::{grouped, size},
 };
 
@@ -27,11 +27,11 @@ pub(in crate::cli) fn usage(answer: &Usage, width: u16) -> String {
         format!("{}{}", size::bound(it.unmeasured, it.estimated), bytes(Some(sum)))
     };
     let unknown = |it: &UsageBytes| Some(it.unmeasured).filter(|count| *count > 0).map(grouped);
-    Grid::of(width, &rows)
+    Table::of(&rows)
         .text(if by_design { "design document" } else { "database" }, |it| printable(&it.0))
         .number("on disk", |(_, it)| sum(it, it.file_bytes))
         .number("views", |(_, it)| sum(it, it.view_bytes))
         .number("reclaimable", |(_, it)| sum(it, it.reclaimable_bytes))
         .number("unknown", |(_, it)| unknown(it).unwrap_or_default())
-        .one_line_each()
+        .one_line_each(width)
 }

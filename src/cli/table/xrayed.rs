@@ -1,9 +1,7 @@
 //! Shows what the bytes of files are, one part per line.
 
-use super::{
-    super::printable,
-    layout::{Grid, bytes},
-};
+use super::{super::printable, layout::bytes};
+use crate::serve::report::columns::Table;
 use crate::sources::xray::{PartLine, XrayAnswer};
 
 /// Renders each file.
@@ -26,12 +24,12 @@ fn one(file: &XrayAnswer, width: u16) -> String {
         0 => String::new(),
         count => count.to_string(),
     };
-    let table = Grid::of(width, &file.parts)
+    let table = Table::of(&file.parts)
         .text("PART", |part| part.part.replace('_', " "))
         .number("SIZE", |part| format!("{}{}", bytes(Some(part.bytes)), within(part.error_bytes)))
         .number("SHARE", share)
         .number("COUNT", count)
-        .wrapped();
+        .wrapped(width);
     let after = match file.after_compaction_bytes {
         None => "unknown".to_owned(),
         after => format!("{}{}", bytes(after), within(file.error_bytes)),

@@ -2,6 +2,10 @@
 //!
 //! Pure, and the same for every screen. Rows come from [`rows`](super::rows).
 
+use crate::{
+    cli::table,
+    serve::report::columns::{self, Value},
+};
 use std::cmp::Ordering;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +37,18 @@ impl Cell {
     pub(super) fn text(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { rank: Rank::Text(text.to_lowercase()), text }
+    }
+
+    /// A cell of an answer, sorted by its first value.
+    pub(super) fn of(cell: &columns::Cell) -> Self {
+        let text = table::cell(cell);
+        let rank = match cell.0.first().map(|part| &part.value) {
+            Some(Value::Bytes(bytes)) => Rank::Number(*bytes as f64),
+            Some(Value::Seconds(number) | Value::Share(number)) => Rank::Number(*number),
+            Some(Value::Unknown) => Rank::Unknown,
+            Some(_) | None => Rank::Text(text.to_lowercase()),
+        };
+        Self { text, rank }
     }
 
     /// A number, shown as `?` if it is unknown.

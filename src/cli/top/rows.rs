@@ -9,19 +9,16 @@ use super::{
 use crate::{
     cli::{
         printable,
-        table::{event_cells, place},
+        table::{WIDE, event_cells, place},
     },
     model::target::{CLUSTER_NODE, TargetId},
     plan::RefusalReason,
-    serve::report::{EventLine, JobLine, Queue, RefusedLine, StartLine},
+    serve::report::{EventLine, JobLine, Queue, RefusedLine, StartLine, columns},
     text::{Label, duration, size},
 };
 use couchdb_names::ShardName;
 use std::{cmp::Reverse, time::Duration};
 use wall_clock::Moment;
-
-/// Width of a progress bar, in characters.
-const BAR: usize = 10;
 
 /// A column of text that is always shown.
 const fn text(title: &'static str) -> Column {
@@ -113,56 +110,26 @@ impl ChannelSum<'_> {
 
 /// The running jobs, including those that other clients started.
 pub(super) fn jobs(answers: &Answers, now: Moment) -> Table {
-    let columns = vec![
-        text("what"),
-        text("range"),
-        text("node"),
-        text("done"),
-        number("ends in"),
-        number("size"),
-        number("for").on_wide(100),
-        number("after").on_wide(100),
-        text("channel").on_wide(110),
-        text("started by").on_wide(90),
-    ];
-    let rows = answers.jobs.jobs.iter().map(|line| job(answers, line, now)).collect();
-    Table { columns, rows, more: 0 }
+    let table = answers.jobs.table(now);
+    let row = |(cells, line): (&Vec<columns::Cell>, &JobLine)| {
+        let node = line.node.as_deref().filter(|node| *node != CLUSTER_NODE);
+        let scopes = line.channel.iter().map(|channel| format!("channel:{channel}"));
+        Row {
+            key: format!("{} {} {:?} {:?}", line.work, line.shard, line.ddoc, line.node),
+            id: line.target.clone(),
+            scopes: scopes.chain(node.map(|node| format!("node:{node}"))).collect(),
+            says: None,
+            cells: cells.iter().map(Cell::of).collect(),
+        }
+    };
+    let rows = table.rows.iter().zip(&answers.jobs.jobs).map(row).collect();
+    Table { columns: table.columns.iter().map(column).collect(), rows, more: 0 }
 }
 
-fn job(answers: &Answers, line: &JobLine, now: Moment) -> Row {
-    let place = Place::of_job(answers, line);
-    let done = Cell {
-        text: match line.progress {
-            Some(done) => format!("{} {:>3.0}%", bar(done, BAR), (done * 100.0).clamp(0.0, 100.0)),
-            None => printable(&line.phase),
-        },
-        rank: line.progress.map_or(Rank::Unknown, Rank::Number),
-    };
-    let since = Moment::parse(&line.since).map(|since| since.age(now).as_secs_f64());
-    let node = line.node.as_deref().filter(|node| *node != CLUSTER_NODE);
-    let scopes = line.channel.iter().map(|channel| format!("channel:{channel}"));
-    Row {
-        key: format!("{} {} {:?} {:?}", line.work, line.shard, line.ddoc, line.node),
-        id: line.target.clone(),
-        scopes: scopes.chain(node.map(|node| format!("node:{node}"))).collect(),
-        says: None,
-        cells: vec![
-            Cell::text(if line.work == "build" {
-                format!("build of {}", place.what)
-            } else {
-                place.what
-            }),
-            Cell::text(place.range),
-            Cell::text(place.node),
-            done,
-            span(line.remaining_seconds(now)),
-            bytes(line.file_bytes),
-            span(since),
-            bytes(line.predicted_bytes),
-            Cell::text(line.channel.as_deref().map_or_else(|| "-".to_owned(), printable)),
-            Cell::text(printable(&line.owner)),
-        ],
-    }
+/// A column of an answer.
+fn column((title, kind): &(columns::Title, columns::Kind)) -> Column {
+    let from = if title.room == columns::Room::Wide { WIDE } else { 0 };
+    Column { title: title.text, number: *kind == columns::Kind::Number, from }
 }
 
 /// The starts and the waiting targets, each with its reason.
@@ -277,12 +244,6 @@ impl Place {
         }
     }
 
-    fn of_job(answers: &Answers, line: &JobLine) -> Self {
-        let node = line.node.as_deref();
-        let node = node.map_or_else(|| "?".to_owned(), |node| in_cell(answers, node));
-        Self::of_shard(&line.shard, line.ddoc.as_deref(), node)
-    }
-
     /// A target from a shard file's name; an index also has its design document.
     fn of_shard(shard: &str, ddoc: Option<&str>, node: String) -> Self {
         let (db, range) = match ShardName::split(shard) {
@@ -314,10 +275,4 @@ fn span(seconds: Option<f64>) -> Cell {
             duration::format_rounded(Duration::from_secs(span.as_secs()))
         })
     })
-}
-
-/// A share from 0 to 1 as a bar of this width.
-pub(super) fn bar(share: f64, width: usize) -> String {
-    let full = (0..width).take_while(|at| (*at as f64 + 0.5) / width as f64 <= share).count();
-    "█".repeat(full) + &"░".repeat(width - full)
 }

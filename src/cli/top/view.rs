@@ -9,12 +9,9 @@ mod popup;
 mod table;
 mod text;
 
-use super::{
-    model::{Model, Screen},
-    rows,
-};
+use super::model::{Model, Screen};
 use crate::{
-    cli::printable,
+    cli::{printable, table::bar},
     text::{counted, duration},
 };
 use ratatui::{
@@ -183,7 +180,7 @@ fn queue(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let shown = REASONS.min(area.height / 4).min(u16::try_from(groups.len()).unwrap_or(REASONS));
     let most = groups.first().map_or(1, |group| group.targets);
     for (at, group) in (0..shown).zip(&groups) {
-        let bar = rows::bar(group.targets as f64 / most as f64, 10);
+        let bar = bar(group.targets as f64 / most as f64, 10);
         let (words, meaning) = (group.class.words(), group.class.meaning());
         let says = format!("{words:<10} {:>7} {bar} {meaning}", group.targets);
         put(buffer, line(area, at), &clipped(&says, area.width), theme.quiet());

@@ -1,12 +1,13 @@
 //! Formats values as all pages show them: names, bytes, times, links.
 
+pub(in crate::serve) use crate::serve::report::columns::link;
+use crate::serve::report::columns::target_name;
 use crate::{
-    model::{rounding::to_bytes, target::TargetId},
+    model::rounding::to_bytes,
     plan::RefusalReason,
     text::{Label as _, duration, escape, grouped, size, three_digits},
 };
 use maud::{Markup, html};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
 use wall_clock::Moment;
 
@@ -68,12 +69,6 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.0}%", (share * 100.0).clamp(0.0, 100.0))
 }
 
-/// Why a target waits: a link to the book, with the meaning as its tooltip.
-pub(super) fn reason(label: &str) -> Markup {
-    let meaning = meaning(label);
-    html! { a href={ "docs/why.html#" (label) } title=[(!meaning.is_empty()).then_some(meaning)] { (RefusalReason::words_of(label)) } }
-}
-
 /// Lines to paste elsewhere, with a button that copies them.
 pub(super) fn to_copy(lines: &str) -> Markup {
     html! { div.to-copy { pre tabindex="0" { (escape::escape_lines(lines)) } button type="button" data-copy { "Copy" } } }
@@ -104,19 +99,6 @@ pub(super) fn words(label: &str) -> String {
     label.replace('_', " ")
 }
 
-/// A relative link with a query.
-pub(in crate::serve) fn link(page: &str, query: &[(&str, &str)]) -> String {
-    let pairs = query.iter().map(|(key, value)| [encoded(key), encoded(value)].join("="));
-    let pairs: Vec<String> = pairs.collect();
-    let mark = if pairs.is_empty() { "" } else { "?" };
-    [page, mark, &pairs.join("&")].concat()
-}
-
-/// Percent-encodes every character that has a meaning in a query.
-fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
-}
-
 /// A link to a database's page.
 pub(super) fn database_link(db: &str) -> Markup {
     html! { a href=(link("database", &[("name", db)])) { (name(db)) } }
@@ -125,11 +107,6 @@ pub(super) fn database_link(db: &str) -> Markup {
 /// A link to a target's page, with a readable name: its shard file, its view, or its database.
 pub(super) fn id_link(id: &str, ddoc: Option<&str>) -> Markup {
     target_link(id, &target_name(id, ddoc))
-}
-
-/// What people call a target beside a column of nodes.
-pub(super) fn target_name(id: &str, ddoc: Option<&str>) -> String {
-    id.parse::<TargetId>().map_or_else(|_| id.to_owned(), |id| id.name(ddoc))
 }
 
 /// A link to a target's page with this text.

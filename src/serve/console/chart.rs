@@ -124,6 +124,16 @@ pub(super) fn waterfall([before, after]: [i64; 2], steps: &[(String, i64)], says
     }
 }
 
+/// The CSS class of the line of an outlook under these rules.
+pub(super) fn line_class(rules: &str) -> &'static str {
+    match rules {
+        "nothing" => "line of-nothing",
+        "smoosh" => "line of-smoosh",
+        "proposed" => "line of-proposed",
+        _ => "line of-force",
+    }
+}
+
 /// A short sample of a line for the legend.
 pub(super) fn swatch(class: &str) -> Markup {
     html! { svg.swatch viewBox="0 0 26 8" aria-hidden="true" { line class=(class) x1="0" y1="4" x2="26" y2="4" {} } }

@@ -2,9 +2,9 @@
 
 use super::{
     Page, Part, Screen, advice,
-    cells::{bytes, count, link, name, number, reason, target_link, unknown, with_code},
+    cells::{bytes, count, link, name, number, target_link, unknown, with_code},
     chart::{self, Segment},
-    events, inside, jobs, runs, targets,
+    events, inside, jobs, runs, table, targets,
 };
 use crate::{
     serve::report::{AdviceLine, DatabaseLine, EventLine, Explained, OutcomeLine, RunLine, Target},
@@ -130,8 +130,8 @@ fn copies(answers: &DatabaseAnswers) -> Markup {
                     td.n.rest { (number(line.ratio)) }
                     td.n.rest { @if line.kind == "db" { (documents(line.docs, group, line, |it| it.docs)) } }
                     td.n.rest { @if line.kind == "db" { (documents(line.deleted_docs, group, line, |it| it.deleted_docs)) } }
-                    td.rest { (targets::channel(line)) }
-                    td.rest { @if let Some(refusal) = &line.refusal { (reason(&refusal.reason)) } }
+                    td.rest { (table::shown(&targets::channel(line), answers.now)) }
+                    td.rest { (table::shown(&targets::waits(line), answers.now)) }
                 } }
             } }
         } }

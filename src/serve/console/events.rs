@@ -2,12 +2,10 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{ago, id_link, name, words},
-    jobs,
+    cells::{ago, id_link, meaning, name},
 };
 use crate::{
-    plan::RefusalReason,
-    serve::report::{EventLine, Events, event_type_in_words, result_in_words},
+    serve::report::{EventLine, Events, event_type_in_words},
     store::journal::EventType,
     text::Label as _,
 };
@@ -69,7 +67,7 @@ fn list(events: &[EventLine], now: Moment, of: Option<&str>) -> Markup {
                     td.one { (ago(&event.at, now)) }
                     td.one { (event.type_in_words()) }
                     td.named { (about(event, of)) }
-                    td.text { (details(event)) }
+                    td.text title=[event.reason.as_deref().map(meaning)] { (name(&event.details())) }
                 } } }
             } }
         }
@@ -83,53 +81,7 @@ fn about(event: &EventLine, of: Option<&str>) -> Markup {
         @else if let Some(db) = &event.db { (super::cells::database_link(db)) }
         @else if let Some(scope) = &event.scope { (name(scope)) }
         @else if let Some(subject) = &event.subject { (name(subject)) }
-        @if let Some(targets) = event.targets { span.quiet { " and " (targets.saturating_sub(1)) " more" } }
-    }
-}
-
-/// Who started a job, as part of a sentence.
-fn started_by(owner: &str) -> String {
-    match owner {
-        "other" => "not by recliner".to_owned(),
-        owner => format!("started by {}", words(owner)),
-    }
-}
-
-/// The non-empty fields of an event, ordered as in a sentence.
-fn details(event: &EventLine) -> Markup {
-    let texts = [
-        ("on ", &event.node),
-        ("channel ", &event.channel),
-        ("advice ", &event.code),
-        ("until ", &event.until),
-        ("ordered by ", &event.ordered_by),
-        ("by ", &event.by),
-        ("section ", &event.section),
-        ("key ", &event.key),
-    ];
-    let text_fields =
-        texts.iter().filter_map(|(before, text)| Some(format!("{before}{}", text.as_ref()?)));
-    let result = event.result.as_deref();
-    let is_unknown = event.freed_bytes.flatten().is_none();
-    let result = result.filter(|it| is_unknown || !matches!(*it, "freed" | "grew"));
-    let labels = [
-        ("", event.run_in_words()),
-        ("", event.reason.as_deref().map(RefusalReason::words_of)),
-        ("of ", event.of.as_deref().map(event_type_in_words)),
-        ("", event.owner.as_deref().map(started_by)),
-        // The bytes already say that it freed some, or grew.
-        ("", result.map(result_in_words)),
-        ("", event.class.as_deref().map(words)),
-    ];
-    let labels =
-        labels.iter().filter_map(|(before, text)| Some(format!("{before}{}", text.as_ref()?)));
-    let phrases: Vec<String> = text_fields.chain(labels).collect();
-    let meaning = event.reason.as_deref().map_or("", super::cells::meaning);
-    html! {
-        span title=[(!meaning.is_empty()).then_some(meaning)] { (name(&phrases.join(", "))) }
-        @if let Some(freed @ Some(_)) = event.freed_bytes { @if !phrases.is_empty() { ", " } (jobs::freed_or_grew(freed)) }
-        @if let Some(failures) = event.failures { ", " (failures) " failures in a row" }
-        @if let Some(count) = event.count { ", " (count) " times more" }
-        @if let Some(why) = &event.why { ": " (name(why)) }
+        @if let Some(node) = &event.node { span.quiet { " on " (name(node)) } }
+        span.quiet { (event.others()) }
     }
 }

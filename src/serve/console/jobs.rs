@@ -1,16 +1,9 @@
 //! The jobs that run, whoever started them, and how earlier ones ended.
 
-use super::{
-    Given, Page, Part, Screen,
-    cells::{
-        ago, bytes, id_link, name, number, percent, seconds, span_since, target_link, unknown,
-        words,
-    },
-    chart, runs,
-};
+use super::{Given, Page, Part, Screen, chart, runs, table::table};
 use crate::{
     model::records::JobResult,
-    serve::report::{JobLine, Jobs, OutcomeLine, Outcomes, RunLine, result_in_words},
+    serve::report::{Jobs, OutcomeLine, Outcomes, RunLine, result_in_words},
     text::Label as _,
 };
 use maud::{Markup, html};
@@ -81,41 +74,8 @@ fn form(answers: &JobAnswers) -> Markup {
 pub(super) fn running(jobs: &Jobs, now: Moment) -> Markup {
     html! {
         @if jobs.jobs.is_empty() { p.quiet { "No compaction and no index build runs, as far as the nodes report." } } @else {
-            div.wide { table {
-                thead { tr { th { "what" } th.rest { "node" } th { "done" } th.rest { "for" } th.rest { "ends in" } th.n { "size" } th.n.rest { "after" } th.rest { "started by" } } }
-                tbody { @for line in &jobs.jobs { (row(line, now)) } }
-            } }
+            (table("Running jobs", &jobs.table(now), None, now))
         }
-    }
-}
-
-fn row(line: &JobLine, now: Moment) -> Markup {
-    // Of a view, the task is about one shard's file.
-    html! { tr {
-        @let node = line.node.as_deref().map_or_else(unknown, name);
-        td.named title=(line.shard) {
-            @if line.work == "build" { "build of " }
-            @match &line.target { Some(id) => { (target_link(id, &line.name())) } None => { (name(&line.name())) } }
-            span.narrow.quiet { (node) }
-        }
-        td.rest { (node) }
-        td.one { @match line.progress {
-            Some(done) => { (chart::share(done, &percent(done))) " " (percent(done)) }
-            None => { span.quiet { (words(&line.phase)) } }
-        } }
-        td.rest { (span_since(Some(&line.since), now)) }
-        td.rest { (remaining(line, now)) }
-        td.n { (bytes(line.file_bytes)) }
-        td.n.rest { (bytes(line.predicted_bytes)) }
-        td.rest { (words(&line.owner)) }
-    } }
-}
-
-/// The remaining time of a job. Progress is too coarse for fractions of a second.
-fn remaining(line: &JobLine, now: Moment) -> Markup {
-    match line.remaining_seconds(now) {
-        Some(left) if left < 1.0 => html! { span.one { "<1s" } },
-        left => seconds(left),
     }
 }
 
@@ -128,42 +88,7 @@ pub(super) fn of_one(outcomes: &[OutcomeLine], now: Moment) -> Part {
 fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
     html! {
         @if outcomes.is_empty() { p.quiet { "No finished jobs recorded." } } @else {
-            div.wide { table {
-                thead { tr { th { "ended" } th { "target" } th.rest { "node" } th { "result" } th.n { "before" } th.n.rest { "after" } th.n { "freed" } th.n.rest { "took" } th.n.rest title="bytes after the compaction, divided by the predicted bytes" { "actual ÷ predicted size" } th.rest { "started by" } } }
-                tbody { @for line in outcomes { tr {
-                    td.one { (ago(&line.ended_at, now)) @if let Some(since) = &line.ended_after { span.quiet { " or before, since " (ago(since, now)) } } }
-                    td.named { (id_link(&line.target, line.ddoc.as_deref())) span.narrow.quiet { (name(&line.node)) } }
-                    td.rest { (name(&line.node)) }
-                    td { span class=(class_of(&line.result)) { (result_in_words(&line.result)) } @if let Some(why) = &line.why { details { summary { "why" } (name(why)) } } }
-                    td.n { (bytes(line.before_bytes)) }
-                    td.n.rest { (bytes(line.after_bytes)) }
-                    td.n { (freed(line.freed_bytes)) }
-                    td.n.rest { (seconds(line.duration_seconds.map(|took| took as f64))) }
-                    td.n.rest { (number(line.estimate_ratio)) }
-                    td.rest { (words(&line.owner)) @if let Some(by) = &line.ordered_by { span.quiet { ", ordered by " (name(by)) } } }
-                } } }
-            } }
+            (table("Ended jobs", &Outcomes::table(outcomes), None, now))
         }
-    }
-}
-
-/// Freed bytes, or by how much the file grew.
-fn freed(freed: Option<i64>) -> Markup {
-    match freed {
-        Some(freed) if freed < 0 => html! { "grew by " (bytes(Some(freed.unsigned_abs()))) },
-        freed => bytes(freed.map(i64::unsigned_abs)),
-    }
-}
-
-/// Freed or added bytes as part of a sentence.
-pub(super) fn freed_or_grew(bytes: Option<i64>) -> Markup {
-    html! { @if bytes.is_none_or(|bytes| bytes >= 0) { "freed " } (freed(bytes)) }
-}
-
-fn class_of(result: &str) -> &'static str {
-    match result {
-        "freed" => "one good",
-        "failed" | "lost" => "one bad",
-        _ => "one",
     }
 }

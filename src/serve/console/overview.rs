@@ -209,7 +209,7 @@ fn next(answers: &OverviewAnswers) -> Markup {
             @if !waiting.is_empty() { (super::queue::waiting(waiting)) }
         } @else {
             h2 { a href="queue" { @if enforces { "Starts now" } @else { "Would start now" } } }
-            (starts(&planned.starts, SHOWN, answers.now))
+            (starts(planned, SHOWN, answers.now))
         }
         (why_not(planned))
     }

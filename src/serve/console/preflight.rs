@@ -2,9 +2,10 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{bytes, count, name, to_copy, unknown, with_code, words},
+    cells::{name, to_copy, with_code},
+    table::still,
 };
-use crate::serve::report::{AdviceRemedy, Preflight, PreflightNode, Rehearsal, SpreadLine};
+use crate::serve::report::{AdviceRemedy, Preflight, Rehearsal};
 use maud::{Markup, html};
 
 /// What was predicted.
@@ -53,14 +54,7 @@ fn cost(answer: &Preflight) -> Markup {
     html! {
         p.note { (name(&answer.says)) }
         @if !answer.nodes.is_empty() {
-            div.wide tabindex="0" role="region" aria-label="What the build needs" { table {
-                thead { tr { th { "node" } th.n.rest { "files" } th.n.rest { "compacted" } th.n { "peak" } th.n.rest { "old index" } th.n { "free" } th { "verdict" } } }
-                tbody { @for node in &answer.nodes { tr {
-                    td.named { (name(&node.node)) }
-                    td.n.rest { (count(node.copies)) }
-                    (needs(node))
-                } } }
-            } }
+            (still("What the build needs", &answer.table()))
             p.quiet { (with_code(Preflight::COLUMNS)) }
         }
         (section("What changes", &answer.changes()))
@@ -69,44 +63,17 @@ fn cost(answer: &Preflight) -> Markup {
     }
 }
 
-/// The cells of what a node needs.
-fn needs(node: &PreflightNode) -> Markup {
-    html! {
-        td.n.rest { (spread(node.live_bytes)) }
-        td.n { (spread(node.peak_bytes)) }
-        td.n.rest { @match node.old_bytes { Some(old) => { (bytes(Some(old))) } None => { "-" } } }
-        td.n { (bytes(node.free_bytes)) }
-        td { (words(&node.verdict)) }
-    }
-}
-
 fn rehearsal(answer: &Rehearsal) -> Markup {
     let lines = answer.lines();
     html! {
         p.note { (name(&answer.says)) }
         @if !lines.is_empty() {
-            div.wide tabindex="0" role="region" aria-label="What each step needs" { table {
-                thead { tr { th { "step" } th { "document" } th { "node" } th.n.rest { "compacted" } th.n { "peak" } th.n.rest { "old index" } th.n { "free" } th { "verdict" } } }
-                tbody { @for (step, design, node) in &lines { tr {
-                    td { (step) }
-                    td.named { (name(design)) }
-                    td { (name(&node.node)) }
-                    (needs(node))
-                } } }
-            } }
+            (still("What each step needs", &Rehearsal::table(&lines)))
             p.quiet { (with_code(Rehearsal::COLUMNS)) }
         }
         (section("What changes", &answer.changes()))
         (section("What this rests on", &answer.rests_on()))
         (section("To know", &answer.notes))
-    }
-}
-
-/// A range of bytes, or the mark for unknown.
-fn spread(spread: Option<SpreadLine>) -> Markup {
-    match spread {
-        Some(spread) => html! { (spread.says_bytes()) },
-        None => unknown(),
     }
 }
 

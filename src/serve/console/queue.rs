@@ -2,16 +2,14 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{
-        ago, bytes, count, id_link, link, meaning, name, score, seconds, span_since, target_link,
-    },
+    cells::{ago, bytes, count, link, meaning, name, score, seconds, span_since, target_link},
     chart,
+    table::table,
 };
 use crate::{
     plan::{RefusalClass, RefusalReason},
     serve::report::{
-        self, ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, StartLine,
-        SuspensionLine,
+        self, ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, SuspensionLine,
     },
     text::{Label, capital, counted, three_digits_short},
 };
@@ -40,7 +38,7 @@ pub(in crate::serve) fn queue(answers: &QueueAnswers) -> Page {
     let enforces = planned.mode == "enforce";
     let starts = html! {
         h2 { @if enforces { "Starts now" } @else { "Would start now" } }
-        @if planned.starts.is_empty() { p.quiet { "Nothing." } } @else { (starts(&planned.starts, SHOWN, *now)) }
+        @if planned.starts.is_empty() { p.quiet { "Nothing." } } @else { (starts(planned, SHOWN, *now)) }
     };
     let parts = vec![
         Part::new("queues", queues(answers)),
@@ -230,21 +228,11 @@ fn refused(answers: &QueueAnswers) -> Markup {
 }
 
 /// A table of the first `shown` starts.
-pub(super) fn starts(starts: &[StartLine], shown: usize, now: Moment) -> Markup {
+pub(super) fn starts(planned: &Planned, shown: usize, now: Moment) -> Markup {
+    let more = planned.starts.len().saturating_sub(shown) as u64;
     html! {
-        div.wide { table {
-            thead { tr { th { "target" } th.rest { "node" } th.rest { "channel" } th.n { "frees" } th.n.rest { "writes" } th.n.rest { "takes" } th.rest { "waiting for" } } }
-            tbody { @for line in starts.iter().take(shown) { tr {
-                td.named { (id_link(&line.id, line.ddoc.as_deref())) @if let Some(by) = &line.ordered_by { span.quiet { " ordered by " (name(by)) } } span.narrow.quiet { (name(&line.node)) } }
-                td.rest { (name(&line.node)) }
-                td.rest { (name(&line.channel)) }
-                td.n { (bytes(line.gain_bytes)) }
-                td.n.rest { (bytes(line.rewrite_bytes)) }
-                td.n.rest { (seconds(line.duration_seconds)) }
-                td.rest { (span_since(line.since.as_deref(), now)) }
-            } } }
-        } }
-        @if starts.len() > shown { p { a href="queue" { "and " (counted(starts.len() as u64 - shown as u64, "more", "more")) } } }
+        (table("Starts", &planned.starts_table(shown), None, now))
+        @if more > 0 { p { a href="queue" { "and " (counted(more, "more", "more")) } } }
     }
 }
 

@@ -2,16 +2,22 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{bytes, database_link, id_link, meaning, name, number, reason, score, words},
-    paging::{Column, heading, kept, summary, turn},
+    cells::{meaning, words},
+    paging::{kept, summary, turn},
+    table::table,
 };
 use crate::{
     plan::RefusalReason,
-    serve::report::{self, Target, Targets, not_taken, not_taken_meaning},
+    serve::report::{
+        self, Target, Targets,
+        columns::{Cell, Table, any, rest},
+        not_taken, not_taken_meaning,
+    },
     text::escape,
 };
 use maud::{Markup, html};
 use std::collections::BTreeSet;
+use wall_clock::Moment;
 
 /// The active filter, with the parameters of `/api/v1/targets`.
 pub(in crate::serve) struct TargetFilter {
@@ -22,23 +28,11 @@ pub(in crate::serve) struct TargetFilter {
     pub(in crate::serve) in_bytes: BTreeSet<String>,
 }
 
-/// Columns that can be sorted by.
-const COLUMNS: [Column; 8] = [
-    Column::text("database", "db"),
-    Column::text("node", "node"),
-    Column::text("kind", "kind"),
-    Column::number("on disk", "file_bytes"),
-    Column::number("reclaimable", "reclaimable_bytes"),
-    Column::number("ratio", "ratio").rest(),
-    Column::text("channel", "channel"),
-    Column::number("priority", "priority").rest(),
-];
-
 /// The page at `/targets`.
 pub(in crate::serve) fn targets(filter: &TargetFilter, found: &Targets) -> Page {
     let list = html! {
         p { (summary("target", (found.offset, found.targets.len()), found.total)) " " a.quiet href=(filter.given.link("api/v1/targets", &[])) { "JSON" } }
-        @if !found.targets.is_empty() { (table(filter, &found.targets)) (turn(&filter.given, Screen::Targets, (found.offset, found.targets.len(), found.limit), found.total)) }
+        @if !found.targets.is_empty() { (list(filter, &found.targets)) (turn(&filter.given, Screen::Targets, (found.offset, found.targets.len(), found.limit), found.total)) }
     };
     Page::live(
         Screen::Targets,
@@ -80,40 +74,47 @@ fn shown(key: &str, word: &str) -> String {
     }
 }
 
-fn table(filter: &TargetFilter, list: &[Target]) -> Markup {
+fn list(filter: &TargetFilter, list: &[Target]) -> Markup {
+    let priority = |it: &Target| match &it.channel {
+        Some(channel) => Cell::score(it.priority, filter.in_bytes.contains(channel)),
+        None => Cell::none(),
+    };
+    let targets = Table::of(list)
+        .text("target", |it| Cell::id(&it.id, it.ddoc.as_deref()).below(&it.node))
+        .text(rest("database").sorted_by("db"), |it| Cell::database(&it.db))
+        .text(rest("node").sorted_by("node"), |it| &*it.node)
+        .text(rest("kind").sorted_by("kind"), |it| {
+            let state = Some(format!(" {}", it.state)).filter(|_| it.state != "ok");
+            Cell::words(&*it.kind).and(Cell::words(state.unwrap_or_default()).styled("warn"))
+        })
+        .number(any("on disk").sorted_by("file_bytes"), |it| Cell::bytes(it.file_bytes))
+        .number(any("reclaimable").sorted_by("reclaimable_bytes"), |it| {
+            Cell::bytes(it.reclaimable_bytes)
+        })
+        .number(rest("ratio").sorted_by("ratio"), |it| Cell::number(it.ratio))
+        .text(rest("channel").sorted_by("channel"), channel)
+        .number(rest("priority").sorted_by("priority"), priority)
+        .text(rest("why it waits"), waits);
     html! {
-        div.wide { table {
-            thead { tr {
-                th { "target" }
-                @for column in &COLUMNS { (heading(&filter.given, Screen::Targets, column)) }
-                th.rest { "why it waits" }
-            } }
-            tbody { @for line in list { tr {
-                td.named { (id_link(&line.id, line.ddoc.as_deref())) span.narrow.quiet { (name(&line.node)) } }
-                td.rest { (database_link(&line.db)) }
-                td.rest { (name(&line.node)) }
-                td.rest { (line.kind) @if line.state != "ok" { " " span.warn { (line.state) } } }
-                td.n { (bytes(line.file_bytes)) }
-                td.n { (bytes(line.reclaimable_bytes)) }
-                td.n.rest { (number(line.ratio)) }
-                td.rest { (channel(line)) }
-                td.n.rest { @match &line.channel { Some(channel) => { (score(line.priority, filter.in_bytes.contains(channel))) } None => {} } }
-                td.rest { @if let Some(refusal) = &line.refusal { (reason(&refusal.reason)) } }
-            } } }
-        } }
+        (table("Targets", &targets, Some((&filter.given, Screen::Targets)), Moment::default()))
         (meanings(&mut list.iter()))
     }
 }
 
 /// The channel that takes a target, or a few words for why none does.
-pub(super) fn channel(line: &Target) -> Markup {
-    html! {
-        @match (&line.channel, not_taken(&line.misses)) {
-            (Some(channel), _) => { (name(channel)) }
-            (None, Some(word)) if line.refusal.is_none() => { span.quiet { "none: " span title=[not_taken_meaning(word)] { (word) } } }
-            (None, _) => { span.quiet { "none" } }
+pub(super) fn channel(line: &Target) -> Cell {
+    match (&line.channel, not_taken(&line.misses)) {
+        (Some(channel), _) => (&**channel).into(),
+        (None, Some(word)) if line.refusal.is_none() => {
+            Cell::words(format!("none: {word}")).quiet().explained(not_taken_meaning(word))
         }
+        (None, _) => Cell::words("none").quiet(),
     }
+}
+
+/// Why a target waits.
+pub(super) fn waits(line: &Target) -> Cell {
+    line.refusal.as_ref().map_or_else(Cell::none, |refusal| Cell::reason(&refusal.reason))
 }
 
 /// The meaning of each reason and word in a table of targets.

@@ -9,7 +9,6 @@ use crate::serve::report::{
     FullDates, OutlookLine, ProposedHorizon, RentProposal, SmooshRules, UndoneLine,
     VolumeOutlookLine, WhatIf,
 };
-use wall_clock::Moment;
 
 const HOSTILE: &str = "<script>alert(\"1\")</script>&'\u{202e}evil\u{7}";
 
@@ -200,7 +199,7 @@ fn forecast_shows_charts_and_tables_of_all_rules() {
         }),
     };
     let given = Given::new(vec![("channels".to_owned(), "rent".to_owned())]);
-    let page = what_if(&given, Some(&Ok(answer)), Moment::from_unix(1_795_222_440));
+    let page = what_if(&given, Some(&Ok(answer)));
     let text: String = page.parts.iter().map(|part| part.html.0.as_str()).collect();
     for part in [
         "The next 7 days",
@@ -213,7 +212,7 @@ fn forecast_shows_charts_and_tables_of_all_rules() {
         "databases waste as much",
         "1.0 MiB</span> in 7",
         "text-anchor=\"middle\">2026-11-26<",
-        "1.0 TiB</span>: nothing is compacted",
+        "<span title=\"nothing is compacted\">",
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }

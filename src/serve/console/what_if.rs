@@ -2,11 +2,12 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{ago, bytes, count, name, seconds, to_copy, with_code},
+    cells::{name, to_copy, with_code},
     chart::{self, Line},
+    table::still,
 };
 use crate::{
-    model::{channel::ChannelPreset, rounding::to_bytes},
+    model::channel::ChannelPreset,
     serve::report::{OutlookLine, RentProposal, WhatIf},
     text::Label,
     text::size::format_size_short,
@@ -17,16 +18,12 @@ use wall_clock::Moment;
 
 /// The page at `/what-if`: `given` are the parameters, and `answer` is the forecast or the reason
 /// why there is none.
-pub(in crate::serve) fn what_if(
-    given: &Given,
-    answer: Option<&Result<WhatIf, String>>,
-    now: Moment,
-) -> Page {
+pub(in crate::serve) fn what_if(given: &Given, answer: Option<&Result<WhatIf, String>>) -> Page {
     let shown = html! {
         @match answer {
             None => {}
             Some(Err(why)) => { @for line in why.lines() { p.banner.worst { (with_code(line)) } } }
-            Some(Ok(answer)) => { (forecast(answer, now)) }
+            Some(Ok(answer)) => { (forecast(answer)) }
         }
     };
     let parts = vec![Part::new("ask", forms(given)), Part::new("forecast", shown)];
@@ -62,12 +59,12 @@ fn days(given: &Given) -> Markup {
     html! { label { "days" input type="number" name="days" min="1" max="366" value=(days); } }
 }
 
-fn forecast(answer: &WhatIf, now: Moment) -> Markup {
+fn forecast(answer: &WhatIf) -> Markup {
     let days = (answer.seconds as f64 / 86_400.0).round();
     html! {
         h2 { "The next " (days) @if days > 1.0 { " days" } @else { " day" } }
         p { (answer.trust()) }
-        (rules(answer))
+        (still("Rules", &answer.rules()))
         p.quiet { (name(&answer.smoosh.says)) ". " (WhatIf::SMOOSH_AT_ITS_BEST) "." }
         @if answer.outlooks.iter().any(|outlook| outlook.coarse) {
             p.quiet { "There were too many compactions to decide one by one; wait times are upper bounds." }
@@ -76,36 +73,15 @@ fn forecast(answer: &WhatIf, now: Moment) -> Markup {
         (course(answer, |outlook| &outlook.waste_bytes, "wasted"))
         h3 { "All files, over time" }
         (course(answer, |outlook| &outlook.file_bytes, "on disk"))
-        (undone(answer))
-        (volumes(answer, now))
+        @if answer.outlooks.iter().any(|outlook| !outlook.undone.is_empty()) {
+            h3 { "Why targets wait at the end" }
+            (still("What is still waiting", &answer.undone()))
+        }
+        @if answer.outlooks.iter().any(|outlook| !outlook.volumes.is_empty()) {
+            h3 { "Free space" }
+            (still("Free space", &answer.volumes()))
+        }
         @if let Some(proposal) = &answer.as_rent { (as_rent(proposal)) }
-    }
-}
-
-fn rules(answer: &WhatIf) -> Markup {
-    html! {
-        div.wide tabindex="0" role="region" aria-label="Rules" { table {
-            thead { tr { th { "rules" } th.n { "mean waste" } th.n.rest { "peak waste" } th.n { "rewritten a day" } th.n.rest { "compactions a day" } th.n.rest { "longest wait" } th.n { "waiting at the end" } } }
-            tbody { @for outlook in &answer.outlooks { tr {
-                td.one { (chart::swatch(class_of(outlook))) (name(outlook.title())) }
-                td.n { (bytes(Some(outlook.mean_waste_bytes))) }
-                td.n.rest { (bytes(Some(outlook.peak_waste_bytes))) }
-                td.n { (bytes(Some(to_bytes(outlook.rewritten_bytes_per_day)))) }
-                td.n.rest { @if outlook.compactions_per_day < 10.0 { (format!("{:.1}", outlook.compactions_per_day)) } @else { (format!("{:.0}", outlook.compactions_per_day)) } }
-                td.n.rest { @match outlook.longest_wait_seconds { Some(wait) => { (seconds(Some(wait as f64))) } None => { "none" } } }
-                td.n { @if outlook.name == "nothing" { (bytes(outlook.waste_bytes.last().copied())) ": nothing is compacted" } @else if outlook.undone_targets == 0 { "nothing" } @else { (bytes(Some(outlook.undone_bytes))) " in " (count(outlook.undone_targets)) } }
-            } } }
-        } }
-    }
-}
-
-/// The CSS class of an outlook's line.
-fn class_of(outlook: &OutlookLine) -> &'static str {
-    match &*outlook.name {
-        "nothing" => "line of-nothing",
-        "smoosh" => "line of-smoosh",
-        "proposed" => "line of-proposed",
-        _ => "line of-force",
     }
 }
 
@@ -114,7 +90,7 @@ fn course(answer: &WhatIf, values: fn(&OutlookLine) -> &[u64], word: &str) -> Ma
     let lines: Vec<Line<'_>> = answer
         .outlooks
         .iter()
-        .map(|outlook| Line { class: class_of(outlook), values: values(outlook) })
+        .map(|outlook| Line { class: chart::line_class(&outlook.name), values: values(outlook) })
         .collect();
     let dates = dates(answer);
     let [_, _, until] = &dates;
@@ -136,44 +112,6 @@ fn dates(answer: &WhatIf) -> [String; 3] {
             from.map(|from| from.plus(Duration::from_secs(answer.seconds / 2 * part)).date());
         date.unwrap_or_default()
     })
-}
-
-fn undone(answer: &WhatIf) -> Markup {
-    html! {
-        @if answer.outlooks.iter().any(|outlook| !outlook.undone.is_empty()) {
-            h3 { "Why targets wait at the end" }
-            div.wide tabindex="0" role="region" aria-label="What is still waiting" { table {
-                thead { tr { th { "rules" } th.n { "targets" } th.n { "reclaimable" } th { "because" } } }
-                tbody { @for outlook in &answer.outlooks { @for line in &outlook.undone { tr {
-                    td.one { (chart::swatch(class_of(outlook))) (name(outlook.title())) }
-                    td.n { (count(line.targets)) }
-                    td.n { (bytes(Some(line.reclaimable_bytes))) }
-                    td.text { (line.says) }
-                } } } }
-            } }
-        }
-    }
-}
-
-fn volumes(answer: &WhatIf, now: Moment) -> Markup {
-    let first = answer.outlooks.first().map_or(&[][..], |outlook| &outlook.volumes);
-    html! {
-        @if !first.is_empty() {
-            h3 { "Free space" }
-            div.wide tabindex="0" role="region" aria-label="Free space" { table {
-                thead { tr { th { "volume" } th { "rules" } th.n { "free now" } th.n { "free at the end" } th { "full" } } }
-                tbody { @for (at, volume) in first.iter().enumerate() { @for outlook in &answer.outlooks {
-                    @if let Some(line) = outlook.volumes.get(at) { tr {
-                        td.named { (name(&volume.name)) }
-                        td.one { (chart::swatch(class_of(outlook))) (name(outlook.title())) }
-                        td.n { (bytes(line.free_bytes.first().copied())) }
-                        td.n { (bytes(line.free_bytes.last().copied())) }
-                        td { @match &line.full.full_at { Some(at) => { (ago(at, now)) } None => { (line.full_in_words(str::to_owned)) } } }
-                    } }
-                } } }
-            } }
-        }
-    }
 }
 
 fn as_rent(proposal: &RentProposal) -> Markup {

@@ -3,7 +3,9 @@
 //! One pass over all targets makes the sums; sentences are made for the databases of a page alone.
 
 use super::{
-    DeletionAges, Target, not_taken, not_taken_meaning, runs, unanswered_nodes,
+    DeletionAges, Target,
+    columns::{Cell, Table, any, rest, wide},
+    not_taken, not_taken_meaning, runs, unanswered_nodes,
     vocabulary::{self, Word},
     why,
 };
@@ -226,7 +228,39 @@ impl Databases {
     }
 }
 
+impl Databases {
+    /// The databases, sorted by fields of the API.
+    pub(crate) fn table(&self) -> Table<&DatabaseLine> {
+        Table::of(&self.databases)
+            .text(any("database").sorted_by("db"), |it| Cell::database(&it.db))
+            .number(any("on disk").sorted_by("file_bytes"), |it| it.sum(it.file_bytes))
+            .number(wide("documents").sorted_by("document_bytes"), |it| it.sum(it.document_bytes))
+            .number(wide("indexes").sorted_by("index_bytes"), |it| it.sum(it.index_bytes))
+            .number(any("reclaimable").sorted_by("reclaimable_bytes"), |it| {
+                it.sum(it.reclaimable_bytes)
+            })
+            .number(rest("grows a day").sorted_by("growth_day_bytes"), |it| {
+                Cell::bytes(it.growth_day_bytes)
+            })
+            .number(wide("in 7 days").sorted_by("growth_week_bytes"), |it| {
+                Cell::bytes(it.growth_week_bytes)
+            })
+            .text(wide("last compaction").sorted_by("last_compaction"), |it| {
+                Cell::time(it.last_compaction.as_deref())
+            })
+            .text(rest("why it stays"), |it| match (&it.reason, &it.not_taken) {
+                (Some(reason), _) => Cell::reason(reason).explained(it.why.as_deref()),
+                (None, Some(word)) => Cell::words(&**word).quiet().explained(it.why.as_deref()),
+                (None, None) => Cell::none(),
+            })
+    }
+}
+
 impl DatabaseLine {
+    fn sum(&self, sum: u64) -> Cell {
+        Cell::bounded(sum, self.unmeasured, self.estimated)
+    }
+
     /// The line of the database of this name in the list of all; `None` if it has no files.
     pub fn of(plan: &Plan, name: &str, jobs: &NewestJobs, now: Moment) -> Option<Self> {
         let wanted = WantedDatabases { name: Some(name), limit: 1, ..WantedDatabases::default() };

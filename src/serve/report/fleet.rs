@@ -2,6 +2,7 @@
 
 use super::{
     HourLine,
+    columns::{Cell, Table, Value, rest, wide},
     vocabulary::{self, Word},
 };
 use crate::{
@@ -144,7 +145,72 @@ fn says_of(fleet: &Fleet, sorted: &[(Attention, &Member)]) -> String {
     }
 }
 
+impl FleetAnswer {
+    /// The recliners; in the console, each name leads to that recliner's own.
+    pub(crate) fn table(&self) -> Table<&MemberLine> {
+        let attention =
+            |it: &MemberLine| Cell::words(it.attention.replace('_', " ")).styled(it.class());
+        Table::of(&self.members)
+            .text("recliner", |it| Cell::from(&*it.name).leading(it.url.clone()))
+            .number("on disk", |it| it.sum(it.overview.file_bytes, 0))
+            .number("waste", |it| {
+                it.sum(it.overview.waste_bytes, it.overview.unread_directories.unwrap_or_default())
+            })
+            .number(wide("reclaimable"), |it| it.sum(it.overview.reclaimable_bytes, 0))
+            .text(rest("full"), MemberLine::full)
+            .text(wide("last night"), MemberLine::night)
+            .number(wide("advice"), |it| it.overview.advice.as_ref().map(|it| Cell::count(it.open)))
+            .text(wide("mode"), |it| it.mode.as_deref())
+            .text(wide("version"), |it| it.version.as_deref())
+            .text("needs a person", attention)
+    }
+
+    /// Why each needs a person, in a sentence.
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = String> {
+        let needy = self.members.iter().filter(|it| it.attention != "nothing");
+        needy.filter(|it| !it.says.is_empty()).map(
+            |MemberLine { name, says, silent_since, .. }| {
+                let since = silent_since.as_ref().map(|since| format!("silent since {since}: "));
+                format!("{name}: {}{says}", since.unwrap_or_default())
+            },
+        )
+    }
+}
+
 impl MemberLine {
+    /// A sum, marked where it is a lower bound.
+    fn sum(&self, sum: Option<u64>, unread: u64) -> Cell {
+        let unmeasured = self.overview.unmeasured.unwrap_or_default();
+        Cell::bounded(sum, unmeasured.saturating_add(unread), 0)
+    }
+
+    fn full(&self) -> Cell {
+        match (&self.overview.full_at, &self.overview.not_full_until) {
+            (Some(at), _) => Cell::date(at),
+            (None, Some(until)) => Cell::words("not before ").and(Cell::date(until)).quiet(),
+            (None, None) => Value::Unknown.into(),
+        }
+    }
+
+    fn night(&self) -> Cell {
+        let Some(night) = &self.overview.last_night else { return Value::Unknown.into() };
+        if night.compactions == 0 {
+            return Cell::words("nothing").quiet();
+        }
+        let failed = (night.failed > 0).then(|| format!(", {} failed", night.failed));
+        Cell::bytes(night.freed_bytes)
+            .and(Cell::words(format!(" by {}", night.compactions)))
+            .and(Cell::words(failed.unwrap_or_default()).styled("bad"))
+    }
+
+    fn class(&self) -> &'static str {
+        match &*self.attention {
+            "silent" | "refused" | "problem" | "critical_advice" => "bad",
+            "nothing" | "unknown" => "quiet",
+            _ => "warn",
+        }
+    }
+
     fn of(name: String, attention: Attention, member: &Member) -> Self {
         let answer = member.answer();
         let silent_since = match &member.state {

@@ -1,6 +1,11 @@
 //! View indexes with who reads them.
 
-use super::{SpreadLine, vocabulary, vocabulary::Word};
+use super::{
+    SpreadLine,
+    columns::{Cell, Table, Value, wide},
+    vocabulary,
+    vocabulary::Word,
+};
 use crate::{
     advice::{AskedIndex, Survey, covered_days, duplicates, preflight::rebuild_seconds},
     model::{
@@ -9,7 +14,7 @@ use crate::{
     },
     plan::Plan,
     table::{DbIx, TargetIx, TargetRef},
-    text::{Label as _, counted},
+    text::{Label as _, counted, three_digits_short},
 };
 use access_log::{Class, Day};
 use schemars::JsonSchema;
@@ -92,6 +97,27 @@ pub struct ViewReads {
 }
 
 impl Indexes {
+    /// The indexes with their readers.
+    pub(crate) fn table(&self) -> Table<&IndexLine> {
+        Table::of(&self.indexes)
+            .text("index", |it| {
+                let designs = Cell::target(&it.id, &it.ddocs.join(", "));
+                Cell::database(&it.db).and(Cell::words("/")).and(designs)
+            })
+            .number("size", |it| Cell::bytes(it.file_bytes))
+            .number("waste", |it| Cell::bytes(it.reclaimable_bytes))
+            .number(wide("build"), |it| it.build_seconds.map(|it| Cell::words(it.says_seconds())))
+            .text("last read", IndexLine::when_read)
+            .number("a day", |it| it.reads_per_day.map(three_digits_short))
+            .text(wide("by"), |it| it.readers.join(", "))
+    }
+
+    /// Which indexes another design document has too, in sentences.
+    pub(crate) fn repeated(&self) -> impl Iterator<Item = String> {
+        let both = self.indexes.iter().filter_map(|it| Some((it.name(), it.also_in.as_deref()?)));
+        both.map(|(index, other)| format!("All functions of {index} are in {other} too."))
+    }
+
     /// The largest indexes, at most `limit`, of one database or of all.
     pub fn of(plan: &Plan, reads: &Reads, db: Option<&str>, limit: usize, now: Moment) -> Self {
         let snapshot = &plan.snapshot;
@@ -180,6 +206,29 @@ impl IndexLine {
             unread_since: unread.map(|(since, _)| date(since)),
             unread_days: unread.map(|(_, days)| days),
             views: views.collect(),
+        }
+    }
+
+    /// When it was last read, or since when it was not; with the views that logs name.
+    fn when_read(&self) -> Cell {
+        let when: Cell = match (&self.last_read, self.unread_days) {
+            (Some(day), _) => Cell::words(day),
+            (None, Some(days)) => {
+                Cell::words(format!("not in {}", counted(days.into(), "day", "days")))
+            }
+            (None, None) => Value::Unknown.into(),
+        };
+        let view = |it: &ViewReads| {
+            let last = it.last_read.as_deref().unwrap_or("?");
+            let reads = it.reads_per_day.map_or_else(|| "?".to_owned(), three_digits_short);
+            format!("{}: {last}, {reads} a day", it.view)
+        };
+        match &*self.views {
+            [] => when,
+            views => when.and(Cell::details(
+                format!("{} read", views.len()),
+                views.iter().map(view).collect(),
+            )),
         }
     }
 

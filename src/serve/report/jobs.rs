@@ -1,6 +1,10 @@
 //! Running jobs, whoever started them, as the API shows them.
 
-use super::{vocabulary, vocabulary::Word};
+use super::{
+    columns::{Cell, Table, Value, rest, wide},
+    vocabulary,
+    vocabulary::Word,
+};
 use crate::{
     jobs::{Job, JobKind},
     model::target::file_name,
@@ -72,6 +76,17 @@ pub struct JobLine {
 }
 
 impl JobLine {
+    fn what(&self) -> Cell {
+        let build = Cell::words(if self.work == "build" { "build of " } else { "" });
+        let name = self
+            .target
+            .as_ref()
+            .map_or_else(|| Cell::from(self.name()), |id| Cell::target(id, &self.name()));
+        // Of a view, the task is about one shard's file.
+        let name = name.explained(Some(&self.shard));
+        build.and(name).below(self.node.as_deref().unwrap_or("?"))
+    }
+
     /// The name of its file for people.
     #[must_use]
     pub fn name(&self) -> String {
@@ -80,6 +95,26 @@ impl JobLine {
 }
 
 impl Jobs {
+    /// The running jobs.
+    pub(crate) fn table(&self, now: Moment) -> Table<&JobLine> {
+        // Progress is too coarse for fractions of a second.
+        let seconds = |span: Option<f64>| Cell::seconds(span.map(f64::ceil));
+        let since = |it: &JobLine| Moment::parse(&it.since).map(|at| at.age(now).as_secs_f64());
+        Table::of(&self.jobs)
+            .text("what", JobLine::what)
+            .text(rest("node"), |it| it.node.as_deref().map(Cell::node))
+            .text("done", |it| match it.progress {
+                Some(done) => Value::Share(done).into(),
+                None => Cell::words(it.phase.replace('_', " ")).quiet(),
+            })
+            .number(rest("ends in"), |it| seconds(it.remaining_seconds(now)))
+            .number("size", |it| Cell::bytes(it.file_bytes))
+            .number(wide("for"), |it| seconds(since(it)).explained(Some(&it.since)))
+            .number(wide("after"), |it| Cell::bytes(it.predicted_bytes))
+            .text(wide("channel"), |it| it.channel.as_deref().unwrap_or("-"))
+            .text(wide("started by"), |it| Cell::words(it.owner.replace('_', " ")))
+    }
+
     /// The jobs that a plan is based on.
     pub fn of(plan: &Plan) -> Self {
         let jobs = &plan.conditions.jobs;

@@ -1,14 +1,22 @@
 //! The journal's outcomes and events, as the API shows them.
 
-use super::{vocabulary, vocabulary::Word};
+use super::{
+    columns::{Cell, Table, rest, wide},
+    vocabulary,
+    vocabulary::Word,
+};
 use crate::{
     model::{
         records::{JobOwner, JobResult, Outcome},
         target::{TargetId, TargetKind},
     },
+    plan::RefusalReason,
     store::journal::JournalEvent,
     table::Snapshot,
-    text::{Label, counted, grouped, size::format_size_short},
+    text::{
+        Label, counted, grouped,
+        size::{format_size, format_size_short},
+    },
 };
 use couchdb_names::Signature;
 use hashbrown::{HashMap, HashSet};
@@ -416,6 +424,56 @@ pub fn result_in_words(label: &str) -> String {
     }
 }
 
+/// Freed bytes, or by how much a file grew.
+fn freed_or_grew(freed: i64) -> String {
+    let size = format_size(freed.unsigned_abs());
+    if freed < 0 { format!("grew by {size}") } else { size.to_string() }
+}
+
+/// A time without year and zone, which is always UTC.
+pub fn short_time(at: &str) -> String {
+    at.get(5..19).map_or_else(|| at.to_owned(), |short| short.replace('T', " "))
+}
+
+impl Outcomes {
+    /// How jobs ended.
+    pub(crate) fn table(lines: &[OutcomeLine]) -> Table<&OutcomeLine> {
+        Table::of(lines)
+            .text("target", |it| Cell::id(&it.target, it.ddoc.as_deref()).below(&it.node))
+            .text(rest("node"), |it| Cell::node(&it.node))
+            .text("ended", |it| {
+                let ended = Cell::time(Some(&it.ended_at));
+                let since = it.ended_after.as_deref().map(|since| {
+                    Cell::words(" or before, since ").and(Cell::time(Some(since))).quiet()
+                });
+                ended.and(since.unwrap_or_default())
+            })
+            .text("result", OutcomeLine::ended)
+            .number(wide("before"), |it| Cell::bytes(it.before_bytes))
+            .number(wide("after"), |it| Cell::bytes(it.after_bytes))
+            .number("freed", |it| it.freed_bytes.map(freed_or_grew))
+            .number(rest("took"), |it| Cell::seconds(it.duration_seconds.map(|took| took as f64)))
+            .number(wide("actual ÷ predicted size"), |it| Cell::number(it.estimate_ratio))
+            .text(wide("channel"), |it| it.channel.as_deref().unwrap_or("-"))
+            .text(wide("started by"), |it| {
+                let by = it.ordered_by.as_ref().map(|by| format!(", ordered by {by}"));
+                Cell::words(it.owner.replace('_', " ")).and(by.unwrap_or_default())
+            })
+    }
+}
+
+impl OutcomeLine {
+    fn ended(&self) -> Cell {
+        let class = match &*self.result {
+            "freed" => "one good",
+            "failed" | "lost" => "one bad",
+            _ => "one",
+        };
+        let result = Cell::words(result_in_words(&self.result)).styled(class);
+        result.and(self.why.as_deref().map_or_else(Cell::none, Cell::why))
+    }
+}
+
 impl EventLine {
     /// The type of the event for people.
     pub fn type_in_words(&self) -> String {
@@ -428,6 +486,68 @@ impl EventLine {
         let progress = self.done.zip(self.members);
         let progress = progress.map(|(done, members)| format!(": {done} of {members}"));
         Some(format!("run {}{covers}{}", self.run?, progress.unwrap_or_default()))
+    }
+
+    /// What happened, apart from its type and what it is about.
+    pub fn details(&self) -> String {
+        let word = Option::<String>::clone;
+        let freed = self.freed_bytes.flatten();
+        // The bytes already say that it freed some, or grew.
+        let result = self.result.as_deref();
+        let result = result.filter(|it| freed.is_none() || !matches!(*it, "freed" | "grew"));
+        let again = |words: String| words + &self.again();
+        let channel = self.channel.as_ref().map(|channel| format!("channel {channel}"));
+        let channel = if self.reason.is_none() { channel.map(again) } else { channel };
+        let section = self.section.as_deref().map(|section| {
+            let key = self.key.as_deref().unwrap_or_default();
+            format!("{key} of {section}")
+        });
+        let more = self.of.as_deref().zip(self.targets);
+        let details = [
+            self.run_in_words(),
+            word(&self.code),
+            word(&self.subject),
+            self.until.as_deref().map(|until| format!("until {until}")),
+            self.by.as_deref().map(|by| format!("by {by}")),
+            channel,
+            self.class.as_deref().map(|class| class.replace('_', " ")),
+            self.failures.map(|failures| format!("{failures} failures in a row")),
+            self.force.filter(|force| *force).map(|_| "by force".to_owned()),
+            freed.map(|bytes| match bytes {
+                0.. => format!("freed {}", freed_or_grew(bytes)),
+                _ => freed_or_grew(bytes),
+            }),
+            self.ordered_by.as_deref().map(|by| format!("ordered by {by}")),
+            self.owner.as_deref().filter(|it| *it == "other").map(|_| "not by recliner".to_owned()),
+            self.reason.as_deref().map(RefusalReason::words_of).map(again),
+            result.map(result_in_words),
+            section,
+            more.map(|(of, targets)| {
+                format!("{targets} more targets were {}", event_type_in_words(of))
+            }),
+            self.was.as_ref().and_then(Option::as_deref).map(|was| format!("was {was}")),
+            word(&self.why),
+        ];
+        details.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// How often and when it was repeated.
+    fn again(&self) -> String {
+        let Some(count) = self.count else { return String::new() };
+        let [first, last] =
+            [&self.first, &self.last].map(|at| at.as_deref().map(short_time).unwrap_or_default());
+        match count {
+            1 => format!(", again at {first}"),
+            _ => format!(", {count} times again from {first} to {last}"),
+        }
+    }
+
+    /// How many other targets it is about.
+    pub fn others(&self) -> String {
+        match self.targets.filter(|_| self.of.is_none()) {
+            Some(targets @ 2..) => format!(" and {} more", targets - 1),
+            _ => String::new(),
+        }
     }
 
     /// The lines of journal entries, with the names that the views have now.

@@ -1,8 +1,12 @@
 //! The plan as JSON: the starts with their exact requests, and why other targets wait.
 
 use super::{
-    Builds, OrderLine, RefusalLine, SuspensionLine, unanswered_nodes, vocabulary, vocabulary::Word,
-    why, why::why_gate,
+    Builds, OrderLine, RefusalLine, SuspensionLine,
+    columns::{Cell, Table, rest, wide},
+    place, unanswered_nodes, vocabulary,
+    vocabulary::Word,
+    why,
+    why::why_gate,
 };
 use crate::{
     model::target::CLUSTER_NODE,
@@ -190,6 +194,32 @@ pub struct WaitingGroup<'a> {
 }
 
 impl Planned {
+    /// The first `shown` starts.
+    pub(crate) fn starts_table(&self, shown: usize) -> Table<&StartLine> {
+        let sized = |start: &StartLine, size: Option<u64>| match &*start.kind {
+            "cleanup" => Cell::words("-"),
+            _ => Cell::bytes(size),
+        };
+        let node = |start: &StartLine| place(&start.node, self.only_node.as_deref()).to_owned();
+        let name = |start: &StartLine| {
+            let by = start.ordered_by.as_ref().map(|by| format!(" ordered by {by}"));
+            let name = Cell::id(&start.id, start.ddoc.as_deref());
+            name.and(Cell::from(by.unwrap_or_default()).quiet()).below(&node(start))
+        };
+        let acts = self.mode == "enforce";
+        Table::of(self.starts.iter().take(shown))
+            .text(if acts { "starts now" } else { "would start" }, name)
+            .text(rest("node"), |it| Cell::node(&node(it)))
+            .text(wide("channel"), |it| &*it.channel)
+            .number(rest("on disk"), |it| sized(it, it.file_bytes))
+            .number("reclaimable", |it| sized(it, it.gain_bytes))
+            .number(rest("writes"), |it| sized(it, it.rewrite_bytes))
+            .number(rest("takes"), |it| Cell::seconds(it.duration_seconds))
+            .text(wide("waits since"), |it| {
+                it.since.as_deref().map_or_else(Cell::none, |at| Cell::time(Some(at)))
+            })
+    }
+
     /// The waiting targets by group of reasons, the largest group first.
     pub fn waiting_groups(&self) -> Vec<WaitingGroup<'_>> {
         let mut by_reason: BTreeMap<&str, u64> = BTreeMap::new();

@@ -2,6 +2,7 @@
 
 use super::{
     advice::AdviceRemedy,
+    columns::{Cell, Table, rest},
     vocabulary::{self, Word},
 };
 use crate::{
@@ -292,7 +293,33 @@ impl PreflightView {
     }
 }
 
+impl PreflightNode {
+    /// Adds the columns of what a node needs.
+    pub(super) fn add_columns<'a, T: Copy>(
+        table: Table<T>,
+        node: impl Fn(T) -> &'a Self,
+    ) -> Table<T> {
+        let spread = |it: Option<SpreadLine>| it.map(|it| Cell::words(it.says_bytes()));
+        table
+            .number(rest("compacted"), |it| spread(node(it).live_bytes))
+            .number("peak", |it| spread(node(it).peak_bytes))
+            .number(rest("old index"), |it| {
+                node(it).old_bytes.map_or_else(|| Cell::words("-"), Cell::bytes)
+            })
+            .number("free", |it| Cell::bytes(node(it).free_bytes))
+            .text("verdict", |it| Cell::words(node(it).verdict.replace('_', " ")))
+    }
+}
+
 impl Preflight {
+    /// What each node needs, and whether it fits there.
+    pub(crate) fn table(&self) -> Table<&PreflightNode> {
+        let table = Table::of(&self.nodes)
+            .text("node", |it| Cell::node(&it.node))
+            .number(rest("files"), |it| Cell::count(it.copies));
+        PreflightNode::add_columns(table, |it| it)
+    }
+
     /// The answer as the API shows it.
     pub fn of(found: &Found) -> Self {
         let spread = |of: fn(&IndexSize) -> Spread| found.size.as_ref().map(|it| of(it).into());

@@ -2,6 +2,7 @@
 
 use super::{
     Preflight, PreflightNode, QuestionError,
+    columns::{Cell, Table},
     preflight::SpreadLine,
     vocabulary::{self, Word},
 };
@@ -447,6 +448,17 @@ impl Rehearsal {
                 .collect::<Vec<_>>()
         };
         steps.chain(all).flat_map(line).collect()
+    }
+
+    /// The table of these lines.
+    pub(crate) fn table(
+        lines: &[(String, String, PreflightNode)],
+    ) -> Table<&(String, String, PreflightNode)> {
+        let table = Table::of(lines)
+            .text("step", |(step, ..)| Cell::words(step))
+            .text("document", |(_, design, _)| design_name(design))
+            .text("node", |(.., node)| Cell::node(&node.node));
+        PreflightNode::add_columns(table, |(.., node)| node)
     }
 
     /// What the columns of that table mean.

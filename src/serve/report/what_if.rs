@@ -1,9 +1,14 @@
 //! The API's forecast under several sets of rules, days ahead.
 
-use super::{FullDates, vocabulary, vocabulary::Word};
+use super::{
+    FullDates,
+    columns::{Cell, Table, rest},
+    vocabulary,
+    vocabulary::Word,
+};
 use crate::{
-    model::{channel::Channels, forecast::Forecast, target::TargetKind},
-    text::{Label, duration, size},
+    model::{channel::Channels, forecast::Forecast, rounding::to_bytes, target::TargetKind},
+    text::{Label, duration, grouped, size},
     what_if::{Answer, Evidence, KeptHorizon, Outlook, SAMPLES, Undone, VolumeOutlook, WasteFit},
 };
 use schemars::JsonSchema;
@@ -109,7 +114,69 @@ pub struct ProposedHorizon {
     pub says: String,
 }
 
+impl WhatIf {
+    /// The rules side by side.
+    pub(crate) fn rules(&self) -> Table<&OutlookLine> {
+        let wait = |it: &OutlookLine| it.longest_wait_seconds.map(|wait| wait as f64);
+        Table::of(&self.outlooks)
+            .text("rules", |it| Cell::rules(it.title(), &it.name))
+            .number("mean waste", |it| Cell::bytes(it.mean_waste_bytes))
+            .number(rest("peak waste"), |it| Cell::bytes(it.peak_waste_bytes))
+            .number("rewritten a day", |it| Cell::bytes(to_bytes(it.rewritten_bytes_per_day)))
+            .number(rest("compactions a day"), |it| match it.compactions_per_day {
+                few @ ..10.0 => Cell::words(format!("{few:.1}")),
+                many => Cell::words(format!("{many:.0}")),
+            })
+            .number(rest("longest wait"), |it| wait(it).map_or_else(Cell::none, Cell::seconds))
+            .number("waiting at the end", OutlookLine::waiting)
+    }
+
+    /// Why targets still wait at the end, starting with the reason that holds back the most bytes.
+    pub(crate) fn undone(&self) -> Table<(bool, &OutlookLine, &UndoneLine)> {
+        let lines = self.outlooks.iter().flat_map(|outlook| {
+            outlook.undone.iter().enumerate().map(move |(at, line)| (at == 0, outlook, line))
+        });
+        Table::of(lines)
+            .text("rules", |(is_first, outlook, _)| match is_first {
+                true => Cell::rules(outlook.title(), &outlook.name),
+                false => Cell::none(),
+            })
+            .number("targets", |(.., line)| Cell::count(line.targets))
+            .number("reclaimable", |(.., line)| Cell::bytes(line.reclaimable_bytes))
+            .says("because", |(.., line)| Cell::words(&line.says))
+    }
+
+    /// The free space of each volume under each set of rules.
+    pub(crate) fn volumes(&self) -> Table<(bool, &OutlookLine, &VolumeOutlookLine)> {
+        let first = self.outlooks.first().map_or(0, |outlook| outlook.volumes.len());
+        let lines = (0..first).flat_map(|volume| {
+            let lines = self.outlooks.iter().enumerate();
+            lines.filter_map(move |(at, it)| Some((at == 0, it, it.volumes.get(volume)?)))
+        });
+        Table::of(lines)
+            .text("volume", |(is_first, _, line)| if is_first { &line.name } else { "" })
+            .text("rules", |(_, outlook, _)| Cell::rules(outlook.title(), &outlook.name))
+            .number("free now", |(.., line)| Cell::bytes(line.free_bytes.first().copied()))
+            .number("free at the end", |(.., line)| Cell::bytes(line.free_bytes.last().copied()))
+            .text("full", |(.., line)| match &line.full.full_at {
+                Some(at) => Cell::date(at),
+                None => Cell::words(line.not_full_in_words()),
+            })
+    }
+}
+
 impl OutlookLine {
+    fn waiting(&self) -> Cell {
+        let (waste, targets) = (self.waste_bytes.last().copied(), self.undone_targets);
+        match (&*self.name, targets) {
+            ("nothing", _) => Cell::bytes(waste).explained(Some("nothing is compacted")),
+            (_, 0) => Cell::words("nothing"),
+            _ => {
+                Cell::bytes(self.undone_bytes).and(Cell::words(format!(" in {}", grouped(targets))))
+            }
+        }
+    }
+
     /// The name of the rules, for people.
     pub fn title(&self) -> &str {
         if self.name == "in force" { "current rules" } else { &self.name }
@@ -333,14 +400,9 @@ impl VolumeOutlookLine {
         }
     }
 
-    /// When it is full, for people, given the words for a moment.
-    pub fn full_in_words(&self, moment: impl Fn(&str) -> String) -> String {
-        match (&self.full.full_at, self.forecast_seconds) {
-            (Some(at), _) => moment(at),
-            (None, Some(seconds)) => {
-                format!("not within {}", duration::format_rounded(Duration::from_secs(seconds)))
-            }
-            (None, None) => "not known yet".to_owned(),
-        }
+    /// Until when it is not full, for people.
+    fn not_full_in_words(&self) -> String {
+        let reach = self.forecast_seconds.map(Duration::from_secs).map(duration::format_rounded);
+        reach.map_or_else(|| "not known yet".to_owned(), |reach| format!("not within {reach}"))
     }
 }

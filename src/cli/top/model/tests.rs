@@ -81,7 +81,10 @@ fn filters_lists_while_typing_and_sorts_by_column() {
     // Each screen has its own filter.
     press(&mut model, &[Key::Char('2')]);
     assert_eq!(model.list().filter, "");
-    assert_eq!(titles(&model), ["orders", "carts/2026", "build of carts/2026/_design/open"]);
+    assert_eq!(
+        titles(&model),
+        ["orders 80-ff", "carts/2026 80-ff", "build of carts/2026/_design/open 80-ff"]
+    );
 }
 
 #[test]

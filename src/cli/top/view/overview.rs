@@ -162,8 +162,7 @@ fn running(model: &Model, theme: Theme, area: Rect, most: u16, buffer: &mut Buff
     let shown = usize::from(most).min(jobs.len());
     for (at, row) in (0..most).zip(&jobs) {
         let cell = |at: usize| row.cells.get(at).map_or("", |cell| &*cell.text);
-        let what = format!("{} {}", cell(0), cell(1));
-        let says = format!("{}  {what} on {}, ends in {}", cell(3), cell(2), cell(4));
+        let says = format!("{}  {} on {}, ends in {}", cell(2), cell(0), cell(1), cell(3));
         put(buffer, line(area, at), &clipped(&says, area.width), theme.bar());
     }
     let rest = below(area, u16::try_from(shown).unwrap_or(most));

@@ -16,7 +16,7 @@ use axum::{
 
 /// The page that a link opens, with the form filled in.
 pub(super) async fn show(extract::State(state): extract::State<AppState>, uri: Uri) -> Response {
-    unanswered(&state, &uri, |given| console::what_if(given, None, state.clock.now()))
+    unanswered(&state, &uri, |given| console::what_if(given, None))
 }
 
 /// The page that a form opens, with the forecast.
@@ -28,8 +28,7 @@ pub(super) async fn ask(
         Ok((_place, turn, given)) => {
             let question = given.clone();
             let answer = what_if::forecast(&state, &turn, move || parsed(&question)).await;
-            let now = state.clock.now();
-            answered(&state, answer, |answer| console::what_if(&given, Some(answer), now))
+            answered(&state, answer, |answer| console::what_if(&given, Some(answer)))
         }
         Err(refused) => super::failed(&state, &refused),
     }
