@@ -66,9 +66,8 @@ impl<T: Copy> Table<T> {
 /// A cell as text.
 pub(in crate::cli) fn cell(cell: &Cell) -> String {
     let part = |part: &Part| match &part.value {
-        Value::Name(text) | Value::Rules(text, _) => printable(text),
+        Value::Name(text) | Value::Rules(text, _) | Value::Words(text) => printable(text),
         Value::Node(node) => printable(short_node(node)),
-        Value::Words(text) => text.clone(),
         Value::Bytes(size) => bytes(Some(*size)),
         Value::Time(at) => minute(&printable(at)),
         Value::Seconds(span) => seconds(*span),
@@ -373,6 +372,22 @@ mod tests {
 
     fn longest(text: &str) -> usize {
         text.lines().map(letters).max().unwrap_or_default()
+    }
+
+    #[test]
+    fn no_cell_carries_control_characters_of_an_answer_to_the_terminal() {
+        let text = "a\u{1b}[2Jb";
+        for value in [
+            Value::Name(text.into()),
+            Value::Node(text.into()),
+            Value::Words(text.into()),
+            Value::Rules(text.into(), text.into()),
+            Value::Time(text.into()),
+            Value::Why(text.into()),
+        ] {
+            let shown = cell(&value.clone().into());
+            assert!(!shown.contains('\u{1b}'), "{value:?}: {shown:?}");
+        }
     }
 
     #[test]
