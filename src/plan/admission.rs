@@ -386,19 +386,15 @@ impl Admission {
 
     /// Checks the target itself, independently of other jobs and of the node.
     fn check_target(&self, candidate: &CandidateSummary) -> Result<(), Refusal> {
-        use crate::model::settings::work::EnforceViews;
         let plain = |reason| Err(Refusal::without_numbers(reason));
-        match (candidate.unit, self.rules.views) {
-            (CompactionUnit::SingleCopy | CompactionUnit::AllCopies, EnforceViews::None)
-            | (CompactionUnit::AllCopies, EnforceViews::Q1)
-            | (CompactionUnit::NotCompactable, _) => return plain(RefusalReason::Excluded),
-            (
-                CompactionUnit::ShardFile
-                | CompactionUnit::SingleCopy
-                | CompactionUnit::AllCopies
-                | CompactionUnit::Cleanup,
-                _,
-            ) => {}
+        let is_permitted = match candidate.unit {
+            CompactionUnit::ShardFile | CompactionUnit::Cleanup => true,
+            CompactionUnit::SingleCopy => self.rules.views.permits(false),
+            CompactionUnit::AllCopies => self.rules.views.permits(true),
+            CompactionUnit::NotCompactable => false,
+        };
+        if !is_permitted {
+            return plain(RefusalReason::Excluded);
         }
         if candidate.unit == CompactionUnit::AllCopies
             && let Some(db_copies) = self.copies.get(candidate.db)

@@ -7,9 +7,7 @@ use super::{
     DesignDocument, NodeNeed, Preflight, PreflightInputs, PresentDesign, Spread, node_space::judge,
     preflight,
 };
-use crate::{
-    model::settings::work::EnforceViews, plan::Plan, sources::doc_sample::DocSample, table::DbIx,
-};
+use crate::{plan::Plan, sources::doc_sample::DocSample, table::DbIx};
 use couchdb_names::Signature;
 use std::{collections::BTreeMap, sync::Arc};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -183,11 +181,7 @@ pub fn rehearse(
     let built: Vec<&Preflight> =
         documents.iter().map(|it| &it.cost).filter(|cost| cost.kind.builds()).collect();
     let (ordered, together) = (best_order(&built), together(&built));
-    let compacts = match plan.rules.views {
-        EnforceViews::All => true,
-        EnforceViews::Q1 => plan.snapshot.shard_map(db).ranges <= 1,
-        EnforceViews::None => false,
-    };
+    let compacts = plan.rules.views.permits(plan.snapshot.shard_map(db).ranges > 1);
     let staged = staged(&ordered, &together, Way { compacts, cleans_up: false });
     let steps = steps(&ordered, Way::BY_HAND);
     Rehearsal { db: name, instance, left, unread, steps, together, staged, compacts, documents }

@@ -40,6 +40,17 @@ pub enum EnforceViews {
     None,
 }
 
+impl EnforceViews {
+    /// Whether a view may be compacted, of which one request compacts every copy or one.
+    pub const fn permits(self, every_copy: bool) -> bool {
+        match self {
+            Self::Q1 => !every_copy,
+            Self::All => true,
+            Self::None => false,
+        }
+    }
+}
+
 settings! {
     /// How this program and CouchDB's own smoosh share the work.
     #[derive(Clone, Debug, PartialEq, Eq)]
