@@ -6,6 +6,8 @@
 //! read a response could hold all memory.
 
 mod connection_table;
+#[cfg(test)]
+pub(super) mod in_memory;
 mod response_body;
 
 pub use connection_table::ConnectionLimits;
@@ -111,7 +113,7 @@ trait Listener {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// The next connection and its peer.
-    fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
+    fn next(&mut self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
 }
 
 struct Tcp(TcpListener);
@@ -119,7 +121,7 @@ struct Tcp(TcpListener);
 impl Listener for Tcp {
     type Stream = TcpStream;
 
-    async fn next(&self) -> io::Result<(TcpStream, Peer)> {
+    async fn next(&mut self) -> io::Result<(TcpStream, Peer)> {
         let (stream, from) = self.0.accept().await?;
         // Small responses should not wait for more data. If this fails, the connection still works.
         let _slower = stream.set_nodelay(true);
@@ -130,14 +132,14 @@ impl Listener for Tcp {
 impl Listener for AdminSocket {
     type Stream = UnixStream;
 
-    async fn next(&self) -> io::Result<(UnixStream, Peer)> {
+    async fn next(&mut self) -> io::Result<(UnixStream, Peer)> {
         let (stream, uid) = self.accept().await?;
         Ok((stream, Peer::Socket { uid }))
     }
 }
 
 async fn serve_all(
-    source: impl Listener,
+    mut source: impl Listener,
     handler: ConnectionHandler,
     limits: ConnectionLimits,
     stop: CancellationToken,

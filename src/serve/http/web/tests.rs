@@ -1,8 +1,8 @@
 use super::*;
 use crate::serve::http::{
-    ConnectionLimits,
     guard::{OrderRefused, Permission, authorize_order},
     peer::{Connection, Peer},
+    server::in_memory::InMemoryServer,
     state::Allow,
 };
 use axum::{
@@ -18,11 +18,9 @@ use std::{fs, process::Command, time::Duration};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
     task::JoinSet,
     time,
 };
-use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 /// A bcrypt hash with few rounds.
@@ -402,33 +400,21 @@ async fn an_order_may_call_the_machine_by_a_name_in_its_certificate() {
 #[tokio::test(start_paused = true)]
 async fn endless_handshake_is_given_up() {
     let site = Site::new();
-    let web = site.web(TLS).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let stop = CancellationToken::new();
-    let mut tasks = JoinSet::new();
     let page = Router::new().route("/", get(|| async { "hello" }));
-    tasks.spawn(crate::serve::http::serve(
-        listener,
-        page,
-        web,
-        ConnectionLimits::default(),
-        stop.clone(),
-    ));
+    let mut server = InMemoryServer::start(page, site.web(TLS).unwrap());
     for part in ["", "\u{16}\u{3}\u{1}", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
-        let mut stream = TcpStream::connect(address).await.unwrap();
+        let mut stream = server.connect();
         stream.write_all(part.as_bytes()).await.unwrap();
         let mut output = Vec::new();
         let read = stream.read_to_end(&mut output);
         let ended = time::timeout(Duration::from_secs(600), read).await;
-        // Closed with unread bytes, a socket says that it was reset.
-        let _how = ended.expect("the other side closes");
+        ended.expect("the other side closes").unwrap();
         assert!(!output.windows(5).any(|part| part == b"hello"), "{part:?}: {output:?}");
     }
     // One that is under way when everything stops holds nothing up.
-    let silent = TcpStream::connect(address).await.unwrap();
-    stop.cancel();
-    let ended = time::timeout(Duration::from_secs(5), tasks.join_next()).await;
+    let silent = server.connect();
+    server.stop.cancel();
+    let ended = time::timeout(Duration::from_secs(5), server.tasks.join_next()).await;
     ended.expect("it stops").expect("there is one").unwrap();
     drop(silent);
 }
