@@ -42,6 +42,7 @@ mod usage;
 pub(crate) mod vocabulary;
 mod what_if;
 mod why;
+mod xray;
 
 /// The meaning of a target's state `unknown`.
 pub(crate) const UNKNOWN_STATE: &str = "It is unknown whether it belongs where it is: its node is not a member of the cluster, or the splits, the shard map of a member or the form of its name could not be read.";

@@ -192,6 +192,14 @@ impl Cell {
         bytes.into().map(Value::Bytes).into()
     }
 
+    /// With the error of a sample, if there is any.
+    pub(crate) fn within(self, error: Option<u64>) -> Self {
+        match error {
+            None | Some(0) => self,
+            Some(error) => self.and(Self::words(" ± ")).and(Self::bytes(error)),
+        }
+    }
+
     /// A sum, marked where it is a lower bound or an estimate.
     pub(crate) fn bounded(sum: impl Into<Option<u64>>, unknown: u64, estimated: u64) -> Self {
         let Some(sum) = sum.into() else { return Value::Unknown.into() };
