@@ -9,7 +9,7 @@ use super::{
 use crate::{
     serve::report::{
         Advice, Concern, HourLine, Jobs, NIGHT, Planned, RefusedLine, Scorecard, SimulatedWeek,
-        Space, Status, VolumeSpaceLine,
+        Space, Status, VolumeSpaceLine, columns::day,
     },
     text::{
         counted, listed,
@@ -126,7 +126,8 @@ fn volumes(answers: &OverviewAnswers) -> Markup {
 
 /// When a growing volume will be full.
 fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
-    let date = |at: &str| html! { time datetime=(at) title=(at) { (at.split('T').next().unwrap_or(at)) } " (" (ago(at, now)) ")" };
+    let date =
+        |at: &str| html! { time datetime=(at) title=(at) { (day(at)) } " (" (ago(at, now)) ")" };
     let until = volume.forecast_until.as_deref().map(&date).unwrap_or_default();
     html! {
         @match (&volume.full.full_at, &volume.full_uncompacted_at) {

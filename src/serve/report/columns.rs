@@ -239,9 +239,9 @@ impl Cell {
         Value::Words(words.into()).into()
     }
 
-    /// The day of a time of the API.
+    /// The day of a time of the API, with the time.
     pub(crate) fn date(at: &str) -> Self {
-        Self::words(at.split('T').next().unwrap_or(at)).explained(Some(at))
+        Self::words(day(at)).explained(Some(at))
     }
 
     pub(crate) fn why(why: &str) -> Self {
@@ -318,6 +318,11 @@ impl Cell {
 /// What people call a target beside a column of nodes.
 pub(crate) fn target_name(id: &str, ddoc: Option<&str>) -> String {
     id.parse::<TargetId>().map_or_else(|_| id.to_owned(), |id| id.name(ddoc))
+}
+
+/// The day of a time of the API.
+pub(crate) fn day(at: &str) -> &str {
+    at.split('T').next().unwrap_or(at)
 }
 
 /// A relative link with a query.
