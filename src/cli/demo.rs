@@ -114,7 +114,8 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
     };
     // Nothing can be harmed, and a newcomer wants to try orders, so this machine may give them over
     // TCP. There is no directory for a socket.
-    let here = args.web.listen.is_none_or(|address| address.ip().to_canonical().is_loopback());
+    let here =
+        args.web.listen.address.is_none_or(|address| address.ip().to_canonical().is_loopback());
     let flags = Flags {
         web_enable_admin_api: flags.web_enable_admin_api || here,
         web_admin_socket: flags.web_admin_socket.or_else(|| Some("none".into())),
