@@ -146,6 +146,12 @@ pub fn place<'a>(node: &'a str, only_node: Option<&'a str>) -> &'a str {
     if node == CLUSTER_NODE { only_node.unwrap_or("all nodes") } else { node }
 }
 
+/// A node's name without `couchdb@`, CouchDB's default; other names stay whole. It depends on no other
+/// name, so that a node has one short name everywhere, and no two nodes have the same.
+pub fn short_node(name: &str) -> &str {
+    name.strip_prefix("couchdb@").unwrap_or(name)
+}
+
 /// The nodes that do not answer.
 pub fn unanswered_nodes(plan: &Plan) -> Vec<String> {
     let nodes = plan.snapshot.members().map(|(_, node)| node);

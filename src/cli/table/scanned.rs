@@ -44,7 +44,7 @@ pub(in crate::cli) fn headline(plan: &Plan) -> String {
 /// The cluster's nodes, with their full names if those fit.
 pub(in crate::cli) fn nodes(plan: &Plan, width: u16) -> String {
     let whole = nodes_named(plan, |name| name);
-    let table = if whole.fits(width) { whole } else { nodes_named(plan, layout::short_node) };
+    let table = if whole.fits(width) { whole } else { nodes_named(plan, report::short_node) };
     table.wrapped(width)
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     columns::{Cell, Table, rest},
+    short_node,
     vocabulary::{self, Word},
 };
 use crate::{
@@ -272,13 +273,15 @@ fn sentence(account: &AccountChanges, reasons: &BTreeMap<String, String>, now: M
     says
 }
 
-/// A name for people: that of a node without `couchdb@`, CouchDB's default.
+/// A name for people.
 fn account_name(account: &AccountChanges) -> String {
-    let host = |name: &str| name.strip_prefix("couchdb@").unwrap_or(name).to_owned();
     match (&account.volume, &*account.nodes) {
-        (Some(volume), _) => host(volume),
+        (Some(volume), _) => short_node(volume).to_owned(),
         (None, [node]) if node == CLUSTER_NODE => "the space of indexes".to_owned(),
-        (None, nodes) => format!("the space of files on {}", host(&nodes.join(", "))),
+        (None, nodes) => {
+            let nodes: Vec<&str> = nodes.iter().map(|node| short_node(node)).collect();
+            format!("the space of files on {}", nodes.join(", "))
+        }
     }
 }
 
