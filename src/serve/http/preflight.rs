@@ -30,7 +30,7 @@ pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is invalid, or has no design document that CouchDB accepts."),
         route::FOREIGN,
-        (404, "No database has this name."),
+        route::NO_DATABASE,
         route::LATE_BODY,
         route::WRONG_TYPE,
         (503, "recliner is stopping, the first sweep has not ended, or too many ask. Try again."),

@@ -77,7 +77,9 @@ pub(super) struct Body {
 
 pub(super) const BAD: (u16, &str) = (400, "A parameter is unknown, or its value is invalid.");
 pub(super) const ABSENT: (u16, &str) = (404, "No target matches this name or id.");
-pub(super) const NO_JOURNAL: (u16, &str) =
+pub(super) const NO_DATABASE: (u16, &str) = (404, "No database has this name.");
+pub(super) const NO_JOURNAL: (u16, &str) = (404, "This recliner keeps no journal.");
+pub(super) const ABSENT_OR_NO_JOURNAL: (u16, &str) =
     (404, "No target matches this name or id, or this recliner keeps no journal.");
 pub(super) const BUSY: (u16, &str) = (
     503,

@@ -26,14 +26,14 @@ pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is invalid."),
         route::FOREIGN,
-        (404, "No database has this name."),
+        route::NO_DATABASE,
         route::LATE_BODY,
         route::WRONG_TYPE,
         (503, "recliner is stopping, or other databases wait for their X-rays. Try again."),
     ];
     vec![
         Route::read("/api/v1/xray", "xray", xray, "What the bytes of a database's files were when they were last read.")
-            .errors(&[route::BAD, (404, "No database has this name."), route::BUSY]),
+            .errors(&[route::BAD, route::NO_DATABASE, route::BUSY]),
         Route::question::<XrayQuestion, _, _>(
             ("/api/v1/xray", "beginXray"),
             (|limits| &limits.preflights, MAX_BODY),
