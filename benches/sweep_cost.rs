@@ -10,8 +10,9 @@
 //! so the sweep, which opens all, could close hot ones. `RECLINER_BENCH_DATABASES` sets another number. Each reader
 //! rests for `RECLINER_BENCH_PAUSE_MS`, 10 by default, after each read: readers that never rest take all of a server
 //! with one scheduler, where whatever else is asked shows. `RECLINER_BENCH_OTHER_NODES` has the URLs of the cluster's
-//! other nodes, separated by commas: the readers go to all nodes, and the sweep asks each. Without the first variable
-//! the bench says so and does nothing.
+//! other nodes, separated by commas: the readers go to all nodes, and the sweep asks each. With
+//! `RECLINER_BENCH_DATA_DIR` the sweep reads the files of a server of one node, as a sidecar does. Without the first
+//! variable the bench says so and does nothing.
 
 mod couch;
 mod measured;
@@ -142,10 +143,16 @@ impl Server {
     }
 
     async fn rounds(&self, config: PathBuf) -> Result<(), Failure> {
+        let data_dir = env::var("RECLINER_BENCH_DATA_DIR");
+        let data_dir = data_dir.map_or(vec![], |dir| vec!["--data-dir".to_owned(), dir]);
         let (mut medians, mut tails) = (vec![], vec![]);
         for round in 1..=ROUNDS {
             let (config, start) = (config.clone(), Instant::now());
-            let scan = task::spawn_blocking(move || couch::scan(&config, &[]).map(drop));
+            let args = data_dir.clone();
+            let scan = task::spawn_blocking(move || {
+                let args: Vec<&str> = args.iter().map(String::as_str).collect();
+                couch::scan(&config, &args).map(drop)
+            });
             let with = self.beside(async { scan.await? }).await?;
             let took = start.elapsed();
             let rest = async {
