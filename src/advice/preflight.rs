@@ -136,6 +136,8 @@ pub struct Preflight {
     pub views: Vec<(String, ViewChange)>,
     /// Names of the search indexes that are built. What they cost is not estimated.
     pub search_indexes: Vec<String>,
+    /// Names of fields that the present document has and the new one does not, such as `filters`.
+    pub lost_fields: Vec<String>,
     /// Number of documents, one copy of each range counted; none if unknown.
     pub docs: Option<u64>,
     /// The size of the new index; none if nothing is built or it cannot be estimated.
@@ -225,6 +227,7 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
         document_changes: difference.document,
         views: difference.views,
         search_indexes: design.new_searches(known),
+        lost_fields: design.lost_fields(known),
         docs: docs(&placed, snapshot, db),
         size,
         seconds: time.map(|(seconds, _)| seconds),

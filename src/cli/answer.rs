@@ -40,6 +40,21 @@ impl AnswerArgs {
         let (answer, recliner) = (ask(&client).await?, Some(client.name().to_owned()));
         Ok(Answered { answer, recliner, exit: Exit::Done })
     }
+
+    /// The same, but reads the cluster if both are named; `read` may then ask that recliner too.
+    pub(super) async fn answer_beside<A>(
+        &self,
+        ask: impl AsyncFnOnce(&ServiceClient) -> Result<A, CommandError>,
+        read: impl AsyncFnOnce(&SourceArgs, Option<&ServiceClient>) -> Result<(A, Exit), CommandError>,
+    ) -> Result<Answered<A>, CommandError> {
+        match self.recliner()? {
+            Some(client) if self.source.names_couchdb() => {
+                let (answer, exit) = read(&self.source, Some(&client)).await?;
+                Ok(Answered { answer, recliner: None, exit })
+            }
+            Some(_) | None => self.answer(ask, async |source| read(source, None).await).await,
+        }
+    }
 }
 
 impl<A: Serialize> Answered<A> {

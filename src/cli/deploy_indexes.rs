@@ -48,7 +48,7 @@ const VISIBLE: Duration = Duration::from_secs(60);
 const MAX_ATTEMPTS: u32 = 5;
 
 pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
-    if args.source.urls.is_empty() && args.source.config_file.is_none() {
+    if !args.source.names_couchdb() {
         let why = "deploy-indexes saves documents: name the CouchDB with --couchdb.url";
         return Err(CommandError::usage(why));
     }
@@ -141,8 +141,8 @@ impl Deployment<'_> {
             // What arrived becomes visible on every copy.
             time::sleep(POLL).await;
         }
-        if let Some(says) = self.cluster.plan.built_when_live() {
-            self.say("left_out", &says)?;
+        for says in self.cluster.plan.warnings() {
+            self.say("warning", &says)?;
         }
         loop {
             let next = match self.look().await {

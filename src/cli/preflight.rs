@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     advice::preflight::{DesignDocument, LiveDesigns, PresentDesign, sample_error},
-    serve::report::{Preflight, PreflightQuestion, Rehearsal, RehearsalQuestion},
+    serve::report::{MeasuredBuilds, Preflight, PreflightQuestion, Rehearsal, RehearsalQuestion},
     sources::{
         doc_sample::{DocSample, SampleSize, read_docs},
         present_design::{read_design, read_designs},
@@ -24,7 +24,7 @@ use crate::{
 };
 use couchdb_client::Client;
 use serde_json::value::RawValue;
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 use wall_clock::{Clock, Moment};
 
 /// Maximum size of the file: CouchDB accepts documents of up to 8 MB, and a service accepts
@@ -37,10 +37,12 @@ pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
     }
     let question = question(&args)?;
     let ask = async |client: &ServiceClient| client.post("/api/v1/preflight", &question).await;
-    let read = async |source: &SourceArgs| ask_cluster(source, &question, args.sample_size()).await;
-    let mut answered = args.from.answer(ask, read).await?;
+    let read = async |source: &SourceArgs, recliner: Option<&ServiceClient>| {
+        ask_cluster((source, recliner), &question, args.sample_size()).await
+    };
+    let mut answered = args.from.answer_beside(ask, read).await?;
     note_missing_sample(answered.recliner.is_some() && answered.answer.builds());
-    let url = answered.recliner.as_deref().unwrap_or(UNKNOWN_URL);
+    let url = answered.recliner.as_deref().or(args.from.recliner.as_deref()).unwrap_or(UNKNOWN_URL);
     address(&mut answered.answer.remedy, url);
     answered.print_plain(args.from.format, table::preflight)
 }
@@ -53,20 +55,19 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
         CommandError::usage(format!("{} {why}", printable(&path.display().to_string())))
     })?;
     let ask = async |client: &ServiceClient| client.post("/api/v1/rehearsal", &question).await;
-    let read = async |source: &SourceArgs| {
-        rehearse_on_cluster(source, &question, args.sample_size()).await
+    let read = async |source: &SourceArgs, recliner: Option<&ServiceClient>| {
+        rehearse_on_cluster((source, recliner), &question, args.sample_size()).await
     };
-    let answered = args.from.answer(ask, read).await?;
+    let answered = args.from.answer_beside(ask, read).await?;
     note_missing_sample(answered.recliner.is_some() && !answered.answer.steps.is_empty());
     if let Some(file) = &args.write_plan {
         let plan = DeploymentPlan::of(&answered.answer, &question.designs)
             .map_err(CommandError::failed)?;
         plan.write(file).map_err(CommandError::failed)?;
-        plan.built_when_live().iter().for_each(|says| print_note(says));
+        plan.warnings().iter().for_each(|says| print_note(says));
         let (login, url) = (args.from.login.clone(), args.from.recliner.clone());
         let next = deploy_indexes::command(file, &args.from.source, &ServiceArgs { url, login });
-        let source = &args.from.source;
-        let is_named = !source.urls.is_empty() || source.config_file.is_some();
+        let is_named = args.from.source.names_couchdb();
         let next = if is_named { next } else { next + " --couchdb.url URL" };
         print_note(&format!(
             "Wrote {}. Next, with a recliner in enforce mode: {next}",
@@ -80,18 +81,18 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
 fn note_missing_sample(is_missing: bool) {
     if is_missing {
         print_note(
-            "a running recliner reads no documents, so the ranges are wide; without --recliner.url, and with --couchdb.url or --config.file, the map functions are run on a sample",
+            "a running recliner reads no documents, so the ranges are wide; with --couchdb.url or --config.file as well, the map functions are run on a sample",
         );
     }
 }
 
 /// Reads the cluster, and the design documents of the database.
 async fn rehearse_on_cluster(
-    source: &SourceArgs,
+    from: (&SourceArgs, Option<&ServiceClient>),
     question: &RehearsalQuestion,
     size: SampleSize,
 ) -> Result<(Rehearsal, Exit), CommandError> {
-    let read = ClusterRead::of(source).await?;
+    let read = ClusterRead::of(from).await?;
     let ClusterRead { reading, now, .. } = &read;
     let resolved = question.resolve(&reading.plan, *now).map_err(CommandError::failed)?;
     let live = read.ask(async |client| read_designs(client, &question.db).await).await;
@@ -122,9 +123,18 @@ struct ClusterRead {
 }
 
 impl ClusterRead {
-    async fn of(source: &SourceArgs) -> Result<Self, CommandError> {
+    /// Reads the cluster, and asks a recliner how fast indexes were built, which no reading shows.
+    async fn of(
+        (source, recliner): (&SourceArgs, Option<&ServiceClient>),
+    ) -> Result<Self, CommandError> {
         let settings = source.load()?;
-        let reading = read_once::read_with_free_space(&settings).await?;
+        let mut reading = read_once::read_with_free_space(&settings).await?;
+        if let Some(recliner) = recliner {
+            let builds: MeasuredBuilds = recliner.get("/api/v1/builds", &[]).await?;
+            let plan = Arc::make_mut(&mut reading.plan);
+            let constraints = Arc::make_mut(&mut plan.conditions.constraints);
+            constraints.build_speeds = builds.into_speeds().into();
+        }
         read_once::print_read_errors(&reading.status);
         let couchdb = match settings.couchdb.urls.is_empty() {
             true => None,
@@ -192,11 +202,11 @@ fn id_of_file(file: &Path) -> Option<String> {
 
 /// Reads the cluster, and the current version of the document.
 async fn ask_cluster(
-    source: &SourceArgs,
+    from: (&SourceArgs, Option<&ServiceClient>),
     question: &PreflightQuestion,
     size: SampleSize,
 ) -> Result<(Preflight, Exit), CommandError> {
-    let read = ClusterRead::of(source).await?;
+    let read = ClusterRead::of(from).await?;
     let ClusterRead { reading, now, .. } = &read;
     let resolved = question.resolve(&reading.plan, *now).map_err(CommandError::failed)?;
     let id = &resolved.design.id;

@@ -67,6 +67,11 @@ impl SourceArgs {
         !self.urls.is_empty() || paths.iter().any(|path| path.is_some())
     }
 
+    /// Whether it names a CouchDB, or the configuration of a recliner, which does.
+    pub(super) const fn names_couchdb(&self) -> bool {
+        !self.urls.is_empty() || self.config_file.is_some()
+    }
+
     /// The settings; also starts the log if a level is given: such commands print their own errors.
     pub(super) fn load(&self) -> Result<Settings, CommandError> {
         let settings = load(&self.flags(), self.config_file.as_deref())?.settings;

@@ -23,6 +23,7 @@ mod jobs;
 mod journal;
 mod limits;
 mod lists;
+mod measured_builds;
 mod miss;
 mod nodes;
 mod ordered;
@@ -69,6 +70,7 @@ pub use journal::{
 };
 pub use limits::{ChannelWeek, DutyLine, LimitLine};
 pub use lists::{Explanations, Queue, Queues, Targets};
+pub use measured_builds::{MeasuredBuild, MeasuredBuilds};
 pub use miss::{ChannelScore, MissLine, not_taken, not_taken_meaning};
 pub use nodes::{DiskLine, NodeLine, PressureLine, SmooshChannelLine, VolumeLine, nodes};
 pub use ordered::OrderLine;

@@ -36,6 +36,8 @@ pub struct DesignDocument {
     pub(super) lib: Option<Value>,
     pub(super) options: Option<Value>,
     pub(super) searches: Vec<SearchIndex>,
+    /// Names of its other fields, such as `filters`.
+    pub(super) other_fields: BTreeSet<String>,
 }
 
 /// Why a text is not a design document that CouchDB could index; it follows the name of the file.
@@ -151,7 +153,15 @@ impl DesignDocument {
             lib,
             options: document.get("options").cloned(),
             searches: searches_of(&document),
+            other_fields: document.keys().filter(|name| is_other(name)).cloned().collect(),
         })
+    }
+
+    /// Names of the fields that the present document has and this one does not: saving it removes
+    /// them. Views are not among them, and attachments may be kept.
+    pub(super) fn lost_fields(&self, present: Option<&Self>) -> Vec<String> {
+        let lost = present.map(|present| present.other_fields.difference(&self.other_fields));
+        lost.into_iter().flatten().cloned().collect()
     }
 
     /// Whether its views are in the index with this signature.
@@ -227,6 +237,11 @@ impl DesignDocument {
         }
         difference
     }
+}
+
+/// Whether a field is neither CouchDB's own nor part of what is compared view by view.
+fn is_other(name: &str) -> bool {
+    !name.starts_with('_') && !["views", "language", "options", "autoupdate"].contains(&name)
 }
 
 fn id_of(document: &Map<String, Value>, given: Option<&str>) -> Result<String, DesignProblem> {
@@ -326,6 +341,17 @@ mod tests {
 
     fn design(views: &str) -> DesignDocument {
         parse(&format!(r#"{{"_id":"_design/x","views":{views}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn fields_that_only_the_present_document_has_are_lost() {
+        let present = parse(
+            r#"{"_id":"_design/x","_rev":"1-a","_attachments":{},"views":{"a":{"map":"m"}},
+                "options":{},"autoupdate":false,"validate_doc_update":"v","filters":{}}"#,
+        );
+        let (present, new) = (present.unwrap(), design(r#"{"a":{"map":"m"}}"#));
+        assert_eq!(new.lost_fields(Some(&present)), ["filters", "validate_doc_update"]);
+        assert!(present.lost_fields(Some(&new)).is_empty() && new.lost_fields(None).is_empty());
     }
 
     #[test]

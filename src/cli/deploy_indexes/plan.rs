@@ -42,6 +42,9 @@ pub(super) struct PlannedDocument {
     pub(super) rev: Option<String>,
     /// Its new search indexes, which CouchDB builds when the document is live, not before.
     pub(super) built_when_live: Vec<String>,
+    /// What saving it removes, as a sentence.
+    #[serde(default)]
+    pub(super) losses: Option<String>,
     pub(super) body: Box<RawValue>,
 }
 
@@ -82,6 +85,7 @@ impl DeploymentPlan {
                 id,
                 rev: document.present_rev.clone(),
                 built_when_live: document.cost.search_indexes.clone(),
+                losses: document.cost.losses(),
                 body: body.clone(),
             });
         }
@@ -164,8 +168,14 @@ impl DeploymentPlan {
         serde_json::value::to_raw_value(self).ok()
     }
 
-    /// What is built only when the documents are live, in a sentence; none if there is nothing.
-    pub(in crate::cli) fn built_when_live(&self) -> Option<String> {
+    /// What to know before the swap, as sentences.
+    pub(in crate::cli) fn warnings(&self) -> Vec<String> {
+        let losses = |it: &PlannedDocument| Some(format!("{}: {}", it.id, it.losses.as_ref()?));
+        self.documents.iter().filter_map(losses).chain(self.built_when_live()).collect()
+    }
+
+    /// What is built only when the documents are live; none if there is nothing.
+    fn built_when_live(&self) -> Option<String> {
         let of = |it: &PlannedDocument| {
             (!it.built_when_live.is_empty())
                 .then(|| format!("{} ({})", it.id, it.built_when_live.join(", ")))

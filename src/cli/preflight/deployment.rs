@@ -1,8 +1,8 @@
 //! The design documents of a deployment, from a directory or a file.
 //!
 //! A directory has JSON files, with one document or several, and folders as couchapp and its
-//! successors have them: `views/NAME/map.js`, `views/NAME/reduce.js`, `views/lib/…`, `language`,
-//! `options.json`, `_id`.
+//! successors have them: each file or folder is a field, such as `views/NAME/map.js`,
+//! `validate_doc_update.js`, `language`, `options.json` and `_id`.
 
 use super::{id_of_file, read};
 use crate::{cli::printable, serve::report::documents_in};
@@ -23,14 +23,14 @@ pub(super) fn documents_at(path: &Path) -> Result<Vec<Box<RawValue>>, String> {
     if !path.is_dir() {
         return of_file(path);
     }
-    if path.join("views").is_dir() {
-        return Ok(vec![of_folder(path)?]);
+    if is_document(path) {
+        return Ok(of_folder(path)?.into_iter().collect());
     }
     let mut documents = Vec::new();
     for entry in entries(path)? {
         if entry.is_dir() {
-            if entry.join("views").is_dir() {
-                documents.push(of_folder(&entry)?);
+            if is_document(&entry) {
+                documents.extend(of_folder(&entry)?);
             }
         } else if entry.extension().is_some_and(|it| it == "json") {
             documents.extend(of_file(&entry)?);
@@ -93,63 +93,53 @@ fn with_id(document: &RawValue, id: &str) -> Result<Box<RawValue>, serde_json::E
     RawValue::from_string(format!("{{\"_id\":{}{comma}{rest}", Value::from(id)))
 }
 
-/// A document in a folder.
-fn of_folder(path: &Path) -> Result<Box<RawValue>, String> {
-    let mut design = Map::new();
-    let id = match read(&path.join("_id")) {
-        Ok(id) => id.trim().to_owned(),
-        Err(_) => format!("_design/{}", name(path)),
-    };
-    design.insert("_id".to_owned(), id.into());
-    if let Ok(language) = read(&path.join("language")) {
-        design.insert("language".to_owned(), language.trim().into());
-    }
-    let options = path.join("options.json");
-    if options.exists() {
-        design.insert("options".to_owned(), json_of(&options)?);
-    }
-    let mut views = Map::new();
-    for view in entries(&path.join("views"))? {
-        match view.is_dir() {
-            true => views.insert(name(&view), of_view(&view, 0)?),
-            // A library may be one file.
-            false => views.insert(name(&view), value_of(&view)?),
-        };
-    }
-    design.insert("views".to_owned(), views.into());
-    serde_json::value::to_raw_value(&design).map_err(|why| format!("{}: {why}", shown(path)))
+/// Whether a folder is a document, and not one of several.
+fn is_document(path: &Path) -> bool {
+    path.join("views").is_dir() || path.join("_id").is_file()
 }
 
-/// The files of a folder as fields of an object.
-fn of_view(path: &Path, depth: usize) -> Result<Value, String> {
+/// The design document in a folder, without its attachments; none if its `_id` is another one's.
+fn of_folder(path: &Path) -> Result<Option<Box<RawValue>>, String> {
+    let mut design = fields_of(path, 0)?;
+    let default = || format!("_design/{}", path.file_name().unwrap_or_default().display());
+    let id = design.entry("_id").or_insert_with(|| default().into());
+    if !id.as_str().is_some_and(|id| id.starts_with("_design/")) {
+        return Ok(None);
+    }
+    let text = serde_json::value::to_raw_value(&design);
+    text.map(Some).map_err(|why| format!("{}: {why}", shown(path)))
+}
+
+/// The files and folders of a folder as fields of an object.
+fn fields_of(path: &Path, depth: usize) -> Result<Map<String, Value>, String> {
     if depth > MAX_DEPTH {
         return Err(format!("{} has more than {MAX_DEPTH} folders in each other", shown(path)));
     }
     let mut fields = Map::new();
     for entry in entries(path)? {
-        let value = if entry.is_dir() { of_view(&entry, depth + 1)? } else { value_of(&entry)? };
-        fields.insert(name(&entry), value);
+        if !entry.is_dir() {
+            let name = entry.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            fields.insert(name, value_of(&entry)?);
+        } else if depth > 0 || !entry.ends_with("_attachments") {
+            let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            fields.insert(name, fields_of(&entry, depth + 1)?.into());
+        }
     }
-    Ok(fields.into())
+    Ok(fields)
 }
 
-/// A file's JSON, or its text without white space at its end.
+/// A file's JSON, or its text without white space around it, as the tools that deploy folders do.
 fn value_of(path: &Path) -> Result<Value, String> {
     if path.extension().is_some_and(|it| it == "json") {
         return json_of(path);
     }
     let text = read(path).map_err(|why| format!("{} cannot be read: {why}", shown(path)))?;
-    Ok(text.trim_end().into())
+    Ok(text.trim().into())
 }
 
 fn json_of(path: &Path) -> Result<Value, String> {
     let text = read(path).map_err(|why| format!("{} cannot be read: {why}", shown(path)))?;
     serde_json::from_str(&text).map_err(|why| format!("{} is not JSON: {why}", shown(path)))
-}
-
-/// The name of a file without its extension.
-fn name(path: &Path) -> String {
-    path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -176,7 +166,8 @@ mod tests {
         write(dir.path(), "app/views/by_day/map.js", &format!("{map}\n"));
         write(dir.path(), "app/views/by_day/reduce.js", "_sum\n");
         write(dir.path(), "app/views/lib/days.js", lib);
-        write(dir.path(), "app/_attachments/x.txt", "no view");
+        fs::create_dir_all(dir.path().join("app/_attachments")).unwrap();
+        fs::write(dir.path().join("app/_attachments/x.png"), [0xff]).unwrap();
         let views = serde_json::json!({
             "by_day": { "map": map, "reduce": "_sum" },
             "lib": { "days": lib },
@@ -195,6 +186,43 @@ mod tests {
         assert!(signatures.iter().all(|it| *it == signatures[0]), "{signatures:?}");
         assert_eq!(designs_at(&dir.path().join("app"))[0].id, "_design/app");
         assert_eq!(designs_at(&dir.path().join("bundle.json"))[0].id, "_design/two");
+    }
+
+    #[test]
+    fn a_folder_is_the_whole_document() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("app");
+        for (name, text) in [
+            ("_id", "_design/medic\n"),
+            ("language", "javascript\n"),
+            ("options.json", "{\"partitioned\": true}"),
+            ("rewrites.json", "[1]"),
+            ("validate_doc_update.js", "\nfunction (doc) {}\n"),
+            ("views/v1.2/map.js", "function (doc) {}"),
+            ("nouveau/by_name/index.js", "function (doc) {}"),
+            (".couchapprc", "{}"),
+        ] {
+            write(&path, name, text);
+        }
+        let documents = documents_at(&path).unwrap();
+        let found: Value = serde_json::from_str(documents[0].get()).unwrap();
+        let function = "function (doc) {}";
+        let wanted = serde_json::json!({
+            "_id": "_design/medic",
+            "language": "javascript",
+            "options": { "partitioned": true },
+            "rewrites": [1],
+            "validate_doc_update": function,
+            "views": { "v1.2": { "map": function } },
+            "nouveau": { "by_name": { "index": function } },
+        });
+        assert_eq!((found, documents.len()), (wanted, 1));
+        // One without views is deployed too; a document of another kind is not.
+        write(dir.path(), "access/_id", "_design/access");
+        write(dir.path(), "access/validate_doc_update.js", function);
+        write(dir.path(), "settings/_id", "settings");
+        let ids: Vec<String> = designs_at(dir.path()).into_iter().map(|it| it.id).collect();
+        assert_eq!(ids, ["_design/access", "_design/medic"]);
     }
 
     #[test]

@@ -101,6 +101,7 @@ mod tests {
                 view("by_year\u{1b}[31m", "same", &[]),
             ],
             search_indexes: Vec::new(),
+            lost_fields: Vec::new(),
             docs: Some(60_000_000),
             live_bytes: spread(9 << 30, 27 << 30),
             built_bytes: spread(36 << 30, 90 << 30),

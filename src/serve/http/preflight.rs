@@ -1,4 +1,4 @@
-//! `POST /api/v1/preflight`: what a design document will cost before it is deployed.
+//! `POST /api/v1/preflight`: what a design document will cost before it is deployed; and how fast indexes were built.
 //!
 //! It changes nothing, so it needs the same rights as other reads; it is a POST because the
 //! question is a document. recliner reads one design document with its own login, and shows the
@@ -9,6 +9,7 @@ use super::{
     admin::{parse_object, read_question},
     answer::Answer,
     error::ApiError,
+    query::NoQuery,
     route::{self, Route},
     state::AppState,
     turn::Turn,
@@ -16,7 +17,9 @@ use super::{
 use crate::{
     advice::preflight::{LiveDesigns, PresentDesign},
     plan::Plan,
-    serve::report::{Preflight, PreflightQuestion, QuestionError, Rehearsal, RehearsalQuestion},
+    serve::report::{
+        MeasuredBuilds, Preflight, PreflightQuestion, QuestionError, Rehearsal, RehearsalQuestion,
+    },
 };
 use axum::{
     extract::{self, Request},
@@ -40,6 +43,12 @@ pub(super) fn routes() -> Vec<Route> {
         (503, "recliner is stopping, the first sweep has not ended, or too many ask. Try again."),
     ];
     vec![
+        Route::read(
+            "/api/v1/builds",
+            "builds",
+            builds,
+            "How fast CouchDB built view indexes, which predicted times rest on.",
+        ),
         Route::post::<PreflightQuestion, Preflight>(
             "/api/v1/preflight",
             "preflight",
@@ -71,6 +80,11 @@ pub(super) fn routes() -> Vec<Route> {
         .errors(ERRORS)
         .detail("As `preflight`, for all documents of a deployment: recliner reads the database's current design documents, says which are new, changed, renamed or unchanged, and what is built in which order, with the peak of each step and of all at once (`steps`, `together`)."),
     ]
+}
+
+async fn builds(state: AppState, _: NoQuery) -> Result<Answer<MeasuredBuilds>, ApiError> {
+    let plan = Arc::clone(&state.plan.borrow());
+    Ok(Answer::of(&MeasuredBuilds::of(&plan.conditions.constraints.build_speeds)))
 }
 
 /// Predicts the cost of deploying a design document.

@@ -120,6 +120,10 @@ pub struct Preflight {
     /// Names of the search indexes that are built; their cost is not estimated.
     #[serde(default)]
     pub search_indexes: Vec<String>,
+    /// Names of fields that the current document has and the new one does not, such as `filters`: saving it removes
+    /// them.
+    #[serde(default)]
+    pub lost_fields: Vec<String>,
     /// Number of documents, counting one copy of each range.
     pub docs: Option<u64>,
     /// Size of the new index after its first compaction.
@@ -335,6 +339,7 @@ impl Preflight {
             document_changes: found.document_changes.clone(),
             views: found.views.iter().map(PreflightView::of).collect(),
             search_indexes: found.search_indexes.clone(),
+            lost_fields: found.lost_fields.clone(),
             docs: found.docs,
             live_bytes: spread(|size| size.live),
             built_bytes: spread(|size| size.built),
@@ -348,8 +353,8 @@ impl Preflight {
             remedy: found.remedy.iter().map(AdviceRemedy::of).collect(),
         };
         answer.says = answer.summary(found.kind);
-        if let Some(searches) = answer.searches() {
-            answer.says.push_str(&format!(" {searches}"));
+        for says in [answer.searches(), answer.losses()].into_iter().flatten() {
+            answer.says.push_str(&format!(" {says}"));
         }
         answer
     }
@@ -388,6 +393,14 @@ impl Preflight {
         (count > 0).then(|| {
             let names = listed(&self.search_indexes);
             format!("It {also}builds the search {noun} {names}, whose cost is not estimated.")
+        })
+    }
+
+    /// A sentence about the fields that the document loses.
+    pub(crate) fn losses(&self) -> Option<String> {
+        (!self.lost_fields.is_empty()).then(|| {
+            let names = listed(&self.lost_fields);
+            format!("Saving it removes {names}, which the current document has.")
         })
     }
 
@@ -563,6 +576,7 @@ mod tests {
             document_changes: Vec::new(),
             views: Vec::new(),
             search_indexes: Vec::new(),
+            lost_fields: Vec::new(),
             docs: None,
             size: None,
             seconds,

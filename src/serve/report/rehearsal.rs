@@ -405,8 +405,11 @@ impl Rehearsal {
                     "what the database has is unknown; an index is built".to_owned()
                 }
             };
-            let searches = cost.searches().map(|says| format!(". {says}")).unwrap_or_default();
-            format!("{}: {what}{searches}", cost.design)
+            let mut line = format!("{}: {what}", cost.design);
+            for says in [cost.searches(), cost.losses()].into_iter().flatten() {
+                line = format!("{}. {says}", line.trim_end_matches('.'));
+            }
+            line
         };
         self.documents.iter().map(says).collect()
     }
