@@ -599,7 +599,7 @@ mod tests {
 
     /// A client of a server with these routes, which exists as long as the other two. Over a Unix
     /// socket, because a busy kernel delivers bytes over TCP only after a paused clock has advanced.
-    async fn client_of(router: Router) -> (ServiceClient, TempDir, JoinSet<std::io::Result<()>>) {
+    fn client_of(router: Router) -> (ServiceClient, TempDir, JoinSet<std::io::Result<()>>) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
@@ -624,7 +624,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn commands_end_soon_when_nothing_answers() {
         let silent = Router::new().fallback(async || after(10_000).await);
-        let (client, _directory, _server) = client_of(silent).await;
+        let (client, _directory, _server) = client_of(silent);
         for within in [ANSWER, WORK] {
             let (failed, seconds) = order(&client, within).await;
             assert!(failed.unwrap_err().contains("it began no answer within 10 s"));
@@ -643,12 +643,12 @@ mod tests {
         let working = Router::new()
             .route("/-/healthy", get(async || after(3).await))
             .fallback(async || after(100).await);
-        let (client, _directory, _server) = client_of(working).await;
+        let (client, _directory, _server) = client_of(working);
         assert_eq!(order(&client, ANSWER).await, (Ok(json!(7)), 100));
         let never = Router::new()
             .route("/-/healthy", get(async || after(3).await))
             .fallback(async || after(10_000).await);
-        let (client, _directory, _server) = client_of(never).await;
+        let (client, _directory, _server) = client_of(never);
         for within in [ANSWER, WORK] {
             let (failed, seconds) = order(&client, within).await;
             assert!(failed.is_err());
@@ -669,14 +669,14 @@ mod tests {
             })
         };
         for seconds in [1, 5, 10_000] {
-            let (client, _directory, _server) = client_of(pieces(seconds, 1)).await;
+            let (client, _directory, _server) = client_of(pieces(seconds, 1));
             let (failed, waited) = order(&client, ANSWER).await;
             let failed = failed.unwrap_err();
             assert!(failed.contains("neither ended nor brought 16 KiB within 15 s"), "{failed}");
             assert_eq!(waited, 15);
         }
         // A slow line brings enough.
-        let (client, _directory, _server) = client_of(pieces(5, PIECE_BYTES)).await;
+        let (client, _directory, _server) = client_of(pieces(5, PIECE_BYTES));
         let (failed, waited) = order(&client, ANSWER).await;
         assert!(failed.is_err());
         assert_eq!(waited, ANSWER.as_secs());

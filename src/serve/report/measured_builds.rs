@@ -77,7 +77,8 @@ mod tests {
             indexers: 2,
             at: Moment::from_unix(1_795_222_440),
         };
-        let text = serde_json::to_string(&MeasuredBuilds::of(&[speed.clone()])).unwrap();
+        let text =
+            serde_json::to_string(&MeasuredBuilds::of(std::slice::from_ref(&speed))).unwrap();
         let read: MeasuredBuilds = serde_json::from_str(&text).unwrap();
         assert_eq!(read.into_speeds(), [speed]);
     }

@@ -18,16 +18,19 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+/// Connections that the server has not accepted yet.
+const BACKLOG: usize = 8;
+
 /// A server that runs until `stop`.
 pub(in crate::serve::http) struct InMemoryServer {
-    connections: mpsc::UnboundedSender<DuplexStream>,
+    connections: mpsc::Sender<DuplexStream>,
     pub(in crate::serve::http) stop: CancellationToken,
     pub(in crate::serve::http) tasks: JoinSet<()>,
 }
 
 impl InMemoryServer {
     pub(in crate::serve::http) fn start(router: Router, web: WebAccess) -> Self {
-        let (connections, incoming) = mpsc::unbounded_channel();
+        let (connections, incoming) = mpsc::channel(BACKLOG);
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         let handler = ConnectionHandler::new(router, web, &stop);
         let limits = ConnectionLimits::default();
@@ -37,12 +40,12 @@ impl InMemoryServer {
 
     pub(in crate::serve::http) fn connect(&self) -> DuplexStream {
         let (near, far) = duplex(MAX_BUFFER);
-        self.connections.send(far).expect("the server runs");
+        self.connections.try_send(far).expect("the server accepts connections");
         near
     }
 }
 
-struct InMemory(mpsc::UnboundedReceiver<DuplexStream>);
+struct InMemory(mpsc::Receiver<DuplexStream>);
 
 impl Listener for InMemory {
     type Stream = DuplexStream;
