@@ -4,7 +4,10 @@ use super::{CopyHistory, ForecastsByVolume, LagHistory, Survey};
 use crate::{
     model::{
         reads::Reads,
-        settings::advice::{AdviceSettings, RemedySettings},
+        settings::{
+            Settings,
+            advice::{AdviceSettings, RemedySettings},
+        },
     },
     plan::Plan,
     scan::ScanStatus,
@@ -35,6 +38,28 @@ pub struct AdviceInputs {
     pub settings: AdviceSettings,
     /// Settings that remedies check, so that they do not advise what is already set.
     pub remedy_settings: RemedySettings,
+}
+
+impl AdviceInputs {
+    /// The inputs of one reading, without what only a running recliner learns.
+    pub(crate) fn of_one_reading(
+        plan: Arc<Plan>,
+        status: Arc<ScanStatus>,
+        node_settings: Arc<NodeSettings>,
+        settings: &Settings,
+    ) -> Self {
+        Self {
+            plan,
+            status,
+            node_settings,
+            forecasts: Arc::default(),
+            lags: Arc::default(),
+            copies: Arc::default(),
+            reads: Arc::default(),
+            settings: settings.advice,
+            remedy_settings: settings.into(),
+        }
+    }
 }
 
 /// The inputs, with the sums that one pass over all targets gathered.

@@ -19,7 +19,6 @@ use crate::{
     },
     text::Label,
 };
-use std::sync::Arc;
 use wall_clock::Clock;
 
 pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
@@ -58,16 +57,13 @@ fn addressed(mut advice: Advice, url: &str) -> Advice {
     advice
 }
 
-/// Maximum number of databases or design documents in a table.
-const NAMED: usize = 20;
-
 /// Prints which databases or design documents use the disks.
 async fn usage(args: &AdviseArgs, by: &str) -> Result<Exit, CommandError> {
     let ask = async |client: &ServiceClient| client.get("/api/v1/usage", &[("by", by)]).await;
     let read = async |source: &SourceArgs| {
         let (reading, _) = read_cluster(source, false).await?;
         let by = AttributeBy::from_label(by).unwrap_or(AttributeBy::Database);
-        Ok((Usage::of(&reading.plan.snapshot, by, NAMED), reading.exit()))
+        Ok((Usage::of(&reading.plan.snapshot, by, Usage::DEFAULT_LIMIT), reading.exit()))
     };
     args.from.answer(ask, read).await?.print_plain(args.from.format, table::usage)
 }
@@ -106,17 +102,8 @@ fn check_not_empty(reading: &ClusterReading, settings: &Settings) -> Result<(), 
 /// The advice that follows from one reading.
 fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
     let now = Clock::System.now();
-    let inputs = AdviceInputs {
-        plan: reading.plan,
-        status: reading.status,
-        node_settings: reading.node_settings,
-        forecasts: Arc::default(),
-        lags: Arc::default(),
-        copies: Arc::default(),
-        reads: Arc::default(),
-        settings: settings.advice,
-        remedy_settings: settings.into(),
-    };
+    let ClusterReading { plan, status, node_settings, .. } = reading;
+    let inputs = AdviceInputs::of_one_reading(plan, status, node_settings, settings);
     let view = AdviceView::found(check(&inputs, now), now);
     Advice::of(&view, &inputs.plan, now)
 }

@@ -326,12 +326,27 @@ pub(super) struct LogArgs {
     pub(super) format: Option<String>,
 }
 
+/// Where a service listens, and for whom.
+#[derive(Clone, Debug, Default, Flags)]
+pub(super) struct ListenArgs {
+    /// The address and port to serve on [default: 127.0.0.1:10984]
+    #[arg(long = "web.listen-address", value_name = "ADDRESS")]
+    pub(super) address: Option<SocketAddr>,
+    /// A host name that clients use for this service, besides addresses, localhost and this machine's host
+    /// name. Requests with any other name are refused unless they have a user
+    #[arg(long = "web.allowed-host", value_name = "NAME")]
+    pub(super) allowed_hosts: Vec<String>,
+    /// Users, certificates and headers, in the format of Prometheus's exporters; read again when it
+    /// changes
+    #[arg(long = "web.config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) web_config: Option<PathBuf>,
+}
+
 /// The HTTP server.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct WebArgs {
-    /// The address and port to serve on [default: 127.0.0.1:10984]
-    #[arg(long = "web.listen-address", value_name = "ADDRESS")]
-    pub(super) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(super) listen: ListenArgs,
     /// Allow POST /-/reload and POST /-/quit; from another machine they need a user of
     /// --web.config.file
     #[arg(long = "web.enable-lifecycle")]
@@ -344,18 +359,10 @@ pub(super) struct WebArgs {
     /// change nothing
     #[arg(long = "web.enable-mcp")]
     pub(super) mcp: bool,
-    /// A host name that clients use for this service, besides addresses, localhost and this machine's host
-    /// name. Requests with any other name are refused unless they have a user
-    #[arg(long = "web.allowed-host", value_name = "NAME")]
-    pub(super) allowed_hosts: Vec<String>,
     /// The Unix socket over which recliner's own user, and root, can suspend, resume and back up
     /// without any other flag; or none [default: admin.sock in --storage.path; none for demo]
     #[arg(long = "web.admin-socket", value_name = "PATH")]
     pub(super) admin_socket: Option<PathBuf>,
-    /// Users, certificates and headers, in the format of Prometheus's exporters; read again when it
-    /// changes
-    #[arg(long = "web.config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(super) web_config: Option<PathBuf>,
 }
 
 #[derive(Debug, Flags)]
@@ -523,6 +530,7 @@ pub(super) struct ChangesArgs {
 }
 
 #[derive(Debug, Flags)]
+#[command(mut_group("ListenArgs", |flags| flags.requires("serve")))]
 pub(super) struct FleetArgs {
     /// A configuration file whose section fleet names the recliners to ask directly
     #[arg(
@@ -535,22 +543,8 @@ pub(super) struct FleetArgs {
     /// Keep asking them, and serve their page, /api/v1/fleet and metrics until stopped
     #[arg(long, requires = "config_file")]
     pub(super) serve: bool,
-    /// The address and port to serve on [default: 127.0.0.1:10984]
-    #[arg(long = "web.listen-address", value_name = "ADDRESS", requires = "serve")]
-    pub(super) listen: Option<SocketAddr>,
-    /// A host name that clients use for this service, besides addresses, localhost and this machine's host
-    /// name. Requests with any other name are refused unless they have a user
-    #[arg(long = "web.allowed-host", value_name = "NAME", requires = "serve")]
-    pub(super) allowed_hosts: Vec<String>,
-    /// Users, certificates and headers, in the format of Prometheus's exporters; read again when it
-    /// changes
-    #[arg(
-        long = "web.config.file",
-        value_name = "FILE",
-        value_hint = ValueHint::FilePath,
-        requires = "serve"
-    )]
-    pub(super) web_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) listen: ListenArgs,
     #[command(flatten)]
     pub(super) service: ServiceArgs,
     /// A table for people, or JSON for programs

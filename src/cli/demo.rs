@@ -114,7 +114,8 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
     };
     // Nothing can be harmed, and a newcomer wants to try orders, so this machine may give them over
     // TCP. There is no directory for a socket.
-    let here = args.web.listen.is_none_or(|address| address.ip().to_canonical().is_loopback());
+    let here =
+        args.web.listen.address.is_none_or(|address| address.ip().to_canonical().is_loopback());
     let flags = Flags {
         web_enable_admin_api: flags.web_enable_admin_api || here,
         web_admin_socket: flags.web_admin_socket.or_else(|| Some("none".into())),
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
     use crate::{
         advice::{AdviceInputs, FAMILIES, Family, check},
-        model::{settings::Settings, settings::advice::RemedySettings},
+        model::settings::Settings,
         service::{ClusterMonitor, Dependencies, TaskSet},
         simulated::{SimulatedDirectories, SimulatedDisks},
     };
@@ -286,17 +287,12 @@ mod tests {
         let mut missing_families: Vec<&str> = Vec::new();
         for _ in 0..15 {
             sleep(MINUTE).await;
-            let inputs = AdviceInputs {
-                plan: Arc::clone(&monitor.planner.plan.borrow()),
-                status: Arc::clone(&monitor.scanner.status.borrow()),
-                node_settings: Arc::clone(&node_settings.borrow()),
-                forecasts: Arc::default(),
-                lags: Arc::default(),
-                copies: Arc::default(),
-                reads: Arc::default(),
-                settings: settings.advice,
-                remedy_settings: RemedySettings::from(&settings),
-            };
+            let inputs = AdviceInputs::of_one_reading(
+                Arc::clone(&monitor.planner.plan.borrow()),
+                Arc::clone(&monitor.scanner.status.borrow()),
+                Arc::clone(&node_settings.borrow()),
+                &settings,
+            );
             seen.extend(check(&inputs, clock.now()).iter().map(|result| result.rule.code));
             let is_seen =
                 |family: &&Family| family.rules.iter().any(|rule| seen.contains(rule.code));

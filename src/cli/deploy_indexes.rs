@@ -24,7 +24,7 @@ use crate::{
     text::{Label as _, listed, quote::shell_word},
 };
 use cluster::Cluster;
-use next::{Next, Wanted};
+use next::{Action, Next, Wanted};
 pub(super) use plan::DeploymentPlan;
 use plan::Memory;
 use std::{
@@ -128,7 +128,7 @@ struct Deployment<'a> {
     /// The last request, and how often it was sent in a row.
     attempts: (String, u32),
     /// The last change that CouchDB accepted, and when.
-    written: Option<(Next, Instant)>,
+    written: Option<(Action, Instant)>,
 }
 
 impl Deployment<'_> {
@@ -165,11 +165,7 @@ impl Deployment<'_> {
                     self.finish()?;
                     return Ok(Exit::Done);
                 }
-                next @ (Next::Put { .. }
-                | Next::Delete { .. }
-                | Next::Build { .. }
-                | Next::Compact { .. }
-                | Next::Compacted { .. }) => self.act(next).await?,
+                Next::Act(action) => self.act(action).await?,
             }
         }
     }
@@ -205,7 +201,8 @@ impl Deployment<'_> {
             }
         }
         let next = next::next(plan, memory, &facts, wanted);
-        if let Next::Delete { id, .. } = &next
+        let Next::Act(action) = &next else { return Ok(next) };
+        if let Action::Delete { id, .. } = action
             && !args.back_out
             && let Some(heir) = next::heir(plan, id)
             && !self.cluster.share_index(id, heir).await?
@@ -214,7 +211,7 @@ impl Deployment<'_> {
                 "{id} is not deleted: CouchDB shows another index for {heir}, so what was built would be deleted. Compare the two documents."
             )));
         }
-        if !next::may_build(&next, &facts, wanted) {
+        if !next::may_build(action, &facts, wanted) {
             return Ok(next);
         }
         match self.cluster.held().await {
@@ -224,24 +221,24 @@ impl Deployment<'_> {
                 Err(why) => wait_or_stop(why),
             },
             Ok(None) => Ok(next),
-            Ok(Some(why)) => Ok(Next::Wait(format!("before it can {}: {why}", self.says(&next)))),
+            Ok(Some(why)) => Ok(Next::Wait(format!("before it can {}: {why}", self.says(action)))),
             Err(why) => wait_or_stop(why),
         }
     }
 
-    async fn act(&mut self, next: Next) -> Result<(), CommandError> {
-        let says = self.says(&next);
-        let sent = match &next {
-            Next::Put { id, body } => {
+    async fn act(&mut self, action: Action) -> Result<(), CommandError> {
+        let says = self.says(&action);
+        let sent = match &action {
+            Action::Put { id, body } => {
                 self.memory.begin(id);
                 self.intend(&says)?;
                 self.cluster.put(id, body).await
             }
-            Next::Delete { id, rev } => {
+            Action::Delete { id, rev } => {
                 self.intend(&says)?;
                 self.cluster.delete(id, rev).await
             }
-            Next::Build { id } => {
+            Action::Build { id } => {
                 let view = self.view_of(id);
                 let built = self.cluster.build(id, &view).await;
                 time::sleep(POLL).await;
@@ -252,17 +249,16 @@ impl Deployment<'_> {
                     }
                 };
             }
-            Next::Compact { id } => return self.compact(id, &says).await,
-            Next::Compacted { id } => {
+            Action::Compact { id } => return self.compact(id, &says).await,
+            Action::Compacted { id } => {
                 self.memory.compacted.insert(id.clone(), None);
                 self.remember()?;
                 return self.say("built", &format!("{id} is built and compacted."));
             }
-            Next::Wait(_) | Next::Stop(_) | Next::Ready | Next::Done => return Ok(()),
         };
         match sent {
             Ok(()) => {
-                self.written = Some((next, Instant::now()));
+                self.written = Some((action, Instant::now()));
                 self.say("changed", &format!("{says}: done."))
             }
             Err(why) => self.refused(&says, &why).await,
@@ -314,16 +310,14 @@ impl Deployment<'_> {
         Ok(())
     }
 
-    fn says(&self, next: &Next) -> String {
+    fn says(&self, action: &Action) -> String {
         let db = &self.cluster.plan.db;
-        match next {
-            Next::Put { id, .. } => format!("save {db}/{id}"),
-            Next::Delete { id, .. } => format!("delete {db}/{id}"),
-            Next::Build { id } => format!("build {db}/{id}"),
-            Next::Compact { id } => format!("compact {db}/{id}"),
-            Next::Compacted { .. } | Next::Wait(_) | Next::Stop(_) | Next::Ready | Next::Done => {
-                String::new()
-            }
+        match action {
+            Action::Put { id, .. } => format!("save {db}/{id}"),
+            Action::Delete { id, .. } => format!("delete {db}/{id}"),
+            Action::Build { id } => format!("build {db}/{id}"),
+            Action::Compact { id } => format!("compact {db}/{id}"),
+            Action::Compacted { .. } => String::new(),
         }
     }
 

@@ -41,9 +41,9 @@ async fn serve(args: FleetArgs, file: &Path) -> Result<Exit, CommandError> {
     let defaults = Settings::new(ClientSettings::new(Vec::new()));
     log::init(defaults.log.level, defaults.log.format).map_err(CommandError::failed)?;
     let server = FleetServer {
-        listen: args.listen.unwrap_or(defaults.web.listen_address),
-        web_config: args.web_config,
-        allowed_hosts: args.allowed_hosts,
+        listen: args.listen.address.unwrap_or(defaults.web.listen_address),
+        web_config: args.listen.web_config,
+        allowed_hosts: args.listen.allowed_hosts,
     };
     let serving =
         |url: &str| print_note(&format!("Open {url}/ in a browser. Ctrl-c stops recliner."));

@@ -13,7 +13,7 @@ use crate::{
     store::journal::EventType,
     text::Label,
 };
-pub(super) use follow::{NextPosition, next_position};
+pub(super) use follow::{LONG_POLL_WAIT, NextPosition, next_position};
 
 pub(super) async fn history(args: HistoryArgs) -> Result<Exit, CommandError> {
     let limit = args.limit.to_string();

@@ -22,13 +22,13 @@ impl WebArgs {
     /// Sets these flags in `flags`.
     pub(super) fn apply_to(&self, flags: Flags) -> Flags {
         Flags {
-            web_listen_address: self.listen.map(|address| address.to_string()),
+            web_listen_address: self.listen.address.map(|address| address.to_string()),
             web_enable_lifecycle: self.lifecycle,
             web_enable_admin_api: self.admin,
             web_enable_mcp: self.mcp,
-            web_allowed_hosts: self.allowed_hosts.clone(),
+            web_allowed_hosts: self.listen.allowed_hosts.clone(),
             web_admin_socket: self.admin_socket.clone(),
-            web_config_file: self.web_config.clone(),
+            web_config_file: self.listen.web_config.clone(),
             ..flags
         }
     }

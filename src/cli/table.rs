@@ -32,7 +32,7 @@ pub(super) use fleet::fleet;
 pub(super) use forecasts::forecasts;
 pub(super) use inspected::inspected;
 pub(super) use journal::{Events, event_cells, outcomes};
-pub(super) use layout::{WIDE, bar, cell, elided, paragraph, place, width};
+pub(super) use layout::{WIDE, bar, cell, elided, filled, paragraph, place, width};
 pub(super) use outlook::what_if;
 pub(super) use planned::planned;
 pub(super) use preflight::{preflight, rehearsal};

@@ -224,24 +224,14 @@ impl Flags {
             self.env_password.as_ref().filter(|secret| !secret.expose_secret().is_empty());
         let in_file = file.password_file.as_ref().map(|found| &found.value);
         let asks_for = "give --couchdb.password-file, couchdb.password_file or COUCHDB_PASSWORD";
-        let names = "give --couchdb.username, couchdb.username or COUCHDB_USER";
         let Some(username) = username else {
+            let why = "there is a password, but no user; give --couchdb.username, couchdb.username or COUCHDB_USER";
             if let Some(found) = &file.password_file {
-                report.refuse(
-                    found.at,
-                    &found.path,
-                    format!("there is a password, but no user; {names}"),
-                );
+                report.refuse(found.at, &found.path, why);
             } else if self.couchdb_password_file.is_some() {
-                report.refuse_flag(
-                    "--couchdb.password-file",
-                    format!("there is a password, but no user; {names}"),
-                );
+                report.refuse_flag("--couchdb.password-file", why);
             } else if env_password.is_some() {
-                report.refuse_flag(
-                    "COUCHDB_PASSWORD",
-                    format!("there is a password, but no user; {names}"),
-                );
+                report.refuse_flag("COUCHDB_PASSWORD", why);
             }
             return Login::None;
         };

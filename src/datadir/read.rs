@@ -6,7 +6,7 @@ use super::{
     read_problem::ReadProblem,
 };
 use crate::model::facts::{OptionalU64, file_id};
-use couchdb_files::{self, Bytes as _, DbHeader, Header, ReportMatch, Trees};
+use couchdb_files::{self, Bytes as _, DbHeader, Header, NEWEST_DISK_VERSION, ReportMatch, Trees};
 use couchdb_names::Signature;
 use rustix::{
     fd::AsFd,
@@ -92,9 +92,6 @@ pub(super) enum ExpectedContent {
     Db,
     View(Signature),
 }
-
-/// The newest format version that a 3.x server writes.
-const LATEST_FORMAT: u8 = 8;
 
 /// Maximum distance of a header from the end of its file. CouchDB searches back to the beginning,
 /// which would take a walk too long for files without a header. Data written by up to five seconds
@@ -195,7 +192,7 @@ impl FileReader {
                     purge_bytes: purge_bytes(&header.trees).into(),
                     local_bytes: header.trees.local.bytes().into(),
                     purges_limit: u32::try_from(header.purge_infos_limit).ok(),
-                    needs_upgrade: header.disk_version < LATEST_FORMAT,
+                    needs_upgrade: header.disk_version < NEWEST_DISK_VERSION,
                 };
             }
             (Ok(Header::View(header)), ExpectedContent::View(signature)) => {

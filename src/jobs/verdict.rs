@@ -7,16 +7,13 @@
 
 use crate::model::{
     correction::Correction,
-    facts::{Facts, OptionalU64},
+    facts::{Facts, MAX_HEADER_BYTES, OptionalU64},
     records::{Intent, frees_little},
     rounding::to_bytes,
     target::TargetKind,
 };
 use std::time::Duration;
 use wall_clock::Moment;
-
-/// Maximum difference in file size that headers and padding alone can cause.
-const MAX_HEADER_BYTES: u64 = 5 * 4096;
 
 /// Whether a change from `file` to `left` bytes is too small to show that a compaction replaced the
 /// file.

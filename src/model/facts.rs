@@ -8,6 +8,7 @@ mod merge;
 mod overhead;
 
 pub use inside::Inside;
+pub(crate) use inside::MAX_HEADER_BYTES;
 pub use merge::{ReadingComparison, compare_index, merge};
 pub use overhead::Overhead;
 

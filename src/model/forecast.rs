@@ -210,6 +210,19 @@ pub struct FullRange {
     pub late: Option<Moment>,
 }
 
+impl FullRange {
+    /// Its ends in words; none within one day, or if it has none.
+    pub fn likely(self) -> Option<String> {
+        match (self.early.map(Moment::date), self.late.map(Moment::date)) {
+            (Some(early), Some(late)) if early != late => {
+                Some(format!("80 % likely between {early} and {late}"))
+            }
+            (Some(early), None) => Some(format!("10 % likely before {early}")),
+            (Some(_), Some(_)) | (None, _) => None,
+        }
+    }
+}
+
 /// The forecast of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {

@@ -244,8 +244,8 @@ impl XrayTask {
         let settings = Arc::clone(&self.settings.borrow());
         let snapshot = Arc::clone(&self.scanner.snapshots.borrow());
         let (pace, clock) = (Self::pace(&settings, stop), self.clock);
+        let (files, holders) = files_of(&settings, &snapshot, &db);
         async move {
-            let files = local_files(&settings, &snapshot, &db);
             let node = settings.local.as_ref().map(|(node, _)| node.to_string());
             let reads = !files.is_empty() && settings.bytes_per_second > 0;
             let here = spawn_blocking(move || read_files(files, &pace, clock));
@@ -268,7 +268,7 @@ impl XrayTask {
                     Err(why) => failed.push(format!("The sidecar {peer} did not say: {why}.")),
                 }
             }
-            unknown.extend(unread_nodes(&snapshot, &db, &nodes, failed));
+            unknown.extend(unread_nodes(holders, &nodes, failed));
             let sums: Vec<XrayAnswer> = nodes.iter().map(|node| node.sum.clone()).collect();
             let sum = XrayAnswer::sum(&db, &sums);
             let at = Some(clock.now().rfc3339());
@@ -342,30 +342,33 @@ fn path_of(directories: &NodeDirectories, target: TargetRef<'_>) -> Option<PathB
     Some(target_file(directories, &target.shard_name()?, signature))
 }
 
-/// The files of a database in the directories that this process reads, if they are the node's own.
-fn local_files(settings: &XraySettings, snapshot: &Snapshot, db: &str) -> Vec<(TargetIx, PathBuf)> {
-    let Some((node, directories)) = &settings.local else { return Vec::new() };
-    if !are_files_read(snapshot, node) || settings.bytes_per_second == 0 {
-        return Vec::new();
-    }
-    let own = snapshot.targets().filter(|target| target.db_name().db == db && has_file(*target));
+/// The files of a database in the directories that this process reads, if they are the node's own; and the nodes that
+/// have copies of it.
+fn files_of(
+    settings: &XraySettings,
+    snapshot: &Snapshot,
+    db: &str,
+) -> (Vec<(TargetIx, PathBuf)>, BTreeSet<String>) {
+    let of_db: Vec<TargetRef<'_>> =
+        snapshot.targets().filter(|it| it.db_name().db == db && has_file(*it)).collect();
+    let is_copy =
+        |it: &&TargetRef<'_>| it.kind() == TargetKind::Db && it.state() != TargetState::Missing;
+    let holders = of_db.iter().filter(is_copy).map(|it| it.node().to_owned()).collect();
+    let local = settings
+        .local
+        .as_ref()
+        .filter(|(node, _)| settings.bytes_per_second > 0 && are_files_read(snapshot, node));
+    let Some((node, directories)) = local else { return (Vec::new(), holders) };
     let own =
-        own.filter(|target| target.node() == &**node && target.facts().file_bytes.get() > Some(0));
-    own.filter_map(|target| Some((target.ix(), path_of(directories, target)?))).collect()
+        of_db.iter().filter(|it| it.node() == &**node && it.facts().file_bytes.get() > Some(0));
+    let files = own.filter_map(|it| Some((it.ix(), path_of(directories, *it)?))).collect();
+    (files, holders)
 }
 
 /// Why files of a database on other nodes are unknown; `failed` says which sidecars did not answer.
-fn unread_nodes(
-    snapshot: &Snapshot,
-    db: &str,
-    read: &[NodeXray],
-    failed: Vec<String>,
-) -> Vec<String> {
-    let is_read = |node: &str| read.iter().any(|it| it.node == node);
-    let copies = snapshot.targets().filter(|it| it.kind() == TargetKind::Db);
-    let copies = copies.filter(|it| it.db_name().db == db && it.state() != TargetState::Missing);
-    let nodes = copies.map(|it| it.node().to_owned()).filter(|node| !is_read(node));
-    let nodes: Vec<String> = nodes.collect::<BTreeSet<_>>().into_iter().collect();
+fn unread_nodes(holders: BTreeSet<String>, read: &[NodeXray], failed: Vec<String>) -> Vec<String> {
+    let is_read = |node: &String| read.iter().any(|it| it.node == *node);
+    let nodes: Vec<String> = holders.into_iter().filter(|node| !is_read(node)).collect();
     if nodes.is_empty() {
         return Vec::new();
     }

@@ -43,6 +43,7 @@ mod usage;
 pub(crate) mod vocabulary;
 mod what_if;
 mod why;
+mod xray;
 
 /// The meaning of a target's state `unknown`.
 pub(crate) const UNKNOWN_STATE: &str = "It is unknown whether it belongs where it is: its node is not a member of the cluster, or the splits, the shard map of a member or the form of its name could not be read.";
@@ -145,6 +146,12 @@ pub fn cluster_name(snapshot: &Snapshot, is_simulated: bool) -> Option<String> {
 #[must_use]
 pub fn place<'a>(node: &'a str, only_node: Option<&'a str>) -> &'a str {
     if node == CLUSTER_NODE { only_node.unwrap_or("all nodes") } else { node }
+}
+
+/// A node's name without `couchdb@`, CouchDB's default; other names stay whole. It depends on no other
+/// name, so that a node has one short name everywhere, and no two nodes have the same.
+pub fn short_node(name: &str) -> &str {
+    name.strip_prefix("couchdb@").unwrap_or(name)
 }
 
 /// The nodes that do not answer.

@@ -90,7 +90,6 @@ struct DeletionRecords {
 
 /// A database that may be recorded.
 struct Candidate {
-    name: String,
     /// Its place in the tables; `None` if it is not there.
     db: Option<DbIx>,
     rank: u64,
@@ -146,26 +145,25 @@ impl DeletionRecords {
             if deleted > 0 || has_record {
                 let rank = deleted.saturating_mul(if has_record { 2 } else { 1 });
                 let copies = copies.min(MAX_RANGES);
-                found.insert(name.clone(), Candidate { name, db: Some(db), rank, copies });
+                found.insert(name, Candidate { db: Some(db), rank, copies });
             }
         }
         for (name, record) in &self.records {
             let is_kept = record.last_at().is_some_and(|at| at.age(now) < KEPT_UNSEEN);
             if is_kept && !found.contains_key(name) {
                 let (rank, copies) = (record.last_deleted(), record.copies());
-                found
-                    .insert(name.clone(), Candidate { name: name.clone(), db: None, rank, copies });
+                found.insert(name.clone(), Candidate { db: None, rank, copies });
             }
         }
-        let mut ranked: Vec<Candidate> = found.into_values().collect();
-        ranked.sort_by_key(|it| Reverse(it.rank));
+        let mut ranked: Vec<(String, Candidate)> = found.into_iter().collect();
+        ranked.sort_by_key(|(_, it)| Reverse(it.rank));
         let mut room = MAX_COPIES;
-        let fits = ranked.into_iter().take(MAX_DATABASES).take_while(|it| {
+        let fits = ranked.into_iter().take(MAX_DATABASES).take_while(|(_, it)| {
             let fits = it.copies <= room;
             room = room.saturating_sub(it.copies);
             fits
         });
-        fits.map(|it| (it.name, it.db)).collect()
+        fits.map(|(name, it)| (name, it.db)).collect()
     }
 
     /// What is to be stored next.

@@ -32,7 +32,7 @@ pub use db::{DbHeader, Epoch, TreeSize, Trees};
 pub use design::{Design, DesignError, EmptyGroupBytes};
 pub use header_error::{DecodeError, HeaderError};
 pub use index_sample::{BuildPace, IndexBytes, IndexSample, SampleSums};
-pub use open_action::{Difference, OpenAction, ReportMatch, Role};
+pub use open_action::{Difference, NEWEST_DISK_VERSION, OpenAction, ReportMatch, Role};
 pub use purge_seq::last_purge;
 pub use random::random_bits;
 pub use sequence::{ShardSequence, shard_sequences};

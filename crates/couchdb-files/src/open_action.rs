@@ -120,7 +120,7 @@ impl OpenAction {
                 Ok(FileHeader { header: Header::Db(db), position: place, .. }) => {
                     if db.fields > NEWEST_FIELDS {
                         Self::Refuses
-                    } else if db.disk_version < NEWEST_VERSION {
+                    } else if db.disk_version < NEWEST_DISK_VERSION {
                         Self::Upgrades { from: Some(db.disk_version) }
                     } else {
                         Self::continues_after(place.bytes_after)
@@ -208,8 +208,9 @@ impl fmt::Display for OpenAction {
     }
 }
 
-/// The disk version that CouchDB 3 writes.
-const NEWEST_VERSION: u8 = 8;
+/// The disk version that CouchDB 3 writes. It reports older files as this one as soon as it opens them
+/// (`couch_bt_engine_header:upgrade_disk_version/1`), so only files from before 1.0 are ever reported with an older one.
+pub const NEWEST_DISK_VERSION: u8 = 8;
 /// Number of fields that CouchDB 3.5 knows.
 const NEWEST_FIELDS: usize = 16;
 
@@ -234,7 +235,8 @@ impl ReportMatch {
     pub fn of(db: &DbHeader) -> Self {
         let sized = db.active.is_some() && db.external.is_some();
         let counted = db.docs.is_some() && db.deleted_docs.is_some();
-        if db.disk_version < NEWEST_VERSION || db.fields > NEWEST_FIELDS || !sized || !counted {
+        if db.disk_version < NEWEST_DISK_VERSION || db.fields > NEWEST_FIELDS || !sized || !counted
+        {
             Self::Different
         } else if may_lag(db) {
             Self::ExceptCompactedSeq

@@ -95,9 +95,24 @@ pub(super) struct Wanted {
     pub(super) may_not_fit: bool,
 }
 
-/// The next action.
+/// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
+    /// Do something.
+    Act(Action),
+    /// Look again later, for this reason.
+    Wait(String),
+    /// Stop: somebody else has to decide.
+    Stop(String),
+    /// All indexes are ready, and the documents are not swapped.
+    Ready,
+    /// There is nothing left to do.
+    Done,
+}
+
+/// What the command does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
     /// Save a document; it has the revision that it replaces, if any.
     Put { id: String, body: String },
     /// Delete this revision of a document.
@@ -108,14 +123,12 @@ pub(super) enum Next {
     Compact { id: String },
     /// Remember that the index is compacted.
     Compacted { id: String },
-    /// Look again later, for this reason.
-    Wait(String),
-    /// Stop: somebody else has to decide.
-    Stop(String),
-    /// All indexes are ready, and the documents are not swapped.
-    Ready,
-    /// There is nothing left to do.
-    Done,
+}
+
+impl From<Action> for Next {
+    fn from(action: Action) -> Self {
+        Self::Act(action)
+    }
 }
 
 /// How a document of the plan is, compared with the live one.
@@ -201,7 +214,7 @@ pub(super) fn next(plan: &DeploymentPlan, memory: &Memory, facts: &Facts, wanted
                 fields.entry("_attachments".to_owned()).or_insert(kept);
             }
             let rev = live.map(|it| &*it.rev);
-            Next::Put { id: document.id.clone(), body: with_id(fields, &document.id, rev) }
+            Action::Put { id: document.id.clone(), body: with_id(fields, &document.id, rev) }.into()
         }
         None => delete_staging(plan, facts).unwrap_or(Next::Done),
     }
@@ -224,37 +237,27 @@ pub(super) fn heir<'a>(plan: &'a DeploymentPlan, staging: &str) -> Option<&'a st
 }
 
 /// Whether an accepted request is visible: copies of a document may be read that do not have it yet.
-pub(super) fn is_visible(sent: &Next, facts: &Facts) -> bool {
+pub(super) fn is_visible(sent: &Action, facts: &Facts) -> bool {
     match sent {
-        Next::Put { id, body } => facts.live.get(id).is_some_and(|live| is_same(&live.text, body)),
-        Next::Delete { id, rev } => facts.live.get(id).is_none_or(|live| live.rev != *rev),
-        Next::Build { .. }
-        | Next::Compact { .. }
-        | Next::Compacted { .. }
-        | Next::Wait(_)
-        | Next::Stop(_)
-        | Next::Ready
-        | Next::Done => true,
+        Action::Put { id, body } => {
+            facts.live.get(id).is_some_and(|live| is_same(&live.text, body))
+        }
+        Action::Delete { id, rev } => facts.live.get(id).is_none_or(|live| live.rev != *rev),
+        Action::Build { .. } | Action::Compact { .. } | Action::Compacted { .. } => true,
     }
 }
 
 /// Whether the service must permit an action: one after which CouchDB may build an index.
-pub(super) fn may_build(next: &Next, facts: &Facts, wanted: Wanted) -> bool {
-    match next {
-        Next::Build { .. } => true,
-        Next::Put { .. } if !wanted.back_out => true,
+pub(super) fn may_build(action: &Action, facts: &Facts, wanted: Wanted) -> bool {
+    match action {
+        Action::Build { .. } => true,
+        Action::Put { .. } if !wanted.back_out => true,
         // What another live document has is built already.
-        Next::Put { body, .. } => index_of(body).is_some_and(|index| {
+        Action::Put { body, .. } => index_of(body).is_some_and(|index| {
             !facts.live.values().any(|live| index_of(&live.text) == Some(index))
         }),
         // The service itself decides on compactions.
-        Next::Compact { .. }
-        | Next::Delete { .. }
-        | Next::Compacted { .. }
-        | Next::Wait(_)
-        | Next::Stop(_)
-        | Next::Ready
-        | Next::Done => false,
+        Action::Compact { .. } | Action::Delete { .. } | Action::Compacted { .. } => false,
     }
 }
 
@@ -274,7 +277,7 @@ fn delete_staging(plan: &DeploymentPlan, facts: &Facts) -> Option<Next> {
     plan.steps.iter().find_map(|step| {
         let id = step.staging();
         let rev = facts.live.get(&id)?.rev.clone();
-        Some(Next::Delete { id, rev })
+        Some(Action::Delete { id, rev }.into())
     })
 }
 
@@ -285,7 +288,7 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
             return Next::Stop(why);
         }
         return match plan.staging(step) {
-            Some(body) => Next::Put { id, body },
+            Some(body) => Action::Put { id, body }.into(),
             None => Next::Stop(format!("the plan does not have {}", step.design)),
         };
     }
@@ -295,7 +298,9 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
     if !index.is_built() {
         let left = index.pending.max(index.indexing);
         return match index.indexers {
-            0 if !index.is_settled || left == 0 || index.is_to_ask_again => Next::Build { id },
+            0 if !index.is_settled || left == 0 || index.is_to_ask_again => {
+                Action::Build { id }.into()
+            }
             0 => Next::Wait(format!(
                 "{id}: no indexer runs, and {} to read",
                 counted(left, "change is left", "changes are left")
@@ -307,15 +312,15 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
         return Next::Wait(format!("{id} is built and being compacted"));
     }
     match &index.outcome {
-        _ if index.is_lean() => Next::Compacted { id },
-        Some(Ok(())) => Next::Compacted { id },
+        _ if index.is_lean() => Action::Compacted { id }.into(),
+        Some(Ok(())) => Action::Compacted { id }.into(),
         Some(Err(why)) if index.is_ordered => Next::Stop(format!(
             "the compaction of {id} failed: {why}. Repeat the command when that is put right."
         )),
         None if index.is_ordered => Next::Wait(format!(
             "{id} is built; its compaction starts when the service's limits permit"
         )),
-        Some(Err(_)) | None => Next::Compact { id },
+        Some(Err(_)) | None => Action::Compact { id }.into(),
     }
 }
 
@@ -415,9 +420,9 @@ fn next_back(plan: &DeploymentPlan, memory: &Memory, facts: &Facts) -> Next {
         return match before {
             Some(before) => {
                 let body = with_id(fields(before.get()), id, Some(&live.rev));
-                Next::Put { id: id.clone(), body }
+                Action::Put { id: id.clone(), body }.into()
             }
-            None => Next::Delete { id: id.clone(), rev: live.rev.clone() },
+            None => Action::Delete { id: id.clone(), rev: live.rev.clone() }.into(),
         };
     }
     for step in &plan.steps {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{self, Instant};
 
 /// How long the service may delay an empty answer.
-const LONG_POLL_WAIT: &str = "30s";
+pub(in crate::cli) const LONG_POLL_WAIT: &str = "30s";
 
 /// Maximum number of events in one answer.
 const EVENTS_PER_ANSWER: &str = "1000";

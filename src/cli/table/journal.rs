@@ -2,11 +2,11 @@
 
 use super::{
     super::printable,
-    layout::{Grid, paragraph, short_node},
+    layout::{Grid, paragraph},
 };
 use crate::{
     model::target::TargetId,
-    serve::report::{EventLine, HourLine, OutcomeLine, Outcomes, short_time},
+    serve::report::{EventLine, HourLine, OutcomeLine, Outcomes, short_node, short_time},
 };
 
 /// A table of how jobs ended.

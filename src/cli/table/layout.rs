@@ -6,6 +6,7 @@ use crate::{
     serve::report::{
         self,
         columns::{Cell, Kind, Part, Room, Table, Title, Value},
+        short_node,
     },
     table::PartialSum,
     text::{duration, size},
@@ -83,8 +84,13 @@ pub(in crate::cli) fn cell(cell: &Cell) -> String {
 
 /// A share from 0 to 1 as a bar of this width.
 pub(in crate::cli) fn bar(share: f64, width: usize) -> String {
-    let full = (0..width).take_while(|at| (*at as f64 + 0.5) / width as f64 <= share).count();
+    let full = filled(share, width);
     "█".repeat(full) + &"░".repeat(width - full)
+}
+
+/// How much of a bar of this width a share fills.
+pub(in crate::cli) fn filled(share: f64, width: usize) -> usize {
+    (0..width).take_while(|at| (*at as f64 + 0.5) / width as f64 <= share).count()
 }
 
 /// A time of the API to the minute, without its year, in UTC.
@@ -348,12 +354,6 @@ pub(super) fn sum(sum: Option<f64>) -> String {
 pub(super) fn partial(sum: PartialSum) -> String {
     let bound = size::bound(sum.unknown_count(), sum.estimated_count());
     format!("{}{}", sum.get().map_or("", |_| bound), self::sum(sum.get()))
-}
-
-/// A node's name without `couchdb@`, CouchDB's default; other names stay whole. It depends on no other
-/// name, so that a node has one short name everywhere, and no two nodes have the same.
-pub(in crate::cli) fn short_node(name: &str) -> &str {
-    name.strip_prefix("couchdb@").unwrap_or(name)
 }
 
 /// Where something is, in short.

@@ -11,7 +11,7 @@ use crate::{
         target::{CLUSTER_NODE, TargetKind, TargetState},
     },
     plan::Plan,
-    serve::report::{self, MissLine, VolumeLine, columns::Table},
+    serve::report::{self, DiskLine, MissLine, VolumeLine, columns::Table},
     table::{NodeIx, PartialSum, TargetRef, TargetSums, Waste},
     text::{Label, counted, size},
 };
@@ -44,7 +44,7 @@ pub(in crate::cli) fn headline(plan: &Plan) -> String {
 /// The cluster's nodes, with their full names if those fit.
 pub(in crate::cli) fn nodes(plan: &Plan, width: u16) -> String {
     let whole = nodes_named(plan, |name| name);
-    let table = if whole.fits(width) { whole } else { nodes_named(plan, layout::short_node) };
+    let table = if whole.fits(width) { whole } else { nodes_named(plan, report::short_node) };
     table.wrapped(width)
 }
 
@@ -112,19 +112,11 @@ pub(in crate::cli) fn disks(plan: &Plan, width: u16) -> String {
         .iter()
         .flat_map(|(node, disk)| disk.volumes.iter().map(move |volume| (node, volume)))
         .collect();
-    let table = Table::of(&disks)
-        .text("on disk", |(node, _)| printable(node))
-        .number("files", |(_, it)| it.files.to_string())
-        .number("stale indexes", |(_, it)| bytes(Some(it.stale_index_bytes)))
-        .number("leftovers", |(_, it)| bytes(Some(it.leftover_bytes)))
-        .number("trash", |(_, it)| bytes(Some(it.trash_bytes)))
-        .number("search", |(_, it)| bytes(Some(it.nouveau_bytes.saturating_add(it.clouseau_bytes))))
-        .number("other", |(_, it)| bytes(Some(it.other_bytes)))
-        .into_grid(width);
-    if table.is_empty() {
+    if disks.is_empty() {
         return String::new();
     }
     let each = if volumes.is_empty() { String::new() } else { self::volumes(&volumes, width) };
+    let table = DiskLine::table(disks.iter().map(|(node, disk)| (node, disk)));
     format!("\n{}{each}", table.wrapped(width))
 }
 

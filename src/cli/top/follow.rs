@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cli::{
-        journal::{NextPosition, next_position, own_event_types},
+        journal::{LONG_POLL_WAIT, NextPosition, next_position, own_event_types},
         service_client::ServiceClient,
     },
     serve::report::Events,
@@ -37,9 +37,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// Maximum age of advice and permissions.
 const SLOW: Duration = Duration::from_secs(60);
-
-/// How long the service may delay an empty answer about events.
-const LONG_POLL_WAIT: &str = "30s";
 
 /// Maximum number of events in one answer.
 const EVENTS: &str = "500";

@@ -4,14 +4,13 @@
 
 use super::key::Key;
 use crate::{
-    cli::printable,
+    cli::{printable, table::cell},
     serve::report::{
         Explained, StartLine,
+        columns::Cell,
         orders::{CompactOrder, OrderRequest, ResumeOrder, SuspendOrder},
     },
-    text::{duration, size},
 };
-use std::time::Duration;
 
 /// Maximum length of a reason, in characters.
 const MAX_WHY: usize = 200;
@@ -73,26 +72,16 @@ impl Order {
     }
 }
 
-fn bytes(bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| "unknown".to_owned(), size::format_size_short)
-}
-
 fn effect_of_start(start: &StartLine) -> Vec<(&'static str, String)> {
-    let takes = start.duration_seconds.and_then(|takes| Duration::try_from_secs_f64(takes).ok());
-    vec![
-        ("sends", start.request.clone()),
-        ("frees", bytes(start.gain_bytes)),
-        ("writes", bytes(start.rewrite_bytes)),
-        ("needs", format!("{} more at its peak", size::format_size_short(start.peak_bytes))),
-        ("takes", takes.map_or_else(|| "unknown".to_owned(), duration::format_rounded)),
-    ]
+    let effect = start.effect().map(|(title, effect)| (title, cell(&effect)));
+    [("sends", start.request.clone())].into_iter().chain(effect).collect()
 }
 
 /// The expected effect on a target that does not start now.
 fn effect_of_waiting(weighed: &Explained) -> Vec<(&'static str, String)> {
     let mut lines = vec![
-        ("frees", bytes(weighed.target.reclaimable_bytes)),
-        ("writes", bytes(weighed.target.predicted_bytes)),
+        ("frees", cell(&Cell::bytes(weighed.target.reclaimable_bytes))),
+        ("writes", cell(&Cell::bytes(weighed.target.predicted_bytes))),
     ];
     if let Some(request) = weighed.ordered.as_ref().and_then(|ordered| ordered.request.clone()) {
         lines.insert(0, ("sends", request));

@@ -17,8 +17,8 @@ const MAX_GROWTH_DIVISOR: u64 = 4;
 /// what a compaction freed by which an X-ray may have been wrong, to be believed again.
 const MAX_ERROR_DIVISOR: u64 = 10;
 
-/// Headers and padding alone make such a difference.
-const MAX_HEADER_BYTES: u64 = 5 * 4096;
+/// Maximum difference in file size that headers and padding alone can cause.
+pub(crate) const MAX_HEADER_BYTES: u64 = 5 * 4096;
 
 /// An X-ray of the file of one target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

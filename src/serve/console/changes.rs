@@ -2,13 +2,14 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{ago, link, name, with_code},
+    cells::{ago, name, with_code},
     chart,
+    table::still,
 };
 use crate::{
     ledger::ChangesBy,
     serve::report::{ChangeLine, Changes, VolumeChanges},
-    text::{Label as _, counted, size},
+    text::{Label as _, counted},
 };
 use maud::{Markup, html};
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -54,51 +55,20 @@ fn form(given: &Given) -> Markup {
 
 fn one(volume: &VolumeChanges, now: Moment) -> Markup {
     let steps = steps(&volume.entries);
-    let rest = volume.entries.len().saturating_sub(LISTED);
-    let any = |has: fn(&ChangeLine) -> bool| volume.entries.iter().any(has);
-    let has_causes = any(|it| it.cause.is_some());
-    let has_designs = any(|it| it.design.is_some());
-    let has_nodes = volume.nodes.len() > 1 && any(|it| it.node.is_some());
+    let (table, more) = volume.table(LISTED);
     html! {
         h2 { (name(&volume.name())) }
         p { (with_code(&volume.says)) }
         @if !steps.is_empty() {
             (chart::waterfall([volume.before_bytes, volume.after_bytes], &steps, &volume.says))
-            div.wide tabindex="0" role="region" aria-label="Changes" { table {
-                thead { tr {
-                    @if has_causes { th { "cause" } }
-                    th { "database" }
-                    @if has_designs { th.rest { "design document" } }
-                    @if has_nodes { th.rest { "node" } }
-                    th.n { "bytes" }
-                } }
-                tbody { @for entry in volume.entries.iter().take(LISTED) { tr {
-                    @if has_causes { td { (entry.cause_in_words()) } }
-                    @let (design, node) = (entry.design.as_deref(), entry.node.as_deref().filter(|_| has_nodes));
-                    td.named {
-                        (database(entry))
-                        @for part in design.into_iter().chain(node) { span.narrow.quiet { (name(part)) } }
-                    }
-                    @if has_designs { td.rest { (name(design.unwrap_or_default())) } }
-                    @if has_nodes { td.rest { (name(node.unwrap_or_default())) } }
-                    td.n { (size::signed(entry.bytes)) }
-                } } }
-            } }
+            (still("Changes", &table))
         }
-        @if rest > 0 { p.quiet { "And " (counted(u64::try_from(rest).unwrap_or_default(), "smaller change", "smaller changes")) "." } }
+        @if let Some(more) = more { p.quiet { (more) } }
         @if let Some(last) = volume.gaps.last() { p.quiet {
             "Nothing was watched until " (ago(&last.until, now)) ", since " (ago(&last.from, now))
             @if let more @ 1.. = volume.gaps.len() - 1 { ", and " (counted(more as u64, "time", "times")) " before" }
             ": the changes of that time are included."
         } }
-    }
-}
-
-fn database(entry: &ChangeLine) -> Markup {
-    match (&entry.database, entry.others) {
-        (Some(db), _) => html! { a href=(link("database", &[("name", db)])) { (name(db)) } },
-        (None, 0) => html! {},
-        (None, others) => html! { span.quiet { (counted(others.into(), "other", "others")) } },
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::{
     Page, Part,
-    cells::{bytes, link, name, seconds, with_code},
+    cells::{link, name, with_code},
     runs,
+    table::shown,
 };
 use crate::{
     serve::report::{
@@ -13,6 +14,7 @@ use crate::{
     text::{Label as _, capital},
 };
 use maud::{Markup, html};
+use wall_clock::Moment;
 
 /// An order that awaits a person's confirmation.
 pub(in crate::serve) struct Confirmation {
@@ -111,12 +113,7 @@ fn effect(AskedCompaction { start, waits, needs_force, .. }: &AskedCompaction) -
 pub(super) fn request(start: &StartLine) -> Markup {
     html! {
         p { "The request: " code { (name(&start.request)) } }
-        dl.facts {
-            dt { "frees" } dd { (bytes(start.gain_bytes)) }
-            dt { "writes" } dd { (bytes(start.rewrite_bytes)) }
-            dt { "needs at its peak" } dd { (bytes(Some(start.peak_bytes))) " more" }
-            dt { "takes" } dd { (seconds(start.duration_seconds)) }
-        }
+        dl.facts { @for (title, effect) in start.effect() { dt { (title) } dd { (shown(&effect, Moment::default())) } } }
     }
 }
 

@@ -8,7 +8,10 @@ use super::{
 use crate::{
     model::{rounding::to_bytes, share::Share},
     plan::RefusalReason,
-    serve::report::{GateLine, NodeLine, Planned, PressureLine, SmooshChannelLine, Status},
+    serve::report::{
+        DiskLine, GateLine, NodeLine, Planned, PressureLine, SmooshChannelLine, Status,
+        columns::Cell,
+    },
     text::{Label, counted},
 };
 use maud::{Markup, html};
@@ -218,24 +221,13 @@ fn sidecars(status: &Status, now: Moment) -> Markup {
 }
 
 fn disk(status: &Status, now: Moment) -> Markup {
-    let read = status.nodes.iter().filter_map(|node| Some((node, node.disk.as_ref()?)));
-    let read: Vec<_> = read.collect();
+    let read = status.nodes.iter().filter_map(|node| Some((&node.node, node.disk.as_ref()?)));
+    let disks =
+        DiskLine::table(read).text("read", |(_, it)| Cell::time(it.last_success.as_deref()));
     html! {
-        @if !read.is_empty() {
+        @if !disks.rows.is_empty() {
             h2 { "Other files on disk" }
-            div.wide tabindex="0" role="region" aria-label="Directories" { table {
-                thead { tr { th { "node" } th.n.rest { "files" } th.n { "stale indexes" } th.n { "leftovers" } th.n { "trash" } th.n.rest { "search" } th.n.rest { "other" } th { "read" } } }
-                tbody { @for (node, disk) in &read { tr {
-                    td { (name(&node.node)) }
-                    td.n.rest { (count(disk.files)) }
-                    td.n { (bytes(Some(disk.stale_index_bytes))) }
-                    td.n { (bytes(Some(disk.leftover_bytes))) }
-                    td.n { (bytes(Some(disk.trash_bytes))) }
-                    td.n.rest { (bytes(Some(disk.nouveau_bytes.saturating_add(disk.clouseau_bytes)))) }
-                    td.n.rest { (bytes(Some(disk.other_bytes))) }
-                    td { @match &disk.last_success { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
-                } } }
-            } }
+            (super::table::table("Directories", &disks, None, now))
         }
     }
 }

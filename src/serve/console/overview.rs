@@ -2,14 +2,14 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, link, name, percent, with_code},
+    cells::{ago, bytes, count, link, name, with_code},
     chart::{self, Segment},
     queue::{all_starts, starts, why_not},
 };
 use crate::{
     serve::report::{
         Advice, Concern, HourLine, Jobs, NIGHT, Planned, RefusedLine, Scorecard, SimulatedWeek,
-        Space, Status, VolumeSpaceLine,
+        Space, Status, VolumeSpaceLine, columns::day,
     },
     text::{
         counted, listed,
@@ -112,8 +112,8 @@ fn volumes(answers: &OverviewAnswers) -> Markup {
             } }
             @for volume in &space.volumes {
                 div { b { (name(&volume.volume)) } " " (says_of(volume)) " " a href=(link("changes", &[("name", &volume.volume)])) { "What changed?" } }
-                @if let Some(size) = volume.size_bytes {
-                    (chart::stacked("volume", &segments(volume, size), size as f64, &plain(volume)))
+                @if let Some((size, parts)) = volume.parts() {
+                    (chart::stacked("volume", &segments(parts), size as f64, &plain(volume)))
                 }
                 (full(volume, answers.now))
             }
@@ -126,17 +126,14 @@ fn volumes(answers: &OverviewAnswers) -> Markup {
 
 /// When a growing volume will be full.
 fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
-    let date = |at: &str| html! { time datetime=(at) title=(at) { (at.split('T').next().unwrap_or(at)) } " (" (ago(at, now)) ")" };
+    let date =
+        |at: &str| html! { time datetime=(at) title=(at) { (day(at)) } " (" (ago(at, now)) ")" };
     let until = volume.forecast_until.as_deref().map(&date).unwrap_or_default();
     html! {
         @match (&volume.full.full_at, &volume.full_uncompacted_at) {
             (Some(kept), never) => { p.warn {
                 "Full on " (date(kept)) ", even if compaction keeps up"
-                @match (&volume.full.full_early_at, &volume.full.full_late_at) {
-                    (Some(early), Some(late)) => { "; 80 % likely between " (date(early)) " and " (date(late)) }
-                    (Some(early), None) => { "; 10 % likely before " (date(early)) }
-                    (None, _) => {}
-                }
+                @if let Some(likely) = volume.full.likely() { "; " (likely) }
                 @if let Some(never) = never { "; without compaction on " (date(never)) }
                 "."
             } }
@@ -147,12 +144,7 @@ fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
     }
 }
 
-fn segments(volume: &VolumeSpaceLine, size: u64) -> [Segment; 4] {
-    let or_zero = |bytes: Option<u64>| bytes.unwrap_or(0);
-    let (live, waste) = (or_zero(volume.live_bytes), or_zero(volume.reclaimable_bytes));
-    let unused = or_zero(volume.unused_bytes);
-    let used = size.saturating_sub(volume.available_bytes.unwrap_or(size));
-    let other = used.saturating_sub(live).saturating_sub(waste).saturating_sub(unused);
+fn segments([live, waste, unused, other]: [u64; 4]) -> [Segment; 4] {
     [("live", live), ("waste", waste), ("waste unused", unused), ("other", other)]
         .map(|(class, size)| Segment { class, size: size as f64 })
 }
@@ -161,11 +153,7 @@ fn says_of(volume: &VolumeSpaceLine) -> Markup {
     let bound = size::bound(volume.unmeasured, 0);
     html! {
         span.quiet {
-            @match (volume.available_bytes, volume.size_bytes) {
-                (Some(free), Some(size)) => { (format_size_short(free)) " of " (format_size_short(size)) " free (" (percent(free as f64 / size.max(1) as f64)) ")" }
-                (Some(free), None) => { (format_size_short(free)) " free" }
-                (None, _) => { "free space unknown" @if let Some(problem) = &volume.problem { ": " (name(problem)) } }
-            }
+            (name(&volume.free_in_words()))
             @if let Some(reclaimable) = volume.reclaimable_bytes.filter(|bytes| *bytes > 0) { ", " (bound) (format_size_short(reclaimable)) " reclaimable" }
             @if let Some(unused) = volume.unused_bytes.filter(|bytes| *bytes > 0) { ", " (bound) (format_size_short(unused)) " in unused files" }
             @match volume.largest_shard_that_fits_bytes {

@@ -5,7 +5,6 @@
 
 use super::{
     answer::Answer,
-    concurrency_limit::QuestionLimits,
     error::ApiError,
     guard::{self, OrderRefused, Permission},
     orders::{Action, Command, Denied, Order},
@@ -13,7 +12,7 @@ use super::{
     queues::check_channel,
     route::Route,
     state::AppState,
-    turn::{Place, Turn, in_turn, read_body},
+    turn::{in_turn, read_body},
 };
 use crate::{
     model::{
@@ -315,19 +314,6 @@ fn read_mute_span(text: Option<&str>) -> Result<Duration, ApiError> {
         )));
     }
     Ok(span)
-}
-
-/// The body of a question that no page of another site asks, with its place and its turn.
-pub(super) async fn read_question(
-    limits: &QuestionLimits,
-    request: Request,
-    max: usize,
-) -> Result<(Place, Turn, Bytes), ApiError> {
-    guard::check_question(&request).map_err(ApiError::from)?;
-    let place = limits.place().await?;
-    let body = place.body(request, max).await?;
-    let turn = place.turn().await?;
-    Ok((place, turn, body))
 }
 
 /// Parses a body as a JSON object.

@@ -42,8 +42,7 @@ pub(super) fn advice_of(state: &AppState) -> Advice {
     Advice::of(&view, &state.plan.borrow(), state.clock.now())
 }
 
-/// The default and the maximum number of databases or design documents listed.
-const NAMED: usize = 20;
+/// The maximum number of databases or design documents listed.
 const MAX_NAMED: usize = 10_000;
 
 /// What bytes are attributed to.
@@ -60,7 +59,7 @@ pub(super) struct UsageQuery {
 /// The largest users of the disks, by database or design document.
 async fn usage(state: AppState, query: UsageQuery) -> Result<Answer<Usage>, ApiError> {
     let by = query.by.map_or(AttributeBy::Database, |Named(by)| by);
-    let limit = query.limit.unwrap_or(NAMED);
+    let limit = query.limit.unwrap_or(Usage::DEFAULT_LIMIT);
     if !(1..=MAX_NAMED).contains(&limit) {
         return Err(ApiError::bad(format!("limit must be from 1 to {MAX_NAMED}")));
     }

@@ -32,7 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         route::BAD,
         route::FORBIDDEN,
-        (404, "This recliner keeps no journal."),
+        route::NO_JOURNAL,
         (409, "Another backup is in progress."),
         (500, "The copy cannot be written; the disk may be full."),
         route::BUSY,

@@ -48,7 +48,7 @@ pub(super) fn routes() -> Vec<Route> {
             get(history),
             "How jobs ended, the newest first.",
         )
-        .errors(&[route::BAD, route::NO_JOURNAL, route::BUSY])
+        .errors(&[route::BAD, route::ABSENT_OR_NO_JOURNAL, route::BUSY])
         .detail("Each job has its bytes before, after, predicted and freed, who started and who ordered it, its `result` and why. For jobs that others started, `started_at` is the time their node reports; their size before is null if nothing was read near the start. `next_before` is the `before` of the next page."),
         Route::read(
             "/api/v1/history/hours",
@@ -56,7 +56,7 @@ pub(super) fn routes() -> Vec<Route> {
             hours,
             "What compactions freed and wrote, hour by hour, the oldest first.",
         )
-        .errors(&[route::BAD, (404, "This recliner keeps no journal."), route::BUSY])
+        .errors(&[route::BAD, route::NO_JOURNAL, route::BUSY])
         .detail("Compactions count whatever started them; hours are in UTC. Only the newest 10,000 jobs are counted; `complete` says whether these are all."),
         Route::api::<EventsParameters, Events>(
             "/api/v1/events",
@@ -64,7 +64,7 @@ pub(super) fn routes() -> Vec<Route> {
             get(events),
             "Events from the journal, the oldest first.",
         )
-        .errors(&[route::BAD, route::NO_JOURNAL, route::BUSY])
+        .errors(&[route::BAD, route::ABSENT_OR_NO_JOURNAL, route::BUSY])
         .detail("Continue after `last_seq` or, if there is `more`, after the last event; a `last_seq` below your `since` comes from another journal."),
     ]
 }

@@ -6,7 +6,7 @@
 //! another site cannot send the question, because the body is JSON; the console has a form for it.
 
 use super::{
-    admin::{parse_object, read_question},
+    admin::parse_object,
     answer::Answer,
     error::ApiError,
     query::NoQuery,
@@ -21,10 +21,7 @@ use crate::{
         MeasuredBuilds, Preflight, PreflightQuestion, QuestionError, Rehearsal, RehearsalQuestion,
     },
 };
-use axum::{
-    extract::{self, Request},
-    routing::post,
-};
+use axum::body::Bytes;
 use serde_json::json;
 use std::sync::Arc;
 use wall_clock::Moment;
@@ -37,7 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is invalid, or has no design document that CouchDB accepts."),
         route::FOREIGN,
-        (404, "No database has this name."),
+        route::NO_DATABASE,
         route::LATE_BODY,
         route::WRONG_TYPE,
         (503, "recliner is stopping, the first sweep has not ended, or too many ask. Try again."),
@@ -49,10 +46,10 @@ pub(super) fn routes() -> Vec<Route> {
             builds,
             "How fast CouchDB built view indexes, which predicted times rest on.",
         ),
-        Route::post::<PreflightQuestion, Preflight>(
-            "/api/v1/preflight",
-            "preflight",
-            post(preflight),
+        Route::question::<PreflightQuestion, _, _>(
+            ("/api/v1/preflight", "preflight"),
+            (|limits| &limits.preflights, MAX_BODY),
+            preflight,
             "The predicted cost of a design document, before it is deployed.",
             json!({
                 "db": "orders",
@@ -64,10 +61,10 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .errors(ERRORS)
         .detail("For anyone who may read: recliner reads the current document of this id, and asks CouchDB nothing else. The answer says which views change and what is built (`build`), the size of the new index and the duration of its build as ranges, what each node needs besides existing files (`peak_bytes`) and whether it fits (`verdict`), what that is based on, and what to do afterwards."),
-        Route::post::<RehearsalQuestion, Rehearsal>(
-            "/api/v1/rehearsal",
-            "rehearsal",
-            post(rehearsal),
+        Route::question::<RehearsalQuestion, _, _>(
+            ("/api/v1/rehearsal", "rehearsal"),
+            (|limits| &limits.preflights, MAX_BODY),
+            rehearsal,
             "The predicted cost of deploying several design documents, in the best order.",
             json!({
                 "db": "orders",
@@ -88,12 +85,8 @@ async fn builds(state: AppState, _: NoQuery) -> Result<Answer<MeasuredBuilds>, A
 }
 
 /// Predicts the cost of deploying a design document.
-async fn preflight(
-    extract::State(state): extract::State<AppState>,
-    request: Request,
-) -> Result<Answer<Preflight>, ApiError> {
-    let (_place, turn, body) = read_question(&state.limits.preflights, request, MAX_BODY).await?;
-    Ok(Answer::of(&predict(&state, &turn, move || parse_object(&body)).await?))
+async fn preflight(state: AppState, turn: Turn, body: Bytes) -> Result<Preflight, ApiError> {
+    predict(&state, &turn, move || parse_object(&body)).await
 }
 
 /// Answers a question.
@@ -134,12 +127,8 @@ async fn resolved<Q: Send + 'static, R: Send + 'static>(
 }
 
 /// Predicts the cost of a deployment.
-async fn rehearsal(
-    extract::State(state): extract::State<AppState>,
-    request: Request,
-) -> Result<Answer<Rehearsal>, ApiError> {
-    let (_place, turn, body) = read_question(&state.limits.preflights, request, MAX_BODY).await?;
-    Ok(Answer::of(&rehearse(&state, &turn, move || parse_object(&body)).await?))
+async fn rehearsal(state: AppState, turn: Turn, body: Bytes) -> Result<Rehearsal, ApiError> {
+    rehearse(&state, &turn, move || parse_object(&body)).await
 }
 
 /// Answers a question about several documents.

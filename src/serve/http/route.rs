@@ -5,20 +5,24 @@
 
 use super::{
     answer::Answer,
+    concurrency_limit::{Limits, QuestionLimits},
     error::ApiError,
+    guard,
     query::ValidQuery,
     schemas::{HTML, JSON, Schemas, TEXT},
     state::AppState,
+    turn::Turn,
 };
 use crate::{serve::report::Success, text::listed};
 use axum::{
-    extract::State,
+    body::Bytes,
+    extract::{Request, State},
     http::{Method, Uri},
     response::{IntoResponse as _, Response},
-    routing::{MethodRouter, get},
+    routing::{MethodRouter, get, post},
 };
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 /// A path of the server with one method; every GET route supports HEAD too.
@@ -73,7 +77,9 @@ pub(super) struct Body {
 
 pub(super) const BAD: (u16, &str) = (400, "A parameter is unknown, or its value is invalid.");
 pub(super) const ABSENT: (u16, &str) = (404, "No target matches this name or id.");
-pub(super) const NO_JOURNAL: (u16, &str) =
+pub(super) const NO_DATABASE: (u16, &str) = (404, "No database has this name.");
+pub(super) const NO_JOURNAL: (u16, &str) = (404, "This recliner keeps no journal.");
+pub(super) const ABSENT_OR_NO_JOURNAL: (u16, &str) =
     (404, "No target matches this name or id, or this recliner keeps no journal.");
 pub(super) const BUSY: (u16, &str) = (
     503,
@@ -137,9 +143,8 @@ impl Route {
         })
     }
 
-    /// A POST route of the API with a body of this type: an order, or a question too large for a
-    /// URL.
-    pub(super) fn post<B: JsonSchema, A: JsonSchema>(
+    /// A POST route of the API with a body of this type.
+    fn post<B: JsonSchema, A: JsonSchema>(
         path: &'static str,
         id: &'static str,
         handler: MethodRouter<AppState>,
@@ -154,6 +159,30 @@ impl Route {
             body,
             ..operation
         })
+    }
+
+    /// A question too large for a URL, of at most `max` bytes, that no page of another site asks: its handler gets
+    /// the body in its turn.
+    pub(super) fn question<B, A, F>(
+        (path, id): (&'static str, &'static str),
+        (limits, max): (fn(&Limits) -> &QuestionLimits, usize),
+        handler: fn(AppState, Turn, Bytes) -> F,
+        summary: &'static str,
+        example: Value,
+    ) -> Self
+    where
+        B: JsonSchema,
+        A: JsonSchema + Serialize + 'static,
+        F: Future<Output = Result<A, ApiError>> + Send + 'static,
+    {
+        let handler = post(async move |State(state): State<AppState>, request: Request| {
+            guard::check_question(&request).map_err(ApiError::from)?;
+            let place = limits(&state.limits).place().await?;
+            let body = place.body(request, max).await?;
+            let turn = place.turn().await?;
+            Ok::<_, ApiError>(Answer::of(&handler(state, turn, body).await?))
+        });
+        Self::post::<B, A>(path, id, handler, summary, example)
     }
 
     /// An operator's order.
@@ -256,9 +285,7 @@ pub(super) async fn wrong_method(method: Method) -> Response {
     let why = if method == Method::GET || method == Method::HEAD {
         "this is an order or a question: send it by POST, with a JSON body".to_owned()
     } else {
-        format!(
-            "{method} is not supported: use GET or HEAD; only orders, what-if, preflight and rehearsal use POST"
-        )
+        format!("{method} is not supported: use GET or HEAD; only orders and questions use POST")
     };
     ApiError::wrong_method(why).into_response()
 }

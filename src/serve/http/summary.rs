@@ -32,7 +32,7 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             report,
             "What happened since a time and what needs attention, as a report to send.",
         )
-        .errors(&[route::BAD, (404, "This recliner keeps no journal."), route::BUSY])
+        .errors(&[route::BAD, route::NO_JOURNAL, route::BUSY])
         .detail("Every number is that of the route that its field names. `recliner report` makes a page or Markdown of it."),
     ]
 }

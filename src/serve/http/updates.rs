@@ -24,7 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (304, "Nothing changed since the answer with this ETag."),
         route::BAD,
-        (404, "This recliner keeps no journal."),
+        route::NO_JOURNAL,
         route::BUSY,
     ];
     let events = Route::plain(

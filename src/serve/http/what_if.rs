@@ -7,8 +7,7 @@
 mod smoosh;
 
 use super::{
-    admin::{parse_object, read_question},
-    answer::Answer,
+    admin::parse_object,
     error::ApiError,
     route::{self, Route},
     state::AppState,
@@ -31,10 +30,7 @@ use crate::{
     text::Label,
     what_if::{Outlook, Outlooks, Policy, Present, Proposal, SAMPLES, volume_forecast},
 };
-use axum::{
-    extract::{self, Request},
-    routing::post,
-};
+use axum::body::Bytes;
 use serde_json::json;
 use smoosh::KnownSmoosh;
 use std::{
@@ -61,10 +57,10 @@ pub(super) fn routes() -> Vec<Route> {
         (503, "recliner is stopping, too many ask, or the answer would take too long."),
     ];
     vec![
-        Route::post::<WhatIfQuestion, WhatIf>(
-            "/api/v1/what-if",
-            "whatIf",
-            post(what_if),
+        Route::question::<WhatIfQuestion, _, _>(
+            ("/api/v1/what-if", "whatIf"),
+            (|limits| &limits.forecasts, MAX_BODY),
+            what_if,
             "A forecast under several sets of rules, days ahead.",
             json!({ "days": 7, "channels": "rent" }),
         )
@@ -102,12 +98,8 @@ const SMOOSH_AS_RENT: &str = "smoosh-as-rent";
 
 /// Forecasts the cluster without compaction, under smoosh's rules, under the current rules, and
 /// under the proposed ones.
-pub(super) async fn what_if(
-    extract::State(state): extract::State<AppState>,
-    request: Request,
-) -> Result<Answer<WhatIf>, ApiError> {
-    let (_place, turn, body) = read_question(&state.limits.forecasts, request, MAX_BODY).await?;
-    Ok(Answer::of(&forecast(&state, &turn, move || parse_object(&body)).await?))
+async fn what_if(state: AppState, turn: Turn, body: Bytes) -> Result<WhatIf, ApiError> {
+    forecast(&state, &turn, move || parse_object(&body)).await
 }
 
 /// Answers a question. The work ends early if the returned future is dropped.

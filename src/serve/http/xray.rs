@@ -5,18 +5,15 @@
 //! page of another site cannot begin it, because the body is JSON.
 
 use super::{
-    admin::{known_database, parse_object, read_question},
+    admin::{known_database, parse_object},
     answer::Answer,
     error::ApiError,
     route::{self, Route},
     state::AppState,
-    turn::in_turn,
+    turn::{Turn, in_turn},
 };
 use crate::sources::xray::DatabaseXray;
-use axum::{
-    extract::{self, Request},
-    routing::post,
-};
+use axum::body::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -29,18 +26,18 @@ pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is invalid."),
         route::FOREIGN,
-        (404, "No database has this name."),
+        route::NO_DATABASE,
         route::LATE_BODY,
         route::WRONG_TYPE,
         (503, "recliner is stopping, or other databases wait for their X-rays. Try again."),
     ];
     vec![
         Route::read("/api/v1/xray", "xray", xray, "What the bytes of a database's files were when they were last read.")
-            .errors(&[route::BAD, (404, "No database has this name."), route::BUSY]),
-        Route::post::<XrayQuestion, DatabaseXray>(
-            "/api/v1/xray",
-            "beginXray",
-            post(begin),
+            .errors(&[route::BAD, route::NO_DATABASE, route::BUSY]),
+        Route::question::<XrayQuestion, _, _>(
+            ("/api/v1/xray", "beginXray"),
+            (|limits| &limits.preflights, MAX_BODY),
+            begin,
             "Begins to read a database's files, unless it was done in the last minute.",
             json!({ "db": "orders" }),
         )
@@ -64,14 +61,11 @@ async fn xray(state: AppState, question: XrayQuestion) -> Result<Answer<Database
 }
 
 /// Begins a reading.
-async fn begin(
-    extract::State(state): extract::State<AppState>,
-    request: Request,
-) -> Result<Answer<DatabaseXray>, ApiError> {
-    let (_place, _turn, body) = read_question(&state.limits.preflights, request, MAX_BODY).await?;
+async fn begin(state: AppState, _turn: Turn, body: Bytes) -> Result<DatabaseXray, ApiError> {
     let question: XrayQuestion = parse_object(&body)?;
     begin_xray(&state, &question.db).await?;
-    Ok(Answer::of(&state.xrays.kept.borrow().of(&question.db)))
+    let known = state.xrays.kept.borrow().of(&question.db);
+    Ok(known)
 }
 
 /// Begins a reading of a database that exists.

@@ -1,10 +1,14 @@
 //! What changed on the disks, by cause.
 
-use super::vocabulary::{self, Word};
+use super::{
+    columns::{Cell, Table, rest},
+    short_node,
+    vocabulary::{self, Word},
+};
 use crate::{
     ledger::{AccountChanges, ChangeEntry},
     model::{cause::Cause, target::CLUSTER_NODE},
-    text::{Label, size},
+    text::{Label, counted, size},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -132,6 +136,35 @@ impl Changes {
 }
 
 impl VolumeChanges {
+    /// The first `shown` entries, in the columns that any of them fills; and what the others are, in a sentence.
+    pub(crate) fn table(&self, shown: usize) -> (Table<&ChangeLine>, Option<String>) {
+        let (shown, others) = self.entries.split_at(shown.min(self.entries.len()));
+        let any = |has: fn(&ChangeLine) -> bool| shown.iter().any(has);
+        let has_nodes = self.nodes.len() > 1 && any(|it| it.node.is_some());
+        let node = |it: &ChangeLine| it.node.as_deref().map_or_else(Cell::none, Cell::node);
+        let mut table = Table::of(shown);
+        if any(|it| it.cause.is_some()) {
+            table = table.text("cause", |it| Cell::words(it.cause_in_words()));
+        }
+        if any(|it| it.database.is_some() || it.others > 0) {
+            table = table.text("database", |it| it.subject(has_nodes));
+        }
+        if any(|it| it.design.is_some()) {
+            table =
+                table.text(rest("design document"), |it| it.design.as_deref().unwrap_or_default());
+        }
+        if has_nodes {
+            table = table.text(rest("node"), node);
+        }
+        let more = |rest: &[ChangeLine]| {
+            let sum = size::signed(rest.iter().map(|entry| entry.bytes).sum());
+            let count = counted(rest.len() as u64, "smaller change", "smaller changes");
+            format!("And {count}, together {sum}.")
+        };
+        let more = (!others.is_empty()).then(|| more(others));
+        (table.number("bytes", |it| Cell::words(size::signed(it.bytes))), more)
+    }
+
     /// Its name for people.
     pub fn name(&self) -> String {
         match &*self.nodes {
@@ -148,6 +181,17 @@ impl GapLine {
 }
 
 impl ChangeLine {
+    /// Its database, or the number of those in it; on a phone also its design document and its node.
+    fn subject(&self, has_nodes: bool) -> Cell {
+        let subject = match (&self.database, self.others) {
+            (Some(db), _) => Cell::database(db),
+            (None, 0) => Cell::none(),
+            (None, others) => Cell::words(counted(others.into(), "other", "others")).quiet(),
+        };
+        let node = self.node.as_deref().filter(|_| has_nodes);
+        self.design.as_deref().into_iter().chain(node).fold(subject, Cell::below)
+    }
+
     /// Its cause and who compacted, in a few words.
     pub fn cause_in_words(&self) -> String {
         let cause = self.cause.as_deref().unwrap_or_default().replace('_', " ");
@@ -229,13 +273,15 @@ fn sentence(account: &AccountChanges, reasons: &BTreeMap<String, String>, now: M
     says
 }
 
-/// A name for people: that of a node without `couchdb@`, CouchDB's default.
+/// A name for people.
 fn account_name(account: &AccountChanges) -> String {
-    let host = |name: &str| name.strip_prefix("couchdb@").unwrap_or(name).to_owned();
     match (&account.volume, &*account.nodes) {
-        (Some(volume), _) => host(volume),
+        (Some(volume), _) => short_node(volume).to_owned(),
         (None, [node]) if node == CLUSTER_NODE => "the space of indexes".to_owned(),
-        (None, nodes) => format!("the space of files on {}", host(&nodes.join(", "))),
+        (None, nodes) => {
+            let nodes: Vec<&str> = nodes.iter().map(|node| short_node(node)).collect();
+            format!("the space of files on {}", nodes.join(", "))
+        }
     }
 }
 

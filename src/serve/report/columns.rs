@@ -192,6 +192,14 @@ impl Cell {
         bytes.into().map(Value::Bytes).into()
     }
 
+    /// With the error of a sample, if there is any.
+    pub(crate) fn within(self, error: Option<u64>) -> Self {
+        match error {
+            None | Some(0) => self,
+            Some(error) => self.and(Self::words(" ± ")).and(Self::bytes(error)),
+        }
+    }
+
     /// A sum, marked where it is a lower bound or an estimate.
     pub(crate) fn bounded(sum: impl Into<Option<u64>>, unknown: u64, estimated: u64) -> Self {
         let Some(sum) = sum.into() else { return Value::Unknown.into() };
@@ -231,9 +239,9 @@ impl Cell {
         Value::Words(words.into()).into()
     }
 
-    /// The day of a time of the API.
+    /// The day of a time of the API, with the time.
     pub(crate) fn date(at: &str) -> Self {
-        Self::words(at.split('T').next().unwrap_or(at)).explained(Some(at))
+        Self::words(day(at)).explained(Some(at))
     }
 
     pub(crate) fn why(why: &str) -> Self {
@@ -310,6 +318,11 @@ impl Cell {
 /// What people call a target beside a column of nodes.
 pub(crate) fn target_name(id: &str, ddoc: Option<&str>) -> String {
     id.parse::<TargetId>().map_or_else(|_| id.to_owned(), |id| id.name(ddoc))
+}
+
+/// The day of a time of the API.
+pub(crate) fn day(at: &str) -> &str {
+    at.split('T').next().unwrap_or(at)
 }
 
 /// A relative link with a query.

@@ -2,7 +2,7 @@
 
 use super::{
     HourLine,
-    columns::{Cell, Table, Value, rest, wide},
+    columns::{Cell, Table, Value, day, rest, wide},
     vocabulary::{self, Word},
 };
 use crate::{
@@ -245,7 +245,7 @@ fn says(attention: Attention, member: &Member) -> String {
     let says = match attention {
         Attention::Problem => answer.any_problem().map(str::to_owned),
         Attention::FullSoon => overview.full_at.as_ref().map(|at| {
-            let day = at.split('T').next().unwrap_or(at);
+            let day = day(at);
             match &overview.full_volume {
                 Some(volume) => format!("{volume} is full on {day}, even if compaction keeps up"),
                 None => format!("a volume is full on {day}, even if compaction keeps up"),

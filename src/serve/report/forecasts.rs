@@ -67,6 +67,13 @@ impl FullDates {
             [early, median, late].map(|at| at.map(Moment::rfc3339));
         Self { full_at, full_early_at, full_late_at }
     }
+
+    /// The range in words; none within one day, or if there is none.
+    pub(crate) fn likely(&self) -> Option<String> {
+        let [early, median, late] = [&self.full_early_at, &self.full_at, &self.full_late_at]
+            .map(|at| at.as_deref().and_then(Moment::parse));
+        FullRange { early, median, late }.likely()
+    }
 }
 
 /// Free bytes at one moment ahead.

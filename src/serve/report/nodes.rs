@@ -1,6 +1,9 @@
 //! The nodes: whether they answer, their load, their own smoosh, their directories and file systems.
 
-use super::{vocabulary, vocabulary::Word};
+use super::{
+    columns::{Cell, Table, rest},
+    vocabulary::{self, Word},
+};
 use crate::{
     datadir::DirectoryContent,
     model::{rounding::to_bytes, target::TargetKind},
@@ -206,6 +209,22 @@ pub struct DiskLine {
 }
 
 impl DiskLine {
+    /// Other files in the directories of these nodes.
+    pub(crate) fn table<'a>(
+        of_nodes: impl Iterator<Item = (&'a String, &'a Self)>,
+    ) -> Table<(&'a String, &'a Self)> {
+        Table::of(of_nodes)
+            .text("node", |(node, _)| Cell::from(&**node))
+            .number(rest("files"), |(_, it)| Cell::count(it.files))
+            .number("stale indexes", |(_, it)| Cell::bytes(it.stale_index_bytes))
+            .number("leftovers", |(_, it)| Cell::bytes(it.leftover_bytes))
+            .number("trash", |(_, it)| Cell::bytes(it.trash_bytes))
+            .number(rest("search"), |(_, it)| {
+                Cell::bytes(it.nouveau_bytes.saturating_add(it.clouseau_bytes))
+            })
+            .number(rest("other"), |(_, it)| Cell::bytes(it.other_bytes))
+    }
+
     fn of(disk: DiskUsage, volumes: Vec<VolumeLine>) -> Self {
         Self {
             files: disk.files,

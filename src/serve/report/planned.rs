@@ -348,6 +348,16 @@ fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
 }
 
 impl StartLine {
+    /// Its gain and its cost.
+    pub(crate) fn effect(&self) -> [(&'static str, Cell); 4] {
+        [
+            ("frees", Cell::bytes(self.gain_bytes)),
+            ("writes", Cell::bytes(self.rewrite_bytes)),
+            ("needs", Cell::bytes(self.peak_bytes).and(Cell::words(" more at its peak"))),
+            ("takes", Cell::seconds(self.duration_seconds)),
+        ]
+    }
+
     /// The line of a planned start.
     pub fn of(plan: &Plan, start: &PlannedStart) -> Option<Self> {
         let target = plan.snapshot.target(start.ix)?;

@@ -27,6 +27,9 @@ use wall_clock::Moment;
 /// Maximum number of documents of a deployment.
 const MAX_DESIGNS: usize = 200;
 
+/// What is said of steps or indexes of which not even one is known to fit.
+const UNKNOWN_FIT: &str = "whether they fit is unknown";
+
 /// The design documents of a deployment.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -208,7 +211,7 @@ fn together_fit(nodes: &[PreflightNode]) -> String {
     } else if unknown.is_empty() {
         "they fit too".to_owned()
     } else {
-        "whether they fit is unknown".to_owned()
+        UNKNOWN_FIT.to_owned()
     }
 }
 
@@ -289,9 +292,6 @@ impl Rehearsal {
             None => "in an unknown time".to_owned(),
         };
         let fit = match self.worst_step() {
-            _ if self.steps.iter().all(|step| step.nodes.is_empty()) => {
-                "whether they fit is unknown".to_owned()
-            }
             Some((_, SpaceVerdict::Fits, _)) => "each fits".to_owned(),
             Some((at, SpaceVerdict::DoesNotFit, node)) => format!(
                 "it does not fit: it needs {} more on {} at step {at}",
@@ -301,7 +301,7 @@ impl Rehearsal {
             Some((at, SpaceVerdict::MayNotFit, node)) => {
                 format!("it may not fit on {} at step {at}", node.node)
             }
-            Some((_, SpaceVerdict::Unknown, _)) | None => "whether they fit is unknown".to_owned(),
+            Some((_, SpaceVerdict::Unknown, _)) | None => UNKNOWN_FIT.to_owned(),
         };
         let first = format!(
             "Deploying {count} to {} builds {indexes} {time}. One after the other, each compacted and cleaned up before the next, {fit}.",

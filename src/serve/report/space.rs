@@ -137,6 +137,36 @@ impl Space {
 }
 
 impl VolumeSpaceLine {
+    /// How much is free, in words.
+    pub(crate) fn free_in_words(&self) -> String {
+        match (self.available_bytes.map(size::format_size_short), &self.problem) {
+            (Some(free), _) => match self.size_bytes {
+                Some(of) => {
+                    let share = self.available_bytes.unwrap_or_default() as f64 / of.max(1) as f64;
+                    let of = size::format_size_short(of);
+                    format!("{free} of {of} free ({:.0}%)", share * 100.0)
+                }
+                None => format!("{free} free"),
+            },
+            (None, Some(problem)) => format!("free space unknown: {problem}"),
+            (None, None) => "free space unknown".to_owned(),
+        }
+    }
+
+    /// Its size, and what its used bytes are: live, reclaimable, in unused files, and everything else. None if its size
+    /// is unknown.
+    pub(crate) fn parts(&self) -> Option<(u64, [u64; 4])> {
+        let size = self.size_bytes.filter(|size| *size > 0)?;
+        let mut rest = size.saturating_sub(self.available_bytes.unwrap_or(size));
+        let known = [self.live_bytes, self.reclaimable_bytes, self.unused_bytes];
+        let [live, waste, unused] = known.map(|bytes| {
+            let part = bytes.unwrap_or(0).min(rest);
+            rest -= part;
+            part
+        });
+        Some((size, [live, waste, unused, rest]))
+    }
+
     fn of(
         plan: &Plan,
         volume: &Volume,

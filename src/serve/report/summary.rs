@@ -2,7 +2,7 @@
 
 use super::{
     Advice, Changes, Databases, EventLine, Forecasts, HourLine, Space, SuspensionLine,
-    VolumeChanges, VolumeSpaceLine, database_of,
+    VolumeChanges, VolumeSpaceLine, columns::day, database_of,
 };
 use crate::{
     model::cause::Cause,
@@ -341,7 +341,7 @@ fn went(changes: &Changes, subject: &str) -> Option<u64> {
 
 /// When a volume will be full, with the range of the forecast.
 fn full(volume: Option<&VolumeSpaceLine>) -> String {
-    let date = |at: &String| at.split('T').next().unwrap_or(at).to_owned();
+    let date = |at: &String| day(at).to_owned();
     let Some(volume) = volume else { return "unknown".to_owned() };
     let Some(until) = volume.forecast_until.as_ref().filter(|_| volume.growth_known) else {
         let why = volume.forecast_withheld.as_ref().or(volume.problem.as_ref());

@@ -76,6 +76,9 @@ impl From<&Sums> for UsageBytes {
 }
 
 impl Usage {
+    /// Number of lines, unless another was asked for.
+    pub(crate) const DEFAULT_LIMIT: usize = 20;
+
     /// The disk usage of a snapshot, with at most `limit` lines.
     pub fn of(snapshot: &Snapshot, by: AttributeBy, limit: usize) -> Self {
         let sums: HashMap<(&str, Vec<&str>), Sums> = match by {

@@ -286,7 +286,7 @@ fn has_no_room(plan: &Plan, target: TargetRef<'_>, limit: Option<f64>) -> bool {
 fn suspended(plan: &Plan, target: TargetRef<'_>, channel: &str) -> String {
     let suspensions = &plan.conditions.constraints.suspensions;
     let Some((scope, order)) = suspensions.covering(target.node(), channel) else {
-        return "an operator suspended starts".to_owned();
+        return RefusalReason::Suspended.meaning().to_owned();
     };
     format!("{}; recliner resume {scope} resumes them", suspension::says(scope, order))
 }

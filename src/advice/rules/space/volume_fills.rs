@@ -64,13 +64,7 @@ fn dates_in_words(forecasts: &VolumeForecasts) -> String {
         None => word(forecast),
     };
     let VolumeForecasts { uncompacted, smoosh, in_force } = forecasts;
-    let range = match (in_force.full.early, in_force.full.late) {
-        (Some(early), Some(late)) if early.date() != late.date() => {
-            format!(" (80 % likely between {} and {})", early.date(), late.date())
-        }
-        (Some(early), None) => format!(" (10 % likely before {})", early.date()),
-        (Some(_), Some(_)) | (None, _) => String::new(),
-    };
+    let range = in_force.full.likely().map_or_else(String::new, |range| format!(" ({range})"));
     format!(
         "Forecast: full {} without compaction, {} with smoosh, {} with recliner as configured{range}.",
         on(uncompacted),

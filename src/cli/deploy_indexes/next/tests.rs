@@ -109,7 +109,7 @@ impl Database {
 struct Process {
     requested: Option<String>,
     ordered: Option<String>,
-    written: Option<Next>,
+    written: Option<Action>,
     reads_too_early: bool,
 }
 
@@ -151,30 +151,24 @@ impl Run {
     }
 
     /// What must hold of every request.
-    fn check(&self, memory: &Memory, next: &Next, wanted: Wanted) {
-        match next {
-            Next::Put { id, .. } if id.ends_with("-next") => {
+    fn check(&self, memory: &Memory, action: &Action, wanted: Wanted) {
+        match action {
+            Action::Put { id, .. } if id.ends_with("-next") => {
                 assert!(!wanted.back_out);
-                assert!(self.db.is_built(), "one build at a time: {next:?}");
+                assert!(self.db.is_built(), "one build at a time: {action:?}");
             }
-            Next::Put { id, body } => {
-                assert!(wanted.swap || wanted.back_out, "nothing goes live unasked: {next:?}");
-                assert!(self.plan.document(id).is_some(), "{next:?}");
+            Action::Put { id, body } => {
+                assert!(wanted.swap || wanted.back_out, "nothing goes live unasked: {action:?}");
+                assert!(self.plan.document(id).is_some(), "{action:?}");
                 let index = index_of(body);
                 let is_built = index.is_none_or(|it| self.db.built.contains(&it));
-                assert!(is_built || wanted.back_out, "what goes live is built: {next:?}");
+                assert!(is_built || wanted.back_out, "what goes live is built: {action:?}");
             }
-            Next::Delete { id, .. } => {
+            Action::Delete { id, .. } => {
                 let is_new = matches!(memory.before.get(id), Some(None));
-                assert!(id.ends_with("-next") || (wanted.back_out && is_new), "{next:?}");
+                assert!(id.ends_with("-next") || (wanted.back_out && is_new), "{action:?}");
             }
-            Next::Build { .. }
-            | Next::Compact { .. }
-            | Next::Compacted { .. }
-            | Next::Wait(_)
-            | Next::Stop(_)
-            | Next::Ready
-            | Next::Done => {}
+            Action::Build { .. } | Action::Compact { .. } | Action::Compacted { .. } => {}
         }
     }
 
@@ -189,33 +183,29 @@ impl Run {
             }
             remember_before(&self.plan, &mut memory, &facts);
             let next = next(&self.plan, &memory, &facts, wanted);
-            self.check(&memory, &next, wanted);
-            match &next {
+            let action = match next {
                 Next::Ready | Next::Done | Next::Stop(_) => return Some(next),
                 Next::Wait(_) => {
                     let id = process.requested.as_ref().and_then(|id| self.db.live.get(id));
                     self.db.built.extend(id.and_then(index));
                     continue;
                 }
-                Next::Put { .. }
-                | Next::Delete { .. }
-                | Next::Build { .. }
-                | Next::Compact { .. }
-                | Next::Compacted { .. } => requests = requests.checked_sub(1)?,
-            }
+                Next::Act(action) => action,
+            };
+            self.check(&memory, &action, wanted);
+            requests = requests.checked_sub(1)?;
             let fate = self.fates.pop().unwrap_or(Fate::Answered);
-            match &next {
-                Next::Put { id, .. } => memory.begin(id),
-                Next::Compact { id } => drop(memory.ordered.insert(id.clone(), String::new())),
-                Next::Compacted { id } => drop(memory.compacted.insert(id.clone(), None)),
-                Next::Delete { .. } | Next::Build { .. } | Next::Wait(_) | Next::Stop(_) => {}
-                Next::Ready | Next::Done => {}
+            match &action {
+                Action::Put { id, .. } => memory.begin(id),
+                Action::Compact { id } => drop(memory.ordered.insert(id.clone(), String::new())),
+                Action::Compacted { id } => drop(memory.compacted.insert(id.clone(), None)),
+                Action::Delete { .. } | Action::Build { .. } => {}
             }
-            if !matches!(next, Next::Build { .. }) {
+            if !matches!(action, Action::Build { .. }) {
                 self.stored = Some(memory.clone());
             }
             if fate != Fate::KilledBefore {
-                self.send(&next, &mut process);
+                self.send(&action, &mut process);
             }
             match fate {
                 Fate::KilledBefore | Fate::KilledAfter => {
@@ -224,8 +214,8 @@ impl Run {
                 }
                 Fate::Unanswered => process.written = None,
                 Fate::Answered | Fate::ReadTooEarly => {
-                    if matches!(next, Next::Put { .. } | Next::Delete { .. }) {
-                        process.written = Some(next);
+                    if matches!(action, Action::Put { .. } | Action::Delete { .. }) {
+                        process.written = Some(action);
                     }
                     process.reads_too_early =
                         fate == Fate::ReadTooEarly && process.written.is_some();
@@ -235,19 +225,19 @@ impl Run {
         panic!("it never ends");
     }
 
-    fn send(&mut self, next: &Next, process: &mut Process) {
-        match next {
-            Next::Put { id, body } => {
+    fn send(&mut self, action: &Action, process: &mut Process) {
+        match action {
+            Action::Put { id, body } => {
                 let rev = fields(body).remove("_rev").map(|it| it.get().replace('"', ""));
                 self.db.change(id, rev.as_deref(), Some(body));
             }
-            Next::Delete { id, rev } => self.db.change(id, Some(rev), None),
-            Next::Build { id } => process.requested = Some(id.clone()),
-            Next::Compact { id } => {
+            Action::Delete { id, rev } => self.db.change(id, Some(rev), None),
+            Action::Build { id } => process.requested = Some(id.clone()),
+            Action::Compact { id } => {
                 process.ordered = Some(id.clone());
                 self.db.compacted.extend(self.db.live.get(id).and_then(index));
             }
-            Next::Compacted { .. } | Next::Wait(_) | Next::Stop(_) | Next::Ready | Next::Done => {}
+            Action::Compacted { .. } => {}
         }
     }
 }
@@ -443,20 +433,20 @@ fn builds_only_what_fits() {
 fn asks_the_service_only_before_what_may_build() {
     let live = [OLD, SAME].into_iter().map(live).collect();
     let facts = Facts { live, ..Facts::default() };
-    let put = |body: &str| Next::Put { id: "_design/x".to_owned(), body: body.to_owned() };
+    let put = |body: &str| Action::Put { id: "_design/x".to_owned(), body: body.to_owned() };
     let views = r#"{"_id":"_design/x","views":{"v":{"map":"unknown"}}}"#;
     let without = r#"{"_id":"_design/x","filters":{}}"#;
-    for (next, wanted, asks) in [
+    for (action, wanted, asks) in [
         (put(views), READY, true),
         (put(without), SWAP, true),
         (put(views), BACK, true),
         (put(SAME), BACK, false),
         (put(without), BACK, false),
-        (Next::Build { id: String::new() }, READY, true),
-        (Next::Delete { id: String::new(), rev: String::new() }, SWAP, false),
-        (Next::Compact { id: String::new() }, READY, false),
+        (Action::Build { id: String::new() }, READY, true),
+        (Action::Delete { id: String::new(), rev: String::new() }, SWAP, false),
+        (Action::Compact { id: String::new() }, READY, false),
     ] {
-        assert_eq!(may_build(&next, &facts, wanted), asks, "{next:?} {wanted:?}");
+        assert_eq!(may_build(&action, &facts, wanted), asks, "{action:?} {wanted:?}");
     }
 }
 
@@ -480,7 +470,7 @@ fn a_build_that_stands_still_is_asked_for_again() {
         next_with(change, READY)
     };
     let id = "_design/changed-next".to_owned();
-    assert_eq!(step(true, 0), Next::Build { id });
+    assert_eq!(step(true, 0), Action::Build { id }.into());
     assert!(matches!(step(true, 1), Next::Wait(_)));
     assert!(matches!(step(false, 0), Next::Wait(why) if why.contains("no indexer runs")));
 }
@@ -506,8 +496,8 @@ fn a_failed_compaction_stops_the_run_that_ordered_it_and_is_ordered_by_the_next(
     let failed = || Some(Err("no space".to_owned()));
     let id = "_design/changed-next".to_owned();
     assert!(matches!(step(true, failed()), Next::Stop(why) if why.contains("no space")));
-    assert_eq!(step(false, failed()), Next::Compact { id: id.clone() });
-    assert_eq!(step(false, None), Next::Compact { id: id.clone() });
+    assert_eq!(step(false, failed()), Action::Compact { id: id.clone() }.into());
+    assert_eq!(step(false, None), Action::Compact { id: id.clone() }.into());
     assert!(matches!(step(true, None), Next::Wait(_)));
-    assert_eq!(step(true, Some(Ok(()))), Next::Compacted { id });
+    assert_eq!(step(true, Some(Ok(()))), Action::Compacted { id }.into());
 }

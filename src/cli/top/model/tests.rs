@@ -146,9 +146,9 @@ fn forbidden_order_is_not_sent_and_explains_why() {
     for part in [
         "Not allowed: orders over HTTP are disabled; start recliner with --web.enable-admin-api",
         "sends   POST /_node/couchdb@node-1.example/",
-        "frees   15 GiB",
-        "writes  5 GiB",
-        "needs   6 GiB more at its peak",
+        "frees   15.0 GiB",
+        "writes  5.0 GiB",
+        "needs   6.0 GiB more at its peak",
         "takes   1m 35s",
         r#"POST /api/v1/compact {"target":"#,
     ] {

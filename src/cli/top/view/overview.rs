@@ -7,6 +7,7 @@ use super::{
 use crate::{
     cli::{
         printable,
+        table::filled,
         top::{model::Model, rows},
     },
     serve::report::VolumeSpaceLine,
@@ -90,7 +91,7 @@ fn volumes(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) -> Rect
             width: area.right().saturating_sub(bar.right() + 1),
             ..line
         };
-        put(buffer, says, &clipped(&says_of(volume), says.width), theme.quiet());
+        put(buffer, says, &clipped(&printable(&volume.free_in_words()), says.width), theme.quiet());
     }
     let more = volumes.len().saturating_sub(shown.into());
     let lines = u16::try_from(volumes.len()).unwrap_or(shown).min(shown);
@@ -105,37 +106,15 @@ fn volumes(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) -> Rect
 
 /// A volume's bar: live bytes, reclaimable bytes, everything else, and free space.
 fn fill(volume: &VolumeSpaceLine) -> String {
-    let Some(size) = volume.size_bytes.filter(|size| *size > 0) else { return "?".to_owned() };
-    let cells = |bytes: u64| {
-        (0..usize::from(BAR))
-            .take_while(|at| (*at as f64 + 0.5) / f64::from(BAR) <= bytes as f64 / size as f64)
-            .count()
-    };
-    let used = size.saturating_sub(volume.available_bytes.unwrap_or(size));
-    let live = volume.live_bytes.unwrap_or(0).min(used);
-    let waste =
-        volume.reclaimable_bytes.unwrap_or(0).saturating_add(volume.unused_bytes.unwrap_or(0));
-    let waste = live.saturating_add(waste).min(used);
+    let Some((size, [live, waste, unused, other])) = volume.parts() else { return "?".to_owned() };
+    let cells = |bytes: u64| filled(bytes as f64 / size as f64, BAR.into());
+    let waste = live + waste + unused;
+    let used = waste + other;
     let [live, waste, used] = [live, waste, used].map(cells);
     "█".repeat(live)
         + &"▒".repeat(waste - live)
         + &"▓".repeat(used - waste)
         + &"░".repeat(usize::from(BAR) - used)
-}
-
-fn says_of(volume: &VolumeSpaceLine) -> String {
-    match (volume.available_bytes, volume.size_bytes) {
-        (Some(free), Some(size)) => {
-            let percent = free as f64 / size.max(1) as f64 * 100.0;
-            let [free, size] = [free, size].map(format_size_short);
-            format!("{free} of {size} free ({percent:.0}%)")
-        }
-        (Some(free), None) => format!("{} free", format_size_short(free)),
-        (None, _) => {
-            let problem = volume.problem.as_deref().map(|why| format!(": {}", printable(why)));
-            format!("free space unknown{}", problem.unwrap_or_default())
-        }
-    }
 }
 
 /// Draws a line for the open run that was ordered last; returns the area below it.

@@ -19,8 +19,7 @@ families! {
 /// What no file explains counts for the first node of its volume. Prometheus sees no growth in a counter's first sample,
 /// so every cause begins at zero.
 pub(super) fn write(writer: &mut Writer, books: &Books) {
-    let mut grown: BTreeMap<[&str; 2], u64> = BTreeMap::new();
-    let mut freed = grown.clone();
+    let [mut grown, mut freed]: [BTreeMap<[&str; 2], u64>; 2] = Default::default();
     // The pseudo-node has no disk.
     for node in books.nodes().filter(|node| *node != CLUSTER_NODE) {
         for cause in Cause::VARIANTS {

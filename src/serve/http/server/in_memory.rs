@@ -18,8 +18,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Connections that the server has not accepted yet.
-const BACKLOG: usize = 8;
+/// The connections that may wait to be accepted.
+const BACKLOG: usize = 1_024;
 
 /// A server that runs until `stop`.
 pub(in crate::serve::http) struct InMemoryServer {
@@ -40,7 +40,7 @@ impl InMemoryServer {
 
     pub(in crate::serve::http) fn connect(&self) -> DuplexStream {
         let (near, far) = duplex(MAX_BUFFER);
-        self.connections.try_send(far).expect("the server accepts connections");
+        self.connections.try_send(far).expect("the server runs");
         near
     }
 }

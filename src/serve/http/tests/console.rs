@@ -411,7 +411,7 @@ async fn confirmation_of_compaction_shows_request_and_refusal() {
     surface.plan.send_replace(Arc::new(plan));
     let waits = of(orders).await;
     let request = "POST /_node/couchdb@a/shards%2F00000000-ffffffff%2Forders.17/_compact";
-    for part in [request, "limits.wait", "frees", "needs at its peak", "class=\"do\""] {
+    for part in [request, "limits.wait", "frees", "more at its peak", "class=\"do\""] {
         assert!(waits.contains(part), "{part} is not in {waits}");
     }
     // A name that matches several targets starts nothing.

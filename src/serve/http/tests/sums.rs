@@ -558,17 +558,8 @@ async fn a_volume_is_full_on_one_date_everywhere() {
 fn gains(plan: &Arc<Plan>) -> Vec<(&'static str, u64)> {
     let mut settings = Settings::new(couchdb_client::ClientSettings::new(Vec::new()));
     settings.advice.min_bytes = 1;
-    let inputs = AdviceInputs {
-        plan: Arc::clone(plan),
-        status: Arc::default(),
-        node_settings: Arc::default(),
-        forecasts: Arc::default(),
-        lags: Arc::default(),
-        copies: Arc::default(),
-        reads: Arc::default(),
-        settings: settings.advice,
-        remedy_settings: (&settings).into(),
-    };
+    let inputs =
+        AdviceInputs::of_one_reading(Arc::clone(plan), Arc::default(), Arc::default(), &settings);
     let results = check(&inputs, NOW).into_iter();
     let gains = results.flat_map(|result| {
         let of_rule = result.findings.into_iter();

@@ -10,13 +10,9 @@ use crate::{
     table::{NodeSmoosh, PriorityRange, SmooshChannel},
 };
 use couchdb_client::wire;
+use couchdb_files::NEWEST_DISK_VERSION;
 use couchdb_names::Version;
 use wall_clock::Moment;
-
-/// The newest file format of a 3.x server. Older formats are reported as this one as soon as 3.x opens
-/// them (`couch_bt_engine_header:upgrade_disk_version/1`), so only files from before 1.0 are ever
-/// reported with an older one.
-const LATEST_FORMAT: u64 = 8;
 
 impl From<wire::Membership> for Members {
     fn from(members: wire::Membership) -> Self {
@@ -102,7 +98,9 @@ pub(super) fn db_facts(info: &wire::ShardInfo, version: Option<Version>, now: Mo
         flags: FactFlags {
             compact_running: info.compact_running.unwrap_or_default(),
             needs_upgrade: bt_engine
-                && info.disk_format_version.is_some_and(|format| format < LATEST_FORMAT),
+                && info
+                    .disk_format_version
+                    .is_some_and(|format| format < NEWEST_DISK_VERSION.into()),
             ..FactFlags::default()
         },
         confidence: estimate::confidence(TargetKind::Db, version, None),
