@@ -104,10 +104,9 @@ impl Months {
 
     /// Whether the file would be compacted now.
     fn is_due(&self, facts: &Facts, now: Moment) -> bool {
-        // The cheapest first: it is asked in each minute of many years.
         let predicted = Correction::NONE.predicted_bytes(TargetKind::Db, facts).unwrap();
-        !frees_little(self.file.size(), predicted)
-            && self.takes(facts)
+        self.takes(facts)
+            && !frees_little(self.file.size(), predicted)
             && self.record.backoff(TargetKind::Db, facts, Correction::NONE, now).is_none()
     }
 
@@ -120,11 +119,8 @@ impl Months {
         {
             self.end(&job, now);
         }
-        if self.job.is_some() {
-            return;
-        }
         let facts = self.file.facts(now);
-        if self.is_due(&facts, now) {
+        if self.job.is_none() && self.is_due(&facts, now) {
             self.job = Some(Job {
                 before: FileBefore::of(TargetKind::Db, &facts, Correction::NONE),
                 started_at: now,
