@@ -191,6 +191,9 @@ pub(crate) mod a_limit;
 
 // Helpers shared by unit tests and the integration tests in `tests/`.
 #[cfg(test)]
+#[path = "../tests/cases/mod.rs"]
+pub(crate) mod cases;
+#[cfg(test)]
 #[path = "../tests/skipped/mod.rs"]
 pub(crate) mod skipped;
 #[cfg(test)]

@@ -411,8 +411,8 @@ fn hundreds_of_windows_act_like_one_that_covers_them() {
         let channels = ChannelPreset::Smoosh.channels().into_iter().map(channel);
         only(&present, by("smoosh", channels.collect()), 366 * DAY)
     };
-    let minutes = (60..570).map(|minute| window(minute, minute + 1)).collect();
-    assert_eq!(outlook(minutes), outlook(vec![window(60, 570)]));
+    let short = (60..570).step_by(2).map(|minute| window(minute, minute + 2)).collect();
+    assert_eq!(outlook(short), outlook(vec![window(60, 570)]));
 }
 
 #[test]

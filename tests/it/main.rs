@@ -1,6 +1,8 @@
 //! One test binary: cross-cutting tests, one module each.
 
 mod browser;
+#[path = "../cases/mod.rs"]
+mod cases;
 mod changes;
 mod cluster;
 mod command;

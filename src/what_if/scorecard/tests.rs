@@ -378,7 +378,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(crate::cases::one_case_in(16))]
 
     /// Savings are never negative and never more than what is wasted; nothing is freed that was not
     /// wasted; each second counts once; and a journal has what the process has.

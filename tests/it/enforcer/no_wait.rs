@@ -141,7 +141,7 @@ impl Case {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(crate::cases::one_case_in(32))]
 
     #[test]
     fn without_a_pause_each_start_is_sent_once_until_its_outcome_is_known(case in any_case()) {

@@ -1,7 +1,13 @@
-//! Channels by rent over days: what starts when, despite kills and clock changes.
+//! Channels by rent over horizons: what starts when, despite kills and clock changes.
 
 use super::*;
 use couchdb_sim::Compaction;
+
+/// A quarter of the default: rent is counted in horizons, and every simulated hour costs time.
+const HORIZON_SECONDS: i64 = 6 * 3_600;
+
+/// As an hour is to a day.
+const PART: Duration = Duration::from_secs(HORIZON_SECONDS.unsigned_abs() / 24);
 
 /// Databases without writes: garbage is three times the live data, as much as it, and a tenth of
 /// it.
@@ -10,25 +16,27 @@ fn idle() -> Config {
     alone(Node::new(A)).with(with("three", 4.0)).with(with("half", 2.0)).with(with("tenth", 1.1))
 }
 
-/// When they are due, in hours: nominally after a third of a day and a day, but earlier because a
+/// When they are due, in parts: nominally after a third of a horizon and one, but earlier because a
 /// compaction also shrinks the live data, which is then cheaper to write and frees more.
 const AS_DUE: [(&str, f64); 2] = [("three", 7.1), ("half", 21.3)];
 
 fn by_rent() -> String {
     // Polls only see how jobs end.
-    unhurried().replace("poll: 20s", "poll: 2m") + "channels: rent\n"
+    let pace = unhurried().replace("poll: 20s", "poll: 30s");
+    let pace = pace.replace("scan: {interval: 10m}", "scan: {interval: 150s}");
+    pace + "channels: [{name: dbs, kind: db, priority: rent, horizon: 6h, concurrency: 1}]\n"
 }
 
-/// When each database was compacted, in hours from the start.
+/// When each database was compacted, in parts from the start.
 fn compaction_times(rig: &Rig) -> Vec<(String, f64)> {
     let all: Vec<Compaction> = rig.cluster.world(|world| world.compactions());
     let name =
         |file: &str| file.rsplit('/').next().unwrap_or(file).split('.').next().map(String::from);
-    let at = |one: &Compaction| one.began.as_secs_f64() / 3_600.0;
+    let at = |one: &Compaction| one.began.as_secs_f64() / PART.as_secs_f64();
     all.iter().map(|one| (name(&one.shard).unwrap_or_default(), at(one))).collect()
 }
 
-/// Asserts that databases were compacted in this order, each at about this hour.
+/// Asserts that databases were compacted in this order, each at about this time.
 fn assert_compacted(rig: &Rig, expected: &[(&str, f64)]) {
     let times = compaction_times(rig);
     let alike = |(name, at): &(String, f64), (wanted, when): &(&str, f64)| {
@@ -42,14 +50,14 @@ fn assert_compacted(rig: &Rig, expected: &[(&str, f64)]) {
 #[tokio::test(start_paused = true)]
 async fn target_starts_when_its_rent_equals_the_rewrite_cost() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
-    rig.run_for(30 * HOUR).await;
+    rig.run_for(30 * PART).await;
     assert_compacted(&rig, &AS_DUE);
 }
 
 #[tokio::test(start_paused = true)]
 async fn advise_mode_starts_nothing() {
     let mut rig = Rig::in_mode(Mode::Advise, START, idle(), &by_rent());
-    rig.run_for(30 * HOUR).await;
+    rig.run_for(30 * PART).await;
     assert_compacted(&rig, &[]);
     let plan = rig.planned().await;
     let names: Vec<&str> = plan
@@ -65,43 +73,43 @@ async fn advise_mode_starts_nothing() {
 #[tokio::test(start_paused = true)]
 async fn clock_changes_move_no_start() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
-    rig.run_for(3 * HOUR).await;
-    rig.shift_clock(86_400);
-    rig.run_for(2 * HOUR).await;
+    rig.run_for(3 * PART).await;
+    rig.shift_clock(HORIZON_SECONDS);
+    rig.run_for(2 * PART).await;
     assert_compacted(&rig, &[]);
-    rig.shift_clock(-2 * 86_400);
-    rig.run_for(25 * HOUR).await;
+    rig.shift_clock(-2 * HORIZON_SECONDS);
+    rig.run_for(25 * PART).await;
     assert_compacted(&rig, &AS_DUE);
 }
 
 #[tokio::test(start_paused = true)]
 async fn killed_process_delays_no_start() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
-    rig.run_for(4 * HOUR).await;
-    rig.kill_with_archive_for(HOUR, 0).await;
-    rig.run_for(HOUR).await;
+    rig.run_for(4 * PART).await;
+    rig.kill_with_archive_for(PART, 0).await;
+    rig.run_for(PART).await;
     assert_compacted(&rig, &[]);
-    rig.kill_with_archive_for(MINUTE, 0).await;
-    rig.run_for(24 * HOUR).await;
+    rig.kill_with_archive_for(PART / 60, 0).await;
+    rig.run_for(24 * PART).await;
     assert_compacted(&rig, &AS_DUE);
 }
 
-/// A day without a process and a clock set forward by a day cannot be distinguished: it counts as one day.
+/// A horizon without a process and a clock set forward by one cannot be distinguished: it counts as one.
 #[tokio::test(start_paused = true)]
 async fn clock_set_forward_while_stopped_counts_as_elapsed_time() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
-    rig.run_for(4 * HOUR).await;
-    rig.kill_with_archive_for(HOUR, 86_400).await;
-    rig.run_for(48 * HOUR).await;
+    rig.run_for(4 * PART).await;
+    rig.kill_with_archive_for(PART, HORIZON_SECONDS).await;
+    rig.run_for(48 * PART).await;
     assert_compacted(&rig, &[("three", 5.1), ("half", 5.1)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn clock_set_back_while_stopped_loses_only_the_downtime() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
-    rig.run_for(4 * HOUR).await;
-    rig.kill_with_archive_for(HOUR, -2 * 86_400).await;
-    rig.run_for(25 * HOUR).await;
-    let an_hour_later = AS_DUE.map(|(name, at)| (name, at + 1.0));
-    assert_compacted(&rig, &an_hour_later);
+    rig.run_for(4 * PART).await;
+    rig.kill_with_archive_for(PART, -2 * HORIZON_SECONDS).await;
+    rig.run_for(25 * PART).await;
+    let a_part_later = AS_DUE.map(|(name, at)| (name, at + 1.0));
+    assert_compacted(&rig, &a_part_later);
 }

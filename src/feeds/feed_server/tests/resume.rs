@@ -237,7 +237,7 @@ async fn check_readers(steps: Vec<ScenarioStep>, keep: Duration) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(crate::cases::one_case_in(16))]
     #[test]
     fn reader_resuming_anywhere_gets_the_latest_events(
         steps in steps(),
