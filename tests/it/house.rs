@@ -33,7 +33,7 @@ const FLOORS: &[&[&str]] = &[
 ];
 
 /// Modules of the library's tests, which belong to no floor.
-const OF_TESTS: [&str; 3] = ["a_limit", "skipped", "unprivileged"];
+const OF_TESTS: [&str; 4] = ["a_limit", "cases", "skipped", "unprivileged"];
 
 fn src() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
