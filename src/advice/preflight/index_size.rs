@@ -41,7 +41,7 @@ const MAX_BUILT: f64 = 21.0;
 
 /// Factors of the ranges around what a sample of documents shows, beside the error of the sample.
 const AROUND_SAMPLED: f64 = 1.15;
-const AROUND_SAMPLED_BUILT: f64 = 1.7;
+const AROUND_SAMPLED_BUILT: f64 = 1.4;
 
 /// Bytes of headers and partly filled blocks of an index file, compacted and as it is built.
 const FILE_BYTES: f64 = 12_288.0;

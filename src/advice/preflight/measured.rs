@@ -7,17 +7,20 @@ use couchdb_maps::{Limits, Maps};
 use couchdb_names::Version;
 use serde_json::Value;
 
-/// Documents that CouchDB maps while it writes a node of a tree, or prepares a row.
-///
-/// Fitted to 44 builds of CouchDB 3.5.2 on two busy cores; the book has the figures. What is mapped
-/// while a batch is written becomes the next batch, so it decides how often nodes are written.
-const DOCS_PER_NODE: f64 = 1.0;
-const DOCS_PER_ROW: f64 = 0.1;
+/// How CouchDB was seen to build: with large batches where the machine is quiet, with small ones where
+/// it is busy. Fitted to 64 builds of CouchDB 3.5.2 on two cores; the book has the figures.
+const QUIET: Conditions = Conditions { docs_per_node: 2.0, docs_per_row: 0.2, min_lists: 20.0 };
+const BUSY: Conditions = Conditions { docs_per_node: 1.0, docs_per_row: 0.1, min_lists: 3.0 };
 
-/// The fewest lists of documents that are written together. It matters where few rows are emitted:
-/// then reading is faster than mapping, by how much differs.
-const MIN_LISTS: f64 = 3.0;
-const MORE_MIN_LISTS: f64 = 6.0;
+/// What decides how often nodes are written: what is mapped while a batch is written becomes the next.
+struct Conditions {
+    /// Documents that are mapped while a node of a tree is written, or a row prepared.
+    docs_per_node: f64,
+    docs_per_row: f64,
+    /// The fewest lists of documents that are written together. It matters where few rows are
+    /// emitted: then reading is faster than mapping.
+    min_lists: f64,
+}
 
 /// `[view_updater] queue_memory_cap` since CouchDB 3.5.2, and before.
 const QUEUE_BYTES: f64 = 10_485_760.0;
@@ -95,11 +98,11 @@ impl MeasuredRows {
         Ok(Self { sums, doc_bytes, reading: (docs.error_wanted, docs.end), sample })
     }
 
-    /// Bytes for each document after a compaction, and after a build by the slower and the faster
-    /// of two updaters that the version may have.
+    /// Bytes for each document after a compaction, and after a build: the least on a quiet machine and
+    /// the most on a busy one, by the updaters that the version may have.
     pub(super) fn bytes(&self, docs_per_file: f64, version: Option<Version>) -> Option<[f64; 3]> {
-        let of = |queue_bytes, min_lists| {
-            let (docs_per_node, docs_per_row) = (DOCS_PER_NODE, DOCS_PER_ROW);
+        let of = |queue_bytes, conditions| {
+            let Conditions { docs_per_node, docs_per_row, min_lists } = conditions;
             let pace = BuildPace { queue_bytes, docs_per_node, docs_per_row, min_lists };
             self.sample.estimate(docs_per_file, pace)
         };
@@ -108,7 +111,7 @@ impl MeasuredRows {
             Some(_) => [SMALL_QUEUE_BYTES, SMALL_QUEUE_BYTES],
             None => [SMALL_QUEUE_BYTES, QUEUE_BYTES],
         };
-        let (low, high) = (of(most, MORE_MIN_LISTS)?, of(least, MIN_LISTS)?);
+        let (low, high) = (of(most, QUIET)?, of(least, BUSY)?);
         Some([low.compacted, low.built, high.built.max(low.built)])
     }
 }
