@@ -143,14 +143,13 @@ impl Server {
     }
 
     async fn rounds(&self, config: PathBuf) -> Result<(), Failure> {
-        let data_dir = env::var("RECLINER_BENCH_DATA_DIR");
-        let data_dir = data_dir.map_or(vec![], |dir| vec!["--data-dir".to_owned(), dir]);
+        let data_dir = env::var("RECLINER_BENCH_DATA_DIR").ok();
         let (mut medians, mut tails) = (vec![], vec![]);
         for round in 1..=ROUNDS {
             let (config, start) = (config.clone(), Instant::now());
-            let args = data_dir.clone();
+            let data_dir = data_dir.clone();
             let scan = task::spawn_blocking(move || {
-                let args: Vec<&str> = args.iter().map(String::as_str).collect();
+                let args: Vec<&str> = data_dir.iter().flat_map(|dir| ["--data-dir", dir]).collect();
                 couch::scan(&config, &args).map(drop)
             });
             let with = self.beside(async { scan.await? }).await?;

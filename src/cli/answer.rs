@@ -47,13 +47,12 @@ impl AnswerArgs {
         ask: impl AsyncFnOnce(&ServiceClient) -> Result<A, CommandError>,
         read: impl AsyncFnOnce(&SourceArgs, Option<&ServiceClient>) -> Result<(A, Exit), CommandError>,
     ) -> Result<Answered<A>, CommandError> {
-        match self.recliner()? {
-            Some(client) if self.source.names_couchdb() => {
-                let (answer, exit) = read(&self.source, Some(&client)).await?;
-                Ok(Answered { answer, recliner: None, exit })
-            }
-            Some(_) | None => self.answer(ask, async |source| read(source, None).await).await,
-        }
+        let Some(url) = self.recliner.as_ref().filter(|_| self.source.names_couchdb()) else {
+            return self.answer(ask, async |source| read(source, None).await).await;
+        };
+        let client = self.login.client(url)?;
+        let (answer, exit) = read(&self.source, Some(&client)).await?;
+        Ok(Answered { answer, recliner: None, exit })
     }
 }
 

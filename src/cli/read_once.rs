@@ -63,8 +63,7 @@ impl AnswerArgs {
 impl SourceArgs {
     /// Whether it names a cluster or a directory to read.
     pub(super) fn names_a_cluster(&self) -> bool {
-        let paths = [&self.config_file, &self.data_dir, &self.view_index_dir];
-        !self.urls.is_empty() || paths.iter().any(|path| path.is_some())
+        self.names_couchdb() || self.data_dir.is_some() || self.view_index_dir.is_some()
     }
 
     /// Whether it names a CouchDB, or the configuration of a recliner, which does.

@@ -15,6 +15,9 @@ use strum::{IntoStaticStr, VariantNames};
 /// Prefix of the ids of design documents.
 const PREFIX: &str = "_design/";
 
+/// The fields that decide which views are built, and when.
+pub const INDEX_FIELDS: [&str; 4] = ["autoupdate", "language", "options", "views"];
+
 /// Maximum number of values in a document: each takes up to a hundred times the memory of its text.
 const MAX_VALUES: usize = 50_000;
 
@@ -241,7 +244,7 @@ impl DesignDocument {
 
 /// Whether a field is neither CouchDB's own nor part of what is compared view by view.
 fn is_other(name: &str) -> bool {
-    !name.starts_with('_') && !["views", "language", "options", "autoupdate"].contains(&name)
+    !name.starts_with('_') && !INDEX_FIELDS.contains(&name)
 }
 
 fn id_of(document: &Map<String, Value>, given: Option<&str>) -> Result<String, DesignProblem> {

@@ -8,19 +8,13 @@ use couchdb_names::Version;
 use serde_json::Value;
 
 /// How CouchDB was seen to build: with large batches where the machine is quiet, with small ones where
-/// it is busy. Fitted to 64 builds of CouchDB 3.5.2 on two cores; the book has the figures.
-const QUIET: Conditions = Conditions { docs_per_node: 2.0, docs_per_row: 0.2, min_lists: 20.0 };
-const BUSY: Conditions = Conditions { docs_per_node: 1.0, docs_per_row: 0.1, min_lists: 3.0 };
-
-/// What decides how often nodes are written: what is mapped while a batch is written becomes the next.
-struct Conditions {
-    /// Documents that are mapped while a node of a tree is written, or a row prepared.
-    docs_per_node: f64,
-    docs_per_row: f64,
-    /// The fewest lists of documents that are written together. It matters where few rows are
-    /// emitted: then reading is faster than mapping.
-    min_lists: f64,
-}
+/// it is busy. Fitted to 65 builds of CouchDB 3.5.2 on two cores; the book has the figures.
+/// What is mapped while a batch is written becomes the next; the fewest lists matter where few rows are
+/// emitted, because reading is then faster than mapping.
+const QUIET: BuildPace =
+    BuildPace { queue_bytes: QUEUE_BYTES, docs_per_node: 2.0, docs_per_row: 0.2, min_lists: 20.0 };
+const BUSY: BuildPace =
+    BuildPace { docs_per_node: 1.0, docs_per_row: 0.1, min_lists: 3.0, ..QUIET };
 
 /// `[view_updater] queue_memory_cap` since CouchDB 3.5.2, and before.
 const QUEUE_BYTES: f64 = 10_485_760.0;
@@ -101,10 +95,8 @@ impl MeasuredRows {
     /// Bytes for each document after a compaction, and after a build: the least on a quiet machine and
     /// the most on a busy one, by the updaters that the version may have.
     pub(super) fn bytes(&self, docs_per_file: f64, version: Option<Version>) -> Option<[f64; 3]> {
-        let of = |queue_bytes, conditions| {
-            let Conditions { docs_per_node, docs_per_row, min_lists } = conditions;
-            let pace = BuildPace { queue_bytes, docs_per_node, docs_per_row, min_lists };
-            self.sample.estimate(docs_per_file, pace)
+        let of = |queue_bytes, pace| {
+            self.sample.estimate(docs_per_file, BuildPace { queue_bytes, ..pace })
         };
         let [least, most] = match version {
             Some(version) if version >= LARGE_QUEUE_SINCE => [QUEUE_BYTES, QUEUE_BYTES],

@@ -1,7 +1,7 @@
 //! The plan of a deployment, and what a command remembers of carrying it out, as files.
 
 use crate::{
-    advice::preflight::DesignDocument,
+    advice::preflight::{DesignDocument, INDEX_FIELDS},
     serve::report::{PreflightNode, Rehearsal},
 };
 use couchdb_names::Signature;
@@ -193,9 +193,8 @@ impl DeploymentPlan {
     /// The document by which a step's index is built: only what the signature is of, so that no
     /// validation takes effect early.
     pub(super) fn staging(&self, step: &PlannedStep) -> Option<String> {
-        const KEPT: [&str; 4] = ["language", "options", "views", "autoupdate"];
         let mut fields = fields(self.document(&step.design)?.body.get());
-        fields.retain(|name, _| KEPT.contains(&&**name));
+        fields.retain(|name, _| INDEX_FIELDS.contains(&&**name));
         Some(with_id(fields, &step.staging(), None))
     }
 }

@@ -1,4 +1,5 @@
-//! The API's view of how fast view indexes were built.
+//! The API's view of how fast view indexes were built. It has types of its own, because the journal
+//! stores the time of a build as a number.
 
 use crate::model::records::BuildSpeed;
 use schemars::JsonSchema;
