@@ -14,7 +14,7 @@ mod rehearsal;
 mod spread;
 
 pub use build_time::rebuild_seconds;
-pub use design::{DesignDocument, DesignProblem, INDEX_FIELDS, ViewChange};
+pub use design::{DesignDocument, DesignProblem, INDEX_FIELDS, ViewChange, is_same_search};
 pub use index_size::{IndexSize, MeasuredIndex, SizeBasis};
 pub use measured::sample_error;
 pub use node_space::{NodeNeed, SpaceVerdict};

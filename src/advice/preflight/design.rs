@@ -175,7 +175,13 @@ impl DesignDocument {
     /// Names of the search indexes that are built beside the views: those that the present document
     /// does not have in the same form.
     pub(super) fn new_searches(&self, present: Option<&Self>) -> Vec<String> {
-        let has_same = |search| present.is_some_and(|present| present.searches.contains(search));
+        let is_same = |one: &SearchIndex, other: &SearchIndex| {
+            (one.engine, &one.name) == (other.engine, &other.name)
+                && is_same_search(&one.definition, &other.definition)
+        };
+        let has_same = |search: &SearchIndex| {
+            present.is_some_and(|present| present.searches.iter().any(|it| is_same(search, it)))
+        };
         let new = self.searches.iter().filter(|search| !has_same(search));
         new.map(|search| search.name.clone()).collect()
     }
@@ -299,8 +305,20 @@ fn views_of(
     Ok((found, views.get("lib").cloned()))
 }
 
+/// Whether two definitions of a search index say the same. Where one lacks `lucene_version`, CouchDB 3.5.2 added
+/// it to the other when it saved the document (`nouveau_plugin_couch_db:add_versions_to_doc/1`).
+pub fn is_same_search(one: &Value, other: &Value) -> bool {
+    let parts = |definition: &Value| {
+        let mut rest = definition.clone();
+        let version = rest.as_object_mut().and_then(|fields| fields.remove("lucene_version"));
+        (version, rest)
+    };
+    let ((one, rest), (other, other_rest)) = (parts(one), parts(other));
+    rest == other_rest && (one == other || one.is_none() || other.is_none())
+}
+
 /// A search index of a document: of nouveau, or of Clouseau.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct SearchIndex {
     engine: &'static str,
     name: String,
@@ -366,6 +384,10 @@ mod tests {
         assert_eq!(design.new_searches(Some(&design)), [""; 0]);
         let present = r#"{"_id":"_design/x","nouveau":{"by_text":{"index":"other"}},"indexes":{"old":{"index":"g"}}}"#;
         assert_eq!(design.new_searches(Some(&parse(present).unwrap())), ["by_text"]);
+        let saved = text.replace(r#""f""#, r#""f","lucene_version":10"#);
+        let (saved, older) = (parse(&saved).unwrap(), parse(&saved.replace("10", "9")).unwrap());
+        assert_eq!(design.new_searches(Some(&saved)), [""; 0]);
+        assert_eq!(older.new_searches(Some(&saved)), ["by_text"]);
         let unnamed = r#"{"indexes":{"a":{}}}"#;
         assert_eq!(DesignDocument::parse(unnamed, Some("_design/y")).unwrap().id, "_design/y");
         assert!(parse(unnamed).unwrap_err().to_string().starts_with("has no _id"));

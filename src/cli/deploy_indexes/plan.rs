@@ -1,12 +1,12 @@
 //! The plan of a deployment, and what a command remembers of carrying it out, as files.
 
 use crate::{
-    advice::preflight::{DesignDocument, INDEX_FIELDS},
+    advice::preflight::{DesignDocument, INDEX_FIELDS, is_same_search},
     serve::report::{PreflightNode, Rehearsal},
 };
 use couchdb_names::Signature;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -219,16 +219,30 @@ pub(super) fn with_id(mut fields: Fields, id: &str, rev: Option<&str>) -> String
     serde_json::to_string(&fields).unwrap_or_default()
 }
 
-/// Whether two documents say the same, apart from id, revision and attachments, and name the same index.
+/// Whether two documents say the same, apart from id, revision and attachments and from what CouchDB adds to search
+/// indexes, and name the same index.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     let content = |text: &str| {
-        let read: Option<BTreeMap<String, Value>> = serde_json::from_str(text).ok();
-        read.map(|mut fields| {
-            fields.retain(|name, _| !name.starts_with('_'));
-            fields
-        })
+        let mut fields: Map<String, Value> = serde_json::from_str(text).ok()?;
+        fields.retain(|name, _| !name.starts_with('_'));
+        let searches = fields.remove("nouveau").unwrap_or_default();
+        Some((fields, searches))
     };
-    content(one).is_some_and(|one| content(other) == Some(one)) && index_of(one) == index_of(other)
+    let (Some((fields, searches)), Some((other_fields, other_searches))) =
+        (content(one), content(other))
+    else {
+        return false;
+    };
+    let are_same_searches = match (searches.as_object(), other_searches.as_object()) {
+        (Some(one), Some(other)) => {
+            let is_in_other = |(name, search): (&String, &Value)| {
+                other.get(name).is_some_and(|it| is_same_search(search, it))
+            };
+            one.len() == other.len() && one.iter().all(is_in_other)
+        }
+        _ => searches == other_searches,
+    };
+    fields == other_fields && are_same_searches && index_of(one) == index_of(other)
 }
 
 /// What is remembered beside what the cluster shows. It is a file beside the plan, not in the service's

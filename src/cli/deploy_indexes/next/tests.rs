@@ -344,6 +344,17 @@ fn views_in_another_order_are_another_index() {
 }
 
 #[test]
+fn a_document_is_the_same_after_couchdb_added_versions_to_its_search_indexes() {
+    let given = r#"{"_id":"_design/x","nouveau":{"a":{"index":"f"},"b":{"index":"f"}},"views":{"v":{"map":"m"}}}"#;
+    let saved = given.replace(r#""index":"f""#, r#""index":"f","lucene_version":10"#);
+    assert!(is_same(given, &saved) && is_same(&saved, given));
+    assert!(!is_same(&saved, &saved.replacen("10", "9", 1)));
+    assert!(!is_same(given, &saved.replacen("\"f\"", "\"g\"", 1)));
+    assert!(!is_same(given, &saved.replace(r#""b""#, r#""c""#)));
+    assert!(!is_same(given, r#"{"_id":"_design/x","views":{"v":{"map":"m"}}}"#));
+}
+
+#[test]
 fn staging_documents_hold_only_what_the_index_is_of() {
     let body = r#"{"_id":"_design/x","validate_doc_update":"v","filters":{"f":"f"},"views":{"v":{"map":"m"}},"language":"javascript"}"#;
     let text = format!(
