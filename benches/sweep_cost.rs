@@ -39,6 +39,9 @@ use tokio::{
 const ROUNDS: usize = 5;
 const READERS: u64 = 4;
 const DOCS: u64 = 100;
+/// Enough `_local` documents of a database for each of its shards to have some, as shards with
+/// copies have. A header without them does not tell all, so a sidecar could not spare CouchDB.
+const CHECKPOINTS: u64 = 40;
 /// The share of databases that is read: one of so many.
 const HOT: u64 = 5;
 /// The least time for which a round without a sweep lasts.
@@ -87,6 +90,7 @@ impl Server {
     async fn create(&self) -> Result<(), Failure> {
         let docs: Vec<Value> = (0..DOCS)
             .map(|at| json!({ "_id": at.to_string(), "pad": mixed(at).to_string().repeat(20) }))
+            .chain((0..CHECKPOINTS).map(|at| json!({ "_id": format!("_local/{at}") })))
             .collect();
         for at in 0..self.databases {
             let name = Self::name(at);

@@ -630,7 +630,7 @@ pub(super) struct PreflightArgs {
     #[arg(long, value_name = "DB", requires = "deploy", conflicts_with = "db")]
     pub(super) against: Option<String>,
     /// The maximum number of documents to read to run the map functions on, with --couchdb.url; 0 reads none
-    #[arg(long, value_name = "COUNT", default_value_t = 5000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
     pub(super) sample: usize,
     /// Read no more documents once the predicted rows have this error, with 95 % probability
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "10%")]

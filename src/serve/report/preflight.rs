@@ -446,7 +446,7 @@ impl Preflight {
             [SpaceVerdict::DoesNotFit, SpaceVerdict::MayNotFit, SpaceVerdict::Unknown]
                 .map(nodes_with);
         if self.nodes.is_empty() || unknown.len() == self.nodes.len() {
-            return "whether it fits is unknown, because the free space is (headroom.volumes)"
+            return "whether it fits is unknown, because no volume is known (headroom.volumes)"
                 .to_owned();
         }
         let mut parts = Vec::new();
@@ -618,7 +618,7 @@ mod tests {
                 BuildKind::Unknown,
                 None,
                 vec![need("a", None, Unknown)],
-                "Building orders/_design/x takes an unknown time and unknown space; whether it fits is unknown, because the free space is (headroom.volumes).",
+                "Building orders/_design/x takes an unknown time and unknown space; whether it fits is unknown, because no volume is known (headroom.volumes).",
             ),
             (
                 BuildKind::New,
