@@ -75,6 +75,7 @@ pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
         memory,
         path,
         is_new,
+        is_service_checked: false,
         waits: None,
         attempts: (String::new(), 0),
         written: None,
@@ -123,6 +124,8 @@ struct Deployment<'a> {
     path: PathBuf,
     /// Whether nothing was changed yet.
     is_new: bool,
+    /// Whether the service is known to follow the same cluster.
+    is_service_checked: bool,
     /// The reason to wait that was printed last, and when.
     waits: Option<(String, Instant)>,
     /// The last request, and how often it was sent in a row.
@@ -184,6 +187,15 @@ impl Deployment<'_> {
                 "{} was accepted and cannot be read yet",
                 self.says(written)
             )));
+        }
+        if let Some(stop) = next::check_database(&self.cluster.plan, &facts) {
+            return Ok(stop);
+        }
+        if !self.is_service_checked && !self.args.back_out {
+            if let Err(why) = self.cluster.check_service().await {
+                return wait_or_stop(why);
+            }
+            self.is_service_checked = true;
         }
         next::remember_before(&self.cluster.plan, &mut self.memory, &facts);
         let (plan, memory, args) = (&self.cluster.plan, &self.memory, self.args);

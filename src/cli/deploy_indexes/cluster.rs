@@ -17,7 +17,6 @@ use crate::{
 use couchdb_client::{Cache, Client, ErrorKind, WriteOutcome, wire::ActiveTask};
 use couchdb_names::ShardName;
 use futures::future::join_all;
-use serde_json::value::RawValue;
 use std::{collections::BTreeSet, time::Duration};
 use tokio::time::Instant;
 use wall_clock::Moment;
@@ -103,6 +102,31 @@ impl Cluster {
         self.closed_gate(&status).await
     }
 
+    /// Whether the service follows the database of the plan, and not one of that name in another cluster.
+    ///
+    /// # Errors
+    /// If it does not, or does not answer.
+    pub(super) async fn check_service(&self) -> Result<(), CommandError> {
+        let Some(document) = self.plan.documents.first() else { return Ok(()) };
+        let followed = self.rehearse(&document.id).await?.instance;
+        // Earlier versions do not say it.
+        if followed.is_empty() || followed == self.plan.instance {
+            return Ok(());
+        }
+        Err(CommandError::failed(format!(
+            "the recliner at {} follows another database {} ({followed}, and the plan is for {}): name the recliner of this cluster with --recliner.url",
+            self.service.name(),
+            self.plan.db,
+            self.plan.instance
+        )))
+    }
+
+    async fn rehearse(&self, design: &str) -> Result<Rehearsal, CommandError> {
+        let designs = self.plan.document(design).map(|it| it.body.clone()).into_iter().collect();
+        let question = RehearsalQuestion { db: self.plan.db.clone(), designs };
+        self.service.post("/api/v1/rehearsal", &question).await
+    }
+
     /// What is free today, less what running compactions may still write, and how many documents there are;
     /// or why the service cannot say it yet.
     pub(super) async fn read_room(
@@ -110,12 +134,10 @@ impl Cluster {
         facts: &mut Facts,
         step: &PlannedStep,
     ) -> Result<Option<String>, CommandError> {
-        let body = self.plan.document(&step.design).map(|it| it.body.clone());
-        let index = body.as_ref().and_then(|it| index_of(it.get()));
+        let body = self.plan.document(&step.design).map(|it| it.body.get());
+        let index = body.and_then(index_of);
         facts.is_shared = facts.live.values().any(|live| index_of(&live.text) == index);
-        let designs: Vec<Box<RawValue>> = body.into_iter().collect();
-        let question = RehearsalQuestion { db: self.plan.db.clone(), designs };
-        let today: Rehearsal = self.service.post("/api/v1/rehearsal", &question).await?;
+        let today = self.rehearse(&step.design).await?;
         facts.stays_uncompacted = today.staged_compacted == Some(false);
         if let Some(document) = today.documents.into_iter().next() {
             if !facts.is_shared && !document.cost.builds() {

@@ -156,11 +156,11 @@ fn real(plan: &DeploymentPlan, facts: &Facts, id: &str) -> Real {
     ))
 }
 
-/// Whether the database is that of the rehearsal.
-fn check_database(plan: &DeploymentPlan, facts: &Facts) -> Option<Next> {
+/// Why to stop, if the database is not that of the rehearsal.
+pub(super) fn check_database(plan: &DeploymentPlan, facts: &Facts) -> Option<Next> {
     (facts.instance != plan.instance).then(|| {
         Next::Stop(format!(
-            "{} was deleted and created again since the rehearsal (it was {}, and is {}). Rehearse again.",
+            "{} is another database than at the rehearsal (it was {}, and is {}): --couchdb.url names another cluster, or the database was created again. Rehearse again.",
             plan.db, plan.instance, facts.instance
         ))
     })
@@ -184,11 +184,11 @@ pub(super) fn present_step<'a>(
 
 /// What to do next.
 pub(super) fn next(plan: &DeploymentPlan, memory: &Memory, facts: &Facts, wanted: Wanted) -> Next {
-    if wanted.back_out {
-        return next_back(plan, memory, facts);
-    }
     if let Some(stop) = check_database(plan, facts) {
         return stop;
+    }
+    if wanted.back_out {
+        return next_back(plan, memory, facts);
     }
     for document in &plan.documents {
         if let Real::Foreign(why) = real(plan, facts, &document.id) {
@@ -398,9 +398,6 @@ struct Need<'a> {
 
 /// What to do next to go back.
 fn next_back(plan: &DeploymentPlan, memory: &Memory, facts: &Facts) -> Next {
-    if let Some(stop) = check_database(plan, facts) {
-        return stop;
-    }
     for (id, before) in &memory.before {
         let Some(document) = plan.document(id) else { continue };
         let live = facts.live.get(id);

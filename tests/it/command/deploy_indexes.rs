@@ -39,17 +39,12 @@ impl Deployment {
         let site = Site::open(world()).await;
         let dir = tempfile::tempdir().expect("a directory");
         let at = dir.path();
+        let (service, url) = Self::serve(&site, at, config).await;
         std::fs::create_dir(at.join("designs")).expect("it is new");
         let by_day = r#"{"_id":"_design/by_day","views":{"by_day":{"map":"function(doc){emit(doc.day,1)}"}}}"#;
         let rules = r#"{"_id":"_design/rules","validate_doc_update":"function(){}"}"#;
         written(&at.join("designs"), "by_day.json", by_day);
         written(&at.join("designs"), "rules.json", rules);
-        written(at, "recliner.yml", config);
-        let service =
-            Running::start(&site, at, &["--config.file", "recliner.yml", "--web.enable-admin-api"])
-                .await;
-        let url = format!("http://{}", service.address);
-        wait_until_ready(&http_client(), &url).await;
         let deployment = Self { site, dir, service, url };
         let words = [
             "preflight",
@@ -65,6 +60,15 @@ impl Deployment {
         deployment
     }
 
+    async fn serve(site: &Site, dir: &Path, config: &str) -> (Running, String) {
+        written(dir, "recliner.yml", config);
+        let flags = ["--config.file", "recliner.yml", "--web.enable-admin-api"];
+        let service = Running::start(site, dir, &flags).await;
+        let url = format!("http://{}", service.address);
+        wait_until_ready(&http_client(), &url).await;
+        (service, url)
+    }
+
     fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -77,8 +81,12 @@ impl Deployment {
     }
 
     async fn deploy(&self, flags: &[&str]) -> Ran {
-        let words = ["deploy-indexes", "--plan", "plan.json", "--recliner.url", &self.url];
-        self.run(&words, flags).await
+        self.deploy_with(&self.url, flags).await
+    }
+
+    async fn deploy_with(&self, recliner: &str, flags: &[&str]) -> Ran {
+        self.run(&["deploy-indexes", "--plan", "plan.json", "--recliner.url", recliner], flags)
+            .await
     }
 
     /// Carries out the command that was printed with this flag.
@@ -179,6 +187,20 @@ async fn nothing_changes_unless_the_service_enforces() {
     ran.refuses(1, &["runs in advise mode"]);
     let ran = deployment.deploy(&["--back-out"]).await;
     ran.refuses(64, &["there is no plan.json.state"]);
+    assert_eq!(deployment.changes(), [""; 0]);
+}
+
+#[tokio::test]
+async fn recliner_of_another_cluster_permits_nothing() {
+    let deployment = Deployment::rehearse(&with_views()).await;
+    let mut later = world();
+    for database in &mut later.databases {
+        database.created = Some(wall_clock::Moment::from_unix(1_800_000_000));
+    }
+    let (other, dir) = (Site::open(later).await, tempfile::tempdir().expect("a directory"));
+    let (_service, url) = Deployment::serve(&other, dir.path(), &with_views()).await;
+    let ran = deployment.deploy_with(&url, &["--may-not-fit"]).await;
+    ran.refuses(1, &["follows another database orders (1800000000,", "--recliner.url"]);
     assert_eq!(deployment.changes(), [""; 0]);
 }
 

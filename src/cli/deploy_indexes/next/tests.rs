@@ -323,7 +323,7 @@ fn stops_where_somebody_else_must_decide() {
     let taken = |facts: &mut Facts| put(facts, &OLD.replace("changed", "new-next"));
     for wanted in [READY, SWAP] {
         for (change, says) in [
-            (&recreated as &dyn Fn(&mut Facts), "deleted and created again"),
+            (&recreated as &dyn Fn(&mut Facts), "another database than at the rehearsal"),
             (&changed, "_design/changed was changed since the rehearsal"),
             (&created, "_design/rules was changed since the rehearsal"),
             (&taken, "_design/new-next exists with other content"),
